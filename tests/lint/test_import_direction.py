@@ -1,0 +1,138 @@
+"""Imports point one way, and third-party libraries are imported only when used.
+
+posenc_ref <- backends <- conformance. The specification imports NumPy and the standard library,
+and array_api_compat inside functions. The outer packages import any other library inside the
+function that needs it, so that all of them import where nothing else is installed.
+"""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BACKENDS, CONFORMANCE = "posenc_ref.backends", "posenc_ref.conformance"
+FORBIDDEN = {
+    "posenc_ref": (BACKENDS, CONFORMANCE),
+    "backends": (CONFORMANCE,),
+    "conformance": (),
+}
+AT_IMPORT = {"numpy", "posenc_ref", *sys.stdlib_module_names}
+COMMAND_LINE = {"conformance/cli.py": {"typer", "rich"}}
+
+
+def module_name(path):
+    """Return the import name of a file: backends/x.py is posenc_ref.backends.x."""
+    parts = Path(path).with_suffix("").parts
+    parts = parts if parts[0] == "posenc_ref" else ("posenc_ref", *parts)
+    return ".".join(parts)
+
+
+def imported(node, module):
+    """Return the full names that an import statement, or import_module("name"), asks for."""
+    package = module.removesuffix(".__init__").split(".")
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(names=names, level=level, module=origin):
+            if level:
+                # One dot is the package itself: for a module, its name without the last part.
+                depth = len(package) - level + module.endswith(".__init__")
+                origin = ".".join([*package[:depth], *([origin] if origin else [])])
+            return [f"{origin}.{alias.name}" for alias in names]
+        case ast.Call(args=[ast.Constant(value=str(name)), *_], func=function):
+            called = getattr(function, "attr", getattr(function, "id", ""))
+            return [name] if called in ("import_module", "__import__", "find_spec") else []
+    return []
+
+
+def is_deferring(node):
+    """Whether the body of `node` does not run where it stands."""
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test).endswith("TYPE_CHECKING")
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+
+
+def walk(node, deferred=False):
+    """Yield (node, deferred): deferred code does not run when the module is imported."""
+    yield node, deferred
+    for field, value in ast.iter_fields(node):
+        lazy = deferred or (field == "body" and is_deferring(node))
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from walk(child, lazy)
+
+
+def within(name, packages):
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def violations(source, path):
+    """Lines of `source`, the file at `path` in the repository, with a wrong import."""
+    folder = Path(path).parts[0]
+    found = []
+    for node, deferred in walk(ast.parse(source)):
+        for name in imported(node, module_name(path)):
+            owner = name.partition(".")[0]
+            if folder == "posenc_ref":
+                allowed = AT_IMPORT | ({"array_api_compat"} if deferred else set())
+            else:
+                allowed = AT_IMPORT | COMMAND_LINE.get(path, set())
+                allowed = allowed | {owner} if deferred else allowed
+            if within(name, FORBIDDEN[folder]):
+                found.append(f"{node.lineno}: {name} points outwards")
+            elif owner not in allowed:
+                found.append(f"{node.lineno}: {name} at import" + " or ever" * deferred)
+    return found
+
+
+def files():
+    return [path for folder in FORBIDDEN for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_imports(path):
+    assert violations(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        ("posenc_ref/rotary.py", "import posenc_ref.backends"),
+        ("posenc_ref/rotary.py", "from posenc_ref import backends"),
+        ("posenc_ref/rotary.py", "from . import conformance"),
+        ("posenc_ref/__init__.py", "from .conformance import check"),
+        ("posenc_ref/rotary.py", "def f():\n    from .backends.torch import fused"),
+        ("posenc_ref/rotary.py", "import_module('posenc_ref.backends')"),
+        ("posenc_ref/rotary.py", "import torch"),
+        ("posenc_ref/rotary.py", "def f():\n    import torch"),
+        ("posenc_ref/rotary.py", "import array_api_compat"),
+        ("posenc_ref/rotary.py", "try:\n    import array_api_compat\nexcept ImportError: pass"),
+        ("backends/torch.py", "from posenc_ref.conformance import check"),
+        ("backends/torch.py", "def f():\n    from ..conformance import check"),
+        ("backends/__init__.py", "from ..conformance import check"),
+        ("backends/torch.py", "import torch"),
+        ("backends/torch.py", "class A:\n    import torch"),
+        ("conformance/__main__.py", "import typer"),
+        ("conformance/adapters/hf.py", "from transformers import AutoModel"),
+    ],
+)
+def test_a_wrong_import_is_found(path, wrong):
+    assert violations(wrong, path) != []
+
+
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [
+        ("posenc_ref/rotary.py", "import math\nimport numpy as np\nfrom . import accuracy"),
+        ("posenc_ref/rotary.py", "def f():\n    import array_api_compat"),
+        ("backends/torch.py", "from .. import RoPE\nfrom . import registry"),
+        ("backends/torch.py", "def f():\n    import torch"),
+        ("backends/torch.py", "if TYPE_CHECKING:\n    import torch"),
+        ("conformance/adapters/hf.py", "from ...backends import fused\nfrom .. import check"),
+        ("conformance/cli.py", "import typer\nfrom rich.console import Console"),
+    ],
+)
+def test_a_right_import_passes(path, right):
+    assert violations(right, path) == []

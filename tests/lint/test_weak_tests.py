@@ -1,0 +1,98 @@
+"""Every test can fail, and what is skipped says why."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# Where the reason stands when it is not given by keyword.
+POSITION = {"skip": 0, "xfail": 0, "skipif": None}
+
+
+def reason_of(call, *, mark):
+    """Return the expression that gives a skip's reason, or None."""
+    for keyword in call.keywords:
+        if keyword.arg == "reason":
+            return keyword.value
+    # pytest.mark.xfail(condition) and skipif(condition) take their reason by keyword only.
+    position = None if mark and call.func.attr == "xfail" else POSITION[call.func.attr]
+    return call.args[position] if position is not None and call.args else None
+
+
+def is_skip(node):
+    """Return "mark" for pytest.mark.skip and its kin, "call" for pytest.skip(), else None."""
+    if not isinstance(node, ast.Attribute) or node.attr not in POSITION:
+        return None
+    return {"pytest.mark": "mark", "pytest": "call"}.get(ast.unparse(node.value))
+
+
+def violations(source):
+    """Lines of `source` with a skip that gives no reason or an assertion that cannot fail."""
+    found = []
+    tree = ast.parse(source)
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=function) if kind := is_skip(function):
+                reason = reason_of(node, mark=kind == "mark")
+                if reason is None or (isinstance(reason, ast.Constant) and not reason.value):
+                    found.append(f"{node.lineno}: {ast.unparse(function)} without a reason")
+            case ast.Attribute() if is_skip(node) == "mark" and id(node) not in called:
+                found.append(f"{node.lineno}: {ast.unparse(node)} without a reason")
+            case ast.Assert(test=ast.Constant(value=value)) if value:
+                found.append(f"{node.lineno}: an assertion that is always true")
+            case ast.Assert(test=ast.Tuple(elts=[_, *_])):
+                found.append(f"{node.lineno}: asserts a tuple, which is always true")
+            case ast.ExceptHandler(type=kind, body=[ast.Pass()]) if kind is None or (
+                ast.unparse(kind) in ("Exception", "BaseException", "AssertionError")
+            ):
+                found.append(f"{node.lineno}: swallows failures")
+    return found
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted((ROOT / "tests").rglob("*.py")),
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_no_weak_test(path):
+    assert violations(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "pytest.skip()",
+        "pytest.skip('')",
+        "pytest.skip(reason='')",
+        "pytest.mark.skip()",
+        "@pytest.mark.skip\ndef test(): pass",
+        "pytestmark = pytest.mark.skipif(condition)",
+        "pytest.param(1, marks=pytest.mark.xfail)",
+        "pytest.mark.xfail(condition)",
+        "assert True",
+        "assert 'not empty'",
+        "assert (a == b, 'message')",
+        "try:\n    f()\nexcept Exception:\n    pass",
+    ],
+)
+def test_a_weak_line_is_found(wrong):
+    assert violations(wrong) != []
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        "pytest.skip('no GPU here')",
+        "pytest.mark.skip('no GPU here')",
+        "pytest.mark.skipif(condition, reason='no GPU here')",
+        "pytest.param(1, marks=pytest.mark.xfail(reason='torch#1'))",
+        "pytest.importorskip('cupy')",
+        "assert a == b, 'message'",
+        "assert False, 'unreachable'",
+        "try:\n    f()\nexcept ValueError:\n    pass",
+    ],
+)
+def test_an_honest_line_passes(right):
+    assert violations(right) == []

@@ -1,0 +1,129 @@
+"""What `import posenc_ref` loads, and what it offers."""
+
+import __future__
+
+import dataclasses
+import functools
+import inspect
+import json
+import subprocess
+import sys
+import types
+
+import pytest
+
+import posenc_ref
+
+OPTIONAL = {"cupy", "dask", "jax", "mpmath", "rich", "scipy", "torch", "typer"}
+
+PROBE = """
+import json, sys
+import numpy
+before = set(sys.modules)
+import posenc_ref
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def newly_loaded():
+    """Names of the modules that `import posenc_ref` loads on top of NumPy, in a fresh process."""
+    run = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
+
+
+def owner(module):
+    return module.partition(".")[0]
+
+
+def test_import_loads_nothing_but_the_specification():
+    loaded = newly_loaded()
+    assert OPTIONAL.isdisjoint(map(owner, loaded))
+    foreign = [
+        name
+        for name in loaded
+        # setuptools names the finder of an editable install after the project
+        if owner(name) not in {"posenc_ref", "array_api_compat", "numpy"}
+        and not owner(name).startswith("__editable__")
+        and owner(name) not in sys.stdlib_module_names
+    ]
+    own = sum(owner(name) == "posenc_ref" for name in loaded)
+    standard = sum(owner(name) in sys.stdlib_module_names for name in loaded)
+    print(f"import posenc_ref: {own} own, {standard} standard, {len(foreign)} foreign modules")
+    assert foreign == []
+    assert own > 0
+
+
+def test_import_does_not_load_the_outer_packages():
+    outer = ("posenc_ref.backends", "posenc_ref.conformance")
+    assert [name for name in newly_loaded() if name.startswith(outer)] == []
+
+
+def test_all_equals_the_public_names():
+    public = {
+        name
+        for name, value in vars(posenc_ref).items()
+        if not name.startswith("_")
+        and not isinstance(value, types.ModuleType | __future__._Feature)
+    }
+    modules = {
+        name
+        for name in posenc_ref.__all__
+        if isinstance(getattr(posenc_ref, name), types.ModuleType)
+    }
+    declared = {name for name in posenc_ref.__all__ if not name.startswith("_")} - modules
+    assert sorted(public - declared) == [], "public, but not in __all__"
+    assert sorted(declared - public) == [], "in __all__, but not there"
+    assert len(set(posenc_ref.__all__)) == len(posenc_ref.__all__)
+
+
+def undocumented(name, value):
+    """Name `value` and its public members where they lack a docstring, their own or inherited."""
+    doc = inspect.getdoc(value) or ""
+    # A dataclass without a docstring is given its signature.
+    bare = not doc or (inspect.isclass(value) and doc.startswith(f"{value.__name__}("))
+    missing = [name] if bare else []
+    if inspect.isclass(value):
+        kinds = (types.FunctionType, property, functools.cached_property, classmethod, staticmethod)
+        missing += [
+            f"{name}.{member}"
+            for member in dir(value)
+            if not member.startswith("_")
+            and isinstance(inspect.getattr_static(value, member), kinds)
+            and not any(
+                vars(base)[member].__doc__ for base in value.__mro__ if member in vars(base)
+            )
+        ]
+    return missing
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in posenc_ref.__all__ if callable(getattr(posenc_ref, name))]
+)
+def test_public_classes_and_functions_have_docstrings(name):
+    assert undocumented(name, getattr(posenc_ref, name)) == []
+
+
+def test_a_missing_docstring_is_found():
+    class Documented:
+        """Has one."""
+
+        def method(self):
+            """Has one."""
+
+    class Inherits(Documented):
+        """Has one."""
+
+        def method(self):
+            return 0
+
+        @property
+        def field(self):
+            return 0
+
+    @dataclasses.dataclass
+    class Bare:
+        dim: int
+
+    assert undocumented("Documented", Documented) == []
+    assert undocumented("Inherits", Inherits) == ["Inherits.field"]
+    assert undocumented("Bare", Bare) == ["Bare"]
