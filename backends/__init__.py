@@ -1,0 +1,35 @@
+"""What each array library can do, declared in one place per library.
+
+``posenc_ref`` itself needs none of this: it runs on any Array API library.  Here stands what each
+one is able to (dtypes, devices), why it cannot be used on this machine, and how the conformance
+suite gets arrays in and out.
+"""
+
+if __name__ != "posenc_ref.backends":
+    raise ImportError(
+        "this folder is the package posenc_ref.backends: import that, after installing posenc-ref"
+    )
+
+from .array_api_strict import BACKEND as _STRICT
+from .backend import Backend
+from .cupy import BACKEND as _CUPY
+from .dask import BACKEND as _DASK
+from .jax import BACKEND as _JAX
+from .numpy import BACKEND as _NUMPY
+from .torch import BACKEND as _TORCH
+
+_BACKENDS = {b.name: b for b in (_NUMPY, _TORCH, _JAX, _DASK, _STRICT, _CUPY)}
+
+__all__ = ["Backend", "backend", "backends"]
+
+
+def backends() -> tuple[Backend, ...]:
+    """Every declared backend, installed or not."""
+    return tuple(_BACKENDS.values())
+
+
+def backend(name: str) -> Backend:
+    """The backend called ``name``; raises ValueError with the known names."""
+    if name not in _BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(_BACKENDS)}, got {name!r}")
+    return _BACKENDS[name]

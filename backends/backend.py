@@ -1,0 +1,57 @@
+"""The declaration every array library makes: what it can do, how arrays go in and out."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Array = Any
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One array library.  Documentation, skips and tests are made from these fields."""
+
+    name: str
+    module: str  #: what is imported
+    distribution: str  #: what is installed, for the version
+    install: str  #: what to type where it is missing
+    dtypes: tuple[str, ...]  #: floating dtypes in which encodings are exact to one rounding
+    devices: Callable[[], tuple[str, ...]]  #: devices found here, the default first
+    asarray: Callable[[np.ndarray, str, str | None], Array]  #: (values, dtype name, device)
+    asnumpy: Callable[[Array], np.ndarray]  #: floats as float64, integers as they are
+    unusable: Callable[[], str | None] = field(default=_nothing)  #: why arrays fail here
+    lazy: bool = False  #: values are not looked at while an encoding is applied
+    fused: tuple[str, ...] = ()  #: encodings with a fast path of their own
+
+    @property
+    def version(self) -> str:
+        """The installed version, or an empty string."""
+        try:
+            return importlib.metadata.version(self.distribution)
+        except importlib.metadata.PackageNotFoundError:
+            return ""
+
+    def missing(self) -> str | None:
+        """Why this library cannot be used here, in words for the user; None where it can."""
+        try:
+            importlib.import_module(self.module)
+        except ImportError as error:
+            return f"{self.name} is not installed ({error}); {self.install}"
+        reason = self.unusable()
+        return None if reason is None else f"{self.name} cannot be used here: {reason}"
+
+
+def widen(values: np.ndarray) -> np.ndarray:
+    """Floats (bfloat16 among them) as float64, anything else as it is."""
+    kind = str(values.dtype)
+    return values.astype(np.float64) if "float" in kind else values

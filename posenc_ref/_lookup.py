@@ -1,0 +1,72 @@
+"""Rows of a learned table by integer index, with the bounds checked here.
+
+Libraries differ past the end (NumPy raises, CuPy wraps round, JAX fills NaN, a CUDA assert kills
+the process), so the range is checked first; traced or lazy indices give NaN rows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ._namespace import (
+    FLOATING,
+    Array,
+    device_of,
+    dtype_name,
+    from_host,
+    is_array,
+    is_lazy,
+    library,
+    namespace,
+)
+from ._positions import Positions
+
+
+def check_table(name: str, table: Array, shape: str) -> None:
+    """``table`` must be a two-axis real floating array with at least one row."""
+    if not is_array(table) or dtype_name(table) not in FLOATING:
+        raise TypeError(
+            f"{name} must be a real floating array of shape {shape}, got {_kind(table)}"
+        )
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"{name} must have shape {shape}, not empty, got {tuple(table.shape)}")
+
+
+def _kind(value: Any) -> str:
+    return dtype_name(value) if is_array(value) else type(value).__name__
+
+
+def index_for(table: Array, p: Positions, offset: int) -> Array:
+    """Integer positions plus ``offset``, as an array of the table's library and device."""
+    index = p.values + offset
+    if not isinstance(p.values, np.ndarray):
+        if library(p.values) != library(table):
+            raise TypeError(
+                f"positions are a {library(p.values)} array but the table is a "
+                f"{library(table)} array: pass positions as NumPy integers"
+            )
+        return index
+    return from_host(index, namespace(table), device_of(table))
+
+
+def lookup(name: str, table: Array, index: Array) -> Array:
+    """``table[index]`` for an integer index of any shape; ValueError outside the table."""
+    xp, rows = namespace(table), table.shape[0]
+    flat = xp.reshape(index, (math.prod(index.shape),))
+    if is_lazy(index):
+        inside = (flat >= 0) & (flat < rows)
+        found = xp.take(table, xp.where(inside, flat, 0), axis=0)
+        found = xp.where(inside[:, None], found, xp.nan)
+    else:
+        if flat.shape[0]:
+            low, high = int(xp.min(flat)), int(xp.max(flat))
+            if low < 0 or high >= rows:
+                raise ValueError(
+                    f"{name} must lie in 0 .. {rows - 1}, the rows of the table, "
+                    f"got {low if low < 0 else high}"
+                )
+        found = xp.take(table, flat, axis=0)
+    return xp.reshape(found, (*index.shape, table.shape[1]))

@@ -1,0 +1,178 @@
+"""The namespace rules: whose array is this, what can its device do, how do values travel.
+
+Every question about an array library is asked here and nowhere else in ``posenc_ref``:
+
+* NumPy speaks for itself; any other array goes through ``array_api_compat``, which is imported
+  only when such an array turns up.
+* Never rely on dtype promotion: casts are explicit (``float64 * bfloat16`` differs everywhere).
+* Never ask ``isdtype`` or ``finfo`` about a user's dtype (they refuse bfloat16 in NumPy): dtypes
+  are known by name.
+* A device has float64 when its namespace says so, and is asked each time.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = Any  # an array of any Array API library
+Namespace: TypeAlias = Any
+DType: TypeAlias = Any
+
+FLOATING = ("float64", "float32", "float16", "bfloat16")
+INTEGER = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+
+def is_array(value: object) -> bool:
+    """Whether ``value`` is an array of NumPy or of any library ``array_api_compat`` knows."""
+    if isinstance(value, np.ndarray | np.generic):
+        return True
+    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return False
+    import array_api_compat
+
+    return bool(array_api_compat.is_array_api_obj(value))
+
+
+def namespace(array: Array) -> Namespace:
+    """The Array API namespace of ``array``; NumPy's own for NumPy arrays."""
+    if isinstance(array, np.ndarray | np.generic):
+        return np
+    import array_api_compat
+
+    return array_api_compat.array_namespace(array)
+
+
+def as_namespace(xp: Namespace) -> Namespace:
+    """The Array API namespace for a library given as a module (``torch``, ``cupy``, ``numpy``)."""
+    if xp is np or getattr(xp, "__name__", "") == "array_api_compat.numpy":
+        return np
+    probe = xp.empty(0) if hasattr(xp, "empty") else None
+    if probe is None or not is_array(probe):
+        raise TypeError(f"xp must be an array library such as numpy or torch, got {xp!r}")
+    return namespace(probe)
+
+
+def library(array: Array) -> str:
+    """The name of the library ``array`` belongs to: ``numpy``, ``torch``, ``cupy``, ``jax``..."""
+    if isinstance(array, np.ndarray | np.generic):
+        return "numpy"
+    name = type(array).__module__.partition(".")[0]
+    return {"jaxlib": "jax"}.get(name, name)
+
+
+def device_of(array: Array) -> Any:
+    """The device ``array`` lives on, or None where the question has no answer (traced arrays)."""
+    if isinstance(array, np.ndarray | np.generic) or is_lazy(array):
+        return None
+    import array_api_compat
+
+    return array_api_compat.device(array)
+
+
+def dtype_name(array_or_dtype: Any) -> str:
+    """``float32``, ``bfloat16``, ``int64``... whatever the library calls the dtype."""
+    dtype = getattr(array_or_dtype, "dtype", array_or_dtype)
+    name = getattr(dtype, "name", None) or str(dtype)
+    return str(name).rpartition(".")[2].strip("'>")
+
+
+def dtype_like(xp: Namespace, name: str) -> DType:
+    """The dtype called ``name`` in ``xp``, or a TypeError that says it has none."""
+    if name == "bfloat16" and xp is np:
+        if "ml_dtypes" not in sys.modules:
+            raise TypeError("NumPy has bfloat16 only through the package ml_dtypes: import it")
+        return np.dtype("bfloat16")
+    try:
+        return getattr(xp, name)
+    except AttributeError:
+        raise TypeError(f"{getattr(xp, '__name__', xp)} has no dtype {name}") from None
+
+
+def is_lazy(array: Array) -> bool:
+    """Whether the values of ``array`` cannot be looked at now (Dask, jax.jit, torch.compile)."""
+    if isinstance(array, np.ndarray | np.generic):
+        return False
+    name = library(array)
+    if name == "dask":
+        return True
+    if name == "jax":
+        return isinstance(array, sys.modules["jax"].core.Tracer)
+    if name == "torch":
+        torch = sys.modules["torch"]
+        return bool(array.is_meta or torch.compiler.is_compiling())
+    return False
+
+
+def wide_integer(xp: Namespace) -> DType:
+    """The widest signed integer of ``xp``: int64, or int32 in JAX without 64-bit types."""
+    if xp is not np and xp.__name__.endswith("jax.numpy") and not has_float64(xp):
+        return xp.int32
+    return xp.int64
+
+
+def has_float64(xp: Namespace, device: Any = None) -> bool:
+    """Whether ``device`` (None: the default one) of the library ``xp`` can hold float64."""
+    if xp is np:
+        return True
+    if xp.__name__.endswith("jax.numpy"):
+        # JAX lists float64 even where it silently hands out float32; only the flag tells.
+        return bool(sys.modules["jax"].config.jax_enable_x64)
+    if xp.__name__.endswith("torch") and getattr(device, "type", None) == "mps":
+        return False
+    info = xp.__array_namespace_info__()
+    return "float64" in info.dtypes(device=device, kind="real floating")
+
+
+def to_host(array: Array) -> np.ndarray:
+    """A NumPy copy of a concrete array; the only device-to-host transfer in ``posenc_ref``."""
+    if isinstance(array, np.ndarray | np.generic):
+        return np.asarray(array)
+    name = library(array)
+    if name == "torch":
+        return np.asarray(array.detach().cpu())
+    if name == "cupy":
+        return np.asarray(array.get())
+    if name == "array_api_strict":
+        array = array.to_device(sys.modules["array_api_strict"].Device("CPU_DEVICE"))
+    return np.asarray(array)
+
+
+def from_host(values: np.ndarray, xp: Namespace, device: Any = None) -> Array:
+    """``values`` as an array of ``xp`` on ``device``; a copy, so that nothing is shared."""
+    if xp is np:
+        return values
+    if device is None:
+        return xp.asarray(values.copy())
+    return xp.asarray(values.copy(), device=device)
+
+
+def astype(array: Array, dtype: DType) -> Array:
+    """``array`` in ``dtype`` of its own library (a dtype object or a name)."""
+    xp = namespace(array)
+    return xp.astype(array, dtype_like(xp, dtype) if isinstance(dtype, str) else dtype)
+
+
+def working_dtype(array: Array) -> DType:
+    """float64 where the device of ``array`` has it, else float32."""
+    xp = namespace(array)
+    return xp.float64 if has_float64(xp, device_of(array)) else xp.float32
+
+
+def send(values: Array, xp: Namespace, device: Any = None) -> Array:
+    """Host ``values`` to ``device`` of ``xp`` (as float32 where it has no float64).
+
+    Arrays that are not on the host stay where they are.
+    """
+    if not isinstance(values, np.ndarray) or xp is np:
+        return values
+    if dtype_name(values) == "float64" and not has_float64(xp, device):
+        values = values.astype(np.float32)
+    return from_host(values, xp, device)
+
+
+def finish(values: Array, dtype: DType) -> Array:
+    """``values`` in ``dtype``, or as they are."""
+    return values if dtype is None else astype(values, dtype)

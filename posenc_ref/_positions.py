@@ -1,0 +1,178 @@
+"""Positions as the user may write them, brought into one form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._namespace import (
+    FLOATING,
+    INTEGER,
+    Array,
+    Namespace,
+    as_namespace,
+    device_of,
+    dtype_name,
+    has_float64,
+    is_array,
+    is_lazy,
+    library,
+    namespace,
+    to_host,
+    wide_integer,
+)
+from .angles import MAX_POSITION
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Checked positions and the place they came from, ``xp`` and ``device``.
+
+    ``values`` are float64 (int64 if integers were asked for), in their own library, or copied to
+    the host where their device has no float64.  Lazy ones could not be looked at: rows outside the
+    domain become NaN instead of an error.
+    """
+
+    values: Array
+    xp: Namespace
+    device: Any
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes of the positions."""
+        return int(self.values.ndim)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the positions."""
+        return tuple(self.values.shape)
+
+
+def as_positions(
+    positions: Any,
+    *,
+    x: Array | None = None,
+    integers: bool = False,
+    largest: float = MAX_POSITION,
+    name: str = "positions",
+) -> Positions:
+    """Check ``positions`` and convert them; the domain is ``|position| <= largest``.
+
+    An int or float is one position, ``range(n)`` the first n, a list or a NumPy array (host
+    positions) goes with any ``x``; an array of another library must share x's library and device.
+    float16 and bfloat16 are refused: they merge integers past 2048 and 256.
+    """
+    array = _as_array(positions, name)
+    kind = dtype_name(array)
+    if kind in ("float16", "bfloat16"):
+        limit = {"float16": 2048, "bfloat16": 256}[kind]
+        raise TypeError(
+            f"{name} must be integers, float32 or float64, got {kind}: it cannot tell integers "
+            f"apart past {limit}; build positions in int64"
+        )
+    if kind not in INTEGER and kind not in FLOATING:
+        raise TypeError(f"{name} must be integers or real floats, got dtype {kind}")
+    if integers and kind not in INTEGER:
+        raise TypeError(f"{name} must be integers for this encoding, got dtype {kind}")
+    if x is not None:
+        _same_place(array, x, name)
+
+    xp, device, lazy = namespace(array), device_of(array), is_lazy(array)
+    if not integers and not has_float64(xp, device):
+        if lazy:
+            raise TypeError(
+                f"{name} are traced and this device has no float64, so exact angles cannot be "
+                "computed: pass host positions (NumPy), or enable float64 (jax_enable_x64)"
+            )
+        array = to_host(array)
+    here = namespace(array)
+    values = here.astype(array, wide_integer(here) if integers else here.float64)
+    if lazy:
+        if not integers:
+            values = xp.where(xp.abs(values) <= largest, values, xp.nan)
+    elif 0 not in values.shape:
+        extreme = float(here.max(here.abs(values)))
+        if not extreme <= largest:
+            raise ValueError(
+                f"{name} must be finite and at most {largest:g} in size, got {extreme:g}"
+            )
+    return Positions(values, xp, device)
+
+
+def _as_array(positions: Any, name: str) -> Array:
+    if isinstance(positions, bool):
+        raise TypeError(f"{name} must be positions, got {positions!r}")
+    if isinstance(positions, int | float | np.integer | np.floating):
+        return np.asarray([positions])
+    if isinstance(positions, range):
+        return np.arange(positions.start, positions.stop, positions.step, dtype=np.int64)
+    if isinstance(positions, list | tuple):
+        array = np.asarray(positions)
+        return array.astype(np.int64) if array.size == 0 else array
+    if not is_array(positions):
+        raise TypeError(
+            f"{name} must be an array, a list, a range or a number, got {type(positions).__name__}"
+        )
+    return positions.reshape(1) if positions.ndim == 0 else positions
+
+
+def _same_place(array: Array, x: Array, name: str) -> None:
+    """Host positions go with any x; others must share its library and device."""
+    ours, theirs = library(array), library(x)
+    if ours == "numpy":
+        return
+    if ours != theirs:
+        raise TypeError(
+            f"{name} are a {ours} array but x is a {theirs} array: "
+            f"pass {name} as NumPy integers or as a {theirs} array"
+        )
+    here, there = device_of(array), device_of(x)
+    if here is not None and there is not None and here != there:
+        raise ValueError(
+            f"{name} are on device {here} but x is on device {there}: "
+            f"move {name} to {there}, or pass them as a NumPy array"
+        )
+
+
+def broadcast_axes(positions: Positions, x: Array) -> tuple[Any, ...]:
+    """How positions line up with ``x`` (..., S, dim): the index that inserts the missing axes.
+
+    (S,) goes to every row; (B, S) has B on x's first axis and is shared by the axes between;
+    anything else must have ``x.ndim - 1`` axes.
+    """
+    lead = tuple(x.shape[:-1])
+    shape = positions.shape
+    index: tuple[Any, ...] = ()
+    if not lead:
+        raise ValueError(f"x must have shape (..., S, dim), got {tuple(x.shape)}")
+    if len(shape) == 1:
+        fits = shape == lead[-1:]
+    elif len(shape) == 2 and len(lead) > 2:
+        fits = shape in ((lead[0], lead[-1]), (1, lead[-1]))
+        index = (slice(None), *[None] * (len(lead) - 2), ...)
+    else:
+        same_rank = len(shape) == len(lead)
+        fits = same_rank and all(p in (1, n) for p, n in zip(shape[:-1], lead[:-1], strict=True))
+        fits = fits and shape[-1] == lead[-1]
+    if not fits:
+        raise ValueError(
+            f"positions must have shape (S,), (B, S) or x.shape[:-1] to go with x of shape "
+            f"{tuple(x.shape)}, where S = {lead[-1]}; got positions of shape {shape}"
+        )
+    return index
+
+
+def target(p: Positions, xp: Namespace = None, device: Any = None) -> tuple[Namespace, Any]:
+    """Where results made from positions alone go: the positions' library unless ``xp`` says so."""
+    device = p.device if device is None else device
+    if xp is None:
+        return p.xp, device
+    other = as_namespace(xp)
+    if p.xp is not np and other is not p.xp:
+        raise TypeError(
+            f"xp must be the library the positions belong to, {p.xp.__name__}, or be left out; "
+            f"got {other.__name__}"
+        )
+    return other, device

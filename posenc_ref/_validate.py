@@ -1,0 +1,77 @@
+"""Checks on scalar arguments.  Every message names the argument, what came, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._namespace import FLOATING, Array, dtype_name, is_array
+
+
+def integer(name: str, value: Any, *, minimum: int | None = None, why: str = "") -> int:
+    """``value`` as a Python int; bools and floats are refused."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if minimum is not None and value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}{why}, got {value}")
+    return int(value)
+
+
+def real(
+    name: str, value: Any, *, above: float | None = None, minimum: float | None = None
+) -> float:
+    """``value`` as a finite Python float, strictly above ``above``, at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} must be a real number, got {value!r}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, got {value!r}")
+    if above is not None and not number > above:
+        raise ValueError(f"{name} must be greater than {above:g}, got {value!r}")
+    if minimum is not None and not number >= minimum:
+        raise ValueError(f"{name} must be at least {minimum:g}, got {value!r}")
+    return number
+
+
+def boolean(name: str, value: Any) -> bool:
+    """``value`` as a Python bool; 0 and 1 are refused, a flag should look like one."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def choice(
+    name: str, value: Any, allowed: Sequence[Any], aliases: Mapping[str, Any] | None = None
+) -> Any:
+    """``value`` if it is one of ``allowed``; otherwise a ValueError that suggests the nearest.
+
+    ``aliases`` maps other libraries' words to ours; they are suggested, never accepted.
+    """
+    if any(value == a and type(value) is type(a) for a in allowed):
+        return value
+    listed = ", ".join(repr(a) for a in allowed)
+    hint = ""
+    if isinstance(value, str):
+        known = (aliases or {}).get(value.lower())
+        near = difflib.get_close_matches(value.lower(), [a for a in allowed if isinstance(a, str)])
+        if known is not None:
+            hint = f"; {value!r} elsewhere is {known!r} here"
+        elif near:
+            hint = f"; did you mean {near[0]!r}?"
+    raise ValueError(f"{name} must be one of {listed}, got {value!r}{hint}")
+
+
+def check_x(x: Array, dim: int, what: str) -> None:
+    """``x`` must be a real floating array of shape (..., S, dim)."""
+    if not is_array(x):
+        raise TypeError(f"x must be an array, got {type(x).__name__}")
+    if dtype_name(x) not in FLOATING:
+        raise TypeError(f"x must have a real floating dtype, got {dtype_name(x)}; cast it first")
+    if x.ndim < 2 or x.shape[-1] != dim:
+        raise ValueError(
+            f"x must have shape (..., S, {what}) with {what} = {dim}, got {tuple(x.shape)}"
+        )

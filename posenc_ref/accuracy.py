@@ -1,0 +1,83 @@
+"""The one unit that judges every number, and its budgets.  No tolerance stands anywhere else.
+
+Each element of a truth ``f`` carries two coefficients:
+
+``A``  the sum of the absolute values of the terms added to form it (0 for a channel passed
+       through, which must be bit-equal);
+``B``  the sum over axes of ``|position * frequency|`` times the amplitude of the pair: how much
+       the element moves when the angle is rounded.
+
+    unit  = u_out * A + u_angle * B
+    score = |actual - truth| / unit          (0 / 0 is 0; anything else over a unit of 0 is inf)
+
+``u_out`` is the roundoff of the output dtype (or of ``precision``, if coarser).  ``u_angle`` is
+2**-24 whatever the output dtype, because float32 angles are common practice; 2**-53 for float64
+outputs and ``angles="float64"``; with ``angles="exact"`` the angle term is the oracle's own bound,
+whatever the position.  Honest float32 code measures at most 46 units, honest bfloat16 arithmetic
+5, the weakest known bug 579: the budgets stand in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .angles import ERROR_BOUND
+
+#: Roundoff (half a unit in the last place of 1.0) of each floating dtype.
+ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+#: Largest score that passes, by output dtype.
+BUDGET = {"float64": 128.0, "float32": 128.0, "float16": 8.0, "bfloat16": 8.0}
+#: Smallest positive normal number of each dtype; below it the spacing is constant.
+TINY = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
+#: An absolute error of one bfloat16 rounding of 1.0: the report says where it is first exceeded.
+VISIBLE = 2.0**-9
+#: The ways an implementation may hold its angles.
+ANGLES = ("float32", "float64", "exact")
+
+
+@dataclass(frozen=True)
+class Truth:
+    """True values with what is needed to judge others: f, A, B and the amplitude per element."""
+
+    value: np.ndarray
+    terms: np.ndarray  # A
+    angle: np.ndarray  # B
+    amplitude: np.ndarray = field(default_factory=lambda: np.zeros(()))
+
+    def unit(self, dtype: str, *, angles: str | None = None, precision: str | None = None) -> Any:
+        """The unit of every element for outputs of ``dtype``."""
+        if dtype not in ROUNDOFF:
+            raise ValueError(f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r}")
+        u_out = max(ROUNDOFF[dtype], ROUNDOFF[precision or dtype])
+        angles = angles or ("float64" if dtype == "float64" else "float32")
+        if angles not in ANGLES:
+            raise ValueError(f"angles must be one of {', '.join(ANGLES)}, got {angles!r}")
+        # Below the smallest normal number the roundoff stays what it is there.
+        rounding = u_out * np.where(self.terms > 0, np.maximum(self.terms, TINY[dtype]), 0.0)
+        if angles == "exact":
+            return rounding + ERROR_BOUND * self.amplitude
+        return rounding + ROUNDOFF[angles] * self.angle
+
+    def score(
+        self,
+        actual: np.ndarray,
+        *,
+        angles: str | None = None,
+        precision: str | None = None,
+        dtype: str | None = None,
+    ) -> np.ndarray:
+        """``|actual - truth| / unit`` per element; NaN (where truth is finite) scores inf."""
+        name = dtype or str(actual.dtype)
+        error = np.abs(actual.astype(np.float64) - self.value)
+        unit = np.broadcast_to(self.unit(name, angles=angles, precision=precision), error.shape)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            score = np.where(error == 0, 0.0, error / unit)
+        return np.where(np.isnan(score), np.inf, score)
+
+
+def budget(dtype: str, precision: str | None = None) -> float:
+    """The largest passing score for outputs of ``dtype`` computed in ``precision``."""
+    return min(BUDGET[dtype], BUDGET[precision or dtype])

@@ -1,0 +1,69 @@
+"""Attention with linear biases (ALiBi)."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array, device_of, from_host, namespace
+from .angles import decimal_context
+from .bias import Bias
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ALiBi(Bias):
+    """Attention with linear biases.
+
+    Formula
+        ``b_h(i, j) = -m_h |i - j|``, added to ``q . k / sqrt(d)``;
+        ``m_h = 2 ** (-max_bias * h / n)``, h = 1 .. n, for n a power of two; otherwise the slopes
+        of the power of two c below n, followed by every second slope of 2c, until there are n.
+    Source
+        Press, Smith, Lewis 2021, *Train Short, Test Long*, arXiv:2108.12409, section 3; head
+        counts that are not powers of two: the authors' code (``get_slopes``).
+
+    Parameters
+    ----------
+    num_heads : int
+    causal : bool
+        True: only keys j <= i belong to the encoding (as in the paper); at later keys the formula
+        is continued, and the caller masks them.  False: the symmetric form of encoders.
+    max_bias : float
+        8 in the paper; ``alibi_bias_max`` in MPT.
+
+    Notes
+    -----
+    Slopes are positive, positions may be fractional.  Results are float64 unless ``dtype=``: in
+    bfloat16 distances past 256 merge.
+    """
+
+    num_heads: int
+    _: KW_ONLY
+    causal: bool = True
+    max_bias: float = 8.0
+
+    def __post_init__(self) -> None:
+        self._set(
+            num_heads=validate.integer("num_heads", self.num_heads, minimum=1),
+            causal=validate.boolean("causal", self.causal),
+            max_bias=validate.real("max_bias", self.max_bias, above=0.0),
+        )
+
+    def slopes(self) -> np.ndarray:
+        """The slopes m_h, shape (num_heads,), NumPy float64, correctly rounded."""
+        n = self.num_heads
+        c = 1 << (n.bit_length() - 1)  # the largest power of two that is at most n
+        first = [Decimal(h) / c for h in range(1, c + 1)]
+        then = [Decimal(h) / (2 * c) for h in range(1, 2 * c + 1, 2)]
+        with decimal_context():
+            top = Decimal(self.max_bias)
+            return np.array([float(2 ** (-top * e)) for e in (first + then)[:n]])
+
+    def _of_offset(self, offset: Array) -> Array:
+        xp: Any = namespace(offset)
+        slopes = from_host(self.slopes()[:, None, None], xp, device_of(offset))
+        return -slopes * xp.abs(xp.expand_dims(offset, axis=-3))

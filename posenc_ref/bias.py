@@ -1,0 +1,93 @@
+"""Bias encodings: one number per head, query and key, added to the scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array, DType, device_of, finish, library, namespace, send
+from ._positions import as_positions
+from .encoding import Encoding
+from .scoring import dot
+
+
+class Bias(Encoding, abstract=True):
+    """What every bias can do.  A form that depends on ``j - i`` only supplies ``_of_offset``."""
+
+    family = "bias"
+    integers = False  # whether positions must be integers
+    num_heads: int
+
+    def _of_offset(self, offset: Array) -> Array:
+        """The bias of relative positions ``key - query`` (...), as (num_heads, ...) in front.
+
+        With leading batch axes (B, Q, K) the head axis goes third from the end: (B, H, Q, K).
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no bias")
+
+    def bias(self, q_positions: Any, k_positions: Any, *, dtype: DType = None) -> Array:
+        """The bias (H, Q, K) of query positions (Q,) and key positions (K,).
+
+        Positions (B, Q) and (B, K) give (B, H, Q, K).
+        """
+        q = as_positions(q_positions, integers=self.integers, name="q_positions")
+        k = as_positions(k_positions, integers=self.integers, name="k_positions")
+        if q.xp is not k.xp and np not in (q.xp, k.xp):
+            raise TypeError(
+                f"q_positions and k_positions must share a library, got {q.xp.__name__} and "
+                f"{k.xp.__name__}"
+            )
+        home = k if q.xp is np else q
+        if q.ndim != k.ndim or q.shape[:-1] != k.shape[:-1] or q.ndim > 2:
+            raise ValueError(
+                f"q_positions and k_positions must have shapes (Q,) and (K,), or (B, Q) and "
+                f"(B, K), got {q.shape} and {k.shape}"
+            )
+        if isinstance(q.values, np.ndarray) != isinstance(k.values, np.ndarray):
+            q, k = (replace(p, values=send(p.values, home.xp, home.device)) for p in (q, k))
+        bias = self._of_offset(k.values[..., None, :] - q.values[..., :, None])
+        return finish(send(bias, home.xp, home.device), dtype)
+
+    def toeplitz(self, q_len: int, k_len: int) -> Array:
+        """The whole bias in (H, q_len + k_len - 1) numbers t, queries at the end of the keys.
+
+        ``bias(range(k_len - q_len, k_len), range(k_len))[h, i, j] == t[h, j - i + q_len - 1]``.
+        """
+        q_len = validate.integer("q_len", q_len, minimum=1)
+        k_len = validate.integer("k_len", k_len, minimum=1)
+        kind = np.int64 if self.integers else np.float64
+        return self._of_offset(np.arange(1 - k_len, q_len, dtype=kind)[None, :])[..., 0, :]
+
+    def own_scale(self, dim: int) -> float:
+        """What ``scores`` multiplies ``q . k`` by when no scale is given: 1/sqrt(d)."""
+        return float(dim**-0.5)
+
+    def scores(
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+    ) -> Array:
+        """``q . k * scale + bias`` for q (..., H, Q, d) and k (..., H, K, d)."""
+        if q.ndim < 3 or q.shape[-3] != self.num_heads:
+            raise ValueError(
+                f"q and k must have shape (..., H, S, d) with H = {self.num_heads} heads, "
+                f"got {tuple(q.shape)}"
+            )
+        scale = self.own_scale(q.shape[-1]) if scale is None else scale
+        bias = self.bias(q_positions, k_positions)
+        if tuple(bias.shape[-2:]) != (q.shape[-2], k.shape[-2]):
+            raise ValueError(
+                f"q_positions and k_positions must be as many as q and k, {q.shape[-2]} and "
+                f"{k.shape[-2]}, got {bias.shape[-2]} and {bias.shape[-1]}"
+            )
+        return dot(q, k, scale, _beside(bias, q))
+
+
+def _beside(bias: Array, q: Array) -> Array:
+    """``bias`` where q is: sent over from the host, refused from another library."""
+    if isinstance(bias, np.ndarray):
+        return send(bias, namespace(q), device_of(q))
+    if library(bias) != library(q):
+        raise TypeError(f"bias is a {library(bias)} array but q is a {library(q)} array")
+    return bias

@@ -1,0 +1,158 @@
+"""The base of every encoding: a frozen value whose fields are the convention.
+
+Equality, hash, repr and JSON all go by the fields; :func:`from_dict` is the only reader.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from ._namespace import Array, dtype_name, is_array, to_host
+
+_REGISTRY: dict[str, dict[str, type[Value]]] = {"encoding": {}, "scaling": {}}
+
+
+class Value:
+    """A frozen dataclass with a JSON form, registered under its class name.
+
+    Subclasses of :class:`Encoding` are written ``{"encoding": "RoPE", ...}``, subclasses of
+    :class:`Scaling` ``{"scaling": "LinearScaling", ...}``.
+    """
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not abstract:
+            _REGISTRY[cls.kind][cls.__name__] = cls
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value as JSON-ready data; arrays as dtype, shape and hexadecimal bits."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        body = {f.name: _encode(getattr(self, f.name)) for f in fields}
+        return {self.kind: type(self).__name__, **body}
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, checked like a new value."""
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+    def _implied(self) -> tuple[str, ...]:
+        """Fields that the others already tell, left out of the repr."""
+        return ()
+
+    def _set(self, **fields: Any) -> None:
+        """Store checked fields during ``__post_init__`` of the frozen dataclass."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.to_dict() == other.to_dict()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(json.dumps(self.to_dict(), sort_keys=True))
+
+    def __repr__(self) -> str:
+        parts = []
+        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if is_array(value):
+                parts.append(f"{f.name}=<{dtype_name(value)} {tuple(value.shape)}>")
+            elif f.default is dataclasses.MISSING:
+                parts.append(f"{f.name}={value!r}" if f.kw_only else repr(value))
+            elif value != f.default and f.name not in self._implied():
+                parts.append(f"{f.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class Encoding(Value, abstract=True):
+    """A positional encoding.  Four families act on different things:
+
+    ===========  ================================  =====================================
+    family       acts on                           main method
+    ===========  ================================  =====================================
+    ``table``    embeddings, by addition           ``table(positions)``, ``add(x, ...)``
+    ``rotary``   queries and keys, by rotation     ``apply(x, positions)``
+    ``bias``     scores, by addition               ``bias(q_positions, k_positions)``
+    ===========  ================================  =====================================
+    """
+
+    kind = "encoding"
+    family: ClassVar[str]
+
+    def scores(
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+    ) -> Array:
+        """Logits in the dtype of q and k; :func:`posenc_ref.scores` checks and rounds."""
+        raise NotImplementedError(f"{type(self).__name__} defines no scores")
+
+
+class Scaling(Value, abstract=True):
+    """A rule that changes the frequencies of a rotary encoding, used as ``scaling=``."""
+
+    kind = "scaling"
+
+
+def from_dict(data: Mapping[str, Any]) -> Any:
+    """The encoding (or scaling) that ``to_dict`` wrote; parsed JSON is accepted as it is."""
+    if not isinstance(data, Mapping):
+        raise TypeError(f"data must be a mapping such as json.loads gives, got {data!r}")
+    kinds = [kind for kind in _REGISTRY if kind in data and isinstance(data[kind], str)]
+    # A nested scaling has the key "scaling" with a mapping, so only a string names a class.
+    if not kinds:
+        raise ValueError(
+            'data must name its class: {"encoding": "RoPE", ...} or {"scaling": ...}, '
+            f"got keys {sorted(map(str, data))}"
+        )
+    known = _REGISTRY[kinds[0]]
+    name = data[kinds[0]]
+    if name not in known:
+        raise ValueError(f"{kinds[0]} must be one of {', '.join(sorted(known))}, got {name!r}")
+    cls = known[name]
+    allowed = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    body = {key: _decode(value) for key, value in data.items() if key != kinds[0]}
+    unknown = sorted(set(body) - set(allowed))
+    if unknown:
+        raise ValueError(f"{name} has no field {unknown[0]!r}; its fields are {', '.join(allowed)}")
+    required = [
+        f.name
+        for f in dataclasses.fields(cls)  # type: ignore[arg-type]
+        if f.default is dataclasses.MISSING and f.name not in body
+    ]
+    if required:
+        raise ValueError(f"{name} needs the field {required[0]!r}")
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    positional = [body.pop(f.name) for f in fields if not f.kw_only]
+    return cls(*positional, **body)
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Value):
+        return value.to_dict()
+    if is_array(value):
+        host = to_host(value)
+        big_endian = host.astype(host.dtype.newbyteorder(">")) if host.dtype.isnative else host
+        return {
+            "dtype": dtype_name(value),
+            "shape": list(host.shape),
+            "hex": big_endian.tobytes().hex(),
+        }
+    if isinstance(value, tuple):
+        return [_encode(v) for v in value]
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if set(value) == {"dtype", "shape", "hex"}:
+            dtype = np.dtype(value["dtype"])
+            flat = np.frombuffer(bytes.fromhex(value["hex"]), dtype=dtype.newbyteorder(">"))
+            return flat.astype(dtype).reshape(value["shape"])
+        return from_dict(value)
+    if isinstance(value, list) and value and all(isinstance(v, list) for v in value):
+        return np.asarray(value, dtype=np.float64)
+    return tuple(_decode(v) for v in value) if isinstance(value, list) else value

@@ -1,0 +1,75 @@
+"""From one channel layout to the other: tensors, and the q/k projection weights behind them.
+
+With ``perm = [0, 2, 4, ..., 1, 3, 5, ...]`` over the rotary channels::
+
+    half(x[perm]) == interleaved(x)[perm]
+
+so a model written for one layout runs in the other once q and k weights (and biases, and q/k-norm
+weights) are permuted.  Logits do not change; values must not be permuted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array, device_of, from_host, is_array, namespace
+from .rope import LAYOUT_ALIASES, LAYOUTS
+
+
+def layout_permutation(
+    head_dim: int, *, source: str, target: str, rotary_dim: int | None = None
+) -> np.ndarray:
+    """Channel indices ``perm`` with ``x_target = x_source[..., perm]``, shape (head_dim,).
+
+    Only the first ``rotary_dim`` channels move.
+    """
+    head_dim = validate.integer("head_dim", head_dim, minimum=2)
+    d = head_dim if rotary_dim is None else validate.integer("rotary_dim", rotary_dim, minimum=2)
+    if d % 2 or d > head_dim:
+        raise ValueError(f"rotary_dim must be even and at most {head_dim}, got {d}")
+    source = validate.choice("source", source, LAYOUTS, LAYOUT_ALIASES)
+    target = validate.choice("target", target, LAYOUTS, LAYOUT_ALIASES)
+    perm = np.arange(head_dim)
+    if source != target:
+        pairs = np.arange(d).reshape(2, -1) if source == "half" else np.arange(d).reshape(-1, 2)
+        perm[:d] = pairs.T.ravel()
+    return perm
+
+
+def convert_layout(x: Array, *, source: str, target: str, rotary_dim: int | None = None) -> Array:
+    """``x`` (..., head_dim) with its channels moved from one layout to the other; a copy."""
+    if not is_array(x):
+        raise TypeError(f"x must be an array, got {type(x).__name__}")
+    perm = layout_permutation(x.shape[-1], source=source, target=target, rotary_dim=rotary_dim)
+    xp = namespace(x)
+    return xp.take(x, from_host(perm, xp, device_of(x)), axis=-1)
+
+
+def permute_weights(
+    w: Array,
+    n_heads: int,
+    *,
+    source: str = "half",
+    target: str = "interleaved",
+    rotary_dim: int | None = None,
+) -> Array:
+    """Projection weights (n_heads * head_dim, hidden), or a bias, moved to the other layout.
+
+    Use it on q with the number of query heads and on k with the number of *key* heads.
+    """
+    if not is_array(w):
+        raise TypeError(f"w must be an array, got {type(w).__name__}")
+    n_heads = validate.integer("n_heads", n_heads, minimum=1)
+    rows: Any = w.shape[0] if w.ndim else 0
+    if rows == 0 or rows % n_heads:
+        raise ValueError(
+            f"w must have n_heads * head_dim rows, got shape {tuple(w.shape)} for {n_heads} heads"
+        )
+    head_dim = rows // n_heads
+    perm = layout_permutation(head_dim, source=source, target=target, rotary_dim=rotary_dim)
+    index = (np.arange(n_heads)[:, None] * head_dim + perm).ravel()
+    xp = namespace(w)
+    return xp.take(w, from_host(index, xp, device_of(w)), axis=0)

@@ -1,0 +1,113 @@
+"""Learned absolute positions: a lookup in a trained table."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from . import _validate as validate
+from ._lookup import check_table, index_for, lookup
+from ._namespace import (
+    INTEGER,
+    Array,
+    DType,
+    Namespace,
+    astype,
+    dtype_name,
+    finish,
+    is_array,
+    namespace,
+    wide_integer,
+)
+from ._positions import Positions, as_positions
+from .table import Table
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Learned(Table):
+    """Learned absolute position embedding.
+
+    Formula
+        ``PE(p) = weight[p + offset]``
+    Source
+        Gehring et al. 2017, arXiv:1705.03122, section 3.1; BERT (offset 0); OPT and BART keep two
+        rows for padding (offset 2); RoBERTa counts real tokens from padding_idx + 1
+        (:meth:`ids_from_tokens`).
+
+    Parameters
+    ----------
+    weight : array, shape (rows, dim), real floating
+        Kept as given; results are its rows, bit for bit, in its library, device and dtype.
+    offset : int
+        Added to every position.
+    padding_idx : int, optional
+        The row of padding tokens, used by :meth:`ids_from_tokens`.
+
+    Raises
+    ------
+    TypeError
+        Positions that are not integers, a weight that is not a real floating array.
+    ValueError
+        A position outside ``0 <= p + offset < rows``: nothing is clamped or wrapped round.
+    """
+
+    weight: Array
+    _: KW_ONLY
+    offset: int = 0
+    padding_idx: int | None = None
+
+    integers = True
+
+    def __post_init__(self) -> None:
+        check_table("weight", self.weight, "(rows, dim)")
+        self._set(offset=validate.integer("offset", self.offset))
+        if self.padding_idx is not None:
+            row = validate.integer("padding_idx", self.padding_idx, minimum=0)
+            if row >= self.rows:
+                raise ValueError(
+                    f"padding_idx must be a row of weight, below {self.rows}, got {row}"
+                )
+            self._set(padding_idx=row)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the table."""
+        return int(self.weight.shape[0])
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        """Size of a row."""
+        return int(self.weight.shape[1])
+
+    def table(self, positions: Any, *, dtype: DType = None) -> Array:
+        """``weight[positions + offset]``: integer positions (...) to (..., dim)."""
+        return finish(self._lookup(self._positions(positions)), dtype)
+
+    def ids_from_tokens(self, input_ids: Array) -> Array:
+        """Positions for token ids (..., S), so that ``table`` finds the rows RoBERTa uses.
+
+        Tokens equal to ``padding_idx`` go to row ``padding_idx``, the others count on from
+        ``padding_idx + 1``.  (fairseq, ``make_positions``.)
+        """
+        if self.padding_idx is None:
+            raise ValueError("padding_idx must be set to make positions from tokens, it is None")
+        if not is_array(input_ids) or dtype_name(input_ids) not in INTEGER:
+            raise TypeError("input_ids must be an integer array")
+        xp = namespace(input_ids)
+        real = astype(input_ids != self.padding_idx, wide_integer(xp))
+        return xp.cumulative_sum(real, axis=-1) * real + (self.padding_idx - self.offset)
+
+    def _positions(self, positions: Any, x: Array | None = None) -> Positions:
+        return as_positions(positions, x=x, integers=True)
+
+    def _lookup(self, p: Positions) -> Array:
+        return lookup("positions + offset", self.weight, index_for(self.weight, p, self.offset))
+
+    def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
+        rows = self._lookup(p)
+        if namespace(rows) is not xp:
+            raise TypeError(
+                f"x must be an array of the library that weight belongs to, "
+                f"{namespace(rows).__name__}, got {xp.__name__}"
+            )
+        return rows

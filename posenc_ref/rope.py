@@ -1,0 +1,107 @@
+"""Rotary position embedding (RoPE), with both channel layouts and partial rotation."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+
+import numpy as np
+
+from . import _validate as validate
+from .rotary import Rotary
+from .scaling import FrequencySchedule, standard_schedule
+
+LAYOUTS = ("interleaved", "half")
+LAYOUT_ALIASES = {
+    "neox": "half", "gpt-neox": "half", "gpt_neox": "half", "llama": "half", "hf": "half",
+    "rotate_half": "half", "split": "half", "half-split": "half", "half_split": "half",
+    "gptj": "interleaved", "gpt-j": "interleaved", "gpt_j": "interleaved", "meta": "interleaved",
+    "complex": "interleaved", "traditional": "interleaved", "adjacent": "interleaved",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RoPE(Rotary):
+    """Rotary position embedding.
+
+    Formula
+        ``theta_k = base ** (-2k/d)``, k = 0 .. d/2-1, with d = rotary_dim;
+        pair k of x is turned by the angle ``sign * p * theta_k``.
+    Source
+        Su et al. 2021, *RoFormer*, arXiv:2104.09864, equations (14), (15) and (34).
+        Half-split pairs: GPT-NeoX and the Hugging Face Llama code.
+
+    Parameters
+    ----------
+    head_dim : int
+        Size of x's last axis.
+    layout : {"interleaved", "half"}
+        Which channels form pair k: (2k, 2k+1) as in the paper, GPT-J and Meta's Llama, or
+        (k, k + d/2) as in GPT-NeoX and Hugging Face's Llama.  There is no default: it is the
+        commonest bug.
+    base : float
+        Often called theta or rope_theta; greater than 1.
+    rotary_dim : int, optional
+        Only the first rotary_dim channels are rotated (partial rotary); even. None: all.
+    scaling : LinearScaling, optional
+        A frequency schedule for long contexts.
+    sign : {1, -1}
+        -1 turns the other way; logits of q and k rotated alike depend on -(m - n) then.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
+    """
+
+    head_dim: int
+    _: KW_ONLY
+    layout: str
+    base: float = 10000.0
+    rotary_dim: int | None = None
+    scaling: FrequencySchedule | None = None
+    sign: int = 1
+
+    def __post_init__(self) -> None:
+        head_dim = validate.integer("head_dim", self.head_dim, minimum=1)
+        d = head_dim if self.rotary_dim is None else self.rotary_dim
+        name = "head_dim" if self.rotary_dim is None else "rotary_dim"
+        d = validate.integer(name, d, minimum=2)
+        if d % 2:
+            raise ValueError(f"{name} must be even (channels are rotated in pairs), got {d}")
+        if d > head_dim:
+            raise ValueError(f"rotary_dim must be at most head_dim = {head_dim}, got {d}")
+        if self.scaling is not None and not isinstance(self.scaling, FrequencySchedule):
+            raise TypeError(
+                f"scaling must be None or a schedule such as LinearScaling(4.0), "
+                f"got {self.scaling!r}"
+            )
+        self._set(
+            head_dim=head_dim,
+            layout=validate.choice("layout", self.layout, LAYOUTS, LAYOUT_ALIASES),
+            base=validate.real("base", self.base, above=1.0),
+            rotary_dim=d,
+            sign=validate.choice("sign", self.sign, (1, -1)),
+        )
+
+    def _implied(self) -> tuple[str, ...]:
+        return ("rotary_dim",) if self.rotary_dim == self.head_dim else ()
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Channels (2k, 2k+1), or (k, k + rotary_dim/2), for k = 0 .. rotary_dim/2 - 1."""
+        assert self.rotary_dim is not None
+        k = np.arange(self.rotary_dim // 2)
+        if self.layout == "interleaved":
+            return 2 * k, 2 * k + 1
+        return k, k + self.rotary_dim // 2
+
+    def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
+        """``base ** (-2k / rotary_dim)``, changed by ``scaling`` where there is one."""
+        assert self.rotary_dim is not None
+        if self.scaling is None:
+            return standard_schedule(self.base, self.rotary_dim)
+        return self.scaling.schedule(self.base, self.rotary_dim, seq_len)
+
+    def attention_factor(self, seq_len: int | None = None) -> float:
+        """The scaling's factor m on cos and sin; 1 without one."""
+        return 1.0 if self.scaling is None else self.scaling.attention_factor(seq_len)

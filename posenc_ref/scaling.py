@@ -1,0 +1,56 @@
+"""Frequency schedules of rotary encodings: how ``base ** (-2k/d)`` is changed for long context."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from . import _validate as validate
+from .angles import decimal_context, geometric
+from .encoding import Scaling
+
+
+class FrequencySchedule(Scaling, abstract=True):
+    """What every rotary scaling answers: frequencies, and the attention factor m."""
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """Frequencies in radians per position, 50-digit decimal, one per channel pair."""
+        raise NotImplementedError(f"{type(self).__name__} defines no schedule")
+
+    def attention_factor(self, seq_len: int | None) -> float:
+        """The factor m on cos and sin (so that logits get m squared)."""
+        return 1.0
+
+
+def standard_schedule(base: float, rotary_dim: int) -> tuple[Decimal, ...]:
+    """``base ** (-2k / rotary_dim)``, k = 0 .. rotary_dim/2 - 1 (RoFormer, section 3.2.2)."""
+    with decimal_context():
+        exponents = [Decimal(2 * k) / rotary_dim for k in range(rotary_dim // 2)]
+    return geometric(base, exponents)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearScaling(FrequencySchedule):
+    """Position interpolation: every frequency divided by ``factor``.
+
+    Formula
+        ``theta_k = base ** (-2k/d) / factor``, the same as positions divided by ``factor``.
+    Source
+        Chen et al. 2023, *Extending Context Window of LLMs via Positional Interpolation*,
+        arXiv:2306.15595, equation (4): ``f'(x, m) = f(x, m L / L')`` with ``factor = L' / L``.
+
+    Parameters
+    ----------
+    factor : float
+        At least 1: the new context length over the trained one.
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        self._set(factor=validate.real("factor", self.factor, minimum=1.0))
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """``base ** (-2k/d) / factor``."""
+        with decimal_context():
+            return tuple(w / Decimal(self.factor) for w in standard_schedule(base, rotary_dim))

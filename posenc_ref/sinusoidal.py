@@ -1,0 +1,175 @@
+"""Sinusoidal position tables: the paper's, and every variant that is a setting of it."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array, DType, Namespace, finish, from_host
+from ._positions import Positions, as_positions, target
+from .angles import MAX_POSITION, Turns, decimal_context, geometric, tables, turns
+from .table import Table
+
+LAYOUTS = ("interleaved", "concat")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sinusoidal(Table):
+    """Sinusoidal position encoding.
+
+    Formula
+        ``omega_k = base ** (-k/n)`` for pair k, with n set by ``denominator``;
+        ``angle = position_scale * (p + offset) * omega_k``;
+        ``PE(p) = scale * [sin angle, cos angle]``, the pairs arranged by ``layout`` and ``first``.
+        The paper: ``PE(p, 2k) = sin(p / 10000**(2k/d))``, ``PE(p, 2k+1) = cos(...)``.
+    Source
+        Vaswani et al. 2017, *Attention Is All You Need*, arXiv:1706.03762, section 3.5.
+        ``denominator="half-1"``, ``layout="concat"``: the authors' own tensor2tensor code, then
+        fairseq and Whisper.
+
+    Parameters
+    ----------
+    dim : int
+        Size of a row.
+    base : float
+        Longest timescale, greater than 1.
+    layout : {"interleaved", "concat"}
+        sin and cos of one pair side by side, or all of one kind before all of the other.
+    first : {"sin", "cos"}
+        Which comes first; "cos" in MusicGen and in diffusion timesteps.
+    denominator : {"dim", "half-1"} or float
+        n = dim/2, dim//2 - 1, or the number (diffusion: ``dim//2 - downscale_freq_shift``).
+    offset, position_scale, scale : float
+        As in the formula; positions in fairseq start at padding_idx + 1.
+    odd : {"raise", "extra-sin", "zero-pad"}
+        What an odd dim means: an error, one more sine column without its cosine (XLM, Marian), or
+        a last column of zeros (fairseq, tensor2tensor).
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
+    """
+
+    dim: int
+    _: KW_ONLY
+    base: float = 10000.0
+    layout: str = "interleaved"
+    first: str = "sin"
+    denominator: str | float = "dim"
+    offset: float = 0
+    position_scale: float = 1.0
+    scale: float = 1.0
+    odd: str = "raise"
+
+    def __post_init__(self) -> None:
+        dim = validate.integer("dim", self.dim, minimum=1)
+        odd = validate.choice("odd", self.odd, ("raise", "extra-sin", "zero-pad"))
+        if dim % 2 and odd == "raise":
+            raise ValueError(f"dim must be even, or odd= 'extra-sin' or 'zero-pad', got dim {dim}")
+        denominator: Any = self.denominator
+        if isinstance(denominator, str):
+            validate.choice(
+                "denominator", denominator, ("dim", "half-1"), {"d": "dim", "half": "dim"}
+            )
+            if denominator == "half-1" and dim < 4:
+                raise ValueError(f"denominator 'half-1' is dim//2 - 1 = 0 here; dim is {dim}")
+        else:
+            denominator = validate.real("denominator", denominator, above=0.0)
+        if odd == "extra-sin" and dim % 2 and self.first == "cos":
+            raise ValueError("odd='extra-sin' ends on a sine column, so first must be 'sin'")
+        self._set(
+            dim=dim,
+            odd=odd,
+            denominator=denominator,
+            base=validate.real("base", self.base, above=1.0),
+            layout=validate.choice(
+                "layout", self.layout, LAYOUTS, {"half": "concat", "split": "concat"}
+            ),
+            first=validate.choice("first", self.first, ("sin", "cos")),
+            offset=validate.real("offset", self.offset),
+            position_scale=validate.real("position_scale", self.position_scale, above=0.0),
+            scale=validate.real("scale", self.scale),
+        )
+
+    def decimal_frequencies(self) -> tuple[Decimal, ...]:
+        """``position_scale * base ** (-k/n)`` in 50-digit decimal, one per pair."""
+        pairs = (self.dim + 1) // 2 if self.odd == "extra-sin" else self.dim // 2
+        with decimal_context():
+            if self.denominator == "dim":
+                n = Decimal(self.dim) / 2
+            elif self.denominator == "half-1":
+                n = Decimal(self.dim // 2 - 1)
+            else:
+                n = Decimal(self.denominator)
+            waves = geometric(self.base, [Decimal(k) / n for k in range(pairs)])
+            return tuple(Decimal(self.position_scale) * w for w in waves)
+
+    def frequencies(self) -> np.ndarray:
+        """``position_scale * omega_k``, radians per position, NumPy float64."""
+        return np.array([float(w) for w in self.decimal_frequencies()])
+
+    def table(
+        self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
+    ) -> Array:
+        """``PE(positions)``: positions (...) to (..., dim), float64 unless ``dtype=``.
+
+        Follows the library and device of ``positions`` unless ``xp=`` or ``device=`` say
+        otherwise.  Raises ValueError for positions that are not finite or beyond 2**40.
+        """
+        p = self._positions(positions)
+        return finish(self._rows(p, *target(p, xp, device)), dtype)
+
+    def shift_matrix(self, k: float) -> np.ndarray:
+        """M(k), (dim, dim), with ``PE(p + k) = M(k) PE(p)`` for every p; NumPy float64.
+
+        Each (sin, cos) pair is turned by ``k * omega``: ``[[c, s], [-s, c]]``.  An extra sine
+        column has no cosine beside it, so there is no M(k) then: ValueError.
+        """
+        if self.dim % 2 and self.odd == "extra-sin":
+            raise ValueError("odd='extra-sin' has a sine without its cosine: no shift matrix")
+        sin_at, cos_at = self.columns()
+        cos, sin = tables(np.array([validate.real("k", k)]), self._unshifted, xp=np)
+        matrix = np.zeros((self.dim, self.dim))
+        matrix[sin_at, sin_at] = matrix[cos_at, cos_at] = cos[0]
+        matrix[sin_at, cos_at], matrix[cos_at, sin_at] = sin[0], -sin[0]
+        return matrix
+
+    def columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """The columns that hold the sines and the cosines, in the order of the pairs."""
+        cosines = self.dim // 2
+        sines = (self.dim + 1) // 2 if self.odd == "extra-sin" else cosines
+        if self.layout == "interleaved":
+            one, two = 2 * np.arange(sines), 2 * np.arange(cosines) + 1
+        else:
+            one, two = np.arange(sines), sines + np.arange(cosines)
+        return (one, two) if self.first == "sin" else (two, one)
+
+    def _positions(self, positions: Any, x: Array | None = None) -> Positions:
+        return as_positions(positions, x=x, largest=MAX_POSITION / max(1.0, self._turns.fastest))
+
+    @cached_property
+    def _turns(self) -> Turns:
+        waves = self.decimal_frequencies()
+        with decimal_context():
+            return turns(waves, tuple(Decimal(self.offset) * w for w in waves))
+
+    @cached_property
+    def _unshifted(self) -> Turns:
+        return turns(self.decimal_frequencies())
+
+    def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
+        cos, sin = tables(p.values, self._turns, xp=xp, device=device)
+        sin_at, cos_at = self.columns()
+        cos = cos[..., : cos_at.size]
+        parts = [sin, cos]
+        if self.dim % 2 and self.odd == "zero-pad":
+            parts.append(xp.zeros_like(cos[..., :1]))
+        order = np.concatenate([sin_at, cos_at, np.arange(sin_at.size + cos_at.size, self.dim)])
+        rows = xp.concat(parts, axis=-1) * self.scale
+        return xp.take(rows, from_host(np.argsort(order), xp, device), axis=-1)

@@ -1,0 +1,129 @@
+"""The relative attention bias of T5: a learned number per head and bucket of distances."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._lookup import check_table, lookup
+from ._namespace import (
+    INTEGER,
+    Array,
+    astype,
+    device_of,
+    dtype_name,
+    from_host,
+    is_array,
+    library,
+    namespace,
+    wide_integer,
+)
+from .bias import Bias
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class T5Bias(Bias):
+    """Bucketed relative position bias of T5.
+
+    Formula
+        ``b_h(i, j) = table[bucket(j - i), h]``, added to ``q . k`` without 1/sqrt(d).
+        With r = j - i (key minus query): bidirectional, ``nb = num_buckets/2``, n = |r|, and keys
+        after the query get ``+ nb``; otherwise ``nb = num_buckets``, n = max(-r, 0).
+        ``me = nb // 2``; bucket = n for n < me, else
+        ``min(me + floor(log(n/me) / log(max_distance/me) * (nb - me)), nb - 1)``.
+    Source
+        Raffel et al. 2019, arXiv:1910.10683, section 2.1; mesh_tensorflow
+        ``_relative_position_bucket``.
+
+    The logarithm is not evaluated: bucket ``me + t`` starts at the smallest integer n with
+    ``n**(nb-me) * me**t >= max_distance**t * me**(nb-me)``, compared in Python integers, so ties
+    (n = 16, 32, 64 for 32 buckets and distance 128) fall where the formula says on every device.
+
+    Parameters
+    ----------
+    table : array, shape (num_buckets, num_heads), real floating
+        Kept as given; biases are its entries, bit for bit, in its library and dtype.
+    num_buckets, max_distance : int
+    bidirectional : bool
+        True in encoders; in decoders (False) all later keys share bucket 0.
+    """
+
+    table: Array
+    _: KW_ONLY
+    num_buckets: int = 32
+    max_distance: int = 128
+    bidirectional: bool = True
+
+    integers = True
+
+    def __post_init__(self) -> None:
+        check_table("table", self.table, "(num_buckets, num_heads)")
+        bidirectional = validate.boolean("bidirectional", self.bidirectional)
+        lowest = 4 if bidirectional else 2
+        buckets = validate.integer("num_buckets", self.num_buckets, minimum=lowest)
+        if bidirectional and buckets % 2:
+            raise ValueError(f"num_buckets must be even when bidirectional, got {buckets}")
+        if self.table.shape[0] != buckets:
+            raise ValueError(
+                f"table must have shape (num_buckets, num_heads) with num_buckets = {buckets}, "
+                f"got {tuple(self.table.shape)}"
+            )
+        exact = (buckets // 2 if bidirectional else buckets) // 2
+        why = f" (more than the {exact} distances that have their own bucket)"
+        distance = validate.integer("max_distance", self.max_distance, minimum=exact + 1, why=why)
+        self._set(num_buckets=buckets, max_distance=distance, bidirectional=bidirectional)
+
+    @property
+    def num_heads(self) -> int:  # type: ignore[override]
+        """Number of heads, the second axis of the table."""
+        return int(self.table.shape[1])
+
+    @cached_property
+    def thresholds(self) -> tuple[int, ...]:
+        """The smallest distance of bucket 1, 2, ... (of one direction), exactly."""
+        nb = self.num_buckets // 2 if self.bidirectional else self.num_buckets
+        me = nb // 2
+        starts = list(range(1, me + 1))
+        for t in range(1, nb - me):
+            n = starts[-1]
+            while n ** (nb - me) * me**t < self.max_distance**t * me ** (nb - me):
+                n += 1
+            starts.append(n)
+        return tuple(starts)
+
+    def bucket(self, relative_position: Any) -> Array:
+        """The bucket of each relative position ``key - query``: integers (...) to int64 (...)."""
+        r = relative_position
+        if not is_array(r):
+            r = np.asarray(r)
+        if dtype_name(r) not in INTEGER:
+            raise TypeError(f"relative_position must be integers, got dtype {dtype_name(r)}")
+        xp = namespace(r)
+        wide = wide_integer(xp)
+        r = astype(r, wide)
+        distance = xp.abs(r) if self.bidirectional else -xp.minimum(r, xp.zeros_like(r))
+        bucket = xp.zeros_like(r)
+        for start in self.thresholds:
+            bucket = bucket + astype(distance >= start, wide)
+        if self.bidirectional:
+            bucket = bucket + self.num_buckets // 2 * astype(r > 0, wide)
+        return bucket
+
+    def own_scale(self, dim: int) -> float:
+        """1: T5 does not divide by sqrt(d), its initialisation absorbs it."""
+        return 1.0
+
+    def _of_offset(self, offset: Array) -> Array:
+        bucket = self.bucket(offset)
+        if isinstance(bucket, np.ndarray):
+            bucket = from_host(bucket, namespace(self.table), device_of(self.table))
+        elif library(bucket) != library(self.table):
+            raise TypeError(
+                f"positions are a {library(bucket)} array but table is a {library(self.table)} "
+                "array: pass positions as NumPy integers"
+            )
+        return namespace(bucket).moveaxis(lookup("bucket", self.table, bucket), -1, -3)
