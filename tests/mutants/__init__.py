@@ -1,0 +1,21 @@
+"""Implementations a judge must catch, and correct ones in foreign styles it must not accuse.
+
+None of this knows the specification: every function is written from a public bug report or from
+the published form of the encoding, and is judged through its outputs alone. `WRONG` and `CORRECT`
+list the cases; `make()` returns a fresh instance. A third of the wrong ones is `held_out`: they
+are for measuring the judge, not for tuning it.
+"""
+
+from . import (  # noqa: F401  (importing a module files its cases)
+    biases,
+    correct_biases,
+    correct_rotary,
+    correct_tables,
+    positions,
+    robustness,
+    rotary,
+    tables,
+)
+from ._case import CORRECT, WRONG, Case
+
+__all__ = ["CORRECT", "WRONG", "Case"]

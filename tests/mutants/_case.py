@@ -1,0 +1,74 @@
+"""The record of one implementation under judgement, and the two decorators that file it."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Case:
+    """One implementation, what it claims to be, and what a judge has to say about it.
+
+    `expected` is empty for a correct implementation; otherwise its first code is the right
+    diagnosis and the others are acceptable because no probe of this surface separates them.
+    """
+
+    name: str
+    make: Callable[[], Callable]
+    surface: str
+    encoding: dict
+    expected: tuple[str, ...]
+    thread: str
+    why: str
+    kwargs: dict = field(default_factory=dict)
+    held_out: bool = False
+
+
+WRONG: list[Case] = []
+CORRECT: list[Case] = []
+
+
+def wrong(*codes, surface="apply", encoding, thread, held_out=False, **kwargs):
+    """File the decorated function, or class of stateful instances, as a wrong implementation."""
+    if not codes:
+        raise TypeError("a wrong implementation needs at least one expected code")
+    return _file(WRONG, surface, encoding, codes, thread, held_out, kwargs)
+
+
+def correct(*, surface="apply", encoding, thread, **kwargs):
+    """File the decorated function or class as correct, however foreign its style."""
+    return _file(CORRECT, surface, encoding, (), thread, False, kwargs)
+
+
+def _file(cases, surface, encoding, codes, thread, held_out, kwargs):
+    def decorate(thing):
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", thing.__name__).lower().replace("_", "-")
+        why = thing.__doc__.strip().splitlines()[0]
+        make = thing if isinstance(thing, type) else lambda: thing
+        cases.append(Case(name, make, surface, encoding, codes, thread, why, kwargs, held_out))
+        return thing
+
+    return decorate
+
+
+def rope(head_dim, layout="half", *, scaling=None, **fields):
+    """A declared RoPE in JSON form; `scaling` is the factor of a LinearScaling."""
+    encoding = {"encoding": "RoPE", "head_dim": head_dim, "layout": layout, **fields}
+    if scaling is not None:
+        encoding["scaling"] = {"scaling": "LinearScaling", "factor": scaling}
+    return encoding
+
+
+def sinusoidal(dim, **fields):
+    """A declared Sinusoidal in JSON form."""
+    return {"encoding": "Sinusoidal", "dim": dim, **fields}
+
+
+def alibi(num_heads, **fields):
+    """A declared ALiBi in JSON form."""
+    return {"encoding": "ALiBi", "num_heads": num_heads, **fields}
+
+
+def t5(table, **fields):
+    """A declared T5Bias in JSON form, its learned table kept as an array."""
+    return {"encoding": "T5Bias", "table": table, **fields}

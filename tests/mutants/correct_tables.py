@@ -1,0 +1,1 @@
+"""Correct implementations, to be written."""
