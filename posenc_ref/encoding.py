@@ -70,7 +70,8 @@ class Value:
 
 
 class Encoding(Value, abstract=True):
-    """A positional encoding.  Four families act on different things:
+    """A positional encoding, of one of the families below.
+
 
     ===========  ================================  =====================================
     family       acts on                           main method

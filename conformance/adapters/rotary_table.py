@@ -1,0 +1,147 @@
+"""How a rotary module is asked for its cosines and sines, found by asking.
+
+Every probe uses distinct sizes, none of them 1, so that a wrong guess cannot broadcast or index
+its way through.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .binding import bind, parameters
+
+# Batch, heads, sequence of every probe; axes are 2, 3 or 4.
+B, H, S = 5, 7, 11
+
+# How a module may want positions that are (B, S), or (A, B, S) where it has several axes.
+ARRANGEMENTS = ("(B, S)", "(A, B, S)", "(S, A)", "(B, S, A)")
+AXES = (2, 3, 4)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A module's table of cosines and sines, and how it is asked for."""
+
+    module: Any
+    arrangement: str  # one of ARRANGEMENTS, "length" or "buffer"
+    form: str  # "cos, sin", "sin, cos", "complex", "angles", "cos|sin" or "sin|cos"
+    axes: int = 1
+    layer_type: str | None = None
+
+    def arranged(self, positions: Any) -> Any:
+        """Return (B, S) or (A, B, S) positions as the module wants them."""
+        import torch
+
+        if self.axes > 1 and positions.ndim == 2:  # text: all axes advance together
+            positions = positions.expand(self.axes, *positions.shape)
+        if self.arrangement == "(S, A)":
+            if positions.shape[1] != 1:
+                raise ValueError(f"{type(self.module).__name__} has one row of positions for all")
+            return positions[:, 0].T
+        return torch.movedim(positions, 0, -1) if self.arrangement == "(B, S, A)" else positions
+
+    def raw(self, x: Any, positions: Any) -> Any:
+        """Return what the module says at `positions`, (B, S) or (A, B, S), for vectors `x`."""
+        if self.arrangement == "buffer":  # gathered, then in x's precision, as attention does it
+            return self.module.embed_positions[positions].to(x.dtype)
+        if self.arrangement == "length":
+            return self._rows(x, positions)
+        positions = self.arranged(positions)
+        roles = {"x": x, "positions": positions, "shape": positions.shape}
+        if self.layer_type is not None:
+            roles["layer_type"] = self.layer_type
+        return self.module(**bind(self.module.forward, roles))
+
+    def _rows(self, x: Any, positions: Any) -> Any:
+        """Take rows out of the table of a module that is told a length, never positions."""
+        name = type(self.module).__name__
+        if positions.is_floating_point() or bool((positions < 0).any()):
+            raise ValueError(f"{name} has integer positions from 0 only")
+        length = int(positions.max()) + 1
+        raw = self.module(x.new_zeros((1, length, 1)))
+        parts = tuple(raw) if isinstance(raw, tuple) or raw.shape[0] == 2 else (raw,)
+        parts = tuple(part.squeeze() for part in parts)
+        if any(part.ndim != 2 or part.shape[0] != length for part in parts):
+            shapes = [tuple(part.shape) for part in parts]
+            raise ValueError(f"{name} gives tables {shapes} for a sequence of {length}")
+        parts = tuple(part[positions] for part in parts)
+        return parts if len(parts) > 1 else parts[0]
+
+    def __call__(self, x: Any, positions: Any) -> tuple[Any, Any]:
+        """Return (cos, sin), each (B, S, W); W is the rotary width or half of it."""
+        raw = self.raw(x, positions)
+        if self.form == "complex":
+            cos, sin = raw.real, raw.imag
+        elif self.form == "angles":
+            cos, sin = raw.cos(), raw.sin()
+        else:
+            cos, sin = raw if isinstance(raw, tuple) else raw.chunk(2, -1)
+            if self.form in ("sin, cos", "sin|cos"):
+                cos, sin = sin, cos
+        return (cos, sin) if cos.ndim > 2 else (cos[None], sin[None])
+
+    def probe_positions(self) -> Any:
+        """Return the largest probe that this arrangement has: B rows, or the only one."""
+        import torch
+
+        return torch.arange(S).expand(1 if self.arrangement == "(S, A)" else B, S)
+
+
+def find_table(module: Any, layer_types: tuple[str | None, ...] = (None,)) -> Table:
+    """Return how `module` is asked for its table, or raise ValueError with what was tried."""
+    import torch
+
+    tried = []
+    for layer_type in layer_types:
+        for arrangement, axes in _questions(module):
+            trial = Table(module, arrangement, "?", axes, layer_type)
+            positions = trial.probe_positions()
+            try:
+                raw = trial.raw(torch.zeros(B, H, S, 2), positions)
+                _require_rows(raw, positions.shape)
+                return replace(trial, form=_form(raw))
+            except Exception as error:
+                where = arrangement if axes == 1 else f"{arrangement} with A={axes}"
+                where = where if layer_type is None else f"{where}, layer type {layer_type!r}"
+                tried.append(f"positions as {where}: {describe(error)}")
+    wants = ", ".join(parameters(module.forward)) or "nothing"
+    raise ValueError(
+        f"{type(module).__name__} gives no table at given positions (its forward takes {wants}); "
+        f"tried {'; '.join(dict.fromkeys(tried)) or 'nothing, as it takes no positions'}"
+    )
+
+
+def describe(error: Exception) -> str:
+    """Return one short line about an exception."""
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:100]}"
+
+
+def _questions(module: Any) -> list[tuple[str, int]]:
+    if hasattr(getattr(module, "embed_positions", None), "dtype"):
+        return [("buffer", 1)]
+    names = parameters(module.forward)
+    if "positions" in names:
+        return [(a, n) for a in ARRANGEMENTS for n in ((1,) if a == "(B, S)" else AXES)]
+    return [("length", 1)] if list(names) == ["x"] else []
+
+
+def _require_rows(raw: Any, rows: tuple[int, ...]) -> None:
+    shapes = [tuple(part.shape) for part in (raw if isinstance(raw, tuple) else (raw,))]
+    accepted = [tuple(rows), tuple(rows[1:])] if rows[0] == 1 else [tuple(rows)]
+    if len(shapes) > 2 or any(shape[:-1] not in accepted for shape in shapes):
+        raise ValueError(f"tables of shape {shapes} for positions {tuple(rows)}")
+
+
+def _form(raw: Any) -> str:
+    """Tell cosines from sines by what they are at position 0, the probe's first row."""
+    parts = raw if isinstance(raw, tuple) else (raw,)
+    if parts[0].is_complex():
+        return "complex"
+    first = [part.reshape(-1, part.shape[-1])[0] for part in parts]
+    if len(first) == 2:
+        return "sin, cos" if not first[0].any() and first[1].all() else "cos, sin"
+    if not first[0].any():
+        return "angles"
+    return "sin|cos" if not first[0].chunk(2)[0].any() else "cos|sin"

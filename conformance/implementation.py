@@ -1,0 +1,31 @@
+"""Somebody's implementation, with what is needed to drive it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from posenc_ref import Encoding
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """Somebody's implementation in the shape of a surface.
+
+    ``call`` takes exactly the surface's positional arguments, as arrays of ``backend``.
+    """
+
+    call: Callable[..., Any]
+    surface: str
+    name: str
+    encoding: Encoding | None = None  #: what its own configuration says it should be
+    backend: str = "numpy"
+    tensor_layout: str = "bhsd"
+    head_dim: int | None = None
+    num_heads: int | None = None
+    factory: Callable[[], Implementation] | None = None  #: a fresh instance, for state tests
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the implementation."""
+        return self.call(*args)
