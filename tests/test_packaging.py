@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import posenc_ref
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FOLDERS = ("posenc_ref", "backends", "conformance")
@@ -102,6 +104,10 @@ def test_top_level_names(target):
     names = {path.name for path in target.iterdir()} - {"bin", "Scripts", "__pycache__"}
     version = PROJECT["project"]["version"]
     assert names == {"posenc_ref", f"posenc_ref-{version}.dist-info"}
+
+
+def test_the_version_agrees():
+    assert posenc_ref.__version__ == PROJECT["project"]["version"]
 
 
 def test_metadata(target, tmp_path):
