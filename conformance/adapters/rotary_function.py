@@ -159,7 +159,10 @@ def find_rotation(table: Table, functions: Iterator[Any], config: Any, width: in
                     tried.append(f"{name} on {layout} with D={head_dim}: {reason}")
     module = type(table.module)
     if not tried:
-        raise ValueError(f"{module.__module__} has no function that applies {module.__name__}")
+        raise ValueError(
+            f"{module.__module__} has no function that applies {module.__name__}, or a method "
+            "only, of a class that could not be built: pass the model that contains both"
+        )
     raise ValueError(
         f"found no way to rotate with {module.__name__}, whose tables are {width} wide; tried "
         f"{len(tried)}, among them {'; '.join(dict.fromkeys(tried[:3]))}"

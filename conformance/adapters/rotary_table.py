@@ -14,8 +14,9 @@ from .binding import bind, parameters
 # Batch, heads, sequence of every probe; axes are 2, 3 or 4.
 B, H, S = 5, 7, 11
 
-# How a module may want positions that are (B, S), or (A, B, S) where it has several axes.
-ARRANGEMENTS = ("(B, S)", "(A, B, S)", "(S, A)", "(B, S, A)")
+# How a module may want positions that are (B, S), or (A, B, S) where it has several axes. The last
+# one is the easiest to take for another.
+ARRANGEMENTS = ("(B, S)", "(A, B, S)", "(B, S, A)", "(S, A)")
 AXES = (2, 3, 4)
 
 

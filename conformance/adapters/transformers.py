@@ -1,0 +1,206 @@
+"""Judge any positional module of Hugging Face `transformers` with one line.
+
+    check(from_transformers(LlamaRotaryEmbedding(config), layout="half"))
+    identify(from_transformers(model))
+
+There is one adapter and no glue for any one model: how a module wants to be called is read from
+its signature and its file, and settled by probing (`rotary_table`, `rotary_function`,
+`transformers_other`).
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import posenc_ref
+from posenc_ref.conformance.implementation import Implementation
+
+from . import transformers_other as other
+from .rotary_function import (
+    Rotation,
+    attribute,
+    find_rotation,
+    head_dim_of,
+    ranked,
+    rotating_functions,
+)
+from .rotary_table import B, H, S, Table, find_table
+from .transformers_config import declared_rope
+
+ROTARY_SURFACES = ("apply", "apply_qk", "cos_sin", "frequencies")
+
+
+def from_transformers(
+    target: Any,
+    *,
+    surface: str | None = None,
+    layout: str | None = None,
+    layer_type: str | None = None,
+    num_heads: int | None = None,
+    encoding: posenc_ref.Encoding | None = None,
+) -> Implementation:
+    """Return a module, or what encodes positions inside a model, as an `Implementation`.
+
+    Parameters
+    ----------
+    target
+        A rotary, sinusoidal or learned position module, an attention module with relative biases,
+        a model that contains one of them, or a function that builds ALiBi biases.
+    surface
+        What to expose; by default `apply` for rotary modules, `bias` for biases and `table` else.
+    layout
+        How channels are paired ("half" or "interleaved"). No configuration says it; with it, the
+        rotary encoding that the configuration declares is complete.
+    layer_type
+        Which table of a module that has one per layer type; by default its first.
+    num_heads
+        For ALiBi builders given without a configuration.
+    encoding
+        What it should be, where the caller knows; otherwise read from the configuration, or None.
+
+    Raises
+    ------
+    ValueError
+        If no way was found to drive it, with what was tried.
+    """
+    if not hasattr(target, "modules"):
+        if not callable(target):
+            raise ValueError(f"{target!r} is neither a torch module nor a function")
+        return other.alibi(target, None, surface or "bias", num_heads, encoding)
+    if surface is None or surface in ROTARY_SURFACES:
+        modules = rotary_modules(target)
+        if len(modules) > 1:
+            names = ", ".join(type(module).__name__ for module in modules)
+            raise ValueError(
+                f"{type(target).__name__} has several rotary modules: pass one ({names})"
+            )
+        if modules:
+            return rotary(modules[0], target, surface or "apply", layout, layer_type, encoding)
+    for kind in (other.relative_bias, other.alibi_of_model, other.position_table):
+        found = kind(target, surface, num_heads, encoding)
+        if found is not None:
+            return found
+    raise ValueError(
+        f"nothing in {type(target).__name__} gives {surface or 'apply, bias or table'}: looked for "
+        "rotary modules, relative position buckets, functions named build*alibi* in its file, and "
+        "embeddings named after positions"
+    )
+
+
+def rotary_modules(target: Any) -> list[Any]:
+    """Return the rotary modules inside `target`, one of each class."""
+    found: dict[type, Any] = {}
+    for module in target.modules():
+        name, table = type(module).__name__, getattr(module, "embed_positions", None)
+        if re.search("Rotary|RoPE|Rope", name) and "Atten" not in name:
+            found.setdefault(type(module), module)
+        elif table is not None and rotating_functions(sys.modules[type(module).__module__]):
+            holder = table if callable(table) else module  # RoFormer's embedding, GPT-J's buffer
+            found.setdefault(type(holder), holder)
+    return list(found.values())
+
+
+def rotary(
+    module: Any,
+    target: Any,
+    surface: str,
+    layout: str | None,
+    layer_type: str | None,
+    encoding: posenc_ref.Encoding | None,
+) -> Implementation:
+    """Return a rotary module as an `Implementation`."""
+    import torch
+
+    pristine = copy.deepcopy(module)  # before any probe, as modules keep what they computed
+    config = getattr(module, "config", None) or getattr(target, "config", None)
+    file = sys.modules[type(module).__module__]
+    table = find_table(copy.deepcopy(module), _layer_types(module, config, layer_type))
+    name = f"transformers {type(module).__name__}"
+    if table.layer_type is not None:
+        name += f" ({table.layer_type})"
+    angles = _frequencies(module, table.layer_type)
+    cos, _ = table(torch.zeros(B, H, S, 2), table.probe_positions())
+    rotation, head_dim, rotary_dim = None, head_dim_of(config), None
+    if surface in ("apply", "apply_qk"):
+        functions = ranked(module, file, config, target)
+        rotation = find_rotation(table, functions, config, int(cos.shape[-1]))
+        head_dim, rotary_dim = rotation.head_dim, rotation.rotary_dim
+    if angles is not None:
+        rotary_dim = 2 * int(angles.numel())
+    if encoding is None and layout is not None and head_dim is not None and table.axes == 1:
+        cut = None if rotary_dim == head_dim else rotary_dim
+        encoding = declared_rope(
+            config, layout=layout, head_dim=head_dim, rotary_dim=cut, layer_type=table.layer_type
+        )
+
+    def build(instance: Any) -> Implementation:
+        return Implementation(
+            call=_call(replace(table, module=instance), rotation, surface),
+            surface=surface,
+            name=name,
+            encoding=encoding,
+            backend="torch",
+            tensor_layout=rotation.tensor_layout if rotation else "bhsd",
+            head_dim=head_dim,
+            num_heads=attribute(config, "num_attention_heads"),
+            factory=lambda: build(copy.deepcopy(pristine)),
+        )
+
+    return build(module)
+
+
+def _call(table: Table, rotation: Rotation | None, surface: str) -> Callable[..., Any]:
+    import torch
+
+    if rotation is not None:
+        rotate = replace(rotation, table=table)
+        if surface == "apply":
+            return lambda x, positions: rotate(x, x, positions)[0]
+
+        def apply_qk(q: Any, k: Any, q_positions: Any, k_positions: Any) -> tuple[Any, Any]:
+            if not torch.equal(q_positions, k_positions):
+                raise ValueError("queries and keys share their positions here")
+            return rotate(q, k, q_positions)
+
+        return apply_qk
+    if surface == "cos_sin":
+
+        def cos_sin(positions: Any) -> tuple[Any, Any]:
+            cos, sin = table(torch.zeros(1, 1, len(positions), 2), positions[None])
+            return cos[0], sin[0]
+
+        return cos_sin
+    if _frequencies(table.module, table.layer_type) is None:
+        raise ValueError(f"{type(table.module).__name__} keeps no frequencies, only a table")
+
+    def frequencies(seq_len: int | None = None) -> Any:
+        if seq_len is not None:  # those that depend on the length are recomputed when it is seen
+            table(torch.zeros(1, 1, 1, 2), torch.tensor([[seq_len - 1]]))
+        return _frequencies(table.module, table.layer_type)
+
+    return frequencies
+
+
+def _frequencies(module: Any, layer_type: str | None) -> Any:
+    name = "inv_freq" if layer_type is None else f"{layer_type}_inv_freq"
+    return getattr(module, name, getattr(module, "inv_freq", None))
+
+
+def _layer_types(module: Any, config: Any, chosen: str | None) -> tuple[str | None, ...]:
+    """Return the layer types to try: the chosen one, or all that the module knows."""
+    if "layer_type" not in inspect.signature(module.forward).parameters:
+        if chosen is not None:
+            raise ValueError(f"{type(module).__name__} has one table for all layer types")
+        return (None,)
+    if chosen is not None:
+        return (chosen,)
+    kinds = getattr(module, "rope_type", None)
+    if not isinstance(kinds, dict) or not kinds:
+        kinds = getattr(module, "layer_types", None) or attribute(config, "layer_types") or ()
+    return (*dict.fromkeys(kinds), None)

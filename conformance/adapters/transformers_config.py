@@ -1,0 +1,52 @@
+"""What a configuration of `transformers` says a rotary module should be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import posenc_ref
+
+from .rotary_function import attribute
+
+# Older configurations have a name of their own for the base.
+BASES = ("rope_theta", "rotary_emb_base", "rotary_embedding_base")
+
+
+def declared_rope(
+    config: Any, *, layout: str, head_dim: int, rotary_dim: int | None, layer_type: str | None
+) -> posenc_ref.RoPE | None:
+    """Return the RoPE that `config` describes, or None where it is of no form known here.
+
+    No configuration says how channels are paired: `layout` is the caller's. A configuration that
+    names no base means 10000.
+    """
+    parameters = rope_parameters(config, layer_type)
+    if any(isinstance(value, Mapping) for value in parameters.values()):
+        return None  # one set per layer type, and no layer type chosen
+    base = parameters.get("rope_theta")
+    if base is None:
+        base = next((b for name in BASES if (b := attribute(config, name)) is not None), 10000.0)
+    kind = parameters.get("rope_type", "default")
+    scaling: Any = None
+    if kind == "linear":
+        scaling = posenc_ref.LinearScaling(parameters["factor"])
+    elif kind == "llama3" and hasattr(posenc_ref, "Llama3Scaling"):
+        scaling = posenc_ref.Llama3Scaling(
+            parameters["factor"],
+            parameters["low_freq_factor"],
+            parameters["high_freq_factor"],
+            parameters["original_max_position_embeddings"],
+        )
+    elif kind != "default":
+        return None
+    return posenc_ref.RoPE(
+        head_dim, layout=layout, base=base, rotary_dim=rotary_dim, scaling=scaling
+    )
+
+
+def rope_parameters(config: Any, layer_type: str | None) -> Mapping[str, Any]:
+    """Return the rotary parameters of a configuration, of one layer type where it has several."""
+    parameters = attribute(config, "rope_parameters") or {}
+    nested = parameters.get(layer_type)
+    return nested if isinstance(nested, Mapping) else parameters
