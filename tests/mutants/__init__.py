@@ -8,12 +8,20 @@ are for measuring the judge, not for tuning it.
 
 from . import (  # noqa: F401  (importing a module files its cases)
     biases,
+    buckets,
     correct_biases,
+    correct_buckets,
     correct_rotary,
+    correct_rotary_results,
     correct_tables,
+    frequencies,
     positions,
+    precision,
     robustness,
     rotary,
+    rotation,
+    state,
+    table_rows,
     tables,
 )
 from ._case import CORRECT, WRONG, Case

@@ -3,8 +3,13 @@
 Arithmetic is float32 throughout, as in most model code.
 """
 
+import math
+
 import ml_dtypes
 import numpy as np
+
+T5_TABLE = (np.sin(np.arange(32 * 4, dtype=np.float64) * 1.7).reshape(32, 4) * 3).astype(np.float32)
+NO_TABLE = np.zeros((32, 2), np.float32)
 
 
 def bf16(a):
@@ -64,3 +69,69 @@ def whole(positions):
     if positions.dtype.kind not in "iu" or (positions.size and positions.min() < 0):
         raise ValueError("positions must be non-negative integers")
     return positions
+
+
+def press_slopes(n, max_bias=8.0):
+    """The published recipe: a geometric series, topped up from the next power of two."""
+    c = 2 ** int(math.log2(n))
+    slopes = [2.0 ** (-max_bias * (h + 1) / c) for h in range(c)]
+    slopes += [2.0 ** (-max_bias * (h + 1) / (2 * c)) for h in range(0, 2 * (n - c), 2)]
+    return np.array(slopes, np.float32)
+
+
+def distances(q_len, k_len):
+    """Query position minus key position, queries at the end."""
+    return (k_len - q_len + np.arange(q_len))[:, None] - np.arange(k_len)
+
+
+def t5_bucket(relative, bidirectional=True, num_buckets=32, max_distance=128):
+    """Buckets by comparing powers of integers."""
+    relative = np.asarray(relative, np.int64)
+    size = num_buckets // 2 if bidirectional else num_buckets
+    exact = size // 2
+    n = np.abs(relative) if bidirectional else np.maximum(-relative, 0)
+    first = [
+        next(m for m in range(exact, max_distance + 1) if _reaches(m, k, exact, size, max_distance))
+        for k in range(1, size - exact)
+    ]
+    bucket = np.where(n < exact, n, exact + np.searchsorted(np.array(first), n, side="right"))
+    return bucket + size * (relative > 0) if bidirectional else bucket
+
+
+def _reaches(n, k, exact, size, max_distance):
+    """(n/exact)^(size - exact) >= (max_distance/exact)^k in integers."""
+    steps = size - exact
+    return n**steps * exact**k >= max_distance**k * exact**steps
+
+
+def vector(positions):
+    """Refuse anything but one position per token."""
+    positions = np.asarray(positions)
+    if positions.ndim != 1:
+        raise ValueError("positions must be one-dimensional")
+    return positions
+
+
+def rows_of(positions, n):
+    """Refuse what is not a row of an n-row table."""
+    positions = np.asarray(positions)
+    if positions.dtype.kind not in "iu":
+        raise IndexError("positions must be integers")
+    if positions.size and (positions.min() < 0 or positions.max() >= n):
+        raise IndexError(f"position outside 0..{n - 1}")
+    return positions
+
+
+def angles(positions, w):
+    """Angles (S, P) of a table."""
+    return np.asarray(positions, np.float32)[:, None] * w
+
+
+def interleave(first, second):
+    """Columns of both, alternating."""
+    return np.stack([first, second], axis=-1).reshape(len(first), -1)
+
+
+def sines_then_cosines(a):
+    """[sin | cos]."""
+    return np.concatenate([np.sin(a), np.cos(a)], axis=-1)
