@@ -49,6 +49,7 @@ def max_bias_ignored(num_heads):
     surface="slopes",
     encoding=alibi(20),
     thread="ml-explore/mlx#3071",
+    held_out=True,
 )
 def top_up_taken_without_the_stride(num_heads):
     """Extra heads take the first slopes of the longer series instead of every second one."""
@@ -124,6 +125,7 @@ def distance_rewarded(q_len, k_len):
     surface="bias",
     encoding=alibi(8, causal=False),
     thread="class: signed distance without a causal mask (jaketae/alibi)",
+    held_out=True,
 )
 def future_rewarded(q_len, k_len):
     """m (j - i) without an absolute value, declared bidirectional."""

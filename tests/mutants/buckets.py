@@ -167,7 +167,6 @@ def ties_lost_to_reassociation(relative):
     surface="bucket",
     encoding=t5(NO_TABLE, bidirectional=False),
     thread="class: exact range of the bidirectional form kept",
-    held_out=True,
 )
 def exact_range_halved(relative):
     """A causal map with 8 exact buckets instead of 16."""
@@ -205,6 +204,7 @@ def t5_query_at_zero(q_len, k_len):
     surface="bias",
     encoding=t5(T5_TABLE, bidirectional=False),
     thread="lucidrains/x-transformers#10",
+    held_out=True,
 )
 def t5_decoder_with_encoder_buckets(q_len, k_len):
     """The decoder bias reads bidirectional buckets."""

@@ -261,6 +261,7 @@ class FrequencyBufferNeverFilled:
     surface="frequencies",
     encoding=rope(64, "interleaved"),
     thread="huggingface/transformers#45902",
+    held_out=True,
 )
 def frequency_buffer_of_zeros():
     """A zero-filled buffer was never rebuilt."""

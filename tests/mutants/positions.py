@@ -48,7 +48,6 @@ def query_offset_taken_before_the_append(x, positions):
     "position-origin",
     encoding=rope(64, "half", scaling=4.0),
     thread="class: pixel-centre positions p + 0.5",
-    held_out=True,
 )
 def half_a_step_late(x, positions):
     """Positions are cell centres."""

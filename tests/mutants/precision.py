@@ -76,6 +76,7 @@ def bf16_positions(x, positions):
     encoding=rope(128, "half", base=500000.0),
     thread="class: arange in the model dtype (bf16 has no 257)",
     dtype="bfloat16",
+    held_out=True,
 )
 def bf16_positions_behind_a_bf16_output(x, positions):
     """Positions rounded to bfloat16, outputs bfloat16 as declared."""

@@ -58,6 +58,7 @@ def heads_come_back_merged(x, positions):
     "shape",
     encoding=rope(64, "half"),
     thread="class: squeeze() on a batch of one",
+    held_out=True,
 )
 def single_row_batch_squeezed(x, positions):
     """Loses the batch axis when the batch has one row."""

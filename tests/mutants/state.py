@@ -130,7 +130,6 @@ class OutputBufferReused:
     "state",
     encoding=rope(64, "half"),
     thread="lucidrains/rotary-embedding-torch#11",
-    held_out=True,
 )
 class FirstBatchPositionsKept:
     """Per-row positions of the first batched call are kept for later ones of that shape."""

@@ -47,7 +47,6 @@ def frequencies_in_bf16(positions):
     surface="table",
     encoding=sinusoidal(64),
     thread="class: table built in the activation dtype",
-    held_out=True,
 )
 def angles_in_fp16(positions):
     """The angles are rounded to float16; positions past 4095 are refused."""
@@ -88,7 +87,6 @@ def stored_in_fp16(positions):
     surface="table",
     encoding=sinusoidal(256, layout="concat"),
     thread="class: table cast to the checkpoint dtype and back",
-    held_out=True,
 )
 class StoredInBfloat16:
     """A gather from 4096 rows kept in bfloat16."""

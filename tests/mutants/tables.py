@@ -121,7 +121,6 @@ def linear_bands(positions):
     surface="table",
     encoding=sinusoidal(512, layout="concat"),
     thread="class: one corrupted entry of a stored table",
-    held_out=True,
 )
 def one_column_pair_off_by_a_thousandth(positions):
     """Frequency 40 of 256 is 0.1 % too small."""
@@ -151,7 +150,6 @@ def frequency_shift_one(positions):
     surface="table",
     encoding=sinusoidal(512, layout="concat", denominator="half-1"),
     thread="kohya-ss/sd-scripts#1187",
-    held_out=True,
 )
 def frequency_shift_zero(positions):
     """The paper's d/2 where tensor2tensor's d/2 - 1 is declared: a ratio of 1.04 at the end."""
