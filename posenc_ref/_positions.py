@@ -93,7 +93,9 @@ def as_positions(
         if not integers:
             values = xp.where(xp.abs(values) <= largest, values, xp.nan)
     elif 0 not in values.shape:
-        extreme = float(here.max(here.abs(values)))
+        # abs would overflow at the lowest integer, and int64 has wrapped uint64 round.
+        wide = here.astype(array, here.float64) if kind == "uint64" else values
+        extreme = max(-float(here.min(wide)), float(here.max(wide)))
         if not extreme <= largest:
             raise ValueError(
                 f"{name} must be finite and at most {largest:g} in size, got {extreme:g}"
