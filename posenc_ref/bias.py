@@ -81,6 +81,13 @@ class Bias(Encoding, abstract=True):
                 f"q_positions and k_positions must be as many as q and k, {q.shape[-2]} and "
                 f"{k.shape[-2]}, got {bias.shape[-2]} and {bias.shape[-1]}"
             )
+        if bias.ndim == 4:  # (B, H, Q, K): B is q's first axis, the axes between share it
+            if q.ndim < 4 or bias.shape[0] not in (1, q.shape[0]):
+                raise ValueError(
+                    f"q_positions of shape (B, Q) need q of shape (B, ..., H, Q, d), got B = "
+                    f"{bias.shape[0]} and q of shape {tuple(q.shape)}"
+                )
+            bias = bias[(slice(None), *[None] * (q.ndim - 4), ...)]
         return dot(q, k, scale, _beside(bias, q))
 
 
