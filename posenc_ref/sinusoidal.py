@@ -83,6 +83,12 @@ class Sinusoidal(Table):
             denominator = validate.real("denominator", denominator, above=0.0)
         if odd == "extra-sin" and dim % 2 and self.first == "cos":
             raise ValueError("odd='extra-sin' ends on a sine column, so first must be 'sin'")
+        offset = validate.real("offset", self.offset)
+        position_scale = validate.real("position_scale", self.position_scale, above=0.0)
+        if abs(offset) * max(1.0, position_scale) > MAX_POSITION:
+            raise ValueError(
+                f"offset must be at most 2**40 in size, after position_scale too, got {offset:g}"
+            )
         self._set(
             dim=dim,
             odd=odd,
@@ -92,8 +98,8 @@ class Sinusoidal(Table):
                 "layout", self.layout, LAYOUTS, {"half": "concat", "split": "concat"}
             ),
             first=validate.choice("first", self.first, ("sin", "cos")),
-            offset=validate.real("offset", self.offset),
-            position_scale=validate.real("position_scale", self.position_scale, above=0.0),
+            offset=offset,
+            position_scale=position_scale,
             scale=validate.real("scale", self.scale),
         )
 
