@@ -127,7 +127,7 @@ class Rotary(Encoding, abstract=True):
 
     def matrix(self, position: float, *, seq_len: int | None = None) -> np.ndarray:
         """The (head_dim, head_dim) matrix R with ``apply(x, p) = R x``, NumPy float64."""
-        cos, sin = self.cos_sin(position, seq_len=seq_len)
+        cos, sin = self.cos_sin(validate.real("position", position), seq_len=seq_len)
         first, second = self.pairs()
         matrix = np.eye(self.head_dim)
         matrix[first, first] = matrix[second, second] = cos[0]
