@@ -65,7 +65,9 @@ def library(array: Array) -> str:
 
 def device_of(array: Array) -> Any:
     """The device ``array`` lives on, or None where the question has no answer (traced arrays)."""
-    if isinstance(array, np.ndarray | np.generic) or is_lazy(array):
+    if isinstance(array, np.ndarray | np.generic):
+        return None
+    if library(array) != "torch" and is_lazy(array):
         return None
     import array_api_compat
 
@@ -127,12 +129,16 @@ def has_float64(xp: Namespace, device: Any = None) -> bool:
 
 
 def to_host(array: Array) -> np.ndarray:
-    """A NumPy copy of a concrete array; the only device-to-host transfer in ``posenc_ref``."""
+    """A NumPy copy of a concrete array; the only device-to-host transfer in ``posenc_ref``.
+
+    PyTorch's bfloat16, which NumPy does not know, comes as float32.
+    """
     if isinstance(array, np.ndarray | np.generic):
         return np.asarray(array)
     name = library(array)
     if name == "torch":
-        return np.asarray(array.detach().cpu())
+        array = array.detach().cpu()
+        return np.asarray(array.float() if dtype_name(array) == "bfloat16" else array)
     if name == "cupy":
         return np.asarray(array.get())
     if name == "array_api_strict":

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ._namespace import Array, dtype_name, is_array, to_host
+from ._namespace import Array, dtype_like, dtype_name, is_array, to_host
 
 _REGISTRY: dict[str, dict[str, type[Value]]] = {"encoding": {}, "scaling": {}}
 
@@ -39,7 +39,10 @@ class Value:
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, checked like a new value."""
-        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        # What the other fields implied, they shall imply again: rotary_dim follows head_dim.
+        implied = {f.name: f.default for f in fields if f.name in self._implied()}
+        return dataclasses.replace(self, **{**implied, **changes})  # type: ignore[type-var]
 
     def _implied(self) -> tuple[str, ...]:
         """Fields that the others already tell, left out of the repr."""
@@ -51,7 +54,7 @@ class Value:
             object.__setattr__(self, name, value)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.to_dict() == other.to_dict()  # type: ignore[attr-defined]
+        return type(other) is type(self) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
         return hash(json.dumps(self.to_dict(), sort_keys=True))
@@ -71,7 +74,6 @@ class Value:
 
 class Encoding(Value, abstract=True):
     """A positional encoding, of one of the families below.
-
 
     ===========  ================================  =====================================
     family       acts on                           main method
@@ -135,13 +137,12 @@ def _encode(value: Any) -> Any:
     if isinstance(value, Value):
         return value.to_dict()
     if is_array(value):
-        host = to_host(value)
-        big_endian = host.astype(host.dtype.newbyteorder(">")) if host.dtype.isnative else host
-        return {
-            "dtype": dtype_name(value),
-            "shape": list(host.shape),
-            "hex": big_endian.tobytes().hex(),
-        }
+        host, name = to_host(value), dtype_name(value)
+        if name == "bfloat16":  # the upper half of a float32
+            bits = (host.astype(np.float32).view(np.uint32) >> 16).astype(">u2")
+        else:
+            bits = host.astype(host.dtype.newbyteorder(">"))
+        return {"dtype": name, "shape": list(host.shape), "hex": bits.tobytes().hex()}
     if isinstance(value, tuple):
         return [_encode(v) for v in value]
     return value
@@ -150,9 +151,9 @@ def _encode(value: Any) -> Any:
 def _decode(value: Any) -> Any:
     if isinstance(value, Mapping):
         if set(value) == {"dtype", "shape", "hex"}:
-            dtype = np.dtype(value["dtype"])
-            flat = np.frombuffer(bytes.fromhex(value["hex"]), dtype=dtype.newbyteorder(">"))
-            return flat.astype(dtype).reshape(value["shape"])
+            dtype = np.dtype(dtype_like(np, value["dtype"]))
+            bits = np.frombuffer(bytes.fromhex(value["hex"]), dtype=f">u{dtype.itemsize}")
+            return bits.astype(f"u{dtype.itemsize}").view(dtype).reshape(value["shape"])
         return from_dict(value)
     if isinstance(value, list) and value and all(isinstance(v, list) for v in value):
         return np.asarray(value, dtype=np.float64)
