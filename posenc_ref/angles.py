@@ -83,7 +83,8 @@ def turns(frequencies: tuple[Decimal, ...], phases: tuple[Decimal, ...] = ()) ->
     for column in columns:
         column.setflags(write=False)
     fastest = max((abs(float(w)) for w in frequencies), default=0.0)
-    return Turns(*columns, fastest=fastest)
+    one, two, three, high, low = columns
+    return Turns(one, two, three, high, low, fastest)
 
 
 def cos_sin(positions: Array, turns: Turns, xp: Namespace, device: Any = None) -> tuple[Any, Any]:
@@ -142,7 +143,7 @@ def tables(
         if xp is np:
             return astype(c, dtype), astype(s, dtype)
         # The rounding to a narrower dtype is NumPy's where it has the dtype: one rounding.
-        return tuple(  # type: ignore[return-value]
+        return tuple(
             astype(
                 from_host(t if has_float64(xp, device) else t.astype(np.float32), xp, device), dtype
             )
