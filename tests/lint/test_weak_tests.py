@@ -1,6 +1,7 @@
-"""Every test can fail, and what is skipped says why."""
+"""Every test runs and can fail, and what is skipped says why."""
 
 import ast
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,45 @@ def violations(source):
 )
 def test_no_weak_test(path):
     assert violations(path.read_text(encoding="utf-8")) == []
+
+
+def uncollected(path, source, excluded):
+    """Why pytest passes over tests in `source`, the file at `path` under tests/, if it does."""
+    functions = ast.FunctionDef | ast.ClassDef
+    names = [node.name for node in ast.parse(source).body if isinstance(node, functions)]
+    if not any(name.startswith(("test_", "Test")) or name == "test" for name in names):
+        return []
+    folders = [
+        f"{part}/ is excluded"
+        for part in path.parts[:-1]
+        if any(fnmatch(part, pattern) for pattern in excluded)
+    ]
+    misnamed = [] if fnmatch(path.name, "test_*.py") else ["the file is not named test_*.py"]
+    return folders + misnamed
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted((ROOT / "tests").rglob("*.py")),
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_every_test_is_collected(path, pytestconfig):
+    excluded = pytestconfig.getini("norecursedirs")
+    source = path.read_text(encoding="utf-8")
+    assert uncollected(path.relative_to(ROOT), source, excluded) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "excluded", "reasons"),
+    [
+        ("tests/conformance/test_a.py", ["conformance"], ["conformance/ is excluded"]),
+        ("tests/a.py", [], ["the file is not named test_*.py"]),
+        ("tests/conformance/test_a.py", ["build"], []),
+    ],
+)
+def test_an_uncollected_test_is_found(path, excluded, reasons):
+    assert uncollected(Path(path), "def test_it(): pass", excluded) == reasons
+    assert uncollected(Path(path), "def helper(): pass", excluded) == []
 
 
 @pytest.mark.parametrize(
