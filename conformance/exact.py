@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref.accuracy import Truth
 from posenc_ref.angles import MAX_POSITION
 
 DIGITS = 50
@@ -97,6 +98,20 @@ class Exact:
     def error(self, actual: Array) -> np.ndarray:
         """``|actual - truth|``, good to far less than a rounding of ``actual``."""
         return np.asarray(np.abs((np.asarray(actual).astype(np.float64) - self.hi) - self.lo))
+
+    def worst(
+        self, actual: Array, terms: Any, amplitude: Any = 0.0, dtype: str | None = None
+    ) -> tuple[float, float]:
+        """The largest error, and the largest score for ``angles="exact"``.
+
+        ``terms`` and ``amplitude`` are what :class:`posenc_ref.accuracy.Truth` says.  NaN is inf.
+        """
+        truth = Truth(self.hi, np.asarray(terms), np.zeros(()), np.asarray(amplitude))
+        unit = truth.unit(dtype or str(actual.dtype), angles="exact")
+        error = np.nan_to_num(self.error(actual), nan=np.inf, posinf=np.inf)
+        unit = np.broadcast_to(unit, error.shape)
+        score = np.divide(error, unit, out=np.where(error > 0, np.inf, 0.0), where=unit > 0)
+        return float(np.max(error, initial=0.0)), float(np.max(score, initial=0.0))
 
 
 def nearest_quarter_turns(frequency: Any, largest: int = MAX_POSITION) -> list[int]:

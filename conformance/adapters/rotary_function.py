@@ -45,24 +45,40 @@ def rotating_functions(file: types.ModuleType) -> dict[str, tuple[Callable[..., 
 
 
 def ranked(module: Any, file: types.ModuleType, config: Any, target: Any) -> Iterator[Any]:
-    """Yield (name, function), what the file's attention classes call first.
+    """Yield (name, function), first what the attention class named most like `module` calls.
 
     A configuration with `rope_interleave` decides between two functions that both are called.
     """
-    vision = "Vision" in type(module).__name__
-    called: set[str] = set()
-    for name, value in vars(file).items():
-        if inspect.isclass(value) and "Attention" in name and ("Vision" in name) == vision:
-            methods = [m for m in vars(value).values() if inspect.isfunction(m)]
-            called.update(word for method in methods for word in method.__code__.co_names)
+    called = _called_by_attention(type(module).__name__, file)
     interleave = bool(getattr(config, "rope_interleave", True))
     found = rotating_functions(file)
-    for name in sorted(found, key=lambda n: (n not in called, ("interleave" in n) != interleave)):
+    for name in sorted(
+        found, key=lambda n: (-called.get(n, -1), ("interleave" in n) != interleave)
+    ):
         function, owner = found[name]
         if owner is None:
             yield name, function
         elif (instance := _instance(owner, config, target)) is not None:
             yield name, partial(function, instance)
+
+
+def _called_by_attention(module: str, file: types.ModuleType) -> dict[str, int]:
+    """Return names that attention classes of the file use, with how alike the class names are.
+
+    Vision towers rotate on their own: their classes speak for vision modules only.
+    """
+    called: dict[str, int] = {}
+    for name, value in vars(file).items():
+        if (
+            inspect.isclass(value)
+            and "Attention" in name
+            and ("Vision" in name) == ("Vision" in module)
+        ):
+            alike = sum(1 for end in range(1, len(name)) if module.startswith(name[:end]))
+            for method in filter(inspect.isfunction, vars(value).values()):
+                for word in method.__code__.co_names:
+                    called[word] = max(alike, called.get(word, 0))
+    return called
 
 
 def _instance(owner: type, config: Any, target: Any) -> Any:
@@ -174,9 +190,10 @@ def _widths(config: Any, width: int) -> Iterator[tuple[int, int | None]]:
 
     Latent attention rotates a part of its own, and a table says how wide the rotated part is.
     """
-    declared = [attribute(config, "qk_rope_head_dim"), head_dim_of(config)]
-    for head_dim in dict.fromkeys(d for d in declared if d):
-        yield head_dim, None
+    head_dim, latent = head_dim_of(config), attribute(config, "qk_rope_head_dim")
+    for direct in dict.fromkeys(d for d in (head_dim, latent) if d):
+        yield direct, None
+    if head_dim and not latent:
         yield from ((head_dim, cut) for cut in (width, 2 * width) if cut < head_dim)
     yield width, None
     yield 2 * width, None

@@ -4,8 +4,7 @@
     identify(from_transformers(model))
 
 There is one adapter and no glue for any one model: how a module wants to be called is read from
-its signature and its file, and settled by probing (`rotary_table`, `rotary_function`,
-`transformers_other`).
+its signature and its file, and settled by probing.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from typing import Any
 import posenc_ref
 from posenc_ref.conformance.implementation import Implementation
 
-from . import transformers_other as other
 from .rotary_function import (
     Rotation,
     attribute,
@@ -31,7 +29,9 @@ from .rotary_function import (
     rotating_functions,
 )
 from .rotary_table import B, H, S, Table, find_table
+from .transformers_bias import alibi, alibi_of_model, relative_bias
 from .transformers_config import declared_rope
+from .transformers_table import position_table
 
 ROTARY_SURFACES = ("apply", "apply_qk", "cos_sin", "frequencies")
 
@@ -72,7 +72,7 @@ def from_transformers(
     if not hasattr(target, "modules"):
         if not callable(target):
             raise ValueError(f"{target!r} is neither a torch module nor a function")
-        return other.alibi(target, None, surface or "bias", num_heads, encoding)
+        return alibi(target, None, surface or "bias", num_heads, encoding)
     if surface is None or surface in ROTARY_SURFACES:
         modules = rotary_modules(target)
         if len(modules) > 1:
@@ -82,7 +82,7 @@ def from_transformers(
             )
         if modules:
             return rotary(modules[0], target, surface or "apply", layout, layer_type, encoding)
-    for kind in (other.relative_bias, other.alibi_of_model, other.position_table):
+    for kind in (relative_bias, alibi_of_model, position_table):
         found = kind(target, surface, num_heads, encoding)
         if found is not None:
             return found

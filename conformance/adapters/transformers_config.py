@@ -1,4 +1,4 @@
-"""What a configuration of `transformers` says a rotary module should be."""
+"""What modules of `transformers` and their configurations say they should be."""
 
 from __future__ import annotations
 
@@ -50,3 +50,9 @@ def rope_parameters(config: Any, layer_type: str | None) -> Mapping[str, Any]:
     parameters = attribute(config, "rope_parameters") or {}
     nested = parameters.get(layer_type)
     return nested if isinstance(nested, Mapping) else parameters
+
+
+def on_host(weight: Any) -> Any:
+    """Return a parameter as a NumPy array of the same values; NumPy has no bfloat16."""
+    weight = weight.detach().cpu()
+    return (weight.float() if str(weight.dtype) == "torch.bfloat16" else weight).numpy()

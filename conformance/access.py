@@ -1,0 +1,154 @@
+"""Getting rows at any position out of a function, whatever kinds of positions it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .run import Run
+from .subject import Malformed, Refused
+
+#: Elements of x in one call when a whole prefix must be sent; larger inputs go in parts.
+_CHUNK = 2**24
+
+
+@dataclass
+class Reach:
+    """Finds the largest position that a function accepts; smaller than wanted is a limit."""
+
+    run: Run
+    mode: str = ""
+    highest: int | None = None  #: the largest accepted position, once it was looked for
+    refused: str = field(default="", repr=False)
+
+    def touch(self, position: int) -> None:
+        """Evaluate one row; raises what the function raises."""
+        raise NotImplementedError(f"{type(self).__name__} evaluates nothing")
+
+    def saw(self, positions: np.ndarray) -> None:
+        """Note the highest position judged."""
+        if positions.size:
+            self.run.highest = max(self.run.highest, int(np.max(np.abs(positions))))
+
+    def accepts(self, position: int) -> bool:
+        """Whether a row at ``position`` comes out at all."""
+        before = self.run.highest
+        try:
+            self.touch(position)
+        except (Refused, Malformed) as error:
+            self.refused = str(error)
+            self.run.highest = before
+            return False
+        return True
+
+    def reach(self, wanted: int) -> int:
+        """The largest accepted position up to ``wanted``, by bisection."""
+        if self.run.max_position is not None:
+            wanted = min(wanted, self.run.max_position)
+        if self.highest is not None and self.highest < wanted:
+            return self.highest
+        low, high = self.run.highest, wanted
+        if low >= wanted or self.accepts(wanted):
+            return wanted
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.accepts(middle) else (low, middle)
+        self.highest = low
+        self.run.limit(f"positions past {low} are refused ({self.refused})")
+        return low
+
+
+@dataclass
+class TableAccess(Reach):
+    """Evaluates a function of positions alone; ``read`` turns its result into rows."""
+
+    read: Callable[[Any, int], np.ndarray] = lambda result, rows: result
+
+    def learn(self) -> None:
+        """Find out whether positions must be contiguous from 0."""
+        try:
+            self._call(np.array([3, 1, 7]))
+            self.mode = "any"
+        except (Refused, Malformed) as error:
+            self.mode = "prefix"
+            self.run.limit(
+                f"positions that do not start at 0 are refused ({error}); "
+                "judged inside contiguous calls from 0"
+            )
+
+    def touch(self, position: int) -> None:
+        """One row."""
+        self.rows(np.array([position]))
+
+    def rows(self, positions: np.ndarray) -> np.ndarray:
+        """The rows of the table at ``positions``."""
+        self.saw(positions)
+        if self.mode == "any":
+            return self._call(positions)
+        return self._call(np.arange(int(positions.max()) + 1))[positions]
+
+    def _call(self, positions: np.ndarray) -> np.ndarray:
+        return self.read(self.run.subject.call(positions), positions.size)
+
+
+@dataclass
+class Access(Reach):
+    """Evaluates ``apply`` at chosen positions: directly, one by one, or inside a prefix.
+
+    What is refused on the way becomes a limit in the report.
+    """
+
+    dim: int = 0
+
+    def touch(self, position: int) -> None:
+        """One token."""
+        self.rows(np.ones((1, 1, 1, self.dim)), np.array([position]))
+
+    def learn(self) -> None:
+        """Find out which positions are accepted, with small ones (length may latch state)."""
+        x = np.ones((1, 2, 3, self.dim))
+        tries = {"any": [3, 1, 7], "contiguous": [7, 8, 9], "single": [7]}
+        for mode, positions in ((mode, np.array(at)) for mode, at in tries.items()):
+            try:
+                self.run.subject.apply(x[:, :, : positions.size], positions)
+            except (Refused, Malformed) as error:
+                self.refused = str(error)
+                continue
+            self.mode = mode
+            break
+        else:
+            self.mode = "prefix"
+        if self.mode in ("contiguous", "single"):
+            self.run.limit(
+                f"positions that do not follow one another are refused ({self.refused}); "
+                "judged one position, or one window, per call"
+            )
+        elif self.mode == "prefix":
+            self.run.limit(
+                f"positions that do not start at 0 are refused ({self.refused}); "
+                "judged inside contiguous calls from 0"
+            )
+
+    def rows(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """``apply`` of x (B, H, n, D), row n at ``positions[n]``."""
+        apply = self.run.subject.apply
+        self.saw(positions)
+        window = self.mode == "contiguous" and bool((np.diff(positions) == 1).all())
+        if self.mode == "any" or window:
+            return apply(x, positions)
+        if self.mode in ("contiguous", "single"):
+            parts = [apply(x[:, :, i : i + 1], positions[i : i + 1]) for i in range(positions.size)]
+            return np.concatenate(parts, axis=2)
+        length = int(positions.max()) + 1
+        whole = np.zeros((*x.shape[:2], length, x.shape[3]))
+        y = np.empty_like(x)
+        step = max(1, _CHUNK // (length * x.shape[1] * x.shape[3]))
+        # Rows that share a position cannot share a call; probes never repeat one.
+        for b in range(0, x.shape[0], step):
+            part = whole[b : b + step]
+            part[:, :, positions] = x[b : b + step]
+            y[b : b + step] = apply(part, np.arange(length))[:, :, positions]
+        return y

@@ -1,0 +1,138 @@
+"""ALiBi biases and relative position buckets of `transformers`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import posenc_ref
+from posenc_ref.conformance.implementation import Implementation
+
+from .binding import bind, parameters
+from .rotary_function import attribute
+from .transformers_config import on_host
+
+BUCKET = re.compile("relative_position_bucket$")
+
+
+def alibi_of_model(
+    target: Any, surface: str | None, num_heads: int | None, encoding: posenc_ref.Encoding | None
+) -> Implementation | None:
+    """Return the ALiBi biases that the file of `target` builds, or None if it builds none."""
+    if surface not in (None, "bias", "slopes"):
+        return None
+    file = sys.modules[type(target).__module__]
+    builder = next(
+        (f for n, f in vars(file).items() if re.search("build.*alibi", n) and callable(f)), None
+    )
+    if builder is None:
+        return None
+    return alibi(builder, getattr(target, "config", None), surface or "bias", num_heads, encoding)
+
+
+def alibi(
+    builder: Callable[..., Any],
+    config: Any,
+    surface: str,
+    num_heads: int | None,
+    encoding: posenc_ref.Encoding | None,
+) -> Implementation:
+    """Return a function that builds biases from a number of heads and a length or a mask."""
+    import torch
+
+    name = getattr(builder, "__name__", type(builder).__name__)
+    wanted = parameters(builder)
+    if "num_heads" not in wanted or not {"tokens", "length"} & set(wanted):
+        raise ValueError(
+            f"{name} takes {', '.join(wanted) or 'nothing'}: a builder of ALiBi biases takes a "
+            "number of heads, and a length or an attention mask"
+        )
+    if surface not in ("bias", "slopes"):
+        raise ValueError(f"{name} has the surfaces bias and slopes, not {surface}")
+    heads = num_heads or attribute(config, "num_attention_heads") or attribute(config, "n_heads")
+    if heads is None and surface == "bias":
+        raise ValueError(f"{name} needs a number of heads: pass num_heads=")
+
+    def build(num_heads: int, length: int) -> Any:
+        mask = torch.ones(1, length, dtype=torch.int64)
+        roles = {"num_heads": num_heads, "length": length, "tokens": mask, "dtype": torch.float32}
+        optional = frozenset({"device"})
+        return builder(**bind(builder, roles, only_required=optional)).reshape(num_heads, 1, length)
+
+    def slopes(num_heads: int) -> Any:
+        rows = build(num_heads, 2)[:, 0]  # one step towards the query
+        return rows[:, 1] - rows[:, 0]
+
+    if encoding is None and heads is not None:
+        encoding = posenc_ref.ALiBi(heads)
+    bias = lambda q_len, k_len: build(heads, k_len)  # noqa: E731  # constants of a row cancel
+    return Implementation(
+        call=slopes if surface == "slopes" else bias,
+        surface=surface,
+        name=f"transformers {builder.__module__.rsplit('.', 1)[-1]}.{name}",
+        encoding=encoding,
+        backend="torch",
+        num_heads=heads,
+    )
+
+
+def relative_bias(
+    target: Any, surface: str | None, num_heads: int | None, encoding: posenc_ref.Encoding | None
+) -> Implementation | None:
+    """Return T5's buckets or biases inside `target`, or None if it has none."""
+    if surface not in (None, "bias", "bucket"):
+        return None
+    surface = surface or "bias"
+    found = (
+        (module, getattr(module, name))
+        for module in target.modules()
+        for name in dir(type(module))
+        if BUCKET.search(name) and (surface == "bucket" or _weights(module) is not None)
+    )
+    module, bucket = next(found, (None, None))
+    if module is None or bucket is None:
+        return None
+    config = getattr(module, "config", None)
+    settings: dict[str, Any] = {
+        "bidirectional": not getattr(module, "is_decoder", False),
+        "num_buckets": _setting(module, config, "num_buckets", 32),
+        "max_distance": _setting(module, config, "max_distance", 128),
+    }
+    weights = _weights(module)
+    if encoding is None and weights is not None:
+        encoding = posenc_ref.T5Bias(on_host(weights), **settings)
+
+    def buckets(relative_position: Any) -> Any:
+        return bucket(**bind(bucket, {"relative_position": relative_position, **settings}))
+
+    def bias(q_len: int, k_len: int) -> Any:
+        compute = module.compute_bias
+        roles = {"query_length": q_len, "key_length": k_len, "start": k_len - q_len}
+        if "start" not in parameters(compute) and k_len != q_len:
+            raise ValueError(f"{compute.__qualname__} starts queries at position 0")
+        return compute(**bind(compute, roles))[0]
+
+    if surface == "bias" and not hasattr(module, "compute_bias"):
+        raise ValueError(f"{type(module).__name__} has buckets, and no compute_bias to drive")
+    return Implementation(
+        call=buckets if surface == "bucket" else bias,
+        surface=surface,
+        name=f"transformers {type(module).__name__}",
+        encoding=encoding,
+        backend="torch",
+        num_heads=None if weights is None else int(weights.shape[1]),
+    )
+
+
+def _weights(module: Any) -> Any:
+    return getattr(getattr(module, "relative_attention_bias", None), "weight", None)
+
+
+def _setting(module: Any, config: Any, name: str, default: int) -> int:
+    for holder in (module, config):
+        for spelling in (f"relative_attention_{name}", name, f"rel_pos_{name}"):
+            if (value := attribute(holder, spelling)) is not None:
+                return int(value)
+    return default

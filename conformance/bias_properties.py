@@ -1,0 +1,264 @@
+"""Properties of biases and slopes, computed from the function's own output alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from .bias_cases import BiasCase, Property, Ruler
+
+Cases = Sequence[BiasCase]
+Slopes = dict[int, np.ndarray]
+
+
+# --- biases --------------------------------------------------------------------------------------
+
+
+def translation(cases: Cases, ruler: Ruler) -> str:
+    """``b(i + s, j + s) == b(i, j)``, across rows and across lengths."""
+    longest = max(case.k_len for case in cases)
+    shape = (cases[0].actual.shape[0], 2 * longest)
+    value, terms = np.zeros(shape), np.zeros(shape)
+    first: list[str] = [""] * (2 * longest)
+    for case in cases:
+        for i, row in enumerate(case.rows):
+            keys = np.flatnonzero(case.judged[i])
+            at = keys - row + longest
+            known = np.array([bool(first[n]) for n in at], dtype=bool)
+            old, new = at[known], keys[known]
+            here = case.moved[:, i]
+            bad = ruler.differ(
+                here[:, new], value[:, old], terms[:, old] + case.terms[:, i][:, new]
+            )
+            if bad.any():
+                head, n = (int(x) for x in np.argwhere(bad)[0])
+                return (
+                    f"key - query = {old[n] - longest}, head {head}: {here[head, new[n]]:.9g} in "
+                    f"row {i} of {case.name}, {value[head, old[n]]:.9g} in {first[old[n]]}"
+                )
+            value[:, at[~known]] = here[:, keys[~known]]
+            terms[:, at[~known]] = case.terms[:, i][:, keys[~known]]
+            for n in at[~known]:
+                first[n] = f"row {i} of {case.name}"
+    return ""
+
+
+def linear(cases: Cases, ruler: Ruler) -> str:
+    """The second difference over distance is zero on either side of the query."""
+    for case, i, keys in _sides(cases):
+        row, size = case.actual[:, i][:, keys], case.terms[:, i][:, keys]
+        if keys.size < 3:
+            continue
+        with np.errstate(invalid="ignore"):
+            middle = (row[:, 2:] + row[:, :-2]) / 2
+        bad = ruler.differ(row[:, 1:-1], middle, size[:, 2:] + size[:, 1:-1] + size[:, :-2])
+        if bad.any():
+            head, n = (int(x) for x in np.argwhere(bad)[0])
+            return (
+                f"{case.name}, row {i}, head {head}, keys {keys[n]}..{keys[n] + 2}: "
+                f"{', '.join(f'{v:.9g}' for v in row[head, n : n + 3])} are not on a line"
+            )
+    return ""
+
+
+def farther_is_less(cases: Cases, ruler: Ruler) -> str:
+    """The bias falls with the distance, for every head."""
+    for case, i, keys in _sides(cases):
+        near_first = keys[np.argsort(np.abs(keys - case.rows[i]))]
+        if near_first.size < 2:
+            continue
+        row, size = case.actual[:, i][:, near_first], case.terms[:, i][:, near_first]
+        with np.errstate(invalid="ignore"):
+            step = np.diff(row, axis=1)
+        rising = ~(step <= 0) & ruler.differ(step, 0.0, size[:, 1:] + size[:, :-1])
+        level = ~(row[:, -1] < row[:, 0])
+        level &= near_first.size > 1 / ruler.roundoff ** (1 / 2) or ruler.roundoff < 2**-20
+        if rising.any() or level.any():
+            head = int(np.argmax(rising.any(axis=1) | level))
+            return (
+                f"{case.name}, row {i}, head {head}: {row[head, 0]:.9g} at distance "
+                f"{abs(near_first[0] - case.rows[i])}, {row[head, -1]:.9g} at distance "
+                f"{abs(near_first[-1] - case.rows[i])}"
+            )
+    return ""
+
+
+def heads_differ(cases: Cases, ruler: Ruler) -> str:
+    """No two heads have the same bias over the longest row."""
+    case = max(cases, key=lambda c: c.k_len)
+    drop = case.moved[:, -1][:, case.judged[-1]]
+    drop = drop[:, 0] - drop[:, case.rows[-1]]
+    return _distinct(drop, f"over {case.name}", ruler)
+
+
+def symmetric(cases: Cases, ruler: Ruler) -> str:
+    """The bias is the same at the distance before and after the query."""
+    for case in cases:
+        for i, row in enumerate(case.rows):
+            reach = int(min(row, case.k_len - 1 - row))
+            before, after = row - np.arange(1, reach + 1), row + np.arange(1, reach + 1)
+            here, size = case.moved[:, i], case.terms[:, i]
+            bad = ruler.differ(here[:, after], here[:, before], size[:, after] + size[:, before])
+            if bad.any():
+                head, n = (int(x) for x in np.argwhere(bad)[0])
+                return (
+                    f"{case.name}, row {i}, head {head}: {here[head, before[n]]:.9g} at key - "
+                    f"query = {-n - 1}, {here[head, after[n]]:.9g} at {n + 1}"
+                )
+    return ""
+
+
+def zero_at_own(cases: Cases, ruler: Ruler) -> str:
+    """The bias of a token towards itself is zero."""
+    for case in cases:
+        bad = ~(case.own[..., 0] == 0)
+        if bad.any():
+            head, i = (int(x) for x in np.argwhere(bad)[0])
+            return f"{case.name}, row {i}, head {head}: {case.own[head, i, 0]:.9g} at its own key"
+    return ""
+
+
+def _sides(cases: Cases) -> list[tuple[BiasCase, int, np.ndarray]]:
+    """Judged keys of every row, up to the query and from it on."""
+    found = []
+    for case in cases:
+        for i, row in enumerate(case.rows):
+            keys = np.flatnonzero(case.judged[i])
+            found += [(case, i, keys[keys <= row]), (case, i, keys[keys >= row])]
+    return found
+
+
+def _moved(offset: int) -> Property:
+    raise NotImplementedError
+
+
+def _move(cases: Cases, ruler: Ruler, offset: int, amount: float = 1.0) -> list[BiasCase]:
+    """The cases with one element moved up: key - query = ``offset``, last row, last head."""
+    found = list(cases)
+    for n in reversed(range(len(found))):
+        case = found[n]
+        key = case.k_len - 1 + offset
+        row = case.q_len - 1
+        if offset > 0:
+            row = 0
+            key = int(case.rows[0]) + offset
+        if case.k_len < 3 or not 0 <= key < case.k_len or not case.judged[row, key]:
+            continue
+        actual = np.array(case.actual)
+        size = np.nanmax(np.where(np.isfinite(actual[-1, row]), np.abs(actual[-1, row]), 0.0))
+        actual[-1, row, key] += amount * ruler.beyond(float(size))
+        found[n] = case.with_values(actual)
+        return found
+    return found
+
+
+def _same_heads(cases: Cases, ruler: Ruler) -> list[BiasCase]:
+    return [c.with_values(np.repeat(c.actual[:1], len(c.actual), axis=0)) for c in cases]
+
+
+def _far_is_more(cases: Cases, ruler: Ruler) -> list[BiasCase]:
+    case = max(cases, key=lambda c: c.k_len)
+    actual = np.array(case.actual)
+    size = np.nanmax(np.where(np.isfinite(actual[-1, -1]), np.abs(actual[-1, -1]), 0.0))
+    actual[-1, -1, 0] = actual[-1, -1, case.rows[-1]] + ruler.beyond(float(size))
+    return [case.with_values(actual)]
+
+
+TRANSLATION = Property(
+    "b(i + s, j + s) = b(i, j)", translation, lambda c, r: _move(c, r, -1)
+)
+LINEAR = Property("zero second difference", linear, lambda c, r: _move(c, r, -1))
+FARTHER = Property("farther keys get less", farther_is_less, _far_is_more)
+HEADS = Property("heads differ", heads_differ, _same_heads)
+SYMMETRIC = Property("b(i, j) = b(j, i)", symmetric, lambda c, r: _move(c, r, 1))
+OWN = Property("b(i, i) = 0", zero_at_own, lambda c, r: _move(c, r, 0))
+
+
+# --- slopes --------------------------------------------------------------------------------------
+
+
+def positive(slopes: Slopes, ruler: Ruler) -> str:
+    """Every slope is a positive number."""
+    for n, m in slopes.items():
+        bad = ~(m > 0)
+        if bad.any():
+            return f"{n} heads: slope {m[bad][0]:.9g} of head {int(np.argmax(bad))}"
+    return ""
+
+
+def distinct(slopes: Slopes, ruler: Ruler) -> str:
+    """No two heads share a slope."""
+    return next((p for n, m in slopes.items() if (p := _distinct(m, f"of {n} heads", ruler))), "")
+
+
+def prefix(slopes: Slopes, ruler: Ruler) -> str:
+    """``slopes(n)`` starts with ``slopes(c)`` and goes on with every second slope of 2c heads.
+
+    c is the largest power of two up to n; for powers of two, ``slopes(2n)[1::2] == slopes(n)``.
+    """
+    for n, m in slopes.items():
+        c = 1 << (n.bit_length() - 1)
+        pairs = [(m[:c], slopes.get(c), f"slopes({n})[:{c}] and slopes({c})")]
+        if 2 * c in slopes:
+            twice = slopes[2 * c]
+            pairs.append((m[c:], twice[0::2][: n - c], f"slopes({n})[{c}:], slopes({2 * c})[0::2]"))
+            pairs.append((m[:c], twice[1::2], f"slopes({n})[:{c}] and slopes({2 * c})[1::2]"))
+        for left, right, words in pairs:
+            if right is None or left.shape != right.shape:
+                continue
+            bad = ruler.differ(left, right, np.abs(left) + np.abs(right))
+            if bad.any():
+                h = int(np.argmax(bad))
+                return f"{words} differ: {left[h]:.9g} and {right[h]:.9g} at {h}"
+    return ""
+
+
+def geometric(slopes: Slopes, ruler: Ruler) -> str:
+    """The slopes of a power of two of heads have one ratio."""
+    for n, m in slopes.items():
+        if n & (n - 1) or n < 3:
+            continue
+        for h, (a, b, c) in enumerate(zip(m, m[1:], m[2:], strict=False)):
+            if ruler.differ(b * b, a * c, abs(a * c) + b * b).any():
+                return f"{n} heads: {a:.9g}, {b:.9g}, {c:.9g} (from head {h}) have no common ratio"
+    return ""
+
+
+def _distinct(values: np.ndarray, where: str, ruler: Ruler) -> str:
+    order = np.argsort(values)
+    for a, b in pairwise(order):
+        if not values[a] != values[b] or not np.isfinite(values[b]):
+            return f"heads {min(a, b)} and {max(a, b)} {where} share {values[a]:.9g}"
+    return ""
+
+
+def _change(slopes: Slopes, n: int, h: int, value: float) -> Slopes:
+    changed = np.array(slopes[n], dtype=np.float64)
+    changed[h] = value
+    return {**slopes, n: changed}
+
+
+def _longest(slopes: Slopes) -> int:
+    return max(slopes)
+
+
+def _step_prefix(slopes: Slopes, ruler: Ruler) -> Slopes:
+    n = next((n for n in slopes if 2 * n in slopes and not n & (n - 1)), 0)
+    if not n:
+        return slopes
+    return _change(slopes, n, 0, slopes[n][0] + ruler.beyond(abs(float(slopes[n][0]))))
+
+
+def _step_ratio(slopes: Slopes, ruler: Ruler) -> Slopes:
+    n = max((n for n in slopes if not n & (n - 1)), default=0)
+    return _change(slopes, n, 1, slopes[n][1] * (1 + 8 * ruler.beyond(1.0)))
+
+
+POSITIVE = Property("slopes are positive", positive, lambda s, r: _change(s, max(s), 0, -1.0))
+DISTINCT = Property(
+    "slopes are distinct", distinct, lambda s, r: _change(s, max(s), 0, s[max(s)][-1])
+)
+PREFIX = Property("slopes(2n)[1::2] = slopes(n)", prefix, _step_prefix)
+GEOMETRIC = Property("one ratio for powers of two", geometric, _step_ratio)

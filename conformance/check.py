@@ -1,0 +1,141 @@
+"""``check``: judge a function against an encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from posenc_ref import Encoding, Rotary
+from posenc_ref.accuracy import ANGLES, ROUNDOFF
+
+from . import judge_apply, judge_bias, judge_tables
+from .implementation import Implementation
+from .report import Report
+from .run import Run, describe
+from .subject import TENSOR_LAYOUTS, Subject
+
+#: The judge of each surface, and the families it is for.
+SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
+    "apply": (judge_apply.judge, ("rotary",)),
+    "cos_sin": (judge_tables.judge_cos_sin, ("rotary",)),
+    "frequencies": (judge_tables.judge_frequencies, ("rotary",)),
+    "table": (judge_tables.judge_table, ("table",)),
+    "slopes": (judge_bias.judge_slopes, ("bias",)),
+    "bias": (judge_bias.judge_bias, ("bias",)),
+    "bucket": (judge_bias.judge_bucket, ("bias",)),
+}
+
+
+def check(
+    fn: Callable[..., Any],
+    encoding: Encoding | None = None,
+    surface: str | None = None,
+    *,
+    backend: str | None = None,
+    dtype: str = "float32",
+    tensor_layout: str | None = None,
+    device: str | None = None,
+    angles: str | None = None,
+    precision: str | None = None,
+    head_dim: int | None = None,
+    max_position: int | None = None,
+    inplace: bool = False,
+    factory: Callable[[], Callable[..., Any]] | None = None,
+    seed: int = 0,
+    name: str | None = None,
+) -> Report:
+    """Judge ``fn`` against ``encoding``: a verdict, and findings that say what is wrong.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes exactly the surface's positional arguments, as NumPy arrays unless ``backend=``;
+        an :class:`Implementation` from an adapter brings its surface, backend and encoding along.
+    encoding : Encoding, optional
+        What ``fn`` should be.  None: only properties are judged (``apply`` with ``head_dim=``).
+    surface : str
+        ``apply``: fn(x (B, H, S, D), positions (S,)) -> like x.  ``cos_sin``: fn(positions) ->
+        (cos, sin).  ``frequencies``: fn() -> (d/2,).  ``table``: fn(positions) -> (S, dim).
+        ``slopes``: fn(num_heads) -> (H,).  ``bias``: fn(q_len, k_len) -> broadcastable to
+        (H, Q, K).  ``bucket``: fn(key minus query) -> integers.
+    dtype : {"float32", "float64", "float16", "bfloat16"}
+        The dtype of x, and of what should come out.
+    tensor_layout : {"bhsd", "bshd", "sbhd", "thd", "bs(hd)"}
+        How ``apply`` wants x.
+    angles : {"float32", "float64", "exact"}, optional
+        How exact the angles must be; float32 by default, float64 for float64 outputs.
+    precision : str, optional
+        Declares arithmetic coarser than ``dtype``, such as bfloat16 tables.
+    max_position : int, optional
+        Judge no position beyond it; the report says so.
+    inplace : bool
+        ``fn`` may write over its inputs.
+    factory : callable, optional
+        Makes a fresh instance of ``fn``, for the state tests.
+
+    Returns
+    -------
+    Report
+        ``.passed``, ``.verdict``, ``.findings``, ``.accuracy``, ``.limits``, ``.executed``,
+        ``.to_json()``, ``.raise_if_failed()``; print it to read it.
+    """
+    bound = fn if isinstance(fn, Implementation) else None
+    if not callable(fn):
+        raise TypeError(f"fn must be callable, got {type(fn).__name__}")
+    surface = surface or (bound.surface if bound else None)
+    encoding = encoding or (bound.encoding if bound else None)
+    if encoding is not None and not isinstance(encoding, Encoding):
+        raise TypeError(f"encoding must be a posenc_ref encoding, got {encoding!r}")
+    if surface is None:
+        raise ValueError(f"surface must be one of {', '.join(SURFACES)}")
+    if surface not in SURFACES:
+        raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
+    judge, families = SURFACES[surface]
+    if encoding is not None and encoding.family not in families:
+        raise ValueError(
+            f"surface {surface!r} is for {', '.join(families)} encodings, "
+            f"got {type(encoding).__name__}"
+        )
+    if encoding is None and not (surface == "apply" and (head_dim or (bound and bound.head_dim))):
+        raise ValueError(
+            "encoding must be given (only surface 'apply' with head_dim= can be judged by its "
+            "properties alone)"
+        )
+    _choice("dtype", dtype, tuple(ROUNDOFF))
+    _choice("precision", precision, (None, *ROUNDOFF))
+    _choice("angles", angles, (None, *ANGLES))
+    layout = tensor_layout or (bound.tensor_layout if bound else "bhsd")
+    _choice("tensor_layout", layout, TENSOR_LAYOUTS)
+    library = backend or (bound.backend if bound else "numpy")
+    subject = Subject(
+        fn, library, dtype=dtype, tensor_layout=layout, device=device, inplace=inplace
+    )
+    reason = subject.backend.missing()
+    if reason is not None:
+        raise ValueError(f"backend {reason}")
+    if dtype not in subject.backend.dtypes:
+        raise ValueError(
+            f"dtype must be one that {library} has here, {', '.join(subject.backend.dtypes)}; "
+            f"got {dtype!r}"
+        )
+    label = name or (bound.name if bound else getattr(fn, "__name__", type(fn).__name__))
+    run = Run(
+        subject,
+        encoding,
+        Report(label, surface, describe(encoding), library, dtype),
+        angles=angles,
+        precision=precision,
+        max_position=max_position,
+        seed=seed,
+        factory=factory or (bound.factory if bound else None),
+    )
+    if isinstance(encoding, Rotary):
+        head_dim = encoding.head_dim
+    run.head_dim = head_dim or (bound.head_dim if bound else None)
+    judge(run)
+    return run.finish()
+
+
+def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")

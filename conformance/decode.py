@@ -1,0 +1,52 @@
+"""Which position was really used: decoding it from the angles of a token.
+
+Only consulted where the declared positions do not fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+#: Candidates reach this far: every integer, both signs near zero.
+REACH = 2**17
+_NEGATIVE = 64
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Finds the integer position whose cos and sin are nearest to measured ones."""
+
+    frequencies: np.ndarray
+    candidates: np.ndarray
+    table: np.ndarray  # complex, (candidates, chosen pairs)
+    chosen: np.ndarray
+
+    @classmethod
+    def of(cls, frequencies: np.ndarray, reach: int = REACH) -> Decoder:
+        """A decoder for the given frequencies; eight pairs, spread, tell any two positions apart."""
+        count = min(8, frequencies.size)
+        chosen = np.unique(np.linspace(0, frequencies.size - 1, count).astype(int))
+        candidates = np.arange(-_NEGATIVE, reach)
+        table = np.exp(1j * candidates[:, None] * frequencies[chosen])
+        return cls(frequencies, candidates, table, chosen)
+
+    def position(self, cos: np.ndarray, sin: np.ndarray) -> tuple[int, float]:
+        """The best position for one token's (pairs,) cos and sin, and the largest misfit."""
+        seen = (cos + 1j * sin)[self.chosen]
+        misfit = np.abs(self.table - seen).max(axis=1)
+        at = int(np.argmin(misfit))
+        return int(self.candidates[at]), float(misfit[at])
+
+    def positions(self, cos: np.ndarray, sin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """:meth:`position` for every token of (..., pairs)."""
+        shape = cos.shape[:-1]
+        flat = [
+            self.position(c, s)
+            for c, s in zip(
+                cos.reshape(-1, cos.shape[-1]), sin.reshape(-1, sin.shape[-1]), strict=True
+            )
+        ]
+        found = np.array([p for p, _ in flat], dtype=np.int64).reshape(shape)
+        return found, np.array([m for _, m in flat]).reshape(shape)

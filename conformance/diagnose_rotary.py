@@ -1,0 +1,252 @@
+"""From what a rotary function was measured to be, to what is wrong with it.
+
+Order: structure (pairs, slice, rotation), then frequencies, amplitude and origin, all at small
+positions; only where those fit are the position map and the precision suspects.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref import LinearScaling, RoPE, Rotary
+from posenc_ref.accuracy import ROUNDOFF
+
+from .access import Access
+from .decode import Decoder
+from .diagnose_phases import Declared, long_positions, small_positions
+from .frequencies import Schedule
+from .measure import Measured, Tables
+from .probes import unit_pairs
+from .run import Run
+
+
+def diagnose(run: Run, access: Access, measured: Measured) -> None:
+    """Add findings to the report for the cases that failed."""
+    if not run.failures or any(f.severity == "error" for f in run.report.findings):
+        return
+    encoding = run.encoding
+    if not isinstance(encoding, RoPE):
+        if any(f.check == "properties" for f in run.failures):
+            run.add("not-a-rotation", "a property of rotations fails", run.failures[0].place)
+        return
+    if _rows_differ(run, encoding):
+        return
+    if not _structure(run, encoding, measured):
+        return
+    declared = declare(encoding)
+    if measured.phases is not None:
+        small_positions(run, measured.phases, declared)
+    if not run.report.findings:
+        long_positions(run, tables_of(access, encoding), declared)
+    if not run.report.findings:
+        _rows(run)
+
+
+def declare(encoding: RoPE) -> Declared:
+    """The declaration as numbers."""
+
+    def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        m = encoding.attention_factor()
+        cos, sin = encoding.cos_sin(positions)
+        return cos / m, encoding.sign * sin / m
+
+    return Declared(
+        schedule_of(encoding),
+        encoding.frequencies(),
+        exact,
+        encoding.attention_factor(),
+        "amplitude" if encoding.scaling is None else "attention-factor",
+        encoding.sign,
+    )
+
+
+def tables_of(access: Access, encoding: Rotary) -> Tables:
+    """cos and sin as they show on (1, 0) in every declared pair."""
+    first, second = encoding.pairs()
+
+    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), first), positions)[0, 0]
+        return y[:, first], y[:, second]
+
+    return tables
+
+
+def schedule_of(encoding: RoPE) -> Schedule:
+    """The declared frequencies as numbers, with the denominators they are confused with."""
+    assert encoding.rotary_dim is not None
+    d = encoding.rotary_dim
+    factor = encoding.scaling.factor if isinstance(encoding.scaling, LinearScaling) else 1.0
+    others = {
+        "head_dim/2": encoding.head_dim / 2,
+        "rotary_dim/2 - 1": d / 2 - 1,
+        "(rotary_dim - 1)/2": (d - 1) / 2,
+        "rotary_dim/2 + 1": d / 2 + 1,
+    }
+    return Schedule(encoding.base, d / 2, d // 2, factor, others)
+
+
+def _rows_differ(run: Run, encoding: Rotary) -> bool:
+    """Positions decoded for every batch row and head, with distinct sizes on every axis."""
+    first, second = encoding.pairs()
+    decoder = Decoder.of(encoding.frequencies(), reach=64)
+    for pairs in (
+        (first, second),
+        (np.sort(np.r_[first, second])[::2], np.sort(np.r_[first, second])[1::2]),
+    ):
+        a, b = pairs
+        x = unit_pairs((4, 3, 5, encoding.head_dim), a)
+        y = run.subject.apply(x, np.arange(5))
+        cos, sin = y[..., a], encoding.sign * y[..., b]
+        if np.array_equal(y, np.broadcast_to(y[:1, :1], y.shape)):
+            return False
+        found, misfit = decoder.positions(cos, sin)
+        if misfit.max() > 0.1:
+            continue
+        batch, head, token = np.meshgrid(np.arange(4), np.arange(3), np.arange(5), indexing="ij")
+        for name, index in (("head", head), ("batch", batch)):
+            if np.array_equal(found, index):
+                run.add(
+                    "position-axis",
+                    f"the {name} index is taken for the position",
+                    f"decoded positions equal the {name} index for 4 x 3 x 5 tokens",
+                )
+                return True
+        wrong = np.argwhere(found != token)
+        b0, h0, s0 = (int(i) for i in wrong[0])
+        rows, heads = np.unique(wrong[:, 0]), np.unique(wrong[:, 1])
+        text = f"row {b0}, head {h0}: token {s0} gets position {found[b0, h0, s0]}"
+        code = "row-offset" if rows.size < 4 and heads.size == 3 else "position-axis"
+        run.add(code, f"{wrong.shape[0]} of 60 tokens have another position than declared", text)
+        return True
+    run.add(
+        "position-axis",
+        "the result depends on the batch row or the head of a token",
+        "the same token in every row and head comes out differently",
+    )
+    return True
+
+
+def _structure(run: Run, encoding: RoPE, measured: Measured) -> bool:
+    """Pairs, slice and rotation; False where nothing further can be compared."""
+    first, second = encoding.pairs()
+    declared = {(int(a), int(b)) for a, b in zip(first, second, strict=True)}
+    found = {(p.a, p.b) for p in measured.pairs}
+    rotated = {c for pair in found for c in pair} | set(measured.odd)
+    wanted = {c for pair in declared for c in pair}
+    if not measured.pairs and not measured.odd:
+        return True
+    if rotated != wanted:
+        _slice(run, encoding, measured, rotated, wanted)
+        return False
+    if _mixed(run, encoding, measured):
+        return False
+    if measured.odd:
+        columns = ", ".join(map(str, measured.odd[:4]))
+        run.add("not-a-rotation", f"channels {columns} are not turned in pairs", _support(measured))
+        return False
+    if found != declared:
+        other = "half" if encoding.layout == "interleaved" else "interleaved"
+        got = measured.layout() or "neither layout's"
+        p = measured.pairs[0]
+        run.add(
+            "layout",
+            f"pairs are {got}, declared {encoding.layout}",
+            f"channel {p.a} is paired with {p.b}, declared {first[0]} with {second[0]}",
+            remedy=_permutation(encoding, other),
+            values={"declared": encoding.layout, "measured": got},
+        )
+    if not measured.in_out():
+        p = next(p for p in measured.pairs if {p.a, p.b} != {p.out_a, p.out_b})
+        run.add(
+            "output-layout",
+            "pairs are read from one set of channels and written to another",
+            f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}",
+        )
+    return True
+
+
+def _slice(
+    run: Run, encoding: RoPE, measured: Measured, rotated: set[int], wanted: set[int]
+) -> None:
+    low, high = (min(rotated), max(rotated)) if rotated else (0, 0)
+    missing = sorted(wanted - rotated)
+    run.add(
+        "rotary-dim",
+        f"{len(rotated)} channels are rotated ({low}..{high}), declared the first "
+        f"{encoding.rotary_dim} of {encoding.head_dim}",
+        f"channels passed through: {len(measured.passed)}"
+        + (f"; declared and not rotated: {missing[:6]}" if missing else ""),
+        values={"declared": encoding.rotary_dim, "measured": len(rotated)},
+    )
+
+
+def _mixed(run: Run, encoding: RoPE, measured: Measured) -> bool:
+    """Whether pairs are not rotations: two tables in one pair, or something else."""
+    blocks = measured.blocks[1:]
+    if not measured.pairs:
+        return False
+    m00, m01, m10, m11 = (blocks[..., i, j] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
+    slack = run.budget * ROUNDOFF[run.dtype]
+    if (np.abs(m00 - m11) <= slack).all() and (np.abs(m01 + m10) <= slack).all():
+        return False
+    upper, lower = np.hypot(m00, m01), np.hypot(m10, m11)
+    if (np.abs(upper - lower) <= slack).all():
+        one = np.arctan2(-m01[0], m00[0])
+        two = np.arctan2(m10[0], m11[0])
+        k = int(np.argmax(np.abs(one - two)))
+        p = measured.pairs[k]
+        run.add(
+            "mixed-layout",
+            f"pairs are {measured.layout() or 'irregular'}, but the two channels of a pair turn "
+            "by different angles",
+            f"at position 1 channel {p.out_a} turns by {one[k]:.6g} rad, channel {p.out_b} by "
+            f"{two[k]:.6g} rad",
+        )
+        return True
+    n, k = (int(i) for i in np.unravel_index(int(np.argmax(np.abs(upper - lower))), upper.shape))
+    p = measured.pairs[k]
+    run.add(
+        "not-a-rotation",
+        "the map of a pair is not a rotation times a factor",
+        f"channels {p.a}, {p.b} at position {measured.positions[n + 1]}: "
+        f"[[{m00[n, k]:.4g}, {m01[n, k]:.4g}], [{m10[n, k]:.4g}, {m11[n, k]:.4g}]]",
+    )
+    return True
+
+
+def _rows(run: Run) -> None:
+    """Per-row positions, negative and fractional ones: only these failed."""
+    failed = {f.case: f for f in run.failures}
+    if any("per-row" in case for case in failed):
+        run.add(
+            "row-offset",
+            "with positions (B, S), rows do not use their own positions",
+            failed["per-row positions (B, S)"].place,
+        )
+    for case in ("negative positions", "fractional positions"):
+        if case in failed:
+            run.add(
+                "position-range",
+                f"{case} are accepted and rotated wrongly: refuse them, or rotate them right",
+                failed[case].place,
+            )
+
+
+def _permutation(encoding: RoPE, measured: str) -> str:
+    d = encoding.rotary_dim
+    perm = (
+        "[0, 2, 4, ..., 1, 3, 5, ...]" if encoding.layout == "half" else "[0, d/2, 1, d/2+1, ...]"
+    )
+    return (
+        f"Rotate {encoding.layout} pairs. Or keep the function and permute the weights of q and k "
+        f"once, from {encoding.layout} to {measured}: posenc_ref.permute_weights(w, n_heads, "
+        f"source={encoding.layout!r}, target={measured!r}"
+        + (f", rotary_dim={d}" if d != encoding.head_dim else "")
+        + f"). The channels of x itself: x[..., perm] with perm = {perm}; never permute v."
+    )
+
+
+def _support(measured: Measured) -> str:
+    c = measured.odd[0]
+    rows = np.flatnonzero((measured.matrices[:, :, c] != 0).any(axis=0))
+    return f"channel {c} lights up channels {[int(r) for r in rows[:6]]}"

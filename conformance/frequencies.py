@@ -1,0 +1,191 @@
+"""Explaining measured frequencies: which one change of the declaration gives them all.
+
+Every explanation is a complete prediction; it stands only if it meets every measured frequency.
+Those in declared or published constants are tried before fitted ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from posenc_ref.accuracy import BUDGET, ROUNDOFF
+
+#: Bases of released text models: a measured one is named, rather than fitted.
+PUBLISHED_BASES = (
+    10000.0, 500000.0, 1000000.0, 100000.0, 150000.0, 160000.0, 250000.0, 5000000.0, 10000000.0,
+    1000.0, 20000.0, 25000.0, 50000.0, 130000.0, 2000000.0, 8000000.0, 75000000.0, 1000042.0,
+)  # fmt: skip
+#: Measured frequencies carry this many standard errors of slack.
+SIGMAS = 5.0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A declared schedule ``base ** (-k/n) / factor`` and the denominators it is confused with."""
+
+    base: float
+    n: float
+    pairs: int
+    factor: float = 1.0
+    denominators: dict[str, float] = field(default_factory=dict)
+
+    def values(
+        self, base: float | None = None, n: float | None = None, factor: float | None = None,
+        shift: int = 0,
+    ) -> np.ndarray:  # fmt: skip
+        """Frequencies with some fields replaced, and pair numbers shifted."""
+        b, m, f = base or self.base, n or self.n, self.factor if factor is None else factor
+        return np.exp(-np.log(b) * (np.arange(self.pairs) + shift) / m) / f
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A code, what to say, and the frequencies it predicts."""
+
+    code: str
+    message: str
+    predicted: np.ndarray
+    values: dict[str, float] = field(default_factory=dict)
+    equivalent: tuple[str, ...] = ()
+
+
+def agree(measured: np.ndarray, predicted: np.ndarray, sigma: np.ndarray) -> np.ndarray:
+    """Where measured frequencies meet predicted ones, to the float32 budget and the uncertainty."""
+    slack = BUDGET["float32"] * ROUNDOFF["float32"] * np.abs(predicted) + SIGMAS * sigma
+    return np.abs(measured - predicted) <= slack
+
+
+def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list[Explanation]:
+    """Why ``measured`` frequencies (rad/position, one per pair) are not the declared ones.
+
+    An empty list: they are.  Otherwise one explanation, or two independent ones (a sign and
+    something else), that predict every frequency; or ``frequency-spacing``.
+    """
+    target = declared.values()
+    if agree(measured, target, sigma).all():
+        return []
+    turned = float(np.sum(np.sign(measured))) < 0
+    if turned:
+        rest = explain(-measured, sigma, declared)
+        sign = Explanation("sign", "the rotation turns the other way: by -angle", -target)
+        return [sign, *rest]
+    found = [
+        c for c in _candidates(measured, declared) if agree(measured, c.predicted, sigma).all()
+    ]
+    if found:
+        best = found[0]
+        others = tuple(dict.fromkeys(c.code for c in found[1:] if c.code != best.code))
+        return [Explanation(best.code, best.message, best.predicted, best.values, others)]
+    return [_spacing(measured, target, sigma)]
+
+
+def half_precision(values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """``values`` rounded to each half-precision format, in NumPy alone."""
+    yield "bfloat16", round_bfloat16(values)
+    with np.errstate(over="ignore"):
+        yield "float16", values.astype(np.float16).astype(np.float64)
+
+
+def round_bfloat16(values: np.ndarray) -> np.ndarray:
+    """``values`` rounded to bfloat16 (8 significant bits, ties to even), as float64."""
+    mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
+    return np.ldexp(np.rint(mantissa * 256.0), exponent - 8)
+
+
+def _candidates(measured: np.ndarray, d: Schedule) -> Iterator[Explanation]:
+    if d.factor != 1.0:
+        yield Explanation(
+            "scaling-missing",
+            f"the declared scaling by {d.factor:g} is missing",
+            d.values(factor=1.0),
+            {"declared": d.factor, "measured": 1.0},
+        )
+        yield Explanation(
+            "position-scale",
+            f"the declared scaling by {d.factor:g} is applied twice",
+            d.values(factor=d.factor**2),
+            {"declared": d.factor, "measured": d.factor**2},
+        )
+        yield Explanation(
+            "position-scale",
+            f"positions are multiplied by the scaling factor {d.factor:g}, not divided",
+            d.values(factor=1 / d.factor),
+            {"declared": d.factor, "measured": 1 / d.factor},
+        )
+    for name, n in d.denominators.items():
+        if n > 0 and n != d.n:
+            yield Explanation(
+                "denominator",
+                f"the exponent of pair k is k/{n:g} ({name}), not k/{d.n:g}",
+                d.values(n=n),
+                {"declared": d.n, "measured": n},
+            )
+    for base in PUBLISHED_BASES:
+        if base != d.base:
+            yield _base(d, base)
+    for name, shape in (
+        ("doubled", d.values(n=d.n / 2)),
+        ("halved", d.values(n=d.n * 2)),
+        ("counted from 1", d.values(shift=1)),
+        ("counted from -1", d.values(shift=-1)),
+    ):
+        yield Explanation("exponent", f"the exponent of the frequencies is {name}", shape)
+    for name, rounded in half_precision(d.values()):
+        yield Explanation("angle-precision", f"frequencies are rounded to {name}", rounded)
+    for name, rounded in half_precision(1 / d.values()):
+        with np.errstate(divide="ignore"):
+            yield Explanation("angle-precision", f"timescales are rounded to {name}", 1 / rounded)
+    yield from _fitted(measured, d)
+
+
+def _base(d: Schedule, base: float, also: str = "") -> Explanation:
+    return Explanation(
+        "base",
+        f"the base is {base:.7g}, declared {d.base:.7g}{also}",
+        d.values(base=base),
+        {"declared": d.base, "measured": base},
+    )
+
+
+def _fitted(measured: np.ndarray, d: Schedule) -> Iterator[Explanation]:
+    if not (measured > 0).all():
+        return
+    ratio = float(np.exp(np.mean(np.log(measured / d.values()))))
+    yield Explanation(
+        "position-scale",
+        f"every frequency is {ratio:.6g} times the declared one",
+        ratio * d.values(),
+        {"declared": 1.0, "measured": ratio},
+    )
+    if d.pairs < 2:
+        return
+    k = np.arange(d.pairs)
+    slope, start = np.polyfit(k, np.log(measured), 1)
+    # Through the declared first frequency: one changed field.
+    through = float(np.sum(k * (np.log(measured) + np.log(d.factor))) / np.sum(k * k))
+    if through < 0:
+        yield _base(d, float(np.exp(-through * d.n)))
+    if slope < 0:
+        scale = float(np.exp(start)) * d.factor
+        base = float(np.exp(-slope * d.n))
+        yield Explanation(
+            "base",
+            f"the base is {base:.6g}, declared {d.base:.7g}, and positions are multiplied by "
+            f"{scale:.6g}",
+            np.exp(start + slope * k),
+            {"declared": d.base, "measured": base},
+            ("position-scale",),
+        )
+
+
+def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> Explanation:
+    wrong = np.flatnonzero(~agree(measured, target, sigma))
+    shown = ", ".join(f"{k}: {measured[k]:.6g} for {target[k]:.6g}" for k in wrong[:4])
+    return Explanation(
+        "frequency-spacing",
+        f"{wrong.size} of {target.size} frequencies are wrong (pair: measured for declared): {shown}",
+        measured,
+    )

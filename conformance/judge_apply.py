@@ -1,0 +1,199 @@
+"""The judge of ``apply``: from short to long, state last, then the diagnosis."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref import RoPE, Rotary
+from posenc_ref.accuracy import Truth
+
+from . import diagnose_rotary, properties
+from .access import Access
+from .diagnose_phases import measure_accuracy
+from .measure import Measured, measure
+from .oracle import apply_truth
+from .probes import GENERIC, ONE_HOT, SHORT, SIZES, WINDOWS, dense
+from .run import Run
+from .subject import Malformed, Refused
+
+REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
+
+
+def judge(run: Run) -> None:
+    """Judge ``fn(x (B, H, S, D), positions (S,))`` against ``run.encoding``, if there is one."""
+    assert run.head_dim is not None
+    run.report.required = tuple(r for r in REQUIRED if run.encoding is not None or r != "values")
+    dim = run.head_dim
+    if not _required_inputs(run, dim):
+        return
+    x = run.subject.rounded(dense((2, 3, SHORT.size, dim), run.seed))
+    first = run.subject.apply(x, SHORT)
+    _same_for_every_row(run, dim)
+    access = Access(run, dim=dim)
+    access.learn()
+    try:
+        measured = measure(access, run.dtype)
+    except (Refused, Malformed) as error:
+        run.add("raises", f"positions up to {ONE_HOT[-1]} are refused", str(error))
+        return
+    run.report.measured = measured.describe()
+    _one_hot(run, measured)
+    properties.judge(run, access, measured)
+    if run.encoding is not None:
+        _values(run, access, dim)
+    _optional(run, dim)
+    _robustness(run, access, dim)
+    if isinstance(run.encoding, RoPE):
+        declared = diagnose_rotary.declare(run.encoding)
+        tables = diagnose_rotary.tables_of(access, run.encoding)
+        measure_accuracy(run, access, tables, declared)
+    _replay(run, x, first)
+    diagnose_rotary.diagnose(run, access, measured)
+
+
+def _truth(run: Run, x: np.ndarray, positions: np.ndarray) -> Truth:
+    assert isinstance(run.encoding, Rotary)
+    return apply_truth(run.encoding, x, positions)
+
+
+def _required_inputs(run: Run, dim: int) -> bool:
+    """Contiguous int64 positions from 0, several sizes; False ends the check."""
+    for size in SIZES:
+        x = run.subject.rounded(dense((*size, dim), run.seed + sum(size)))
+        positions = np.arange(size[-1])
+        case = f"B, H, S = {size}"
+        try:
+            y = run.subject.apply(x, positions)
+        except Refused as error:
+            run.add("raises", f"x of shape {x.shape} with positions 0..{size[-1] - 1}", str(error))
+            return False
+        except Malformed as error:
+            run.add("shape", str(error), f"x of shape {x.shape}")
+            return False
+        if not np.isfinite(y).all():
+            at = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
+            run.add("nonfinite", f"{y[at]} at index {at} for finite x", f"x of shape {x.shape}")
+            return False
+        if run.encoding is not None:
+            run.judge("required inputs", case, y, _truth(run, x, positions))
+        else:
+            run.count("required inputs")
+    return True
+
+
+def _same_for_every_row(run: Run, dim: int) -> None:
+    """The same token in every batch row and head must come out the same."""
+    x = np.broadcast_to(run.subject.rounded(dense((1, 1, 5, dim), run.seed + 3)), (4, 3, 5, dim))
+    y = run.subject.apply(np.array(x), np.arange(5))
+    run.count("required inputs")
+    if not np.array_equal(y, np.broadcast_to(y[:1, :1], y.shape)):
+        b, h = (int(i) for i in np.argwhere((y != y[:1, :1]).any(axis=(2, 3)))[0])
+        run.failed("required inputs", "same token in every row", np.inf, f"row {b}, head {h}")
+
+
+def _one_hot(run: Run, measured: Measured) -> None:
+    """Every channel by itself: what passes through is bit-equal, what is rotated fits."""
+    dim = measured.matrices.shape[1]
+    x = np.broadcast_to(np.eye(dim)[:, None], (dim, measured.positions.size, dim))
+    y = measured.matrices.transpose(2, 0, 1)
+    if run.encoding is None:
+        run.count("one-hot")
+        return
+    at = np.broadcast_to(measured.positions, y.shape[:2])
+    run.judge("one-hot", "one channel at a time", y, _truth(run, np.array(x), at))
+
+
+def _values(run: Run, access: Access, dim: int) -> None:
+    highest = access.reach(int(GENERIC[-1]))
+    groups = {"generic positions": GENERIC}
+    groups |= {f"window at {start}": np.arange(start, start + 9) for start in WINDOWS}
+    for case, positions in groups.items():
+        positions = positions[positions <= highest]
+        if positions.size:
+            x = run.subject.rounded(dense((1, 2, positions.size, dim), run.seed + 5))
+            run.judge("values", case, access.rows(x, positions), _truth(run, x, positions))
+
+
+def _optional(run: Run, dim: int) -> None:
+    """Inputs that may be refused (a limit), but not answered wrongly."""
+    tries = {
+        "per-row positions (B, S)": (
+            (2, 3, 5, dim),
+            np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]]),
+        ),
+        "negative positions": ((1, 2, 4, dim), np.array([-1, -7, -64, -3])),
+        "fractional positions": ((1, 2, 4, dim), np.array([0.5, 1.25, 7.75, 33.5], np.float32)),
+        "no tokens": ((2, 3, 0, dim), np.arange(0)),
+        "an empty batch": ((0, 3, 4, dim), np.arange(4)),
+    }
+    for case, (shape, positions) in tries.items():
+        x = run.subject.rounded(dense(shape, run.seed + 7))
+        try:
+            y = run.subject.apply(x, positions)
+        except Refused as error:
+            run.limit(f"{case}: refused ({error})")
+            continue
+        except Malformed as error:
+            run.add("shape", str(error), case)
+            continue
+        if run.encoding is not None:
+            run.judge("optional inputs", case, y, _truth(run, x, positions.astype(np.float64)))
+
+
+def _robustness(run: Run, access: Access, dim: int) -> None:
+    """One NaN stays in its token; large and small values scale; layouts in memory do not matter."""
+    x = run.subject.rounded(dense((2, 3, 5, dim), run.seed + 9))
+    clean = run.subject.apply(x, np.arange(5))
+    holed = x.copy()
+    holed[1, 2, 3, 0] = np.nan
+    y = run.subject.apply(holed, np.arange(5))
+    run.count("robustness")
+    token = np.zeros(x.shape[:3], dtype=bool)
+    token[1, 2, 3] = True
+    if not np.array_equal(y[~token], clean[~token]):
+        run.add("nonfinite", "a NaN in one token changes other tokens", "NaN at index (1, 2, 3, 0)")
+    for factor in (2.0**-6, 64.0):
+        scaled = run.subject.apply(x * factor, np.arange(5))
+        run.count("robustness")
+        unit = Truth(clean * factor, np.abs(clean * factor), np.zeros_like(clean))
+        if (run.scores(scaled, unit) > run.budget).any():
+            run.add(
+                "not-linear",
+                f"the output of {factor:g} x is not {factor:g} times the output of x",
+                f"positions 0..4, largest difference {np.nanmax(np.abs(scaled - clean * factor)):.3g}",
+            )
+    _memory_order(run, x, clean)
+
+
+def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
+    """The same values behind other strides, and a read-only array (NumPy)."""
+    if run.subject.backend_name != "numpy" or run.subject.tensor_layout != "bhsd":
+        return
+    kind = run.subject.backend.asarray(x, run.dtype, None)
+    strided = np.repeat(kind, 2, axis=-1)[..., ::2]
+    locked = np.asfortranarray(kind)
+    locked.flags.writeable = False
+    for case, given in (("strided", strided), ("Fortran order, read-only", locked)):
+        run.count("robustness")
+        try:
+            y = np.asarray(run.subject.fn(given, np.arange(5))).astype(np.float64)
+        except Exception as error:
+            run.limit(f"x in {case}: refused ({type(error).__name__}: {error})"[:200])
+            continue
+        if not np.array_equal(y, clean):
+            unit = Truth(clean, np.abs(clean), np.zeros_like(clean))
+            if y.shape != clean.shape or (run.scores(y, unit) > run.budget).any():
+                run.failed("robustness", case, np.inf, f"x in {case} gives other values")
+
+
+def _replay(run: Run, x: np.ndarray, first: np.ndarray) -> None:
+    """The very first call once more, after all the others; and once on a fresh instance."""
+    again = run.subject.apply(x, SHORT)
+    run.count("state")
+    if not np.array_equal(first, again):
+        worst = float(np.abs(first - again).max())
+        run.add(
+            "state",
+            "the same call gives other values after longer calls",
+            f"positions 0..{SHORT[-1]}, replayed: largest difference {worst:.3g}",
+        )

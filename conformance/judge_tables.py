@@ -1,0 +1,294 @@
+"""Judges of tables: rotary cos and sin, rotary frequencies, sinusoids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import RoPE, Rotary, Sinusoidal
+from posenc_ref.accuracy import Truth
+
+from . import diagnose_rotary, diagnose_table
+from .access import TableAccess
+from .diagnose_phases import Declared, long_positions, measure_accuracy, small_positions
+from .frequencies import explain
+from .measure import Tables, unwrap
+from .oracle import cos_sin_truth, exactly, table_truth
+from .probes import GENERIC, ONE_HOT, WINDOWS
+from .run import Run
+from .subject import Malformed, Refused
+
+_LENGTHS = (5, 1, 64)
+
+
+def judge_frequencies(run: Run) -> None:
+    """Judge ``fn() -> (d/2,)``, or ``(frequencies, attention_factor)``."""
+    encoding = run.encoding
+    assert isinstance(encoding, Rotary)
+    run.report.required = ("values", "state")
+    try:
+        got = _frequencies(run)
+    except Refused as error:
+        run.add("raises", "fn() raises", str(error))
+        return
+    except Malformed as error:
+        run.add("shape", str(error))
+        return
+    theta, factor = got
+    declared = encoding.frequencies()
+    if theta.shape != declared.shape:
+        run.add("shape", f"expected {declared.shape} frequencies, got {theta.shape}")
+        return
+    if not np.isfinite(theta).all():
+        k = int(np.argmax(~np.isfinite(theta)))
+        run.add("nonfinite", f"frequency {k} is {theta[k]}", f"declared {declared[k]:.9g}")
+        return
+    run.judge("values", "frequencies", theta, exactly(declared))
+    if factor is not None:
+        run.judge("values", "attention factor", factor, exactly(encoding.attention_factor()))
+    again, _ = _frequencies(run)
+    run.count("state")
+    if not np.array_equal(theta, again):
+        run.add("state", "the second call gives other frequencies", "called twice")
+    run.report.measured = f"{theta.size} frequencies {theta[0]:.6g} .. {theta[-1]:.6g}"
+    if run.failures and isinstance(encoding, RoPE):
+        schedule = diagnose_rotary.schedule_of(encoding)
+        k = int(np.argmax(np.abs(theta / declared - 1)))
+        for e in explain(theta, np.zeros(theta.size), schedule):
+            run.add(
+                e.code,
+                e.message,
+                f"frequency {k} is {theta[k]:.9g}, declared {declared[k]:.9g}",
+                values=e.values,
+                equivalent=e.equivalent,
+            )
+
+
+def _frequencies(run: Run) -> tuple[np.ndarray, np.ndarray | None]:
+    result = run.subject.call()
+    if isinstance(result, tuple):
+        if len(result) != 2:
+            raise Malformed(f"expected frequencies, or (frequencies, factor), got {len(result)}")
+        return run.subject.array(result[0]), run.subject.array(result[1])
+    return run.subject.array(result), None
+
+
+def judge_cos_sin(run: Run) -> None:
+    """Judge ``fn(positions) -> (cos, sin)``, each (S, d/2) or (S, d)."""
+    encoding = run.encoding
+    assert isinstance(encoding, Rotary)
+    pairs = encoding.frequencies().size
+    run.report.required = ("required inputs", "values", "properties", "state")
+
+    def read(result: Any, rows: int) -> np.ndarray:
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise Malformed(f"expected (cos, sin), got {type(result).__name__}")
+        cos, sin = (_collapse(run, run.subject.array(t), rows, pairs) for t in result)
+        return np.stack([cos, sin], axis=1)
+
+    def judge_at(check: str, case: str, positions: np.ndarray, rows: np.ndarray) -> None:
+        for name, got, truth in zip(
+            ("cos", "sin"),
+            (rows[:, 0], rows[:, 1]),
+            cos_sin_truth(encoding, positions),
+            strict=True,
+        ):
+            run.judge(check, f"{name}, {case}", got, truth)
+
+    access = TableAccess(run, read=read)
+    first = _required(run, access, judge_at)
+    if first is None:
+        return
+
+    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = access.rows(positions)
+        return rows[:, 0], rows[:, 1]
+
+    _table_values(run, access, judge_at)
+    cos, sin = tables(ONE_HOT)
+    m = encoding.attention_factor()
+    size = np.full(cos.shape, m * m)
+    run.judge("properties", "cos^2 + sin^2 = m^2", cos**2 + sin**2, Truth(size, 2 * size, 0 * size))
+    _replay(run, access, first)
+    if not isinstance(encoding, RoPE):
+        return
+    declared = diagnose_rotary.declare(encoding.replace(sign=1))
+    measure_accuracy(run, access, tables, declared)
+    if not run.failures or run.report.findings:
+        return
+    swapped = np.abs(tables(np.arange(1))[0]).max() < 0.5 < np.abs(tables(np.arange(1))[1]).min()
+    if swapped:
+        run.add("phase-order", "(sin, cos) comes back instead of (cos, sin)", "at position 0")
+        return
+    _diagnose(run, tables, declared)
+
+
+def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
+    """(S, d) tables hold every column twice: the two arrangements are told apart and undone."""
+    if table.shape == (rows, pairs):
+        return table
+    if table.shape != (rows, 2 * pairs):
+        raise Malformed(f"expected shape {(rows, pairs)} or {(rows, 2 * pairs)}, got {table.shape}")
+    arrangements = {
+        "half": (table[:, :pairs], table[:, pairs:]),
+        "interleaved": (table[:, ::2], table[:, 1::2]),
+    }
+    declared = getattr(run.encoding, "layout", "half")
+    fits = {name for name, (one, two) in arrangements.items() if np.array_equal(one, two)}
+    if fits and declared not in fits:
+        run.add(
+            "layout",
+            f"the table repeats its columns for {fits.pop()} pairs, declared {declared}",
+            "columns that are equal at every position",
+        )
+        return arrangements["interleaved" if declared == "half" else "half"][0]
+    if not fits:
+        run.add(
+            "mixed-layout",
+            "the two columns of a pair differ in both arrangements",
+            "columns compared at every position",
+        )
+    return arrangements[declared][0]
+
+
+def judge_table(run: Run) -> None:
+    """Judge ``fn(positions) -> (S, dim)`` against a :class:`Sinusoidal`."""
+    encoding = run.encoding
+    if not isinstance(encoding, Sinusoidal):
+        _judge_lookup(run)
+        return
+    run.report.required = ("required inputs", "values", "properties", "state")
+
+    def read(result: Any, rows: int) -> np.ndarray:
+        table = run.subject.array(result)
+        if table.shape != (rows, encoding.dim):
+            raise Malformed(f"expected shape {(rows, encoding.dim)}, got {table.shape}")
+        return table
+
+    def judge_at(check: str, case: str, positions: np.ndarray, rows: np.ndarray) -> None:
+        run.judge(check, case, rows, table_truth(encoding, positions))
+
+    access = TableAccess(run, read=read)
+    first = _required(run, access, judge_at)
+    if first is None:
+        return
+    _table_values(run, access, judge_at)
+    diagnose_table.properties(run, access, encoding)
+    _replay(run, access, first)
+    declared = diagnose_table.declare(encoding)
+    measure_accuracy(run, access, diagnose_table.tables_of(access, encoding), declared)
+    if run.failures and not run.report.findings:
+        columns = diagnose_table.arrangement(run, access, encoding)
+        if columns is not None:
+            _diagnose(run, diagnose_table.tables_of(access, encoding, columns), declared)
+
+
+def _judge_lookup(run: Run) -> None:
+    """A learned table: rows are looked up, so they are bit-equal."""
+    encoding = run.encoding
+    rows = encoding.rows - max(encoding.offset, 0)
+    run.report.required = ("required inputs", "state")
+
+    def read(result: Any, count: int) -> np.ndarray:
+        table = run.subject.array(result)
+        if table.shape != (count, encoding.dim):
+            raise Malformed(f"expected shape {(count, encoding.dim)}, got {table.shape}")
+        return table
+
+    def judge_at(check: str, case: str, positions: np.ndarray, got: np.ndarray) -> None:
+        value = run.subject.rounded(np.asarray(encoding.table(positions), dtype=np.float64))
+        run.judge(check, case, got, Truth(value, np.zeros_like(value), np.zeros_like(value)))
+
+    access = TableAccess(run, read=read)
+    first = _required(run, access, judge_at, min(5, rows))
+    if first is None:
+        return
+    every = np.arange(rows)
+    judge_at("values", f"positions 0..{rows - 1}", every, access.rows(every))
+    _replay(run, access, first)
+    if run.failures:
+        diagnose_table.lookup_rows(run, access, encoding)
+
+
+def _required(
+    run: Run, access: TableAccess, judge_at: Any, length: int | None = None
+) -> np.ndarray | None:
+    """Contiguous positions from 0; the first table is kept for the replay."""
+    first = None
+    for n in _LENGTHS if length is None else (length,):
+        positions = np.arange(n)
+        try:
+            rows = access.read(run.subject.call(positions), n)
+        except Refused as error:
+            run.add("raises", f"positions 0..{n - 1} raise", str(error))
+            return None
+        except Malformed as error:
+            run.add("shape", str(error), f"positions 0..{n - 1}")
+            return None
+        if not np.isfinite(rows).all():
+            at = tuple(int(i) for i in np.argwhere(~np.isfinite(rows))[0])
+            run.add("nonfinite", f"{rows[at]} at index {at}", f"positions 0..{n - 1}")
+            return None
+        access.saw(positions)
+        judge_at("required inputs", f"positions 0..{n - 1}", positions, rows)
+        first = rows if first is None else first
+    access.learn()
+    return first
+
+
+def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
+    judge_at("values", "small positions", ONE_HOT[:3], access.rows(ONE_HOT[:3]))
+    highest = access.reach(int(GENERIC[-1]))
+    groups = {"generic positions": GENERIC}
+    groups |= {f"window at {start}": np.arange(start, start + 9) for start in WINDOWS}
+    for case, positions in groups.items():
+        positions = positions[positions <= highest]
+        if positions.size:
+            judge_at("values", case, positions, access.rows(positions))
+    optional = {
+        "negative positions": np.array([-1, -7, -64, -3]),
+        "fractional positions": np.array([0.5, 1.25, 7.75, 33.5], np.float32),
+        "no positions": np.arange(0),
+    }
+    for case, positions in optional.items():
+        try:
+            rows = access.read(run.subject.call(positions), positions.size)
+        except Refused as error:
+            run.limit(f"{case}: refused ({error})")
+        except Malformed as error:
+            run.add("shape", str(error), case)
+        else:
+            judge_at("optional inputs", case, positions.astype(np.float64), rows)
+
+
+def _replay(run: Run, access: TableAccess, first: np.ndarray) -> None:
+    again = access.read(run.subject.call(np.arange(first.shape[0])), first.shape[0])
+    run.count("state")
+    if not np.array_equal(first, again):
+        worst = float(np.abs(first - again).max())
+        run.add(
+            "state",
+            "the same call gives other values after longer calls",
+            f"positions 0..{first.shape[0] - 1}, replayed: largest difference {worst:.3g}",
+        )
+
+
+def _diagnose(run: Run, tables: Tables, declared: Declared) -> None:
+    """Frequencies, amplitude and origin; then precision and positions; then optional inputs."""
+    fastest = float(np.abs(declared.frequencies).max())
+    step = 1.0 if fastest < np.pi else 2.0 ** -np.ceil(np.log2(fastest))
+    try:
+        small_positions(run, unwrap(tables, run.dtype, step), declared)
+    except Refused:
+        run.limit("frequencies above pi per position need fractional positions, which are refused")
+    if not run.report.findings:
+        long_positions(run, tables, declared)
+    if not run.report.findings:
+        optional = [f for f in run.failures if f.check == "optional inputs"]
+        if optional and len(optional) == len(run.failures):
+            run.add(
+                "position-range",
+                "negative or fractional positions are accepted and answered wrongly",
+                f"{optional[0].case}: {optional[0].place}",
+            )

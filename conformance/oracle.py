@@ -1,0 +1,90 @@
+"""Truth for every surface: the specification's value with the two coefficients of the unit.
+
+The float64 values come from ``posenc_ref``, whose error is at most 2 * 2**-53 per cos and sin.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref import ALiBi, Rotary, Sinusoidal, T5Bias
+from posenc_ref.accuracy import Truth
+
+
+def apply_truth(encoding: Rotary, x: np.ndarray, positions: np.ndarray) -> Truth:
+    """``encoding.apply``: A = |x1 c| + |x2 s|, B = |p theta| m hypot(x1, x2), passed channels 0."""
+    value = encoding.apply(x, positions)
+    cos, sin = encoding.cos_sin(positions)
+    angle = np.abs(positions[..., None] * encoding.frequencies())
+    if positions.ndim == 2 and x.ndim > 3:
+        cos, sin, angle = (t[:, None] for t in (cos, sin, angle))
+    first, second = encoding.pairs()
+    x1, x2 = x[..., first], x[..., second]
+    pair = np.abs(encoding.attention_factor()) * np.hypot(x1, x2)
+    terms, moved, amplitude = (np.zeros_like(x) for _ in range(3))
+    terms[..., first] = np.abs(x1 * cos) + np.abs(x2 * sin)
+    terms[..., second] = np.abs(x2 * cos) + np.abs(x1 * sin)
+    moved[..., first] = moved[..., second] = angle * pair
+    amplitude[..., first] = amplitude[..., second] = pair
+    return Truth(value, terms, moved, amplitude)
+
+
+def cos_sin_truth(encoding: Rotary, positions: np.ndarray) -> tuple[Truth, Truth]:
+    """``encoding.cos_sin``: A = |value|, B = |p theta| m."""
+    m = np.asarray(abs(encoding.attention_factor()))
+    moved = np.abs(positions[..., None] * encoding.frequencies()) * m
+    cos, sin = encoding.cos_sin(positions)
+    return Truth(cos, np.abs(cos), moved, m), Truth(sin, np.abs(sin), moved, m)
+
+
+def table_truth(encoding: Sinusoidal, positions: np.ndarray) -> Truth:
+    """``Sinusoidal.table``: A = |value|, B = |(p + offset) omega| |scale|; a zero column 0."""
+    value = encoding.table(positions)
+    omega = encoding.frequencies()
+    sines, cosines = encoding.columns()
+    moved = np.zeros_like(value)
+    angle = np.abs((positions + encoding.offset)[..., None] * omega) * abs(encoding.scale)
+    moved[..., sines] = angle[..., : sines.size]
+    moved[..., cosines] = angle[..., : cosines.size]
+    amplitude = np.where(
+        np.isin(np.arange(encoding.dim), [*sines, *cosines]), abs(encoding.scale), 0.0
+    )
+    return Truth(value, np.abs(value), moved, amplitude)
+
+
+def exactly(value: np.ndarray) -> Truth:
+    """A computed number with no angle in it: A = |value|."""
+    value = np.asarray(value, dtype=np.float64)
+    return Truth(value, np.abs(value), np.zeros_like(value))
+
+
+def identical(value: np.ndarray) -> Truth:
+    """An integer: the unit is 0, only equality passes."""
+    value = np.asarray(value, dtype=np.float64)
+    return Truth(value, np.zeros_like(value), np.zeros_like(value))
+
+
+def bias_truth(
+    encoding: ALiBi | T5Bias, q_len: int, k_len: int, actual: np.ndarray
+) -> tuple[Truth, np.ndarray, np.ndarray]:
+    """The bias of queries at the end of the keys: truth, ``actual`` to judge, and the judged mask.
+
+    Where the encoding is causal, only keys up to the query are judged, and each row up to a
+    constant, which softmax does not see: both sides are compared relative to the query's own key,
+    and A counts the constant with the value.
+    """
+    rows = np.arange(k_len - q_len, k_len)
+    value = np.asarray(encoding.bias(rows, range(k_len)), dtype=np.float64)
+    actual = np.broadcast_to(actual, value.shape)
+    causal = encoding.causal if isinstance(encoding, ALiBi) else not encoding.bidirectional
+    if not causal:
+        return exactly(value), actual, np.ones(value.shape, dtype=bool)
+    judged = np.broadcast_to(np.arange(k_len) <= rows[:, None], value.shape)
+    if not isinstance(encoding, ALiBi):
+        return exactly(value), actual, judged
+    own = np.arange(q_len), rows
+    constant = actual[:, own[0], own[1]][..., None]
+    with np.errstate(invalid="ignore"):
+        moved = actual - constant
+    terms = np.abs(value) + np.where(np.isfinite(constant), np.abs(constant), 0.0)
+    return Truth(value, terms, np.zeros_like(value)), moved, judged

@@ -1,0 +1,158 @@
+"""How an implementation holds its angles, named by recomputing models of it.
+
+A model predicts cos and sin at given positions; the one that meets the function's own values to
+rounding gives the class its name.  The size of an error never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from posenc_ref.accuracy import BUDGET, ERROR_BOUND, ROUNDOFF
+
+from .frequencies import half_precision
+
+#: float32 products and sums between the model and the output: as many units as honest code needs.
+_HALF = ("bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Model:
+    """One way to compute cos and sin of ``positions * frequencies``."""
+
+    code: str  #: the finding it raises, or an empty string for accepted practice
+    name: str
+    angles: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    table: str | None = None  #: the format cos and sin are rounded to
+
+    def cos_sin(self, positions: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """cos and sin as this model has them, (positions, pairs)."""
+        angle = self.angles(positions.astype(np.float64), w)
+        with np.errstate(invalid="ignore"):  # float16 positions overflow
+            cos, sin = np.cos(angle), np.sin(angle)
+        if self.table:
+            cos, sin = rounded(cos, self.table), rounded(sin, self.table)
+        return cos, sin
+
+
+def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+    """``values`` rounded to ``dtype``, as float64."""
+    if dtype == "float64":
+        return values
+    if dtype == "float32":
+        return values.astype(np.float32).astype(np.float64)
+    return dict(half_precision(values))[dtype]
+
+
+def _product(p: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return p[:, None] * w
+
+
+def models() -> list[Model]:
+    """Every model, accepted practice first."""
+    found = [
+        Model("", "float64 angles", _product),
+        Model(
+            "",
+            "float32 angles",
+            lambda p, w: rounded(_product(p, rounded(w, "float32")), "float32"),
+        ),
+    ]
+    for half in _HALF:
+        found += [
+            Model(
+                "position-precision",
+                f"positions in {half}",
+                lambda p, w, half=half: _product(rounded(p, half), w),  # type: ignore[misc]
+            ),
+            Model(
+                "angle-precision",
+                f"frequencies in {half}",
+                lambda p, w, half=half: _product(p, rounded(w, half)),  # type: ignore[misc]
+            ),
+            Model(
+                "angle-precision",
+                f"timescales in {half}",
+                lambda p, w, half=half: _product(p, 1 / rounded(1 / w, half)),  # type: ignore[misc]
+            ),
+            Model(
+                "angle-precision",
+                f"angles in {half}",
+                lambda p, w, half=half: rounded(_product(p, w), half),  # type: ignore[misc]
+            ),
+            Model(
+                "angle-precision",
+                f"positions and frequencies in {half}",
+                lambda p, w, half=half: _product(rounded(p, half), rounded(w, half)),  # type: ignore[misc]
+            ),
+            Model(
+                "angle-precision",
+                f"positions, frequencies and angles in {half}",
+                lambda p, w, half=half: rounded(  # type: ignore[misc]
+                    _product(rounded(p, half), rounded(w, half)), half
+                ),
+            ),
+            Model(
+                "angle-precision",
+                f"frequencies and angles in {half}",
+                lambda p, w, half=half: rounded(_product(p, rounded(w, half)), half),  # type: ignore[misc]
+            ),
+            Model(
+                "table-precision",
+                f"cos and sin tables in {half}",
+                _product,
+                table=half,
+            ),
+        ]
+    return found
+
+
+def classify(
+    positions: np.ndarray,
+    cos: np.ndarray,
+    sin: np.ndarray,
+    frequencies: np.ndarray,
+    dtype: str,
+    origin: float = 0.0,
+) -> Model | None:
+    """The model whose cos and sin meet the function's at every position; None if none does.
+
+    ``cos`` and ``sin`` (positions, pairs) are the function's own, of amplitude 1, in ``dtype``.
+    Accepted practice is tried first; among half-precision models the nearest is taken, if it is
+    near enough.
+    """
+    best: tuple[float, Model] | None = None
+    positions = positions + origin
+    for model in models():
+        c, s = model.cos_sin(positions, frequencies)
+        worst = _misfit(positions, (cos, sin), (c, s), frequencies, dtype, model)
+        if worst > BUDGET[dtype]:
+            continue
+        if not model.code:
+            return model
+        if best is None or worst < best[0]:
+            best = worst, model
+    return best[1] if best else None
+
+
+def _misfit(
+    positions: np.ndarray,
+    actual: tuple[np.ndarray, np.ndarray],
+    predicted: tuple[np.ndarray, np.ndarray],
+    w: np.ndarray,
+    dtype: str,
+    model: Model,
+) -> float:
+    """The worst score against a model: its own roundings are in it, float32 ones are allowed."""
+    angle = np.abs(_product(positions.astype(np.float64), w))
+    grain = ERROR_BOUND if model.name == "float64 angles" else ROUNDOFF["float32"] * angle
+    worst = 0.0
+    for a, p in zip(actual, predicted, strict=True):
+        # One more rounding of a half-precision quantity may go the other way at a tie.
+        unit = ROUNDOFF[dtype] * np.maximum(np.abs(p), ROUNDOFF["float32"]) + grain
+        off = np.abs(a - p) / unit
+        worst = max(worst, float(np.max(np.where(np.isnan(off), np.inf, off), initial=0.0)))
+    return worst

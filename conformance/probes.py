@@ -1,0 +1,41 @@
+"""The inputs: what is fed to a function, from short to long, and why these numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+#: (B, H, S): all sizes distinct, so that a transposed axis cannot hide.
+SIZES = ((2, 3, 5), (3, 2, 1), (4, 2, 4), (1, 4, 1))
+#: Replayed at the end: what came first must come out the same after everything else.
+SHORT = np.arange(4)
+#: One-hot probes: the origin, the smallest step, and odd numbers that no table length divides.
+ONE_HOT = np.array([0, 1, 37, 211, 1021])
+#: Generic positions; powers of two alone would hide rounded frequencies and positions.
+GENERIC = np.array(
+    [3, 101, 257, 777, 1001, 1857, 2049, 3001, 4095, 5003, 16001, 32767, 65537, 100003, 131071]
+)
+#: Contiguous windows: neighbours merge first where positions lose bits.
+WINDOWS = (1001, 4093, 32765, 131065)
+#: The report gives the absolute error around these positions.
+REPORTED = (2**12, 2**15, 2**17, 2**20)
+#: (q_len, k_len) of biases: square, decoding, prefill behind a cache, and a long one.
+LENGTHS = ((5, 5), (1, 7), (3, 11), (1, 300), (4, 2050))
+#: Numbers of heads: powers of two and their neighbours.
+HEADS = (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40, 71, 112)
+
+
+def dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Normal random numbers, the same for the same seed."""
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def unit_pairs(shape: tuple[int, ...], first: np.ndarray) -> np.ndarray:
+    """Every pair is (1, 0), so that a rotation shows its cos and sin themselves."""
+    x = np.zeros(shape)
+    x[..., first] = 1.0
+    return x
+
+
+def error_window(position: int) -> np.ndarray:
+    """Positions around a reported one, odd ones among them: powers of two are too kind."""
+    return np.arange(position - 9, position + 1)

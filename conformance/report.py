@@ -1,0 +1,166 @@
+"""What a check returns: a verdict, findings that teach, and numbers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from posenc_ref import SPEC_VERSION
+
+from .codes import CODES
+
+ERROR, NOTE = "error", "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong (severity "error") or worth knowing ("note")."""
+
+    code: str
+    message: str
+    evidence: str = ""
+    severity: str = ERROR
+    remedy: str = ""
+    equivalent: tuple[str, ...] = ()
+    reproduce: str = ""
+    values: dict[str, Any] = field(default_factory=dict)  #: declared and measured, for machines
+
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise ValueError(f"code must be a key of CODES, got {self.code!r}")
+        if not self.remedy:
+            object.__setattr__(self, "remedy", CODES[self.code].remedy)
+
+    def __str__(self) -> str:
+        lines = [f"{self.severity}: {self.code}: {self.message}"]
+        if self.evidence:
+            lines.append(f"  evidence  {self.evidence}")
+        if self.severity == ERROR:
+            lines.append(f"  remedy    {self.remedy}")
+        if self.equivalent:
+            lines.append(f"  same as   {', '.join(self.equivalent)}")
+        if self.reproduce:
+            lines += ["  reproduce", *(f"    {line}" for line in self.reproduce.splitlines())]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How exact the implementation is, measured at the positions it accepts."""
+
+    worst: float  #: worst score in units
+    budget: float  #: the largest score that passes
+    where: str  #: the case and the place of the worst score
+    precision: str = ""  #: precision class of the angles, e.g. "float32 angles"
+    errors: dict[int, float] = field(default_factory=dict)  #: absolute error around a position
+    degrades_at: int | None = None  #: first position with an error over 2**-9
+    highest: int = 0  #: the highest position judged
+
+
+@dataclass
+class Report:
+    """The outcome of :func:`posenc_ref.conformance.check`; ``print(report)`` explains it."""
+
+    subject: str
+    surface: str
+    encoding: str
+    backend: str
+    dtype: str
+    findings: list[Finding] = field(default_factory=list)
+    accuracy: Accuracy | None = None
+    limits: list[str] = field(default_factory=list)
+    executed: dict[str, int] = field(default_factory=dict)  #: cases judged, by check
+    required: tuple[str, ...] = ()  #: checks that must have judged at least one case
+    controls: dict[str, bool] = field(default_factory=dict)  #: perturbed output rejected?
+    measured: str = ""  #: what the function was measured to be
+
+    @property
+    def missing(self) -> list[str]:
+        """Required checks that judged nothing."""
+        return [name for name in self.required if not self.executed.get(name)]
+
+    @property
+    def verdict(self) -> str:
+        """``conforms``, ``deviates``, ``inconclusive`` or ``error`` (the harness is at fault)."""
+        if any(not rejected for rejected in self.controls.values()):
+            return "error"
+        if any(f.severity == ERROR for f in self.findings):
+            return "deviates"
+        return "inconclusive" if self.missing else "conforms"
+
+    @property
+    def passed(self) -> bool:
+        """No error, every required check executed, every negative control rejected."""
+        return self.verdict == "conforms"
+
+    @property
+    def codes(self) -> list[str]:
+        """Codes of the errors, the one that explains most first."""
+        return [f.code for f in self.findings if f.severity == ERROR]
+
+    def raise_if_failed(self) -> None:
+        """Raise an AssertionError with the whole report unless the check passed."""
+        if not self.passed:
+            raise AssertionError(str(self))
+
+    def to_json(self, **kwargs: Any) -> str:
+        """The report as JSON; keyword arguments go to ``json.dumps``."""
+        return json.dumps(self.to_dict(), **kwargs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON-ready data; infinite scores become null."""
+        body = asdict(self)
+        body.update(verdict=self.verdict, passed=self.passed, spec_version=SPEC_VERSION)
+        return _finite(body)  # type: ignore[no-any-return]
+
+    def __str__(self) -> str:
+        head = f"{self.verdict.upper()}  {self.subject}  ({self.surface}, {self.backend}, {self.dtype})"
+        lines = [head, f"declared  {self.encoding}"]
+        if self.measured:
+            lines.append(f"measured  {self.measured}")
+        lines += [str(f) for f in self.findings]
+        if self.accuracy is not None:
+            lines += _accuracy_lines(self.accuracy)
+        lines += [f"limit     {limit}" for limit in self.limits]
+        count = ", ".join(f"{name} {n}" for name, n in self.executed.items())
+        rejected = sum(self.controls.values())
+        lines.append(f"executed  {sum(self.executed.values())} cases ({count})")
+        lines.append(f"controls  {rejected} of {len(self.controls)} perturbed outputs rejected")
+        if self.missing:
+            lines.append(f"missing   required and not executed: {', '.join(self.missing)}")
+        return "\n".join(lines)
+
+
+def _accuracy_lines(a: Accuracy) -> list[str]:
+    score = f"{a.worst:.3g}"
+    lines = [f"accuracy  worst {score} units (budget {a.budget:g}), {a.where}"]
+    if a.precision:
+        lines.append(f"precision {a.precision}")
+    if a.errors:
+        errors = ", ".join(f"{_short(p)}: {e:.1e}" for p, e in a.errors.items())
+        lines.append(f"errors    absolute, around position {errors}")
+        if a.degrades_at is not None:
+            lines.append(f"          first over 2**-9 at position {a.degrades_at}")
+    short = "" if a.highest >= 1024 else "; a pass below 1024 says little about long context"
+    lines.append(f"judged    up to position {a.highest}{short}")
+    return lines
+
+
+def _short(position: int) -> str:
+    for size, unit in ((2**20, "Mi"), (2**10, "Ki")):
+        if position >= size and position % size == 0:
+            return f"{position // size}{unit}"
+    return str(position)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
+        return None
+    return value

@@ -1,0 +1,168 @@
+"""One run of the suite: cases judged and counted, failures kept for the diagnosis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Encoding
+from posenc_ref.accuracy import ROUNDOFF, Truth, budget
+
+from .report import Accuracy, Finding, Report
+from .subject import Subject
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case that was judged and failed."""
+
+    check: str
+    case: str
+    score: float
+    place: str
+
+
+@dataclass
+class Run:
+    """What every surface's judge works with."""
+
+    subject: Subject
+    encoding: Any  # an Encoding, or None where properties only are judged
+    report: Report
+    angles: str | None = None  #: how the implementation may hold its angles (accuracy.ANGLES)
+    precision: str | None = None
+    max_position: int | None = None
+    seed: int = 0
+    factory: Any = None
+    head_dim: int | None = None
+    failures: list[Failure] = field(default_factory=list)
+    worst: float = 0.0
+    where: str = "no case judged"
+    highest: int = 0
+    _control: tuple[np.ndarray, Truth, np.ndarray] | None = None
+
+    @property
+    def dtype(self) -> str:
+        """The dtype whose roundoff judges: the declared one, or a narrower one that came out."""
+        return self.subject.dtype
+
+    @property
+    def budget(self) -> float:
+        """The largest score that passes."""
+        return budget(self.dtype, self.precision)
+
+    def scores(self, actual: np.ndarray, truth: Truth, angles: str | None = None) -> np.ndarray:
+        """The score of every element."""
+        chosen = angles or self.angles
+        return truth.score(actual, angles=chosen, precision=self.precision, dtype=self.dtype)
+
+    def judge(
+        self, check: str, case: str, actual: np.ndarray, truth: Truth, mask: Any = None
+    ) -> bool:
+        """Judge one case against the oracle; a failure is remembered, not yet explained."""
+        if actual.shape != truth.value.shape:
+            self.failed(check, case, np.inf, f"shape {actual.shape}, not {truth.value.shape}")
+            return False
+        score = self.scores(actual, truth)
+        if mask is not None:
+            score = np.where(mask, score, 0.0)
+        self.count(check)
+        if score.size == 0:
+            return True
+        place = np.unravel_index(int(np.argmax(score)), score.shape)
+        worst = float(score[place])
+        at = tuple(int(i) for i in place)
+        where = f"case {case!r} at index {at}: {actual[at]:.9g}, truth {truth.value[at]:.9g}"
+        if worst > self.worst:
+            self.worst, self.where = worst, where
+        if self._control is None:
+            unit = truth.unit(self.dtype, angles=self.angles, precision=self.precision)
+            unit = np.broadcast_to(unit, score.shape)
+            live = (unit > 0) if mask is None else (unit > 0) & mask
+            if live.any() or not unit.any():
+                self._control = (actual, truth, live)
+        if worst > self.budget:
+            self.failed(check, case, worst, where)
+            return False
+        return True
+
+    def count(self, check: str, cases: int = 1) -> None:
+        """Note that ``cases`` cases of ``check`` were judged."""
+        self.report.executed[check] = self.report.executed.get(check, 0) + cases
+
+    def failed(self, check: str, case: str, score: float, place: str) -> None:
+        """Remember a failed case for the diagnosis."""
+        self.failures.append(Failure(check, case, score, place))
+
+    def add(self, code: str, message: str, evidence: str = "", **kwargs: Any) -> None:
+        """Report a finding, once per code."""
+        if all(f.code != code for f in self.report.findings):
+            self.report.findings.append(Finding(code, message, evidence, **kwargs))
+
+    def limit(self, text: str) -> None:
+        """Report an optional input that was refused, and what was done instead."""
+        if text not in self.report.limits:
+            self.report.limits.append(text)
+
+    def control(self) -> None:
+        """Judge the function's own output with one element moved, and with a NaN in it.
+
+        A judge that accepts either is vacuous; the verdict is ``error`` then.
+        """
+        if self._control is None:
+            return
+        actual, truth, live = self._control
+        unit = np.broadcast_to(
+            truth.unit(self.dtype, angles=self.angles, precision=self.precision), actual.shape
+        )
+        at = tuple(np.argwhere(live)[-1]) if live.any() else tuple(0 for _ in actual.shape)
+        moved, holed = np.array(truth.value), np.array(truth.value)
+        moved[at] += 2 * self.budget * unit[at] if live.any() else 1.0
+        holed[at] = np.nan
+        self.report.controls["values: one element moved by two budgets"] = bool(
+            self.scores(moved, truth)[at] > self.budget
+        )
+        self.report.controls["values: one NaN"] = bool(self.scores(holed, truth)[at] > self.budget)
+
+    def finish(self) -> Report:
+        """Fill in the accuracy and what the subject showed along the way."""
+        self.control()
+        if self.subject.mutated and not self.subject.inplace:
+            self.add(
+                "mutates-input",
+                f"the input {self.subject.mutated} is written over",
+                f"{self.subject.mutated} compared with a copy taken before the call",
+            )
+        self._dtypes()
+        if self.failures and not any(f.severity == "error" for f in self.report.findings):
+            first = max(self.failures, key=lambda f: f.score)
+            self.add(
+                "inaccurate",
+                f"{len(self.failures)} cases are off by up to {first.score:.3g} units "
+                f"(budget {self.budget:g}), and no named cause explains them",
+                f"{first.check}: {first.place}",
+            )
+        old = self.report.accuracy
+        self.report.accuracy = Accuracy(
+            worst=self.worst,
+            budget=self.budget,
+            where=self.where,
+            precision=old.precision if old else "",
+            errors=old.errors if old else {},
+            degrades_at=old.degrades_at if old else None,
+            highest=self.highest,
+        )
+        return self.report
+
+    def _dtypes(self) -> None:
+        declared = self.subject.dtype
+        for name in sorted(self.subject.out_dtypes & set(ROUNDOFF)):
+            if ROUNDOFF[name] > ROUNDOFF[declared]:
+                self.add("dtype", f"{declared} goes in, {name} comes out", f"result dtype {name}")
+
+
+def describe(encoding: Encoding | None) -> str:
+    """The declared encoding in one line."""
+    return "nothing (properties only)" if encoding is None else repr(encoding)

@@ -1,0 +1,127 @@
+"""The function under judgement, driven with NumPy values whatever library and layout it wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.backends import Backend, backend
+
+TENSOR_LAYOUTS = ("bhsd", "bshd", "sbhd", "thd", "bs(hd)")
+
+
+class Refused(Exception):
+    """The function raised; ``cause`` is what it raised."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"{type(cause).__name__}: {cause}".strip().split("\n")[0][:200])
+        self.cause = cause
+
+
+class Malformed(Exception):
+    """The function returned something that is not what the surface demands."""
+
+
+@dataclass
+class Subject:
+    """Calls ``fn`` with arrays of its own library and watches what it does to them.
+
+    Everything in and out is NumPy: floats come back as float64 with their dtype noted.
+    """
+
+    fn: Callable[..., Any]
+    backend_name: str = "numpy"
+    dtype: str = "float32"
+    tensor_layout: str = "bhsd"
+    device: str | None = None
+    inplace: bool = False
+    calls: int = 0
+    mutated: str | None = None  #: the first input that was written over
+    out_dtypes: set[str] = field(default_factory=set)
+
+    @property
+    def backend(self) -> Backend:
+        """The declaration of the library that ``fn`` works with."""
+        return backend(self.backend_name)
+
+    def rounded(self, values: np.ndarray) -> np.ndarray:
+        """``values`` as ``fn`` will see them, rounded to the declared dtype, in float64."""
+        return self.backend.asnumpy(self._send(values))
+
+    def call(self, *args: Any) -> Any:
+        """``fn`` on NumPy arrays (converted) and plain values; the raw result.
+
+        Raises :class:`Refused` for any exception of ``fn``.
+        """
+        sent = [self._send(a) if isinstance(a, np.ndarray) else a for a in args]
+        before = [self.backend.asnumpy(s) for s in sent if not _plain(s)]
+        before = [np.array(b) for b in before]
+        self.calls += 1
+        try:
+            result = self.fn(*sent)
+        except Exception as error:
+            raise Refused(error) from error
+        after = [s for s in sent if not _plain(s)]
+        for i, (old, new) in enumerate(zip(before, after, strict=True)):
+            if self.mutated is None and not _same(old, self.backend.asnumpy(new)):
+                self.mutated = "positions" if i and np.issubdtype(old.dtype, np.integer) else "x"
+        return result
+
+    def array(self, result: Any) -> np.ndarray:
+        """One returned array as NumPy float64 (or integers); notes its dtype."""
+        if isinstance(result, bool | int | float | list):
+            result = np.asarray(result)
+        if not hasattr(result, "shape") or not hasattr(result, "dtype"):
+            raise Malformed(f"expected an array, got {type(result).__name__}")
+        from posenc_ref._namespace import dtype_name
+
+        self.out_dtypes.add(dtype_name(result))
+        if isinstance(result, np.ndarray | np.generic):
+            return backend("numpy").asnumpy(result)
+        return self.backend.asnumpy(result)
+
+    def apply(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """The ``apply`` surface for x (B, H, S, D) in any tensor layout; the result likewise."""
+        batch, heads, length, dim = x.shape
+        layout = self.tensor_layout
+        if layout == "bhsd":
+            given = x
+        elif layout == "bshd":
+            given = x.transpose(0, 2, 1, 3)
+        elif layout == "sbhd":
+            given = x.transpose(2, 0, 1, 3)
+        elif layout == "thd":
+            given = x.transpose(0, 2, 1, 3).reshape(batch * length, heads, dim)
+            rows = positions if positions.ndim == 2 else np.tile(positions, (batch, 1))
+            positions = rows.reshape(-1)
+        else:
+            given = x.transpose(0, 2, 1, 3).reshape(batch, length, heads * dim)
+        y = self.array(self.call(np.ascontiguousarray(given), positions))
+        if y.shape != given.shape:
+            raise Malformed(f"expected shape {given.shape}, as x has, got {y.shape}")
+        if layout == "bhsd":
+            return y
+        if layout == "sbhd":
+            return y.transpose(1, 2, 0, 3)
+        return y.reshape(batch, length, heads, dim).transpose(0, 2, 1, 3)
+
+    def _send(self, values: np.ndarray) -> Any:
+        kind = "int64" if np.issubdtype(values.dtype, np.integer) else self.dtype
+        if np.issubdtype(values.dtype, np.floating) and values.ndim and values.dtype == np.float32:
+            kind = "float32"  # positions that are fractions stay float32 in any run
+        if values.dtype == np.bool_:
+            return values
+        return self.backend.asarray(values, kind, self.device)
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str | list | tuple | type(None))
+
+
+def _same(old: np.ndarray, new: np.ndarray) -> bool:
+    return old.shape == new.shape and bool(
+        np.array_equal(old, new, equal_nan=old.dtype.kind == "f")
+    )
