@@ -47,23 +47,21 @@ def geometric(base: float, exponents: Sequence[Decimal | int]) -> tuple[Decimal,
 
 @dataclass(frozen=True)
 class Turns:
-    """Frequencies (and phases) in turns, cut so that products with a position are exact.
+    """Frequencies in turns, cut so that products with a position are exact.
 
-    ``frequency / (2 pi) = t1 + t2 + t3`` with 24, 24 and 53 significant bits, ``phase / (2 pi)``
-    reduced to (-1/2, 1/2] ``= f1 + f2``.  Arrays of shape (pairs,), NumPy float64.
+    ``frequency / (2 pi) = t1 + t2 + t3`` with 24, 24 and 53 significant bits.  Arrays of shape
+    (pairs,), NumPy float64.
     """
 
     t1: np.ndarray
     t2: np.ndarray
     t3: np.ndarray
-    f1: np.ndarray
-    f2: np.ndarray
     fastest: float  # largest |frequency| in radians per position
 
 
 @functools.lru_cache(maxsize=256)
-def turns(frequencies: tuple[Decimal, ...], phases: tuple[Decimal, ...] = ()) -> Turns:
-    """Cut 50-digit frequencies (rad/position) and phases (rad) into :class:`Turns`."""
+def turns(frequencies: tuple[Decimal, ...]) -> Turns:
+    """Cut 50-digit frequencies (radians per position) into :class:`Turns`."""
 
     def cut(x: Decimal, bits: int) -> float:
         mantissa, exponent = np.frexp(float(x))
@@ -71,45 +69,43 @@ def turns(frequencies: tuple[Decimal, ...], phases: tuple[Decimal, ...] = ()) ->
 
     rows = []
     with decimal_context():
-        for i, frequency in enumerate(frequencies):
+        for frequency in frequencies:
             t = frequency / _TWO_PI
             t1 = cut(t, 24)
             t2 = cut(t - Decimal(t1), 24)
-            t3 = float(t - Decimal(t1) - Decimal(t2))
-            f = phases[i] / _TWO_PI if phases else Decimal(0)
-            f -= f.to_integral_value()
-            rows.append((t1, t2, t3, float(f), float(f - Decimal(float(f)))))
-    columns = [np.array(column) for column in np.reshape(rows, (-1, 5)).T]
+            rows.append((t1, t2, float(t - Decimal(t1) - Decimal(t2))))
+    columns = [np.array(column) for column in np.reshape(rows, (-1, 3)).T]
     for column in columns:
         column.setflags(write=False)
     fastest = max((abs(float(w)) for w in frequencies), default=0.0)
-    one, two, three, high, low = columns
-    return Turns(one, two, three, high, low, fastest)
+    return Turns(*columns, fastest=fastest)
 
 
-def cos_sin(positions: Array, turns: Turns, xp: Namespace, device: Any = None) -> tuple[Any, Any]:
-    """cos and sin of ``positions * frequencies + phases``; positions (...) -> two (..., pairs).
+def cos_sin(
+    positions: Array, turns: Turns, xp: Namespace, device: Any = None, offset: float = 0.0
+) -> tuple[Array, Array]:
+    """cos and sin of ``(positions + offset) * frequencies``; positions (...) -> two (..., pairs).
 
     ``positions`` is a float64 array of ``xp`` on ``device``.  Steps, each exact unless said:
 
     1. Split every position in a high and a low half of at most 26 bits each (Veltkamp).
     2. Half times 24-bit frequency part has at most 50 bits: four exact products, in turns.
     3. Drop whole turns from each product (exact), and add them up with the rounding error of
-       each addition kept (two-sum).  What is left over, ``position * t3`` and the phase's tail,
-       is tiny, so its own rounding is far below 2**-53.
+       each addition kept (two-sum).  What is left over, ``position * t3`` and what ``+ offset``
+       rounded off, is tiny, so its own rounding is far below 2**-53.
     4. Take off the nearest quarter turn: the remainder lies in [-1/8, 1/8] turns, where the
        conversion to radians and the library's cos and sin are good to about one rounding.
     """
-    t1, t2, t3, f1, f2 = (
-        from_host(part, xp, device) for part in (turns.t1, turns.t2, turns.t3, turns.f1, turns.f2)
-    )
-    p = positions[..., None]
+    t1, t2, t3 = (from_host(part, xp, device) for part in (turns.t1, turns.t2, turns.t3))
+    p = (positions + offset)[..., None]
+    added = p - positions[..., None]
+    lost = (positions[..., None] - (p - added)) + (offset - added)  # two-sum: p + lost is exact
     c = p * 134217729.0  # 2**27 + 1
     high = c - (c - p)
     low = p - high
 
-    total = f1 + xp.zeros_like(p)
-    tail = p * t3 + f2
+    total = xp.zeros_like(p * t1)
+    tail = p * t3 + lost * t1
     for product in (high * t1, low * t1, high * t2, low * t2):
         turn = product - xp.round(product)
         new = total + turn
@@ -129,7 +125,13 @@ def cos_sin(positions: Array, turns: Turns, xp: Namespace, device: Any = None) -
 
 
 def tables(
-    positions: Array, turns: Turns, *, xp: Namespace, device: Any = None, dtype: DType = None
+    positions: Array,
+    turns: Turns,
+    *,
+    xp: Namespace,
+    device: Any = None,
+    dtype: DType = None,
+    offset: float = 0.0,
 ) -> tuple[Array, Array]:
     """:func:`cos_sin` for positions on the host or on ``device``, in ``dtype`` of ``xp``.
 
@@ -139,7 +141,7 @@ def tables(
     if dtype is None:
         dtype = xp.float64 if has_float64(xp, device) else xp.float32
     if isinstance(positions, np.ndarray):
-        c, s = cos_sin(positions.astype(np.float64), turns, np)
+        c, s = cos_sin(positions.astype(np.float64), turns, np, None, offset)
         if xp is np:
             return astype(c, dtype), astype(s, dtype)
         # The rounding to a narrower dtype is NumPy's where it has the dtype: one rounding.
@@ -149,5 +151,5 @@ def tables(
             )
             for t in (c, s)
         )
-    c, s = cos_sin(astype(positions, xp.float64), turns, xp, device)
+    c, s = cos_sin(astype(positions, xp.float64), turns, xp, device, offset)
     return astype(c, dtype), astype(s, dtype)

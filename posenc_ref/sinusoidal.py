@@ -140,7 +140,7 @@ class Sinusoidal(Table):
         if self.dim % 2 and self.odd == "extra-sin":
             raise ValueError("odd='extra-sin' has a sine without its cosine: no shift matrix")
         sin_at, cos_at = self.columns()
-        cos, sin = tables(np.array([validate.real("k", k)]), self._unshifted, xp=np)
+        cos, sin = tables(np.array([validate.real("k", k)]), self._turns, xp=np)
         matrix = np.zeros((self.dim, self.dim))
         matrix[sin_at, sin_at] = matrix[cos_at, cos_at] = cos[0]
         matrix[sin_at, cos_at], matrix[cos_at, sin_at] = sin[0], -sin[0]
@@ -161,16 +161,10 @@ class Sinusoidal(Table):
 
     @cached_property
     def _turns(self) -> Turns:
-        waves = self.decimal_frequencies()
-        with decimal_context():
-            return turns(waves, tuple(Decimal(self.offset) * w for w in waves))
-
-    @cached_property
-    def _unshifted(self) -> Turns:
         return turns(self.decimal_frequencies())
 
     def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
-        cos, sin = tables(p.values, self._turns, xp=xp, device=device)
+        cos, sin = tables(p.values, self._turns, xp=xp, device=device, offset=self.offset)
         sin_at, cos_at = self.columns()
         cos = cos[..., : cos_at.size]
         parts = [sin, cos]
