@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -74,7 +74,6 @@ def farther_is_less(cases: Cases, ruler: Ruler) -> str:
             step = np.diff(row, axis=1)
         rising = ~(step <= 0) & ruler.differ(step, 0.0, size[:, 1:] + size[:, :-1])
         level = ~(row[:, -1] < row[:, 0])
-        level &= near_first.size > 1 / ruler.roundoff ** (1 / 2) or ruler.roundoff < 2**-20
         if rising.any() or level.any():
             head = int(np.argmax(rising.any(axis=1) | level))
             return (
@@ -120,6 +119,43 @@ def zero_at_own(cases: Cases, ruler: Ruler) -> str:
     return ""
 
 
+def one_run(cases: Cases, ruler: Ruler) -> str:
+    """Away from the query, a bucket's values never come back once they were left (T5)."""
+    for case, i, keys in _sides(cases):
+        near_first = keys[np.argsort(np.abs(keys - case.rows[i]))]
+        seen: dict[bytes, int] = {}
+        last = b""
+        for key in near_first:
+            here = case.actual[:, i, key].tobytes()
+            if here != last and here in seen:
+                return (
+                    f"{case.name}, row {i}: key - query = {key - case.rows[i]} has the values of "
+                    f"{seen[here] - case.rows[i]} again, others are between"
+                )
+            seen.setdefault(here, int(key))
+            last = here
+    return ""
+
+
+def level_beyond(distance: int) -> Callable[[Cases, Ruler], str]:
+    """All keys farther than ``distance`` on one side have the same bias (T5)."""
+
+    def violation(cases: Cases, ruler: Ruler) -> str:
+        for case, i, keys in _sides(cases):
+            far = keys[np.abs(keys - case.rows[i]) >= distance]
+            row = case.actual[:, i][:, far]
+            bad = (row != row[:, :1]).any(axis=0)
+            if bad.any():
+                n = int(np.argmax(bad))
+                return (
+                    f"{case.name}, row {i}: key - query = {far[n] - case.rows[i]} and "
+                    f"{far[0] - case.rows[i]} differ, both beyond {distance}"
+                )
+        return ""
+
+    return violation
+
+
 def _sides(cases: Cases) -> list[tuple[BiasCase, int, np.ndarray]]:
     """Judged keys of every row, up to the query and from it on."""
     found = []
@@ -128,10 +164,6 @@ def _sides(cases: Cases) -> list[tuple[BiasCase, int, np.ndarray]]:
             keys = np.flatnonzero(case.judged[i])
             found += [(case, i, keys[keys <= row]), (case, i, keys[keys >= row])]
     return found
-
-
-def _moved(offset: int) -> Property:
-    raise NotImplementedError
 
 
 def _move(cases: Cases, ruler: Ruler, offset: int, amount: float = 1.0) -> list[BiasCase]:
@@ -166,14 +198,33 @@ def _far_is_more(cases: Cases, ruler: Ruler) -> list[BiasCase]:
     return [case.with_values(actual)]
 
 
-TRANSLATION = Property(
-    "b(i + s, j + s) = b(i, j)", translation, lambda c, r: _move(c, r, -1)
-)
+def _own_again(cases: Cases, ruler: Ruler) -> list[BiasCase]:
+    case = max(cases, key=lambda c: c.k_len)
+    actual = np.array(case.actual)
+    actual[:, -1, 0] = actual[:, -1, case.rows[-1]]
+    actual[-1, -1, 1] += 1.0
+    return [case.with_values(actual)]
+
+
+def _far_moved(cases: Cases, ruler: Ruler) -> list[BiasCase]:
+    case = max(cases, key=lambda c: c.k_len)
+    actual = np.array(case.actual)
+    actual[-1, -1, 0] += 1.0
+    return [case.with_values(actual)]
+
+
+TRANSLATION = Property("b(i + s, j + s) = b(i, j)", translation, lambda c, r: _move(c, r, -1))
 LINEAR = Property("zero second difference", linear, lambda c, r: _move(c, r, -1))
 FARTHER = Property("farther keys get less", farther_is_less, _far_is_more)
 HEADS = Property("heads differ", heads_differ, _same_heads)
 SYMMETRIC = Property("b(i, j) = b(j, i)", symmetric, lambda c, r: _move(c, r, 1))
 OWN = Property("b(i, i) = 0", zero_at_own, lambda c, r: _move(c, r, 0))
+ONE_RUN = Property("one run of distances per bucket", one_run, _own_again)
+
+
+def saturated(distance: int) -> Property:
+    """Keys beyond ``distance`` share their bias."""
+    return Property("level beyond the last bucket", level_beyond(distance), _far_moved)
 
 
 # --- slopes --------------------------------------------------------------------------------------
@@ -240,10 +291,6 @@ def _change(slopes: Slopes, n: int, h: int, value: float) -> Slopes:
     return {**slopes, n: changed}
 
 
-def _longest(slopes: Slopes) -> int:
-    return max(slopes)
-
-
 def _step_prefix(slopes: Slopes, ruler: Ruler) -> Slopes:
     n = next((n for n in slopes if 2 * n in slopes and not n & (n - 1)), 0)
     if not n:
@@ -253,7 +300,7 @@ def _step_prefix(slopes: Slopes, ruler: Ruler) -> Slopes:
 
 def _step_ratio(slopes: Slopes, ruler: Ruler) -> Slopes:
     n = max((n for n in slopes if not n & (n - 1)), default=0)
-    return _change(slopes, n, 1, slopes[n][1] * (1 + 8 * ruler.beyond(1.0)))
+    return _change(slopes, n, 1, slopes[n][1] + ruler.beyond(abs(float(slopes[n][1]))))
 
 
 POSITIVE = Property("slopes are positive", positive, lambda s, r: _change(s, max(s), 0, -1.0))

@@ -13,6 +13,8 @@ from .run import Run
 Residual = Callable[[dict[str, Any]], tuple[bool, float]]
 #: More independent deviations than this are not looked for at once.
 MOST = 3
+#: Where the explanation stays incomplete, a cause must take away one part in so many.
+LEAST = 4
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,18 @@ class Explanation:
 def explain(residual: Residual, causes: Sequence[Cause]) -> Explanation:
     """The cheapest set of causes that explains everything, or else the one that leaves least.
 
-    A cause stands only if taking it away makes the residual larger.
+    A cause stands only if the residual without it is larger.
     """
-    tried = {chosen: residual(_changes(chosen)) for chosen in _sets(causes)}
-    complete = [chosen for chosen, (done, _) in tried.items() if done]
-    if complete:
-        best = min(complete, key=lambda c: (sum(x.fitted for x in _get(causes, c)), len(c)))
-    else:
+    tried: dict[Chosen, tuple[bool, float]] = {}
+    best: Chosen | None = None
+    for chosen in _sets(causes):
+        if best is not None and len(chosen) >= _price(best):
+            break  # every set from here on is at least as dear
+        tried[chosen] = residual(_changes(chosen))
+        if tried[chosen][0] and (best is None or _price(chosen) < _price(best)):
+            best = chosen
+    complete = best is not None
+    if best is None:
         best = min(tried, key=lambda c: (tried[c][1], len(c)))
     found = []
     for number in best.numbers:
@@ -53,10 +60,10 @@ def explain(residual: Residual, causes: Sequence[Cause]) -> Explanation:
         if rest not in tried:
             tried[rest] = residual(_changes(rest))
         lost = tried[rest][1] - tried[best][1]
-        if lost > 0:
+        if lost > 0 and (complete or LEAST * lost >= tried[rest][1]):
             found.append((lost, causes[number]))
     found.sort(key=lambda pair: -pair[0])
-    return Explanation(tuple(cause for _, cause in found), bool(complete))
+    return Explanation(tuple(cause for _, cause in found), complete)
 
 
 def report(run: Run, explanation: Explanation) -> None:
@@ -82,8 +89,8 @@ class Chosen:
         return len(self.numbers)
 
 
-def _get(causes: Sequence[Cause], chosen: Chosen) -> list[Cause]:
-    return [causes[n] for n in chosen.numbers]
+def _price(chosen: Chosen) -> int:
+    return sum(chosen.causes[n].fitted for n in chosen.numbers)
 
 
 def _changes(chosen: Chosen) -> dict[str, Any]:

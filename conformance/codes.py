@@ -151,6 +151,30 @@ CODES: dict[str, Code] = dict(
             "Check the table's indexing at the reported positions.",
         ),
         _code(
+            "decode-offset",
+            "A call that does not start at position 0 is rotated as if it did.",
+            "positions decoded from the angles are the token's index in the call",
+            "Use the given positions (or add the length of the cache), also for single tokens.",
+        ),
+        _code(
+            "proportional",
+            "Partial rotation is spread over the whole head (p-RoPE) instead of a leading slice.",
+            "one-hot inputs: channel k is paired with k + head_dim/2, only for the first pairs",
+            "Rotate the first rotary_dim channels among themselves, exponents over rotary_dim.",
+        ),
+        _code(
+            "overflow",
+            "base ** x overflows half precision, so that the slow frequencies become 0.",
+            "the pairs that are not rotated are those whose timescale exceeds 65504",
+            "Compute base ** x in float32 or better.",
+        ),
+        _code(
+            "uninitialised",
+            "Values follow no sinusoid of the position at all: memory that was never filled.",
+            "columns that no amplitude, frequency and phase reproduce",
+            "Fill the table (or the non-persistent buffer) after construction and after loading.",
+        ),
+        _code(
             "state",
             "The result depends on earlier calls.",
             "the same call, replayed after longer ones, returns other values",

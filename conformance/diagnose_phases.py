@@ -21,6 +21,7 @@ from .precision import classify
 from .probes import GENERIC, REPORTED, error_window
 from .report import Accuracy
 from .run import Run
+from .subject import Malformed, Refused
 
 #: Every position below it is tried when the first visible error is looked for.
 SCAN = 2**16
@@ -39,16 +40,97 @@ class Declared:
     origin: float = 0.0
 
 
-def small_positions(run: Run, phases: Phases, declared: Declared) -> None:
-    """Findings about frequencies, amplitude and origin."""
+def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared) -> None:
+    """Explain failed cases of a function whose pairs are the declared ones.
+
+    A position map shows at small positions already, with everything else in place.  Then the
+    frequencies; but what merely looks like a wrong frequency may be a coarse table or no rotation.
+    """
+    if _token_index(run, tables, declared):
+        return
     w = declared.sign * phases.frequencies
+    found = explain(w, phases.sigma, declared.schedule)
+    vague = any(e.code == "frequency-spacing" for e in found)
+    if (vague or not phases.linear) and _held(run, tables, declared):
+        return
+    if not phases.linear:
+        position_map(run, tables, declared)
+        if not run.report.findings:
+            _not_linear(run, tables, declared)
+        return
     theta = declared.frequencies
     k = int(np.argmax(np.abs(w / theta - 1)))
     evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
-    for e in explain(w, phases.sigma, declared.schedule):
+    for e in found:
         run.add(e.code, e.message, evidence, values=e.values, equivalent=e.equivalent)
-    grain = run.budget * ROUNDOFF[run.precision or run.dtype]
-    if (np.abs(phases.amplitude - declared.amplitude) > grain * declared.amplitude).any():
+    _amplitude(run, phases, declared)
+    _origin(run, phases, declared, w)
+    if not run.report.findings and not _held(run, tables, declared):
+        position_map(run, tables, declared)
+
+
+def _token_index(run: Run, tables: Tables, declared: Declared) -> bool:
+    """Whether the index in the call is taken for the position."""
+    at = np.array([9, 10, 11, 12])
+    try:
+        cos, sin = _unit(tables, at, declared)
+    except (Refused, Malformed):
+        return False
+    used, misfit = Decoder.of(declared.frequencies, reach=64).positions(cos, sin)
+    used = used - round(declared.origin)
+    if misfit.max() > 0.1 or not np.array_equal(used, np.arange(at.size)):
+        return False
+    run.add(
+        "decode-offset",
+        "given positions are ignored: tokens are counted from 0 in every call",
+        f"positions 9..12 have the angles of positions {used[0]}..{used[-1]}",
+    )
+    return True
+
+
+def _held(run: Run, tables: Tables, declared: Declared) -> bool:
+    """A finding if a model of half-precision angles, frequencies or tables meets the values."""
+    at = np.unique(np.r_[np.arange(1, 17), GENERIC])
+    at = at[at <= max(run.highest, 16)]
+    cos, sin = _unit(tables, at, declared)
+    model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
+    if model is None or not model.code:
+        return False
+    run.add(model.code, f"measured: {model.name}", f"recomputed at {at.size} positions")
+    return True
+
+
+def _not_linear(run: Run, tables: Tables, declared: Declared) -> None:
+    """Angles that do not grow with the position, and are no other position's either."""
+    at = np.arange(1, 33)
+    cos, sin = _unit(tables, at, declared)
+    true_cos, true_sin = (
+        t * s for t, s in zip(declared.exact(at), (1, declared.sign), strict=True)
+    )
+    angle = at[:, None] * declared.frequencies
+    fits = np.hypot(cos - true_cos, sin - true_sin) <= run.budget * ROUNDOFF[run.coarse] * (
+        1 + angle
+    )
+    n, k = (int(i) for i in np.argwhere(~fits)[0]) if (~fits).any() else (0, 0)
+    where = (
+        f"pair {k} at position {at[n]}: cos {cos[n, k]:.6g}, sin {sin[n, k]:.6g}, declared "
+        f"{true_cos[n, k]:.6g}, {true_sin[n, k]:.6g}"
+    )
+    size = np.hypot(cos, sin)
+    small = angle <= np.pi / 4
+    if fits[small].all() and np.abs(size - 1).max() <= 0.01:
+        run.add("range-reduction", "small angles are right, larger ones are not", where)
+    elif fits.any(axis=1).all() or np.ptp(size) > 0.01 or fits[small].all():
+        run.add("not-a-rotation", "cos and sin are not those of one angle p * theta", where)
+    else:
+        run.add(
+            "uninitialised", "angles follow no frequency: they do not grow with the position", where
+        )
+
+
+def _amplitude(run: Run, phases: Phases, declared: Declared) -> None:
+    grain = run.budget * ROUNDOFF[run.coarse]
+    if (np.abs(phases.amplitude - declared.amplitude) > grain * abs(declared.amplitude)).any():
         factor = float(np.median(phases.amplitude))
         run.add(
             declared.amplitude_code,
@@ -57,19 +139,17 @@ def small_positions(run: Run, phases: Phases, declared: Declared) -> None:
             f"{phases.amplitude.max():.6g}",
             values={"declared": declared.amplitude, "measured": factor},
         )
-    _origin(run, phases, declared, w, grain)
 
 
-def _origin(run: Run, phases: Phases, declared: Declared, w: np.ndarray, grain: float) -> None:
+def _origin(run: Run, phases: Phases, declared: Declared, w: np.ndarray) -> None:
     """The angle at position 0, in positions of the fastest pair; every pair must agree."""
+    grain = run.budget * ROUNDOFF[run.coarse]
     k = int(np.argmax(np.abs(w)))
     if w[k] == 0:
         return
     start = declared.sign * phases.start
-    turn = 2 * np.pi / np.abs(w[k])
-    found = start[k] / w[k]
     # Known up to whole turns of one pair: the slower pairs tell which.
-    options = found + turn * np.arange(-8, 9)
+    options = start[k] / w[k] + 2 * np.pi / np.abs(w[k]) * np.arange(-8, 9)
     misfit = [float(np.abs(np.exp(1j * start) - np.exp(1j * o * w)).max()) for o in options]
     found = float(options[int(np.argmin(misfit))])
     if abs(found - declared.origin) * abs(w[k]) <= grain * (1 + abs(declared.origin * w[k])):
@@ -82,17 +162,6 @@ def _origin(run: Run, phases: Phases, declared: Declared, w: np.ndarray, grain: 
     )
 
 
-def long_positions(run: Run, tables: Tables, declared: Declared) -> None:
-    """The precision of the angles, or else the map from declared to used positions."""
-    at = GENERIC[run.highest >= GENERIC]
-    cos, sin = _unit(tables, at, declared)
-    model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
-    if model and model.code:
-        run.add(model.code, f"measured: {model.name}", f"recomputed at {at.size} positions")
-        return
-    position_map(run, tables, declared)
-
-
 def position_map(run: Run, tables: Tables, declared: Declared) -> None:
     """Decode the positions that were used, and name the map from declared to used."""
     decoder = Decoder.of(declared.frequencies)
@@ -101,19 +170,26 @@ def position_map(run: Run, tables: Tables, declared: Declared) -> None:
     cos, sin = _unit(tables, at, declared)
     used, misfit = decoder.positions(cos, sin)
     used = used - round(declared.origin)
-    wrong = (used != at) & (misfit < 0.25)
-    if not wrong.any():
+    seen = cos + 1j * sin
+
+    def meets(positions: np.ndarray) -> np.ndarray:
+        angle = (positions + declared.origin)[:, None] * declared.frequencies
+        return np.asarray(np.abs(seen - np.exp(1j * angle)).max(axis=1) < 0.25)
+
+    wrong = ~meets(at)
+    if not wrong.any() or (misfit[wrong] > 0.25).all():
         return
-    first = int(np.argmax(wrong))
+    first = int(np.argmax(wrong & (misfit <= 0.25)))
     evidence = f"position {at[first]} has the angles of position {used[first]}"
-    tail = used[wrong]
+    if wrong.sum() > 1 and meets(np.minimum(at, used[first])).all():
+        run.add("position-range", f"positions are clamped to {used[first]}", evidence)
+        return
     size = int(at[first] - used[first])
-    if wrong.sum() > 1 and (tail == tail[0]).all():
-        run.add("position-range", f"positions are clamped to {tail[0]}", evidence)
-    elif size > 0 and wrong[first:].all() and (used[first:] == at[first:] % size).all():
+    signed = (at + size // 2) % max(size, 1) - size // 2
+    if size > 1 and (meets(at % size).all() or meets(signed).all()):
         run.add("position-range", f"positions wrap round modulo {size}", evidence)
-    else:
-        run.add("wrong-row", f"{int(wrong.sum())} of {at.size} positions are others", evidence)
+        return
+    run.add("wrong-row", f"{int(wrong.sum())} of {at.size} positions are others", evidence)
 
 
 def _unit(tables: Tables, at: np.ndarray, declared: Declared) -> tuple[np.ndarray, np.ndarray]:

@@ -13,11 +13,14 @@ from posenc_ref.accuracy import ROUNDOFF
 
 from .access import Access
 from .decode import Decoder
-from .diagnose_phases import Declared, long_positions, small_positions
+from .diagnose_phases import Declared, diagnose_phases
 from .frequencies import Schedule
 from .measure import Measured, Tables
 from .probes import unit_pairs
 from .run import Run
+
+#: Largest finite float16.
+_FLOAT16_MAX = 65504.0
 
 
 def diagnose(run: Run, access: Access, measured: Measured) -> None:
@@ -35,11 +38,21 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     declared = declare(encoding)
     if measured.phases is not None:
-        small_positions(run, measured.phases, declared)
-    if not run.report.findings:
-        long_positions(run, tables_of(access, encoding), declared)
+        tables = _measured_tables(access, measured)
+        diagnose_phases(run, tables, measured.phases, declared)
     if not run.report.findings:
         _rows(run)
+
+
+def _measured_tables(access: Access, measured: Measured) -> Tables:
+    """cos and sin as they show on (1, 0) in every measured pair."""
+    a = np.array([p.a for p in measured.pairs])
+
+    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), a), positions)[0, 0]
+        return y[:, [p.out_a for p in measured.pairs]], y[:, [p.out_b for p in measured.pairs]]
+
+    return tables
 
 
 def declare(encoding: RoPE) -> Declared:
@@ -133,8 +146,21 @@ def _structure(run: Run, encoding: RoPE, measured: Measured) -> bool:
     found = {(p.a, p.b) for p in measured.pairs}
     rotated = {c for pair in found for c in pair} | set(measured.odd)
     wanted = {c for pair in declared for c in pair}
-    if not measured.pairs and not measured.odd:
-        return True
+    if not rotated and not measured.scaled:
+        run.add(
+            "frequency-spacing",
+            "nothing is rotated: every frequency is 0",
+            f"all {encoding.head_dim} channels pass through at positions {list(measured.positions)}",
+        )
+        return False
+    if measured.scaled and not set(measured.scaled) & wanted:
+        c = measured.scaled[0]
+        run.add(
+            "amplitude",
+            f"channels outside the rotary slice are multiplied by {measured.matrices[0, c, c]:.6g}",
+            f"channels {measured.scaled[:6]}",
+        )
+        return False
     if rotated != wanted:
         _slice(run, encoding, measured, rotated, wanted)
         return False
@@ -168,8 +194,37 @@ def _structure(run: Run, encoding: RoPE, measured: Measured) -> bool:
 def _slice(
     run: Run, encoding: RoPE, measured: Measured, rotated: set[int], wanted: set[int]
 ) -> None:
-    low, high = (min(rotated), max(rotated)) if rotated else (0, 0)
+    low, high = min(rotated, default=0), max(rotated, default=0)
     missing = sorted(wanted - rotated)
+    half = encoding.head_dim // 2
+    pairs = [(p.a, p.b) for p in measured.pairs]
+    if (
+        pairs == [(k, k + half) for k in range(len(pairs))]
+        and 2 * len(pairs) == encoding.rotary_dim
+    ):
+        run.add(
+            "proportional",
+            f"the first {len(pairs)} pairs of the whole head are rotated, not the first "
+            f"{encoding.rotary_dim} channels",
+            f"channel 0 is paired with {half}, declared with {encoding.pairs()[1][0]}",
+            equivalent=("rotary-dim",),
+        )
+        return
+    first, second = encoding.pairs()
+    with np.errstate(divide="ignore"):
+        timescale = 1 / encoding.frequencies()
+    lost = {
+        int(c) for c in np.r_[first[timescale > _FLOAT16_MAX], second[timescale > _FLOAT16_MAX]]
+    }
+    if missing and set(missing) == lost and rotated < wanted:
+        run.add(
+            "overflow",
+            f"pairs with a timescale over {_FLOAT16_MAX:g} are not rotated: base ** x overflows "
+            "float16",
+            f"declared and not rotated: {missing[:6]}",
+            equivalent=("angle-precision",),
+        )
+        return
     run.add(
         "rotary-dim",
         f"{len(rotated)} channels are rotated ({low}..{high}), declared the first "
@@ -186,13 +241,16 @@ def _mixed(run: Run, encoding: RoPE, measured: Measured) -> bool:
     if not measured.pairs:
         return False
     m00, m01, m10, m11 = (blocks[..., i, j] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
-    slack = run.budget * ROUNDOFF[run.dtype]
+    slack = run.budget * ROUNDOFF[run.coarse]
     if (np.abs(m00 - m11) <= slack).all() and (np.abs(m01 + m10) <= slack).all():
-        return False
+        return _changing_size(run, measured, np.hypot(m00, m10))
     upper, lower = np.hypot(m00, m01), np.hypot(m10, m11)
-    if (np.abs(upper - lower) <= slack).all():
-        one = np.arctan2(-m01[0], m00[0])
-        two = np.arctan2(m10[0], m11[0])
+    one, two = np.arctan2(-m01[0], m00[0]), np.arctan2(m10[0], m11[0])
+    # Two tables in one pair: the angles of all channels are the frequencies, each of them twice.
+    every = np.sort(np.r_[np.abs(one), np.abs(two)])
+    doubled = np.sort(np.repeat(encoding.frequencies(), 2))
+    both = every.size == doubled.size and np.abs(every - doubled).max() <= slack * 4
+    if both and (np.sign(one) == np.sign(two)).all() and (np.abs(upper - lower) <= slack).all():
         k = int(np.argmax(np.abs(one - two)))
         p = measured.pairs[k]
         run.add(
@@ -203,7 +261,10 @@ def _mixed(run: Run, encoding: RoPE, measured: Measured) -> bool:
             f"{two[k]:.6g} rad",
         )
         return True
-    n, k = (int(i) for i in np.unravel_index(int(np.argmax(np.abs(upper - lower))), upper.shape))
+    n, k = (
+        int(i)
+        for i in np.unravel_index(int(np.argmax(np.abs(m00 - m11) + np.abs(m01 + m10))), m00.shape)
+    )
     p = measured.pairs[k]
     run.add(
         "not-a-rotation",
@@ -217,11 +278,24 @@ def _mixed(run: Run, encoding: RoPE, measured: Measured) -> bool:
 def _rows(run: Run) -> None:
     """Per-row positions, negative and fractional ones: only these failed."""
     failed = {f.case: f for f in run.failures}
-    if any("per-row" in case for case in failed):
+    rows = [case for case in failed if "per-row" in case]
+    if rows == ["other per-row positions (B, S)"]:
+        run.add(
+            "state",
+            "positions (B, S) of an earlier call are used again",
+            failed[rows[0]].place,
+        )
+    elif rows:
         run.add(
             "row-offset",
             "with positions (B, S), rows do not use their own positions",
-            failed["per-row positions (B, S)"].place,
+            failed[rows[0]].place,
+        )
+    if "one token at position 37" in failed:
+        run.add(
+            "decode-offset",
+            "a single token (decoding) is not rotated to its position",
+            failed["one token at position 37"].place,
         )
     for case in ("negative positions", "fractional positions"):
         if case in failed:
@@ -230,6 +304,21 @@ def _rows(run: Run) -> None:
                 f"{case} are accepted and rotated wrongly: refuse them, or rotate them right",
                 failed[case].place,
             )
+
+
+def _changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
+    """Whether the size of rotated pairs changes with the position."""
+    n, k = (int(i) for i in np.unravel_index(int(np.argmax(np.abs(size - size[0]))), size.shape))
+    if abs(size[n, k] - size[0, k]) <= run.budget * ROUNDOFF[run.coarse] * abs(size[0, k]):
+        return False
+    turned = np.abs(measured.blocks[1:, k, 1, 0]).max() > 0
+    run.add(
+        "amplitude" if turned and np.abs(size).min() > 0.1 else "not-a-rotation",
+        f"the size of a rotated pair changes with the position: {size[0, k]:.6g} at position "
+        f"{measured.positions[1]}, {size[n, k]:.6g} at position {measured.positions[n + 1]}",
+        f"pair {k}, channels {measured.pairs[k].a} and {measured.pairs[k].b}",
+    )
+    return True
 
 
 def _permutation(encoding: RoPE, measured: str) -> str:

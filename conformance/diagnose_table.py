@@ -12,6 +12,7 @@ from .diagnose_phases import Declared
 from .frequencies import Schedule
 from .measure import Tables, unwrap
 from .probes import GENERIC
+from .properties import perturbation
 from .run import Run
 
 
@@ -72,33 +73,38 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
     p, q, shift = np.array([0, 3, 8]), np.array([5, 1, 21]), 12
     a, b = access.rows(p), access.rows(q)
     a2, b2 = access.rows(p + shift), access.rows(q + shift)
-    angle = float(np.abs(encoding.frequencies()).max()) * float(p.max() + q.max() + 2 * shift)
+    # Every pair has the same size, so its angle enters with the mean of the frequencies.
+    angle = float(np.abs(encoding.frequencies()).mean()) * float(p.max() + q.max() + 2 * shift)
     norm = np.sum(a2 * a2, axis=1)
 
-    def size(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.sum(np.abs(x * y), axis=1))
 
+    factor = perturbation(run)
     cases = {
-        "constant norm": (norm, Truth(np.sum(a * a, 1), 4 * norm, 0 * norm), a2 * 1.25),
+        "constant norm": (norm, Truth(np.sum(a * a, 1), 4 * norm, 0 * norm), a2 * factor),
         "Gram of the offset": (
             np.sum(a2 * b2, 1),
-            Truth(np.sum(a * b, 1), 2 * (size(a, b) + size(a2, b2)), angle * norm),
-            a2 * 1.25,
+            Truth(np.sum(a * b, 1), 2 * (product(a, b) + product(a2, b2)), angle * norm),
+            a2 * factor,
         ),
     }
     for name, (actual, truth, moved) in cases.items():
         run.judge("properties", name, actual, truth)
         other = np.sum(moved * (b2 if "Gram" in name else moved), axis=1)
-        run.report.controls[f"property {name}: output scaled by 1.25"] = bool(
+        run.report.controls[f"property {name}: output scaled by {factor:g}"] = bool(
             (run.scores(other, truth) > run.budget).any()
         )
-    matrix = _shift(access, shift, run.dtype, encoding)
+    matrix = _shift(access, shift, run.coarse, encoding)
     if matrix is not None:
         value = a @ matrix.T
-        truth = Truth(value, np.abs(a) @ np.abs(matrix.T), angle * np.ones_like(value))
+        top = float(np.abs(encoding.frequencies()).max()) * float(p.max() + shift)
+        size = np.abs(a) @ np.abs(matrix.T)
+        # A coarse table leaves its frequencies, measured at long lever, as uncertain as itself.
+        truth = Truth(value, size + abs(encoding.scale), top * abs(encoding.scale) + 0 * value)
         run.judge("properties", "PE(p+k) = M(k) PE(p)", a2, truth)
-        run.report.controls["property PE(p+k) = M(k) PE(p): output scaled by 1.25"] = bool(
-            (run.scores(a2 * 1.25, truth) > run.budget).any()
+        run.report.controls[f"property PE(p+k) = M(k) PE(p): output scaled by {factor:g}"] = bool(
+            (run.scores(a2 * factor, truth) > run.budget).any()
         )
 
 
@@ -123,7 +129,7 @@ def arrangement(
 
     None: the columns do not pair up, and a finding says so.
     """
-    found = _quadrature(access, run.dtype)
+    found = _quadrature(access, run.coarse)
     sines, cosines = encoding.columns()
     sines = sines[: cosines.size]
     if found is None:

@@ -67,7 +67,7 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
     target = declared.values()
     if agree(measured, target, sigma).all():
         return []
-    turned = float(np.sum(np.sign(measured))) < 0
+    turned = bool((measured < 0).all())
     if turned:
         rest = explain(-measured, sigma, declared)
         sign = Explanation("sign", "the rotation turns the other way: by -angle", -target)

@@ -1,17 +1,334 @@
-"""Judges of ALiBi slopes, biases and T5 buckets."""
+"""Judges of ALiBi slopes and of the biases of ALiBi and T5."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
+from posenc_ref import ALiBi, T5Bias
+
+from .bias_cases import Answer, BiasCase, Property, Ruler, ask, fresh, judge_properties
+from .bias_properties import (
+    DISTINCT,
+    FARTHER,
+    GEOMETRIC,
+    HEADS,
+    LINEAR,
+    ONE_RUN,
+    OWN,
+    POSITIVE,
+    PREFIX,
+    SYMMETRIC,
+    TRANSLATION,
+    saturated,
+)
+from .diagnose_bias import diagnose_alibi
+from .diagnose_slopes import diagnose_slopes
+from .diagnose_t5 import diagnose_t5
+from .judge_buckets import judge_bucket
+from .oracle import bias_truth, exactly
+from .probes import HEADS as HEAD_COUNTS
+from .probes import LENGTHS as PROBED
 from .run import Run
+from .subject import Subject
+
+__all__ = ["judge_bias", "judge_bucket", "judge_slopes"]
+
+#: After the short ones, lengths that share one number with an earlier call: caches are keyed.
+LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), *PROBED[3:])
+#: A square call of this size stands in where q_len < k_len is refused.
+SQUARE = 512
+#: Past the usual sizes of caches.
+LONGEST = 4099
+#: So many first calls are replayed at the end.
+REPEATED = 3
+#: A dense builder of the longest bias may make this many numbers, and no more.
+MOST_NUMBERS = 2**28
 
 
 def judge_slopes(run: Run) -> None:
-    """Slopes."""
+    """``fn(num_heads)``: values, properties, and that calls do not depend on each other."""
+    declared: ALiBi = run.encoding
+    run.report.required = ("values", "replay", POSITIVE.name)
+    first = _slopes(run, run.subject, declared.num_heads)
+    if first.values is None:
+        run.add(first.code, f"fn({declared.num_heads}): {first.problem}", "the first call")
+        return
+    got = {declared.num_heads: first.values}
+    for n in HEAD_COUNTS:
+        answer = first if n == declared.num_heads else _slopes(run, run.subject, n)
+        if answer.values is not None:
+            got[n] = answer.values
+        elif answer.code == "raises":
+            run.limit(f"{n} heads are refused ({answer.problem})")
+        else:
+            run.add("shape", f"fn({n}): {answer.problem}", "the declared number of heads is right")
+    again = _slopes(run, run.subject, declared.num_heads)
+    wrong = [n for n, m in got.items() if not _judge_slopes(run, n, m)]
+    for n, m in got.items():
+        if not np.isfinite(m).all():
+            run.add("nonfinite", f"slopes of {n} heads are not finite", f"{m.tolist()}")
+    _replay_slopes(run, got, again, wrong)
+    applicable = [POSITIVE]
+    applicable += [DISTINCT] if max(got) > 1 else []
+    applicable += [PREFIX] if any(2 * n in got for n in got if not n & (n - 1)) else []
+    applicable += [GEOMETRIC] if any(n > 3 and not n & (n - 1) for n in got) else []
+    judge_properties(run, applicable, got)
+    if run.failures:
+        finite = {n: m for n, m in got.items() if np.isfinite(m).all()}
+        diagnose_slopes(run, finite)
+
+
+def _slopes(run: Run, subject: Subject, n: int) -> Answer:
+    answer = ask(subject, n)
+    if answer.values is not None and answer.values.shape != (n,):
+        words = f"expected shape ({n},), got {answer.values.shape}"
+        return Answer(None, answer.raw, "shape", words)
+    return answer
+
+
+def _true_slopes(run: Run, n: int) -> np.ndarray:
+    return ALiBi(n, max_bias=run.encoding.max_bias).slopes()
+
+
+def _judge_slopes(run: Run, n: int, m: np.ndarray) -> bool:
+    return run.judge("values", f"{n} heads", m, exactly(_true_slopes(run, n)))
+
+
+def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: list[int]) -> None:
+    """A replay of the first call, and wrong counts on a fresh instance; ``got`` is cleaned."""
+    ruler = Ruler(run.dtype, run.precision)
+    n, first = next(iter(got.items()))
+    run.count("replay")
+    changed = again.values is None or ruler.differ(again.values, first, np.abs(first)).any()
+    for count in wrong:
+        clean = None if (new := fresh(run)) is None else _slopes(run, new, count).values
+        if clean is not None and not np.array_equal(clean, got[count], equal_nan=True):
+            changed, got[count] = True, clean
+    if changed:
+        now = again.problem if again.values is None else f"now {again.values.tolist()}"
+        run.add("state", f"fn({n}) changes after other calls", f"first {first.tolist()}, {now}")
+        if run.factory is None:
+            for count in [c for c in got if c != n]:
+                del got[count]
+
+
+@dataclass
+class _Called:
+    """What came out of one call of a bias function."""
+
+    lengths: tuple[int, int]
+    answer: Answer
+    case: BiasCase | None
+    passed: bool = False
 
 
 def judge_bias(run: Run) -> None:
-    """Bias."""
+    """``fn(q_len, k_len)``: values, properties, state, and odd lengths."""
+    encoding: ALiBi | T5Bias = run.encoding
+    properties = _properties(encoding)
+    run.report.required = ("values", "replay", *(p.name for p in properties))
+    called = [_call(run, run.subject, lengths) for lengths in _lengths(run)]
+    first = called[0]
+    if first.answer.code == "raises":
+        run.failed("values", first.answer.problem, np.inf, first.answer.problem)
+        run.add("raises", f"fn{first.lengths}: {first.answer.problem}", "the first call")
+        return
+    refused = [k for q, k in [c.lengths for c in called if c.answer.code == "raises"] if q < k]
+    called += [_call(run, run.subject, (k, k)) for k in sorted({min(k, SQUARE) for k in refused})]
+    if refused and (1, 7) not in [c.lengths for c in called if c.answer.code == "raises"]:
+        called += _largest(run, max(c.lengths[1] for c in called if c.case), min(refused))
+    replayed = [_call(run, run.subject, c.lengths) for c in called[:REPEATED]]
+    replayed.append(_call(run, run.subject, first.lengths))
+    for one in called:
+        one.passed = _judge(run, one)
+    cases = _state(run, called, replayed)
+    for one in called:
+        _file(run, one)
+    _empty(run)
+    if not cases:
+        return
+    _nonfinite(run, cases)
+    if any(case.k_len > 2 for case in cases):
+        judge_properties(run, properties, cases)
+    if run.failures:
+        finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
+        diagnose = diagnose_alibi if isinstance(encoding, ALiBi) else diagnose_t5
+        diagnose(run, finite)
 
 
-def judge_bucket(run: Run) -> None:
-    """Bucket."""
+def _properties(encoding: ALiBi | T5Bias) -> list[Property]:
+    if isinstance(encoding, T5Bias):
+        table = np.asarray(encoding.table, dtype=np.float64)
+        reach = encoding.thresholds[-1]
+        found = [TRANSLATION]
+        found += [saturated(reach)] if reach < LENGTHS[-1][1] // 2 else []
+        return found + ([ONE_RUN] if len(np.unique(table, axis=0)) == len(table) else [])
+    found = [TRANSLATION, LINEAR, FARTHER]
+    found += [HEADS] if encoding.num_heads > 1 else []
+    return found if encoding.causal else [*found, SYMMETRIC, OWN]
+
+
+def _lengths(run: Run) -> list[tuple[int, int]]:
+    """(q_len, k_len) from short to long; the longest must not cost a dense builder gigabytes."""
+    most = np.inf if run.max_position is None else run.max_position + 1
+    every = list(LENGTHS)
+    if run.encoding.num_heads * LONGEST**2 <= MOST_NUMBERS:
+        every.append((1, LONGEST))
+    kept = [pair for pair in every if pair[1] <= most]
+    if len(kept) < len(every) and most >= 1:
+        last = int(most)
+        kept.append((min(4, last), last))
+    return kept
+
+
+def _largest(run: Run, accepted: int, refused: int) -> list[_Called]:
+    """The longest call that is accepted, by bisection."""
+    best: list[_Called] = []
+    while refused - accepted > 1:
+        middle = (accepted + refused) // 2
+        one = _call(run, run.subject, (1, middle))
+        if one.answer.code == "raises":
+            refused = middle
+        else:
+            accepted, best = middle, [one]
+    return best
+
+
+def _call(run: Run, subject: Subject, lengths: tuple[int, int]) -> _Called:
+    """Call for one pair of lengths; the values as (H, Q, K), or why there are none."""
+    q_len, k_len = lengths
+    answer = ask(subject, q_len, k_len)
+    if answer.values is None:
+        return _Called(lengths, answer, None)
+    shape = (run.encoding.num_heads, q_len, k_len)
+    values = answer.values
+    while values.ndim > 3 and values.shape[0] == 1:
+        values = values[0]
+    try:
+        values = np.array(np.broadcast_to(values, shape), dtype=np.float64)
+    except ValueError:
+        words = f"expected a shape that broadcasts to (H, Q, K) = {shape}, got {values.shape}"
+        return _Called(lengths, Answer(None, answer.raw, "shape", words), None)
+    causal = (
+        run.encoding.causal if isinstance(run.encoding, ALiBi) else not run.encoding.bidirectional
+    )
+    judged = np.ones((q_len, k_len), dtype=bool)
+    if causal:
+        judged = np.arange(k_len) <= np.arange(k_len - q_len, k_len)[:, None]
+    free = causal and isinstance(run.encoding, ALiBi)
+    return _Called(lengths, answer, BiasCase(q_len, k_len, values, judged, free))
+
+
+def _judge(run: Run, one: _Called, quiet: bool = False) -> bool:
+    if one.case is None:
+        return False
+    truth, moved, judged = bias_truth(run.encoding, *one.lengths, one.case.actual)
+    if quiet:
+        score = np.where(judged, run.scores(moved, truth), 0.0)
+        return bool((score <= run.budget).all())
+    run.highest = max(run.highest, one.lengths[1] - 1)
+    return run.judge("values", one.case.name, moved, truth, judged)
+
+
+def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[BiasCase]:
+    """Judge replays and fresh instances; the cases that earlier calls have not changed."""
+    ruler = Ruler(run.dtype, run.precision)
+    for one, again in zip([*called[:REPEATED], called[0]], replayed, strict=True):
+        if one.case is None:
+            continue
+        run.count("replay")
+        problem = _changed(one, again, ruler)
+        if problem:
+            run.failed("replay", one.case.name, np.inf, problem)
+            run.add("state", f"fn{one.lengths} changes after other calls", problem)
+    if _overwritten(called[0]):
+        run.failed("replay", "first result", np.inf, "the first result was written over")
+        run.add(
+            "state",
+            "an array returned before is written over by later calls",
+            f"the result of fn{called[0].lengths}, compared with a copy taken at once",
+        )
+    for one in called:
+        if one.passed or (new := fresh(run)) is None:
+            continue
+        clean = _call(run, new, one.lengths)
+        if clean.case is not None and _judge(run, clean, quiet=True):
+            why = one.answer.problem or "other values"
+            run.add("state", f"fn{one.lengths} is right on a fresh instance only", why)
+            one.case, one.answer = clean.case, clean.answer
+    cases = [c.case for c in called if c.case is not None]
+    stale = any(f.code == "state" for f in run.report.findings)
+    if stale and run.factory is None:
+        return cases[:1]  # later calls are not to be trusted
+    if stale:
+        again_fresh = [_call(run, new, c.lengths).case for c in called if (new := fresh(run))]
+        return [case for case in again_fresh if case is not None]
+    return cases
+
+
+def _changed(one: _Called, again: _Called, ruler: Ruler) -> str:
+    if one.case is None or again.case is None:
+        return again.answer.problem
+    a, b = one.case, again.case
+    with np.errstate(invalid="ignore"):
+        bad = ruler.differ(b.moved, a.moved, a.terms + b.terms) & a.judged
+    same = np.isnan(a.moved) & np.isnan(b.moved)
+    bad &= ~same
+    if not bad.any():
+        return ""
+    at = tuple(int(x) for x in np.argwhere(bad)[0])
+    return f"head, query, key {at}: first {a.actual[at]:.9g}, now {b.actual[at]:.9g}"
+
+
+def _overwritten(one: _Called) -> bool:
+    raw, values = one.answer.raw, one.answer.values
+    if values is None or not isinstance(raw, np.ndarray):
+        return False
+    return not np.array_equal(np.asarray(raw, np.float64), values, equal_nan=True)
+
+
+def _file(run: Run, one: _Called) -> None:
+    """Report a call that gave nothing to judge."""
+    if one.case is not None or any(f.code == "state" for f in run.report.findings):
+        return
+    if one.answer.code == "raises":
+        run.limit(f"fn{one.lengths} is refused ({one.answer.problem})")
+        return
+    run.failed("values", f"fn{one.lengths}", np.inf, one.answer.problem)
+    run.add(one.answer.code, f"fn{one.lengths}: {one.answer.problem}", "the shape of the result")
+
+
+def _empty(run: Run) -> None:
+    """No queries at all: optional."""
+    answer = _call(run, run.subject, (0, LENGTHS[0][1]))
+    if answer.case is None:
+        run.limit(f"q_len 0 gives nothing to use ({answer.answer.problem})")
+
+
+def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
+    """Report what is not finite where it is judged, and the mask that it may be."""
+    for case in cases:
+        bad = ~np.isfinite(case.actual).all(axis=0) & case.judged
+        if not bad.any():
+            continue
+        i, j = (int(x) for x in np.argwhere(bad)[0])
+        values = case.actual[:, i, j]
+        worst = float(values[~np.isfinite(values)][0])
+        where = f"{worst} at query {i}, key {j} of {case.name}"
+        hidden = ~np.isfinite(case.actual).all(axis=0)
+        kept = (~hidden).sum(axis=1)
+        is_mask = np.array_equal(hidden, np.arange(case.k_len) >= kept[:, None])
+        if is_mask and worst == -np.inf:
+            last = kept - 1 - case.rows
+            if not case.up_to_constant and case.judged.all() and (last == 0).all():
+                run.add("future-keys", "keys after the query are masked", where)
+            elif (last == last[0]).all() and last[0] < 0:
+                run.add(
+                    "bias-alignment",
+                    f"the mask ends at key - query = {last[0]}, not 0",
+                    where,
+                    values={"declared": 0, "measured": int(last[0])},
+                )
+        run.add("nonfinite", "the bias is not finite where keys are visible", where)

@@ -9,9 +9,9 @@ import numpy as np
 from posenc_ref import RoPE, Rotary, Sinusoidal
 from posenc_ref.accuracy import Truth
 
-from . import diagnose_rotary, diagnose_table
+from . import diagnose_rotary, diagnose_table, state
 from .access import TableAccess
-from .diagnose_phases import Declared, long_positions, measure_accuracy, small_positions
+from .diagnose_phases import Declared, diagnose_phases, measure_accuracy
 from .frequencies import explain
 from .measure import Tables, unwrap
 from .oracle import cos_sin_truth, exactly, table_truth
@@ -20,6 +20,8 @@ from .run import Run
 from .subject import Malformed, Refused
 
 _LENGTHS = (5, 1, 64)
+#: The first step of positions where frequencies may exceed pi.
+_FRACTION = 2.0**-14
 
 
 def judge_frequencies(run: Run) -> None:
@@ -110,7 +112,7 @@ def judge_cos_sin(run: Run) -> None:
     m = encoding.attention_factor()
     size = np.full(cos.shape, m * m)
     run.judge("properties", "cos^2 + sin^2 = m^2", cos**2 + sin**2, Truth(size, 2 * size, 0 * size))
-    _replay(run, access, first)
+    _state(run, access, first)
     if not isinstance(encoding, RoPE):
         return
     declared = diagnose_rotary.declare(encoding.replace(sign=1))
@@ -175,7 +177,7 @@ def judge_table(run: Run) -> None:
         return
     _table_values(run, access, judge_at)
     diagnose_table.properties(run, access, encoding)
-    _replay(run, access, first)
+    _state(run, access, first, lambda p: table_truth(encoding, p))
     declared = diagnose_table.declare(encoding)
     measure_accuracy(run, access, diagnose_table.tables_of(access, encoding), declared)
     if run.failures and not run.report.findings:
@@ -206,7 +208,7 @@ def _judge_lookup(run: Run) -> None:
         return
     every = np.arange(rows)
     judge_at("values", f"positions 0..{rows - 1}", every, access.rows(every))
-    _replay(run, access, first)
+    _state(run, access, first)
     if run.failures:
         diagnose_table.lookup_rows(run, access, encoding)
 
@@ -229,6 +231,8 @@ def _required(
         if not np.isfinite(rows).all():
             at = tuple(int(i) for i in np.argwhere(~np.isfinite(rows))[0])
             run.add("nonfinite", f"{rows[at]} at index {at}", f"positions 0..{n - 1}")
+            return None
+        if not run.floats_only():
             return None
         access.saw(positions)
         judge_at("required inputs", f"positions 0..{n - 1}", positions, rows)
@@ -262,28 +266,36 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
             judge_at("optional inputs", case, positions.astype(np.float64), rows)
 
 
-def _replay(run: Run, access: TableAccess, first: np.ndarray) -> None:
-    again = access.read(run.subject.call(np.arange(first.shape[0])), first.shape[0])
-    run.count("state")
-    if not np.array_equal(first, again):
-        worst = float(np.abs(first - again).max())
-        run.add(
-            "state",
-            "the same call gives other values after longer calls",
-            f"positions 0..{first.shape[0] - 1}, replayed: largest difference {worst:.3g}",
-        )
+def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = None) -> None:
+    """Replay, calls of one length at other positions, and a result that is kept."""
+    at = np.arange(first.shape[0])
+    call = run.subject.call
+    state.replay(run, lambda: access.read(call(at), at.size), first, f"positions 0..{at[-1]}")
+    state.kept_result(
+        run, lambda: call(at), lambda: call(at + 3 if access.mode == "any" else at[:1])
+    )
+    if truth_of is None or access.mode != "any":
+        return
+
+    def right(rows: np.ndarray, positions: np.ndarray) -> bool:
+        return bool((run.scores(rows, truth_of(positions)) <= run.budget).all())
+
+    state.same_length(run, lambda p: access.read(call(p), p.size), right)
 
 
 def _diagnose(run: Run, tables: Tables, declared: Declared) -> None:
     """Frequencies, amplitude and origin; then precision and positions; then optional inputs."""
     fastest = float(np.abs(declared.frequencies).max())
-    step = 1.0 if fastest < np.pi else 2.0 ** -np.ceil(np.log2(fastest))
     try:
-        small_positions(run, unwrap(tables, run.dtype, step), declared)
+        phases = unwrap(tables, run.coarse, 1.0 if fastest < np.pi else _FRACTION)
+        if not phases.linear and fastest < np.pi:
+            # Frequencies above pi alias at integers; fractions tell, where they are accepted.
+            finer = unwrap(tables, run.coarse, _FRACTION)
+            phases = finer if finer.linear else phases
     except Refused:
         run.limit("frequencies above pi per position need fractional positions, which are refused")
-    if not run.report.findings:
-        long_positions(run, tables, declared)
+        phases = unwrap(tables, run.coarse)
+    diagnose_phases(run, tables, phases, declared)
     if not run.report.findings:
         optional = [f for f in run.failures if f.check == "optional inputs"]
         if optional and len(optional) == len(run.failures):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.accuracy import BUDGET, ROUNDOFF
 
 from .access import Access
 from .probes import ONE_HOT, unit_pairs
@@ -38,6 +38,7 @@ class Phases:
     sigma: np.ndarray  #: their standard errors
     start: np.ndarray  #: the angle at position 0, radians
     amplitude: np.ndarray
+    linear: bool = True  #: whether every angle grew linearly with the position
 
 
 @dataclass
@@ -51,7 +52,8 @@ class Measured:
     matrices: np.ndarray
     pairs: list[Pair]
     passed: list[int]
-    odd: list[int]  #: channels that are neither passed through nor one of a pair
+    scaled: list[int]  #: channels that only change in size
+    odd: list[int]  #: channels that are neither, nor one of a pair
     phases: Phases | None = None
 
     @property
@@ -100,9 +102,8 @@ class Measured:
 def measure(access: Access, dtype: str) -> Measured:
     """Drive ``access`` with one-hot inputs, then with small angles."""
     matrices = _matrices(access, ONE_HOT)
-    pairs, passed, odd = _pairs(matrices)
-    found = Measured(ONE_HOT, matrices, pairs, passed, odd)
-    if pairs:
+    found = Measured(ONE_HOT, matrices, *_pairs(matrices))
+    if found.pairs:
         _frequencies(access, found, dtype)
     return found
 
@@ -117,10 +118,13 @@ def _matrices(access: Access, positions: np.ndarray) -> np.ndarray:
     return y[:, 0].transpose(1, 2, 0)
 
 
-def _pairs(matrices: np.ndarray) -> tuple[list[Pair], list[int], list[int]]:
+def _pairs(
+    matrices: np.ndarray,
+) -> tuple[list[Pair], list[int], list[int], list[int]]:
     lit = (matrices != 0).any(axis=0)
     supports = [tuple(int(r) for r in np.flatnonzero(lit[:, c])) for c in range(lit.shape[1])]
     passed = [c for c, s in enumerate(supports) if s == (c,) and (matrices[:, c, c] == 1).all()]
+    scaled = [c for c, s in enumerate(supports) if s == (c,) and c not in passed]
     groups: dict[tuple[int, ...], list[int]] = {}
     for c, s in enumerate(supports):
         if len(s) == 2:
@@ -132,8 +136,8 @@ def _pairs(matrices: np.ndarray) -> tuple[list[Pair], list[int], list[int]]:
             crossed = abs(matrices[0, high, a]) > abs(matrices[0, low, a]) and {a, b} != {low, high}
             pairs.append(Pair(a, b, *((high, low) if crossed else (low, high))))
     pairs.sort(key=lambda p: (p.a, p.b))
-    known = {c for p in pairs for c in (p.a, p.b)} | set(passed)
-    return pairs, passed, [c for c in range(len(supports)) if c not in known]
+    known = {c for p in pairs for c in (p.a, p.b)} | set(passed) | set(scaled)
+    return pairs, passed, scaled, [c for c in range(len(supports)) if c not in known]
 
 
 def _frequencies(access: Access, found: Measured, dtype: str) -> None:
@@ -149,13 +153,15 @@ def _frequencies(access: Access, found: Measured, dtype: str) -> None:
 def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
     """Frequencies, start and amplitude of cos and sin columns, from angles at 0, 1, 2, 4, ...
 
-    Each position doubles the lever, and unwraps the next; ``step`` < 1 where frequencies may
-    exceed pi.
+    Each position doubles the lever, and unwraps the next; ``step`` < 1 (a power of two) where
+    frequencies may exceed pi.
     """
     longest = 16 if ROUNDOFF[dtype] <= ROUNDOFF["float32"] else 1024
-    positions = np.array([0, *(2**i for i in range(longest.bit_length()))])
+    ladder = np.array([0, *(2**i for i in range(longest.bit_length()))])
+    positions: np.ndarray = ladder
     if step != 1.0:
-        positions = (positions * step).astype(np.float32)
+        below = step * 2.0 ** np.arange(round(-np.log2(step)))
+        positions = np.r_[0.0, below, ladder[1:]].astype(np.float32)
     cos, sin = tables(positions)
     at = positions.astype(np.float64)
     angles = np.arctan2(sin, cos)
@@ -165,7 +171,12 @@ def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
         expected = w * at[i]
         w = (expected + _wrap(angles[i] - start - expected)) / at[i]
     sigma = ROUNDOFF[dtype] * np.minimum(1.0, np.abs(w) * at[-1]) / at[-1]
-    return Phases(w, sigma, start, np.hypot(cos, sin)[0])
+    angle = np.abs(w) * at[:, None]
+    slack = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"] * angle)
+    misfit = np.abs(_wrap(angles - start - at[:, None] * w))
+    amplitude = np.hypot(cos, sin)
+    steady = np.abs(amplitude - amplitude[0]) <= 2 * slack * np.abs(amplitude[0])
+    return Phases(w, sigma, start, amplitude[0], bool((misfit <= 2 * slack).all() and steady.all()))
 
 
 def _wrap(angle: np.ndarray) -> np.ndarray:

@@ -13,6 +13,9 @@ from posenc_ref.accuracy import ROUNDOFF, Truth, budget
 from .report import Accuracy, Finding, Report
 from .subject import Subject
 
+#: These explain others, so they are listed before them.
+_FIRST = ("shape", "raises", "dtype", "nonfinite", "mutates-input", "state")
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -46,7 +49,13 @@ class Run:
     @property
     def dtype(self) -> str:
         """The dtype whose roundoff judges: the declared one, or a narrower one that came out."""
-        return self.subject.dtype
+        out = self.subject.out_dtypes & set(ROUNDOFF)
+        return max(out | {self.subject.dtype}, key=lambda name: ROUNDOFF[name])
+
+    @property
+    def coarse(self) -> str:
+        """The dtype of the coarsest rounding there may be: ``precision``, or the output's."""
+        return max((self.dtype, self.precision or self.dtype), key=lambda name: ROUNDOFF[name])
 
     @property
     def budget(self) -> float:
@@ -129,13 +138,15 @@ class Run:
     def finish(self) -> Report:
         """Fill in the accuracy and what the subject showed along the way."""
         self.control()
+        self._dtypes()
         if self.subject.mutated and not self.subject.inplace:
             self.add(
                 "mutates-input",
                 f"the input {self.subject.mutated} is written over",
                 f"{self.subject.mutated} compared with a copy taken before the call",
             )
-        self._dtypes()
+        order = {code: i for i, code in enumerate(_FIRST)}
+        self.report.findings.sort(key=lambda f: order.get(f.code, len(order)))
         if self.failures and not any(f.severity == "error" for f in self.report.findings):
             first = max(self.failures, key=lambda f: f.score)
             self.add(
@@ -158,9 +169,16 @@ class Run:
 
     def _dtypes(self) -> None:
         declared = self.subject.dtype
-        for name in sorted(self.subject.out_dtypes & set(ROUNDOFF)):
-            if ROUNDOFF[name] > ROUNDOFF[declared]:
+        for name in sorted(self.subject.out_dtypes):
+            if ROUNDOFF.get(name, 0.0) > ROUNDOFF[declared]:
                 self.add("dtype", f"{declared} goes in, {name} comes out", f"result dtype {name}")
+
+    def floats_only(self) -> bool:
+        """Whether every result so far was floating; otherwise a finding says so."""
+        for name in sorted(self.subject.out_dtypes - set(ROUNDOFF)):
+            self.add("dtype", f"the result has dtype {name}", "a floating dtype is needed")
+            return False
+        return True
 
 
 def describe(encoding: Encoding | None) -> str:

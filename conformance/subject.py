@@ -86,27 +86,32 @@ class Subject:
     def apply(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """The ``apply`` surface for x (B, H, S, D) in any tensor layout; the result likewise."""
         batch, heads, length, dim = x.shape
+        given, at = self.arguments(x, positions)
+        y = self.array(self.call(given, at))
+        if y.shape != given.shape:
+            raise Malformed(f"expected shape {given.shape}, as x has, got {y.shape}")
+        if self.tensor_layout == "bhsd":
+            return y
+        if self.tensor_layout == "sbhd":
+            return y.transpose(1, 2, 0, 3)
+        return y.reshape(batch, length, heads, dim).transpose(0, 2, 1, 3)
+
+    def arguments(self, x: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """x (B, H, S, D) and its positions as the tensor layout wants them."""
+        batch, heads, length, dim = x.shape
         layout = self.tensor_layout
         if layout == "bhsd":
             given = x
-        elif layout == "bshd":
-            given = x.transpose(0, 2, 1, 3)
         elif layout == "sbhd":
             given = x.transpose(2, 0, 1, 3)
-        elif layout == "thd":
-            given = x.transpose(0, 2, 1, 3).reshape(batch * length, heads, dim)
-            rows = positions if positions.ndim == 2 else np.tile(positions, (batch, 1))
-            positions = rows.reshape(-1)
         else:
-            given = x.transpose(0, 2, 1, 3).reshape(batch, length, heads * dim)
-        y = self.array(self.call(np.ascontiguousarray(given), positions))
-        if y.shape != given.shape:
-            raise Malformed(f"expected shape {given.shape}, as x has, got {y.shape}")
-        if layout == "bhsd":
-            return y
-        if layout == "sbhd":
-            return y.transpose(1, 2, 0, 3)
-        return y.reshape(batch, length, heads, dim).transpose(0, 2, 1, 3)
+            given = x.transpose(0, 2, 1, 3)
+        if layout == "thd":
+            rows = positions if positions.ndim == 2 else np.tile(positions, (batch, 1))
+            given, positions = given.reshape(batch * length, heads, dim), rows.reshape(-1)
+        elif layout == "bs(hd)":
+            given = given.reshape(batch, length, heads * dim)
+        return np.ascontiguousarray(given), positions
 
     def _send(self, values: np.ndarray) -> Any:
         kind = "int64" if np.issubdtype(values.dtype, np.integer) else self.dtype

@@ -1,0 +1,106 @@
+"""The ALiBi bias with parts of it replaced: what a measured deviation would give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import ALiBi
+
+from .bias_cases import BiasCase, Ruler
+from .causes import Residual
+from .frequencies import half_precision
+
+#: About so many numbers of one row, over all heads, are compared.
+NUMBERS = 8192
+
+#: A larger score says no more.
+WORST = 2.0**64
+
+#: Where half precision can sit, and the words for it.
+PLACES = {
+    "slopes": "slopes are",
+    "product of distances": "slope times distance is",
+    "product of keys": "slope times key position is",
+    "product from the end": "slope times (key - last key) is",
+    "distances": "distances are",
+    "keys": "key positions are",
+}
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Some keys of a case, enough to tell models apart."""
+
+    case: BiasCase
+    keys: np.ndarray
+
+    @classmethod
+    def of(cls, case: BiasCase) -> _Sample:
+        n, most = case.k_len, max(64, NUMBERS // len(case.actual))
+        keys = np.arange(n)
+        if n > most:
+            part = most // 3
+            step = n // part | 1  # odd, so that no parity is left out
+            keys = np.unique(np.r_[keys[:part], keys[::step], keys[-part:]])
+        return cls(case, keys)
+
+
+def residual_of(encoding: ALiBi, cases: Sequence[BiasCase], ruler: Ruler) -> Residual:
+    """The residual of the declaration with changes: rows are compared up to a constant each."""
+    samples = [_Sample.of(case) for case in cases]
+    true = encoding.slopes()
+
+    def residual(change: dict[str, Any]) -> tuple[bool, float]:
+        parts = []
+        for s in samples:
+            rows, own = s.case.rows[:, None], s.case.own
+            model = _values(true, change, s.case, s.keys[None, :], rows)
+            model = model - _values(true, change, s.case, rows, rows)
+            score = ruler.score(
+                s.case.actual[..., s.keys] - own, model, np.abs(model) + np.abs(own)
+            )
+            parts.append(score[:, s.case.judged[:, s.keys]].ravel())
+        scores = np.minimum(np.concatenate(parts), WORST)
+        return bool((scores <= ruler.budget).all()), float(np.mean(np.log2(1 + scores)))
+
+    return residual
+
+
+def _values(
+    true: np.ndarray, change: dict[str, Any], case: BiasCase, keys: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """The bias of keys (Q or 1, n) in rows (Q, 1), as (H, Q, n)."""
+    slope = np.asarray(change.get("slopes", true)) * change.get("sign", 1.0)
+    scale = change.get("scale", 1.0)
+    slope = slope * (scale.get(case.name, 1.0) if isinstance(scale, dict) else scale)
+    after = np.asarray(change.get("after", -slope))[:, None, None]
+    name, place = change.get("round", ("", ""))
+    if place == "slopes":
+        slope = _half(slope, name)
+    slope = slope[:, None, None]
+    if place in ("keys", "product of keys", "product from the end"):
+        if place == "keys":
+            return slope * _half(np.broadcast_to(keys, keys.shape).astype(float), name)
+        start = case.k_len - 1 if place == "product from the end" else 0
+        return _half(slope * (keys - start), name)
+    if "hold" in change:
+        r = np.minimum(keys, change["hold"]) - np.minimum(rows, change["hold"])
+    elif "wrap" in change:
+        return slope * (keys % change["wrap"])
+    else:
+        r = keys - rows - change.get("shift", {}).get(case.name, 0)
+    r = r.astype(float)
+    if "clamp" in change:
+        r = np.maximum(r, -change["clamp"])
+    if place == "distances":
+        r = _half(r, name)
+    value = np.where(r <= 0, slope * r, after * r)
+    return _half(value, name) if place == "product of distances" else np.asarray(value)
+
+
+def _half(values: np.ndarray, name: str) -> np.ndarray:
+    return dict(half_precision(values))[name]

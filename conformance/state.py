@@ -1,0 +1,69 @@
+"""State: replayed calls, calls of one length at other positions, results kept by the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .run import Run
+from .subject import Malformed, Refused
+
+#: Two lengths that no other probe uses, so that a cache keyed by the length is empty.
+_LENGTHS = (11, 13)
+
+
+def replay(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, what: str) -> None:
+    """The very first call once more, after all the others: bit for bit the same."""
+    again = call()
+    run.count("state")
+    if again.shape != first.shape or not np.array_equal(first, again, equal_nan=True):
+        worst = float(np.abs(first - again).max()) if again.shape == first.shape else np.inf
+        run.add(
+            "state",
+            "the same call gives other values after other calls",
+            f"{what}, replayed: largest difference {worst:.3g}",
+        )
+
+
+def same_length(
+    run: Run,
+    evaluate: Callable[[np.ndarray], np.ndarray],
+    right: Callable[[np.ndarray, np.ndarray], bool],
+) -> None:
+    """Positions that come out right in the first call of a length must do so in the second."""
+    early, late = np.arange(_LENGTHS[0]) + 20, np.arange(_LENGTHS[0]) + 50
+    fresh = np.arange(_LENGTHS[1]) + 50
+    try:
+        first = right(evaluate(early), early)
+        second = right(evaluate(late), late)
+        alone = right(evaluate(fresh), fresh)
+    except (Refused, Malformed) as error:
+        run.limit(f"calls that do not start at position 0 are refused ({error})")
+        return
+    run.count("state", 2)
+    if not second and (first or alone):
+        run.add(
+            "state",
+            "a call at other positions gets what an earlier call of its length computed",
+            f"positions {late[0]}..{late[-1]} are wrong in the second call of {late.size} tokens, "
+            f"{'right' if alone else 'wrong'} in the first call of {fresh.size}",
+        )
+    elif not (first and second and alone):
+        run.failed("state", "calls of one length at other positions", np.inf, "three calls")
+
+
+def kept_result(run: Run, one: Callable[[], object], two: Callable[[], object]) -> None:
+    """A result that the caller keeps must not change when the function is called again."""
+    held = one()
+    parts = list(held) if isinstance(held, tuple | list) else [held]
+    before = [np.array(run.subject.array(part)) for part in parts]
+    two()
+    run.count("state")
+    after = [run.subject.array(part) for part in parts]
+    if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(before, after, strict=True)):
+        run.add(
+            "state",
+            "an earlier result is overwritten by the next call",
+            "the result of one call, compared before and after another call",
+        )
