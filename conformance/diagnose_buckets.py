@@ -95,9 +95,7 @@ def _with(
     return np.asarray(np.where(r > 0, later, past))
 
 
-def _half_log(
-    encoding: T5Bias, size: int, n: np.ndarray, how: tuple[str, str]
-) -> np.ndarray:
+def _half_log(encoding: T5Bias, size: int, n: np.ndarray, how: tuple[str, str]) -> np.ndarray:
     """The logarithm evaluated in half precision, in the usual orders of operations."""
     name, order = how
 

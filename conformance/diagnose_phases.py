@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -120,12 +121,19 @@ def _not_linear(run: Run, tables: Tables, declared: Declared) -> None:
     small = angle <= np.pi / 4
     if fits[small].all() and np.abs(size - 1).max() <= 0.01:
         run.add("range-reduction", "small angles are right, larger ones are not", where)
+    elif np.abs(_turn(cos, sin, true_cos, true_sin)).max() <= 0.01:
+        run.add("amplitude", "the size of cos and sin changes with the position", where)
     elif fits.any(axis=1).all() or np.ptp(size) > 0.01 or fits[small].all():
         run.add("not-a-rotation", "cos and sin are not those of one angle p * theta", where)
     else:
         run.add(
             "uninitialised", "angles follow no frequency: they do not grow with the position", where
         )
+
+
+def _turn(cos: np.ndarray, sin: np.ndarray, true_cos: np.ndarray, true_sin: np.ndarray) -> Any:
+    """The angle between measured and true cos and sin."""
+    return np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))
 
 
 def _amplitude(run: Run, phases: Phases, declared: Declared) -> None:
@@ -177,7 +185,7 @@ def position_map(run: Run, tables: Tables, declared: Declared) -> None:
         return np.asarray(np.abs(seen - np.exp(1j * angle)).max(axis=1) < 0.25)
 
     wrong = ~meets(at)
-    if not wrong.any() or (misfit[wrong] > 0.25).all():
+    if not wrong.any() or (misfit[wrong] > 0.25).all() or _large_angles(run, tables, declared):
         return
     first = int(np.argmax(wrong & (misfit <= 0.25)))
     evidence = f"position {at[first]} has the angles of position {used[first]}"
@@ -189,7 +197,29 @@ def position_map(run: Run, tables: Tables, declared: Declared) -> None:
     if size > 1 and (meets(at % size).all() or meets(signed).all()):
         run.add("position-range", f"positions wrap round modulo {size}", evidence)
         return
-    run.add("wrong-row", f"{int(wrong.sum())} of {at.size} positions are others", evidence)
+    if (misfit[wrong] <= 0.25).all():
+        run.add("wrong-row", f"{int(wrong.sum())} of {at.size} positions are others", evidence)
+
+
+def _large_angles(run: Run, tables: Tables, declared: Declared) -> bool:
+    """Whether every angle up to pi is right, at every position: the reduction is at fault."""
+    at = GENERIC[GENERIC <= run.highest]
+    cos, sin = _unit(tables, at, declared)
+    true_cos, true_sin = declared.exact(at)
+    angle = np.abs(at[:, None] + declared.origin) * declared.frequencies
+    unit = ROUNDOFF[run.coarse] + ROUNDOFF["float32"] * angle
+    fits = np.hypot(cos - true_cos, sin - declared.sign * true_sin) <= 2 * run.budget * unit
+    small = angle <= np.pi
+    if not small.any() or not fits[small].all() or fits.all():
+        return False
+    n, k = (int(i) for i in np.argwhere(~fits)[0])
+    run.add(
+        "range-reduction",
+        "angles up to pi are right at every position, larger ones are not",
+        f"pair {k} at position {at[n]}, angle {angle[n, k]:.6g}: cos {cos[n, k]:.6g}, true "
+        f"{true_cos[n, k]:.6g}",
+    )
+    return True
 
 
 def _unit(tables: Tables, at: np.ndarray, declared: Declared) -> tuple[np.ndarray, np.ndarray]:

@@ -193,9 +193,7 @@ def _residual(
         for name, r, v in lines:
             here = dict(change, shift=change.get("shift", {}).get(name, 0))
             bucket = model(encoding, here, r)
-            expected = np.where(
-                (bucket <= last)[:, None], used[np.minimum(bucket, last)], np.inf
-            )
+            expected = np.where((bucket <= last)[:, None], used[np.minimum(bucket, last)], np.inf)
             scores.append(ruler.score(v, expected, np.abs(expected)))
         every = np.minimum(np.concatenate([s.ravel() for s in scores]), 2.0**64)
         return bool((every <= ruler.budget).all()), float(np.mean(np.log2(1 + every)))

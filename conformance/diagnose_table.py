@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref import Learned, Sinusoidal
-from posenc_ref.accuracy import Truth
+from posenc_ref.accuracy import TINY, Truth
 
 from .access import TableAccess
+from .decode import Decoder
 from .diagnose_phases import Declared
 from .frequencies import Schedule
-from .measure import Tables, unwrap
+from .measure import FRACTION, Tables, unwrap
 from .probes import GENERIC
 from .properties import perturbation
 from .run import Run
+from .subject import Refused
 
 
 def declare(encoding: Sinusoidal) -> Declared:
@@ -30,6 +32,8 @@ def declare(encoding: Sinusoidal) -> Declared:
         "dim//2 - 1": dim // 2 - 1,
         "dim//2": dim // 2,
         "(dim - 1)/2": (dim - 1) / 2,
+        "(dim + 1)/2": (dim + 1) / 2,
+        "dim//2 + 1": dim // 2 + 1,
     }
     pairs = encoding.columns()[1].size
     factor = 1.0 / encoding.position_scale
@@ -91,7 +95,7 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
     }
     for name, (actual, truth, moved) in cases.items():
         run.judge("properties", name, actual, truth)
-        other = np.sum(moved * (b2 if "Gram" in name else moved), axis=1)
+        other = np.sum(moved * (b2 if "Gram" in name else moved), axis=1) + (factor - 1) * norm
         run.report.controls[f"property {name}: output scaled by {factor:g}"] = bool(
             (run.scores(other, truth) > run.budget).any()
         )
@@ -129,7 +133,14 @@ def arrangement(
 
     None: the columns do not pair up, and a finding says so.
     """
-    found = _quadrature(access, run.coarse)
+    at = np.arange(17)
+    rows = access.rows(at)
+    if (rows == rows[0]).all():
+        run.add("wrong-row", "every position gets the same row", "positions 0..16")
+        return None
+    if _rows_moved(run, access, encoding):
+        return None
+    found = _quadrature(access, run.coarse, encoding.dim % 2 == 1 and encoding.odd == "extra-sin")
     sines, cosines = encoding.columns()
     sines = sines[: cosines.size]
     if found is None:
@@ -165,10 +176,34 @@ def arrangement(
     return found
 
 
-def _quadrature(access: TableAccess, dtype: str) -> tuple[np.ndarray, np.ndarray] | None:
+def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
+    """Whether the columns are as declared, but rows are other positions' (not by one shift)."""
+    declared = declare(encoding)
+    if float(np.abs(declared.frequencies).max()) >= np.pi:
+        return False
+    at = np.arange(3, 17)
+    cos, sin = tables_of(access, encoding)(at)
+    decoder = Decoder.of(declared.frequencies, reach=4096)
+    used, misfit = decoder.positions(cos / encoding.scale, sin / encoding.scale)
+    used = used - round(encoding.offset)
+    if misfit.max() > 0.05 or np.ptp(used - at) == 0:
+        return False
+    wrong = int(np.argmax(used != at))
+    run.add(
+        "wrong-row",
+        f"{int((used != at).sum())} of {at.size} rows are those of other positions",
+        f"position {at[wrong]} gets the row of position {used[wrong]}",
+    )
+    return True
+
+
+def _quadrature(
+    access: TableAccess, dtype: str, extra: bool = False
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Columns that are sine and cosine of one frequency: their squares add up to a constant.
 
-    Returned in the order of falling frequency; None where some column has no partner.
+    Returned in the order of falling frequency; None where some column has no partner (with
+    ``extra``, one may have none).
     """
     highest = min(access.reach(5003), 5003)
     at = np.unique(np.r_[np.arange(48), GENERIC, np.arange(0, 5003, 97)])
@@ -178,8 +213,11 @@ def _quadrature(access: TableAccess, dtype: str) -> tuple[np.ndarray, np.ndarray
     spread = np.empty((live.size, live.size))
     for i in range(live.size):
         total = squares[:, i : i + 1] + squares
-        spread[i] = np.ptp(total, axis=0) / np.maximum(total.max(axis=0), 1e-300)
+        spread[i] = np.ptp(total, axis=0) / np.maximum(total.max(axis=0), TINY["float64"])
     np.fill_diagonal(spread, np.inf)
+    if extra and live.size > 2:
+        alone = int(np.argmax(spread.min(axis=1)))
+        live, spread = np.delete(live, alone), np.delete(np.delete(spread, alone, 0), alone, 1)
     partner = spread.argmin(axis=1)
     mutual = partner[partner] == np.arange(live.size)
     if live.size < 2 or not mutual.all() or (spread[np.arange(live.size), partner] > 0.05).any():
@@ -191,16 +229,37 @@ def _quadrature(access: TableAccess, dtype: str) -> tuple[np.ndarray, np.ndarray
         got = access.rows(positions)
         return got[:, first], got[:, second]
 
-    w = unwrap(tables, dtype).frequencies
+    phases = unwrap(tables, dtype)
+    if not phases.linear:
+        # Frequencies above pi alias at integers, and their sign tells the sine from the cosine.
+        try:
+            finer = unwrap(tables, dtype, FRACTION)
+        except Refused:
+            finer = phases
+        phases = finer if finer.linear else phases
+    w = phases.frequencies
     sines, cosines = np.where(w > 0, second, first), np.where(w > 0, first, second)
-    order = np.argsort(-np.abs(w), kind="stable")
+    order = np.lexsort((np.minimum(sines, cosines), -np.abs(w)))
+    if (np.diff(np.abs(w[order])) == 0).any() or not phases.linear:
+        order = np.argsort(np.minimum(sines, cosines), kind="stable")
     return sines[order], cosines[order]
 
 
 def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
     """Columns without a partner: measure each frequency by itself."""
-    at = np.arange(3)
+    at = np.arange(64)
     rows = access.rows(at) / encoding.scale
+    # Any A sin(w p + phase) satisfies f(p+1) + f(p-1) = 2 cos(w) f(p).
+    middle, around = rows[1:-1], rows[2:] + rows[:-2]
+    fit = np.sum(middle * around, axis=0) / np.maximum(np.sum(middle**2, axis=0), TINY["float64"])
+    misfit = np.abs(around - fit * middle).max(axis=0)
+    if (misfit > 0.05).mean() > 0.5:
+        run.add(
+            "uninitialised",
+            f"{int((misfit > 0.05).sum())} of {misfit.size} columns follow no sinusoid",
+            f"column {int(np.argmax(misfit))} at positions 0..63",
+        )
+        return
     sine = np.abs(rows[0]) < 0.5
     with np.errstate(invalid="ignore"):
         w = np.where(sine, np.arcsin(rows[1]), np.arccos(rows[1]))

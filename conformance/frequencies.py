@@ -131,6 +131,7 @@ def _candidates(measured: np.ndarray, d: Schedule) -> Iterator[Explanation]:
         ("halved", d.values(n=d.n * 2)),
         ("counted from 1", d.values(shift=1)),
         ("counted from -1", d.values(shift=-1)),
+        ("of the wrong sign (positions are multiplied by the timescale)", d.values(n=-d.n)),
     ):
         yield Explanation("exponent", f"the exponent of the frequencies is {name}", shape)
     for name, rounded in half_precision(d.values()):

@@ -33,7 +33,7 @@ def judge_bucket(run: Run) -> None:
     encoding: T5Bias = run.encoding
     properties = properties_of(encoding.num_buckets, encoding.bidirectional)
     run.report.required = ("values", "replay", *(p.name for p in properties))
-    reach = encoding.thresholds[-1] + 2 * encoding.num_buckets
+    reach = 4 * encoding.thresholds[-1] + 2 * encoding.num_buckets
     if run.max_position is not None:
         reach = min(reach, run.max_position)
     near, window = np.arange(-4, 5), np.arange(-reach, reach + 1)

@@ -13,15 +13,13 @@ from . import diagnose_rotary, diagnose_table, state
 from .access import TableAccess
 from .diagnose_phases import Declared, diagnose_phases, measure_accuracy
 from .frequencies import explain
-from .measure import Tables, unwrap
+from .measure import FRACTION, Tables, unwrap
 from .oracle import cos_sin_truth, exactly, table_truth
 from .probes import GENERIC, ONE_HOT, WINDOWS
 from .run import Run
 from .subject import Malformed, Refused
 
 _LENGTHS = (5, 1, 64)
-#: The first step of positions where frequencies may exceed pi.
-_FRACTION = 2.0**-14
 
 
 def judge_frequencies(run: Run) -> None:
@@ -287,10 +285,10 @@ def _diagnose(run: Run, tables: Tables, declared: Declared) -> None:
     """Frequencies, amplitude and origin; then precision and positions; then optional inputs."""
     fastest = float(np.abs(declared.frequencies).max())
     try:
-        phases = unwrap(tables, run.coarse, 1.0 if fastest < np.pi else _FRACTION)
+        phases = unwrap(tables, run.coarse, 1.0 if fastest < np.pi else FRACTION)
         if not phases.linear and fastest < np.pi:
             # Frequencies above pi alias at integers; fractions tell, where they are accepted.
-            finer = unwrap(tables, run.coarse, _FRACTION)
+            finer = unwrap(tables, run.coarse, FRACTION)
             phases = finer if finer.linear else phases
     except Refused:
         run.limit("frequencies above pi per position need fractional positions, which are refused")

@@ -26,6 +26,8 @@ class Pair:
     out_b: int
 
 
+#: The first step of positions where frequencies may exceed pi.
+FRACTION = 2.0**-14
 #: cos and sin columns (positions, pairs) of any function that has them.
 Tables = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 

@@ -1,0 +1,68 @@
+"""``posenc explain``: the meaning of a code, or the definition of an encoding, on one screen."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import textwrap
+
+from .codes import CODES
+from .loading import UsageError, encodings, scalings
+
+WIDTH = 88
+
+
+def explain(name: str | None = None) -> str:
+    """The text about a finding's code, an encoding or a scaling; None lists all of them."""
+    values = {c.__name__: c for c in [*encodings(), *scalings()]}
+    if name is None:
+        return _everything()
+    wanted = name.strip().lower().replace("_", "-")
+    if wanted in CODES:
+        return _code(wanted)
+    by_lower = {known.lower(): known for known in values}
+    if wanted.replace("-", "") in by_lower:
+        cls = values[by_lower[wanted.replace("-", "")]]
+        return f"{cls.__name__}{inspect.signature(cls)}\n\n{inspect.getdoc(cls)}"
+    near = difflib.get_close_matches(wanted, [*CODES, *by_lower], n=5, cutoff=0.5)
+    near += [code for code in CODES if wanted in code and code not in near]
+    mentioned = [c.name for c in CODES.values() if wanted in f"{c.meaning} {c.remedy}".lower()]
+    hint = "; `posenc explain` alone lists everything"
+    if near:
+        hint = f"; did you mean {', '.join(by_lower.get(n, n) for n in near)}?"
+    elif mentioned:
+        hint = f"; it is mentioned in {', '.join(mentioned[:6])}"
+    raise UsageError(f"there is no code and no encoding called {name!r}{hint}")
+
+
+def _code(name: str) -> str:
+    code = CODES[name]
+    lines = [name]
+    for title, text in (
+        ("meaning", code.meaning),
+        ("trigger", code.trigger),
+        ("remedy", code.remedy),
+    ):
+        lines.append(_hanging(title, text))
+    return "\n".join(lines)
+
+
+def _everything() -> str:
+    lines = ["Codes of findings:"]
+    lines += [_hanging(code.name, code.meaning, 20) for code in CODES.values()]
+    for title, classes in (("Encodings:", encodings()), ("Scalings:", scalings())):
+        lines += ["", title]
+        for cls in classes:
+            lines.append(_hanging(cls.__name__, (inspect.getdoc(cls) or "").split("\n")[0], 20))
+    lines += ["", "`posenc explain NAME` tells more about one."]
+    return "\n".join(lines)
+
+
+def _hanging(title: str, text: str, indent: int = 10) -> str:
+    """``title`` and ``text`` beside it, wrapped."""
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=f"  {title}".ljust(indent + 1) + " ",
+        subsequent_indent=" " * (indent + 2),
+    )

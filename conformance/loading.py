@@ -1,0 +1,185 @@
+"""What a user types on the command line, as values: a target function, and a declared encoding.
+
+Every failure is a :class:`UsageError` whose message says what was expected and what is near.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import posenc_ref
+from posenc_ref import Encoding, Scaling, from_dict
+
+EXAMPLE = '{"encoding": "RoPE", "head_dim": 64, "layout": "half"}'
+
+
+class UsageError(Exception):
+    """What was typed does not make sense; the message is for the user."""
+
+
+def load_target(target: str) -> Callable[..., Any]:
+    """The callable that ``file.py:function`` or ``package.module:function`` names.
+
+    The function may be an attribute of something (``module:Class.method``).  The folder of a
+    file, or the working folder for a module, is put on the import path.
+    """
+    source, colon, name = target.rpartition(":")
+    if not colon or not source or not name:
+        raise UsageError(
+            f"TARGET must be file.py:function or package.module:function, got {target!r}"
+        )
+    is_file = source.endswith(".py") or "/" in source or "\\" in source
+    module = _load_file(Path(source)) if is_file else _load_module(source)
+    found: Any = module
+    done = source
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise UsageError(f"{done} has no {part!r}{_near(part, _functions(found))}")
+        found, done = getattr(found, part), f"{done}:{part}" if found is module else f"{done}.{part}"
+    if isinstance(found, type):
+        raise UsageError(
+            f"{target} is a class: name a function, or bind an instance to a name in the module "
+            f"(rope = {found.__name__}(...)) and check that"
+        )
+    if not callable(found):
+        raise UsageError(f"{target} is a {type(found).__name__}, not a function")
+    return found  # type: ignore[no-any-return]
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        folder = path.parent if path.parent.is_dir() else Path()
+        others = [p.name for p in folder.glob("*.py")]
+        raise UsageError(f"there is no file {path}{_near(path.name, others)}")
+    path = path.resolve()
+    _on_path(path.parent)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is not a Python file: its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    hidden = sys.modules.get(path.stem)
+    sys.modules[path.stem] = module  # dataclasses and pickle look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        if hidden is None:
+            del sys.modules[path.stem]
+        else:
+            sys.modules[path.stem] = hidden
+        raise UsageError(f"{path.name} cannot be run: {_where(error, path)}") from error
+    return module
+
+
+def _load_module(name: str) -> ModuleType:
+    _on_path(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UsageError(
+                f"there is no module {error.name!r} here; is it installed, or did you mean "
+                f"{name.replace('.', '/')}.py:...?"
+            ) from error
+        raise UsageError(f"{name} cannot be imported: {_where(error)}") from error
+    except Exception as error:
+        raise UsageError(f"{name} cannot be imported: {_where(error)}") from error
+
+
+def _on_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _where(error: BaseException, path: Path | None = None) -> str:
+    """The exception in one line, with the line of the user's file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = [f for f in frames if path is not None and f.filename == str(path)]
+    line = error.lineno if isinstance(error, SyntaxError) else at[-1].lineno if at else None
+    return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "")
+
+
+def _functions(owner: Any) -> list[str]:
+    """Public callables of ``owner``, its own ones where it is a module."""
+    mine = getattr(owner, "__name__", None) if isinstance(owner, ModuleType) else None
+    return [
+        name
+        for name, value in vars(owner).items()
+        if not name.startswith("_")
+        and callable(value)
+        and (mine is None or getattr(value, "__module__", mine) == mine)
+    ] if hasattr(owner, "__dict__") else []
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    """``; did you mean ...?``, or the list of what there is, or nothing."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3)
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    return f"; there is {', '.join(names[:12])}" if names else ""
+
+
+def load_encoding(text: str, surface: str | None = None) -> Encoding:
+    """The encoding that JSON text, or ``@file.json``, declares.
+
+    For the surface ``bucket`` the learned table of a T5Bias may be left out.
+    """
+    where = "--encoding"
+    if text.startswith("@"):
+        path = Path(text[1:])
+        if not path.is_file():
+            others = [p.name for p in path.parent.glob("*.json")] if path.parent.is_dir() else []
+            raise UsageError(f"--encoding: there is no file {path}{_near(path.name, others)}")
+        where, text = str(path), path.read_text(encoding="utf-8")
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno} of "
+            f"{text.strip()!r}\nwrite it like {EXAMPLE}, in single quotes for the shell"
+        ) from error
+    if not isinstance(data, dict):
+        raise UsageError(f"{where} must be a JSON object such as {EXAMPLE}, got {data!r}")
+    if surface == "bucket" and data.get("encoding") == "T5Bias":
+        data.setdefault("table", [[0.0]] * int(data.get("num_buckets", 32)))
+    name = data.get("encoding")
+    known = [c.__name__ for c in encodings()]
+    if "encoding" in data and name not in known:
+        hint = _near(str(name), known)
+        raise UsageError(f"{where}: there is no encoding {name!r}{hint}")
+    try:
+        value = from_dict(data)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{where}: {error}") from error
+    if not isinstance(value, Encoding):
+        raise UsageError(f"{where} declares a scaling alone; give it inside an encoding")
+    return value
+
+
+def encodings() -> list[type[Encoding]]:
+    """The public encodings that can be declared."""
+    return [c for c in _public() if issubclass(c, Encoding) and _is_value(c)]
+
+
+def scalings() -> list[type[Scaling]]:
+    """The public scalings of rotary encodings."""
+    return [c for c in _public() if issubclass(c, Scaling) and _is_value(c)]
+
+
+def _public() -> list[type[Any]]:
+    found = (getattr(posenc_ref, name) for name in posenc_ref.__all__)
+    return [c for c in found if isinstance(c, type)]
+
+
+def _is_value(cls: type[Any]) -> bool:
+    """A dataclass, not the abstract base of a family."""
+    return "__dataclass_fields__" in vars(cls)
