@@ -16,6 +16,8 @@ from .frequencies import half_precision
 
 #: About so many numbers of one row, over all heads, are compared.
 NUMBERS = 8192
+#: About so many rows are compared.
+ROWS = 9
 
 #: A larger score says no more.
 WORST = 2.0**64
@@ -33,20 +35,24 @@ PLACES = {
 
 @dataclass(frozen=True)
 class _Sample:
-    """Some keys of a case, enough to tell models apart."""
+    """Some rows and keys of a case, enough to tell models apart."""
 
     case: BiasCase
+    rows: np.ndarray
     keys: np.ndarray
 
     @classmethod
     def of(cls, case: BiasCase) -> _Sample:
-        n, most = case.k_len, max(64, NUMBERS // len(case.actual))
-        keys = np.arange(n)
-        if n > most:
-            part = most // 3
-            step = n // part | 1  # odd, so that no parity is left out
-            keys = np.unique(np.r_[keys[:part], keys[::step], keys[-part:]])
-        return cls(case, keys)
+        most = max(64, NUMBERS // len(case.actual))
+        return cls(case, _some(case.q_len, ROWS), _some(case.k_len, most))
+
+
+def _some(n: int, most: int) -> np.ndarray:
+    """Both ends of ``range(n)``, and some between; the step is odd, so no parity is left out."""
+    part = most // 3
+    if n <= most:
+        return np.arange(n)
+    return np.unique(np.r_[np.arange(part), np.arange(0, n, n // part | 1), np.arange(n - part, n)])
 
 
 def residual_of(encoding: ALiBi, cases: Sequence[BiasCase], ruler: Ruler) -> Residual:
@@ -57,13 +63,15 @@ def residual_of(encoding: ALiBi, cases: Sequence[BiasCase], ruler: Ruler) -> Res
     def residual(change: dict[str, Any]) -> tuple[bool, float]:
         parts = []
         for s in samples:
-            rows, own = s.case.rows[:, None], s.case.own
+            rows, own = s.case.rows[s.rows][:, None], s.case.own[:, s.rows]
             model = _values(true, change, s.case, s.keys[None, :], rows)
             model = model - _values(true, change, s.case, rows, rows)
-            score = ruler.score(
-                s.case.actual[..., s.keys] - own, model, np.abs(model) + np.abs(own)
-            )
-            parts.append(score[:, s.case.judged[:, s.keys]].ravel())
+            actual = s.case.actual[:, s.rows][..., s.keys] - own
+            score = ruler.score(actual, model, np.abs(model) + np.abs(own))
+            judged = s.case.judged[s.rows][:, s.keys]
+            if "anything after" in change:
+                judged = judged & (s.keys <= rows)
+            parts.append(score[:, judged].ravel())
         scores = np.minimum(np.concatenate(parts), WORST)
         return bool((scores <= ruler.budget).all()), float(np.mean(np.log2(1 + scores)))
 

@@ -14,7 +14,7 @@ Residual = Callable[[dict[str, Any]], tuple[bool, float]]
 #: More independent deviations than this are not looked for at once.
 MOST = 3
 #: Where the explanation stays incomplete, a cause must take away one part in so many.
-LEAST = 4
+LEAST = 2
 
 
 @dataclass(frozen=True)

@@ -217,6 +217,12 @@ CODES: dict[str, Code] = dict(
             "2 ** (-8h/n) holds for powers of two only; see posenc_ref.ALiBi.slopes.",
         ),
         _code(
+            "head-order",
+            "Heads get each other's bias.",
+            "the values of each head are those declared for another one",
+            "The table is (num_buckets, num_heads), and the bias (H, Q, K): transpose, never reshape.",
+        ),
+        _code(
             "bias-sign",
             "The bias rewards distance instead of penalising it.",
             "the fitted slope over distance is positive",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 #: Candidates reach this far: every integer, both signs near zero.
-REACH = 2**17
+REACH = 2**17 + 64
 _NEGATIVE = 64
 
 
@@ -25,7 +25,7 @@ class Decoder:
 
     @classmethod
     def of(cls, frequencies: np.ndarray, reach: int = REACH) -> Decoder:
-        """A decoder for the given frequencies; eight pairs, spread, tell any two positions apart."""
+        """A decoder for the given frequencies; eight of them tell positions apart."""
         count = min(8, frequencies.size)
         chosen = np.unique(np.linspace(0, frequencies.size - 1, count).astype(int))
         candidates = np.arange(-_NEGATIVE, reach)

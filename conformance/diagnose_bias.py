@@ -34,9 +34,10 @@ def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
     usable = [case for case in cases if case.k_len > 2]
     if not usable:
         return
-    fits = [fit(case, ruler) for case in usable]
-    causes = _causes(encoding, fits, ruler)
-    found = explain(residual_of(encoding, cases, ruler), causes)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        fits = [fit(case, ruler) for case in usable]
+        causes = _causes(encoding, fits, ruler)
+        found = explain(residual_of(encoding, cases, ruler), causes)
     report(run, found)
     run.report.measured = _words(fits)
     failed = any(f.check == "values" for f in run.failures)
@@ -118,7 +119,7 @@ def _causes(encoding: ALiBi, fits: Sequence[Fit], ruler: Ruler) -> list[Cause]:
         bent = bent or [(long.case, long.after)]
     after = max(bent, key=lambda pair: pair[0].k_len * pair[0].q_len)[1] if bent else None
     if not encoding.causal and after is not None:
-        found += _future(after, long, ruler)
+        found += _future(after, long, fits, ruler)
     found += _aligned(kinks, after if encoding.causal else None)
     found += _range(fits, true, toward, ruler)
     return found + _rounded(long, encoding)
@@ -166,12 +167,24 @@ def _sizes(
     return []
 
 
-def _future(after: np.ndarray, long: Fit, ruler: Ruler) -> list[Cause]:
+def _future(
+    after: np.ndarray, long: Fit, fits: Sequence[Fit], ruler: Ruler
+) -> list[Cause]:
     """Keys after the query, against the mirror image of keys before it."""
     assert long.before is not None
     mirror = -long.before
+    case = max((f.case for f in fits if f.case.q_len > 1), key=lambda c: c.q_len)
+    shown = case.actual[:, 0, case.rows[0] : case.rows[0] + 3]
+    free = Cause(
+        "future-keys",
+        "keys after the query have a bias of another kind",
+        f"{case.name}, head 0: {', '.join(f'{v:.6g}' for v in shown[0])} at key - query = 0, 1, 2",
+        {"anything after": True},
+        fitted=3,
+        values={"declared": mirror.tolist(), "measured": shown.tolist()},
+    )
     if not ruler.differ(after, mirror, 4 * np.abs(mirror)).any():
-        return []
+        return [free]
     ratio = float(np.median(after / mirror))
     kind = "are free" if ratio == 0 else "are rewarded" if ratio < 0 else "get another penalty"
     head = int(np.argmax(np.abs(mirror)))
@@ -183,7 +196,8 @@ def _future(after: np.ndarray, long: Fit, ruler: Ruler) -> list[Cause]:
             f"{mirror[head]:+.9g} would mirror the keys before it",
             {"after": after},
             values={"declared": mirror.tolist(), "measured": after.tolist()},
-        )
+        ),
+        free,
     ]
 
 
@@ -229,7 +243,7 @@ def _range(fits: Sequence[Fit], true: np.ndarray, toward: float, ruler: Ruler) -
     limits = (
         ("distances are clamped at {}", "clamp", own - last - 1),
         ("key positions are clamped at {}", "hold", start),
-        ("positions start again at 0 after {}", "wrap", start),
+        ("positions start again at 0 from {}", "wrap", start + 1),
     )
     for words, key, value in limits:
         found.append(

@@ -27,10 +27,22 @@ def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
         wrong = model(encoding, change, r) != b
         return not wrong.any(), float(wrong.mean())
 
-    found = explain(residual, bucket_causes(encoding, r, b))
-    report(run, found)
+    causes = bucket_causes(encoding, r, b)
+    for change in bases(encoding):
+        if moved := shift(encoding, change, r, b):
+            causes.append(
+                Cause(
+                    "bucket-spacing",
+                    f"relative positions are shifted by {-moved:+d}",
+                    f"bucket(r) is the declared bucket(r {-moved:+d})",
+                    {"shift": moved},
+                    values={"declared": 0, "measured": -moved},
+                )
+            )
+    found = explain(residual, unique(causes))
     run.report.measured = words(encoding, r, b)
-    if found.complete or found.causes:
+    if found.complete:
+        report(run, found)
         return
     wrong = np.flatnonzero(model(encoding, {}, r) != b)
     n = wrong[np.argmin(np.abs(r[wrong]))]
@@ -60,16 +72,17 @@ def starts(size: int, exact: int, max_distance: int, last: int | None = None) ->
 def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray:
     """The declared buckets with changes; ``change`` replaces:
 
-    sign, size (buckets of one direction), future ("offset", "same", "zero"), exact,
+    sign, num_buckets, size (buckets of one direction), future ("offset", "same", "zero"), exact,
     max_distance, starts, future_starts, clamp, own (the bucket of 0), shift (of r).
     """
     both = encoding.bidirectional
-    size = change.get("size", encoding.num_buckets // 2 if both else encoding.num_buckets)
+    number = change.get("num_buckets", encoding.num_buckets)
+    size = change.get("size", number // 2 if both else number)
     future = change.get("future", "offset" if both else "zero")
     r = change.get("sign", 1) * (r - change.get("shift", 0))
     first = change.get("starts")
     if "half" in change:
-        return _with(encoding, future, r, _half_log(encoding, size, np.abs(r), change["half"]))
+        return _with(number, future, r, _half_log(encoding, size, np.abs(r), change["half"]))
     if first is None:
         exact = change.get("exact", size // 2)
         distance = change.get("max_distance", encoding.max_distance)
@@ -79,19 +92,19 @@ def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray
     later = past
     if "future_starts" in change:
         later = np.searchsorted(np.asarray(change["future_starts"]), np.abs(r), side="right")
-    found = _with(encoding, future, r, past, later)
+    found = _with(number, future, r, past, later)
     return np.asarray(np.where(r == 0, change.get("own", found), found))
 
 
 def _with(
-    encoding: T5Bias, future: str, r: np.ndarray, past: np.ndarray, later: np.ndarray | None = None
+    number: int, future: str, r: np.ndarray, past: np.ndarray, later: np.ndarray | None = None
 ) -> np.ndarray:
     """Buckets of both directions from those of a distance."""
     later = past if later is None else later
     if future == "zero":
         later = np.zeros_like(past)
     elif future == "offset":
-        later = later + encoding.num_buckets // 2
+        later = later + number // 2
     return np.asarray(np.where(r > 0, later, past))
 
 
@@ -111,6 +124,30 @@ def _half_log(encoding: T5Bias, size: int, n: np.ndarray, how: tuple[str, str]) 
         far = half(half(log / (half(whole) if order == "rounded" else whole)) * (size - exact))
     far = np.minimum(exact + np.trunc(far), size - 1).astype(np.int64)
     return np.where(n < exact, n, far)
+
+
+def bases(encoding: T5Bias) -> list[dict[str, Any]]:
+    """The declaration, its mirror image and the other direction: what a shift is measured by."""
+    half, both = encoding.num_buckets // 2, encoding.bidirectional
+    other = {"size": encoding.num_buckets if both else half, "future": "zero" if both else "offset"}
+    return [{}, {"sign": -1}, other]
+
+
+def shift(encoding: T5Bias, change: dict[str, Any], r: np.ndarray, b: np.ndarray) -> int:
+    """The shift of r that makes the buckets of ``change`` fit best, the smallest of the best."""
+    known = (b >= 0) & (np.abs(r) <= WIDEST)
+    r, b = r[known], b[known]
+    reach = int(np.abs(r).max(initial=0)) + 8
+    expected = model(encoding, change, np.arange(-3 * reach, 3 * reach + 1))
+    best, least = 0, int((expected[r + 3 * reach] != b).sum())
+    for size in range(1, reach + 1):
+        for moved in (-size, size):
+            wrong = int((expected[r - moved + 3 * reach] != b).sum())
+            if wrong < least:
+                best, least = moved, wrong
+        if least == 0:
+            break
+    return best
 
 
 def words(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> str:
@@ -169,11 +206,24 @@ def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> list[Cause]
                     values={"declared": "exact", "measured": name},
                 )
             )
+    number = int(b.max()) + 1
+    if number != encoding.num_buckets and not (number % 2 and encoding.bidirectional):
+        found.append(
+            Cause(
+                "bucket-spacing",
+                f"there are {number} buckets, not {encoding.num_buckets}",
+                where,
+                {"num_buckets": number},
+                values={"declared": encoding.num_buckets, "measured": number},
+            )
+        )
     # Each side is measured: with the opposite sign the past is on the other one.
     varying = [p for p in (past, later) if len(set(p.values())) > 1]
     for profile in varying:
         found += _spacings(encoding, profile, where)
-    return _unique(found)
+    if len(varying) > 1:
+        found += _one_side(encoding, past, later)
+    return unique(found)
 
 
 def _directions(encoding: T5Bias, where: str) -> Iterator[Cause]:
@@ -248,6 +298,27 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
     yield _free(encoding, first, values, other)
 
 
+def _one_side(
+    encoding: T5Bias, past: dict[int, int], later: dict[int, int]
+) -> Iterator[Cause]:
+    """Only one direction has another rule."""
+    true = encoding.thresholds
+    for name, profile in (("earlier", past), ("later", later)):
+        first = _first(profile, _low(encoding, profile))
+        change = {"future_starts": first}
+        if name == "earlier":
+            change = {"starts": first, "future_starts": true}
+        short = first == true[: len(first)]
+        yield Cause(
+            "bucket-clamp" if short else "bucket-spacing",
+            f"buckets of {name} keys start at {_list(first)}, declared {_list(true)}",
+            f"the other direction has its own rule; {len(first)} of {len(true)} buckets are used",
+            change,
+            fitted=2,
+            values={"declared": list(true), "measured": list(first)},
+        )
+
+
 def _free(
     encoding: T5Bias, first: tuple[int, ...], values: dict[str, Any], other: tuple[str, ...]
 ) -> Cause:
@@ -311,9 +382,10 @@ def _list(first: tuple[int, ...]) -> str:
     return head + ", ".join(map(str, shown[:24])) + (", ..." if len(shown) > 24 else "")
 
 
-def _unique(causes: list[Cause]) -> list[Cause]:
+def unique(causes: list[Cause]) -> list[Cause]:
+    """The first cause of each change."""
     found: list[Cause] = []
     for cause in causes:
-        if all(cause.change != other.change for other in found):
+        if all(str(cause.change) != str(other.change) for other in found):
             found.append(cause)
     return found

@@ -119,7 +119,10 @@ def _not_linear(run: Run, tables: Tables, declared: Declared) -> None:
     )
     size = np.hypot(cos, sin)
     small = angle <= np.pi / 4
-    if fits[small].all() and np.abs(size - 1).max() <= 0.01:
+    folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
+    if (folded <= run.budget * ROUNDOFF[run.coarse] * (1 + angle)).all():
+        run.add("not-a-rotation", "cos or sin has the wrong sign in some quadrants", where)
+    elif fits[small].all() and np.abs(size - 1).max() <= 0.01:
         run.add("range-reduction", "small angles are right, larger ones are not", where)
     elif np.abs(_turn(cos, sin, true_cos, true_sin)).max() <= 0.01:
         run.add("amplitude", "the size of cos and sin changes with the position", where)
@@ -197,7 +200,8 @@ def position_map(run: Run, tables: Tables, declared: Declared) -> None:
     if size > 1 and (meets(at % size).all() or meets(signed).all()):
         run.add("position-range", f"positions wrap round modulo {size}", evidence)
         return
-    if (misfit[wrong] <= 0.25).all():
+    near = wrong & (at <= 60)  # any sign is decoded there
+    if (misfit[wrong] <= 0.25).all() or (near.any() and (misfit[near] <= 0.05).all()):
         run.add("wrong-row", f"{int(wrong.sum())} of {at.size} positions are others", evidence)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from posenc_ref import ALiBi
@@ -55,14 +57,13 @@ def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) ->
             )
         )
     scale = float(np.median(np.abs(got[n]) / true[n]))
-    if ruler.differ(scale, 1.0, 1.0).any():
+    if scale > 0 and ruler.differ(scale, 1.0, 1.0).any():
         found.append(scale_cause(scale, f"{n} heads, every slope"))
     for name, _ in half_precision(true[n]):
         found.append(rounding_cause(name, f"{n} heads: {_list(got[n])}", {"round": name}))
-    found.append(slopes_cause(sign * got[n], true[n], max_bias, ruler))
     free = {count: sign * m for count, m in got.items()}
-    found[-1] = _with_change(found[-1], {"slopes": free})
-    return found
+    other = slopes_cause(sign * got[n], true[n], max_bias, ruler)
+    return [*found, replace(other, change={"slopes": free})]
 
 
 def scale_cause(scale: float, where: str) -> Cause:
@@ -156,9 +157,3 @@ def _factor(x: float) -> str:
 def _list(values: np.ndarray) -> str:
     shown = ", ".join(f"{v:.6g}" for v in values[:8])
     return f"[{shown}{', ...' if len(values) > 8 else ''}]"
-
-
-def _with_change(cause: Cause, change: dict[str, object]) -> Cause:
-    from dataclasses import replace
-
-    return replace(cause, change=change)

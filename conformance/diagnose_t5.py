@@ -12,7 +12,7 @@ from posenc_ref import T5Bias
 from .bias_cases import BiasCase, Ruler
 from .causes import Cause, Residual, explain, report
 from .diagnose_bias import alignment_cause
-from .diagnose_buckets import bucket_causes, model, words
+from .diagnose_buckets import bases, bucket_causes, model, shift, unique, words
 from .diagnose_slopes import scale_cause
 from .frequencies import half_precision
 from .run import Run
@@ -29,9 +29,9 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
     found = _tables(table, lines, ruler)
     used = _substituted(table, found)
     decoded = [(r, _decode(v, used, ruler)) for r, v in lines]
-    for sign in (1, -1):
+    for change in bases(encoding):
         shifts = {
-            case.name: _shift(encoding, sign, r, b)
+            case.name: shift(encoding, change, r, b)
             for case, (r, b) in zip(cases, decoded, strict=True)
         }
         seen = {name: s for name, s in shifts.items() if s}
@@ -39,11 +39,7 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
             found.append(alignment_cause(seen, {"shift": shifts}))
         aligned = [(r - shifts[c.name], b) for c, (r, b) in zip(cases, decoded, strict=True)]
         found += bucket_causes(encoding, *_merged(aligned))
-    found += bucket_causes(encoding, *_merged(decoded))
-    kept: list[Cause] = []
-    for cause in found:
-        if all(str(cause.change) != str(other.change) for other in kept):
-            kept.append(cause)
+    kept = unique(found + bucket_causes(encoding, *_merged(decoded)))
     explanation = explain(_residual(encoding, table, cases, ruler), kept)
     report(run, explanation)
     r, b = _merged(decoded)
@@ -161,24 +157,6 @@ def _scales(
         ratio = along[np.arange(len(seen)), best] / np.sqrt(norms[best])
         found += [float(np.median(ratio)), float(np.median(np.abs(ratio)))]
     return [scale for scale in found if np.isfinite(scale) and scale != 0]
-
-
-def _shift(encoding: T5Bias, sign: int, r: np.ndarray, b: np.ndarray) -> int:
-    """The shift of r that makes the declared buckets fit best, the smallest of the best."""
-    reach = int(np.abs(r).max(initial=0))
-    wide = np.arange(-3 * reach - 1, 3 * reach + 2)
-    declared = model(encoding, {"sign": sign}, wide)
-    where = r + 3 * reach + 1
-    known = b >= 0
-    best, least = 0, int((declared[where][known] != b[known]).sum())
-    for size in range(1, reach + 1):
-        for shift in (-size, size):
-            wrong = int((declared[where - shift][known] != b[known]).sum())
-            if wrong < least:
-                best, least = shift, wrong
-        if least == 0:
-            break
-    return best
 
 
 def _residual(

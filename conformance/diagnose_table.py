@@ -11,11 +11,10 @@ from .access import TableAccess
 from .decode import Decoder
 from .diagnose_phases import Declared
 from .frequencies import Schedule
-from .measure import FRACTION, Tables, unwrap
+from .measure import Tables, unaliased, unwrap
 from .probes import GENERIC
 from .properties import perturbation
 from .run import Run
-from .subject import Refused
 
 
 def declare(encoding: Sinusoidal) -> Declared:
@@ -229,14 +228,7 @@ def _quadrature(
         got = access.rows(positions)
         return got[:, first], got[:, second]
 
-    phases = unwrap(tables, dtype)
-    if not phases.linear:
-        # Frequencies above pi alias at integers, and their sign tells the sine from the cosine.
-        try:
-            finer = unwrap(tables, dtype, FRACTION)
-        except Refused:
-            finer = phases
-        phases = finer if finer.linear else phases
+    phases = unaliased(tables, dtype)
     w = phases.frequencies
     sines, cosines = np.where(w > 0, second, first), np.where(w > 0, first, second)
     order = np.lexsort((np.minimum(sines, cosines), -np.abs(w)))

@@ -13,7 +13,7 @@ from . import diagnose_rotary, diagnose_table, state
 from .access import TableAccess
 from .diagnose_phases import Declared, diagnose_phases, measure_accuracy
 from .frequencies import explain
-from .measure import FRACTION, Tables, unwrap
+from .measure import Tables, unaliased
 from .oracle import cos_sin_truth, exactly, table_truth
 from .probes import GENERIC, ONE_HOT, WINDOWS
 from .run import Run
@@ -283,16 +283,7 @@ def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = Non
 
 def _diagnose(run: Run, tables: Tables, declared: Declared) -> None:
     """Frequencies, amplitude and origin; then precision and positions; then optional inputs."""
-    fastest = float(np.abs(declared.frequencies).max())
-    try:
-        phases = unwrap(tables, run.coarse, 1.0 if fastest < np.pi else FRACTION)
-        if not phases.linear and fastest < np.pi:
-            # Frequencies above pi alias at integers; fractions tell, where they are accepted.
-            finer = unwrap(tables, run.coarse, FRACTION)
-            phases = finer if finer.linear else phases
-    except Refused:
-        run.limit("frequencies above pi per position need fractional positions, which are refused")
-        phases = unwrap(tables, run.coarse)
+    phases = unaliased(tables, run.coarse)
     diagnose_phases(run, tables, phases, declared)
     if not run.report.findings:
         optional = [f for f in run.failures if f.check == "optional inputs"]

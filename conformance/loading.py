@@ -44,7 +44,10 @@ def load_target(target: str) -> Callable[..., Any]:
     for part in name.split("."):
         if not hasattr(found, part):
             raise UsageError(f"{done} has no {part!r}{_near(part, _functions(found))}")
-        found, done = getattr(found, part), f"{done}:{part}" if found is module else f"{done}.{part}"
+        found, done = (
+            getattr(found, part),
+            f"{done}:{part}" if found is module else f"{done}.{part}",
+        )
     if isinstance(found, type):
         raise UsageError(
             f"{target} is a class: name a function, or bind an instance to a name in the module "
@@ -110,13 +113,17 @@ def _where(error: BaseException, path: Path | None = None) -> str:
 def _functions(owner: Any) -> list[str]:
     """Public callables of ``owner``, its own ones where it is a module."""
     mine = getattr(owner, "__name__", None) if isinstance(owner, ModuleType) else None
-    return [
-        name
-        for name, value in vars(owner).items()
-        if not name.startswith("_")
-        and callable(value)
-        and (mine is None or getattr(value, "__module__", mine) == mine)
-    ] if hasattr(owner, "__dict__") else []
+    return (
+        [
+            name
+            for name, value in vars(owner).items()
+            if not name.startswith("_")
+            and callable(value)
+            and (mine is None or getattr(value, "__module__", mine) == mine)
+        ]
+        if hasattr(owner, "__dict__")
+        else []
+    )
 
 
 def _near(name: str, known: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from posenc_ref.accuracy import BUDGET, ROUNDOFF
 
 from .access import Access
 from .probes import ONE_HOT, unit_pairs
+from .subject import Malformed, Refused
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,19 @@ def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
     amplitude = np.hypot(cos, sin)
     steady = np.abs(amplitude - amplitude[0]) <= 2 * slack * np.abs(amplitude[0])
     return Phases(w, sigma, start, amplitude[0], bool((misfit <= 2 * slack).all() and steady.all()))
+
+
+def unaliased(tables: Tables, dtype: str) -> Phases:
+    """:func:`unwrap`, at fractions where these are accepted and show other frequencies.
+
+    At integers alone, frequencies above pi cannot be told from slower ones.
+    """
+    phases = unwrap(tables, dtype)
+    try:
+        finer = unwrap(tables, dtype, FRACTION)
+    except (Refused, Malformed):
+        return phases
+    return finer if finer.linear and np.abs(finer.frequencies).max() >= np.pi else phases
 
 
 def _wrap(angle: np.ndarray) -> np.ndarray:

@@ -148,7 +148,7 @@ def _misfit(
 ) -> float:
     """The worst score against a model: its own roundings are in it, float32 ones are allowed."""
     if model.table:
-        return _table_misfit(actual, predicted_exactly(positions, w), model.table)
+        return _table_misfit(actual, positions, w, model.table)
     angle = np.abs(_product(positions.astype(np.float64), w))
     grain = ERROR_BOUND if model.name == "float64 angles" else ROUNDOFF["float32"] * angle
     worst = 0.0
@@ -160,23 +160,19 @@ def _misfit(
     return worst
 
 
-def predicted_exactly(positions: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """cos and sin of float64 angles."""
-    angle = _product(positions.astype(np.float64), w)
-    return np.cos(angle), np.sin(angle)
-
-
 def _table_misfit(
-    actual: tuple[np.ndarray, np.ndarray], true: tuple[np.ndarray, np.ndarray], half: str
+    actual: tuple[np.ndarray, np.ndarray], positions: np.ndarray, w: np.ndarray, half: str
 ) -> float:
     """Values that are numbers of the half-precision format, and near the true ones for it.
 
     They are not recomputed: a float32 angle may fall on the other side of a tie.
     """
+    angle = _product(positions.astype(np.float64), w)
     worst = 0.0
-    for a, t in zip(actual, true, strict=True):
+    for a, t in zip(actual, (np.cos(angle), np.sin(angle)), strict=True):
         if not np.array_equal(rounded(a, half), a):
             return np.inf
-        off = np.abs(a - t) / (ROUNDOFF[half] * np.maximum(np.abs(t), ROUNDOFF[half]))
+        unit = ROUNDOFF[half] * np.maximum(np.abs(t), ROUNDOFF[half])
+        off = np.abs(a - t) / (unit + ROUNDOFF["float32"] * np.abs(angle))
         worst = max(worst, float(np.max(np.where(np.isnan(off), np.inf, off), initial=0.0)))
     return worst if worst <= BUDGET[half] else np.inf

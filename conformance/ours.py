@@ -1,0 +1,84 @@
+"""Our own encodings on one array library, in the shape of surfaces: what `posenc verify` judges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import ALiBi, Encoding, RoPE, Sinusoidal, T5Bias
+from posenc_ref._namespace import device_of, has_float64, namespace
+from posenc_ref.backends import Backend
+
+#: Heads of the biases: not a power of two, where slope recipes part.
+HEADS = 12
+
+
+@dataclass(frozen=True)
+class Own:
+    """One surface of one of our encodings, as ``check`` wants it."""
+
+    label: str
+    surface: str
+    encoding: Encoding
+    fn: Callable[..., Any]
+    once: bool = False  #: does not depend on the dtype, so judged in one of them
+
+
+def own_surfaces(backend: Backend, dtype: str, device: str | None) -> list[Own]:
+    """The surfaces of the five encodings on ``device`` of ``backend``.
+
+    Smaller heads where every call costs a graph: the same code runs, in fewer calls.
+    """
+    dim = 16 if backend.lazy else 64
+    half, pairs = RoPE(dim, layout="half"), RoPE(dim, layout="interleaved", base=500000.0)
+    sines, alibi = Sinusoidal(dim), ALiBi(HEADS)
+    table = _table()
+    t5 = T5Bias(backend.asarray(table, dtype, device))
+
+    def positions(start: int, stop: int) -> Any:
+        return backend.asarray(np.arange(start, stop), "int64", device)
+
+    def bias(encoding: Any) -> Callable[[int, int], Any]:
+        return lambda q_len, k_len: encoding.bias(
+            positions(k_len - q_len, k_len), positions(0, k_len), dtype=dtype
+        )
+
+    found = [
+        Own("RoPE half", "apply", half, half.apply),
+        Own("RoPE interleaved", "apply", pairs, pairs.apply),
+        Own("RoPE cos_sin", "cos_sin", half, lambda p: half.cos_sin(p, dtype=dtype)),
+        Own("Sinusoidal", "table", sines, lambda p: sines.table(p, dtype=dtype)),
+        Own("ALiBi", "bias", alibi, bias(alibi)),
+        Own("T5Bias", "bias", T5Bias(table), bias(t5)),
+        Own("T5 bucket", "bucket", T5Bias(table), t5.bucket, once=True),
+    ]
+    if backend.name == "numpy":  # slopes are NumPy's whatever the library
+        slopes = Own("ALiBi slopes", "slopes", alibi, lambda n: ALiBi(n).slopes(), once=True)
+        found.insert(5, slopes)
+    return found
+
+
+LABELS = (
+    "RoPE half",
+    "RoPE interleaved",
+    "RoPE cos_sin",
+    "Sinusoidal",
+    "ALiBi",
+    "ALiBi slopes",
+    "T5Bias",
+    "T5 bucket",
+)
+
+
+def wide(backend: Backend, device: str | None) -> bool:
+    """Whether ``device`` has float64, so that angles are exact there."""
+    probe = backend.asarray(np.zeros(1), "float32", device)
+    return has_float64(namespace(probe), device_of(probe))
+
+
+def _table() -> np.ndarray:
+    """A learned table (32, HEADS) whose numbers every dtype can hold, every row another."""
+    return np.random.default_rng(0).integers(-127, 128, (32, HEADS)) / 8

@@ -1,0 +1,287 @@
+"""``verify``: judge every backend, and every known library found here.
+
+Each group (a backend, or a library) is judged in a process of its own, so that a library is
+imported once, and one that crashes takes nothing with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import importlib.util
+import multiprocessing
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from posenc_ref import SPEC_VERSION, __version__
+from posenc_ref.backends import Backend, backends
+
+from .check import check
+from .ours import LABELS, own_surfaces, wide
+from .outcome import Outcome, failed, judged, skipped
+
+#: Judged unless asked otherwise: what other people's models compute in.
+LIBRARY_DTYPES = ("float32", "bfloat16")
+#: Called with the outcomes so far and the number of checks known of.
+Progress = Callable[[list[Outcome], int], None]
+CERTIFICATE = "certificate"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to judge."""
+
+    full: bool = False
+    only: str | None = None
+    dtypes: tuple[str, ...] = ()
+
+    def wants(self, *words: str | None, dtype: str | None = None) -> bool:
+        """Whether a check described by these words was asked for."""
+        if self.dtypes and dtype is not None and dtype not in self.dtypes:
+            return False
+        text = " ".join(w for w in (*words, dtype) if w).lower()
+        return self.only is None or fnmatch.fnmatchcase(text, f"*{self.only.lower()}*")
+
+
+@dataclass
+class Verification:
+    """Everything that was judged, and what was not and why."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many checks came to each verdict."""
+        verdicts = ("conforms", "deviates", "inconclusive", "error", "skipped")
+        return {v: sum(o.verdict == v for o in self.outcomes) for v in verdicts}
+
+    @property
+    def exit_code(self) -> int:
+        """1 where one of our own backends deviates, 2 for an error of the harness, else 0."""
+        if any(o.verdict in ("deviates", "inconclusive") and o.ours for o in self.outcomes):
+            return 1
+        return 2 if self.counts["error"] else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        return {
+            "version": __version__,
+            "spec_version": SPEC_VERSION,
+            "counts": self.counts,
+            "exit_code": self.exit_code,
+            "seconds": round(self.seconds, 1),
+            "outcomes": [o.to_dict() for o in self.outcomes],
+        }
+
+
+def verify(
+    options: Options = Options(),  # noqa: B008  (frozen)
+    *,
+    processes: int = 0,
+    progress: Progress | None = None,
+) -> Verification:
+    """Judge everything found here; ``processes`` > 0 does it in that many at a time."""
+    begin = time.perf_counter()
+    groups = _groups(options)
+    done: list[Outcome] = []
+    expected: dict[str, int] = {}
+
+    def note(group: str, item: Outcome | int) -> None:
+        if isinstance(item, Outcome):
+            done.append(item)
+        else:
+            expected[group] = item
+        if progress is not None:
+            progress(done, max(sum(expected.values()), len(done)))
+
+    if processes:
+        with ThreadPoolExecutor(processes) as pool:
+            list(pool.map(lambda group: _apart(group, options, note), groups))
+    else:
+        for group in groups:
+            for item in judge_group(group, options):
+                note(group, item)
+    order = {group: i for i, group in enumerate(_order())}
+    done.sort(key=lambda o: order.get(o.group, len(order)))
+    return Verification(done, time.perf_counter() - begin)
+
+
+def _order() -> list[str]:
+    from .adapters.known import LIBRARIES
+
+    return [*(b.name for b in backends()), CERTIFICATE, *LIBRARIES]
+
+
+def _groups(options: Options) -> list[str]:
+    """Names of the groups, what takes longest first."""
+    slow = {"jax": -4, "dask": -3, "transformers": -2, CERTIFICATE: 1}
+    return sorted(_order(), key=lambda name: slow.get(name, 0))
+
+
+def judge_group(group: str, options: Options) -> Iterator[Outcome | int]:
+    """Yield how many checks are coming, then the outcome of each."""
+    found = {b.name: b for b in backends()}.get(group)
+    if found is not None:
+        yield from _judge_backend(found, options)
+    elif group == CERTIFICATE:
+        yield from _certificate(options)
+    else:
+        yield from _judge_library(group, options)
+
+
+def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome | int]:
+    blank = Outcome("backend", backend.name, backend.version)
+    kinds = [
+        d for d in backend.dtypes if any(_wanted(backend, label, d, options) for label in LABELS)
+    ]
+    if not kinds:
+        return
+    reason = backend.missing()
+    if reason is not None:
+        yield skipped(blank, reason)
+        return
+    devices = backend.devices()
+    yield len(devices) * len(kinds) * len(LABELS)
+    if backend.lazy and not options.full and len(kinds) > 1:
+        chosen = "float32" if "float32" in kinds else kinds[0]
+        for dtype in kinds:
+            if dtype != chosen:
+                why = f"every call costs {backend.name} a graph: --full judges {dtype} as well"
+                yield skipped(blank.replace(dtype=dtype), why)
+        kinds = [chosen]
+    for device in devices:
+        exact = wide(backend, device)
+        place = device if len(devices) > 1 else None
+        finished: set[str] = set()
+        for dtype in kinds:
+            here = blank.replace(device=place, dtype=dtype)
+            if dtype == "float64" and not exact:
+                yield skipped(here, f"{device} has no float64")
+                continue
+            for own in own_surfaces(backend, dtype, device):
+                if not _wanted(backend, own.label, dtype, options) or own.label in finished:
+                    continue
+                if own.once:
+                    finished.add(own.label)
+                yield _check(
+                    here.replace(label=own.label, surface=own.surface),
+                    own.fn,
+                    encoding=own.encoding,
+                    surface=own.surface,
+                    backend=backend.name,
+                    dtype=dtype,
+                    device=device,
+                    angles="exact" if exact else None,
+                )
+
+
+def _wanted(backend: Backend, label: str, dtype: str, options: Options) -> bool:
+    return options.wants(backend.name, label, dtype=dtype)
+
+
+def _judge_library(name: str, options: Options) -> Iterator[Outcome | int]:
+    from .adapters.known import known_implementations, missing_libraries
+
+    missing = missing_libraries()
+    if name in missing:
+        if options.wants(name):
+            why = f"{name} is not installed; pip install '{missing[name]}'"
+            yield skipped(Outcome("library", name), why)
+        return
+    if importlib.util.find_spec("torch") is None:
+        why = f"{name} is judged through torch, which is not installed; pip install torch"
+        yield skipped(Outcome("library", name), why)
+        return
+    jobs = []
+    for known in known_implementations():
+        kinds = known.dtypes if options.full or options.dtypes else LIBRARY_DTYPES
+        if known.library == name:
+            jobs += [
+                (known, dtype)
+                for dtype in known.dtypes
+                if dtype in kinds and options.wants(name, known.label, dtype=dtype)
+            ]
+    yield len(jobs)
+    for known, dtype in jobs:
+        blank = Outcome("library", name, known.version, known.label, dtype=dtype)
+        yield _check(blank, known.build, build=True, dtype=dtype)
+
+
+def _check(blank: Outcome, fn: Any, *, build: bool = False, **settings: Any) -> Outcome:
+    """One check; whatever is printed meanwhile goes to standard error, warnings nowhere."""
+    begin = time.perf_counter()
+    try:
+        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            report = check(fn() if build else fn, **settings)
+    except Exception as error:
+        return failed(blank, error)
+    return judged(blank, report, time.perf_counter() - begin)
+
+
+def _certificate(options: Options) -> Iterator[Outcome | int]:
+    """cos, sin and every encoding against arithmetic that shares no code with them."""
+    blank = Outcome("certificate", CERTIFICATE, label="all encodings, NumPy")
+    if not options.wants(CERTIFICATE) or options.dtypes:
+        return
+    if importlib.util.find_spec("mpmath") is None:
+        yield skipped(blank, 'mpmath is not installed; pip install "posenc-ref[cli]"')
+        return
+    from .certify import certify
+
+    yield 1
+    begin = time.perf_counter()
+    try:
+        rows = certify(quick=not options.full)
+    except Exception as error:
+        yield failed(blank, error)
+        return
+    wrong = [row for row in rows if not row.passed]
+    worst = max((row.score for row in rows), default=0.0)
+    yield blank.replace(
+        verdict="deviates" if wrong else "conforms" if rows else "inconclusive",
+        codes=("inaccurate",) * bool(wrong),
+        messages=tuple(f"{r.encoding}, {r.dtype}, positions {r.positions}" for r in wrong[:5]),
+        worst=worst,
+        executed=sum(row.elements for row in rows),
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _apart(group: str, options: Options, note: Callable[[str, Outcome | int], None]) -> None:
+    """Judge a group in a process of its own, and pass on what it sends."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_serve, args=(group, options, sender), daemon=True)
+    process.start()
+    sender.close()
+    finished = False
+    while not finished:
+        try:
+            item = receiver.recv()
+        except EOFError:
+            break
+        finished = item is None
+        if item is not None:
+            note(group, item)
+    process.join()
+    if not finished:
+        kind = "backend" if any(b.name == group for b in backends()) else "library"
+        reason = f"the process that judged {group} ended with exit code {process.exitcode}"
+        note(group, Outcome(kind, group, verdict="error", reason=reason))
+
+
+def _serve(group: str, options: Options, sender: Any) -> None:
+    """The other end of :func:`_apart`."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    for item in judge_group(group, options):
+        sender.send(item)
+    sender.send(None)
