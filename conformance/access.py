@@ -88,7 +88,7 @@ class TableAccess(Reach):
         self.saw(positions)
         if self.mode == "any":
             return self._call(positions)
-        return self._call(np.arange(int(positions.max()) + 1))[positions]
+        return np.asarray(self._call(np.arange(int(positions.max()) + 1))[positions])
 
     def _call(self, positions: np.ndarray) -> np.ndarray:
         return self.read(self.run.subject.call(positions), positions.size)

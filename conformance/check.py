@@ -118,7 +118,7 @@ def check(
             f"dtype must be one that {library} has here, {', '.join(subject.backend.dtypes)}; "
             f"got {dtype!r}"
         )
-    label = name or (bound.name if bound else getattr(fn, "__name__", type(fn).__name__))
+    label = name or (bound.name if bound else "") or str(getattr(fn, "__name__", type(fn).__name__))
     run = Run(
         subject,
         encoding,

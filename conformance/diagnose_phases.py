@@ -207,7 +207,7 @@ def position_map(run: Run, tables: Tables, declared: Declared) -> None:
 
 def _large_angles(run: Run, tables: Tables, declared: Declared) -> bool:
     """Whether every angle up to pi is right, at every position: the reduction is at fault."""
-    at = GENERIC[GENERIC <= run.highest]
+    at = GENERIC[run.highest >= GENERIC]
     cos, sin = _unit(tables, at, declared)
     true_cos, true_sin = declared.exact(at)
     angle = np.abs(at[:, None] + declared.origin) * declared.frequencies

@@ -150,7 +150,8 @@ def _structure(run: Run, encoding: RoPE, measured: Measured) -> bool:
         run.add(
             "frequency-spacing",
             "nothing is rotated: every frequency is 0",
-            f"all {encoding.head_dim} channels pass through at positions {list(measured.positions)}",
+            f"all {encoding.head_dim} channels pass through at positions "
+            f"{measured.positions.tolist()}",
         )
         return False
     if measured.scaled and not set(measured.scaled) & wanted:

@@ -38,7 +38,7 @@ class Schedule:
     ) -> np.ndarray:  # fmt: skip
         """Frequencies with some fields replaced, and pair numbers shifted."""
         b, m, f = base or self.base, n or self.n, self.factor if factor is None else factor
-        return np.exp(-np.log(b) * (np.arange(self.pairs) + shift) / m) / f
+        return np.asarray(np.exp(-np.log(b) * (np.arange(self.pairs) + shift) / m) / f)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Explanation:
 def agree(measured: np.ndarray, predicted: np.ndarray, sigma: np.ndarray) -> np.ndarray:
     """Where measured frequencies meet predicted ones, to the float32 budget and the uncertainty."""
     slack = BUDGET["float32"] * ROUNDOFF["float32"] * np.abs(predicted) + SIGMAS * sigma
-    return np.abs(measured - predicted) <= slack
+    return np.asarray(np.abs(measured - predicted) <= slack)
 
 
 def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list[Explanation]:
@@ -92,7 +92,7 @@ def half_precision(values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
 def round_bfloat16(values: np.ndarray) -> np.ndarray:
     """``values`` rounded to bfloat16 (8 significant bits, ties to even), as float64."""
     mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
-    return np.ldexp(np.rint(mantissa * 256.0), exponent - 8)
+    return np.asarray(np.ldexp(np.rint(mantissa * 256.0), exponent - 8))
 
 
 def _candidates(measured: np.ndarray, d: Schedule) -> Iterator[Explanation]:
@@ -187,6 +187,7 @@ def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> Exp
     shown = ", ".join(f"{k}: {measured[k]:.6g} for {target[k]:.6g}" for k in wrong[:4])
     return Explanation(
         "frequency-spacing",
-        f"{wrong.size} of {target.size} frequencies are wrong (pair: measured for declared): {shown}",
+        f"{wrong.size} of {target.size} frequencies are wrong "
+        f"(pair: measured for declared): {shown}",
         measured,
     )

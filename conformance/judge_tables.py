@@ -46,7 +46,9 @@ def judge_frequencies(run: Run) -> None:
         return
     run.judge("values", "frequencies", theta, exactly(declared))
     if factor is not None:
-        run.judge("values", "attention factor", factor, exactly(encoding.attention_factor()))
+        run.judge(
+            "values", "attention factor", factor, exactly(np.asarray(encoding.attention_factor()))
+        )
     again, _ = _frequencies(run)
     run.count("state")
     if not np.array_equal(theta, again):

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posenc_ref.accuracy import BUDGET, ERROR_BOUND, ROUNDOFF
+from posenc_ref.accuracy import BUDGET, ROUNDOFF
+from posenc_ref.angles import ERROR_BOUND
 
 from .frequencies import half_precision
 
-#: float32 products and sums between the model and the output: as many units as honest code needs.
 _HALF = ("bfloat16", "float16")
 
 
@@ -43,12 +43,12 @@ def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
     if dtype == "float64":
         return values
     if dtype == "float32":
-        return values.astype(np.float32).astype(np.float64)
+        return np.asarray(values.astype(np.float32).astype(np.float64))
     return dict(half_precision(values))[dtype]
 
 
 def _product(p: np.ndarray, w: np.ndarray) -> np.ndarray:
-    return p[:, None] * w
+    return np.asarray(p[:, None] * w)
 
 
 def models() -> list[Model]:

@@ -115,7 +115,8 @@ class Report:
         return _finite(body)  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
-        head = f"{self.verdict.upper()}  {self.subject}  ({self.surface}, {self.backend}, {self.dtype})"
+        how = f"{self.surface}, {self.backend}, {self.dtype}"
+        head = f"{self.verdict.upper()}  {self.subject}  ({how})"
         lines = [head, f"declared  {self.encoding}"]
         if self.measured:
             lines.append(f"measured  {self.measured}")

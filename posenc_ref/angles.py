@@ -78,7 +78,7 @@ def turns(frequencies: tuple[Decimal, ...]) -> Turns:
     for column in columns:
         column.setflags(write=False)
     fastest = max((abs(float(w)) for w in frequencies), default=0.0)
-    return Turns(*columns, fastest=fastest)
+    return Turns(columns[0], columns[1], columns[2], fastest)
 
 
 def cos_sin(
