@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -56,6 +55,8 @@ def choice(
     listed = ", ".join(repr(a) for a in allowed)
     hint = ""
     if isinstance(value, str):
+        import difflib  # only errors need it
+
         known = (aliases or {}).get(value.lower())
         near = difflib.get_close_matches(value.lower(), [a for a in allowed if isinstance(a, str)])
         if known is not None:

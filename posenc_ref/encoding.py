@@ -6,7 +6,6 @@ Equality, hash, repr and JSON all go by the fields; :func:`from_dict` is the onl
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -57,7 +56,7 @@ class Value:
         return type(other) is type(self) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        return hash(json.dumps(self.to_dict(), sort_keys=True))
+        return hash(_frozen(self.to_dict()))
 
     def __repr__(self) -> str:
         parts = []
@@ -131,6 +130,12 @@ def from_dict(data: Mapping[str, Any]) -> Any:
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
     positional = [body.pop(f.name) for f in fields if not f.kw_only]
     return cls(*positional, **body)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((key, _frozen(v)) for key, v in value.items())
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _encode(value: Any) -> Any:
