@@ -19,7 +19,7 @@ from .decode import Decoder
 from .frequencies import Schedule, explain
 from .measure import Phases, Tables
 from .precision import classify
-from .probes import GENERIC, REPORTED, error_window
+from .probes import GENERIC, REPORTED, TELLING, error_window
 from .report import Accuracy
 from .run import Run
 from .subject import Malformed, Refused
@@ -240,16 +240,19 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
             off = np.maximum(off, np.abs(got / declared.amplitude - true).max(axis=1, initial=0.0))
         return np.where(np.isnan(off), np.inf, off)
 
-    highest = reach.reach(REPORTED[-1])
-    errors = {p: float(error(error_window(p)).max()) for p in REPORTED if p <= highest}
+    highest = reach.reach(REPORTED[-1] - 1)
+    lengths = [n for n in REPORTED if n <= highest + 1] or [highest + 1]
+    errors = {n: float(error(error_window(n)).max()) for n in lengths}
     # A half-precision result is one rounding off by itself.
     visible = VISIBLE + (ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0)
     step = SCAN if reach.mode == "prefix" else 4096
     degrades = _degrades_at(error, highest, visible, step)
-    at = GENERIC[highest >= GENERIC]
+    at = TELLING[highest >= TELLING]
     cos, sin = _unit(tables, at, declared)
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
     name = model.name if model else ""
+    if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
+        name = "float32 angles or better"  # as far as half-precision results show
     run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.highest)
 
 

@@ -16,8 +16,11 @@ GENERIC = np.array(
 )
 #: Contiguous windows: neighbours merge first where positions lose bits.
 WINDOWS = (1001, 4093, 32765, 131065)
-#: The report gives the absolute error around these positions.
+#: The report gives the absolute error at the end of contexts of these lengths.
 REPORTED = (2**12, 2**15, 2**17, 2**20)
+#: Positions whose values name the precision of the angles; the last ones show float32 through
+#: bfloat16 results.
+TELLING = np.array([*GENERIC, 400009, 700001, 999983, 1048573])
 #: (q_len, k_len) of biases: square, decoding, prefill behind a cache, and a long one.
 LENGTHS = ((5, 5), (1, 7), (3, 11), (1, 300), (4, 2050))
 #: Numbers of heads: powers of two and their neighbours.
@@ -36,6 +39,6 @@ def unit_pairs(shape: tuple[int, ...], first: np.ndarray) -> np.ndarray:
     return x
 
 
-def error_window(position: int) -> np.ndarray:
-    """Positions around a reported one, odd ones among them: powers of two are too kind."""
-    return np.arange(position - 9, position + 1)
+def error_window(length: int) -> np.ndarray:
+    """The last positions of a context, odd ones among them: powers of two are too kind."""
+    return np.arange(max(length - 10, 0), length)

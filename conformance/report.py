@@ -53,7 +53,7 @@ class Accuracy:
     budget: float  #: the largest score that passes
     where: str  #: the case and the place of the worst score
     precision: str = ""  #: precision class of the angles, e.g. "float32 angles"
-    errors: dict[int, float] = field(default_factory=dict)  #: absolute error around a position
+    errors: dict[int, float] = field(default_factory=dict)  #: absolute error at the end of a context
     degrades_at: int | None = None  #: first position with an error over 2**-9
     highest: int = 0  #: the highest position judged
 
@@ -140,7 +140,7 @@ def _accuracy_lines(a: Accuracy) -> list[str]:
         lines.append(f"precision {a.precision}")
     if a.errors:
         errors = ", ".join(f"{_short(p)}: {e:.1e}" for p, e in a.errors.items())
-        lines.append(f"errors    absolute, around position {errors}")
+        lines.append(f"errors    absolute, at the end of a context of {errors}")
         if a.degrades_at is not None:
             lines.append(f"          first over 2**-9 at position {a.degrades_at}")
     short = "" if a.highest >= 1024 else "; a pass below 1024 says little about long context"
