@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import posenc_ref
@@ -63,13 +64,13 @@ def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
     import torch
 
     weight = getattr(module, "weight", getattr(module, "weights", None))
-    width = int(weight.shape[-1]) if weight is not None else int(attribute(module, "dim") or 2)
+    named = attribute(module, "embed_dim") or attribute(module, "dim")
+    width = int(weight.shape[-1]) if weight is not None else int(named or 2)
     padding = getattr(module, "padding_idx", None)
 
     def roles(positions: Any, start: int, shape: tuple[int, ...]) -> dict[str, Any]:
         length = len(positions)
         return {
-            "positions": positions[None],
             "shape": torch.Size((1, length)),
             "tokens": torch.full(shape, 0 if padding is None else padding + 1),
             "embeddings": torch.zeros(1, length, width),
@@ -77,8 +78,9 @@ def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
             "start": start,
         }
 
-    def by_position(module: Any, positions: Any) -> Any:
+    def by_position(module: Any, positions: Any, *, shape: tuple[int, ...] = (1, -1)) -> Any:
         given = roles(positions, 0, (1, len(positions)))
+        given["positions"] = positions.reshape(shape)
         return module(**bind(module.forward, given, only_required=frozenset({"tokens", "start"})))
 
     def by_index(module: Any, positions: Any) -> Any:
@@ -106,14 +108,14 @@ def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
     names = parameters(module.forward)
     ways: list[Callable[[Any, Any], Any]] = []
     if "positions" in names:
-        ways.append(by_position)
+        ways += [partial(by_position, shape=shape) for shape in ((1, -1), (-1,), (-1, 1))]
     elif list(names) == ["input"]:
         ways.append(by_index)
     if "length" in names:
         ways.append(by_length)
     if type(module).__module__.startswith("torch.nn"):
         ways = [by_index]
-    ways += [by_start, lambda module, positions: by_start(module, positions, books=True)]
+    ways += [by_start, partial(by_start, books=True)]
     tried = []
     for way in ways:
         ask = _two_dimensional(way)
