@@ -6,26 +6,20 @@ the angles are held, and which positions were really used.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from posenc_ref.accuracy import ROUNDOFF, VISIBLE
+from posenc_ref.accuracy import ROUNDOFF
 
-from .access import Reach
 from .decode import Decoder
-from .frequencies import Schedule, explain
+from .frequencies import SIGMAS, Explanation, Schedule, explain
 from .measure import Phases, Tables
 from .precision import classify
-from .probes import GENERIC, REPORTED, TELLING, error_window
-from .report import Accuracy
+from .probes import GENERIC
 from .run import Run
 from .subject import Malformed, Refused
-
-#: Every position below it is tried when the first visible error is looked for.
-SCAN = 2**16
 
 
 @dataclass(frozen=True)
@@ -65,16 +59,54 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared
     for e in found:
         run.add(e.code, e.message, evidence, values=e.values, equivalent=e.equivalent)
     _amplitude(run, phases, declared)
-    _origin(run, phases, declared, w)
-    if not run.report.findings and not _held(run, tables, declared):
-        position_map(run, tables, declared)
+    origin = _origin(run, phases, declared, w)
+    # With what was found put into the declaration, anything left is another bug.
+    seen = _substituted(declared, phases, found, origin)
+    if not _explained(run, tables, seen, phases.sigma) and not _held(run, tables, seen):
+        position_map(run, tables, seen)
+
+
+def _substituted(
+    declared: Declared, phases: Phases, found: list[Explanation], origin: float
+) -> Declared:
+    """The declaration with the measured frequencies, sign, amplitude and origin in it."""
+    others = [e for e in found if e.code != "sign"]
+    w = others[0].predicted if others else declared.frequencies
+    sign = -declared.sign if len(others) < len(found) else declared.sign
+
+    def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        angle = (positions + origin)[:, None] * w
+        return np.cos(angle), sign * np.sin(angle)
+
+    return replace(
+        declared,
+        frequencies=w,
+        exact=exact,
+        amplitude=float(np.median(phases.amplitude)),
+        sign=sign,
+        origin=origin,
+    )
+
+
+def _explained(run: Run, tables: Tables, seen: Declared, sigma: np.ndarray) -> bool:
+    """Whether the substituted declaration meets the function at long positions too."""
+    at = GENERIC[run.highest >= GENERIC]
+    angle = np.abs(at[:, None] + seen.origin)
+    slack = run.budget * (
+        ROUNDOFF[run.coarse] + ROUNDOFF["float32"] * angle * np.abs(seen.frequencies)
+    )
+    slack = slack + SIGMAS * sigma * angle
+    return all(
+        bool((np.abs(got / seen.amplitude - true) <= slack).all())
+        for got, true in zip(tables(at), seen.exact(at), strict=True)
+    )
 
 
 def _token_index(run: Run, tables: Tables, declared: Declared) -> bool:
     """Whether the index in the call is taken for the position."""
     at = np.array([9, 10, 11, 12])
     try:
-        cos, sin = _unit(tables, at, declared)
+        cos, sin = unit_size(tables, at, declared)
     except (Refused, Malformed):
         return False
     used, misfit = Decoder.of(declared.frequencies, reach=64).positions(cos, sin)
@@ -93,7 +125,7 @@ def _held(run: Run, tables: Tables, declared: Declared) -> bool:
     """A finding if a model of half-precision angles, frequencies or tables meets the values."""
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
     at = at[at <= max(run.highest, 16)]
-    cos, sin = _unit(tables, at, declared)
+    cos, sin = unit_size(tables, at, declared)
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
     if model is None or not model.code:
         return False
@@ -104,7 +136,7 @@ def _held(run: Run, tables: Tables, declared: Declared) -> bool:
 def _not_linear(run: Run, tables: Tables, declared: Declared) -> None:
     """Angles that do not grow with the position, and are no other position's either."""
     at = np.arange(1, 33)
-    cos, sin = _unit(tables, at, declared)
+    cos, sin = unit_size(tables, at, declared)
     true_cos, true_sin = (
         t * s for t, s in zip(declared.exact(at), (1, declared.sign), strict=True)
     )
@@ -152,25 +184,26 @@ def _amplitude(run: Run, phases: Phases, declared: Declared) -> None:
         )
 
 
-def _origin(run: Run, phases: Phases, declared: Declared, w: np.ndarray) -> None:
+def _origin(run: Run, phases: Phases, declared: Declared, w: np.ndarray) -> float:
     """The angle at position 0, in positions of the fastest pair; every pair must agree."""
     grain = run.budget * ROUNDOFF[run.coarse]
     k = int(np.argmax(np.abs(w)))
     if w[k] == 0:
-        return
+        return declared.origin
     start = declared.sign * phases.start
     # Known up to whole turns of one pair: the slower pairs tell which.
     options = start[k] / w[k] + 2 * np.pi / np.abs(w[k]) * np.arange(-8, 9)
     misfit = [float(np.abs(np.exp(1j * start) - np.exp(1j * o * w)).max()) for o in options]
     found = float(options[int(np.argmin(misfit))])
     if abs(found - declared.origin) * abs(w[k]) <= grain * (1 + abs(declared.origin * w[k])):
-        return
+        return declared.origin
     run.add(
         "position-origin",
         f"position 0 has the angles of position {found:.6g}, declared {declared.origin:g}",
         f"angle of the fastest pair at position 0: {start[k]:.6g} rad",
         values={"declared": declared.origin, "measured": found},
     )
+    return found
 
 
 def position_map(run: Run, tables: Tables, declared: Declared) -> None:
@@ -178,7 +211,7 @@ def position_map(run: Run, tables: Tables, declared: Declared) -> None:
     decoder = Decoder.of(declared.frequencies)
     at = np.unique(np.r_[np.arange(1, 9), 255, 256, 300, 511, 512, GENERIC])
     at = at[at <= max(run.highest, 8)]
-    cos, sin = _unit(tables, at, declared)
+    cos, sin = unit_size(tables, at, declared)
     used, misfit = decoder.positions(cos, sin)
     used = used - round(declared.origin)
     seen = cos + 1j * sin
@@ -208,7 +241,7 @@ def position_map(run: Run, tables: Tables, declared: Declared) -> None:
 def _large_angles(run: Run, tables: Tables, declared: Declared) -> bool:
     """Whether every angle up to pi is right, at every position: the reduction is at fault."""
     at = GENERIC[run.highest >= GENERIC]
-    cos, sin = _unit(tables, at, declared)
+    cos, sin = unit_size(tables, at, declared)
     true_cos, true_sin = declared.exact(at)
     angle = np.abs(at[:, None] + declared.origin) * declared.frequencies
     unit = ROUNDOFF[run.coarse] + ROUNDOFF["float32"] * angle
@@ -226,59 +259,6 @@ def _large_angles(run: Run, tables: Tables, declared: Declared) -> bool:
     return True
 
 
-def _unit(tables: Tables, at: np.ndarray, declared: Declared) -> tuple[np.ndarray, np.ndarray]:
+def unit_size(tables: Tables, at: np.ndarray, declared: Declared) -> tuple[np.ndarray, np.ndarray]:
     cos, sin = tables(at)
     return cos / declared.amplitude, declared.sign * sin / declared.amplitude
-
-
-def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared) -> None:
-    """Absolute errors at long positions, where they become visible, and the precision class."""
-
-    def error(positions: np.ndarray) -> np.ndarray:
-        off = np.zeros(positions.size)
-        for got, true in zip(tables(positions), declared.exact(positions), strict=True):
-            off = np.maximum(off, np.abs(got / declared.amplitude - true).max(axis=1, initial=0.0))
-        return np.where(np.isnan(off), np.inf, off)
-
-    highest = reach.reach(REPORTED[-1] - 1)
-    lengths = [n for n in REPORTED if n <= highest + 1] or [highest + 1]
-    errors = {n: float(error(error_window(n)).max()) for n in lengths}
-    # A half-precision result is one rounding off by itself.
-    visible = VISIBLE + (ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0)
-    step = SCAN if reach.mode == "prefix" else 4096
-    degrades = _degrades_at(error, highest, visible, step)
-    at = TELLING[highest >= TELLING]
-    cos, sin = _unit(tables, at, declared)
-    model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
-    name = model.name if model else ""
-    if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
-        name = "float32 angles or better"  # as far as half-precision results show
-    run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.highest)
-
-
-def _degrades_at(
-    error: Callable[[np.ndarray], np.ndarray], highest: int, visible: float, step: int
-) -> int | None:
-    """The first position with an error over ``visible``.
-
-    Every position below SCAN is tried, if windows show that there is something to find; windows
-    alone beyond it.
-    """
-    ends = np.unique(np.round(np.geomspace(16, max(highest, 16), 64)).astype(int))
-    ends = ends[ends <= highest]
-    suspects = [
-        int(e) for e in ends if (error(np.arange(max(e - 8, 0), e + 1)) > visible / 4).any()
-    ]
-    if not suspects:
-        return None
-    for start in range(0, min(SCAN, highest + 1), step):
-        positions = np.arange(start, min(start + step, highest + 1))
-        over = error(positions) > visible
-        if over.any():
-            return int(positions[int(np.argmax(over))])
-    for end in suspects:
-        positions = np.arange(max(end - 8, 0), end + 1)
-        over = error(positions) > visible
-        if over.any():
-            return int(positions[int(np.argmax(over))])
-    return None

@@ -20,6 +20,8 @@ PUBLISHED_BASES = (
 )  # fmt: skip
 #: Measured frequencies carry this many standard errors of slack.
 SIGMAS = 5.0
+#: Fitted logarithms closer than this are the same constant.
+_SAME = 2.0**-12
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,8 @@ def _fitted(measured: np.ndarray, d: Schedule) -> Iterator[Explanation]:
     if slope < 0:
         scale = float(np.exp(start)) * d.factor
         base = float(np.exp(-slope * d.n))
+        if abs(np.log(base / d.base)) < _SAME or abs(np.log(scale)) < _SAME:
+            return  # one change, and already tried
         yield Explanation(
             "base",
             f"the base is {base:.6g}, declared {d.base:.7g}, and positions are multiplied by "

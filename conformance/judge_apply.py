@@ -9,7 +9,7 @@ from posenc_ref.accuracy import Truth
 
 from . import diagnose_rotary, properties, state
 from .access import Access
-from .diagnose_phases import measure_accuracy
+from .degradation import measure_accuracy
 from .measure import Measured, measure
 from .oracle import apply_truth
 from .probes import GENERIC, ONE_HOT, SHORT, SIZES, WINDOWS, dense

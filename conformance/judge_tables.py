@@ -11,7 +11,8 @@ from posenc_ref.accuracy import Truth
 
 from . import diagnose_rotary, diagnose_table, state
 from .access import TableAccess
-from .diagnose_phases import Declared, diagnose_phases, measure_accuracy
+from .degradation import measure_accuracy
+from .diagnose_phases import Declared, diagnose_phases
 from .frequencies import explain
 from .measure import Tables, unaliased
 from .oracle import cos_sin_truth, exactly, table_truth

@@ -1,0 +1,73 @@
+"""How exact a function is at long positions: errors, where they become visible, and the class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from posenc_ref.accuracy import ROUNDOFF, VISIBLE
+
+from .access import Reach
+from .diagnose_phases import Declared, unit_size
+from .measure import Tables
+from .precision import classify
+from .probes import REPORTED, TELLING, error_window
+from .report import Accuracy
+from .run import Run
+
+#: Every position below it is tried when the first visible error is looked for.
+SCAN = 2**16
+
+
+def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared) -> None:
+    """Absolute errors at long positions, where they become visible, and the precision class."""
+
+    def error(positions: np.ndarray) -> np.ndarray:
+        off = np.zeros(positions.size)
+        for got, true in zip(tables(positions), declared.exact(positions), strict=True):
+            off = np.maximum(off, np.abs(got / declared.amplitude - true).max(axis=1, initial=0.0))
+        return np.where(np.isnan(off), np.inf, off)
+
+    highest = reach.reach(REPORTED[-1] - 1)
+    lengths = [n for n in REPORTED if n <= highest + 1] or [highest + 1]
+    errors = {n: float(error(error_window(n)).max()) for n in lengths}
+    # A half-precision result is one rounding off by itself.
+    visible = VISIBLE + (ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0)
+    step = SCAN if reach.mode == "prefix" else 4096
+    degrades = _degrades_at(error, highest, visible, step)
+    at = TELLING[highest >= TELLING]
+    cos, sin = unit_size(tables, at, declared)
+    model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
+    name = model.name if model else ""
+    if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
+        name = "float32 angles or better"  # as far as half-precision results show
+    run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.highest)
+
+
+def _degrades_at(
+    error: Callable[[np.ndarray], np.ndarray], highest: int, visible: float, step: int
+) -> int | None:
+    """The first position with an error over ``visible``.
+
+    Every position below SCAN is tried, if windows show that there is something to find; windows
+    alone beyond it.
+    """
+    ends = np.unique(np.round(np.geomspace(16, max(highest, 16), 64)).astype(int))
+    ends = ends[ends <= highest]
+    suspects = [
+        int(e) for e in ends if (error(np.arange(max(e - 8, 0), e + 1)) > visible / 4).any()
+    ]
+    if not suspects:
+        return None
+    for start in range(0, min(SCAN, highest + 1), step):
+        positions = np.arange(start, min(start + step, highest + 1))
+        over = error(positions) > visible
+        if over.any():
+            return int(positions[int(np.argmax(over))])
+    for end in suspects:
+        positions = np.arange(max(end - 8, 0), end + 1)
+        over = error(positions) > visible
+        if over.any():
+            return int(positions[int(np.argmax(over))])
+    return None
