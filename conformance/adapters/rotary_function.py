@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from .binding import bind, parameters
-from .rotary_table import B, H, S, Table, describe
+from .rotary_table import B, H, S, Table, describe, length_of
 
 # How a table of shape (B, S, W) may have to be laid out.
 TABLE_SHAPES: dict[str, Callable[[Any], Any]] = {
@@ -112,7 +112,7 @@ class Rotation:
         positions = positions if positions.ndim > 1 else positions[None]
         gathers = "positions" in named and named["positions"].default is inspect.Parameter.empty
         if gathers and self.table.axes == 1:  # it wants every row, and picks its own
-            every = torch.arange(int(positions.max()) + 1, device=positions.device)
+            every = torch.arange(length_of(positions, self.name), device=positions.device)
             cos, sin = (part[0] for part in self.table(q, every[None]))
         else:
             cos, sin = map(TABLE_SHAPES[self.table_shape], self.table(q, positions))

@@ -45,7 +45,10 @@ class Table:
     def raw(self, x: Any, positions: Any) -> Any:
         """Return what the module says at `positions`, (B, S) or (A, B, S), for vectors `x`."""
         if self.arrangement == "buffer":  # gathered, then in x's precision, as attention does it
-            return self.module.embed_positions[positions].to(x.dtype)
+            rows = self.module.embed_positions
+            index = positions[..., None].expand(*positions.shape, rows.shape[-1])
+            every = rows.expand(len(positions), *rows.shape)
+            return every.gather(1, index).to(x.dtype)
         if self.arrangement == "length":
             return self._rows(x, positions)
         positions = self.arranged(positions)
@@ -57,9 +60,7 @@ class Table:
     def _rows(self, x: Any, positions: Any) -> Any:
         """Take rows out of the table of a module that is told a length, never positions."""
         name = type(self.module).__name__
-        if positions.is_floating_point() or bool((positions < 0).any()):
-            raise ValueError(f"{name} has integer positions from 0 only")
-        length = int(positions.max()) + 1
+        length = length_of(positions, name)
         raw = self.module(x.new_zeros((1, length, 1)))
         parts = tuple(raw) if isinstance(raw, tuple) or raw.shape[0] == 2 else (raw,)
         parts = tuple(part.squeeze() for part in parts)
@@ -111,6 +112,13 @@ def find_table(module: Any, layer_types: tuple[str | None, ...] = (None,)) -> Ta
         f"{type(module).__name__} gives no table at given positions (its forward takes {wants}); "
         f"tried {'; '.join(dict.fromkeys(tried)) or 'nothing, as it takes no positions'}"
     )
+
+
+def length_of(positions: Any, name: str) -> int:
+    """Return the shortest sequence that has all `positions`: what starts at 0 has no others."""
+    if positions.is_floating_point() or bool((positions < 0).any()):
+        raise ValueError(f"{name} has integer positions from 0 only")
+    return int(positions.max()) + 1
 
 
 def describe(error: Exception) -> str:

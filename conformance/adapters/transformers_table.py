@@ -14,7 +14,7 @@ from posenc_ref.conformance.implementation import Implementation
 from .binding import bind, parameters
 from .peers import window_start
 from .rotary_function import attribute
-from .rotary_table import S, describe
+from .rotary_table import S, describe, length_of
 from .transformers_config import on_host
 
 # Names that models give to the module that holds their position table.
@@ -102,7 +102,7 @@ def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
         return module(**bind(module.forward, given))
 
     def by_length(module: Any, positions: Any) -> Any:
-        length = int(positions.max()) + 1
+        length = length_of(positions, type(module).__name__)
         return module(**bind(module.forward, {"length": length}))[positions]
 
     names = parameters(module.forward)

@@ -146,6 +146,20 @@ def test_one_axis(case):
     require_close(y, turned(x.double().numpy(), angles(d), *channels, out))
 
 
+STARTS_AT_ZERO = ["sin|cos from a buffer", "method of attention, length only"]
+
+
+@pytest.mark.parametrize("name", STARTS_AT_ZERO)
+def test_negative_positions_do_not_wrap(name):
+    """The attention's own gather refuses them; indexing would take the last row."""
+    (model, cls, config, settings), (_, layout, *_) = ONE_AXIS[name]
+    implementation = from_transformers(make(model, cls, config, **settings))
+    heads, head_dim = implementation.num_heads, implementation.head_dim
+    x = torch.zeros((1, 2, heads, head_dim) if layout == "bshd" else (1, 2, heads * head_dim))
+    with pytest.raises((ValueError, RuntimeError, IndexError), match=r"out of bounds|from 0 only"):
+        implementation(x, torch.tensor([-1, 0]))
+
+
 def test_two_axes():
     module = make(
         "qwen2_vl", "Qwen2VLVisionRotaryEmbedding", "Qwen2VLVisionConfig", embed_dim=64, num_heads=4
