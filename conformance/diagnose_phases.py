@@ -260,5 +260,6 @@ def _large_angles(run: Run, tables: Tables, declared: Declared) -> bool:
 
 
 def unit_size(tables: Tables, at: np.ndarray, declared: Declared) -> tuple[np.ndarray, np.ndarray]:
+    """cos and sin without the declared amplitude and sign."""
     cos, sin = tables(at)
     return cos / declared.amplitude, declared.sign * sin / declared.amplitude
