@@ -26,7 +26,9 @@ def explain(name: str | None = None) -> str:
         return f"{cls.__name__}{inspect.signature(cls)}\n\n{inspect.getdoc(cls)}"
     near = difflib.get_close_matches(wanted, [*CODES, *by_lower], n=5, cutoff=0.5)
     near += [code for code in CODES if wanted in code and code not in near]
-    mentioned = [c.name for c in CODES.values() if wanted in f"{c.meaning} {c.remedy}".lower()]
+    texts = {c.name: f"{c.meaning} {c.remedy}" for c in CODES.values()}
+    texts |= {known: inspect.getdoc(cls) or "" for known, cls in values.items()}
+    mentioned = [known for known, text in texts.items() if wanted in text.lower()]
     hint = "; `posenc explain` alone lists everything"
     if near:
         hint = f"; did you mean {', '.join(by_lower.get(n, n) for n in near)}?"

@@ -128,11 +128,11 @@ def _functions(owner: Any) -> list[str]:
 
 def _near(name: str, known: Iterable[str]) -> str:
     """``; did you mean ...?``, or the list of what there is, or nothing."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3)
+    names = {n.lower(): n for n in sorted(known)}
+    near = [names[n] for n in difflib.get_close_matches(name.lower(), names, n=3)]
     if near:
         return f"; did you mean {' or '.join(near)}?"
-    return f"; there is {', '.join(names[:12])}" if names else ""
+    return f"; there is {', '.join(list(names.values())[:12])}" if names else ""
 
 
 def load_encoding(text: str, surface: str | None = None) -> Encoding:

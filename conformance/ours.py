@@ -27,12 +27,8 @@ class Own:
     once: bool = False  #: does not depend on the dtype, so judged in one of them
 
 
-def own_surfaces(backend: Backend, dtype: str, device: str | None) -> list[Own]:
-    """The surfaces of the five encodings on ``device`` of ``backend``.
-
-    Smaller heads where every call costs a graph: the same code runs, in fewer calls.
-    """
-    dim = 16 if backend.lazy else 64
+def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64) -> list[Own]:
+    """The surfaces of the five encodings on ``device`` of ``backend``, heads of size ``dim``."""
     half, pairs = RoPE(dim, layout="half"), RoPE(dim, layout="interleaved", base=500000.0)
     sines, alibi = Sinusoidal(dim), ALiBi(HEADS)
     table = _table()

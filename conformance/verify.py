@@ -31,6 +31,8 @@ LIBRARY_DTYPES = ("float32", "bfloat16")
 #: Called with the outcomes so far and the number of checks known of.
 Progress = Callable[[list[Outcome], int], None]
 CERTIFICATE = "certificate"
+#: Where every call costs a graph or a compilation: these dtypes, unless asked otherwise.
+QUICK = {"dask": ("float32",), "jax": ("float32", "bfloat16")}
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Verification:
 
 
 def verify(
-    options: Options = Options(),  # noqa: B008  (frozen)
+    options: Options = Options(),
     *,
     processes: int = 0,
     progress: Progress | None = None,
@@ -122,7 +124,18 @@ def _order() -> list[str]:
 def _groups(options: Options) -> list[str]:
     """Names of the groups, what takes longest first."""
     slow = {"jax": -4, "dask": -3, "transformers": -2, CERTIFICATE: 1}
-    return sorted(_order(), key=lambda name: slow.get(name, 0))
+    found = {b.name: b for b in backends()}
+    asked = []
+    for name in _order():
+        if name in found:
+            wanted = bool(_dtypes(found[name], options))
+        elif name == CERTIFICATE:
+            wanted = options.wants(CERTIFICATE) and not options.dtypes
+        else:
+            wanted = bool(_jobs(name, options)) or options.wants(name)
+        if wanted:
+            asked.append(name)
+    return sorted(asked, key=lambda name: slow.get(name, 0))
 
 
 def judge_group(group: str, options: Options) -> Iterator[Outcome | int]:
@@ -138,24 +151,21 @@ def judge_group(group: str, options: Options) -> Iterator[Outcome | int]:
 
 def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome | int]:
     blank = Outcome("backend", backend.name, backend.version)
-    kinds = [
-        d for d in backend.dtypes if any(_wanted(backend, label, d, options) for label in LABELS)
-    ]
-    if not kinds:
-        return
+    kinds = _dtypes(backend, options)
     reason = backend.missing()
     if reason is not None:
         yield skipped(blank, reason)
         return
     devices = backend.devices()
     yield len(devices) * len(kinds) * len(LABELS)
-    if backend.lazy and not options.full and len(kinds) > 1:
-        chosen = "float32" if "float32" in kinds else kinds[0]
-        for dtype in kinds:
-            if dtype != chosen:
-                why = f"every call costs {backend.name} a graph: --full judges {dtype} as well"
-                yield skipped(blank.replace(dtype=dtype), why)
-        kinds = [chosen]
+    if backend.name in QUICK and not (options.full or options.dtypes):
+        left = [dtype for dtype in kinds if dtype not in QUICK[backend.name]]
+        kinds = [dtype for dtype in kinds if dtype not in left]
+        for dtype in left:
+            why = f"{backend.name} takes long; --full, or --dtype {dtype}, judges it"
+            yield skipped(blank.replace(dtype=dtype), why)
+    # Fewer channels are fewer calls; the libraries that most people use get whole heads.
+    dim = 64 if options.full or backend.name in ("numpy", "torch") else 16
     for device in devices:
         exact = wide(backend, device)
         place = device if len(devices) > 1 else None
@@ -165,7 +175,7 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome | int
             if dtype == "float64" and not exact:
                 yield skipped(here, f"{device} has no float64")
                 continue
-            for own in own_surfaces(backend, dtype, device):
+            for own in own_surfaces(backend, dtype, device, dim):
                 if not _wanted(backend, own.label, dtype, options) or own.label in finished:
                     continue
                 if own.once:
@@ -182,36 +192,48 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome | int
                 )
 
 
+def _dtypes(backend: Backend, options: Options) -> list[str]:
+    """The dtypes of ``backend`` in which anything was asked for."""
+    return [
+        d for d in backend.dtypes if any(_wanted(backend, label, d, options) for label in LABELS)
+    ]
+
+
 def _wanted(backend: Backend, label: str, dtype: str, options: Options) -> bool:
     return options.wants(backend.name, label, dtype=dtype)
 
 
 def _judge_library(name: str, options: Options) -> Iterator[Outcome | int]:
-    from .adapters.known import known_implementations, missing_libraries
+    from .adapters.known import missing_libraries
 
     missing = missing_libraries()
     if name in missing:
-        if options.wants(name):
-            why = f"{name} is not installed; pip install '{missing[name]}'"
-            yield skipped(Outcome("library", name), why)
+        why = f"{name} is not installed; pip install '{missing[name]}'"
+        yield skipped(Outcome("library", name), why)
         return
     if importlib.util.find_spec("torch") is None:
         why = f"{name} is judged through torch, which is not installed; pip install torch"
         yield skipped(Outcome("library", name), why)
         return
-    jobs = []
-    for known in known_implementations():
-        kinds = known.dtypes if options.full or options.dtypes else LIBRARY_DTYPES
-        if known.library == name:
-            jobs += [
-                (known, dtype)
-                for dtype in known.dtypes
-                if dtype in kinds and options.wants(name, known.label, dtype=dtype)
-            ]
+    jobs = _jobs(name, options)
     yield len(jobs)
     for known, dtype in jobs:
         blank = Outcome("library", name, known.version, known.label, dtype=dtype)
         yield _check(blank, known.build, build=True, dtype=dtype)
+
+
+def _jobs(name: str, options: Options) -> list[tuple[Any, str]]:
+    """What is known of the library ``name``, in each dtype that was asked for."""
+    from .adapters.known import known_implementations
+
+    every = options.full or options.dtypes
+    return [
+        (known, dtype)
+        for known in known_implementations()
+        if known.library == name
+        for dtype in known.dtypes
+        if (every or dtype in LIBRARY_DTYPES) and options.wants(name, known.label, dtype=dtype)
+    ]
 
 
 def _check(blank: Outcome, fn: Any, *, build: bool = False, **settings: Any) -> Outcome:
@@ -229,8 +251,6 @@ def _check(blank: Outcome, fn: Any, *, build: bool = False, **settings: Any) -> 
 def _certificate(options: Options) -> Iterator[Outcome | int]:
     """cos, sin and every encoding against arithmetic that shares no code with them."""
     blank = Outcome("certificate", CERTIFICATE, label="all encodings, NumPy")
-    if not options.wants(CERTIFICATE) or options.dtypes:
-        return
     if importlib.util.find_spec("mpmath") is None:
         yield skipped(blank, 'mpmath is not installed; pip install "posenc-ref[cli]"')
         return

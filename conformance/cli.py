@@ -1,0 +1,276 @@
+"""The commands of ``posenc``; the only module that imports typer and rich."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import numpy as np
+import rich.table
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from posenc_ref import SPEC_VERSION, __version__
+from posenc_ref.accuracy import ANGLES, ROUNDOFF
+
+from . import show
+from .check import SURFACES, check
+from .explain import explain
+from .implementation import Implementation
+from .loading import UsageError, load_encoding, load_target
+from .outcome import Outcome
+from .subject import TENSOR_LAYOUTS
+from .verify import Options, verify
+
+app = typer.Typer(
+    name="posenc",
+    help="Judge implementations of Transformer positional encodings against their specification.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+EXIT = {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}
+COLOURS = {
+    "conforms": "green",
+    "deviates": "bold red",
+    "inconclusive": "yellow",
+    "error": "bold red",
+    "skipped": "dim",
+}
+
+
+def _fail(message: str) -> typer.Exit:
+    typer.echo(f"posenc: {message}", err=True)
+    return typer.Exit(2)
+
+
+def _styled() -> bool:
+    """Whether standard output is a terminal that may show colours."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(
+            f"posenc-ref {__version__} (specification {SPEC_VERSION}), NumPy {np.__version__}, "
+            f"Python {platform.python_version()}"
+        )
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("verify", epilog="Example: `posenc verify --only 'transformers llama*'`")
+def verify_command(
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="Every dtype, and the long certificate.")
+    ] = False,
+    only: Annotated[
+        str | None,
+        typer.Option(help="Only checks whose name has this in it, such as 'torch' or 'jax*alibi'."),
+    ] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option(help="Only this dtype; may be given several times.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    processes: Annotated[
+        int, typer.Option(min=0, help="How many libraries to judge at a time (0: one by one).")
+    ] = 2,
+) -> None:
+    """Judge every array backend and every known library found on this machine.
+
+    Exits with 1 if one of our own backends deviates, 2 for an error of the harness, else 0:
+    deviations of other libraries are what the report is for.
+    """
+    for name in dtype or ():
+        if name not in ROUNDOFF:
+            raise _fail(f"--dtype must be one of {', '.join(ROUNDOFF)}, got {name!r}")
+    options = Options(full=full, only=only, dtypes=tuple(dtype or ()))
+    with _progress() as note:
+        found = verify(options, processes=processes, progress=note)
+    if not found.outcomes:
+        raise _fail(
+            f"nothing is called {only!r} here"
+            if only
+            else "nothing was judged: no backend has this dtype"
+        )
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=1))
+    elif not _styled():
+        typer.echo(show.plain(found))
+    else:
+        console = Console()
+        for table in (show.own_table(found), show.library_table(found)):
+            if table is not None:
+                console.print(_rich(table))
+        console.print(show.legend(), style="dim", markup=False, highlight=False)
+        console.print("\n".join(show.sentences(found)), markup=False, highlight=False)
+        colour = "bold red" if found.exit_code else "bold green"
+        console.print(show.summary(found), style=colour, markup=False, highlight=False)
+    raise typer.Exit(found.exit_code)
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """A progress bar on standard error where that is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def note(done: list[Outcome], expected: int) -> None:
+            name = done[-1].name if done else ""
+            bar.update(task, completed=len(done), total=expected or None, description=name)
+
+        yield note
+
+
+def _rich(table: show.Table) -> rich.table.Table:
+    made = rich.table.Table(title=table.title, title_justify="left", header_style="bold")
+    for name in table.head:
+        made.add_column(name, justify="right" if name in table.numbers else "left")
+    last = ""
+    for cells, states in zip(table.rows, table.states, strict=True):
+        first = cells[0].split(" ")[0]
+        if last and first != last:
+            made.add_section()
+        last = first
+        made.add_row(
+            *(
+                f"[{COLOURS[state]}]{cell}[/]" if state else cell
+                for cell, state in zip(cells, states, strict=True)
+            )
+        )
+    return made
+
+
+@app.command(
+    "check",
+    epilog="Example: `posenc check rope.py:apply --encoding "
+    '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\'`',
+)
+def check_command(
+    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function")],
+    encoding: Annotated[
+        str | None, typer.Option(help="What it should be, as JSON or @file.json.")
+    ] = None,
+    surface: Annotated[
+        str | None, typer.Option(help=f"The shape of the function: {', '.join(SURFACES)}.")
+    ] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="The library of its arrays: numpy, torch, jax, ...")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="The dtype of x and of the result.")] = "float32",
+    tensor_layout: Annotated[
+        str | None, typer.Option(help=f"How it wants x: {', '.join(TENSOR_LAYOUTS)}.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="Where the arrays live, e.g. cuda.")] = None,
+    angles: Annotated[
+        str | None, typer.Option(help=f"How exact angles must be: {', '.join(ANGLES)}.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Declares arithmetic coarser than the dtype.")
+    ] = None,
+    head_dim: Annotated[
+        int | None, typer.Option(help="Without --encoding: judge the properties of a rotation.")
+    ] = None,
+    max_position: Annotated[int | None, typer.Option(help="Judge no position beyond it.")] = None,
+    inplace: Annotated[bool, typer.Option("--inplace", help="It may write over x.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Judge one function against the encoding that it should be.
+
+    The function gets the positional arguments of its surface and nothing else; for `apply` that
+    is x (B, H, S, D) and positions (S,). Exits with 0 if it conforms, 1 if it deviates, 2 for a
+    usage error, 3 if the check was inconclusive.
+    """
+    try:
+        fn = load_target(target)
+        bound = isinstance(fn, Implementation)
+        chosen = surface or (None if bound else "apply")
+        if encoding is None and head_dim is None and not bound:
+            raise UsageError(
+                "--encoding says what the function should be, e.g. --encoding "
+                '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\'; '
+                "`posenc explain` lists the encodings"
+            )
+        declared = None if encoding is None else load_encoding(encoding, chosen)
+    except UsageError as error:
+        raise _fail(str(error)) from None
+    try:
+        report = check(
+            fn,
+            declared,
+            chosen,
+            backend=backend,
+            dtype=dtype,
+            tensor_layout=tensor_layout,
+            device=device,
+            angles=angles,
+            precision=precision,
+            head_dim=head_dim,
+            max_position=max_position,
+            inplace=inplace,
+            name=None if bound else target,
+        )
+    except (TypeError, ValueError) as error:
+        raise _fail(str(error)) from None
+    typer.echo(report.to_json(indent=1) if as_json else str(report))
+    raise typer.Exit(EXIT[report.verdict])
+
+
+@app.command("explain", epilog="Example: `posenc explain angle-precision`")
+def explain_command(
+    name: Annotated[
+        str | None, typer.Argument(help="A finding's code, an encoding, or nothing for a list.")
+    ] = None,
+) -> None:
+    """Say what a code means and what to do about it, or how an encoding is defined."""
+    try:
+        typer.echo(explain(name))
+    except UsageError as error:
+        raise _fail(str(error)) from None
+
+
+@app.command("accuracy", epilog="Example: `posenc accuracy --full`")
+def accuracy_command(
+    full: Annotated[bool, typer.Option("--full", help="Many more positions: a minute.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+) -> None:
+    """Recompute every encoding with 50 digits, and print how exact the specification is here."""
+    from dataclasses import asdict
+
+    from .certify import certify, format_table
+
+    try:
+        rows = certify(quick=not full)
+    except ImportError as error:
+        raise _fail(f'{error}; pip install "posenc-ref[cli]"') from None
+    if as_json:
+        body = [asdict(row) | {"passed": row.passed} for row in rows]
+        typer.echo(json.dumps(body, indent=1))
+    else:
+        typer.echo(format_table(rows))
+    raise typer.Exit(0 if all(row.passed for row in rows) else 1)

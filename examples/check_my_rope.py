@@ -1,0 +1,25 @@
+"""Judge a rotary embedding of one's own, and the mistakes that are made most often.
+
+Every function of my_rope.py is checked against the same declaration; the code that the report
+gives is the name of the mistake.
+"""
+
+import my_rope
+
+from posenc_ref import RoPE
+from posenc_ref.conformance import check
+
+DECLARED = RoPE(64, layout="half", base=500000.0)
+
+for function in (
+    my_rope.apply,
+    my_rope.other_way_round,
+    my_rope.default_base,
+    my_rope.neighbours,
+    my_rope.half_precision_frequencies,
+):
+    report = check(function, DECLARED, "apply")
+    print(f"{function.__name__:28} {report.verdict:10} {', '.join(report.codes)}")
+
+print()
+print(check(my_rope.default_base, DECLARED, "apply"))
