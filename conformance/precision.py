@@ -155,7 +155,7 @@ def _misfit(
     for a, p in zip(actual, predicted, strict=True):
         # One more rounding of a half-precision quantity may go the other way at a tie.
         unit = ROUNDOFF[dtype] * np.maximum(np.abs(p), ROUNDOFF["float32"]) + grain
-        off = np.abs(a - p) / unit
+        off = np.where(np.isnan(a) & np.isnan(p), 0.0, np.abs(a - p) / unit)  # both overflowed
         worst = max(worst, float(np.max(np.where(np.isnan(off), np.inf, off), initial=0.0)))
     return worst
 
