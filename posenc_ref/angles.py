@@ -105,7 +105,7 @@ def cos_sin(
     low = p - high
 
     total = xp.zeros_like(p * t1)
-    tail = p * t3 + lost * t1
+    tail = p * t3 + lost * (t1 + t2)
     for product in (high * t1, low * t1, high * t2, low * t2):
         turn = product - xp.round(product)
         new = total + turn
