@@ -68,8 +68,8 @@ class Sinusoidal(Table):
     odd: str = "raise"
 
     def __post_init__(self) -> None:
-        dim = validate.integer("dim", self.dim, minimum=1)
         odd = validate.choice("odd", self.odd, ("raise", "extra-sin", "zero-pad"))
+        dim = validate.integer("dim", self.dim, minimum=1 if odd == "extra-sin" else 2)
         if dim % 2 and odd == "raise":
             raise ValueError(f"dim must be even, or odd= 'extra-sin' or 'zero-pad', got dim {dim}")
         denominator: Any = self.denominator
