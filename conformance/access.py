@@ -44,6 +44,10 @@ class Reach:
             return False
         return True
 
+    def within(self, positions: np.ndarray) -> np.ndarray:
+        """Those of ``positions`` that may be judged and are accepted."""
+        return positions[positions <= self.reach(int(positions.max()))]
+
     def reach(self, wanted: int) -> int:
         """The largest accepted position up to ``wanted``, by bisection."""
         if self.run.max_position is not None:
@@ -59,6 +63,12 @@ class Reach:
         self.highest = low
         self.run.limit(f"positions past {low} are refused ({self.refused})")
         return low
+
+
+def _countable(positions: np.ndarray) -> None:
+    """Refuse, in the function's name, what no call from position 0 on can contain."""
+    if positions.dtype.kind not in "iu" or positions.min() < 0:
+        raise Refused(ValueError("only calls from position 0 on are accepted"))
 
 
 @dataclass
@@ -85,10 +95,13 @@ class TableAccess(Reach):
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """The rows of the table at ``positions``."""
-        self.saw(positions)
         if self.mode == "any":
-            return self._call(positions)
-        return np.asarray(self._call(np.arange(int(positions.max()) + 1))[positions])
+            table = self._call(positions)
+        else:
+            _countable(positions)
+            table = np.asarray(self._call(np.arange(int(positions.max()) + 1))[positions])
+        self.saw(positions)
+        return table
 
     def _call(self, positions: np.ndarray) -> np.ndarray:
         return self.read(self.run.subject.call(positions), positions.size)
@@ -134,14 +147,19 @@ class Access(Reach):
 
     def rows(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """``apply`` of x (B, H, n, D), row n at ``positions[n]``."""
-        apply = self.run.subject.apply
+        y = self._rows(x, positions)
         self.saw(positions)
+        return y
+
+    def _rows(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        apply = self.run.subject.apply
         window = self.mode == "contiguous" and bool((np.diff(positions) == 1).all())
         if self.mode == "any" or window:
             return apply(x, positions)
         if self.mode in ("contiguous", "single"):
             parts = [apply(x[:, :, i : i + 1], positions[i : i + 1]) for i in range(positions.size)]
             return np.concatenate(parts, axis=2)
+        _countable(positions)
         length = int(positions.max()) + 1
         whole = np.zeros((*x.shape[:2], length, x.shape[3]))
         y = np.empty_like(x)

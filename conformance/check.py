@@ -24,6 +24,8 @@ SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
     "bias": (judge_bias.judge_bias, ("bias",)),
     "bucket": (judge_bias.judge_bucket, ("bias",)),
 }
+#: Surfaces whose shortest probes reach this position, and the position.
+_LONG, LEAST = ("apply", "cos_sin", "table"), 64
 
 
 def check(
@@ -67,7 +69,7 @@ def check(
     precision : str, optional
         Declares arithmetic coarser than ``dtype``, such as bfloat16 tables.
     max_position : int, optional
-        Judge no position beyond it; the report says so.
+        Judge no position beyond it (at least 64); the report says so.
     inplace : bool
         ``fn`` may write over its inputs.
     factory : callable, optional
@@ -101,6 +103,8 @@ def check(
             "encoding must be given (only surface 'apply' with head_dim= can be judged by its "
             "properties alone)"
         )
+    if max_position is not None and max_position < LEAST and surface in _LONG:
+        raise ValueError(f"max_position must be at least {LEAST}, got {max_position}")
     _choice("dtype", dtype, tuple(ROUNDOFF))
     _choice("precision", precision, (None, *ROUNDOFF))
     _choice("angles", angles, (None, *ANGLES))

@@ -74,6 +74,8 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
         run.count("properties")
         return
     p, q, shift = np.array([0, 3, 8]), np.array([5, 1, 21]), 12
+    if access.reach(int(q.max()) + shift) < q.max() + shift:
+        return
     a, b = access.rows(p), access.rows(q)
     a2, b2 = access.rows(p + shift), access.rows(q + shift)
     # Every pair has the same size, so its angle enters with the mean of the frequencies.
@@ -118,7 +120,7 @@ def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.
     if columns is None or fastest >= np.pi:
         return None
     sines, cosines = columns
-    w = unwrap(tables_of(access, encoding, columns), dtype).frequencies
+    w = unwrap(tables_of(access, encoding, columns), dtype, access).frequencies
     matrix = np.eye(encoding.dim)
     matrix[sines, sines] = matrix[cosines, cosines] = np.cos(w * k)
     matrix[sines, cosines], matrix[cosines, sines] = np.sin(w * k), -np.sin(w * k)
@@ -132,7 +134,7 @@ def arrangement(
 
     None: the columns do not pair up, and a finding says so.
     """
-    at = np.arange(17)
+    at = access.within(np.arange(17))
     rows = access.rows(at)
     if (rows == rows[0]).all():
         run.add("wrong-row", "every position gets the same row", "positions 0..16")
@@ -180,7 +182,7 @@ def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     declared = declare(encoding)
     if float(np.abs(declared.frequencies).max()) >= np.pi:
         return False
-    at = np.arange(3, 17)
+    at = access.within(np.arange(3, 17))
     cos, sin = tables_of(access, encoding)(at)
     decoder = Decoder.of(declared.frequencies, reach=4096)
     used, misfit = decoder.positions(cos / encoding.scale, sin / encoding.scale)
@@ -228,7 +230,7 @@ def _quadrature(
         got = access.rows(positions)
         return got[:, first], got[:, second]
 
-    phases = unaliased(tables, dtype)
+    phases = unaliased(tables, dtype, access)
     w = phases.frequencies
     sines, cosines = np.where(w > 0, second, first), np.where(w > 0, first, second)
     order = np.lexsort((np.minimum(sines, cosines), -np.abs(w)))
@@ -239,7 +241,7 @@ def _quadrature(
 
 def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
     """Columns without a partner: measure each frequency by itself."""
-    at = np.arange(64)
+    at = access.within(np.arange(64))
     rows = access.rows(at) / encoding.scale
     # Any A sin(w p + phase) satisfies f(p+1) + f(p-1) = 2 cos(w) f(p).
     middle, around = rows[1:-1], rows[2:] + rows[:-2]

@@ -109,7 +109,7 @@ def judge_cos_sin(run: Run) -> None:
         return rows[:, 0], rows[:, 1]
 
     _table_values(run, access, judge_at)
-    cos, sin = tables(ONE_HOT)
+    cos, sin = tables(access.within(ONE_HOT))
     m = encoding.attention_factor()
     size = np.full(cos.shape, m * m)
     run.judge("properties", "cos^2 + sin^2 = m^2", cos**2 + sin**2, Truth(size, 2 * size, 0 * size))
@@ -124,7 +124,7 @@ def judge_cos_sin(run: Run) -> None:
     if swapped:
         run.add("phase-order", "(sin, cos) comes back instead of (cos, sin)", "at position 0")
         return
-    _diagnose(run, tables, declared)
+    _diagnose(run, access, tables, declared)
 
 
 def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
@@ -184,7 +184,8 @@ def judge_table(run: Run) -> None:
     if run.failures and not run.report.findings:
         columns = diagnose_table.arrangement(run, access, encoding)
         if columns is not None:
-            _diagnose(run, diagnose_table.tables_of(access, encoding, columns), declared)
+            tables = diagnose_table.tables_of(access, encoding, columns)
+            _diagnose(run, access, tables, declared)
 
 
 def _judge_lookup(run: Run) -> None:
@@ -218,12 +219,15 @@ def _required(
     run: Run, access: TableAccess, judge_at: Any, length: int | None = None
 ) -> np.ndarray | None:
     """Contiguous positions from 0; the first table is kept for the replay."""
-    first = None
+    first, refused = None, ""
     for n in _LENGTHS if length is None else (length,):
         positions = np.arange(n)
         try:
             rows = access.read(run.subject.call(positions), n)
         except Refused as error:
+            if n > _LENGTHS[0]:
+                refused = str(error)  # a short table?  How far it goes is found out below.
+                break
             run.add("raises", f"positions 0..{n - 1} raise", str(error))
             return None
         except Malformed as error:
@@ -239,11 +243,15 @@ def _required(
         judge_at("required inputs", f"positions 0..{n - 1}", positions, rows)
         first = rows if first is None else first
     access.learn()
+    if refused and access.reach(n - 1) == n - 1:
+        run.add("raises", f"positions 0..{n - 1} raise", refused)
+        return None
     return first
 
 
 def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
-    judge_at("values", "small positions", ONE_HOT[:3], access.rows(ONE_HOT[:3]))
+    small = access.within(ONE_HOT[:3])
+    judge_at("values", "small positions", small, access.rows(small))
     highest = access.reach(int(GENERIC[-1]))
     groups = {"generic positions": GENERIC}
     groups |= {f"window at {start}": np.arange(start, start + 9) for start in WINDOWS}
@@ -284,9 +292,9 @@ def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = Non
     state.same_length(run, lambda p: access.read(call(p), p.size), right)
 
 
-def _diagnose(run: Run, tables: Tables, declared: Declared) -> None:
+def _diagnose(run: Run, access: TableAccess, tables: Tables, declared: Declared) -> None:
     """Frequencies, amplitude and origin; then precision and positions; then optional inputs."""
-    phases = unaliased(tables, run.coarse)
+    phases = unaliased(tables, run.coarse, access)
     diagnose_phases(run, tables, phases, declared)
     if not run.report.findings:
         optional = [f for f in run.failures if f.check == "optional inputs"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 
-from .access import Access
+from .access import Access, Reach
 from .probes import ONE_HOT, unit_pairs
 from .subject import Malformed, Refused
 
@@ -104,8 +104,9 @@ class Measured:
 
 def measure(access: Access, dtype: str) -> Measured:
     """Drive ``access`` with one-hot inputs, then with small angles."""
-    matrices = _matrices(access, ONE_HOT)
-    found = Measured(ONE_HOT, matrices, *_pairs(matrices))
+    positions = access.within(ONE_HOT)
+    matrices = _matrices(access, positions)
+    found = Measured(positions, matrices, *_pairs(matrices))
     if found.pairs:
         _frequencies(access, found, dtype)
     return found
@@ -150,16 +151,16 @@ def _frequencies(access: Access, found: Measured, dtype: str) -> None:
         y = access.rows(unit_pairs((1, 1, positions.size, access.dim), a), positions)[0, 0]
         return y[:, [p.out_a for p in found.pairs]], y[:, [p.out_b for p in found.pairs]]
 
-    found.phases = unwrap(tables, dtype)
+    found.phases = unwrap(tables, dtype, access)
 
 
-def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
+def unwrap(tables: Tables, dtype: str, reach: Reach, step: float = 1.0) -> Phases:
     """Frequencies, start and amplitude of cos and sin columns, from angles at 0, 1, 2, 4, ...
 
     Each position doubles the lever, and unwraps the next; ``step`` < 1 (a power of two) where
     frequencies may exceed pi.
     """
-    longest = 16 if ROUNDOFF[dtype] <= ROUNDOFF["float32"] else 1024
+    longest = reach.reach(16 if ROUNDOFF[dtype] <= ROUNDOFF["float32"] else 1024)
     ladder = np.array([0, *(2**i for i in range(longest.bit_length()))])
     positions: np.ndarray = ladder
     if step != 1.0:
@@ -182,14 +183,14 @@ def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
     return Phases(w, sigma, start, amplitude[0], bool((misfit <= 2 * slack).all() and steady.all()))
 
 
-def unaliased(tables: Tables, dtype: str) -> Phases:
+def unaliased(tables: Tables, dtype: str, reach: Reach) -> Phases:
     """:func:`unwrap`, at fractions where these are accepted and show other frequencies.
 
     At integers alone, frequencies above pi cannot be told from slower ones.
     """
-    phases = unwrap(tables, dtype)
+    phases = unwrap(tables, dtype, reach)
     try:
-        finer = unwrap(tables, dtype, FRACTION)
+        finer = unwrap(tables, dtype, reach, FRACTION)
     except (Refused, Malformed):
         return phases
     return finer if finer.linear and np.abs(finer.frequencies).max() >= np.pi else phases

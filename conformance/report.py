@@ -53,7 +53,7 @@ class Accuracy:
     budget: float  #: the largest score that passes
     where: str  #: the case and the place of the worst score
     precision: str = ""  #: precision class of the angles, e.g. "float32 angles"
-    errors: dict[int, float] = field(default_factory=dict)  #: absolute error at the end of a context
+    errors: dict[int, float] = field(default_factory=dict)  #: absolute, at the end of a context
     degrades_at: int | None = None  #: first position with an error over 2**-9
     highest: int = 0  #: the highest position judged
 
@@ -87,7 +87,7 @@ class Report:
             return "error"
         if any(f.severity == ERROR for f in self.findings):
             return "deviates"
-        return "inconclusive" if self.missing else "conforms"
+        return "inconclusive" if self.missing or not self.controls else "conforms"
 
     @property
     def passed(self) -> bool:

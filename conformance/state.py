@@ -39,7 +39,7 @@ def same_length(
         second = right(evaluate(late), late)
         alone = right(evaluate(fresh), fresh)
     except (Refused, Malformed) as error:
-        run.limit(f"calls that do not start at position 0 are refused ({error})")
+        run.limit(f"calls of one length at positions {early[0]}..{fresh[-1]}: refused ({error})")
         return
     run.count("state", 2)
     if not second and (first or alone):

@@ -67,7 +67,8 @@ class Subject:
         after = [s for s in sent if not _plain(s)]
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
             if self.mutated is None and not _same(old, self.backend.asnumpy(new)):
-                self.mutated = "positions" if i and np.issubdtype(old.dtype, np.integer) else "x"
+                whole = np.issubdtype(old.dtype, np.integer)
+                self.mutated = "positions" if i or whole else "x"
         return result
 
     def array(self, result: Any) -> np.ndarray:
