@@ -38,7 +38,7 @@ class Ruler:
         actual, expected, terms = np.broadcast_arrays(actual, expected, terms)
         with np.errstate(invalid="ignore"):
             truth = Truth(expected, terms, np.zeros(expected.shape))
-            return truth.score(actual, dtype=self.dtype, precision=self.precision)
+            return np.asarray(truth.score(actual, dtype=self.dtype, precision=self.precision))
 
     def differ(self, actual: Any, expected: Any, terms: Any) -> np.ndarray:
         """Where they differ by more than rounding."""
@@ -72,7 +72,7 @@ class BiasCase:
     @cached_property
     def offsets(self) -> np.ndarray:
         """Key minus query, (Q, K)."""
-        return np.arange(self.k_len) - self.rows[:, None]
+        return np.asarray(np.arange(self.k_len) - self.rows[:, None])
 
     @cached_property
     def own(self) -> np.ndarray:
@@ -83,13 +83,13 @@ class BiasCase:
     def moved(self) -> np.ndarray:
         """The values as they are judged: relative to the own key where only that counts."""
         with np.errstate(invalid="ignore"):
-            return self.actual - self.own if self.up_to_constant else self.actual
+            return np.asarray(self.actual - self.own) if self.up_to_constant else self.actual
 
     @cached_property
     def terms(self) -> np.ndarray:
         """What was added to form ``moved``, in absolute value."""
         size = np.abs(self.actual)
-        return size + np.abs(self.own) if self.up_to_constant else size
+        return np.asarray(size + np.abs(self.own)) if self.up_to_constant else np.asarray(size)
 
     def with_values(self, actual: np.ndarray) -> BiasCase:
         """The same case with other values."""

@@ -92,13 +92,13 @@ def _values(
     slope = slope[:, None, None]
     if place in ("keys", "product of keys", "product from the end"):
         if place == "keys":
-            return slope * _half(np.broadcast_to(keys, keys.shape).astype(float), name)
+            return np.asarray(slope * _half(keys.astype(float), name))
         start = case.k_len - 1 if place == "product from the end" else 0
         return _half(slope * (keys - start), name)
     if "hold" in change:
         r = np.minimum(keys, change["hold"]) - np.minimum(rows, change["hold"])
     elif "wrap" in change:
-        return slope * (keys % change["wrap"])
+        return np.asarray(slope * (keys % change["wrap"]))
     else:
         r = keys - rows - change.get("shift", {}).get(case.name, 0)
     r = r.astype(float)

@@ -1,4 +1,4 @@
-"""Properties of biases and slopes, computed from the function's own output alone."""
+"""Properties of biases, computed from the function's own output alone."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ import numpy as np
 from .bias_cases import BiasCase, Property, Ruler
 
 Cases = Sequence[BiasCase]
-Slopes = dict[int, np.ndarray]
-
-
-# --- biases --------------------------------------------------------------------------------------
 
 
 def translation(cases: Cases, ruler: Ruler) -> str:
@@ -89,7 +85,7 @@ def heads_differ(cases: Cases, ruler: Ruler) -> str:
     case = max(cases, key=lambda c: c.k_len)
     drop = case.moved[:, -1][:, case.judged[-1]]
     drop = drop[:, 0] - drop[:, case.rows[-1]]
-    return _distinct(drop, f"over {case.name}", ruler)
+    return distinct_values(drop, f"over {case.name}")
 
 
 def symmetric(cases: Cases, ruler: Ruler) -> str:
@@ -156,6 +152,15 @@ def level_beyond(distance: int) -> Callable[[Cases, Ruler], str]:
         return ""
 
     return violation
+
+
+def distinct_values(values: np.ndarray, where: str) -> str:
+    """The first two heads that share a value, or an empty string."""
+    order = np.argsort(values)
+    for a, b in pairwise(order):
+        if values[a] == values[b] or not np.isfinite(values[[a, b]]).all():
+            return f"heads {min(a, b)} and {max(a, b)} {where} share {values[a]:.9g}"
+    return ""
 
 
 def _sides(cases: Cases) -> list[tuple[BiasCase, int, np.ndarray]]:
@@ -227,87 +232,3 @@ ONE_RUN = Property("one run of distances per bucket", one_run, _own_again)
 def saturated(distance: int) -> Property:
     """Keys beyond ``distance`` share their bias."""
     return Property("level beyond the last bucket", level_beyond(distance), _far_moved)
-
-
-# --- slopes --------------------------------------------------------------------------------------
-
-
-def positive(slopes: Slopes, ruler: Ruler) -> str:
-    """Every slope is a positive number."""
-    for n, m in slopes.items():
-        bad = ~(m > 0)
-        if bad.any():
-            return f"{n} heads: slope {m[bad][0]:.9g} of head {int(np.argmax(bad))}"
-    return ""
-
-
-def distinct(slopes: Slopes, ruler: Ruler) -> str:
-    """No two heads share a slope."""
-    return next((p for n, m in slopes.items() if (p := _distinct(m, f"of {n} heads", ruler))), "")
-
-
-def prefix(slopes: Slopes, ruler: Ruler) -> str:
-    """``slopes(n)`` starts with ``slopes(c)`` and goes on with every second slope of 2c heads.
-
-    c is the largest power of two up to n; for powers of two, ``slopes(2n)[1::2] == slopes(n)``.
-    """
-    for n, m in slopes.items():
-        c = 1 << (n.bit_length() - 1)
-        pairs = [(m[:c], slopes.get(c), f"slopes({n})[:{c}] and slopes({c})")]
-        if 2 * c in slopes:
-            twice = slopes[2 * c]
-            pairs.append((m[c:], twice[0::2][: n - c], f"slopes({n})[{c}:], slopes({2 * c})[0::2]"))
-            pairs.append((m[:c], twice[1::2], f"slopes({n})[:{c}] and slopes({2 * c})[1::2]"))
-        for left, right, words in pairs:
-            if right is None or left.shape != right.shape:
-                continue
-            bad = ruler.differ(left, right, np.abs(left) + np.abs(right))
-            if bad.any():
-                h = int(np.argmax(bad))
-                return f"{words} differ: {left[h]:.9g} and {right[h]:.9g} at {h}"
-    return ""
-
-
-def geometric(slopes: Slopes, ruler: Ruler) -> str:
-    """The slopes of a power of two of heads have one ratio."""
-    for n, m in slopes.items():
-        if n & (n - 1) or n < 3:
-            continue
-        for h, (a, b, c) in enumerate(zip(m, m[1:], m[2:], strict=False)):
-            if ruler.differ(b * b, a * c, abs(a * c) + b * b).any():
-                return f"{n} heads: {a:.9g}, {b:.9g}, {c:.9g} (from head {h}) have no common ratio"
-    return ""
-
-
-def _distinct(values: np.ndarray, where: str, ruler: Ruler) -> str:
-    order = np.argsort(values)
-    for a, b in pairwise(order):
-        if not values[a] != values[b] or not np.isfinite(values[b]):
-            return f"heads {min(a, b)} and {max(a, b)} {where} share {values[a]:.9g}"
-    return ""
-
-
-def _change(slopes: Slopes, n: int, h: int, value: float) -> Slopes:
-    changed = np.array(slopes[n], dtype=np.float64)
-    changed[h] = value
-    return {**slopes, n: changed}
-
-
-def _step_prefix(slopes: Slopes, ruler: Ruler) -> Slopes:
-    n = next((n for n in slopes if 2 * n in slopes and not n & (n - 1)), 0)
-    if not n:
-        return slopes
-    return _change(slopes, n, 0, slopes[n][0] + ruler.beyond(abs(float(slopes[n][0]))))
-
-
-def _step_ratio(slopes: Slopes, ruler: Ruler) -> Slopes:
-    n = max((n for n in slopes if not n & (n - 1)), default=0)
-    return _change(slopes, n, 1, slopes[n][1] + ruler.beyond(abs(float(slopes[n][1]))))
-
-
-POSITIVE = Property("slopes are positive", positive, lambda s, r: _change(s, max(s), 0, -1.0))
-DISTINCT = Property(
-    "slopes are distinct", distinct, lambda s, r: _change(s, max(s), 0, s[max(s)][-1])
-)
-PREFIX = Property("slopes(2n)[1::2] = slopes(n)", prefix, _step_prefix)
-GEOMETRIC = Property("one ratio for powers of two", geometric, _step_ratio)

@@ -220,7 +220,7 @@ CODES: dict[str, Code] = dict(
             "head-order",
             "Heads get each other's bias.",
             "the values of each head are those declared for another one",
-            "The table is (num_buckets, num_heads), and the bias (H, Q, K): transpose, never reshape.",
+            "Move the head axis of (Q, K, H) to the front with a transpose, never with a reshape.",
         ),
         _code(
             "bias-sign",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,20 +10,11 @@ import numpy as np
 from posenc_ref import ALiBi
 
 from .bias_cases import BiasCase, Ruler
+from .bias_fit import Fit, fit
 from .bias_model import PLACES, residual_of
 from .causes import Cause, explain, report
 from .diagnose_slopes import scale_cause, slopes_cause
 from .run import Run
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What one call looks like: lines on both sides of a kink."""
-
-    case: BiasCase
-    kink: int | None  #: key - query where the slope changes; None where no row bends
-    before: np.ndarray | None  #: change per key up to the kink, (H,)
-    after: np.ndarray | None  #: change per key from the kink on
 
 
 def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
@@ -48,42 +38,6 @@ def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
             "is 0 at the query's own key",
             f"{usable[0].name}: {usable[0].own[:, 0, 0].tolist()} at query 0's own key, per head",
         )
-
-
-def fit(case: BiasCase, ruler: Ruler) -> Fit:
-    """Lines fitted to the judged keys of every row, by least squares."""
-    kinks = []
-    for i in range(case.q_len):
-        keys = np.flatnonzero(case.judged[i])
-        if keys.size < 3:
-            continue
-        row, size = case.actual[:, i][:, keys], case.terms[:, i][:, keys]
-        bend = row[:, 2:] - 2 * row[:, 1:-1] + row[:, :-2]
-        score = ruler.score(bend, 0.0, size[:, 2:] + 2 * size[:, 1:-1] + size[:, :-2])
-        head = int(np.argmax(score.max(axis=1)))
-        if score[head].max() > ruler.budget:
-            at = int(np.argmax(np.abs(bend[head])))
-            kinks.append(int(keys[at + 1] - case.rows[i]))
-    kink = int(np.median(kinks)) if kinks else None
-    at = case.k_len if kink is None else kink
-    before = _line(case, lambda r: r <= at)
-    after = before if kink is None else _line(case, lambda r: r >= at)
-    return Fit(case, kink, before, after)
-
-
-def _line(case: BiasCase, side: Any) -> np.ndarray | None:
-    """The change per key on one side, a constant per row taken out; (H,)."""
-    top: Any = 0.0
-    bottom = 0.0
-    for i in range(case.q_len):
-        keys = np.flatnonzero(case.judged[i] & side(case.offsets[i]))
-        if keys.size < 2:
-            continue
-        x = keys - keys.mean()
-        y = case.actual[:, i][:, keys]
-        top = top + (x * (y - y.mean(axis=1, keepdims=True))).sum(axis=1)
-        bottom += float((x * x).sum())
-    return None if bottom == 0 else np.asarray(top / bottom)
 
 
 def _causes(encoding: ALiBi, fits: Sequence[Fit], ruler: Ruler) -> list[Cause]:
@@ -115,12 +69,12 @@ def _causes(encoding: ALiBi, fits: Sequence[Fit], ruler: Ruler) -> list[Cause]:
     beyond = [(f.case, f.before if f.case.name in edges else f.after) for f in fits]
     straight = {f.case.name for f in fits if f.kink is None} - edges
     bent = [(c, a) for c, a in beyond if a is not None and c.name not in straight]
-    if not encoding.causal:
-        bent = bent or [(long.case, long.after)]
+    if not encoding.causal and not bent and long.after is not None:
+        bent = [(long.case, long.after)]
     after = max(bent, key=lambda pair: pair[0].k_len * pair[0].q_len)[1] if bent else None
     if not encoding.causal and after is not None:
         found += _future(after, long, fits, ruler)
-    found += _aligned(kinks, after if encoding.causal else None)
+    found += _aligned(kinks, straight, fits, after if encoding.causal else None)
     found += _range(fits, true, toward, ruler)
     return found + _rounded(long, encoding)
 
@@ -167,13 +121,11 @@ def _sizes(
     return []
 
 
-def _future(
-    after: np.ndarray, long: Fit, fits: Sequence[Fit], ruler: Ruler
-) -> list[Cause]:
+def _future(after: np.ndarray, long: Fit, fits: Sequence[Fit], ruler: Ruler) -> list[Cause]:
     """Keys after the query, against the mirror image of keys before it."""
     assert long.before is not None
     mirror = -long.before
-    case = max((f.case for f in fits if f.case.q_len > 1), key=lambda c: c.q_len)
+    case = max((f.case for f in fits), key=lambda c: c.q_len)
     shown = case.actual[:, 0, case.rows[0] : case.rows[0] + 3]
     free = Cause(
         "future-keys",
@@ -201,25 +153,38 @@ def _future(
     ]
 
 
-def _aligned(kinks: dict[str, int], after: np.ndarray | None) -> list[Cause]:
-    """Calls that bend elsewhere; only then does a causal judge see the other side."""
-    if not any(kinks.values()):
-        return []
-    change: dict[str, Any] = {"shift": kinks}
-    if after is not None:
-        change["after"] = after
-    shown = {name: k for name, k in kinks.items() if k}
-    return [alignment_cause(shown, change)]
+def _aligned(
+    kinks: dict[str, int], straight: set[str], fits: Sequence[Fit], after: np.ndarray | None
+) -> list[Cause]:
+    """Calls that bend elsewhere; only then does a causal judge see the other side.
+
+    Calls without a bend say nothing: they are taken to be right, or to be like the others.
+    """
+    seen = [k for k in kinks.values() if k]
+    found = []
+    for common in {0, max(seen, key=seen.count)} if seen else ():
+        shift = {name: common if name in straight else k for name, k in kinks.items()}
+        change: dict[str, Any] = {"shift": shift}
+        if after is not None:
+            change["after"] = after
+        found.append(alignment_cause(kinks, [f.case for f in fits], change))
+    return found
 
 
-def alignment_cause(kinks: dict[str, int], change: dict[str, Any]) -> Cause:
+def alignment_cause(
+    kinks: dict[str, int], cases: Sequence[BiasCase], change: dict[str, Any]
+) -> Cause:
     """The bias bends (or starts) at another key than the query's own."""
+    first = {case.name: case.q_len - case.k_len for case in cases}
+    kinks = {name: k for name, k in kinks.items() if k}
     values = set(kinks.values())
-    rule = f"always by {values.pop():+d}" if len(values) == 1 else "by a number that varies"
+    rule = f"shifted by {min(values):+d}" if len(values) == 1 else "shifted by a number that varies"
+    if all(k == first[name] for name, k in kinks.items()):
+        rule = "query i sits at key i"
     shown = ", ".join(f"{k:+d} at {name}" for name, k in kinks.items())
     return Cause(
         "bias-alignment",
-        f"queries are not aligned with the last keys: shifted {rule}",
+        f"queries are not aligned with the last keys: {rule}",
         f"key - query where the distance is zero, declared 0: {shown}",
         change,
         values={"declared": 0, "measured": kinks},
@@ -254,6 +219,8 @@ def _range(fits: Sequence[Fit], true: np.ndarray, toward: float, ruler: Ruler) -
                 f"{steps[start]:.6g} times the one near the query",
                 {key: value},
                 values={"measured": value},
+                # Counting by ones in half precision stops where the next integer is lost.
+                equivalent=("position-precision",) if value in (2**8, 2**11) else (),
             )
         )
     return found

@@ -9,12 +9,9 @@ import numpy as np
 
 from posenc_ref import T5Bias
 
+from .bucket_model import WIDEST, bases, model, shift, starts
 from .causes import Cause, explain, report
-from .frequencies import half_precision
 from .run import Run
-
-#: No more candidates than this are tried for max_distance.
-WIDEST = 4096
 
 
 def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
@@ -47,107 +44,13 @@ def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
     wrong = np.flatnonzero(model(encoding, {}, r) != b)
     n = wrong[np.argmin(np.abs(r[wrong]))]
     outside = (b < 0) | (b >= encoding.num_buckets)
+    far = np.abs(r[wrong]) >= encoding.thresholds[-1]
     run.add(
-        "bucket-clamp" if outside.any() else "bucket-spacing",
+        "bucket-clamp" if outside.any() or far.all() else "bucket-spacing",
         f"{wrong.size} of {r.size} relative positions are in another bucket, by no rule found",
         f"bucket({r[n]}) = {b[n]}, declared {model(encoding, {}, r[n : n + 1])[0]}",
         values={"declared": list(encoding.thresholds), "measured": words(encoding, r, b)},
     )
-
-
-def starts(size: int, exact: int, max_distance: int, last: int | None = None) -> tuple[int, ...]:
-    """The smallest distance of bucket 1, 2, ... ``last``, by comparing integers."""
-    found = list(range(1, exact + 1))
-    steps = size - exact
-    for t in range(1, (size - 1 if last is None else last) - exact + 1):
-        n = found[-1]
-        # The float estimate is only where the search starts.
-        n = max(n, int(exact * (max_distance / exact) ** (t / steps)) - 2)
-        while n**steps * exact**t < max_distance**t * exact**steps:
-            n += 1
-        found.append(n)
-    return tuple(found)
-
-
-def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray:
-    """The declared buckets with changes; ``change`` replaces:
-
-    sign, num_buckets, size (buckets of one direction), future ("offset", "same", "zero"), exact,
-    max_distance, starts, future_starts, clamp, own (the bucket of 0), shift (of r).
-    """
-    both = encoding.bidirectional
-    number = change.get("num_buckets", encoding.num_buckets)
-    size = change.get("size", number // 2 if both else number)
-    future = change.get("future", "offset" if both else "zero")
-    r = change.get("sign", 1) * (r - change.get("shift", 0))
-    first = change.get("starts")
-    if "half" in change:
-        return _with(number, future, r, _half_log(encoding, size, np.abs(r), change["half"]))
-    if first is None:
-        exact = change.get("exact", size // 2)
-        distance = change.get("max_distance", encoding.max_distance)
-        last = None if change.get("clamp", True) else 4 * size
-        first = starts(size, exact, distance, last)
-    past = np.searchsorted(np.asarray(first), np.abs(r), side="right")
-    later = past
-    if "future_starts" in change:
-        later = np.searchsorted(np.asarray(change["future_starts"]), np.abs(r), side="right")
-    found = _with(number, future, r, past, later)
-    return np.asarray(np.where(r == 0, change.get("own", found), found))
-
-
-def _with(
-    number: int, future: str, r: np.ndarray, past: np.ndarray, later: np.ndarray | None = None
-) -> np.ndarray:
-    """Buckets of both directions from those of a distance."""
-    later = past if later is None else later
-    if future == "zero":
-        later = np.zeros_like(past)
-    elif future == "offset":
-        later = later + number // 2
-    return np.asarray(np.where(r > 0, later, past))
-
-
-def _half_log(encoding: T5Bias, size: int, n: np.ndarray, how: tuple[str, str]) -> np.ndarray:
-    """The logarithm evaluated in half precision, in the usual orders of operations."""
-    name, order = how
-
-    def half(x: Any) -> np.ndarray:
-        return dict(half_precision(np.asarray(x, dtype=np.float64)))[name]
-
-    exact = size // 2
-    log = half(np.log(half(half(np.maximum(n, 1)) / exact)))
-    whole = np.log(encoding.max_distance / exact)
-    if order == "one factor":
-        far = half(log * ((size - exact) / whole))
-    else:
-        far = half(half(log / (half(whole) if order == "rounded" else whole)) * (size - exact))
-    far = np.minimum(exact + np.trunc(far), size - 1).astype(np.int64)
-    return np.where(n < exact, n, far)
-
-
-def bases(encoding: T5Bias) -> list[dict[str, Any]]:
-    """The declaration, its mirror image and the other direction: what a shift is measured by."""
-    half, both = encoding.num_buckets // 2, encoding.bidirectional
-    other = {"size": encoding.num_buckets if both else half, "future": "zero" if both else "offset"}
-    return [{}, {"sign": -1}, other]
-
-
-def shift(encoding: T5Bias, change: dict[str, Any], r: np.ndarray, b: np.ndarray) -> int:
-    """The shift of r that makes the buckets of ``change`` fit best, the smallest of the best."""
-    known = (b >= 0) & (np.abs(r) <= WIDEST)
-    r, b = r[known], b[known]
-    reach = int(np.abs(r).max(initial=0)) + 8
-    expected = model(encoding, change, np.arange(-3 * reach, 3 * reach + 1))
-    best, least = 0, int((expected[r + 3 * reach] != b).sum())
-    for size in range(1, reach + 1):
-        for moved in (-size, size):
-            wrong = int((expected[r - moved + 3 * reach] != b).sum())
-            if wrong < least:
-                best, least = moved, wrong
-        if least == 0:
-            break
-    return best
 
 
 def words(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> str:
@@ -281,9 +184,8 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
                 fitted=1 if _is_round(distance, encoding.max_distance) else 4,
                 values={**values, "max_distance": distance},
             )
-        run = next((n for n, f in enumerate(first) if f != n + 1), len(first))
-        for exact in range(1, min(run + 1, size)):
-            if exact == size // 2:
+        for exact in (size // 4, size // 8, size // 2 - 1, size // 2 + 1):
+            if not 0 < exact < size:
                 continue
             for best in _max_distances(first, size, exact, encoding.max_distance)[:1]:
                 yield Cause(
@@ -298,9 +200,7 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
     yield _free(encoding, first, values, other)
 
 
-def _one_side(
-    encoding: T5Bias, past: dict[int, int], later: dict[int, int]
-) -> Iterator[Cause]:
+def _one_side(encoding: T5Bias, past: dict[int, int], later: dict[int, int]) -> Iterator[Cause]:
     """Only one direction has another rule."""
     true = encoding.thresholds
     for name, profile in (("earlier", past), ("later", later)):

@@ -10,9 +10,10 @@ import numpy as np
 from posenc_ref import T5Bias
 
 from .bias_cases import BiasCase, Ruler
+from .bucket_model import bases, model, shift
 from .causes import Cause, Residual, explain, report
 from .diagnose_bias import alignment_cause
-from .diagnose_buckets import bases, bucket_causes, model, shift, unique, words
+from .diagnose_buckets import bucket_causes, unique, words
 from .diagnose_slopes import scale_cause
 from .frequencies import half_precision
 from .run import Run
@@ -34,9 +35,8 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
             case.name: shift(encoding, change, r, b)
             for case, (r, b) in zip(cases, decoded, strict=True)
         }
-        seen = {name: s for name, s in shifts.items() if s}
-        if seen:
-            found.append(alignment_cause(seen, {"shift": shifts}))
+        if any(shifts.values()):
+            found.append(alignment_cause(shifts, cases, {"shift": shifts}))
         aligned = [(r - shifts[c.name], b) for c, (r, b) in zip(cases, decoded, strict=True)]
         found += bucket_causes(encoding, *_merged(aligned))
     kept = unique(found + bucket_causes(encoding, *_merged(decoded)))
@@ -151,6 +151,9 @@ def _scales(
     for r, v in lines[:1]:
         if (r == 0).any() and norms[0] > 0:
             found.append(float(v[r == 0][0] @ table[0] / norms[0]))
+    largest = table.flat[np.argmax(np.abs(table))]
+    if largest:
+        found.append(float(seen.flat[np.argmax(np.abs(seen))] / largest))
     if table.shape[1] > 1 and (norms > 0).all():
         along = seen @ table.T / np.sqrt(norms)
         best = np.argmax(np.abs(along), axis=1)

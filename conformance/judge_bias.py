@@ -1,4 +1,4 @@
-"""Judges of ALiBi slopes and of the biases of ALiBi and T5."""
+"""Judge of the biases of ALiBi and T5."""
 
 from __future__ import annotations
 
@@ -10,25 +10,20 @@ from posenc_ref import ALiBi, T5Bias
 
 from .bias_cases import Answer, BiasCase, Property, Ruler, ask, fresh, judge_properties
 from .bias_properties import (
-    DISTINCT,
     FARTHER,
-    GEOMETRIC,
     HEADS,
     LINEAR,
     ONE_RUN,
     OWN,
-    POSITIVE,
-    PREFIX,
     SYMMETRIC,
     TRANSLATION,
     saturated,
 )
 from .diagnose_bias import diagnose_alibi
-from .diagnose_slopes import diagnose_slopes
 from .diagnose_t5 import diagnose_t5
 from .judge_buckets import judge_bucket
-from .oracle import bias_truth, exactly
-from .probes import HEADS as HEAD_COUNTS
+from .judge_slopes import judge_slopes
+from .oracle import bias_truth
 from .probes import LENGTHS as PROBED
 from .run import Run
 from .subject import Subject
@@ -47,76 +42,6 @@ REPEATED = 3
 MOST_NUMBERS = 2**28
 
 
-def judge_slopes(run: Run) -> None:
-    """``fn(num_heads)``: values, properties, and that calls do not depend on each other."""
-    declared: ALiBi = run.encoding
-    run.report.required = ("values", "replay", POSITIVE.name)
-    first = _slopes(run, run.subject, declared.num_heads)
-    if first.values is None:
-        run.add(first.code, f"fn({declared.num_heads}): {first.problem}", "the first call")
-        return
-    got = {declared.num_heads: first.values}
-    for n in HEAD_COUNTS:
-        answer = first if n == declared.num_heads else _slopes(run, run.subject, n)
-        if answer.values is not None:
-            got[n] = answer.values
-        elif answer.code == "raises":
-            run.limit(f"{n} heads are refused ({answer.problem})")
-        else:
-            run.add("shape", f"fn({n}): {answer.problem}", "the declared number of heads is right")
-    again = _slopes(run, run.subject, declared.num_heads)
-    wrong = [n for n, m in got.items() if not _judge_slopes(run, n, m)]
-    for n, m in got.items():
-        if not np.isfinite(m).all():
-            run.add("nonfinite", f"slopes of {n} heads are not finite", f"{m.tolist()}")
-    _replay_slopes(run, got, again, wrong)
-    applicable = [POSITIVE]
-    applicable += [DISTINCT] if max(got) > 1 else []
-    applicable += [PREFIX] if any(2 * n in got for n in got if not n & (n - 1)) else []
-    applicable += [GEOMETRIC] if any(n > 3 and not n & (n - 1) for n in got) else []
-    judge_properties(run, applicable, got)
-    if run.failures:
-        finite = {n: m for n, m in got.items() if np.isfinite(m).all()}
-        diagnose_slopes(run, finite)
-
-
-def _slopes(run: Run, subject: Subject, n: int) -> Answer:
-    answer = ask(subject, n)
-    if answer.values is not None and answer.values.shape != (n,):
-        words = f"expected shape ({n},), got {answer.values.shape}"
-        return Answer(None, answer.raw, "shape", words)
-    return answer
-
-
-def _true_slopes(run: Run, n: int) -> np.ndarray:
-    return ALiBi(n, max_bias=run.encoding.max_bias).slopes()
-
-
-def _judge_slopes(run: Run, n: int, m: np.ndarray) -> bool:
-    return run.judge("values", f"{n} heads", m, exactly(_true_slopes(run, n)))
-
-
-def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: list[int]) -> None:
-    """A replay of the first call, and wrong counts on a fresh instance; ``got`` is cleaned."""
-    ruler = Ruler(run.dtype, run.precision)
-    n, first = next(iter(got.items()))
-    run.count("replay")
-    same = again.values is not None and np.array_equal(again.values, first, equal_nan=True)
-    changed = again.values is None or (
-        not same and ruler.differ(again.values, first, np.abs(first)).any()
-    )
-    for count in wrong:
-        clean = None if (new := fresh(run)) is None else _slopes(run, new, count).values
-        if clean is not None and not np.array_equal(clean, got[count], equal_nan=True):
-            changed, got[count] = True, clean
-    if changed:
-        now = again.problem if again.values is None else f"now {again.values.tolist()}"
-        run.add("state", f"fn({n}) changes after other calls", f"first {first.tolist()}, {now}")
-        if run.factory is None:
-            for count in [c for c in got if c != n]:
-                del got[count]
-
-
 @dataclass
 class _Called:
     """What came out of one call of a bias function."""
@@ -130,8 +55,7 @@ class _Called:
 def judge_bias(run: Run) -> None:
     """``fn(q_len, k_len)``: values, properties, state, and odd lengths."""
     encoding: ALiBi | T5Bias = run.encoding
-    properties = _properties(encoding)
-    run.report.required = ("values", "replay", *(p.name for p in properties))
+    run.report.required = ("values", "replay", TRANSLATION.name)
     called = [_call(run, run.subject, lengths) for lengths in _lengths(run)]
     first = called[0]
     if first.answer.code == "raises":
@@ -161,7 +85,10 @@ def judge_bias(run: Run) -> None:
     if not cases:
         return
     _nonfinite(run, cases)
-    if any(case.k_len > 2 for case in cases):
+    longest = max(case.k_len for case in cases)
+    if longest > 4:
+        properties = _properties(encoding, longest)
+        run.report.required = ("values", "replay", *(p.name for p in properties))
         judge_properties(run, properties, cases)
     malformed = any(one.answer.code == "shape" for one in called)
     if run.failures and not malformed:
@@ -170,12 +97,12 @@ def judge_bias(run: Run) -> None:
         diagnose(run, finite)
 
 
-def _properties(encoding: ALiBi | T5Bias) -> list[Property]:
+def _properties(encoding: ALiBi | T5Bias, longest: int) -> list[Property]:
     if isinstance(encoding, T5Bias):
         table = np.asarray(encoding.table, dtype=np.float64)
         reach = encoding.thresholds[-1]
         found = [TRANSLATION]
-        found += [saturated(reach)] if reach < LENGTHS[-1][1] // 2 else []
+        found += [saturated(reach)] if reach + 1 < longest else []
         return found + ([ONE_RUN] if len(np.unique(table, axis=0)) == len(table) else [])
     found = [TRANSLATION, LINEAR, FARTHER]
     found += [HEADS] if encoding.num_heads > 1 else []
