@@ -117,7 +117,7 @@ def verify_command(
         for table in (show.own_table(found), show.library_table(found)):
             if table is not None:
                 console.print(_rich(table))
-        console.print(show.legend(), style="dim", markup=False, highlight=False)
+        console.print(show.legend(found), style="dim", markup=False, highlight=False)
         console.print("\n".join(show.sentences(found)), markup=False, highlight=False)
         colour = "bold red" if found.exit_code else "bold green"
         console.print(show.summary(found), style=colour, markup=False, highlight=False)

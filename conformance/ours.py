@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import ALiBi, Encoding, RoPE, Sinusoidal, T5Bias
+from posenc_ref import ALiBi, Encoding, Learned, RoPE, Sinusoidal, T5Bias
 from posenc_ref._namespace import device_of, has_float64, namespace
 from posenc_ref.backends import Backend
 
@@ -32,7 +32,8 @@ def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64
     half, pairs = RoPE(dim, layout="half"), RoPE(dim, layout="interleaved", base=500000.0)
     sines, alibi = Sinusoidal(dim), ALiBi(HEADS)
     table = _table()
-    t5 = T5Bias(backend.asarray(table, dtype, device))
+    there = backend.asarray(table, dtype, device)
+    t5, learned = T5Bias(there), Learned(there, offset=2)
 
     def positions(start: int, stop: int) -> Any:
         return backend.asarray(np.arange(start, stop), "int64", device)
@@ -47,13 +48,14 @@ def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64
         Own("RoPE interleaved", "apply", pairs, pairs.apply),
         Own("RoPE cos_sin", "cos_sin", half, lambda p: half.cos_sin(p, dtype=dtype)),
         Own("Sinusoidal", "table", sines, lambda p: sines.table(p, dtype=dtype)),
+        Own("Learned", "table", Learned(table, offset=2), learned.table),
         Own("ALiBi", "bias", alibi, bias(alibi)),
         Own("T5Bias", "bias", T5Bias(table), bias(t5)),
         Own("T5 bucket", "bucket", T5Bias(table), t5.bucket, once=True),
     ]
     if backend.name == "numpy":  # slopes are NumPy's whatever the library
         slopes = Own("ALiBi slopes", "slopes", alibi, lambda n: ALiBi(n).slopes(), once=True)
-        found.insert(5, slopes)
+        found.append(slopes)
     return found
 
 
@@ -62,6 +64,7 @@ LABELS = (
     "RoPE interleaved",
     "RoPE cos_sin",
     "Sinusoidal",
+    "Learned",
     "ALiBi",
     "ALiBi slopes",
     "T5Bias",

@@ -114,14 +114,19 @@ def library_table(found: Verification) -> Table | None:
     return table
 
 
-def legend() -> str:
+def legend(found: Verification) -> str:
     """How to read the tables."""
-    return (
-        "worst: largest error in units of rounding (see README); up to 128 pass for float32 and "
-        "float64,\n8 for bfloat16 and float16. 4Ki .. 1Mi: largest absolute error of cos and sin "
-        "around that position.\n> 2**-9 at: the first position with an error that bfloat16 would "
-        "show (float16 and bfloat16\nresults: on top of their own rounding)."
+    text = (
+        "Scores are errors in units of rounding (see README): up to 128 pass in float32 and "
+        "float64,\n8 in bfloat16 and float16."
     )
+    if any(o.kind == "library" and o.label for o in found.outcomes):
+        text += (
+            " 4Ki .. 1Mi: largest absolute error of cos and sin at the end\nof a context of that "
+            "length. > 2**-9 at: the first position with an error that bfloat16 would show\n"
+            "(bfloat16 and float16 results: on top of their own rounding)."
+        )
+    return text
 
 
 def sentences(found: Verification) -> list[str]:
@@ -169,6 +174,8 @@ def summary(found: Verification) -> str:
         parts.append(f"{c['error']} errors")
     ours = [o for o in found.outcomes if o.ours and o.verdict in ("deviates", "inconclusive")]
     own = f"{len(ours)} of our own FAIL" if ours else "none of our own deviates"
+    if c["error"] and not ours:
+        own = "what went wrong is above"
     return f"{', '.join(parts)}; {own} ({found.seconds:.0f} s)"
 
 
@@ -177,7 +184,7 @@ def plain(found: Verification) -> str:
     tables = [own_table(found), library_table(found)]
     parts = [str(t) for t in tables if t is not None]
     if parts:
-        parts.append(legend())
+        parts.append(legend(found))
     parts += ["\n".join(sentences(found)), summary(found)]
     return "\n\n".join(part for part in parts if part)
 

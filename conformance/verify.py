@@ -141,12 +141,21 @@ def _groups(options: Options) -> list[str]:
 def judge_group(group: str, options: Options) -> Iterator[Outcome | int]:
     """Yield how many checks are coming, then the outcome of each."""
     found = {b.name: b for b in backends()}.get(group)
-    if found is not None:
-        yield from _judge_backend(found, options)
-    elif group == CERTIFICATE:
-        yield from _certificate(options)
-    else:
-        yield from _judge_library(group, options)
+    try:
+        if found is not None:
+            yield from _judge_backend(found, options)
+        elif group == CERTIFICATE:
+            yield from _certificate(options)
+        else:
+            yield from _judge_library(group, options)
+    except Exception as error:
+        yield failed(Outcome(_kind(group), group), error)
+
+
+def _kind(group: str) -> str:
+    if group == CERTIFICATE:
+        return "certificate"
+    return "backend" if any(b.name == group for b in backends()) else "library"
 
 
 def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome | int]:
@@ -258,11 +267,7 @@ def _certificate(options: Options) -> Iterator[Outcome | int]:
 
     yield 1
     begin = time.perf_counter()
-    try:
-        rows = certify(quick=not options.full)
-    except Exception as error:
-        yield failed(blank, error)
-        return
+    rows = certify(quick=not options.full)
     wrong = [row for row in rows if not row.passed]
     worst = max((row.score for row in rows), default=0.0)
     yield blank.replace(
@@ -293,9 +298,8 @@ def _apart(group: str, options: Options, note: Callable[[str, Outcome | int], No
             note(group, item)
     process.join()
     if not finished:
-        kind = "backend" if any(b.name == group for b in backends()) else "library"
         reason = f"the process that judged {group} ended with exit code {process.exitcode}"
-        note(group, Outcome(kind, group, verdict="error", reason=reason))
+        note(group, Outcome(_kind(group), group, verdict="error", reason=reason))
 
 
 def _serve(group: str, options: Options, sender: Any) -> None:

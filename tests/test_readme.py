@@ -1,0 +1,107 @@
+"""README.md and examples/ do what they say."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NEEDS = {"apply_on_torch.py": "torch", "other_library.py": "transformers"}
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.split("\n")[-2])
+def test_a_block_of_python_runs(block):
+    run = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+
+
+def test_there_are_blocks():
+    assert len(blocks("python")) >= 3
+
+
+def command(text):
+    """The one shell command of the README that has `text` in it."""
+    (found,) = [block for block in blocks("sh") if text in block and "\\\n" not in block]
+    return found.strip()
+
+
+def extras(line):
+    (listed,) = re.findall(r'-e "?\'?\.\[([\w,]+)\]', line)
+    return set(listed.split(","))
+
+
+def test_the_command_that_runs_the_main_job():
+    install, run = command("posenc verify").split(" && ")
+    assert run == "posenc verify"
+    assert "posenc" in PROJECT["scripts"]
+    assert extras(install) <= set(PROJECT["optional-dependencies"])
+    assert (ROOT / install.split(" -c ")[1]).is_file()
+
+
+def test_the_command_that_passes_the_tests_is_what_ci_runs():
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    install, run = command("pytest").split(" && ")
+    assert run in ci
+    assert install.split(" -c ")[1] in ci
+    (ci_install,) = [line for line in ci.splitlines() if "pip install" in line]
+    (ci_extra,) = extras(ci_install)
+    (extra,) = extras(install)
+    # What CI installs is the tests' extra and the linters.
+    assert f"posenc-ref[{extra}]" in PROJECT["optional-dependencies"][ci_extra]
+
+
+def test_the_transcript_is_what_comes_out():
+    line, text = re.search(
+        r"```console\n\$ (.+?)\n```\n.*?```text\n(.*?)```", README, re.S
+    ).groups()
+    module = [sys.executable, "-m", "posenc_ref.conformance"]
+    arguments = [*module, *line.split()[1:]]
+    run = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 1, run.stderr
+    # The finding word for word; numbers of the accuracy are the machine's.
+    finding, _, numbers = run.stdout.partition("accuracy ")
+    shown, _, shown_numbers = text.partition("accuracy ")
+    assert shown == finding, f"print the transcript of the README anew: {line}"
+    assert [n.split()[0] for n in shown_numbers.splitlines()] == [
+        n.split()[0] for n in numbers.splitlines()
+    ]
+
+
+def test_links_lead_somewhere():
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert {"CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"} <= set(links)
+    assert [link for link in links if not (ROOT / link).exists()] == []
+    mentioned = set(re.findall(r"examples/\w+\.\w+", README))
+    assert [path for path in mentioned if not (ROOT / path).is_file()] == []
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_runs(path):
+    if path.name in NEEDS:
+        pytest.importorskip(NEEDS[path.name], reason="what the example is about")
+    run = subprocess.run(
+        [sys.executable, path.name], capture_output=True, text=True, cwd=path.parent
+    )
+    assert run.returncode == 0, run.stderr
+    if path.name == "check_my_rope.py":
+        names = ["sign", "base", "layout", "angle-precision"]
+        lines = run.stdout.splitlines()[:5]
+        assert lines[0].split() == ["apply", "conforms"]
+        assert [line.split()[2] for line in lines[1:]] == names
+
+
+def test_every_public_encoding_is_in_the_table():
+    from posenc_ref.conformance.loading import encodings
+
+    rows = re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)
+    assert set(rows) == {cls.__name__ for cls in encodings()}
