@@ -79,8 +79,9 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
     ]
     if found:
         best = found[0]
-        others = tuple(dict.fromkeys(c.code for c in found[1:] if c.code != best.code))
-        return [Explanation(best.code, best.message, best.predicted, best.values, others)]
+        others = dict.fromkeys([*best.equivalent, *(c.code for c in found[1:])])
+        others.pop(best.code, None)
+        return [Explanation(best.code, best.message, best.predicted, best.values, tuple(others))]
     return [_spacing(measured, target, sigma)]
 
 

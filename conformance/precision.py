@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posenc_ref.accuracy import BUDGET, ROUNDOFF
+from posenc_ref.accuracy import BUDGET, ROUNDOFF, TINY
 from posenc_ref.angles import ERROR_BOUND
 
 from .frequencies import half_precision
@@ -154,7 +154,8 @@ def _misfit(
     worst = 0.0
     for a, p in zip(actual, predicted, strict=True):
         # One more rounding of a half-precision quantity may go the other way at a tie.
-        unit = ROUNDOFF[dtype] * np.maximum(np.abs(p), ROUNDOFF["float32"]) + grain
+        floor = max(TINY[dtype], ROUNDOFF["float32"])
+        unit = ROUNDOFF[dtype] * np.maximum(np.abs(p), floor) + grain
         off = np.where(np.isnan(a) & np.isnan(p), 0.0, np.abs(a - p) / unit)  # both overflowed
         worst = max(worst, float(np.max(np.where(np.isnan(off), np.inf, off), initial=0.0)))
     return worst
