@@ -1,0 +1,110 @@
+"""The unit that judges everything: what it is, what it lets pass, and what it rejects."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posenc_ref import RoPE
+from posenc_ref.accuracy import ANGLES, BUDGET, ROUNDOFF, VISIBLE, Truth, budget
+from posenc_ref.angles import ERROR_BOUND
+
+DTYPES = ("float64", "float32", "float16")
+NOTHING = np.zeros(())
+
+
+def test_roundoffs_are_those_of_the_dtypes():
+    for name in DTYPES:
+        assert ROUNDOFF[name] == np.finfo(name).eps / 2
+        half = np.dtype(name).type(1) + np.dtype(name).type(2 * ROUNDOFF[name])
+        assert half > 1
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    assert ROUNDOFF["bfloat16"] == float(ml_dtypes.finfo("bfloat16").eps) / 2
+    assert ROUNDOFF["bfloat16"] / 2 == VISIBLE
+
+
+def test_unit_by_hand():
+    truth = Truth(np.array([1.0]), np.array([3.0]), np.array([5.0]), np.array([7.0]))
+    assert truth.unit("float32") == 2.0**-24 * 3 + 2.0**-24 * 5
+    assert truth.unit("float32", angles="exact") == 2.0**-24 * 3 + ERROR_BOUND * 7
+    assert truth.unit("float32", angles="float64") == 2.0**-24 * 3 + 2.0**-53 * 5
+    assert truth.unit("float64") == 2.0**-53 * 8
+    assert truth.unit("float64", angles="float32") == 2.0**-53 * 3 + 2.0**-24 * 5
+    assert truth.unit("float32", precision="bfloat16") == 2.0**-8 * 3 + 2.0**-24 * 5
+    assert truth.unit("bfloat16", precision="float32") == 2.0**-8 * 3 + 2.0**-24 * 5
+    assert truth.score(np.array([1 + 2.0**-23], np.float32)) == 2.0**-23 / (2.0**-24 * 8)
+
+
+def test_a_unit_of_zero_means_equality():
+    truth = Truth(np.array([1.5, 0.0]), NOTHING, NOTHING)
+    assert (truth.score(np.array([1.5, 0.0], np.float16)) == 0).all()
+    found = truth.score(np.array([np.nextafter(1.5, 2), 5e-324]))
+    assert (found == np.inf).all()
+
+
+def test_what_is_not_a_number_never_passes():
+    truth = Truth(np.ones(3), np.ones(3), np.ones(3))
+    found = truth.score(np.array([np.nan, np.inf, -np.inf]))
+    assert (found == np.inf).all()
+
+
+@given(st.floats(-1e6, 1e6).filter(lambda v: abs(v) > 1e-3), st.sampled_from(DTYPES))
+def test_one_rounding_is_at_most_one_unit(value, dtype):
+    value = value / 100  # inside float16
+    truth = Truth(np.array(value), np.array(abs(value)), NOTHING)
+    rounded = np.asarray(value, dtype)
+    assert truth.score(rounded, angles="exact") <= 1
+    two_steps = np.nextafter(np.nextafter(rounded, np.inf, dtype=dtype), np.inf, dtype=dtype)
+    if float(rounded) >= value:
+        assert truth.score(two_steps, angles="exact") > 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_tiny_values_are_judged_by_the_constant_spacing_there(dtype):
+    smallest = float(np.finfo(dtype).smallest_subnormal)
+    truth = Truth(np.array(3 * smallest), np.array(3 * smallest), NOTHING)
+    assert truth.score(np.asarray(4 * smallest, dtype)) <= 2
+    assert truth.score(np.asarray(3 * smallest + 300 * smallest, dtype)) > budget("float64")
+
+
+def test_float32_angles_pass_and_half_precision_angles_do_not():
+    """The two sides that the budgets stand between, on a real rotation."""
+    rope, p = RoPE(64, layout="half"), np.arange(0, 100_000, 997)
+    waves = rope.frequencies()
+    cos, _ = rope.cos_sin(p)
+    truth = Truth(cos, np.abs(cos), p[:, None] * waves)
+    float32 = np.cos((p[:, None] * waves.astype(np.float32)).astype(np.float32))
+    assert truth.score(float32.astype(np.float32)).max() <= budget("float32")
+    float64 = np.cos(p[:, None] * waves)
+    assert truth.score(float64).max() <= budget("float64")
+    half = np.cos(p[:, None] * waves.astype(np.float16).astype(np.float32)).astype(np.float32)
+    assert truth.score(half).max() > 10 * budget("float32")
+    # A bfloat16 output does not hide half-precision angles.
+    assert truth.score(half, dtype="bfloat16").max() > budget("bfloat16")
+    assert truth.score(float32, dtype="bfloat16").max() <= budget("bfloat16")
+
+
+def test_the_exact_unit_does_not_grow_with_the_position():
+    rope = RoPE(2, layout="half")
+    p = np.array([2**40])
+    cos, _ = rope.cos_sin(p)
+    truth = Truth(cos, np.abs(cos), p[:, None] * 1.0, np.ones(()))
+    naive = np.cos(p[:, None] * 1.0 * (1 + 2.0**-52))
+    assert truth.score(naive).max() <= budget("float64")
+    assert truth.score(naive, angles="exact").max() > budget("float64")
+    assert truth.score(cos, angles="exact").max() == 0
+
+
+def test_budgets():
+    assert set(BUDGET) == set(ROUNDOFF)
+    assert budget("float32") == 128
+    assert budget("float32", "bfloat16") == budget("bfloat16", "float32") == budget("bfloat16") == 8
+
+
+def test_unknown_words():
+    truth = Truth(NOTHING, NOTHING, NOTHING)
+    with pytest.raises(ValueError, match=r"dtype must be one of float64, float32.*got 'int8'"):
+        truth.unit("int8")
+    with pytest.raises(ValueError, match="angles must be one of float32, float64, exact, got 'x'"):
+        truth.unit("float32", angles="x")
+    assert ANGLES == ("float32", "float64", "exact")
