@@ -24,9 +24,10 @@ from .check import SURFACES, check
 from .explain import explain
 from .implementation import Implementation
 from .loading import UsageError, load_encoding, load_target
+from .options import Options
 from .outcome import Outcome
 from .subject import TENSOR_LAYOUTS
-from .verify import Options, verify
+from .verify import verify
 
 app = typer.Typer(
     name="posenc",

@@ -6,7 +6,11 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from posenc_ref.backends import backends
+
 from .report import ERROR, Report
+
+CERTIFICATE = "certificate"  #: the name of the group that recomputes our own values
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,13 @@ class Outcome:
         body = dataclasses.asdict(self)
         body["errors"] = {str(p): _finite(e) for p, e in self.errors.items()}
         return {key: _finite(value) for key, value in body.items()}
+
+
+def kind_of(group: str) -> str:
+    """Whose a group of checks is."""
+    if group == CERTIFICATE:
+        return "certificate"
+    return "backend" if any(b.name == group for b in backends()) else "library"
 
 
 def judged(blank: Outcome, report: Report, seconds: float) -> Outcome:

@@ -7,10 +7,7 @@ imported once, and one that crashes takes nothing with it.
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import importlib.util
-import multiprocessing
-import os
 import sys
 import time
 import warnings
@@ -22,33 +19,18 @@ from typing import Any
 from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.backends import Backend, backends
 
+from .apart import judge_apart
 from .check import check
+from .options import Options
 from .ours import LABELS, own_surfaces, wide
-from .outcome import Outcome, failed, judged, skipped
+from .outcome import CERTIFICATE, Outcome, failed, judged, kind_of, skipped
 
 #: Judged unless asked otherwise: what other people's models compute in.
 LIBRARY_DTYPES = ("float32", "bfloat16")
 #: Called with the outcomes so far and the number of checks known of.
 Progress = Callable[[list[Outcome], int], None]
-CERTIFICATE = "certificate"
 #: Where every call costs a graph or a compilation: these dtypes, unless asked otherwise.
 QUICK = {"dask": ("float32",), "jax": ("float32", "bfloat16")}
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to judge."""
-
-    full: bool = False
-    only: str | None = None
-    dtypes: tuple[str, ...] = ()
-
-    def wants(self, *words: str | None, dtype: str | None = None) -> bool:
-        """Whether a check described by these words was asked for."""
-        if self.dtypes and dtype is not None and dtype not in self.dtypes:
-            return False
-        text = " ".join(w for w in (*words, dtype) if w).lower()
-        return self.only is None or fnmatch.fnmatchcase(text, f"*{self.only.lower()}*")
 
 
 @dataclass
@@ -84,13 +66,14 @@ class Verification:
 
 
 def verify(
-    options: Options = Options(),
+    options: Options | None = None,
     *,
     processes: int = 0,
     progress: Progress | None = None,
 ) -> Verification:
     """Judge everything found here; ``processes`` > 0 does it in that many at a time."""
     begin = time.perf_counter()
+    options = options or Options()
     groups = _groups(options)
     done: list[Outcome] = []
     expected: dict[str, int] = {}
@@ -104,8 +87,11 @@ def verify(
             progress(done, max(sum(expected.values()), len(done)))
 
     if processes:
-        with ThreadPoolExecutor(processes) as pool:
-            list(pool.map(lambda group: _apart(group, options, note), groups))
+        pool = ThreadPoolExecutor(processes)
+        try:
+            list(pool.map(lambda group: judge_apart(group, options, note), groups))
+        finally:  # interrupted: what has not begun shall not
+            pool.shutdown(cancel_futures=True)
     else:
         for group in groups:
             for item in judge_group(group, options):
@@ -149,13 +135,7 @@ def judge_group(group: str, options: Options) -> Iterator[Outcome | int]:
         else:
             yield from _judge_library(group, options)
     except Exception as error:
-        yield failed(Outcome(_kind(group), group), error)
-
-
-def _kind(group: str) -> str:
-    if group == CERTIFICATE:
-        return "certificate"
-    return "backend" if any(b.name == group for b in backends()) else "library"
+        yield failed(Outcome(kind_of(group), group), error)
 
 
 def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome | int]:
@@ -278,34 +258,3 @@ def _certificate(options: Options) -> Iterator[Outcome | int]:
         executed=sum(row.elements for row in rows),
         seconds=time.perf_counter() - begin,
     )
-
-
-def _apart(group: str, options: Options, note: Callable[[str, Outcome | int], None]) -> None:
-    """Judge a group in a process of its own, and pass on what it sends."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_serve, args=(group, options, sender), daemon=True)
-    process.start()
-    sender.close()
-    finished = False
-    while not finished:
-        try:
-            item = receiver.recv()
-        except EOFError:
-            break
-        finished = item is None
-        if item is not None:
-            note(group, item)
-    process.join()
-    if not finished:
-        reason = f"the process that judged {group} ended with exit code {process.exitcode}"
-        note(group, Outcome(_kind(group), group, verdict="error", reason=reason))
-
-
-def _serve(group: str, options: Options, sender: Any) -> None:
-    """The other end of :func:`_apart`."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    for item in judge_group(group, options):
-        sender.send(item)
-    sender.send(None)

@@ -12,8 +12,10 @@ import pytest
 from posenc_ref.backends import backend
 from posenc_ref.conformance import show, verify
 from posenc_ref.conformance.adapters.known import LIBRARIES, missing_libraries
+from posenc_ref.conformance.apart import judge_apart
+from posenc_ref.conformance.options import Options
 from posenc_ref.conformance.outcome import Outcome
-from posenc_ref.conformance.verify import Options, Verification
+from posenc_ref.conformance.verify import Verification
 
 
 def judge(only=None, *dtypes, **settings):
@@ -138,7 +140,7 @@ class Fatal(Options):
 
 def test_a_process_that_dies_is_an_error_and_not_the_end():
     got = []
-    verify._apart("numpy", Fatal(), lambda group, item: got.append(item))
+    judge_apart("numpy", Fatal(), lambda group, item: got.append(item))
     (outcome,) = got
     assert (outcome.verdict, outcome.group) == ("error", "numpy")
     assert "exit code 3" in outcome.reason
