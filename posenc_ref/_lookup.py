@@ -40,33 +40,39 @@ def _kind(value: Any) -> str:
 
 
 def index_for(table: Array, p: Positions, offset: int) -> Array:
-    """Integer positions plus ``offset``, as an array of the table's library and device."""
-    index = p.values + offset
-    if not isinstance(p.values, np.ndarray):
-        if library(p.values) != library(table):
-            raise TypeError(
-                f"positions are a {library(p.values)} array but the table is a "
-                f"{library(table)} array: pass positions as NumPy integers"
-            )
-        return index
-    return from_host(index, namespace(table), device_of(table))
+    """Integer positions plus ``offset``, on the host or in the table's library."""
+    if not isinstance(p.values, np.ndarray) and library(p.values) != library(table):
+        raise TypeError(
+            f"positions are a {library(p.values)} array but the table is a "
+            f"{library(table)} array: pass positions as NumPy integers"
+        )
+    return p.values + offset
 
 
 def lookup(name: str, table: Array, index: Array) -> Array:
-    """``table[index]`` for an integer index of any shape; ValueError outside the table."""
-    xp, rows = namespace(table), table.shape[0]
-    flat = xp.reshape(index, (math.prod(index.shape),))
-    if is_lazy(index):
+    """``table[index]`` for an integer index of any shape; ValueError outside the table.
+
+    A host index is sent to the table, after it was checked.
+    """
+    xp, device, (rows, width) = namespace(table), device_of(table), table.shape
+    shape, lazy = tuple(index.shape), is_lazy(index)
+    if 0 in shape:  # Dask cannot flatten nothing
+        return xp.zeros((*shape, width), dtype=table.dtype, device=device)
+    if not lazy:
+        here = namespace(index)
+        low, high = int(here.min(index)), int(here.max(index))
+        if low < 0 or high >= rows:
+            raise ValueError(
+                f"{name} must lie in 0 .. {rows - 1}, the rows of the table, "
+                f"got {low if low < 0 else high}"
+            )
+    if isinstance(index, np.ndarray):
+        index = from_host(index, xp, device)
+    flat = xp.reshape(index, (math.prod(shape),))
+    if lazy:
         inside = (flat >= 0) & (flat < rows)
         found = xp.take(table, xp.where(inside, flat, 0), axis=0)
         found = xp.where(inside[:, None], found, xp.nan)
     else:
-        if flat.shape[0]:
-            low, high = int(xp.min(flat)), int(xp.max(flat))
-            if low < 0 or high >= rows:
-                raise ValueError(
-                    f"{name} must lie in 0 .. {rows - 1}, the rows of the table, "
-                    f"got {low if low < 0 else high}"
-                )
         found = xp.take(table, flat, axis=0)
-    return xp.reshape(found, (*index.shape, table.shape[1]))
+    return xp.reshape(found, (*shape, width))

@@ -83,10 +83,11 @@ def dtype_name(array_or_dtype: Any) -> str:
 
 def dtype_like(xp: Namespace, name: str) -> DType:
     """The dtype called ``name`` in ``xp``, or a TypeError that says it has none."""
-    if name == "bfloat16" and xp is np:
-        if "ml_dtypes" not in sys.modules:
+    if name in FLOATING and (xp is np or xp.__name__.endswith((".cupy", "dask.array"))):
+        # The namespaces of CuPy and Dask lack float16 or bfloat16, their arrays do not.
+        if name == "bfloat16" and "ml_dtypes" not in sys.modules:
             raise TypeError("NumPy has bfloat16 only through the package ml_dtypes: import it")
-        return np.dtype("bfloat16")
+        return np.dtype(name)
     try:
         return getattr(xp, name)
     except AttributeError:

@@ -14,9 +14,7 @@ from ._namespace import (
     INTEGER,
     Array,
     astype,
-    device_of,
     dtype_name,
-    from_host,
     is_array,
     library,
     namespace,
@@ -119,11 +117,9 @@ class T5Bias(Bias):
 
     def _of_offset(self, offset: Array) -> Array:
         bucket = self.bucket(offset)
-        if isinstance(bucket, np.ndarray):
-            bucket = from_host(bucket, namespace(self.table), device_of(self.table))
-        elif library(bucket) != library(self.table):
+        if not isinstance(bucket, np.ndarray) and library(bucket) != library(self.table):
             raise TypeError(
                 f"positions are a {library(bucket)} array but table is a {library(self.table)} "
                 "array: pass positions as NumPy integers"
             )
-        return namespace(bucket).moveaxis(lookup("bucket", self.table, bucket), -1, -3)
+        return namespace(self.table).moveaxis(lookup("bucket", self.table, bucket), -1, -3)
