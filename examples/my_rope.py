@@ -9,9 +9,10 @@ import numpy as np
 
 
 def angles(positions, dim, base):
-    """Angles (S, dim/2) in radians, as float32."""
+    """Angles in radians as float32, (S, dim/2); (B, 1, S, dim/2) for positions (B, S)."""
     frequencies = (base ** (-np.arange(0, dim, 2) / dim)).astype(np.float32)
-    return positions[:, None].astype(np.float32) * frequencies
+    angle = positions[..., None].astype(np.float32) * frequencies
+    return angle if positions.ndim == 1 else angle[:, None]
 
 
 def turn(x, cos, sin):
@@ -21,7 +22,7 @@ def turn(x, cos, sin):
 
 
 def apply(x, positions):
-    """Half-split pairs, base 500000: x is (B, H, S, 64), positions (S,)."""
+    """Half-split pairs, base 500000: x is (B, H, S, 64), positions (S,) or (B, S)."""
     angle = angles(positions, x.shape[-1], base=500000.0)
     return turn(x, np.cos(angle), np.sin(angle))
 

@@ -61,9 +61,8 @@ def test_the_command_that_passes_the_tests_is_what_ci_runs():
 
 
 def test_the_transcript_is_what_comes_out():
-    line, text = re.search(
-        r"```console\n\$ (.+?)\n```\n.*?```text\n(.*?)```", README, re.S
-    ).groups()
+    (block,) = blocks("console")
+    line, _, text = block.removeprefix("$ ").partition("\n")
     module = [sys.executable, "-m", "posenc_ref.conformance"]
     arguments = [*module, *line.split()[1:]]
     run = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT)
@@ -72,9 +71,8 @@ def test_the_transcript_is_what_comes_out():
     finding, _, numbers = run.stdout.partition("accuracy ")
     shown, _, shown_numbers = text.partition("accuracy ")
     assert shown == finding, f"print the transcript of the README anew: {line}"
-    assert [n.split()[0] for n in shown_numbers.splitlines()] == [
-        n.split()[0] for n in numbers.splitlines()
-    ]
+    kinds = [{n.split()[0] for n in text.splitlines()} for text in (shown_numbers, numbers)]
+    assert kinds[0] == kinds[1]
 
 
 def test_links_lead_somewhere():

@@ -18,7 +18,8 @@ BASE = 500000.0
 
 def angles(positions, dim, base=BASE):
     frequencies = (base ** (-np.arange(0, dim, 2) / dim)).astype(np.float32)
-    return positions[..., None].astype(np.float32) * frequencies
+    angle = positions[..., None].astype(np.float32) * frequencies
+    return angle if positions.ndim == 1 else angle[:, None]
 
 
 def turn(x, angle):
