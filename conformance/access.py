@@ -23,6 +23,7 @@ class Reach:
     mode: str = ""
     highest: int | None = None  #: the largest accepted position, once it was looked for
     refused: str = field(default="", repr=False)
+    longest: int = 2**17 - 1  #: where calls that have to start at 0 end
 
     def touch(self, position: int) -> None:
         """Evaluate one row; raises what the function raises."""
@@ -38,9 +39,14 @@ class Reach:
         before = self.run.highest
         try:
             self.touch(position)
-        except (Refused, Malformed) as error:
+        except Refused as error:
             self.refused = str(error)
             self.run.highest = before
+            return False
+        except Malformed as error:  # no refusal: something else came out than was asked for
+            self.refused = str(error)
+            self.run.highest = before
+            self.run.add("shape", str(error), f"position {position}")
             return False
         return True
 
@@ -52,6 +58,9 @@ class Reach:
         """The largest accepted position up to ``wanted``, by bisection."""
         if self.run.max_position is not None:
             wanted = min(wanted, self.run.max_position)
+        if self.mode == "prefix" and wanted > self.longest:
+            wanted = self.longest
+            self.run.limit(f"judged up to position {wanted}: every call has to start at 0")
         if self.highest is not None and self.highest < wanted:
             return self.highest
         low, high = self.run.highest, wanted
@@ -65,9 +74,15 @@ class Reach:
         return low
 
 
+def _wanted(run: Run, positions: np.ndarray) -> None:
+    """Refuse, in the function's name, what is not to be judged."""
+    if run.max_position is not None and (positions > run.max_position).any():
+        raise Refused(ValueError(f"past max_position={run.max_position}"))
+
+
 def _countable(positions: np.ndarray) -> None:
     """Refuse, in the function's name, what no call from position 0 on can contain."""
-    if positions.dtype.kind not in "iu" or positions.min() < 0:
+    if positions.dtype.kind not in "iu" or positions.min(initial=0) < 0:
         raise Refused(ValueError("only calls from position 0 on are accepted"))
 
 
@@ -95,6 +110,7 @@ class TableAccess(Reach):
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """The rows of the table at ``positions``."""
+        _wanted(self.run, positions)
         if self.mode == "any":
             table = self._call(positions)
         else:
@@ -115,6 +131,7 @@ class Access(Reach):
     """
 
     dim: int = 0
+    longest: int = 2**15 - 1
 
     def touch(self, position: int) -> None:
         """One token."""
@@ -147,6 +164,7 @@ class Access(Reach):
 
     def rows(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """``apply`` of x (B, H, n, D), row n at ``positions[n]``."""
+        _wanted(self.run, positions)
         y = self._rows(x, positions)
         self.saw(positions)
         return y

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from posenc_ref import Encoding, Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
@@ -12,7 +14,7 @@ from . import judge_apply, judge_bias, judge_tables
 from .implementation import Implementation
 from .report import Report
 from .run import Run, describe
-from .subject import TENSOR_LAYOUTS, Subject
+from .subject import TENSOR_LAYOUTS, Malformed, Refused, Subject
 
 #: The judge of each surface, and the families it is for.
 SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
@@ -25,7 +27,7 @@ SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
     "bucket": (judge_bias.judge_bucket, ("bias",)),
 }
 #: Surfaces whose shortest probes reach this position, and the position.
-_LONG, LEAST = ("apply", "cos_sin", "table"), 64
+_LONG, LEAST = ("apply", "cos_sin", "table"), 128
 
 
 def check(
@@ -69,7 +71,7 @@ def check(
     precision : str, optional
         Declares arithmetic coarser than ``dtype``, such as bfloat16 tables.
     max_position : int, optional
-        Judge no position beyond it (at least 64); the report says so.
+        Judge no position beyond it (at least 128); the report says so.
     inplace : bool
         ``fn`` may write over its inputs.
     factory : callable, optional
@@ -112,7 +114,13 @@ def check(
     _choice("tensor_layout", layout, TENSOR_LAYOUTS)
     library = backend or (bound.backend if bound else "numpy")
     subject = Subject(
-        fn, library, dtype=dtype, tensor_layout=layout, device=device, inplace=inplace
+        fn,
+        library,
+        dtype=dtype,
+        tensor_layout=layout,
+        device=device,
+        inplace=inplace,
+        keeps_dtype=surface == "apply",
     )
     reason = subject.backend.missing()
     if reason is not None:
@@ -136,7 +144,13 @@ def check(
     if isinstance(encoding, Rotary):
         head_dim = encoding.head_dim
     run.head_dim = head_dim or (bound.head_dim if bound else None)
-    judge(run)
+    try:
+        with np.errstate(all="ignore"):  # what a function does wrong is for the report to say
+            judge(run)
+    except Refused as error:
+        run.add("raises", "a call raises whose like was accepted before", str(error))
+    except Malformed as error:
+        run.add("shape", str(error), "another call of that kind came out right before")
     return run.finish()
 
 

@@ -53,21 +53,15 @@ def _degrades_at(
     Every position below SCAN is tried, if windows show that there is something to find; windows
     alone beyond it.
     """
-    ends = np.unique(np.round(np.geomspace(16, max(highest, 16), 64)).astype(int))
-    ends = ends[ends <= highest]
-    suspects = [
-        int(e) for e in ends if (error(np.arange(max(e - 8, 0), e + 1)) > visible / 4).any()
-    ]
-    if not suspects:
+    ends = np.unique(np.round(np.geomspace(min(16, highest + 1), highest + 1, 64)).astype(int))
+    windows = np.unique(np.concatenate([np.arange(max(e - 9, 0), e) for e in ends]))
+    seen = error(windows)
+    if not (seen > visible / 4).any():
         return None
     for start in range(0, min(SCAN, highest + 1), step):
         positions = np.arange(start, min(start + step, highest + 1))
         over = error(positions) > visible
         if over.any():
             return int(positions[int(np.argmax(over))])
-    for end in suspects:
-        positions = np.arange(max(end - 8, 0), end + 1)
-        over = error(positions) > visible
-        if over.any():
-            return int(positions[int(np.argmax(over))])
-    return None
+    over = seen > visible
+    return int(windows[int(np.argmax(over))]) if over.any() else None

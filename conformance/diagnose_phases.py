@@ -15,7 +15,7 @@ from posenc_ref.accuracy import ROUNDOFF
 
 from .decode import Decoder
 from .frequencies import SIGMAS, Explanation, Schedule, explain
-from .measure import Phases, Tables
+from .measure import Phases, Tables, unaliased
 from .precision import classify
 from .probes import GENERIC
 from .run import Run
@@ -43,9 +43,18 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared
     """
     if _token_index(run, tables, declared):
         return
+    phases = _upright(phases)
     w = declared.sign * phases.frequencies
     found = explain(w, phases.sigma, declared.schedule)
     vague = any(e.code == "frequency-spacing" for e in found)
+    if vague and phases.linear:  # frequencies above pi alias at integers
+        finer = unaliased(tables, run.coarse)
+        again = explain(declared.sign * finer.frequencies, finer.sigma, declared.schedule)
+        if not any(e.code == "frequency-spacing" for e in again):
+            phases, found, vague = finer, again, False
+            w = declared.sign * phases.frequencies
+    if _exchanged(run, phases, found):
+        return
     if (vague or not phases.linear) and _held(run, tables, declared):
         return
     if not phases.linear:
@@ -58,12 +67,34 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared
     evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
     for e in found:
         run.add(e.code, e.message, evidence, values=e.values, equivalent=e.equivalent)
-    _amplitude(run, phases, declared)
+    _amplitude(run, tables, phases, declared)
     origin = _origin(run, phases, declared, w)
     # With what was found put into the declaration, anything left is another bug.
     seen = _substituted(declared, phases, found, origin)
     if not _explained(run, tables, seen, phases.sigma) and not _held(run, tables, seen):
         position_map(run, tables, seen)
+
+
+def _exchanged(run: Run, phases: Phases, found: list[Explanation]) -> bool:
+    """Whether sin and cos are exchanged: a quarter turn at position 0, then the other way."""
+    quarter = np.abs(np.abs(phases.start) - np.pi / 2) < 0.1
+    if phases.start.size < 2 or not quarter.all() or [e.code for e in found] != ["sign"]:
+        return False
+    run.add(
+        "phase-order",
+        "sin and cos are exchanged",
+        f"the angle of pair 0 at position 0 is {phases.start[0]:.6g} rad, and falls",
+    )
+    return True
+
+
+def _upright(phases: Phases) -> Phases:
+    """Half a turn at position 0 in every one of several pairs is a factor of -1."""
+    start = phases.start
+    if start.size < 2 or not (np.abs(np.abs(start) - np.pi) < 0.1).all():
+        return phases
+    start = start - np.pi * np.sign(start)
+    return replace(phases, start=start, amplitude=-phases.amplitude)
 
 
 def _substituted(
@@ -127,7 +158,10 @@ def _held(run: Run, tables: Tables, declared: Declared) -> bool:
     at = at[at <= max(run.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
-    if model is None or not model.code:
+    if model is not None and model.name == "float32 angles" and run.coarse == "float64":
+        run.add("angle-precision", "angles are float32 behind a float64 output", "recomputed")
+        return True
+    if model is None or not model.code or (model.table and model.table == run.precision):
         return False
     run.add(model.code, f"measured: {model.name}", f"recomputed at {at.size} positions")
     return True
@@ -171,7 +205,20 @@ def _turn(cos: np.ndarray, sin: np.ndarray, true_cos: np.ndarray, true_sin: np.n
     return np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))
 
 
-def _amplitude(run: Run, phases: Phases, declared: Declared) -> None:
+def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declared) -> None:
+    from .fitted import amplitude_error, is_coarse  # fitted parameters are judged with this module
+
+    if is_coarse(run) and run.highest > 128:
+        off = amplitude_error(run, tables, declared)
+        if off:
+            factor = declared.amplitude * (1 + off)
+            run.add(
+                declared.amplitude_code,
+                f"cos and sin are multiplied by {factor:.5g}, declared {declared.amplitude:.6g}",
+                "mean norm of (cos, sin) at positions 1..128",
+                values={"declared": declared.amplitude, "measured": factor},
+            )
+        return
     grain = run.budget * ROUNDOFF[run.coarse]
     if (np.abs(phases.amplitude - declared.amplitude) > grain * abs(declared.amplitude)).any():
         factor = float(np.median(phases.amplitude))
@@ -195,6 +242,13 @@ def _origin(run: Run, phases: Phases, declared: Declared, w: np.ndarray) -> floa
     options = start[k] / w[k] + 2 * np.pi / np.abs(w[k]) * np.arange(-8, 9)
     misfit = [float(np.abs(np.exp(1j * start) - np.exp(1j * o * w)).max()) for o in options]
     found = float(options[int(np.argmin(misfit))])
+    if min(misfit) > 0.25:
+        run.add(
+            "not-a-rotation",
+            "at position 0 the pairs have angles that no single position gives",
+            ", ".join(f"pair {i}: {a:.4g} rad" for i, a in enumerate(start[:4])),
+        )
+        return declared.origin
     if abs(found - declared.origin) * abs(w[k]) <= grain * (1 + abs(declared.origin * w[k])):
         return declared.origin
     run.add(
@@ -221,9 +275,13 @@ def position_map(run: Run, tables: Tables, declared: Declared) -> None:
         return np.asarray(np.abs(seen - np.exp(1j * angle)).max(axis=1) < 0.25)
 
     wrong = ~meets(at)
-    if not wrong.any() or (misfit[wrong] > 0.25).all() or _large_angles(run, tables, declared):
+    if not wrong.any():
         return
-    first = int(np.argmax(wrong & (misfit <= 0.25)))
+    near = misfit <= 0.25
+    if not (wrong & near).any():
+        _large_angles(run, tables, declared)
+        return
+    first = int(np.argmax(wrong & near))
     evidence = f"position {at[first]} has the angles of position {used[first]}"
     if wrong.sum() > 1 and meets(np.minimum(at, used[first])).all():
         run.add("position-range", f"positions are clamped to {used[first]}", evidence)
@@ -233,8 +291,10 @@ def position_map(run: Run, tables: Tables, declared: Declared) -> None:
     if size > 1 and (meets(at % size).all() or meets(signed).all()):
         run.add("position-range", f"positions wrap round modulo {size}", evidence)
         return
-    near = wrong & (at <= 60)  # any sign is decoded there
-    if (misfit[wrong] <= 0.25).all() or (near.any() and (misfit[near] <= 0.05).all()):
+    if _large_angles(run, tables, declared):
+        return
+    early = wrong & (at <= 60)  # any sign is decoded there
+    if near[wrong].all() or (early.any() and (misfit[early] <= 0.05).all()):
         run.add("wrong-row", f"{int(wrong.sum())} of {at.size} positions are others", evidence)
 
 

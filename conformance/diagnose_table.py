@@ -81,6 +81,9 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
     # Every pair has the same size, so its angle enters with the mean of the frequencies.
     angle = float(np.abs(encoding.frequencies()).mean()) * float(p.max() + q.max() + 2 * shift)
     norm = np.sum(a2 * a2, axis=1)
+    if not norm.all():
+        run.failed("properties", "constant norm", np.inf, "a row of zeros")
+        return
 
     def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.sum(np.abs(x * y), axis=1))
@@ -120,7 +123,7 @@ def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.
     if columns is None or fastest >= np.pi:
         return None
     sines, cosines = columns
-    w = unwrap(tables_of(access, encoding, columns), dtype, access).frequencies
+    w = unwrap(tables_of(access, encoding, columns), dtype).frequencies
     matrix = np.eye(encoding.dim)
     matrix[sines, sines] = matrix[cosines, cosines] = np.cos(w * k)
     matrix[sines, cosines], matrix[cosines, sines] = np.sin(w * k), -np.sin(w * k)
@@ -210,6 +213,8 @@ def _quadrature(
     at = np.unique(np.r_[np.arange(48), GENERIC, np.arange(0, 5003, 97)])
     rows = access.rows(at[at <= highest])
     live = np.flatnonzero(np.abs(rows).max(axis=0) > 0)
+    if live.size < 2:
+        return None
     squares = rows[:, live] ** 2
     spread = np.empty((live.size, live.size))
     for i in range(live.size):
@@ -221,7 +226,7 @@ def _quadrature(
         live, spread = np.delete(live, alone), np.delete(np.delete(spread, alone, 0), alone, 1)
     partner = spread.argmin(axis=1)
     mutual = partner[partner] == np.arange(live.size)
-    if live.size < 2 or not mutual.all() or (spread[np.arange(live.size), partner] > 0.05).any():
+    if not mutual.all() or (spread[np.arange(live.size), partner] > 0.05).any():
         return None
     one = np.array([i for i in range(live.size) if i < partner[i]])
     first, second = live[one], live[partner[one]]
@@ -230,7 +235,7 @@ def _quadrature(
         got = access.rows(positions)
         return got[:, first], got[:, second]
 
-    phases = unaliased(tables, dtype, access)
+    phases = unaliased(tables, dtype)
     w = phases.frequencies
     sines, cosines = np.where(w > 0, second, first), np.where(w > 0, first, second)
     order = np.lexsort((np.minimum(sines, cosines), -np.abs(w)))

@@ -10,9 +10,10 @@ from posenc_ref.accuracy import Truth
 from . import diagnose_rotary, properties, state
 from .access import Access
 from .degradation import measure_accuracy
+from .fitted import judge_fitted
 from .measure import Measured, measure
 from .oracle import apply_truth
-from .probes import GENERIC, ONE_HOT, SHORT, SIZES, WINDOWS, dense
+from .probes import GENERIC, REPORTED, SHORT, SIZES, WIDE, WINDOWS, dense, error_window
 from .run import Run
 from .subject import Malformed, Refused
 
@@ -26,17 +27,21 @@ def judge(run: Run) -> None:
     dim = run.head_dim
     if not _required_inputs(run, dim):
         return
-    if not run.floats_only():
-        return
     x = run.subject.rounded(dense((2, 3, SHORT.size, dim), run.seed))
     first = run.subject.apply(x, SHORT)
     _same_for_every_row(run, dim)
     access = Access(run, dim=dim)
     access.learn()
     try:
-        measured = measure(access, run.dtype)
+        measured = measure(access, run.coarse)
     except (Refused, Malformed) as error:
-        run.add("raises", f"positions up to {ONE_HOT[-1]} are refused", str(error))
+        run.add("raises", "inputs with a single channel that is not 0 are refused", str(error))
+        return
+    if not np.isfinite(measured.matrices).all():
+        n, c, d = (int(i) for i in np.argwhere(~np.isfinite(measured.matrices))[0])
+        where = f"channel {d} set to 1 at positions {measured.positions.tolist()}"
+        at = f"position {measured.positions[n]}"
+        run.add("nonfinite", f"{measured.matrices[n, c, d]} in channel {c} at {at}", where)
         return
     run.report.measured = measured.describe()
     _one_hot(run, measured)
@@ -51,6 +56,8 @@ def judge(run: Run) -> None:
         declared = diagnose_rotary.declare(run.encoding)
         tables = diagnose_rotary.tables_of(access, run.encoding)
         measure_accuracy(run, access, tables, declared)
+        if measured.phases is not None and not run.failures:
+            judge_fitted(run, tables, measured.phases, declared)
     diagnose_rotary.diagnose(run, access, measured)
 
 
@@ -72,6 +79,8 @@ def _required_inputs(run: Run, dim: int) -> bool:
             return False
         except Malformed as error:
             run.add("shape", str(error), f"x of shape {x.shape}")
+            return False
+        if not run.floats_only():
             return False
         if not np.isfinite(y).all():
             at = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
@@ -107,9 +116,16 @@ def _one_hot(run: Run, measured: Measured) -> None:
 
 
 def _values(run: Run, access: Access, dim: int) -> None:
+    for size in WIDE:
+        if run.max_position is None or size[-1] <= run.max_position + 1:
+            _wide(run, dim, size)
     highest = access.reach(int(GENERIC[-1]))
     groups = {"generic positions": GENERIC}
     groups |= {f"window at {start}": np.arange(start, start + 9) for start in WINDOWS}
+    if access.mode != "prefix":
+        highest = max(highest, access.reach(REPORTED[-1] - 1))
+        groups |= {f"end of a context of {n}": error_window(n) for n in REPORTED}
+    groups["the last positions"] = np.arange(max(highest - 8, 0), highest + 1)
     for case, positions in groups.items():
         positions = positions[positions <= highest]
         if positions.size:
@@ -121,12 +137,28 @@ def _values(run: Run, access: Access, dim: int) -> None:
         run.judge("values", "one token at position 37", y, _truth(run, x, positions))
 
 
+def _wide(run: Run, dim: int, size: tuple[int, int, int]) -> None:
+    """A larger call from position 0; a length that is refused is a limit."""
+    x = run.subject.rounded(dense((*size, dim), run.seed + size[-1]))
+    positions = np.arange(size[-1])
+    try:
+        y = run.subject.apply(x, positions)
+    except Refused as error:
+        run.limit(f"B, H, S = {size}: refused ({error})")
+        return
+    run.highest = max(run.highest, size[-1] - 1)
+    run.judge("values", f"B, H, S = {size}", y, _truth(run, x, positions))
+
+
 def _optional(run: Run, dim: int) -> None:
     """Inputs that may be refused (a limit), but not answered wrongly."""
     rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
     tries = {
         "per-row positions (B, S)": ((2, 3, 5, dim), rows),
         "other per-row positions (B, S)": ((2, 3, 5, dim), rows[::-1] + 2),
+        "per-row positions (B, S), B = H": ((2, 2, 5, dim), rows + 1),
+        "repeated, unsorted positions": ((1, 2, 8, dim), np.array([7, 7, 3, 90, 3, 0, 0, 55])),
+        "int32 positions": ((1, 2, 4, dim), np.arange(5, 9, dtype=np.int32)),
         "negative positions": ((1, 2, 4, dim), np.array([-1, -7, -64, -3])),
         "fractional positions": ((1, 2, 4, dim), np.array([0.5, 1.25, 7.75, 33.5], np.float32)),
         "no tokens": ((2, 3, 0, dim), np.arange(0)),
@@ -152,12 +184,18 @@ def _robustness(run: Run, dim: int) -> None:
     clean = run.subject.apply(x, np.arange(5))
     holed = x.copy()
     holed[1, 2, 3, 0] = np.nan
-    y = run.subject.apply(holed, np.arange(5))
-    run.count("robustness")
     token = np.zeros(x.shape[:3], dtype=bool)
     token[1, 2, 3] = True
+    run.count("robustness")
+    try:
+        y = run.subject.apply(holed, np.arange(5))
+    except Refused as error:
+        run.limit(f"NaN in x: refused ({error})")
+        y = clean
     if not np.array_equal(y[~token], clean[~token]):
         run.add("nonfinite", "a NaN in one token changes other tokens", "NaN at index (1, 2, 3, 0)")
+    elif y is not clean and np.isfinite(y[token]).all():
+        run.add("nonfinite", "a NaN goes in and only finite numbers come out", "(1, 2, 3, 0)")
     empty = x.copy()
     empty[0, 1, 2] = 0.0
     y = run.subject.apply(empty, np.arange(5))
@@ -165,7 +203,7 @@ def _robustness(run: Run, dim: int) -> None:
     if not np.array_equal(y[0, 1, 2], np.zeros(dim)):
         code = "nonfinite" if not np.isfinite(y).all() else "not-linear"
         run.add(code, "a token of zeros does not come out as zeros", f"{y[0, 1, 2, :3]} ...")
-    for factor in (2.0**-6, 64.0):
+    for factor in (2.0**-6, 64.0 if run.coarse == "float16" else 2.0**14):
         scaled = run.subject.apply(x * factor, np.arange(5))
         run.count("robustness")
         unit = Truth(clean * factor, np.abs(clean * factor), np.zeros_like(clean))

@@ -9,12 +9,12 @@ import numpy as np
 from posenc_ref import RoPE, Rotary, Sinusoidal
 from posenc_ref.accuracy import Truth
 
-from . import diagnose_rotary, diagnose_table, state
+from . import diagnose_rotary, diagnose_table, fitted, state
 from .access import TableAccess
 from .degradation import measure_accuracy
 from .diagnose_phases import Declared, diagnose_phases
 from .frequencies import explain
-from .measure import Tables, unaliased
+from .measure import Tables, unaliased, unwrap
 from .oracle import cos_sin_truth, exactly, table_truth
 from .probes import GENERIC, ONE_HOT, WINDOWS
 from .run import Run
@@ -41,15 +41,16 @@ def judge_frequencies(run: Run) -> None:
     if theta.shape != declared.shape:
         run.add("shape", f"expected {declared.shape} frequencies, got {theta.shape}")
         return
+    if not run.floats_only():
+        return
     if not np.isfinite(theta).all():
         k = int(np.argmax(~np.isfinite(theta)))
         run.add("nonfinite", f"frequency {k} is {theta[k]}", f"declared {declared[k]:.9g}")
         return
     run.judge("values", "frequencies", theta, exactly(declared))
-    if factor is not None:
-        run.judge(
-            "values", "attention factor", factor, exactly(np.asarray(encoding.attention_factor()))
-        )
+    m = encoding.attention_factor()
+    if factor is not None and not run.judge("values", "factor", factor, exactly(np.asarray(m))):
+        run.add("attention-factor", f"the factor is {factor}, declared {m:.9g}", "returned by fn()")
     again, _ = _frequencies(run)
     run.count("state")
     if not np.array_equal(theta, again):
@@ -113,18 +114,30 @@ def judge_cos_sin(run: Run) -> None:
     m = encoding.attention_factor()
     size = np.full(cos.shape, m * m)
     run.judge("properties", "cos^2 + sin^2 = m^2", cos**2 + sin**2, Truth(size, 2 * size, 0 * size))
-    _state(run, access, first)
+    _state(run, access, first, lambda p: _stacked(*cos_sin_truth(encoding, p)))
     if not isinstance(encoding, RoPE):
         return
     declared = diagnose_rotary.declare(encoding.replace(sign=1))
     measure_accuracy(run, access, tables, declared)
+    if not run.failures and fitted.is_coarse(run):
+        fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
     if not run.failures or run.report.findings:
         return
     swapped = np.abs(tables(np.arange(1))[0]).max() < 0.5 < np.abs(tables(np.arange(1))[1]).min()
     if swapped:
         run.add("phase-order", "(sin, cos) comes back instead of (cos, sin)", "at position 0")
         return
-    _diagnose(run, access, tables, declared)
+    _diagnose(run, tables, declared)
+
+
+def _stacked(cos: Truth, sin: Truth) -> Truth:
+    """The truth of cos and sin as rows (S, 2, pairs)."""
+    shape = cos.value.shape
+    parts = [
+        np.stack([np.broadcast_to(getattr(t, name), shape) for t in (cos, sin)], axis=1)
+        for name in ("value", "terms", "angle", "amplitude")
+    ]
+    return Truth(*parts)
 
 
 def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
@@ -180,12 +193,16 @@ def judge_table(run: Run) -> None:
     diagnose_table.properties(run, access, encoding)
     _state(run, access, first, lambda p: table_truth(encoding, p))
     declared = diagnose_table.declare(encoding)
-    measure_accuracy(run, access, diagnose_table.tables_of(access, encoding), declared)
-    if run.failures and not run.report.findings:
+    tables = diagnose_table.tables_of(access, encoding)
+    measure_accuracy(run, access, tables, declared)
+    if not run.failures and fitted.is_coarse(run) and declared.frequencies.max() < np.pi:
+        fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
+    nonfinite = any(f.nonfinite for f in run.failures)
+    if run.failures and not run.report.findings and not nonfinite:
         columns = diagnose_table.arrangement(run, access, encoding)
         if columns is not None:
             tables = diagnose_table.tables_of(access, encoding, columns)
-            _diagnose(run, access, tables, declared)
+            _diagnose(run, tables, declared)
 
 
 def _judge_lookup(run: Run) -> None:
@@ -255,6 +272,7 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
     highest = access.reach(int(GENERIC[-1]))
     groups = {"generic positions": GENERIC}
     groups |= {f"window at {start}": np.arange(start, start + 9) for start in WINDOWS}
+    groups["the last positions"] = np.arange(max(highest - 8, 0), highest + 1)
     for case, positions in groups.items():
         positions = positions[positions <= highest]
         if positions.size:
@@ -292,9 +310,9 @@ def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = Non
     state.same_length(run, lambda p: access.read(call(p), p.size), right)
 
 
-def _diagnose(run: Run, access: TableAccess, tables: Tables, declared: Declared) -> None:
+def _diagnose(run: Run, tables: Tables, declared: Declared) -> None:
     """Frequencies, amplitude and origin; then precision and positions; then optional inputs."""
-    phases = unaliased(tables, run.coarse, access)
+    phases = unaliased(tables, run.coarse)
     diagnose_phases(run, tables, phases, declared)
     if not run.report.findings:
         optional = [f for f in run.failures if f.check == "optional inputs"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 
-from .access import Access, Reach
+from .access import Access
 from .probes import ONE_HOT, unit_pairs
 from .subject import Malformed, Refused
 
@@ -72,8 +72,8 @@ class Measured:
     @property
     def blocks(self) -> np.ndarray:
         """The 2 x 2 blocks, (positions, pairs, out, in)."""
-        rows = np.array([[p.out_a, p.out_b] for p in self.pairs]).reshape(-1, 2)
-        columns = np.array([[p.a, p.b] for p in self.pairs]).reshape(-1, 2)
+        rows = np.array([[p.out_a, p.out_b] for p in self.pairs], dtype=int).reshape(-1, 2)
+        columns = np.array([[p.a, p.b] for p in self.pairs], dtype=int).reshape(-1, 2)
         return self.matrices[:, rows[:, :, None], columns[:, None, :]]
 
     def in_out(self) -> bool:
@@ -151,22 +151,17 @@ def _frequencies(access: Access, found: Measured, dtype: str) -> None:
         y = access.rows(unit_pairs((1, 1, positions.size, access.dim), a), positions)[0, 0]
         return y[:, [p.out_a for p in found.pairs]], y[:, [p.out_b for p in found.pairs]]
 
-    found.phases = unwrap(tables, dtype, access)
+    found.phases = unwrap(tables, dtype)
 
 
-def unwrap(tables: Tables, dtype: str, reach: Reach, step: float = 1.0) -> Phases:
+def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
     """Frequencies, start and amplitude of cos and sin columns, from angles at 0, 1, 2, 4, ...
 
     Each position doubles the lever, and unwraps the next; ``step`` < 1 (a power of two) where
     frequencies may exceed pi.
     """
-    longest = reach.reach(16 if ROUNDOFF[dtype] <= ROUNDOFF["float32"] else 1024)
-    ladder = np.array([0, *(2**i for i in range(longest.bit_length()))])
-    positions: np.ndarray = ladder
-    if step != 1.0:
-        below = step * 2.0 ** np.arange(round(-np.log2(step)))
-        positions = np.r_[0.0, below, ladder[1:]].astype(np.float32)
-    cos, sin = tables(positions)
+    longest = 16 if ROUNDOFF[dtype] <= ROUNDOFF["float32"] else 1024
+    positions, cos, sin = _accepted(tables, longest, step)
     at = positions.astype(np.float64)
     angles = np.arctan2(sin, cos)
     start = angles[0]
@@ -183,14 +178,31 @@ def unwrap(tables: Tables, dtype: str, reach: Reach, step: float = 1.0) -> Phase
     return Phases(w, sigma, start, amplitude[0], bool((misfit <= 2 * slack).all() and steady.all()))
 
 
-def unaliased(tables: Tables, dtype: str, reach: Reach) -> Phases:
+def _accepted(
+    tables: Tables, longest: int, step: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions 0, step, 2 step, ... up to ``longest``, or as far as they are accepted."""
+    positions: np.ndarray = np.r_[0, 2 ** np.arange(longest.bit_length())]
+    if step != 1.0:
+        below = step * 2.0 ** np.arange(round(-np.log2(step)))
+        positions = np.r_[0.0, below, positions[1:]].astype(np.float32)
+    while True:
+        try:
+            return positions, *tables(positions)
+        except Refused:
+            if positions[-1] <= 1:
+                raise
+            positions = positions[:-1]
+
+
+def unaliased(tables: Tables, dtype: str) -> Phases:
     """:func:`unwrap`, at fractions where these are accepted and show other frequencies.
 
     At integers alone, frequencies above pi cannot be told from slower ones.
     """
-    phases = unwrap(tables, dtype, reach)
+    phases = unwrap(tables, dtype)
     try:
-        finer = unwrap(tables, dtype, reach, FRACTION)
+        finer = unwrap(tables, dtype, FRACTION)
     except (Refused, Malformed):
         return phases
     return finer if finer.linear and np.abs(finer.frequencies).max() >= np.pi else phases

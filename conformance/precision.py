@@ -149,6 +149,10 @@ def _misfit(
     """The worst score against a model: its own roundings are in it, float32 ones are allowed."""
     if model.table:
         return _table_misfit(actual, positions, w, model.table)
+    # Half-precision angles usually go with half-precision cos and sin.
+    for half in _HALF if model.code else ():
+        if all(np.array_equal(rounded(a, half), a, equal_nan=True) for a in actual):
+            dtype = max((dtype, half), key=lambda name: ROUNDOFF[name])
     angle = np.abs(_product(positions.astype(np.float64), w))
     grain = ERROR_BOUND if model.name == "float64 angles" else ROUNDOFF["float32"] * angle
     worst = 0.0

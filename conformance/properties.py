@@ -69,6 +69,8 @@ def composition(twice: np.ndarray, once: np.ndarray, angle: float, m: np.ndarray
 
 def judge(run: Run, access: Access, measured: Measured) -> None:
     """Judge every property, and show that each would have rejected a perturbed output."""
+    if measured.odd or not measured.pairs:
+        run.failed("properties", "channels in pairs", np.inf, measured.describe())
     if not measured.pairs:
         return
     blocks, m = measured.blocks, measured.amplitude

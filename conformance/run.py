@@ -25,6 +25,7 @@ class Failure:
     case: str
     score: float
     place: str
+    nonfinite: bool = False  #: NaN or infinity came out
 
 
 @dataclass
@@ -93,7 +94,7 @@ class Run:
             if live.any() or not unit.any():
                 self._control = (actual, truth, live)
         if worst > self.budget:
-            self.failed(check, case, worst, where)
+            self.failed(check, case, worst, where, not np.isfinite(actual[at]))
             return False
         return True
 
@@ -101,9 +102,11 @@ class Run:
         """Note that ``cases`` cases of ``check`` were judged."""
         self.report.executed[check] = self.report.executed.get(check, 0) + cases
 
-    def failed(self, check: str, case: str, score: float, place: str) -> None:
+    def failed(
+        self, check: str, case: str, score: float, place: str, nonfinite: bool = False
+    ) -> None:
         """Remember a failed case for the diagnosis."""
-        self.failures.append(Failure(check, case, score, place))
+        self.failures.append(Failure(check, case, score, place, nonfinite))
 
     def add(self, code: str, message: str, evidence: str = "", **kwargs: Any) -> None:
         """Report a finding, once per code."""
@@ -121,7 +124,7 @@ class Run:
         A judge that accepts either is vacuous; the verdict is ``error`` then.
         """
         if self._control is None:
-            if not self.report.codes and not self.failures:  # nothing explains that
+            if not (self.report.codes or self.report.missing or self.failures):  # why not?
                 self.report.controls["values: a case was compared"] = False
             return
         actual, truth, live = self._control
@@ -129,8 +132,8 @@ class Run:
             truth.unit(self.dtype, angles=self.angles, precision=self.precision), actual.shape
         )
         at = tuple(np.argwhere(live)[-1]) if live.any() else tuple(0 for _ in actual.shape)
-        moved, holed = np.array(truth.value), np.array(truth.value)
-        moved[at] += 2 * self.budget * unit[at] if live.any() else 1.0
+        moved, holed = np.array(actual), np.array(actual)
+        moved[at] = truth.value[at] + (2 * self.budget * unit[at] if live.any() else 1.0)
         holed[at] = np.nan
         self.report.controls["values: one element moved by two budgets"] = bool(
             self.scores(moved, truth)[at] > self.budget
@@ -150,11 +153,14 @@ class Run:
         order = {code: i for i, code in enumerate(_FIRST)}
         self.report.findings.sort(key=lambda f: order.get(f.code, len(order)))
         if self.failures and not any(f.severity == "error" for f in self.report.findings):
-            first = max(self.failures, key=lambda f: f.score)
+            first = max(self.failures, key=lambda f: (f.nonfinite, f.score))
+            code, what = "inaccurate", f"off by up to {first.score:.3g} units"
+            if first.nonfinite:
+                code, what = "nonfinite", "not finite, or off,"
             self.add(
-                "inaccurate",
-                f"{len(self.failures)} cases are off by up to {first.score:.3g} units "
-                f"(budget {self.budget:g}), and no named cause explains them",
+                code,
+                f"{len(self.failures)} cases are {what} (budget {self.budget:g}), and no named "
+                "cause explains them",
                 f"{first.check}: {first.place}",
             )
         old = self.report.accuracy
@@ -174,6 +180,9 @@ class Run:
         for name in sorted(self.subject.out_dtypes):
             if ROUNDOFF.get(name, 0.0) > ROUNDOFF[declared]:
                 self.add("dtype", f"{declared} goes in, {name} comes out", f"result dtype {name}")
+            elif 0 < ROUNDOFF.get(name, 0.0) < ROUNDOFF[declared] and self.subject.keeps_dtype:
+                message = f"{declared} goes in, {name} comes out"
+                self.add("dtype", message, f"result dtype {name}", severity="note")
 
     def floats_only(self) -> bool:
         """Whether every result so far was floating; otherwise a finding says so."""

@@ -31,23 +31,28 @@ def same_length(
     evaluate: Callable[[np.ndarray], np.ndarray],
     right: Callable[[np.ndarray, np.ndarray], bool],
 ) -> None:
-    """Positions that come out right in the first call of a length must do so in the second."""
+    """Positions that come out right in the first call of a length must do so in the second.
+
+    The last call has the length, the ends and the sum of the one before it.
+    """
     early, late = np.arange(_LENGTHS[0]) + 20, np.arange(_LENGTHS[0]) + 50
+    mixed = np.r_[late[0], late[-2:0:-1], late[-1]]
     fresh = np.arange(_LENGTHS[1]) + 50
     try:
         first = right(evaluate(early), early)
         second = right(evaluate(late), late)
         alone = right(evaluate(fresh), fresh)
+        mixed_up = not right(evaluate(mixed), mixed)
     except (Refused, Malformed) as error:
         run.limit(f"calls of one length at positions {early[0]}..{fresh[-1]}: refused ({error})")
         return
-    run.count("state", 2)
-    if not second and (first or alone):
+    run.count("state", 3)
+    if (first and alone and not second) or (second and mixed_up):
         run.add(
             "state",
             "a call at other positions gets what an earlier call of its length computed",
-            f"positions {late[0]}..{late[-1]} are wrong in the second call of {late.size} tokens, "
-            f"{'right' if alone else 'wrong'} in the first call of {fresh.size}",
+            f"positions {late[0]}..{late[-1]} are right in the first call of {fresh.size} tokens, "
+            f"wrong in a later call of {late.size}",
         )
     elif not (first and second and alone):
         run.failed("state", "calls of one length at other positions", np.inf, "three calls")

@@ -38,6 +38,7 @@ class Subject:
     tensor_layout: str = "bhsd"
     device: str | None = None
     inplace: bool = False
+    keeps_dtype: bool = False  #: whether the surface demands the dtype that goes in
     calls: int = 0
     mutated: str | None = None  #: the first input that was written over
     out_dtypes: set[str] = field(default_factory=set)
@@ -116,6 +117,8 @@ class Subject:
 
     def _send(self, values: np.ndarray) -> Any:
         kind = "int64" if np.issubdtype(values.dtype, np.integer) else self.dtype
+        if values.dtype == np.int32:
+            kind = "int32"  # asked for by a probe; everything else is int64
         if np.issubdtype(values.dtype, np.floating) and values.ndim and values.dtype == np.float32:
             kind = "float32"  # positions that are fractions stay float32 in any run
         if values.dtype == np.bool_:

@@ -33,6 +33,8 @@ BUDGET = {"float64": 128.0, "float32": 128.0, "float16": 8.0, "bfloat16": 8.0}
 #: Smallest positive normal number of each dtype; below it the spacing is constant.  (float64: twice
 #: that, because half of its spacing is no number.)
 TINY = {"float64": 2.0**-1021, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
+#: What a fitted amplitude may be off by, beside its standard errors.
+FACTOR_SLACK = 1e-3
 #: An absolute error of one bfloat16 rounding of 1.0: the report says where it is first exceeded.
 VISIBLE = 2.0**-9
 #: The ways an implementation may hold its angles.

@@ -1,0 +1,48 @@
+"""Parameters fitted over many elements, for results coarser than float32.
+
+Single bfloat16 elements hide a base or a factor that is 1 % off; the fit over all of them does not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+
+from .diagnose_phases import Declared, unit_size
+from .frequencies import SIGMAS, agree
+from .measure import Phases, Tables
+from .run import Run
+
+_POSITIONS = np.arange(1, 129)
+
+
+def is_coarse(run: Run) -> bool:
+    """Whether single elements say too little."""
+    return ROUNDOFF[run.coarse] > ROUNDOFF["float32"]
+
+
+def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declared) -> None:
+    """Frequencies within their standard errors, and the amplitude within its own plus 0.1 %."""
+    if not is_coarse(run) or phases.frequencies.size != declared.frequencies.size:
+        return
+    if run.highest < _POSITIONS[-1]:
+        return
+    run.count("fitted parameters", 2)
+    w = declared.sign * phases.frequencies
+    fits = agree(w, declared.frequencies, phases.sigma)
+    if not fits.all():
+        k = int(np.argmin(fits))
+        text = f"pair {k}: {w[k]:.6g}, declared {declared.frequencies[k]:.6g}"
+        run.failed("fitted parameters", "frequencies", np.inf, text)
+    off = amplitude_error(run, tables, declared)
+    if off:
+        run.failed("fitted parameters", "amplitude", np.inf, f"{off:+.4%} of the declared one")
+
+
+def amplitude_error(run: Run, tables: Tables, declared: Declared) -> float:
+    """How far the mean amplitude is off, relatively; 0 where that is within its error."""
+    size = np.hypot(*unit_size(tables, _POSITIONS, declared))
+    off = float(np.mean(size)) - 1.0
+    error = (SIGMAS + 1) * ROUNDOFF[run.coarse] / np.sqrt(size.size)
+    return off if abs(off) > error + FACTOR_SLACK else 0.0
