@@ -110,6 +110,14 @@ def test_bias_depends_on_the_offset_alone():
     assert (second == 0).all()
 
 
+def test_ranks_take_their_own_heads():
+    """Tensor parallelism: a rank's slopes are its rows of the whole, not those of fewer heads."""
+    whole = ALiBi(12).bias(range(6), range(6))
+    assert (whole[3:6] == -ALiBi(12).slopes()[3:6, None, None] * np.abs(np.subtract.outer(
+        np.arange(6), np.arange(6)))).all()  # fmt: skip
+    assert (whole[3:6] != ALiBi(3).bias(range(6), range(6))).any()
+
+
 def test_batches_of_positions():
     encoding = ALiBi(3)
     q, k = np.array([[3, 4], [10, 0]]), np.array([[0, 1, 2], [5, 6, 7]])

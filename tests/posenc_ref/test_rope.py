@@ -233,6 +233,17 @@ def test_linear_scaling_divides_positions(drawn, p):
         assert float(np.abs(ours - want).max()) <= 2 * ERROR_BOUND
 
 
+def test_a_shard_needs_only_its_own_positions():
+    """Context parallelism: contiguous and zig-zag shards put together equal the whole."""
+    rope, x = RoPE(8, layout="half"), vectors(np.random.default_rng(0), 2, 16, 8)
+    p = np.arange(16) * 501
+    whole = rope.apply(x, p)
+    pieces = np.arange(16).reshape(8, 2)
+    for shards in (pieces, [np.concatenate([pieces[r], pieces[7 - r]]) for r in range(4)]):
+        for shard in shards:
+            assert (rope.apply(x[:, shard], p[shard]) == whole[:, shard]).all()
+
+
 # -- shapes ----------------------------------------------------------------------------------
 
 

@@ -1,0 +1,145 @@
+"""The declarations themselves: complete, truthful, and nothing declared goes untested."""
+
+import dataclasses
+import inspect
+
+import numpy as np
+import pytest
+
+from posenc_ref import RoPE
+from posenc_ref._namespace import dtype_name
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.backends import Backend, backend, backends
+from posenc_ref.backends import numpy as numpy_backend
+from posenc_ref.conformance.exact import Exact, to_fixed
+
+#: Tests of the fused paths that backends declare: encoding name -> test.
+FUSED_TESTS: dict[str, str] = {}
+
+
+def usable():
+    return [b for b in backends() if b.missing() is None]
+
+
+def untested(declared, collected, fused_tests):
+    """What ``declared`` backends claim for this machine and no collected parameter runs."""
+    run = {(place.backend.name, place.device, place.dtype) for place, skipped in collected}
+    gaps = []
+    for b in declared:
+        devices = b.devices() if b.missing() is None else (None,)
+        gaps += [(b.name, device, dtype) for device in devices for dtype in b.dtypes]
+        gaps += [(b.name, "fused", name) for name in b.fused if name not in fused_tests]
+    return [gap for gap in gaps if gap not in run]
+
+
+def test_every_declared_capability_is_tested(collected):
+    # A device without float64 is the one exception, and it has to refuse float64.
+    gaps = untested(backends(), collected, FUSED_TESTS)
+    assert gaps == [("array_api_strict", "no_float64", "float64")]
+    with pytest.raises(ValueError, match="float64"):
+        backend("array_api_strict").asarray(np.ones(2), "float64", "no_float64")
+
+
+def test_the_count_is_that_of_the_declarations(collected):
+    for b in backends():
+        mine = [skipped for place, skipped in collected if place.backend is b]
+        if b.missing() is None:
+            assert not any(mine)
+            strict = b.name == "array_api_strict"
+            assert len(mine) == len(b.dtypes) * len(b.devices()) - strict
+        else:
+            assert all(mine)
+            assert len(mine) == len(b.dtypes)
+    assert sum(not skipped for _, skipped in collected) >= 4  # NumPy at least
+
+
+def test_a_declared_but_untested_capability_is_found(collected):
+    more = dataclasses.replace(
+        numpy_backend.BACKEND, devices=lambda: ("cpu", "quantum"), fused=("RoPE",)
+    )
+    gaps = untested([more], collected, FUSED_TESTS)
+    assert ("numpy", "quantum", "float32") in gaps
+    assert ("numpy", "fused", "RoPE") in gaps
+    wider = dataclasses.replace(numpy_backend.BACKEND, dtypes=("float32", "float128"))
+    assert untested([wider], collected, FUSED_TESTS) == [("numpy", "cpu", "float128")]
+
+
+def test_a_dtype_that_is_not_there_fails(tested):
+    """A false declaration does not turn into a skip."""
+    wrong = dataclasses.replace(numpy_backend.BACKEND, dtypes=("float8",))
+    (place,) = tested(wrong)
+    with pytest.raises(TypeError):
+        place.array([1.0])
+
+
+def test_the_judge_of_these_tests_rejects(tested):
+    """Another library, another dtype, another device, and numbers with float32 angles."""
+    place = next(p for p in tested(backend("numpy")) if p.dtype == "float64")
+    p = np.array([2**20 + 1, 2**21 + 7])
+    cos, _ = RoPE(8, layout="half").cos_sin(p)
+    exact = Exact(to_fixed(cos))
+    place.judge(exact, cos, np.abs(cos), 1.0)
+    float32 = np.cos(p[:, None] * RoPE(8, layout="half").frequencies().astype(np.float32))
+    for wrong in (float32.astype(np.float64), cos.astype(np.float32), cos * np.nan, cos[:1]):
+        with pytest.raises(AssertionError):
+            place.judge(exact, wrong, np.abs(cos), 1.0)
+    strict = [p for b in usable() if b.name == "array_api_strict" for p in tested(b)]
+    for other in strict[:1]:
+        with pytest.raises(AssertionError):
+            place.at_home(other.array([1.0]), "float64")
+        elsewhere = next(p for p in strict if p.device != other.device and p.dtype == other.dtype)
+        with pytest.raises(AssertionError):
+            other.at_home(elsewhere.array([1.0]))
+
+
+@pytest.mark.parametrize("b", backends(), ids=lambda b: b.name)
+def test_declarations_are_well_formed(b):
+    assert backend(b.name) is b
+    assert set(b.dtypes) <= set(ROUNDOFF)
+    assert len(set(b.dtypes)) == len(b.dtypes) > 0
+    assert "pip install" in b.install
+    assert inspect.getdoc(inspect.getmodule(b.asarray))
+    reason = b.missing()
+    assert reason is None or (b.name in reason and len(reason) > 20)
+
+
+@pytest.mark.parametrize("b", usable(), ids=lambda b: b.name)
+def test_what_is_usable_has_a_version_and_a_device(b):
+    assert b.version[0].isdigit()
+    assert len(b.devices()) > 0
+
+
+def test_arrays_go_in_and_out(place):
+    values = np.array([[0.0, -1.5], [3.0, 0.15625]])
+    array = place.array(values)
+    assert dtype_name(array) == place.dtype
+    back = place.host(array)
+    assert back.dtype == np.float64
+    assert (back == values).all()
+    integers = place.host(place.integers([3, -1]))
+    assert integers.dtype.kind == "i"
+    assert integers.tolist() == [3, -1]
+
+
+def test_a_library_that_is_missing_says_how_to_get_it():
+    b = Backend(
+        name="nowhere",
+        module="nowhere.array",
+        distribution="nowhere-dist",
+        install="pip install nowhere",
+        dtypes=("float32",),
+        devices=lambda: ("cpu",),
+        asarray=lambda values, dtype, device: values,
+        asnumpy=lambda array: array,
+    )
+    assert b.missing() == (
+        "nowhere is not installed (No module named 'nowhere'); pip install nowhere"
+    )
+    assert b.version == ""
+    broken = dataclasses.replace(b, module="math", unusable=lambda: "it is Sunday")
+    assert broken.missing() == "nowhere cannot be used here: it is Sunday"
+
+
+def test_an_unknown_backend_is_named():
+    with pytest.raises(ValueError, match=r"must be one of numpy, torch, jax.*got 'tensorflow'"):
+        backend("tensorflow")
