@@ -280,7 +280,8 @@ def _rows(run: Run) -> None:
     """Per-row positions, negative and fractional ones: only these failed."""
     failed = {f.case: f for f in run.failures}
     rows = [case for case in failed if "per-row" in case]
-    if rows and "per-row positions (B, S)" not in rows:
+    first, other = ("per-row positions (B, S)", "other per-row positions (B, S)")
+    if other in rows and first not in rows:
         run.add(
             "state",
             "positions (B, S) of an earlier call are used again",

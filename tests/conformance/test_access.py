@@ -49,7 +49,9 @@ def test_apply(mode):
     assert access.run.highest == 131
     limits = access.run.report.limits
     assert len(limits) == bool(words)
-    assert all(words in limit and "ValueError: positions not supported" in limit for limit in limits)
+    assert all(
+        words in limit and "ValueError: positions not supported" in limit for limit in limits
+    )
 
 
 @pytest.mark.parametrize(("mode", "calls"), [("any", 1), ("contiguous", 1), ("single", 9)])

@@ -98,7 +98,7 @@ def test_exceptions_are_refusals_with_their_first_line():
     def refuses(x, p):
         raise KeyError("no such\nrow")
 
-    with pytest.raises(Refused, match="^KeyError: ") as caught:
+    with pytest.raises(Refused, match=r"^KeyError: ") as caught:
         Subject(refuses).apply(X, AT)
     assert isinstance(caught.value.cause, KeyError)
     assert len(str(Refused(ValueError("long " * 500)))) == 200
