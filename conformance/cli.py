@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import numpy as np
+import rich.box
 import rich.table
 import typer
 from rich.console import Console
@@ -149,9 +150,11 @@ def _progress() -> Iterator[Any]:
 
 
 def _rich(table: show.Table) -> rich.table.Table:
-    made = rich.table.Table(title=table.title, title_justify="left", header_style="bold")
+    made = rich.table.Table(
+        title=table.title, title_justify="left", header_style="bold", box=rich.box.SIMPLE_HEAD
+    )
     for name in table.head:
-        made.add_column(name, justify="right" if name in table.numbers else "left")
+        made.add_column(name, justify="right" if name in table.numbers else "left", overflow="fold")
     last = ""
     for cells, states in zip(table.rows, table.states, strict=True):
         first = cells[0].split(" ")[0]

@@ -71,6 +71,9 @@ LABELS = (
     "T5 bucket",
 )
 
+#: Judged in one dtype only.
+ONCE = ("ALiBi slopes", "T5 bucket")
+
 
 def wide(backend: Backend, device: str | None) -> bool:
     """Whether ``device`` has float64, so that angles are exact there."""

@@ -22,7 +22,7 @@ from posenc_ref.backends import Backend, backends
 from .apart import judge_apart
 from .check import check
 from .options import Options
-from .ours import LABELS, own_surfaces, wide
+from .ours import LABELS, ONCE, own_surfaces, wide
 from .outcome import CERTIFICATE, Outcome, failed, judged, kind_of, skipped
 
 #: Judged unless asked otherwise: what other people's models compute in.
@@ -146,13 +146,18 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome | int
         yield skipped(blank, reason)
         return
     devices = backend.devices()
-    yield len(devices) * len(kinds) * len(LABELS)
     if backend.name in QUICK and not (options.full or options.dtypes):
         left = [dtype for dtype in kinds if dtype not in QUICK[backend.name]]
         kinds = [dtype for dtype in kinds if dtype not in left]
         for dtype in left:
             why = f"{backend.name} takes long; --full, or --dtype {dtype}, judges it"
             yield skipped(blank.replace(dtype=dtype), why)
+    yield len(devices) * sum(
+        _wanted(backend, label, dtype, options)
+        for dtype in kinds
+        for label in LABELS
+        if label not in ONCE or dtype == kinds[0]
+    )
     # Fewer channels are fewer calls; the libraries that most people use get whole heads.
     dim = 64 if options.full or backend.name in ("numpy", "torch") else 16
     for device in devices:
