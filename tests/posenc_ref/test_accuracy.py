@@ -24,15 +24,16 @@ def test_roundoffs_are_those_of_the_dtypes():
 
 
 def test_unit_by_hand():
+    u64, u32, u8 = 2.0**-53, 2.0**-24, 2.0**-8
     truth = Truth(np.array([1.0]), np.array([3.0]), np.array([5.0]), np.array([7.0]))
-    assert truth.unit("float32") == 2.0**-24 * 3 + 2.0**-24 * 5
-    assert truth.unit("float32", angles="exact") == 2.0**-24 * 3 + ERROR_BOUND * 7
-    assert truth.unit("float32", angles="float64") == 2.0**-24 * 3 + 2.0**-53 * 5
-    assert truth.unit("float64") == 2.0**-53 * 8
-    assert truth.unit("float64", angles="float32") == 2.0**-53 * 3 + 2.0**-24 * 5
-    assert truth.unit("float32", precision="bfloat16") == 2.0**-8 * 3 + 2.0**-24 * 5
-    assert truth.unit("bfloat16", precision="float32") == 2.0**-8 * 3 + 2.0**-24 * 5
-    assert truth.score(np.array([1 + 2.0**-23], np.float32)) == 2.0**-23 / (2.0**-24 * 8)
+    assert truth.unit("float32") == u32 * 3 + u32 * 5
+    assert truth.unit("float32", angles="exact") == u32 * 3 + ERROR_BOUND * 7
+    assert truth.unit("float32", angles="float64") == u32 * 3 + u64 * 5
+    assert truth.unit("float64") == u64 * 8
+    assert truth.unit("float64", angles="float32") == u64 * 3 + u32 * 5
+    assert truth.unit("float32", precision="bfloat16") == u8 * 3 + u32 * 5
+    assert truth.unit("bfloat16", precision="float32") == u8 * 3 + u32 * 5
+    assert truth.score(np.array([1 + 2 * u32], np.float32)) == 2 * u32 / (u32 * 8)
 
 
 def test_a_unit_of_zero_means_equality():
