@@ -1,4 +1,4 @@
-"""What ``apply`` may refuse, which positions are judged, and what no declaration leaves to judge."""
+"""What ``apply`` may refuse, how far it is judged, and what is judged without a declaration."""
 
 import numpy as np
 import pytest
