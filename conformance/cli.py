@@ -116,7 +116,8 @@ def verify_command(
         typer.echo(show.plain(found))
     else:
         console = Console()
-        for table in (show.own_table(found), show.library_table(found)):
+        narrow = console.width < 112
+        for table in (show.own_table(found), show.library_table(found, narrow=narrow)):
             if table is not None:
                 console.print(_rich(table))
         console.print(show.legend(found), style="dim", markup=False, highlight=False)
@@ -151,16 +152,20 @@ def _progress() -> Iterator[Any]:
 
 def _rich(table: show.Table) -> rich.table.Table:
     made = rich.table.Table(
-        title=table.title, title_justify="left", header_style="bold", box=rich.box.SIMPLE_HEAD
+        title=table.title,
+        title_justify="left",
+        header_style="bold",
+        box=rich.box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
     )
     for name in table.head:
-        made.add_column(name, justify="right" if name in table.numbers else "left", overflow="fold")
-    last = ""
+        made.add_column(
+            name,
+            justify="right" if name in table.numbers else "left",
+            overflow="fold",
+            no_wrap=name in ("implementation", "dtype", "library"),
+        )
     for cells, states in zip(table.rows, table.states, strict=True):
-        first = cells[0].split(" ")[0]
-        if last and first != last:
-            made.add_section()
-        last = first
         made.add_row(
             *(
                 f"[{COLOURS[state]}]{cell}[/]" if state else cell

@@ -79,36 +79,33 @@ def _cell(o: Outcome | None) -> tuple[str, str]:
     return ("equal" if not o.worst else f"{o.worst:.2f}"), o.verdict
 
 
-def library_table(found: Verification) -> Table | None:
-    """Other libraries: a row per implementation and dtype."""
+def library_table(found: Verification, *, narrow: bool = False) -> Table | None:
+    """Other libraries: a row per implementation and dtype; ``narrow`` leaves columns out."""
     outcomes = [o for o in found.outcomes if o.kind == "library" and o.label]
     if not outcomes:
         return None
+    reported = REPORTED[2:] if narrow else REPORTED
+    angles = [] if narrow else ["angles"]
+    lengths = [_short(p) for p in reported]
     table = Table(
         "Other libraries, as they are installed",
-        [
-            "implementation",
-            "dtype",
-            "verdict",
-            "worst",
-            "angles",
-            *(_short(p) for p in REPORTED),
-            "> 2**-9 at",
-            "findings",
-        ],
-        numbers=frozenset(("worst", "> 2**-9 at", *map(_short, REPORTED))),
+        ["implementation", "dtype", "worst", *lengths, "> 2**-9 at", *angles, "verdict"],
+        numbers=frozenset(("worst", "> 2**-9 at", *lengths)),
     )
+    library = ""
     for o in outcomes:
+        if o.group != library:
+            library = o.group
+            table.add([(f"{library} {o.version}", ""), *[("", "")] * (len(table.head) - 1)])
         table.add(
             [
-                (f"{o.group} {o.label}", ""),
+                (f"  {o.label}", ""),
                 (o.dtype, ""),
-                (WORDS[o.verdict], o.verdict),
                 ("" if o.worst is None else _number(o.worst), ""),
-                (o.precision.removesuffix(" angles"), ""),
-                *((f"{o.errors[p]:.0e}" if p in o.errors else "", "") for p in REPORTED),
+                *((f"{o.errors[p]:.0e}" if p in o.errors else "", "") for p in reported),
                 ("" if o.degrades_at is None else str(o.degrades_at), ""),
-                (", ".join(o.codes), o.verdict if o.codes else ""),
+                *[(o.precision.replace(" angles", ""), "") for _ in angles],
+                (" ".join((WORDS[o.verdict], *o.codes)), o.verdict),
             ]
         )
     return table
