@@ -57,6 +57,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared
         return
     if (vague or not phases.linear) and _held(run, tables, declared):
         return
+    if vague and _large_angles(run, tables, declared):
+        return
     if not phases.linear:
         position_map(run, tables, declared)
         if not run.report.findings:

@@ -13,6 +13,7 @@ from posenc_ref.accuracy import BUDGET, ROUNDOFF
 
 from .access import Access
 from .decode import Decoder
+from .diagnose_calls import diagnose_calls
 from .diagnose_phases import Declared, diagnose_phases
 from .frequencies import Schedule
 from .measure import Measured, Tables
@@ -40,6 +41,8 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
     if measured.phases is not None:
         tables = _measured_tables(access, measured)
         diagnose_phases(run, tables, measured.phases, declared)
+    if not run.report.findings:
+        diagnose_calls(run, encoding)
     if not run.report.findings:
         _rows(run)
 

@@ -75,7 +75,9 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
         sign = Explanation("sign", "the rotation turns the other way: by -angle", -target)
         return [sign, *rest]
     found = [
-        c for c in _candidates(measured, declared) if agree(measured, c.predicted, sigma).all()
+        c
+        for c in _candidates(measured, sigma, declared)
+        if agree(measured, c.predicted, sigma).all()
     ]
     if found:
         best = found[0]
@@ -98,7 +100,7 @@ def round_bfloat16(values: np.ndarray) -> np.ndarray:
     return np.asarray(np.ldexp(np.rint(mantissa * 256.0), exponent - 8))
 
 
-def _candidates(measured: np.ndarray, d: Schedule) -> Iterator[Explanation]:
+def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Explanation]:
     if d.factor != 1.0:
         yield Explanation(
             "scaling-missing",
@@ -134,6 +136,7 @@ def _candidates(measured: np.ndarray, d: Schedule) -> Iterator[Explanation]:
         ("halved", d.values(n=d.n * 2)),
         ("counted from 1", d.values(shift=1)),
         ("counted from -1", d.values(shift=-1)),
+        ("0 for every pair (an integer division)", np.ones(d.pairs) / d.factor),
         ("of the wrong sign (positions are multiplied by the timescale)", d.values(n=-d.n)),
     ):
         yield Explanation("exponent", f"the exponent of the frequencies is {name}", shape)
@@ -142,7 +145,7 @@ def _candidates(measured: np.ndarray, d: Schedule) -> Iterator[Explanation]:
     for name, rounded in half_precision(1 / d.values()):
         with np.errstate(divide="ignore"):
             yield Explanation("angle-precision", f"timescales are rounded to {name}", 1 / rounded)
-    yield from _fitted(measured, d)
+    yield from _fitted(measured, sigma, d)
 
 
 def _base(d: Schedule, base: float, also: str = "") -> Explanation:
@@ -154,10 +157,12 @@ def _base(d: Schedule, base: float, also: str = "") -> Explanation:
     )
 
 
-def _fitted(measured: np.ndarray, d: Schedule) -> Iterator[Explanation]:
+def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Explanation]:
     if not (measured > 0).all():
         return
-    ratio = float(np.exp(np.mean(np.log(measured / d.values()))))
+    # Coarse results know fast pairs better than slow ones.
+    weight = 1 / (ROUNDOFF["float32"] + sigma / measured)
+    ratio = float(np.exp(np.average(np.log(measured / d.values()), weights=weight**2)))
     yield Explanation(
         "position-scale",
         f"every frequency is {ratio:.6g} times the declared one",
@@ -167,9 +172,10 @@ def _fitted(measured: np.ndarray, d: Schedule) -> Iterator[Explanation]:
     if d.pairs < 2:
         return
     k = np.arange(d.pairs)
-    slope, start = np.polyfit(k, np.log(measured), 1)
+    slope, start = np.polyfit(k, np.log(measured), 1, w=weight)
     # Through the declared first frequency: one changed field.
-    through = float(np.sum(k * (np.log(measured) + np.log(d.factor))) / np.sum(k * k))
+    log = np.log(measured) + np.log(d.factor)
+    through = float(np.sum(weight**2 * k * log) / np.sum(weight**2 * k * k))
     if through < 0:
         yield _base(d, float(np.exp(-through * d.n)))
     if slope < 0:

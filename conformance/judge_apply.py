@@ -58,7 +58,7 @@ def judge(run: Run) -> None:
         measure_accuracy(run, access, tables, declared)
         if measured.phases is not None and not run.failures:
             judge_fitted(run, tables, measured.phases, declared)
-    diagnose_rotary.diagnose(run, access, measured)
+    run.explain(diagnose_rotary.diagnose, access, measured)
 
 
 def _truth(run: Run, x: np.ndarray, positions: np.ndarray) -> Truth:

@@ -31,7 +31,7 @@ from .subject import Subject
 __all__ = ["judge_bias", "judge_bucket", "judge_slopes"]
 
 #: After the short ones, lengths that share one number with an earlier call: caches are keyed.
-LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), (257, 300), *PROBED[3:])
+LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), (257, 300), (600, 600), *PROBED[3:])
 #: A square call of this size stands in where q_len < k_len is refused.
 SQUARE = 512
 #: Past the usual sizes of caches.
@@ -94,7 +94,7 @@ def judge_bias(run: Run) -> None:
     if run.failures and not malformed:
         finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
         diagnose = diagnose_alibi if isinstance(encoding, ALiBi) else diagnose_t5
-        diagnose(run, finite)
+        run.explain(diagnose, finite)
 
 
 def _properties(encoding: ALiBi | T5Bias, longest: int) -> list[Property]:

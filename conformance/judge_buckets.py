@@ -78,7 +78,7 @@ def judge_bucket(run: Run) -> None:
         r = np.concatenate([f.relative.ravel() for f in found])
         b = np.concatenate([f.bucket.ravel() for f in found])
         keep = np.isfinite(b)
-        diagnose_buckets(run, r[keep], np.trunc(b[keep]).astype(np.int64))
+        run.explain(diagnose_buckets, r[keep], np.trunc(b[keep]).astype(np.int64))
 
 
 def _call(run: Run, subject: Subject, relative: np.ndarray) -> Buckets | Answer:

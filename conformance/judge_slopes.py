@@ -45,7 +45,7 @@ def judge_slopes(run: Run) -> None:
     judge_properties(run, applicable, got)
     if run.failures:
         finite = {n: m for n, m in got.items() if np.isfinite(m).all()}
-        diagnose_slopes(run, finite)
+        run.explain(diagnose_slopes, finite)
 
 
 def _slopes(run: Run, subject: Subject, n: int) -> Answer:

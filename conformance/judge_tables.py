@@ -16,7 +16,7 @@ from .diagnose_phases import Declared, diagnose_phases
 from .frequencies import explain
 from .measure import Tables, unaliased, unwrap
 from .oracle import cos_sin_truth, exactly, table_truth
-from .probes import GENERIC, ONE_HOT, WINDOWS
+from .probes import GENERIC, ONE_HOT, REPORTED, WINDOWS, error_window
 from .run import Run
 from .subject import Malformed, Refused
 
@@ -269,8 +269,13 @@ def _required(
 def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
     small = access.within(ONE_HOT[:3])
     judge_at("values", "small positions", small, access.rows(small))
-    highest = access.reach(int(GENERIC[-1]))
+    highest = access.reach(REPORTED[-1] - 1)
+    for n in (130, 257, 2050):  # more rows than one block of a kernel holds
+        if n <= highest + 1:
+            rows = access.read(run.subject.call(np.arange(n)), n)
+            judge_at("values", f"positions 0..{n - 1}", np.arange(n), rows)
     groups = {"generic positions": GENERIC}
+    groups |= {f"end of a context of {n}": error_window(n) for n in REPORTED}
     groups |= {f"window at {start}": np.arange(start, start + 9) for start in WINDOWS}
     groups["the last positions"] = np.arange(max(highest - 8, 0), highest + 1)
     for case, positions in groups.items():

@@ -149,8 +149,8 @@ def _misfit(
     """The worst score against a model: its own roundings are in it, float32 ones are allowed."""
     if model.table:
         return _table_misfit(actual, positions, w, model.table)
-    # Half-precision angles usually go with half-precision cos and sin.
-    for half in _HALF if model.code else ():
+    # Coarse angles usually go with cos and sin of that format.
+    for half in ("float32", *_HALF) if model.code else ("float32",):
         if all(np.array_equal(rounded(a, half), a, equal_nan=True) for a in actual):
             dtype = max((dtype, half), key=lambda name: ROUNDOFF[name])
     angle = np.abs(_product(positions.astype(np.float64), w))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,6 +140,13 @@ class Run:
             self.scores(moved, truth)[at] > self.budget
         )
         self.report.controls["values: one NaN"] = bool(self.scores(holed, truth)[at] > self.budget)
+
+    def explain(self, diagnose: Callable[..., object], *args: Any) -> None:
+        """Run a diagnosis; if it breaks on what the function returned, the verdict stands."""
+        try:
+            diagnose(self, *args)
+        except (ArithmeticError, IndexError, ValueError) as error:
+            self.limit(f"the diagnosis broke off ({type(error).__name__}: {error}); please report")
 
     def finish(self) -> Report:
         """Fill in the accuracy and what the subject showed along the way."""

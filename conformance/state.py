@@ -37,12 +37,13 @@ def same_length(
     """
     early, late = np.arange(_LENGTHS[0]) + 20, np.arange(_LENGTHS[0]) + 50
     mixed = np.r_[late[0], late[-2:0:-1], late[-1]]
+    other = mixed[:-1] + 3  # the like of it, in a length that no call had before
     fresh = np.arange(_LENGTHS[1]) + 50
     try:
         first = right(evaluate(early), early)
         second = right(evaluate(late), late)
         alone = right(evaluate(fresh), fresh)
-        mixed_up = not right(evaluate(mixed), mixed)
+        mixed_up = right(evaluate(other), other) and not right(evaluate(mixed), mixed)
     except (Refused, Malformed) as error:
         run.limit(f"calls of one length at positions {early[0]}..{fresh[-1]}: refused ({error})")
         return
