@@ -149,7 +149,7 @@ print("done")
 
 def test_with_64_bit_types():
     run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", WITH_64_BITS],
+        [sys.executable, "-P", "-W", "error", "-c", WITH_64_BITS],
         env={**os.environ, "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,

@@ -286,7 +286,7 @@ def test_jax_is_certified_with_and_without_jit(cases, tmp_path):
         data |= {f"positions_{i}": case.positions, f"offset_{i}": case.offset}
     np.savez(tmp_path / "in.npz", **data)
     run = subprocess.run(
-        [sys.executable, "-c", JAX, tmp_path / "in.npz", tmp_path / "out.npz"],
+        [sys.executable, "-P", "-c", JAX, tmp_path / "in.npz", tmp_path / "out.npz"],
         env={**os.environ, "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
