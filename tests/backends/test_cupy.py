@@ -63,5 +63,7 @@ def test_declaring_does_not_import():
         "import sys, posenc_ref.backends; "
         "print([m for m in ('cupy', 'torch', 'jax', 'dask', 'ml_dtypes') if m in sys.modules])"
     )
-    run = subprocess.run([sys.executable, "-P", "-c", probe], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", probe], capture_output=True, text=True, check=True
+    )
     assert run.stdout.strip() == "[]"
