@@ -98,6 +98,8 @@ class TableAccess(Reach):
             self._call(np.array([3, 1, 7]))
             self.mode = "any"
         except (Refused, Malformed) as error:
+            if isinstance(error, Malformed):  # no refusal: a wrong array
+                self.run.add("shape", str(error), "positions [3, 1, 7]")
             self.mode = "prefix"
             self.run.limit(
                 f"positions that do not start at 0 are refused ({error}); "
@@ -144,8 +146,11 @@ class Access(Reach):
         for mode, positions in ((mode, np.array(at)) for mode, at in tries.items()):
             try:
                 self.run.subject.apply(x[:, :, : positions.size], positions)
-            except (Refused, Malformed) as error:
+            except Refused as error:
                 self.refused = str(error)
+                continue
+            except Malformed as error:  # no refusal: a wrong array
+                self.run.add("shape", str(error), f"positions {positions.tolist()}")
                 continue
             self.mode = mode
             break
