@@ -302,7 +302,7 @@ def _rows(run: Run) -> None:
             "a single token (decoding) is not rotated to its position",
             failed["one token at position 37"].place,
         )
-    for case in ("negative positions", "fractional positions"):
+    for case in ("fractional positions", "repeated, unsorted positions", "int32 positions"):
         if case in failed:
             run.add(
                 "position-range",
@@ -330,14 +330,15 @@ def _changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
 def _permutation(encoding: RoPE, measured: str) -> str:
     d = encoding.rotary_dim
     perm = (
-        "[0, 2, 4, ..., 1, 3, 5, ...]" if encoding.layout == "half" else "[0, d/2, 1, d/2+1, ...]"
+        "[0, d/2, 1, d/2+1, ...]" if encoding.layout == "half" else "[0, 2, 4, ..., 1, 3, 5, ...]"
     )
     return (
         f"Rotate {encoding.layout} pairs. Or keep the function and permute the weights of q and k "
         f"once, from {encoding.layout} to {measured}: posenc_ref.permute_weights(w, n_heads, "
         f"source={encoding.layout!r}, target={measured!r}"
         + (f", rotary_dim={d}" if d != encoding.head_dim else "")
-        + f"). The channels of x itself: x[..., perm] with perm = {perm}; never permute v."
+        + f"). For q and k themselves, x[..., perm] with perm = {perm} before the function; logits "
+        "agree then. Never permute v."
     )
 
 

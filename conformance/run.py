@@ -11,7 +11,7 @@ import numpy as np
 from posenc_ref import Encoding
 from posenc_ref.accuracy import ROUNDOFF, Truth, budget
 
-from .report import Accuracy, Finding, Report
+from .report import NOTE, Accuracy, Finding, Report
 from .subject import Subject
 
 #: These explain others, so they are listed before them.
@@ -43,6 +43,7 @@ class Run:
     factory: Any = None
     head_dim: int | None = None
     failures: list[Failure] = field(default_factory=list)
+    noted: dict[str, str] = field(default_factory=dict)  #: cases whose failure is a note
     worst: float = 0.0
     where: str = "no case judged"
     highest: int = 0
@@ -98,6 +99,17 @@ class Run:
             self.failed(check, case, worst, where, not np.isfinite(actual[at]))
             return False
         return True
+
+    def note(self, case: str, actual: np.ndarray, truth: Truth) -> None:
+        """Judge an input outside the ordinary; a wrong answer to it alone is worth a note.
+
+        Negative positions above all: a table wraps them round, as its language indexes.
+        """
+        self.count("optional inputs")
+        score = self.scores(actual, truth)
+        if score.size and float(score.max()) > self.budget:
+            at = tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), score.shape))
+            self.noted[case] = f"index {at}: {actual[at]:.6g}, truth {truth.value[at]:.6g}"
 
     def count(self, check: str, cases: int = 1) -> None:
         """Note that ``cases`` cases of ``check`` were judged."""
@@ -158,6 +170,14 @@ class Run:
                 f"the input {self.subject.mutated} is written over",
                 f"{self.subject.mutated} compared with a copy taken before the call",
             )
+        if not self.failures and not self.report.codes:
+            for case, where in self.noted.items():
+                self.add(
+                    "position-range",
+                    f"{case} are accepted and answered wrongly: refuse them, or answer them right",
+                    where,
+                    severity=NOTE,
+                )
         order = {code: i for i, code in enumerate(_FIRST)}
         self.report.findings.sort(key=lambda f: order.get(f.code, len(order)))
         if self.failures and not any(f.severity == "error" for f in self.report.findings):

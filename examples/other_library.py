@@ -13,7 +13,7 @@ except ImportError:
     sys.exit('this example needs transformers: pip install "posenc-ref[torch,peers]"')
 
 from posenc_ref.conformance import check
-from posenc_ref.conformance.adapters.transformers import from_transformers
+from posenc_ref.conformance.adapters import from_transformers
 
 config = LlamaConfig(hidden_size=256, num_attention_heads=4)
 implementation = from_transformers(LlamaRotaryEmbedding(config), layout="half")

@@ -3,3 +3,7 @@
 Each module imports its library only when something of that library is built, so that this package
 costs nothing and needs nothing. `known` lists what can be judged here and now.
 """
+
+from .transformers import from_transformers
+
+__all__ = ["from_transformers"]

@@ -228,7 +228,8 @@ def test_tensor_layouts(layout):
     wrong = {
         other: check(apply, HALF, "apply", tensor_layout=other)
         for other in TENSOR_LAYOUTS
-        if other != layout
+        # With positions (S,), what exchanges the first two axes and back is right for both.
+        if other != layout and (layout, other) != ("thd", "bhsd")
     }
     for report in wrong.values():
         assert report.verdict == "deviates", report

@@ -245,3 +245,18 @@ class CacheKeyedByPositions:
             self.cache = {key: np.exp(1j * (a[:, None] if a.ndim == 3 else a))}
         z = (x[..., ::2] + 1j * x[..., 1::2]) * self.cache[key]
         return np.stack((z.real, z.imag), axis=-1).reshape(x.shape).astype(np.float32)
+
+
+@correct(encoding=rope(64, "half"), thread="class: a table indexed as it is")
+class PlainGather:
+    """Indexes a precomputed float32 table with positions, for 0..4095."""
+
+    def __init__(self):
+        inv = 1.0 / (10000.0 ** (np.arange(0, 64, 2, dtype=np.float32) / 64))
+        angles = np.outer(np.arange(4096, dtype=np.float32), inv)
+        self.cos, self.sin = np.cos(angles), np.sin(angles)
+
+    def __call__(self, x, positions):
+        cos, sin = self.cos[positions], self.sin[positions]
+        x1, x2 = np.split(x, 2, -1)
+        return np.concatenate((x1 * cos - x2 * sin, x1 * sin + x2 * cos), -1)

@@ -260,23 +260,6 @@ def sixteen_bit_positions(x, positions):
 
 @wrong(
     "position-range",
-    "wrong-row",
-    encoding=rope(64, "half"),
-    thread="class: a negative index wraps silently",
-    held_out=True,
-)
-class NegativeIndexWraps:
-    """Right for 0..4095; position -1 reads row 4095."""
-
-    def __init__(self):
-        self.angles = np.arange(4096, dtype=np.float32)[:, None] * inv_freq(64)
-
-    def __call__(self, x, positions):
-        return turn_half(x, over_heads(self.angles[positions]))
-
-
-@wrong(
-    "position-range",
     "position-precision",
     "wrong-row",
     encoding=rope(64, "interleaved"),
