@@ -13,8 +13,9 @@ Each element of a truth ``f`` carries two coefficients:
 ``u_out`` is the roundoff of the output dtype (or of ``precision``, if coarser).  ``u_angle`` is
 2**-24 whatever the output dtype, because float32 angles are common practice; 2**-53 for float64
 outputs and ``angles="float64"``; with ``angles="exact"`` the angle term is the oracle's own bound,
-whatever the position.  Honest float32 code measures at most 46 units, honest bfloat16 arithmetic
-5, the weakest known bug 579: the budgets stand in between.
+whatever the position.  In the corpus of ``tests/mutants`` correct float32 code measures at most
+13 units, correct bfloat16 arithmetic 4, and the mildest wrong values 660: the budgets stand
+between, nearer to the correct ones.
 """
 
 from __future__ import annotations
