@@ -125,6 +125,11 @@ def check(
     reason = subject.backend.missing()
     if reason is not None:
         raise ValueError(f"backend {reason}")
+    devices = subject.backend.devices()
+    if device is not None and device.partition(":")[0] not in devices:
+        raise ValueError(
+            f"device must be one that {library} has here, {', '.join(devices)}; got {device!r}"
+        )
     if dtype not in subject.backend.dtypes:
         raise ValueError(
             f"dtype must be one that {library} has here, {', '.join(subject.backend.dtypes)}; "

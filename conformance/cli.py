@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Annotated, Any
 
 import numpy as np
@@ -39,6 +39,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 EXIT = {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}
+#: Narrower terminals get the plain tables.
+_TABLE = 120
 COLOURS = {
     "conforms": "green",
     "deviates": "bold red",
@@ -112,12 +114,11 @@ def verify_command(
         )
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=1))
-    elif not _styled():
-        typer.echo(show.plain(found))
+    elif not _styled() or Console().width < _TABLE:
+        typer.echo(show.plain(found))  # a folded table would break words and lose columns
     else:
         console = Console()
-        narrow = console.width < 112
-        for table in (show.own_table(found), show.library_table(found, narrow=narrow)):
+        for table in (show.own_table(found), show.library_table(found)):
             if table is not None:
                 console.print(_rich(table))
         console.print(show.legend(found), style="dim", markup=False, highlight=False)
@@ -229,21 +230,23 @@ def check_command(
     except UsageError as error:
         raise _fail(str(error)) from None
     try:
-        report = check(
-            fn,
-            declared,
-            chosen,
-            backend=backend,
-            dtype=dtype,
-            tensor_layout=tensor_layout,
-            device=device,
-            angles=angles,
-            precision=precision,
-            head_dim=head_dim,
-            max_position=max_position,
-            inplace=inplace,
-            name=None if bound else target,
-        )
+        # What the function prints is not part of the report.
+        with redirect_stdout(sys.stderr):
+            report = check(
+                fn,
+                declared,
+                chosen,
+                backend=backend,
+                dtype=dtype,
+                tensor_layout=tensor_layout,
+                device=device,
+                angles=angles,
+                precision=precision,
+                head_dim=head_dim,
+                max_position=max_position,
+                inplace=inplace,
+                name=None if bound else target,
+            )
     except (TypeError, ValueError) as error:
         raise _fail(str(error)) from None
     typer.echo(report.to_json(indent=1) if as_json else str(report))

@@ -73,8 +73,16 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared
     origin = _origin(run, phases, declared, w)
     # With what was found put into the declaration, anything left is another bug.
     seen = _substituted(declared, phases, found, origin)
-    if not _explained(run, tables, seen, phases.sigma) and not _held(run, tables, seen):
+    fits = _explained(run, tables, seen, phases.sigma)
+    if _strict(run) and not run.report.codes and _held(run, tables, seen):
+        return
+    if not fits and not _held(run, tables, seen):
         position_map(run, tables, seen)
+
+
+def _strict(run: Run) -> bool:
+    """Whether float32 angles are not good enough."""
+    return run.angles in ("float64", "exact") or (run.angles is None and run.coarse == "float64")
 
 
 def _exchanged(run: Run, phases: Phases, found: list[Explanation]) -> bool:
@@ -160,8 +168,9 @@ def _held(run: Run, tables: Tables, declared: Declared) -> bool:
     at = at[at <= max(run.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
-    if model is not None and model.name == "float32 angles" and run.coarse == "float64":
-        run.add("angle-precision", "angles are float32 behind a float64 output", "recomputed")
+    if model is not None and model.name == "float32 angles" and _strict(run):
+        text = "angles are float32, float64 is asked for"
+        run.add("angle-precision", text, f"recomputed at {at.size} positions")
         return True
     if model is None or not model.code or (model.table and model.table == run.precision):
         return False

@@ -175,6 +175,7 @@ def arrangement(
         f"columns are not {encoding.layout} with {encoding.first} first",
         f"column {s} is a sine and column {c} its cosine, declared {wanted[0][0]} and "
         f"{wanted[0][1]}",
+        remedy="Arrange the columns as declared, or declare the layout (and first) that they have.",
         values={"declared": encoding.layout},
     )
     return found
@@ -293,5 +294,13 @@ def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
             evidence,
             values={"declared": encoding.offset, "measured": int(shift[0])},
         )
+        return
+    wrong = np.flatnonzero(used != np.arange(count) + encoding.offset)
+    if wrong.size:
+        p = int(wrong[0])
+        evidence = f"position {p} gets row {used[p]}, declared row {p + encoding.offset}"
+        run.add("wrong-row", f"{wrong.size} of {count} positions get other rows", evidence)
     else:
-        run.add("wrong-row", "single positions get other rows", evidence)
+        p = int(np.argmax(np.abs(got - weight[used]).max(axis=1)))
+        evidence = f"position {p}: {got[p, :3]} ..., row {used[p]} is {weight[used[p], :3]} ..."
+        run.add("inaccurate", "the values are not those of the table's rows", evidence)

@@ -50,8 +50,9 @@ def judge(run: Run) -> None:
         _values(run, access, dim)
     _optional(run, dim)
     _state(run, access, x, first)
+    bent = ""
     if not run.report.findings:  # stale values would only be reported again, as something else
-        _robustness(run, dim)
+        bent = _robustness(run, dim)
     if isinstance(run.encoding, RoPE):
         declared = diagnose_rotary.declare(run.encoding)
         tables = diagnose_rotary.tables_of(access, run.encoding)
@@ -59,6 +60,8 @@ def judge(run: Run) -> None:
         if measured.phases is not None and not run.failures:
             judge_fitted(run, tables, measured.phases, declared)
     run.explain(diagnose_rotary.diagnose, access, measured)
+    if bent and not run.report.codes:  # coarse arithmetic bends as well, and has its own name
+        run.add("not-linear", bent, "random x at positions 0..4")
 
 
 def _truth(run: Run, x: np.ndarray, positions: np.ndarray) -> Truth:
@@ -188,8 +191,12 @@ def _optional(run: Run, dim: int) -> None:
             run.judge("optional inputs", case, y, truth)
 
 
-def _robustness(run: Run, dim: int) -> None:
-    """One NaN stays in its token; large and small values scale; layouts in memory do not matter."""
+def _robustness(run: Run, dim: int) -> str:
+    """One NaN stays in its token; large and small values scale; layouts in memory do not matter.
+
+    Returns how the output fails to scale with x, or an empty string.
+    """
+    bent = ""
     x = run.subject.rounded(dense((2, 3, 5, dim), run.seed + 9))
     clean = run.subject.apply(x, np.arange(5))
     holed = x.copy()
@@ -218,12 +225,9 @@ def _robustness(run: Run, dim: int) -> None:
         run.count("robustness")
         unit = Truth(clean * factor, np.abs(clean * factor), np.zeros_like(clean))
         if (run.scores(scaled, unit) > run.budget).any():
-            run.add(
-                "not-linear",
-                f"the output of {factor:g} x is not {factor:g} times the output of x",
-                "random x at positions 0..4",
-            )
+            bent = f"the output of {factor:g} x is not {factor:g} times the output of x"
     _memory_order(run, x, clean)
+    return bent
 
 
 def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:

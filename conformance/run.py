@@ -123,6 +123,8 @@ class Run:
 
     def add(self, code: str, message: str, evidence: str = "", **kwargs: Any) -> None:
         """Report a finding, once per code."""
+        if code == "raises":
+            kwargs.setdefault("remedy", _remedy_for(f"{message} {evidence}"))
         if all(f.code != code for f in self.report.findings):
             self.report.findings.append(Finding(code, message, evidence, **kwargs))
 
@@ -218,6 +220,18 @@ class Run:
             self.add("dtype", f"the result has dtype {name}", "a floating dtype is needed")
             return False
         return True
+
+
+def _remedy_for(error: str) -> str:
+    """What to do about an exception: the two stumbles that everybody makes come first."""
+    if "numpy.ndarray" in error or "must be Tensor" in error:
+        return (
+            "If the function is for another array library, say so: backend='torch' "
+            "(--backend torch)."
+        )
+    if "positional argument" in error:
+        return "Bind everything but the surface's arguments in a closure."
+    return "Call the function with the printed shape and positions to see its traceback."
 
 
 def describe(encoding: Encoding | None) -> str:

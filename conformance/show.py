@@ -79,17 +79,15 @@ def _cell(o: Outcome | None) -> tuple[str, str]:
     return ("equal" if not o.worst else f"{o.worst:.2f}"), o.verdict
 
 
-def library_table(found: Verification, *, narrow: bool = False) -> Table | None:
-    """Other libraries: a row per implementation and dtype; ``narrow`` leaves columns out."""
+def library_table(found: Verification) -> Table | None:
+    """Other libraries: a row per implementation and dtype."""
     outcomes = [o for o in found.outcomes if o.kind == "library" and o.label]
     if not outcomes:
         return None
-    reported = REPORTED[2:] if narrow else REPORTED
-    angles = [] if narrow else ["angles"]
-    lengths = [_short(p) for p in reported]
+    lengths = [_short(p) for p in REPORTED]
     table = Table(
         "Other libraries, as they are installed",
-        ["implementation", "dtype", "worst", *lengths, "> 2**-9 at", *angles, "verdict"],
+        ["implementation", "dtype", "worst", *lengths, "> 2**-9 at", "angles", "verdict"],
         numbers=frozenset(("worst", "> 2**-9 at", *lengths)),
     )
     library = ""
@@ -102,9 +100,9 @@ def library_table(found: Verification, *, narrow: bool = False) -> Table | None:
                 (f"  {o.label}", ""),
                 (o.dtype, ""),
                 ("" if o.worst is None else _number(o.worst), ""),
-                *((f"{o.errors[p]:.0e}" if p in o.errors else "", "") for p in reported),
+                *((f"{o.errors[p]:.0e}" if p in o.errors else "", "") for p in REPORTED),
                 ("" if o.degrades_at is None else str(o.degrades_at), ""),
-                *[(o.precision.replace(" angles", ""), "") for _ in angles],
+                (o.precision.replace(" angles", ""), ""),
                 (" ".join((WORDS[o.verdict], *o.codes)), o.verdict),
             ]
         )

@@ -22,7 +22,6 @@ from ._namespace import (
     library,
     namespace,
 )
-from ._positions import Positions
 
 
 def check_table(name: str, table: Array, shape: str) -> None:
@@ -39,14 +38,21 @@ def _kind(value: Any) -> str:
     return dtype_name(value) if is_array(value) else type(value).__name__
 
 
-def index_for(table: Array, p: Positions, offset: int) -> Array:
-    """Integer positions plus ``offset``, on the host or in the table's library."""
-    if not isinstance(p.values, np.ndarray) and library(p.values) != library(table):
+def check_beside(index: Array, table: Array) -> None:
+    """A host index goes with any table; others must share its library and device."""
+    if isinstance(index, np.ndarray):
+        return
+    if library(index) != library(table):
         raise TypeError(
-            f"positions are a {library(p.values)} array but the table is a "
-            f"{library(table)} array: pass positions as NumPy integers"
+            f"positions are a {library(index)} array but the table is a {library(table)} array: "
+            "pass positions as NumPy integers"
         )
-    return p.values + offset
+    here, there = device_of(index), device_of(table)
+    if here is not None and there is not None and here != there:
+        raise ValueError(
+            f"positions are on device {here} but the table is on device {there}: "
+            "move one of them, or pass positions as a NumPy array"
+        )
 
 
 def lookup(name: str, table: Array, index: Array) -> Array:

@@ -21,6 +21,7 @@ Array: TypeAlias = Any  # an array of any Array API library
 Namespace: TypeAlias = Any
 DType: TypeAlias = Any
 
+_LIBRARIES = ("torch", "cupy", "jax", "dask", "array_api_strict")
 FLOATING = ("float64", "float32", "float16", "bfloat16")
 INTEGER = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
@@ -59,8 +60,13 @@ def library(array: Array) -> str:
     """The name of the library ``array`` belongs to: ``numpy``, ``torch``, ``cupy``, ``jax``..."""
     if isinstance(array, np.ndarray | np.generic):
         return "numpy"
-    name = type(array).__module__.partition(".")[0]
-    return {"jaxlib": "jax"}.get(name, name)
+    # A subclass (torch.nn.Parameter, a model's own tensor type) belongs to its base's library.
+    for cls in type(array).__mro__:
+        name = cls.__module__.partition(".")[0]
+        name = {"jaxlib": "jax"}.get(name, name)
+        if name in _LIBRARIES:
+            return name
+    return type(array).__module__.partition(".")[0]
 
 
 def device_of(array: Array) -> Any:
@@ -76,6 +82,10 @@ def device_of(array: Array) -> Any:
 
 def dtype_name(array_or_dtype: Any) -> str:
     """``float32``, ``bfloat16``, ``int64``... whatever the library calls the dtype."""
+    if isinstance(array_or_dtype, type):  # np.float32 itself, or Python's float
+        return {"float": "float64", "int": "int64"}.get(
+            array_or_dtype.__name__, array_or_dtype.__name__
+        )
     dtype = getattr(array_or_dtype, "dtype", array_or_dtype)
     name = getattr(dtype, "name", None) or str(dtype)
     return str(name).rpartition(".")[2].strip("'>")
@@ -148,7 +158,7 @@ def to_host(array: Array) -> np.ndarray:
 
 
 def from_host(values: np.ndarray, xp: Namespace, device: Any = None) -> Array:
-    """``values`` as an array of ``xp`` on ``device``; a copy, so that nothing is shared."""
+    """``values`` as an array of ``xp`` on ``device``: a copy, except for NumPy itself."""
     if xp is np:
         return values
     if device is None:
@@ -181,5 +191,9 @@ def send(values: Array, xp: Namespace, device: Any = None) -> Array:
 
 
 def finish(values: Array, dtype: DType) -> Array:
-    """``values`` in ``dtype``, or as they are."""
-    return values if dtype is None else astype(values, dtype)
+    """``values`` in ``dtype``, which must be floating, or as they are."""
+    if dtype is None:
+        return values
+    if dtype_name(dtype) not in FLOATING:
+        raise TypeError(f"dtype must be one of {', '.join(FLOATING)}, got {dtype_name(dtype)}")
+    return astype(values, dtype)

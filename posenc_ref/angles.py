@@ -9,7 +9,8 @@ oracle.  This module computes the same numbers with the angle kept *in turns*, w
 whole turns is exact.  Frequencies come in 50-digit decimal, so that neither ``base ** (-2k/d)``
 nor 2 pi is ever rounded to float64.
 
-Certificate: ``tests/test_angles.py`` and ``posenc accuracy`` compare with 50-digit mpmath.
+Certificate: ``tests/posenc_ref/test_angles.py`` and ``posenc accuracy`` compare with mpmath at
+50 digits.
 """
 
 from __future__ import annotations
@@ -144,7 +145,6 @@ def tables(
         c, s = cos_sin(positions.astype(np.float64), turns, np, None, offset)
         if xp is np:
             return astype(c, dtype), astype(s, dtype)
-        # The rounding to a narrower dtype is NumPy's where it has the dtype: one rounding.
         return tuple(
             astype(
                 from_host(t if has_float64(xp, device) else t.astype(np.float32), xp, device), dtype

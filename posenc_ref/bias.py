@@ -40,6 +40,11 @@ class Bias(Encoding, abstract=True):
                 f"q_positions and k_positions must share a library, got {q.xp.__name__} and "
                 f"{k.xp.__name__}"
             )
+        if q.xp is not np and k.xp is not np and q.device != k.device:
+            raise ValueError(
+                f"q_positions are on device {q.device} but k_positions on device {k.device}: "
+                "move one of them, or pass it as a NumPy array"
+            )
         home = k if q.xp is np else q
         if q.ndim != k.ndim or q.shape[:-1] != k.shape[:-1] or q.ndim > 2:
             raise ValueError(

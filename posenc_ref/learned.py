@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from . import _validate as validate
-from ._lookup import check_table, index_for, lookup
+from ._lookup import check_beside, check_table, lookup
 from ._namespace import (
     INTEGER,
     Array,
@@ -101,7 +101,8 @@ class Learned(Table):
         return as_positions(positions, x=x, integers=True)
 
     def _lookup(self, p: Positions) -> Array:
-        return lookup("positions + offset", self.weight, index_for(self.weight, p, self.offset))
+        check_beside(p.values, self.weight)
+        return lookup("positions + offset", self.weight, p.values + self.offset)
 
     def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
         rows = self._lookup(p)

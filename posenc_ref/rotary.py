@@ -23,8 +23,8 @@ from ._namespace import (
     Array,
     DType,
     Namespace,
-    astype,
     device_of,
+    finish,
     from_host,
     has_float64,
     is_array,
@@ -95,8 +95,9 @@ class Rotary(Encoding, abstract=True):
     def apply(self, x: Array, positions: Any, *, seq_len: int | None = None) -> Array:
         """Rotate ``x`` (..., S, head_dim) to ``positions``; queries and keys alike.
 
-        Computed in float64 (float32 where x's device has none) and rounded once to x's dtype;
-        channels in no pair are passed through bit for bit.  x is not changed.
+        Computed in float64 (float32 where x's device has none) and rounded to x's dtype at the
+        end, as x's library casts: PyTorch to half precision, and every library to bfloat16, by way
+        of float32.  Channels in no pair are passed through bit for bit.  x is not changed.
 
         Raises
         ------
@@ -160,7 +161,7 @@ class Rotary(Encoding, abstract=True):
         m = self.attention_factor(self._seq_len(seq_len, p))
         if m != 1.0:
             cos, sin = m * cos, m * sin
-        return (cos, sin) if dtype is None else (astype(cos, dtype), astype(sin, dtype))
+        return finish(cos, dtype), finish(sin, dtype)
 
     def _tables_for(self, x: Array, positions: Any, seq_len: int | None) -> tuple[Array, Array]:
         """cos and sin in the working dtype of ``x``, with axes lined up to broadcast with it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -22,6 +23,7 @@ class FrequencySchedule(Scaling, abstract=True):
         return 1.0
 
 
+@functools.lru_cache(maxsize=256)
 def standard_schedule(base: float, rotary_dim: int) -> tuple[Decimal, ...]:
     """``base ** (-2k / rotary_dim)``, k = 0 .. rotary_dim/2 - 1 (RoFormer, section 3.2.2)."""
     with decimal_context():

@@ -140,7 +140,8 @@ class Sinusoidal(Table):
         if self.dim % 2 and self.odd == "extra-sin":
             raise ValueError("odd='extra-sin' has a sine without its cosine: no shift matrix")
         sin_at, cos_at = self.columns()
-        cos, sin = tables(np.array([validate.real("k", k)]), self._turns, xp=np)
+        shift = self._positions(validate.real("k", k)).values
+        cos, sin = tables(shift, self._turns, xp=np)
         matrix = np.zeros((self.dim, self.dim))
         matrix[sin_at, sin_at] = matrix[cos_at, cos_at] = cos[0]
         matrix[sin_at, cos_at], matrix[cos_at, sin_at] = sin[0], -sin[0]

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._lookup import check_table, lookup
+from ._lookup import check_beside, check_table, lookup
 from ._namespace import (
     INTEGER,
     Array,
     astype,
     dtype_name,
     is_array,
-    library,
     namespace,
     wide_integer,
 )
@@ -117,9 +116,5 @@ class T5Bias(Bias):
 
     def _of_offset(self, offset: Array) -> Array:
         bucket = self.bucket(offset)
-        if not isinstance(bucket, np.ndarray) and library(bucket) != library(self.table):
-            raise TypeError(
-                f"positions are a {library(bucket)} array but table is a {library(self.table)} "
-                "array: pass positions as NumPy integers"
-            )
+        check_beside(bucket, self.table)
         return namespace(self.table).moveaxis(lookup("bucket", self.table, bucket), -1, -3)

@@ -26,7 +26,7 @@ class Table(Encoding, abstract=True):
         return as_positions(positions, x=x, integers=self.integers)
 
     def add(self, x: Array, positions: Any) -> Array:
-        """``x + table(positions)`` for x (..., S, dim), rounded once to x's dtype.
+        """``x + table(positions)`` for x (..., S, dim), rounded to x's dtype at the end.
 
         positions are (S,), (B, S) with B on x's first axis, or have the axes ``x.shape[:-1]``.
         """

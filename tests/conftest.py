@@ -1,6 +1,26 @@
 import os
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    return _only_cupy_may_be_skipped((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    return _only_cupy_may_be_skipped((yield))
+
+
+def _only_cupy_may_be_skipped(report):
+    """In CI everything is installed but a GPU: any other skip is a failure in disguise."""
+    reason = str(report.longrepr).lower()
+    skipped = report.skipped and not hasattr(report, "wasxfail")
+    if os.environ.get("CI") and skipped and "cupy" not in reason and "cuda" not in reason:
+        report.outcome = "failed"
+    return report
