@@ -12,12 +12,9 @@ from .access import Reach
 from .diagnose_phases import Declared, unit_size
 from .measure import Tables
 from .precision import classify
-from .probes import REPORTED, TELLING, error_window
+from .probes import REPORTED, SCAN, TELLING, error_window
 from .report import Accuracy
 from .run import Run
-
-#: Every position below it is tried when the first visible error is looked for.
-SCAN = 2**16
 
 
 def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared) -> None:
@@ -34,7 +31,7 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
     errors = {n: float(error(error_window(n)).max()) for n in lengths}
     # A half-precision result is one rounding off by itself.
     visible = VISIBLE + (ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0)
-    step = SCAN if reach.mode == "prefix" else 4096
+    step = SCAN if reach.mode == "prefix" else 2**14
     degrades = _degrades_at(error, highest, visible, step)
     at = TELLING[highest >= TELLING]
     cos, sin = unit_size(tables, at, declared)
@@ -56,7 +53,7 @@ def _degrades_at(
     ends = np.unique(np.round(np.geomspace(min(16, highest + 1), highest + 1, 64)).astype(int))
     windows = np.unique(np.concatenate([np.arange(max(e - 9, 0), e) for e in ends]))
     seen = error(windows)
-    if not (seen > visible / 4).any():
+    if not (seen > visible / 2).any():
         return None
     for start in range(0, min(SCAN, highest + 1), step):
         positions = np.arange(start, min(start + step, highest + 1))

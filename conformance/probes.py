@@ -21,6 +21,8 @@ GENERIC = np.array(
 WINDOWS = (1001, 4093, 32765, 131065)
 #: The report gives the absolute error at the end of contexts of these lengths.
 REPORTED = (2**12, 2**15, 2**17, 2**20)
+#: Every position below it is tried when the first visible error is looked for.
+SCAN = 2**18
 #: Positions whose values name the precision of the angles; the last ones show float32 through
 #: bfloat16 results.
 TELLING = np.array([*GENERIC, 400009, 700001, 999983, 1048573])

@@ -9,6 +9,7 @@ from typing import Any
 from posenc_ref import SPEC_VERSION
 
 from .codes import CODES
+from .probes import SCAN
 
 ERROR, NOTE = "error", "note"
 
@@ -142,7 +143,8 @@ def _accuracy_lines(a: Accuracy) -> list[str]:
         errors = ", ".join(f"{_short(p)}: {e:.1e}" for p, e in a.errors.items())
         lines.append(f"errors    absolute, at the end of a context of {errors}")
         if a.degrades_at is not None:
-            lines.append(f"          first over 2**-9 at position {a.degrades_at}")
+            what = "first over" if a.degrades_at < SCAN else "not every position tried; over"
+            lines.append(f"          {what} 2**-9 at position {a.degrades_at}")
     short = "" if a.highest >= 1024 else "; a pass below 1024 says little about long context"
     lines.append(f"judged    up to position {a.highest}{short}")
     return lines
