@@ -293,6 +293,7 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
     optional = {
         "negative positions": np.array([-1, -7, -64, -3]),
         "fractional positions": np.array([0.5, 1.25, 7.75, 33.5], np.float32),
+        "repeated, unsorted positions": np.array([7, 7, 3, 29, 3, 0, 0, 21]),
         "no positions": np.arange(0),
     }
     for case, positions in optional.items():
@@ -333,6 +334,7 @@ def _diagnose(run: Run, tables: Tables, declared: Declared) -> None:
         if optional and len(optional) == len(run.failures):
             run.add(
                 "position-range",
-                "fractional positions are accepted and answered wrongly",
+                f"{optional[0].case.removeprefix('cos, ').removeprefix('sin, ')} are accepted and "
+                "answered wrongly",
                 f"{optional[0].case}: {optional[0].place}",
             )
