@@ -16,6 +16,7 @@ from .bias import Bias
 from .encoding import Encoding, Scaling, from_dict
 from .layout import convert_layout, layout_permutation, permute_weights
 from .learned import Learned
+from .multi_axis import MultiAxisRoPE
 from .rope import RoPE
 from .rotary import Rotary
 from .scaling import LinearScaling
@@ -23,6 +24,7 @@ from .scoring import scores
 from .sinusoidal import Sinusoidal
 from .t5 import T5Bias
 from .table import Table
+from .xpos import XPos
 
 __version__ = "0.1.0"
 #: Version of the specification: the definitions, not the code that evaluates them.
@@ -35,12 +37,14 @@ __all__ = [
     "Encoding",
     "Learned",
     "LinearScaling",
+    "MultiAxisRoPE",
     "RoPE",
     "Rotary",
     "Scaling",
     "Sinusoidal",
     "T5Bias",
     "Table",
+    "XPos",
     "__version__",
     "convert_layout",
     "from_dict",

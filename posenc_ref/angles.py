@@ -83,10 +83,16 @@ def turns(frequencies: tuple[Decimal, ...]) -> Turns:
 
 
 def cos_sin(
-    positions: Array, turns: Turns, xp: Namespace, device: Any = None, offset: float = 0.0
+    positions: Array,
+    turns: Turns,
+    xp: Namespace,
+    device: Any = None,
+    offset: float = 0.0,
+    axes: np.ndarray | None = None,
 ) -> tuple[Array, Array]:
     """cos and sin of ``(positions + offset) * frequencies``; positions (...) -> two (..., pairs).
 
+    With ``axes``, positions are (A, ...) and pair k goes by ``positions[axes[k]]``.
     ``positions`` is a float64 array of ``xp`` on ``device``.  Steps, each exact unless said:
 
     1. Split every position in a high and a low half of at most 26 bits each (Veltkamp).
@@ -98,9 +104,10 @@ def cos_sin(
        conversion to radians and the library's cos and sin are good to about one rounding.
     """
     t1, t2, t3 = (from_host(part, xp, device) for part in (turns.t1, turns.t2, turns.t3))
-    p = (positions + offset)[..., None]
-    added = p - positions[..., None]
-    lost = (positions[..., None] - (p - added)) + (offset - added)  # two-sum: p + lost is exact
+    at = positions[..., None] if axes is None else _per_pair(positions, axes, xp, device)
+    p = at + offset
+    added = p - at
+    lost = (at - (p - added)) + (offset - added)  # two-sum: p + lost is exact
     c = p * 134217729.0  # 2**27 + 1
     high = c - (c - p)
     low = p - high
@@ -125,6 +132,12 @@ def cos_sin(
     return xp.where(upper, -cosine, cosine), xp.where(upper, -sine, sine)
 
 
+def _per_pair(positions: Array, axes: np.ndarray, xp: Namespace, device: Any) -> Array:
+    """Positions (A, ...) as (..., pairs): for each pair those of its axis."""
+    gathered = xp.take(positions, from_host(axes, xp, device), axis=0)
+    return xp.moveaxis(gathered, 0, -1)
+
+
 def tables(
     positions: Array,
     turns: Turns,
@@ -133,6 +146,7 @@ def tables(
     device: Any = None,
     dtype: DType = None,
     offset: float = 0.0,
+    axes: np.ndarray | None = None,
 ) -> tuple[Array, Array]:
     """:func:`cos_sin` for positions on the host or on ``device``, in ``dtype`` of ``xp``.
 
@@ -142,7 +156,7 @@ def tables(
     if dtype is None:
         dtype = xp.float64 if has_float64(xp, device) else xp.float32
     if isinstance(positions, np.ndarray):
-        c, s = cos_sin(positions.astype(np.float64), turns, np, None, offset)
+        c, s = cos_sin(positions.astype(np.float64), turns, np, None, offset, axes)
         if xp is np:
             return astype(c, dtype), astype(s, dtype)
         return tuple(
@@ -151,5 +165,5 @@ def tables(
             )
             for t in (c, s)
         )
-    c, s = cos_sin(astype(positions, xp.float64), turns, xp, device, offset)
+    c, s = cos_sin(astype(positions, xp.float64), turns, xp, device, offset, axes)
     return astype(c, dtype), astype(s, dtype)

@@ -1,9 +1,10 @@
-"""Rotary position embedding (RoPE), with both channel layouts and partial rotation."""
+"""Rotary position embedding (RoPE): one position axis, any slice of the head, both layouts."""
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,8 @@ class RoPE(Rotary):
 
     Formula
         ``theta_k = base ** (-2k/d)``, k = 0 .. d/2-1, with d = rotary_dim;
-        pair k of x is turned by the angle ``sign * p * theta_k``.
+        pair k of x is turned by the angle ``sign * p * theta_k`` and multiplied by the scaling's
+        factor m.
     Source
         Su et al. 2021, *RoFormer*, arXiv:2104.09864, equations (14), (15) and (34).
         Half-split pairs: GPT-NeoX and the Hugging Face Llama code.
@@ -42,9 +44,15 @@ class RoPE(Rotary):
     base : float
         Often called theta or rope_theta; greater than 1.
     rotary_dim : int, optional
-        Only the first rotary_dim channels are rotated (partial rotary); even. None: all.
-    scaling : LinearScaling, optional
-        A frequency schedule for long contexts.
+        Only rotary_dim channels are rotated (partial rotary); even. None: all.
+    rotary_start : int
+        The first rotated channel: 0 for the leading slice of partial rotary,
+        ``head_dim - rotary_dim`` for the trailing one of latent attention (DeepSeek).
+    output_layout : {"interleaved", "half"}, optional
+        How the rotated slice is written, where not as it is read: Hugging Face's DeepSeek-V3 reads
+        interleaved pairs and writes half-split ones, which no logit sees.  None: as ``layout``.
+    scaling : FrequencySchedule, optional
+        A frequency schedule for long contexts, such as ``YaRN(...)`` or ``Llama3Scaling(...)``.
     sign : {1, -1}
         -1 turns the other way; logits of q and k rotated alike depend on -(m - n) then.
 
@@ -59,6 +67,8 @@ class RoPE(Rotary):
     layout: str
     base: float = 10000.0
     rotary_dim: int | None = None
+    rotary_start: int = 0
+    output_layout: str | None = None
     scaling: FrequencySchedule | None = None
     sign: int = 1
 
@@ -71,29 +81,36 @@ class RoPE(Rotary):
             raise ValueError(f"{name} must be even (channels are rotated in pairs), got {d}")
         if d > head_dim:
             raise ValueError(f"rotary_dim must be at most head_dim = {head_dim}, got {d}")
-        if self.scaling is not None and not isinstance(self.scaling, FrequencySchedule):
-            raise TypeError(
-                f"scaling must be None or a schedule such as LinearScaling(4.0), "
-                f"got {self.scaling!r}"
-            )
+        layout = validate.choice("layout", self.layout, LAYOUTS, LAYOUT_ALIASES)
+        out = self.output_layout
+        if out is not None:
+            out = validate.choice("output_layout", out, LAYOUTS, LAYOUT_ALIASES)
         self._set(
             head_dim=head_dim,
-            layout=validate.choice("layout", self.layout, LAYOUTS, LAYOUT_ALIASES),
+            layout=layout,
             base=validate.real("base", self.base, above=1.0),
             rotary_dim=d,
+            rotary_start=check_start(self.rotary_start, d, head_dim),
+            output_layout=None if out == layout else out,
+            scaling=check_scaling(self.scaling),
             sign=validate.choice("sign", self.sign, (1, -1)),
         )
+        self.frequencies()  # what the schedule refuses, it refuses now
 
     def _implied(self) -> tuple[str, ...]:
         return ("rotary_dim",) if self.rotary_dim == self.head_dim else ()
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Channels (2k, 2k+1), or (k, k + rotary_dim/2), for k = 0 .. rotary_dim/2 - 1."""
+        """Channels (2k, 2k+1), or (k, k + rotary_dim/2), from ``rotary_start`` on."""
+        return self._channels(self.layout)
+
+    def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The channels of ``output_layout``, where one is given."""
+        return self._channels(self.output_layout or self.layout)
+
+    def _channels(self, layout: str) -> tuple[np.ndarray, np.ndarray]:
         assert self.rotary_dim is not None
-        k = np.arange(self.rotary_dim // 2)
-        if self.layout == "interleaved":
-            return 2 * k, 2 * k + 1
-        return k, k + self.rotary_dim // 2
+        return layout_pairs(layout, self.rotary_dim // 2, self.rotary_start)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
         """``base ** (-2k / rotary_dim)``, changed by ``scaling`` where there is one."""
@@ -104,4 +121,37 @@ class RoPE(Rotary):
 
     def attention_factor(self, seq_len: int | None = None) -> float:
         """The scaling's factor m on cos and sin; 1 without one."""
-        return 1.0 if self.scaling is None else self.scaling.attention_factor(seq_len)
+        return 1.0 if self.scaling is None else self.scaling.magnitude(seq_len)
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether the scaling makes the frequencies depend on the length."""
+        return self.scaling is not None and self.scaling.depends_on_length
+
+
+def layout_pairs(layout: str, pairs: int, start: int) -> tuple[np.ndarray, np.ndarray]:
+    """Channels (2k, 2k+1) or (k, k + pairs), k = 0 .. pairs-1, counted from ``start``."""
+    k = np.arange(pairs)
+    if layout == "interleaved":
+        return start + 2 * k, start + 2 * k + 1
+    return start + k, start + k + pairs
+
+
+def check_start(start: Any, rotary_dim: int, head_dim: int) -> int:
+    """``rotary_start`` such that the rotary slice fits into the head."""
+    first = validate.integer("rotary_start", start, minimum=0)
+    if first + rotary_dim > head_dim:
+        raise ValueError(
+            f"rotary_start must be at most head_dim - rotary_dim = {head_dim - rotary_dim}, "
+            f"got {first}"
+        )
+    return first
+
+
+def check_scaling(scaling: Any) -> FrequencySchedule | None:
+    """``scaling``, if it is a schedule or None."""
+    if scaling is not None and not isinstance(scaling, FrequencySchedule):
+        raise TypeError(
+            f"scaling must be None or a schedule such as LinearScaling(4.0), got {scaling!r}"
+        )
+    return scaling

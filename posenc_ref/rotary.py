@@ -1,17 +1,21 @@
 """Rotary encodings: the one place that rotates.
 
-Normal form: every rotary encoding is a list of channel pairs, a frequency for each, and a factor::
+Normal form: every rotary encoding is a list of channel pairs, an axis and a frequency for each,
+and a factor::
 
-    angle_k(p)    = p * theta_k
-    y[first_k]    = m * (x[first_k] cos angle_k - sign * x[second_k] sin angle_k)
-    y[second_k]   = m * (x[second_k] cos angle_k + sign * x[first_k] sin angle_k)
+    angle_k(p)    = (p[axis_k] + offset) * theta_k        (one axis: p + offset)
+    y[out1_k]     = m * (x[first_k] cos angle_k - sign * x[second_k] sin angle_k)
+    y[out2_k]     = m * (x[second_k] cos angle_k + sign * x[first_k] sin angle_k)
     y[c]          = x[c]                                  for every channel c in no pair
 
-A form supplies the pairs and the frequencies; :class:`Rotary` owns everything else.
+A form supplies the pairs, the axes and the frequencies; :class:`Rotary` owns everything else.  The
+pairs come out where they went in, except where a form says otherwise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -38,23 +42,46 @@ from .angles import MAX_POSITION, Turns, tables, turns
 from .encoding import Encoding
 from .scoring import dot
 
+#: Tables of this many lengths are kept by an encoding whose frequencies depend on the length.
+_KEPT = 64
+
 
 class Rotary(Encoding, abstract=True):
     """What every rotary encoding can do.  A form supplies ``pairs`` and ``decimal_frequencies``.
 
     Shapes: x is (..., S, head_dim); positions are (S,), or (B, S) where B is x's first axis, or
-    have exactly the axes ``x.shape[:-1]``.  Frequencies are radians per position.
+    have exactly the axes ``x.shape[:-1]``.  Encodings of A > 1 axes take the same with A in front,
+    (A, S) or (A, B, S), or (S,) where every axis has the same positions.  Frequencies are radians
+    per position.
+
+    Length: where ``depends_on_length``, the frequencies and m are those of ``seq_len``, by default
+    the largest position in the call plus one.
     """
 
     family = "rotary"
     head_dim: int
     sign: int
+    offset: float = 0.0
 
     # -- supplied by each form ---------------------------------------------------------------
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """The two channels of every pair: arrays ``first`` and ``second``, shape (pairs,)."""
         raise NotImplementedError(f"{type(self).__name__} defines no pairs")
+
+    def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the two channels of every pair are written: where they are read, as a rule."""
+        return self.pairs()
+
+    def axes(self) -> np.ndarray | None:
+        """The position axis of every pair, shape (pairs,); None where there is one axis."""
+        return None
+
+    @property
+    def num_axes(self) -> int:
+        """The number A of position axes."""
+        axes = self.axes()
+        return 1 if axes is None else int(axes.max()) + 1
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
         """The frequency of every pair in 50-digit decimal, radians per position."""
@@ -63,6 +90,11 @@ class Rotary(Encoding, abstract=True):
     def attention_factor(self, seq_len: int | None = None) -> float:
         """The factor m on cos and sin."""
         return 1.0
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether frequencies or m change with the length of the sequence."""
+        return False
 
     # -- the mathematics ---------------------------------------------------------------------
 
@@ -82,15 +114,22 @@ class Rotary(Encoding, abstract=True):
         device: Any = None,
         xp: Namespace = None,
     ) -> tuple[Array, Array]:
-        """``m cos(p theta_k)`` and ``m sin(p theta_k)``: positions (...) to two (..., pairs).
+        """``m cos(angle)`` and ``m sin(angle)``: positions (...) to two (..., pairs).
 
         They follow the library and device of ``positions`` unless ``xp=`` or ``device=`` say
         otherwise, in float64 unless ``dtype=``.  The sign of the rotation is not in the table.
         """
         p = self._positions(positions)
         xp, device = target(p, xp, device)
-        cos, sin = tables(p.values, self._turns(seq_len, p), xp=xp, device=device)
-        return self._scaled(cos, sin, seq_len, p, dtype)
+        length = self._seq_len(seq_len, p)
+        cos, sin = tables(
+            p.values, self._turns(length), xp=xp, device=device, offset=self.offset,
+            axes=self.axes(),
+        )  # fmt: skip
+        m = self.attention_factor(length)
+        if m != 1.0:
+            cos, sin = m * cos, m * sin
+        return finish(cos, dtype), finish(sin, dtype)
 
     def apply(self, x: Array, positions: Any, *, seq_len: int | None = None) -> Array:
         """Rotate ``x`` (..., S, head_dim) to ``positions``; queries and keys alike.
@@ -104,98 +143,175 @@ class Rotary(Encoding, abstract=True):
         TypeError
             x is not a real floating array; positions are float16, bfloat16 or another library's.
         ValueError
-            Shapes do not match; positions are not finite, beyond 2**40, or on another device.
+            Shapes do not match; positions are not finite, beyond 2**40, or on another device;
+            positions are traced and the length matters, but ``seq_len`` is not given.
         """
-        cos, sin = self._tables_for(x, positions, seq_len)
-        return self._rotate(x, cos, self.sign * sin)
+        cos, sin, m = self._tables_for(x, positions, seq_len)
+        return self._rotate(x, m * cos, m * self.sign * sin)
 
     def inverse(self, x: Array, positions: Any, *, seq_len: int | None = None) -> Array:
-        """Undo :meth:`apply`: rotate back and divide by m (the adjoint would multiply by m)."""
-        cos, sin = self._tables_for(x, positions, seq_len)
-        m = self.attention_factor(_length(seq_len))
-        return self._rotate(x, cos / (m * m), -self.sign * sin / (m * m))
+        """Undo :meth:`apply`: ``R(-p) x / m``."""
+        cos, sin, m = self._tables_for(x, positions, seq_len)
+        return self._rotate(x, cos / m, -self.sign * sin / m, back=True)
 
-    def shift(self, x: Array, delta: Any) -> Array:
+    def adjoint(self, x: Array, positions: Any, *, seq_len: int | None = None) -> Array:
+        """The transpose of :meth:`apply`, ``m R(-p) x``: what gradients go back through.
+
+        It is the inverse only where m = 1.
+        """
+        cos, sin, m = self._tables_for(x, positions, seq_len)
+        return self._rotate(x, m * cos, -m * self.sign * sin, back=True)
+
+    def shift(self, x: Array, delta: Any, *, seq_len: int | None = None) -> Array:
         """Move keys that were rotated to positions p on to p + delta (the factor m stays once).
 
-        ``delta`` is a number, or an array of shifts with the shape rules of positions.
+        ``delta`` is a number, or an array of shifts with the shape rules of positions.  Exact only
+        while the frequencies stay what they were: where they depend on the length, ``seq_len`` is
+        required, and must be the one the keys were rotated with.
         """
+        if self.depends_on_length and seq_len is None:
+            raise ValueError(
+                "seq_len must be given to shift keys whose frequencies depend on the length: the "
+                "one they were rotated with (no shift leads from the table of one length to "
+                "another; rotate the keys anew), got None"
+            )
         if isinstance(delta, int | float | np.integer | np.floating) and is_array(x) and x.ndim > 1:
             delta = np.full(x.shape[-2], delta)
-        cos, sin = self._tables_for(x, delta, None)
-        m = self.attention_factor(None)
-        return self._rotate(x, cos / m, self.sign * sin / m)
+        cos, sin, _ = self._tables_for(x, delta, seq_len, offset=0.0)
+        # Rotated keys have their pairs where the output has them.
+        return self._turn(x, cos, self.sign * sin, self.output_pairs(), self.output_pairs())
 
-    def matrix(self, position: float, *, seq_len: int | None = None) -> np.ndarray:
-        """The (head_dim, head_dim) matrix R with ``apply(x, p) = R x``, NumPy float64."""
-        cos, sin = self.cos_sin(validate.real("position", position), seq_len=seq_len)
-        first, second = self.pairs()
+    def matrix(self, position: Any, *, seq_len: int | None = None) -> np.ndarray:
+        """The (head_dim, head_dim) matrix R with ``apply(x, p) = R x``, NumPy float64.
+
+        ``position`` is a number, or one number for each of several axes.
+        """
+        if self.num_axes > 1 and isinstance(position, Sequence | np.ndarray):
+            each = [validate.real(f"position[{a}]", p) for a, p in enumerate(position)]
+            at = np.array(each)[:, None]
+        else:
+            at = np.array([validate.real("position", position)])
+        cos, sin = (t[0] for t in self.cos_sin(at, seq_len=seq_len))
+        (first, second), (out1, out2) = self.pairs(), self.output_pairs()
         matrix = np.eye(self.head_dim)
-        matrix[first, first] = matrix[second, second] = cos[0]
-        matrix[first, second], matrix[second, first] = -self.sign * sin[0], self.sign * sin[0]
+        matrix[out1, out1] = matrix[out2, out2] = 0.0
+        matrix[out1, first], matrix[out1, second] = cos, -self.sign * sin
+        matrix[out2, second], matrix[out2, first] = cos, self.sign * sin
         return matrix
 
     def scores(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
     ) -> Array:
-        """``apply(q) . apply(k) * scale``; the scale of its own is 1/sqrt(head_dim)."""
+        """``apply(q) . apply(k) * scale``; the scale of its own is 1/sqrt(head_dim).
+
+        Where the length matters, q and k are rotated as at the longer one of the two.
+        """
         scale = self.head_dim**-0.5 if scale is None else scale
-        return dot(self.apply(q, q_positions), self.apply(k, k_positions), scale)
+        n = None
+        if self.depends_on_length:
+            lengths = [self._seq_len(None, self._positions(p)) for p in (q_positions, k_positions)]
+            n = max((length for length in lengths if length is not None), default=None)
+        rotated = self.apply(q, q_positions, seq_len=n), self.apply(k, k_positions, seq_len=n)
+        return dot(*rotated, scale)
 
     # -- how it is done ----------------------------------------------------------------------
 
     def _positions(self, positions: Any, x: Array | None = None) -> Positions:
-        fastest = self._turns(None, None).fastest
-        return as_positions(positions, x=x, largest=MAX_POSITION / max(1.0, fastest))
+        fastest = self._turns(None).fastest
+        p = as_positions(positions, x=x, largest=MAX_POSITION / max(1.0, fastest))
+        count = self.num_axes
+        if count == 1:
+            return p
+        if p.ndim == 1:  # text: every axis advances alike
+            here = namespace(p.values)
+            return replace(p, values=here.broadcast_to(p.values[None], (count, *p.shape)))
+        if p.shape[0] != count:
+            raise ValueError(
+                f"positions must have shape ({count}, S) or ({count}, B, S), one row for each of "
+                f"the {count} axes, or (S,) where all axes agree; got {p.shape}"
+            )
+        return p
 
-    def _turns(self, seq_len: int | None, positions: Positions | None) -> Turns:
-        return turns(self.decimal_frequencies(self._seq_len(seq_len, positions)))
+    def _turns(self, seq_len: int | None) -> Turns:
+        kept = self._kept_turns
+        if seq_len not in kept:
+            if len(kept) >= _KEPT:
+                kept.clear()
+            kept[seq_len] = turns(self.decimal_frequencies(seq_len))
+        return kept[seq_len]
 
-    def _seq_len(self, seq_len: int | None, positions: Positions | None) -> int | None:
-        """The length that length-dependent scaling sees; forms without one need none."""
-        return _length(seq_len)
+    @cached_property
+    def _kept_turns(self) -> dict[int | None, Turns]:
+        return {}
 
-    def _scaled(
-        self, cos: Array, sin: Array, seq_len: int | None, p: Positions, dtype: DType
-    ) -> tuple[Array, Array]:
-        m = self.attention_factor(self._seq_len(seq_len, p))
-        if m != 1.0:
-            cos, sin = m * cos, m * sin
-        return finish(cos, dtype), finish(sin, dtype)
+    def _seq_len(self, seq_len: int | None, positions: Positions) -> int | None:
+        """The length that length-dependent scaling sees."""
+        if seq_len is not None or not self.depends_on_length:
+            return _length(seq_len)
+        if is_lazy(positions.values):
+            raise ValueError(
+                "seq_len must be given where the frequencies depend on the length and positions "
+                "are traced or lazy, got None"
+            )
+        if 0 in positions.shape:
+            return None
+        largest = float(namespace(positions.values).max(positions.values))
+        return max(int(largest) + 1, 1)
 
-    def _tables_for(self, x: Array, positions: Any, seq_len: int | None) -> tuple[Array, Array]:
-        """cos and sin in the working dtype of ``x``, with axes lined up to broadcast with it."""
+    def _tables_for(
+        self, x: Array, positions: Any, seq_len: int | None, offset: float | None = None
+    ) -> tuple[Array, Array, float]:
+        """cos and sin in the working dtype of ``x``, lined up to broadcast with it, and m."""
         validate.check_x(x, self.head_dim, "head_dim")
         p = self._positions(positions, x)
-        index = broadcast_axes(p, x)
+        axes = self.axes()
+        index = broadcast_axes(p if axes is None else replace(p, values=p.values[0]), x)
         xp, device = namespace(x), device_of(x)
         # Host positions are sent over first, so that the work is done on x's device.  Not where
         # it has no float64, and not for lazy arrays: tables made now are exact constants there.
         values = p.values
         if has_float64(xp, device) and not is_lazy(x):
             values = send(values, xp, device)
-        turned = self._turns(seq_len, p)
-        cos, sin = tables(values, turned, xp=xp, device=device, dtype=working_dtype(x))
-        cos, sin = self._scaled(cos, sin, seq_len, p, None)
-        return (cos[index], sin[index]) if index else (cos, sin)
+        length = self._seq_len(seq_len, p)
+        cos, sin = tables(
+            values,
+            self._turns(length),
+            xp=xp,
+            device=device,
+            dtype=working_dtype(x),
+            offset=self.offset if offset is None else offset,
+            axes=axes,
+        )
+        m = self.attention_factor(length)
+        return (cos[index], sin[index], m) if index else (cos, sin, m)
 
-    def _rotate(self, x: Array, cos: Array, sin: Array) -> Array:
+    def _rotate(self, x: Array, cos: Array, sin: Array, back: bool = False) -> Array:
+        """Turn every pair, from where it is read to where it is written, or ``back``."""
+        read, written = self.pairs(), self.output_pairs()
+        return (
+            self._turn(x, cos, sin, written, read)
+            if back
+            else self._turn(x, cos, sin, read, written)
+        )
+
+    def _turn(
+        self,
+        x: Array,
+        cos: Array,
+        sin: Array,
+        read: tuple[np.ndarray, np.ndarray],
+        written: tuple[np.ndarray, np.ndarray],
+    ) -> Array:
         xp, device = namespace(x), device_of(x)
-        gather, first, second, passed = (from_host(i, xp, device) for i in self._channels)
+        kept = np.setdiff1d(np.arange(self.head_dim), np.concatenate(read))
+        order = np.argsort(np.concatenate([*written, kept]))
+        first, second, passed, gather = (from_host(i, xp, device) for i in (*read, kept, order))
         wide = xp.astype(x, cos.dtype)
         x1, x2 = xp.take(wide, first, axis=-1), xp.take(wide, second, axis=-1)
         y1, y2 = x1 * cos - x2 * sin, x2 * cos + x1 * sin
         # Passed channels never leave their dtype: they come out bit for bit.
         parts = [xp.astype(y1, x.dtype), xp.astype(y2, x.dtype), xp.take(x, passed, axis=-1)]
         return xp.take(xp.concat(parts, axis=-1), gather, axis=-1)
-
-    @cached_property
-    def _channels(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Where each output channel is found in [first | second | passed], and those three."""
-        first, second = self.pairs()
-        passed = np.setdiff1d(np.arange(self.head_dim), np.concatenate([first, second]))
-        order = np.concatenate([first, second, passed])
-        return np.argsort(order), first, second, passed
 
 
 def _length(seq_len: int | None) -> int | None:

@@ -18,9 +18,14 @@ class FrequencySchedule(Scaling, abstract=True):
         """Frequencies in radians per position, 50-digit decimal, one per channel pair."""
         raise NotImplementedError(f"{type(self).__name__} defines no schedule")
 
-    def attention_factor(self, seq_len: int | None) -> float:
-        """The factor m on cos and sin (so that logits get m squared)."""
+    def magnitude(self, seq_len: int | None) -> float:
+        """The attention factor m on cos and sin (so that logits get m squared)."""
         return 1.0
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether frequencies or m change with the length of the sequence."""
+        return False
 
 
 @functools.lru_cache(maxsize=256)

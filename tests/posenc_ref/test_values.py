@@ -72,6 +72,8 @@ def test_json_form():
         "layout": "half",
         "base": 10000.0,
         "rotary_dim": 64,
+        "rotary_start": 0,
+        "output_layout": None,
         "scaling": {"scaling": "LinearScaling", "factor": 2.0},
         "sign": 1,
     }

@@ -1,0 +1,237 @@
+"""Rotary encodings of several position axes: M-RoPE, vision towers, image and video models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from .angles import decimal_context
+from .rope import LAYOUT_ALIASES, LAYOUTS, check_scaling, check_start, layout_pairs
+from .rotary import Rotary
+from .scaling import FrequencySchedule, standard_schedule
+
+ARRANGEMENTS = ("chunked", "interleaved")
+SPACINGS = ("global", "restart", "strided")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MultiAxisRoPE(Rotary):
+    """Rotary position embedding in which every channel pair follows one of several axes.
+
+    Formula
+        Pair j turns by ``sign * (p[axis_j] + offset) * theta_j``, with
+        ``theta_j = position_scale * base ** -e_j`` and the exponent e_j of the ``spacing``.
+    Source
+        M-RoPE: Wang et al. 2024, *Qwen2-VL*, arXiv:2409.12191, section 2.1 and the Hugging Face
+        code of Qwen2-VL (chunked), Qwen3-VL (interleaved), Ernie 4.5 VL (axis per pair).
+        Axial: Qwen2-VL vision, Llama 4 vision, DINOv3, SAM 2, FLUX (``restart``); Pixtral
+        (``strided``); Gemma 4 vision (``blockwise``).
+
+    Parameters
+    ----------
+    head_dim : int
+        Size of x's last axis.
+    sections : sequence of int
+        Channel *pairs* of each axis, in the order of the axes of ``positions``.  Channels beyond
+        them pass through.
+    layout : {"interleaved", "half", "blockwise"}
+        Which channels form pair j: (2j, 2j+1), (j, j + P) with P the number of pairs, or half-split
+        inside the block of channels of each axis (chunked only).
+    arrangement : {"chunked", "interleaved"} or sequence of int
+        Which pairs follow which axis: one block after the other; or axis a > 0 takes the pairs
+        a, a + A, a + 2A, ... for its section and axis 0 the rest; or the axis of every pair.
+    spacing : {"global", "restart", "strided"}
+        The exponent: j/P over all pairs; i/n for the i-th of the n pairs of an axis, so that every
+        axis starts again at the highest frequency; or (A i + a)/P for the i-th pair of axis a.
+    base : float or sequence of float
+        One for all axes, or one for each (not with ``spacing="global"``).
+    scaling : FrequencySchedule, optional
+        Changes the frequencies, within each axis where these restart.
+    rotary_start, output_layout, sign
+        As in :class:`RoPE`.
+    offset : float
+        Added to positions: 1 for Llama 4 vision.
+    position_scale : float or sequence of float
+        Multiplies positions, for all axes or each: 2 pi for DINOv3.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
+    """
+
+    head_dim: int
+    _: KW_ONLY
+    sections: tuple[int, ...]
+    layout: str
+    arrangement: str | tuple[int, ...] = "chunked"
+    spacing: str = "global"
+    base: float | tuple[float, ...] = 10000.0
+    scaling: FrequencySchedule | None = None
+    rotary_start: int = 0
+    output_layout: str | None = None
+    offset: float = 0.0
+    position_scale: float | tuple[float, ...] = 1.0
+    sign: int = 1
+
+    def __post_init__(self) -> None:
+        head_dim = validate.integer("head_dim", self.head_dim, minimum=2)
+        sections = _integers("sections", self.sections, minimum=1)
+        if len(sections) < 2:
+            raise ValueError(f"sections must name at least two axes (else RoPE), got {sections}")
+        if 2 * sum(sections) > head_dim:
+            raise ValueError(
+                f"sections must add up to at most head_dim / 2 = {head_dim // 2} pairs, got "
+                f"{sections}, {sum(sections)} in all"
+            )
+        layouts = (*LAYOUTS, "blockwise")
+        layout, out = self.layout, self.output_layout
+        layout = validate.choice("layout", layout, layouts, LAYOUT_ALIASES)
+        if out is not None:
+            out = validate.choice("output_layout", out, layouts, LAYOUT_ALIASES)
+        self._set(
+            head_dim=head_dim,
+            sections=sections,
+            layout=layout,
+            arrangement=_arrangement(self.arrangement, sections),
+            spacing=validate.choice("spacing", self.spacing, SPACINGS),
+            base=_per_axis("base", self.base, len(sections), above=1.0),
+            scaling=check_scaling(self.scaling),
+            rotary_start=check_start(self.rotary_start, 2 * sum(sections), head_dim),
+            output_layout=None if out == layout else out,
+            offset=validate.real("offset", self.offset),
+            position_scale=_per_axis("position_scale", self.position_scale, len(sections)),
+            sign=validate.choice("sign", self.sign, (1, -1)),
+        )
+        self._consistent()
+        self.frequencies()  # what the schedule refuses, it refuses now
+
+    def _consistent(self) -> None:
+        if "blockwise" in (self.layout, self.output_layout) and self.arrangement != "chunked":
+            raise ValueError(
+                f"layout 'blockwise' needs arrangement 'chunked', got {self.arrangement!r}"
+            )
+        if self.spacing != "restart" and isinstance(self.base, tuple):
+            raise ValueError(
+                f"base must be one number unless spacing is 'restart', got {self.base}"
+            )
+        if self.spacing == "strided" and len(set(self.sections)) > 1:
+            raise ValueError(f"spacing 'strided' needs equal sections, got {self.sections}")
+
+    @property
+    def rotary_dim(self) -> int:
+        """The number of rotated channels."""
+        return 2 * sum(self.sections)
+
+    def axes(self) -> np.ndarray:
+        """The axis of every pair, by the ``arrangement``."""
+        count, pairs = len(self.sections), sum(self.sections)
+        if self.arrangement == "chunked":
+            return np.repeat(np.arange(count), self.sections)
+        if self.arrangement == "interleaved":
+            axes = np.zeros(pairs, dtype=int)
+            for a in range(1, count):
+                axes[a : count * self.sections[a] : count] = a
+            return axes
+        return np.array(self.arrangement, dtype=int)
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The channels of every pair, by the ``layout``, from ``rotary_start`` on."""
+        return self._channels(self.layout)
+
+    def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The channels of ``output_layout``, where one is given."""
+        return self._channels(self.output_layout or self.layout)
+
+    def _channels(self, layout: str) -> tuple[np.ndarray, np.ndarray]:
+        if layout != "blockwise":
+            return layout_pairs(layout, sum(self.sections), self.rotary_start)
+        starts = self.rotary_start + 2 * np.cumsum([0, *self.sections[:-1]])
+        blocks = [
+            layout_pairs("half", n, int(s)) for n, s in zip(self.sections, starts, strict=True)
+        ]
+        return np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks])
+
+    def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
+        """``position_scale * base ** -e_j``, changed by ``scaling`` where there is one."""
+        count, axes = len(self.sections), self.axes()
+        # The how-manieth pair of its own axis every pair is.
+        own = [int(np.sum(axes[:j] == a)) for j, a in enumerate(axes)]
+        if self.spacing == "restart":
+            tables = [
+                self._schedule(b, 2 * n, seq_len)
+                for b, n in zip(_each(self.base, count), self.sections, strict=True)
+            ]
+            chosen = [tables[a][i] for a, i in zip(axes, own, strict=True)]
+        else:
+            assert isinstance(self.base, float)
+            table = self._schedule(self.base, self.rotary_dim, seq_len)
+            index = list(range(len(own)))
+            if self.spacing == "strided":
+                index = [count * i + int(a) for a, i in zip(axes, own, strict=True)]
+            chosen = [table[j] for j in index]
+        scales = _each(self.position_scale, count)
+        with decimal_context():
+            return tuple(w * Decimal(scales[a]) for w, a in zip(chosen, axes, strict=True))
+
+    def _schedule(self, base: float, dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        if self.scaling is None:
+            return standard_schedule(base, dim)
+        return self.scaling.schedule(base, dim, seq_len)
+
+    def attention_factor(self, seq_len: int | None = None) -> float:
+        """The scaling's factor m on cos and sin; 1 without one."""
+        return 1.0 if self.scaling is None else self.scaling.magnitude(seq_len)
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether the scaling makes the frequencies depend on the length."""
+        return self.scaling is not None and self.scaling.depends_on_length
+
+
+def _integers(name: str, values: Any, *, minimum: int) -> tuple[int, ...]:
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        raise TypeError(f"{name} must be a sequence of integers, got {values!r}")
+    return tuple(validate.integer(f"{name}[{i}]", v, minimum=minimum) for i, v in enumerate(values))
+
+
+def _per_axis(name: str, value: Any, count: int, above: float = 0.0) -> float | tuple[float, ...]:
+    """One number, or one for each axis; equal ones become one."""
+    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+        return validate.real(name, value, above=above)
+    if len(value) != count:
+        raise ValueError(
+            f"{name} must be one number or {count}, one for each axis, got {len(value)}"
+        )
+    each = tuple(validate.real(f"{name}[{i}]", v, above=above) for i, v in enumerate(value))
+    return each[0] if len(set(each)) == 1 else each
+
+
+def _each(value: float | tuple[float, ...], count: int) -> tuple[float, ...]:
+    return value if isinstance(value, tuple) else (value,) * count
+
+
+def _arrangement(value: Any, sections: tuple[int, ...]) -> str | tuple[int, ...]:
+    count, pairs = len(sections), sum(sections)
+    if isinstance(value, str):
+        chosen = str(validate.choice("arrangement", value, ARRANGEMENTS))
+        for a, n in enumerate(sections):
+            if chosen == "interleaved" and a and a + count * (n - 1) >= pairs:
+                raise ValueError(
+                    f"arrangement 'interleaved' has no room for {n} pairs of axis {a} among "
+                    f"{pairs}: every {count}th pair from {a} on"
+                )
+        return chosen
+    axes = _integers("arrangement", value, minimum=0)
+    counted = tuple(axes.count(a) for a in range(count))
+    if counted != sections or len(axes) != pairs:
+        raise ValueError(
+            f"arrangement must name the axis of each of the {pairs} pairs, as often as sections "
+            f"{sections} say, got {counted} of {len(axes)}"
+        )
+    return axes

@@ -1,0 +1,134 @@
+"""xPos: a rotation with a decay, which queries and keys have the opposite way round."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+from typing import Any, NoReturn
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array, astype, device_of, from_host, namespace, working_dtype
+from ._positions import broadcast_axes
+from .angles import decimal_context
+from .rope import LAYOUT_ALIASES, LAYOUTS, layout_pairs
+from .rotary import Rotary
+from .scaling import standard_schedule
+from .scoring import dot
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class XPos(Rotary):
+    """Extrapolatable position embedding (xPos): RoPE times a decay of each pair.
+
+    Formula
+        ``zeta_k = (2k/d + gamma) / (1 + gamma)``, ``n = (p - centre) / scale_base``;
+        queries: the rotation times ``zeta_k ** n``, keys: times ``zeta_k ** -n``.
+        Logits get ``zeta_k ** ((m - n) / scale_base)``: they depend on the offset alone.
+    Source
+        Sun et al. 2022, *A Length-Extrapolatable Transformer*, arXiv:2212.10554, equation (12)
+        and Algorithm 1 (which centres positions for the range of numbers only).
+
+    The map of one vector is no rotation: its size changes with the position, so ``apply``,
+    ``inverse``, ``adjoint``, ``shift`` and ``matrix`` do not exist.  Keys grow without bound:
+    ``zeta_0 ** -(p/512)`` leaves float32 at about p = 36,000 beyond the centre.
+
+    Parameters
+    ----------
+    head_dim : int
+        Size of x's last axis; even.
+    layout : {"interleaved", "half"}
+        Which channels form pair k; there is no default.
+    base : float
+        Greater than 1.
+    scale_base : float
+        Positions per power of zeta; 512 in the paper.
+    gamma : float
+        0.4 in the paper.
+    centre : float
+        The position without decay.  Logits do not see it, as long as queries and keys have the
+        same one; libraries that take the middle of each *call* break that with cached keys.
+    """
+
+    head_dim: int
+    _: KW_ONLY
+    layout: str
+    base: float = 10000.0
+    scale_base: float = 512.0
+    gamma: float = 0.4
+    centre: float = 0.0
+
+    sign = 1
+
+    def __post_init__(self) -> None:
+        head_dim = validate.integer("head_dim", self.head_dim, minimum=2)
+        if head_dim % 2:
+            raise ValueError(
+                f"head_dim must be even (channels are rotated in pairs), got {head_dim}"
+            )
+        self._set(
+            head_dim=head_dim,
+            layout=validate.choice("layout", self.layout, LAYOUTS, LAYOUT_ALIASES),
+            base=validate.real("base", self.base, above=1.0),
+            scale_base=validate.real("scale_base", self.scale_base, above=0.0),
+            gamma=validate.real("gamma", self.gamma, above=0.0),
+            centre=validate.real("centre", self.centre),
+        )
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Channels (2k, 2k+1), or (k, k + head_dim/2)."""
+        return layout_pairs(self.layout, self.head_dim // 2, 0)
+
+    def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
+        """``base ** (-2k / head_dim)``."""
+        return standard_schedule(self.base, self.head_dim)
+
+    def decays(self) -> np.ndarray:
+        """``zeta_k``, shape (pairs,), NumPy float64."""
+        with decimal_context():
+            gamma = Decimal(self.gamma)
+            steps = [Decimal(2 * k) / self.head_dim for k in range(self.head_dim // 2)]
+            return np.array([float((step + gamma) / (1 + gamma)) for step in steps])
+
+    def apply_queries(self, x: Array, positions: Any) -> Array:
+        """Queries (..., S, head_dim) rotated and multiplied by ``zeta ** n``."""
+        return self._decayed(x, positions, 1.0)
+
+    def apply_keys(self, x: Array, positions: Any) -> Array:
+        """Keys (..., S, head_dim) rotated and multiplied by ``zeta ** -n``."""
+        return self._decayed(x, positions, -1.0)
+
+    def scores(
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+    ) -> Array:
+        """``apply_queries(q) . apply_keys(k) * scale``; its own scale is 1/sqrt(head_dim)."""
+        scale = self.head_dim**-0.5 if scale is None else scale
+        return dot(self.apply_queries(q, q_positions), self.apply_keys(k, k_positions), scale)
+
+    def _decayed(self, x: Array, positions: Any, power: float) -> Array:
+        cos, sin, _ = self._tables_for(x, positions, None)
+        p = self._positions(positions, x)
+        here = namespace(p.values)
+        n = (p.values - self.centre)[..., None] * (power / self.scale_base)
+        size = here.exp(n * from_host(np.log(self.decays()), here, device_of(p.values)))
+        xp, working = namespace(x), working_dtype(x)
+        if here is np and xp is not np:
+            narrow = size if working == xp.float64 else size.astype(np.float32)
+            size = from_host(narrow, xp, device_of(x))
+        size = astype(size, working)[broadcast_axes(p, x) or ...]
+        return self._rotate(x, size * cos, size * sin)
+
+    def apply(self, x: Array, positions: Any, *, seq_len: int | None = None) -> NoReturn:
+        """Queries and keys differ: always raises, naming the two methods to use."""
+        raise TypeError("XPos treats queries and keys differently: use apply_queries or apply_keys")
+
+    inverse = adjoint = apply
+
+    def shift(self, x: Array, delta: Any, *, seq_len: int | None = None) -> NoReturn:
+        """No shift of keys is a rotation: always raises."""
+        raise TypeError("XPos keys change their size with the position: rotate them anew")
+
+    def matrix(self, position: Any, *, seq_len: int | None = None) -> NoReturn:
+        """Queries and keys have different maps: always raises."""
+        raise TypeError("XPos has one matrix for queries and one for keys: apply to the identity")
