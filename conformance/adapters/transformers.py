@@ -149,6 +149,7 @@ def rotary(
             tensor_layout=rotation.tensor_layout if rotation else "bhsd",
             head_dim=head_dim,
             num_heads=attribute(config, "num_attention_heads"),
+            axes=table.axes,
             factory=lambda: build(copy.deepcopy(pristine)),
         )
 

@@ -1,0 +1,123 @@
+"""Every rotary module class in the installed ``transformers``, read from its source.
+
+Nothing is imported: a class is found by its name, and what configuration it gets by the calls that
+build it.  One class may be built from several configurations (a text and an audio tower).
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import importlib.metadata
+import importlib.util
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Names of rotary modules; attention classes that rotate by themselves are in :data:`WITHOUT`.
+NAMES = re.compile(r"^(?!.*(Atten|Layer$|Model$)).*(Rotary|RoPE|Rope)")
+#: Rotary models whose file has no rotary module class: what holds their table, or rotates.
+WITHOUT = {
+    "codegen": "CodeGenAttention",
+    "gptj": "GPTJAttention",
+    "lightglue": "LightGluePositionalEncoder",
+    "roformer": "RoFormerModel",
+    "vjepa2": "VJEPA2RopeAttention",
+}
+
+
+@dataclass(frozen=True, order=True)
+class Target:
+    """A rotary module class, and the configuration that a model builds it from."""
+
+    model: str  #: the folder under ``transformers.models``
+    module: str
+    config: str = ""  #: configuration class of the class that builds it; its own where empty
+    path: str = ""  #: attributes from that configuration to the one that is passed on
+    scaled: bool = True  #: Molmo2 builds one instance without its scaling
+
+    @property
+    def name(self) -> str:
+        """The model's folder, the class, and what tells its instances apart."""
+        parts = [self.config + (f".{self.path}" if self.path else "")]
+        parts += [] if self.scaled else ["scaled=False"]
+        inside = ", ".join(part for part in parts if part)
+        return f"{self.model}.{self.module}" + (f"({inside})" if inside else "")
+
+    @property
+    def file(self) -> str:
+        """The name of the modeling module."""
+        return f"transformers.models.{self.model}.modeling_{self.model}"
+
+
+def census(only: Sequence[str] = ()) -> list[Target]:
+    """The targets whose name matches one of the patterns ``only`` (any, if empty), sorted."""
+    found = sorted(set(_all()))
+    if not only:
+        return found
+    patterns = [pattern.lower() for pattern in only]
+    return [t for t in found if any(_matches(t, pattern) for pattern in patterns)]
+
+
+def _matches(target: Target, pattern: str) -> bool:
+    """A plain word names a model, or is part of a module's name; wildcards match the whole."""
+    if any(c in pattern for c in "*?["):
+        return fnmatch.fnmatchcase(target.name.lower(), pattern)
+    return pattern == target.model or (pattern in target.name.lower() and "." in pattern)
+
+
+def version() -> str:
+    """The installed version of ``transformers``."""
+    return importlib.metadata.version("transformers")
+
+
+def _all() -> Iterator[Target]:
+    spec = importlib.util.find_spec("transformers")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("transformers is not installed; pip install 'transformers>=5'")
+    models = Path(spec.origin).parent / "models"
+    for file in sorted(models.glob("*/modeling_*.py")):
+        model = file.parent.name
+        if file.stem != f"modeling_{model}":
+            continue
+        source = file.read_text(encoding="utf-8")
+        if model in WITHOUT:
+            yield Target(model, WITHOUT[model])
+        elif re.search("^class .*(Rotary|RoPE|Rope)", source, re.MULTILINE):
+            yield from read(model, source)
+
+
+def read(model: str, source: str) -> Iterator[Target]:
+    """The targets of one modeling file."""
+    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    rotary = [node.name for node in classes if NAMES.search(node.name)]
+    found: list[Target] = []
+    for node in classes:
+        for method in (m for m in node.body if isinstance(m, ast.FunctionDef)):
+            known = {
+                a.arg: ast.unparse(a.annotation).partition("|")[0].strip()
+                for a in method.args.args
+                if a.annotation is not None
+            }
+            for call in ast.walk(method):
+                if isinstance(call, ast.Call) and ast.unparse(call.func) in rotary:
+                    found.append(_target(model, call, known))
+    named = {t.module for t in found if t.config}
+    yield from (t for t in found if t.config or t.module not in named)
+    yield from (Target(model, name) for name in rotary if all(t.module != name for t in found))
+
+
+def _target(model: str, call: ast.Call, known: dict[str, str]) -> Target:
+    """What a call such as ``LlamaRotaryEmbedding(config=config)`` builds."""
+    given = {word.arg: word.value for word in call.keywords}
+    first = call.args[0] if call.args else given.get("config")
+    root, *path = ast.unparse(first).removeprefix("self.").split(".") if first else [""]
+    scaled = given.get("scaled")
+    return Target(
+        model,
+        ast.unparse(call.func),
+        known.get(root, ""),
+        ".".join(path) if root in known else "",
+        not (isinstance(scaled, ast.Constant) and scaled.value is False),
+    )
