@@ -14,6 +14,8 @@ what each array library can do.
 from .alibi import ALiBi
 from .bias import Bias
 from .encoding import Encoding, Scaling, from_dict
+from .layer_defaults import config_layer_types, config_rope_layers
+from .layer_schedule import rope_layers
 from .layout import convert_layout, layout_permutation, permute_weights
 from .learned import Learned
 from .multi_axis import MultiAxisRoPE
@@ -46,9 +48,12 @@ __all__ = [
     "Table",
     "XPos",
     "__version__",
+    "config_layer_types",
+    "config_rope_layers",
     "convert_layout",
     "from_dict",
     "layout_permutation",
     "permute_weights",
+    "rope_layers",
     "scores",
 ]

@@ -42,8 +42,8 @@ def every_nth(
 
     Notes
     -----
-    The three phases agree at no layer unless n = 1 (or n divides num_layers: then ``"last"`` and
-    ``"from-end"`` are the same, and a test with such a depth cannot tell them apart).
+    ``"from-end"`` is the same as ``"last"`` where n divides num_layers, and the same as
+    ``"first"`` where n divides num_layers - 1: a test at such a depth cannot tell them apart.
 
     Raises
     ------
@@ -124,7 +124,9 @@ def rope_layers(
     Source
         transformers 5.23: ``configuration_llama4.py``, ``configuration_smollm3.py``,
         ``configuration_granite_swa.py``, ``configuration_muse_spark.py``.
+
     Raises
+    ------
         ValueError for none or several spellings, a list that is too short, entries other than 0
         and 1, a negative base.
     """
