@@ -24,7 +24,7 @@ class Implementation:
     tensor_layout: str = "bhsd"
     head_dim: int | None = None
     num_heads: int | None = None
-    axes: int = 1  #: streams of positions that it takes; (A, B, S) where there are several
+    axes: int = 1  #: position axes: ``apply`` gets positions (A, B, S) where there are several
     factory: Callable[[], Implementation] | None = None  #: a fresh instance, for state tests
 
     def __call__(self, *args: Any) -> Any:
