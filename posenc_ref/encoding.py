@@ -13,14 +13,20 @@ import numpy as np
 
 from ._namespace import Array, dtype_like, dtype_name, is_array, to_host
 
-_REGISTRY: dict[str, dict[str, type[Value]]] = {"encoding": {}, "scaling": {}}
+_REGISTRY: dict[str, dict[str, type[Value]]] = {
+    "encoding": {},
+    "scaling": {},
+    "query_scale": {},
+    "model": {},
+}
 
 
 class Value:
     """A frozen dataclass with a JSON form, registered under its class name.
 
     Subclasses of :class:`Encoding` are written ``{"encoding": "RoPE", ...}``, subclasses of
-    :class:`Scaling` ``{"scaling": "LinearScaling", ...}``.
+    :class:`Scaling` ``{"scaling": "LinearScaling", ...}``, a :class:`ModelEncoding`
+    ``{"model": "ModelEncoding", ...}``.
     """
 
     kind: ClassVar[str]
@@ -35,6 +41,14 @@ class Value:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         body = {f.name: _encode(getattr(self, f.name)) for f in fields}
         return {self.kind: type(self).__name__, **body}
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any]) -> Self:
+        """The value of these fields, as :meth:`to_dict` wrote them; for :func:`from_dict`."""
+        decoded = {key: _decode(value) for key, value in body.items()}
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        positional = [decoded.pop(f.name) for f in fields if not f.kw_only]
+        return cls(*positional, **decoded)
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, checked like a new value."""
@@ -116,7 +130,7 @@ def from_dict(data: Mapping[str, Any]) -> Any:
         raise ValueError(f"{kinds[0]} must be one of {', '.join(sorted(known))}, got {name!r}")
     cls = known[name]
     allowed = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    body = {key: _decode(value) for key, value in data.items() if key != kinds[0]}
+    body = {key: value for key, value in data.items() if key != kinds[0]}
     unknown = sorted(set(body) - set(allowed))
     if unknown:
         raise ValueError(f"{name} has no field {unknown[0]!r}; its fields are {', '.join(allowed)}")
@@ -127,9 +141,7 @@ def from_dict(data: Mapping[str, Any]) -> Any:
     ]
     if required:
         raise ValueError(f"{name} needs the field {required[0]!r}")
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    positional = [body.pop(f.name) for f in fields if not f.kw_only]
-    return cls(*positional, **body)
+    return cls.read(body)
 
 
 def _frozen(value: Any) -> Any:
