@@ -19,6 +19,13 @@ from .layer_schedule import rope_layers
 from .layout import convert_layout, layout_permutation, permute_weights
 from .learned import Learned
 from .multi_axis import MultiAxisRoPE
+from .query_scale import (
+    LogNScale,
+    LogTemperature,
+    PowerTemperature,
+    QueryScale,
+    QueryTemperature,
+)
 from .rope import RoPE
 from .rotary import Rotary
 from .scaling import LinearScaling
@@ -39,7 +46,12 @@ __all__ = [
     "Encoding",
     "Learned",
     "LinearScaling",
+    "LogNScale",
+    "LogTemperature",
     "MultiAxisRoPE",
+    "PowerTemperature",
+    "QueryScale",
+    "QueryTemperature",
     "RoPE",
     "Rotary",
     "Scaling",

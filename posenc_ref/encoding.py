@@ -25,8 +25,8 @@ class Value:
     """A frozen dataclass with a JSON form, registered under its class name.
 
     Subclasses of :class:`Encoding` are written ``{"encoding": "RoPE", ...}``, subclasses of
-    :class:`Scaling` ``{"scaling": "LinearScaling", ...}``, a :class:`ModelEncoding`
-    ``{"model": "ModelEncoding", ...}``.
+    :class:`Scaling` ``{"scaling": "LinearScaling", ...}``, a :class:`QueryScale`
+    ``{"query_scale": "LogNScale", ...}``, a :class:`ModelEncoding` ``{"model": ...}``.
     """
 
     kind: ClassVar[str]
@@ -114,7 +114,7 @@ class Scaling(Value, abstract=True):
 
 
 def from_dict(data: Mapping[str, Any]) -> Any:
-    """The encoding (or scaling) that ``to_dict`` wrote; parsed JSON is accepted as it is."""
+    """The encoding (scaling, query scale) that ``to_dict`` wrote; parsed JSON is accepted as it is."""
     if not isinstance(data, Mapping):
         raise TypeError(f"data must be a mapping such as json.loads gives, got {data!r}")
     kinds = [kind for kind in _REGISTRY if kind in data and isinstance(data[kind], str)]
