@@ -114,7 +114,7 @@ class Scaling(Value, abstract=True):
 
 
 def from_dict(data: Mapping[str, Any]) -> Any:
-    """The encoding (scaling, query scale) that ``to_dict`` wrote; parsed JSON is accepted as it is."""
+    """The value that ``to_dict`` wrote; parsed JSON is accepted as it is."""
     if not isinstance(data, Mapping):
         raise TypeError(f"data must be a mapping such as json.loads gives, got {data!r}")
     kinds = [kind for kind in _REGISTRY if kind in data and isinstance(data[kind], str)]
