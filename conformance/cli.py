@@ -8,6 +8,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import rich.box
 import rich.table
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from posenc_ref import SPEC_VERSION, __version__
@@ -28,6 +30,7 @@ from .loading import UsageError, load_encoding, load_target
 from .options import Options
 from .outcome import Outcome
 from .subject import TENSOR_LAYOUTS
+from .sweep_record import Judged
 from .verify import verify
 
 app = typer.Typer(
@@ -104,8 +107,12 @@ def verify_command(
         if name not in ROUNDOFF:
             raise _fail(f"--dtype must be one of {', '.join(ROUNDOFF)}, got {name!r}")
     options = Options(full=full, only=only, dtypes=tuple(dtype or ()))
-    with _progress() as note:
-        found = verify(options, processes=processes, progress=note)
+    with _progress() as bar:
+
+        def note(done: list[Outcome], expected: int) -> None:
+            bar(done[-1].name if done else "", len(done), expected)
+
+        found = verify(options, processes=processes, progress=note if bar else None)
     if not found.outcomes:
         raise _fail(
             f"nothing is called {only!r} here"
@@ -130,7 +137,10 @@ def verify_command(
 
 @contextmanager
 def _progress() -> Iterator[Any]:
-    """A progress bar on standard error where that is a terminal."""
+    """A function to call with what was done last, how much is done, and how much there is.
+
+    It moves a bar on standard error where that is a terminal, else it is None.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -139,16 +149,13 @@ def _progress() -> Iterator[Any]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=None)
-
-        def note(done: list[Outcome], expected: int) -> None:
-            name = done[-1].name if done else ""
-            bar.update(task, completed=len(done), total=expected or None, description=name)
-
-        yield note
+        yield lambda name, done, expected: bar.update(
+            task, completed=done, total=expected or None, description=name
+        )
 
 
 def _rich(table: show.Table) -> rich.table.Table:
@@ -169,7 +176,7 @@ def _rich(table: show.Table) -> rich.table.Table:
     for cells, states in zip(table.rows, table.states, strict=True):
         made.add_row(
             *(
-                f"[{COLOURS[state]}]{cell}[/]" if state else cell
+                f"[{COLOURS[state]}]{escape(cell)}[/]" if state else escape(cell)
                 for cell, state in zip(cells, states, strict=True)
             )
         )
@@ -251,6 +258,67 @@ def check_command(
         raise _fail(str(error)) from None
     typer.echo(report.to_json(indent=1) if as_json else str(report))
     raise typer.Exit(EXIT[report.verdict])
+
+
+@app.command("sweep", epilog="Example: `posenc sweep --only llama --only 'qwen*'`")
+def sweep_command(
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this model, or modules whose name matches; several are fine."),
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write one line of JSON per table to this file.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the result as a document to this file.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue the file that --json wrote, or begin it.")
+    ] = None,
+    time_limit: Annotated[
+        float, typer.Option(min=1.0, help="Seconds for one module, before it is given up.")
+    ] = 300.0,
+    processes: Annotated[int, typer.Option(min=1, help="How many modules to judge at a time.")] = 2,
+) -> None:
+    """Judge every rotary module of the installed `transformers` against its own configuration.
+
+    Exits with 0 if every module conforms, or does not for a reason that is on record; 1 if
+    something else deviates, is beyond us or cannot be driven; 2 for a usage error.
+    """
+    from . import sweep_show
+    from .sweep import sweep
+
+    if json_file is not None and resume is not None:
+        raise _fail("--json begins a file and --resume continues one: give one of them")
+    try:
+        with _progress() as bar:
+
+            def note(lines: list[Judged], done: int, expected: int) -> None:
+                bar(lines[-1].name if lines else "", done, expected)
+
+            found = sweep(
+                only or (),
+                file=resume or json_file,
+                resume=resume is not None,
+                time_limit=time_limit,
+                processes=processes,
+                progress=note if bar else None,
+            )
+    except (ModuleNotFoundError, ValueError, OSError) as error:
+        raise _fail(str(error)) from None
+    if not found.lines:
+        raise _fail(f"no rotary module is called {' or '.join(map(repr, only or ()))}")
+    if markdown is not None:
+        markdown.write_text(sweep_show.markdown(found), encoding="utf-8")
+    if not _styled() or Console().width < _TABLE:
+        typer.echo(sweep_show.plain(found))
+    else:
+        console = Console()
+        console.print(_rich(sweep_show.table(found)))
+        console.print("\n".join(sweep_show.sentences(found)), markup=False, highlight=False)
+        colour = "bold red" if found.exit_code else "bold green"
+        console.print(sweep_show.summary(found), style=colour, markup=False, highlight=False)
+    raise typer.Exit(found.exit_code)
 
 
 @app.command("explain", epilog="Example: `posenc explain angle-precision`")

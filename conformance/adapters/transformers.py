@@ -195,13 +195,19 @@ def _frequencies(module: Any, layer_type: str | None) -> Any:
 
 def _layer_types(module: Any, config: Any, chosen: str | None) -> tuple[str | None, ...]:
     """Return the layer types to try: the chosen one, or all that the module knows."""
-    if "layer_type" not in inspect.signature(module.forward).parameters:
+    kinds = layer_types(module, config)
+    if kinds == ("",):
         if chosen is not None:
             raise ValueError(f"{type(module).__name__} has one table for all layer types")
         return (None,)
-    if chosen is not None:
-        return (chosen,)
+    return (chosen,) if chosen is not None else (*kinds, None)
+
+
+def layer_types(module: Any, config: Any) -> tuple[str, ...]:
+    """Return the layer types that a rotary module has a table for; ("",) if it has one for all."""
+    if "layer_type" not in inspect.signature(module.forward).parameters:
+        return ("",)
     kinds = getattr(module, "rope_type", None)
     if not isinstance(kinds, dict) or not kinds:
         kinds = getattr(module, "layer_types", None) or attribute(config, "layer_types") or ()
-    return (*dict.fromkeys(kinds), None)
+    return tuple(dict.fromkeys(kinds))

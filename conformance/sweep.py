@@ -1,0 +1,197 @@
+"""``sweep``: judge every rotary module of the installed ``transformers``.
+
+Modules are judged in processes of their own, one at a time in each: one that hangs is ended at the
+time limit, one that crashes takes nothing with it.  Every line is written as soon as it is known,
+so that a sweep that was interrupted can be continued.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import SPEC_VERSION, __version__
+
+from .sweep_apart import Worker
+from .sweep_census import Target, census, version
+from .sweep_expected import Expected, expected, explanation, stale
+from .sweep_record import OUTCOMES, Judged
+
+#: Called with the lines so far, the number of targets done, and the number of all.
+Progress = Callable[[list[Judged], int, int], None]
+TIME_LIMIT = 300.0
+
+
+class Resumed(ValueError):
+    """The file to be continued is of another sweep."""
+
+
+@dataclass
+class Sweep:
+    """Every line, with what explains those that do not conform."""
+
+    lines: list[Judged]
+    versions: dict[str, str]
+    seconds: float = 0.0
+    known: tuple[Expected, ...] = field(default_factory=expected)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many tables came to each outcome."""
+        return {o: sum(line.outcome == o for line in self.lines) for o in OUTCOMES}
+
+    @property
+    def unexplained(self) -> list[Judged]:
+        """Lines that do not conform, and that no expectation explains."""
+        return [
+            line
+            for line in self.lines
+            if line.outcome != "conforms" and explanation(line, self.known) is None
+        ]
+
+    @property
+    def stale(self) -> list[Expected]:
+        """Expectations that are no longer true."""
+        return stale(self.lines, self.known)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of all judges."""
+        return sum(line.seconds for line in self.lines)
+
+    @property
+    def exit_code(self) -> int:
+        """0 where everything conforms or is explained, and no explanation is out of date."""
+        return 1 if self.unexplained or self.stale else 0
+
+    def footer(self) -> dict[str, Any]:
+        """The last line of the file."""
+        return {
+            "footer": True,
+            "date": datetime.date.today().isoformat(),
+            "versions": self.versions,
+            "models": len({line.model for line in self.lines}),
+            "modules": len({(line.model, line.module) for line in self.lines}),
+            "counts": self.counts,
+            "unexplained": [line.name for line in self.unexplained],
+            "stale": [entry.pattern for entry in self.stale],
+            "seconds": round(self.seconds, 1),
+            "cpu_seconds": round(self.cpu_seconds, 1),
+        }
+
+
+def versions() -> dict[str, str]:
+    """What the outcome depends on."""
+    import importlib.metadata
+
+    return {
+        "transformers": version(),
+        "torch": importlib.metadata.version("torch"),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "posenc_ref": __version__,
+        "specification": SPEC_VERSION,
+    }
+
+
+def sweep(
+    only: Sequence[str] = (),
+    *,
+    file: Path | None = None,
+    resume: bool = False,
+    time_limit: float = TIME_LIMIT,
+    processes: int = 2,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Judge every target that ``only`` names, or all of them.
+
+    ``file`` gets one line of JSON per judged table, and a last one with versions and counts.  With
+    ``resume`` the targets that it already has are kept, and not judged again.
+    """
+    begin = time.perf_counter()
+    found = versions()
+    targets = census(only)
+    old = _read(file, found) if resume and file is not None else []
+    names = {target.name for target in targets}
+    lines = [line for line in old if line.target in names]
+    done = {line.target for line in lines}
+    if file is not None:
+        _write(file, found, old)
+    left: queue.SimpleQueue[Target] = queue.SimpleQueue()
+    for target in targets:
+        if target.name not in done:
+            left.put(target)
+    finished, stopped = len(done), threading.Event()
+
+    def keep(target: Target, new: list[Judged]) -> None:
+        nonlocal finished
+        if stopped.is_set():  # interrupted: what was being judged counts as not begun
+            return
+        lines.extend(new)
+        finished += 1
+        if file is not None:
+            _append(file, (line.to_dict() for line in new))
+        if progress is not None:
+            progress(lines, finished, len(targets))
+
+    def work(_: int) -> None:
+        with Worker(time_limit) as worker:
+            while not stopped.is_set():
+                try:
+                    target = left.get_nowait()
+                except queue.Empty:
+                    return
+                keep(target, worker.judge(target))
+
+    if progress is not None:
+        progress(lines, finished, len(targets))
+    pool = ThreadPoolExecutor(max(1, processes))
+    try:
+        list(pool.map(work, range(max(1, min(processes, left.qsize())))))
+    except BaseException:
+        stopped.set()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+    lines.sort(key=lambda line: line.name)
+    result = Sweep(lines, found, time.perf_counter() - begin)
+    if file is not None:
+        _append(file, [result.footer()])
+    return result
+
+
+def _read(file: Path, found: dict[str, str]) -> list[Judged]:
+    """The lines of an earlier sweep with the same versions."""
+    if not file.exists():
+        return []
+    lines = [json.loads(text) for text in file.read_text(encoding="utf-8").splitlines() if text]
+    head = next((line for line in lines if "header" in line), None)
+    if head is None:
+        raise Resumed(f"{file} is no sweep: its first line has no versions")
+    if head["versions"] != found:
+        changed = [name for name in found if head["versions"].get(name) != found[name]]
+        was = ", ".join(f"{name} {head['versions'].get(name)}" for name in changed)
+        raise Resumed(f"{file} was written with {was}: begin a new file")
+    return [Judged.from_dict(line) for line in lines if "target" in line]
+
+
+def _write(file: Path, found: dict[str, str], lines: list[Judged]) -> None:
+    file.write_text(json.dumps({"header": True, "versions": found}) + "\n", encoding="utf-8")
+    _append(file, (line.to_dict() for line in lines))
+
+
+def _append(file: Path, lines: Iterable[dict[str, Any]]) -> None:
+    with file.open("a", encoding="utf-8") as out:
+        for line in lines:
+            out.write(json.dumps(line) + "\n")

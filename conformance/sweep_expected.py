@@ -1,0 +1,70 @@
+"""What is known not to conform, and why: ``sweep_expected.json``, read and compared.
+
+Every entry names the modules it speaks for (a pattern), what comes of them, and the evidence.
+A claim about somebody's work is either a ``bug`` or a ``convention`` of its own.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .sweep_record import OUTCOMES, Judged
+
+FILE = Path(__file__).with_name("sweep_expected.json")
+CLAIMS = ("bug", "convention", "")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """An explanation of what does not conform."""
+
+    pattern: str  #: of names; a list is in square brackets, so only * and ? are wildcards
+    outcome: str
+    reason: str
+    codes: tuple[str, ...] = ()  #: the codes of a deviation, exactly
+    claim: str = ""
+    evidence: str = ""
+    script: str = ""  #: under docs/sweep-deviations, where it is a deviation
+
+    def __post_init__(self) -> None:
+        if self.outcome not in OUTCOMES[1:]:
+            raise ValueError(f"{self.pattern}: outcome must be one of {', '.join(OUTCOMES[1:])}")
+        if self.claim not in CLAIMS:
+            raise ValueError(f"{self.pattern}: claim must be bug, convention or nothing")
+        if not self.reason:
+            raise ValueError(f"{self.pattern}: a reason is needed")
+        if self.outcome == "deviates" and not (self.claim and self.evidence and self.script):
+            raise ValueError(f"{self.pattern}: a deviation needs a claim, evidence and a script")
+
+    def explains(self, line: Judged) -> bool:
+        """Whether this is what came of ``line``."""
+        return self.covers(line) and self.outcome == line.outcome and self.codes == line.codes
+
+    def covers(self, line: Judged) -> bool:
+        """Whether this speaks for ``line``."""
+        return fnmatch.fnmatchcase(line.name, self.pattern.replace("[", "[[]"))
+
+
+def expected() -> tuple[Expected, ...]:
+    """The entries of the data file."""
+    entries = json.loads(FILE.read_text(encoding="utf-8"))
+    return tuple(Expected(**entry | {"codes": tuple(entry.get("codes", ()))}) for entry in entries)
+
+
+def explanation(line: Judged, known: Sequence[Expected]) -> Expected | None:
+    """The entry that explains what came of ``line``."""
+    return next((entry for entry in known if entry.explains(line)), None)
+
+
+def stale(lines: Sequence[Judged], known: Sequence[Expected]) -> list[Expected]:
+    """Entries that speak for judged lines, and are true of none of them."""
+    return [
+        entry
+        for entry in known
+        if any(entry.covers(line) for line in lines)
+        and not any(entry.explains(line) for line in lines)
+    ]

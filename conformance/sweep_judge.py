@@ -1,0 +1,86 @@
+"""Judging one target of the sweep: build, drive, declare, check."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from .check import check
+from .sweep_census import Target
+from .sweep_declared import Undeclared, declared
+from .sweep_record import Judged, judged
+
+
+def judge_target(target: Target) -> Iterator[Judged]:
+    """One line per table of the target: one, or one for each of its layer types."""
+    begin = time.process_time()
+    blank = Judged(target.name, target.model, target.module)
+    for line in _quietly(_lines, target, blank):
+        now = time.process_time()
+        yield line.replace(seconds=round(now - begin, 3))
+        begin = now
+
+
+def _quietly(lines: Any, *args: Any) -> Iterator[Judged]:
+    """Whatever is printed meanwhile goes to standard error, warnings nowhere."""
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield from lines(*args)
+
+
+def _lines(target: Target, blank: Judged) -> Iterator[Judged]:
+    from .adapters.transformers import layer_types, rotary_modules
+    from .sweep_build import Unbuildable, build
+
+    try:
+        container, config = build(target)
+    except (Unbuildable, ImportError) as error:
+        yield blank.replace(outcome="undrivable", reason=f"cannot be built: {error}")
+        return
+    modules = rotary_modules(container)
+    kinds = layer_types(modules[0], config) if len(modules) == 1 else ("",)
+    for kind in kinds:
+        yield _judge(container, config, blank.replace(layer_type=kind))
+
+
+def _judge(container: Any, config: Any, blank: Judged) -> Judged:
+    from .adapters import from_transformers
+
+    try:
+        found = from_transformers(container, layer_type=blank.layer_type or None)
+    except Exception as error:
+        return blank.replace(outcome="undrivable", reason=_short(error))
+    if found.surface != "apply":
+        return blank.replace(outcome="undrivable", reason=f"found {found.name}, no rotation")
+    blank = blank.replace(tensor_layout=found.tensor_layout)
+    name = blank.name
+    try:
+        encoding = declared(found, container, config, blank.layer_type)
+    except Undeclared as error:
+        return _properties(found, blank, str(error))
+    blank = blank.replace(encoding=repr(encoding))
+    try:
+        return judged(blank, check(found, encoding, name=name))
+    except Exception as error:
+        return blank.replace(outcome="gap", reason=f"the judge: {_short(error)}")
+
+
+def _properties(found: Any, blank: Judged, reason: str) -> Judged:
+    """What nobody could declare is measured all the same."""
+    if found.axes > 1:
+        return blank.replace(outcome="gap", reason=reason)
+    try:
+        line = judged(blank, check(found, None, name=blank.name))
+    except Exception as error:
+        return blank.replace(outcome="gap", reason=f"{reason}; the judge: {_short(error)}")
+    return line.replace(outcome="gap", reason=reason)
+
+
+def _short(error: BaseException) -> str:
+    text = re.sub(r"\s+", " ", f"{type(error).__name__}: {error}")
+    return text[:400]
