@@ -52,11 +52,24 @@ def _file(cases, surface, encoding, codes, thread, held_out, kwargs):
 
 
 def rope(head_dim, layout="half", *, scaling=None, **fields):
-    """A declared RoPE in JSON form; `scaling` is the factor of a LinearScaling."""
+    """A declared RoPE in JSON form; a number for `scaling` is the factor of a LinearScaling."""
     encoding = {"encoding": "RoPE", "head_dim": head_dim, "layout": layout, **fields}
-    if scaling is not None:
+    if isinstance(scaling, dict):
+        encoding["scaling"] = scaling
+    elif scaling is not None:
         encoding["scaling"] = {"scaling": "LinearScaling", "factor": scaling}
     return encoding
+
+
+def schedule(name, **fields):
+    """A declared frequency schedule in JSON form."""
+    return {"scaling": name, **fields}
+
+
+def multi_axis(head_dim, sections, layout="half", **fields):
+    """A declared MultiAxisRoPE in JSON form."""
+    encoding = {"encoding": "MultiAxisRoPE", "head_dim": head_dim, "sections": list(sections)}
+    return {**encoding, "layout": layout, **fields}
 
 
 def sinusoidal(dim, **fields):
