@@ -13,11 +13,13 @@ what each array library can do.
 
 from .alibi import ALiBi
 from .bias import Bias
+from .config import from_config
 from .encoding import Encoding, Scaling, from_dict
 from .layer_defaults import config_layer_types, config_rope_layers
 from .layer_schedule import rope_layers
 from .layout import convert_layout, layout_permutation, permute_weights
 from .learned import Learned
+from .model_encoding import ModelEncoding
 from .multi_axis import MultiAxisRoPE
 from .query_scale import (
     LogNScale,
@@ -48,6 +50,7 @@ __all__ = [
     "LinearScaling",
     "LogNScale",
     "LogTemperature",
+    "ModelEncoding",
     "MultiAxisRoPE",
     "PowerTemperature",
     "QueryScale",
@@ -63,6 +66,7 @@ __all__ = [
     "config_layer_types",
     "config_rope_layers",
     "convert_layout",
+    "from_config",
     "from_dict",
     "layout_permutation",
     "permute_weights",

@@ -1,0 +1,112 @@
+"""Positional encodings from the ``config.json`` of a model on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import _validate as validate
+from .config_facts import Settings, known, parts
+from .config_text import text_model
+from .model_encoding import ModelEncoding
+from .rope import LAYOUT_ALIASES, LAYOUTS
+
+# In a composite configuration, what is meant by "the model" unless a part is named.
+_MAIN = ("text_config", "llm_config", "thinker_config", "vlm_config", "audio_video_config")
+
+
+def from_config(
+    config: Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    part: str | None = None,
+    layout: str | None = None,
+) -> ModelEncoding:
+    """The positional encoding that a Hugging Face configuration describes.
+
+    Every spelling is read: ``rope_scaling`` and ``rope_parameters``, ``type`` and ``rope_type``,
+    nested by layer type or not, bases and partial factors inside or beside them.  What no
+    configuration says (layout, slice, axis order) comes from a registry by ``model_type``, read in
+    the code of transformers; what this one leaves out, from the defaults of its class.
+
+    Parameters
+    ----------
+    config : mapping or path
+        The parsed ``config.json``, or the path of the file or of its folder.
+    part : str, optional
+        The part of a composite configuration: ``part="vision_config"`` is the vision tower.
+        By default its text model.
+    layout : {"half", "interleaved"}, optional
+        For a ``model_type`` that is not known, or weights stored in another layout than the one
+        that transformers loads.
+
+    Raises
+    ------
+    ValueError
+        An unknown ``model_type``; keys that are unknown, missing or contradict each other.  The
+        message names the key, what came and what is allowed.
+    """
+    data = _read(config)
+    if layout is not None:
+        validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
+    data, model_type = _part(data, part)
+    if known(model_type) == "vision_models":
+        raise ValueError(f"vision towers such as {model_type!r} are not read yet")
+    return text_model(Settings(data, model_type, layout), model_type)
+
+
+def _read(config: Any) -> Mapping[str, Any]:
+    if isinstance(config, str | os.PathLike):
+        path = Path(config)
+        path = path / "config.json" if path.is_dir() else path
+        if not path.is_file():
+            raise ValueError(f"config must be a config.json or its folder; there is no {path}")
+        config = json.loads(path.read_text(encoding="utf-8"))
+    if hasattr(config, "to_dict"):
+        config = config.to_dict()
+    if not isinstance(config, Mapping):
+        raise TypeError(f"config must be a mapping or a path, got {config!r}")
+    return config
+
+
+def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any], str]:
+    """The configuration meant, and its model type."""
+    model_type = data.get("model_type")
+    if not isinstance(model_type, str) or not model_type:
+        raise ValueError(
+            f"config must name its model_type, such as 'llama'; got {model_type!r} among the keys "
+            + ", ".join(map(str, data))
+        )
+    inner = parts(model_type)
+    nested = [key for key, value in data.items() if isinstance(value, Mapping)]
+    if part is not None:
+        if part not in data and part not in inner:
+            listed = ", ".join(map(repr, dict.fromkeys([*inner, *nested])))
+            raise ValueError(
+                f"part must be one of {listed or 'none: there are no parts'}, got {part!r}"
+            )
+        return _inside(data.get(part) or {}, inner.get(part), part)
+    main = next((key for key in _MAIN if key in nested), None)
+    if main is None and known(model_type) is None and inner:
+        main = next((key for key in _MAIN if key in inner), None)
+        if main is not None and "hidden_size" in data:
+            return data, inner[main]  # older files have the text model's entries at the top
+        if main is None:
+            listed = ", ".join(map(repr, inner))
+            raise ValueError(
+                f"model_type {model_type!r} has several parts: pass part=, one of {listed}"
+            )
+    if main is None:
+        return data, model_type
+    return _inside(data.get(main) or {}, inner.get(main), main)
+
+
+def _inside(
+    data: Mapping[str, Any], default: str | None, part: str
+) -> tuple[Mapping[str, Any], str]:
+    model_type = data.get("model_type") or default
+    if not model_type:
+        raise ValueError(f"{part} names no model_type")
+    return _part({**data, "model_type": model_type}, None)

@@ -1,0 +1,131 @@
+"""The size of an attention head, and the slice of it that rotates, from a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from .config_facts import Settings
+
+
+class Head(NamedTuple):
+    """``dim`` channels, of which ``rotary_dim`` from ``start`` on rotate."""
+
+    dim: int
+    rotary_dim: int
+    start: int
+    source: str
+
+
+def head(settings: Settings, layer_type: str, partial: float | None) -> Head:
+    """The head of the layers of one type.
+
+    Formula
+        ``dim = head_dim``, or ``hidden_size // num_attention_heads``;
+        ``rotary_dim = int(dim * partial)``: truncated, in float64, as everywhere.
+        Latent attention (DeepSeek): ``qk_nope_head_dim + qk_rope_head_dim``, the last of which
+        rotate.
+
+    Parameters
+    ----------
+    partial : float, optional
+        The ``partial_rotary_factor``; None where the configuration says none.
+    """
+    rule = settings.conventions.get("head", "head_dim")
+    if rule == "latent":
+        return _latent(settings, layer_type, partial)
+    dim, source = _dim(settings, rule, layer_type)
+    key = settings.conventions.get("rotary_dim")
+    if key is not None:
+        rotary = _fixed(settings, key)
+        source += f"; {settings.source(key)}" if key != "clvp" else ""
+    else:
+        rotary = _partial(settings, dim, partial, layer_type)
+    if rotary % 2 or not 2 <= rotary <= dim:
+        raise settings.wrong(
+            f"the rotated channels must be an even number from 2 to the head's size {dim}, got "
+            f"{rotary}" + ("" if partial is None else f" = int({dim} * {partial!r})")
+        )
+    trailing = settings.conventions.get("slice") == "trailing"
+    return Head(dim, rotary, dim - rotary if trailing else 0, source)
+
+
+def _dim(settings: Settings, rule: str, layer_type: str) -> tuple[int, str]:
+    heads = "speech_encoder_attention_heads" if rule == "speech" else "num_attention_heads"
+    if rule == "gemma4":
+        own = _of_layer_type(settings, layer_type, "head_dim")
+        if own is None and layer_type == "full_attention":
+            own = settings.config.get("global_head_dim", 512)
+        if own is not None:
+            return int(own), "config: global_head_dim or per_layer_config (512 by default)"
+        rule = "head_dim"
+    if rule == "head_dim" and settings.get("head_dim"):
+        return settings.integer("head_dim"), settings.source("head_dim")
+    width = settings.integer("hidden_size") * (2 if rule == "double" else 1)
+    dim = width // settings.integer(heads)
+    given = settings.given("head_dim")
+    if given and given != dim:
+        raise settings.wrong(
+            f"head_dim must be hidden_size // {heads} = {dim} for this model, got {given}"
+        )
+    times = "2 * " if rule == "double" else ""
+    sources = " and ".join(dict.fromkeys([settings.source("hidden_size"), settings.source(heads)]))
+    return dim, f"{times}hidden_size // {heads} ({sources})"
+
+
+def _fixed(settings: Settings, key: str) -> int:
+    if key == "clvp":
+        heads = settings.integer("num_attention_heads")
+        return max(settings.integer("projection_dim") // (2 * heads), 32)
+    return settings.integer(key)
+
+
+def _partial(settings: Settings, dim: int, partial: float | None, layer_type: str) -> int:
+    default = settings.conventions.get("partial")
+    if isinstance(default, Mapping):
+        default = default[layer_type]
+    if default is None:
+        if partial not in (None, 1, 1.0):
+            raise settings.wrong(
+                f"partial_rotary_factor is {partial!r}, but this model rotates the whole head"
+            )
+        return dim
+    if "rotary_dim" in settings.conventions.get("partial_keys", ()):
+        given = settings.given("rotary_dim")
+        if given is not None and partial is None:
+            return settings.integer("rotary_dim")
+    return int(dim * (default if partial is None else partial))
+
+
+def _latent(settings: Settings, layer_type: str, partial: float | None) -> Head:
+    names = ("qk_nope_head_dim", "qk_rope_head_dim")
+    own = [_of_layer_type(settings, layer_type, name) for name in names]
+    nope = settings.integer(names[0], minimum=0) if own[0] is None else int(own[0])
+    rope = settings.integer(names[1], minimum=2) if own[1] is None else int(own[1])
+    dim = nope + rope
+    if partial not in (None, 1, 1.0):
+        wholes = {dim, settings.get("head_dim") or dim}  # of either size, by model
+        if rope not in {int(whole * float(partial or 0)) for whole in wholes}:
+            raise settings.wrong(
+                f"partial_rotary_factor is {partial!r}, but qk_rope_head_dim = {rope} of "
+                f"{dim} channels rotate"
+            )
+    return Head(dim, rope, nope, "; ".join(dict.fromkeys(settings.source(n) for n in names)))
+
+
+def _of_layer_type(settings: Settings, layer_type: str, key: str) -> Any:
+    """What ``per_layer_config``, or an older prefix, says for the layers of one type."""
+    if layer_type == "sliding_attention" and settings.config.get(f"swa_{key}") is not None:
+        return settings.config[f"swa_{key}"]
+    layers = settings.config.get("per_layer_config")
+    types = settings.config.get("layer_types")
+    if not isinstance(layers, Mapping) or not types:
+        return None
+    found = {
+        values[key]
+        for i, values in layers.items()
+        if isinstance(values, Mapping) and key in values and types[int(i)] == layer_type
+    }
+    if len(found) > 1:
+        raise settings.wrong(f"per_layer_config gives {layer_type} layers several {key}: {found}")
+    return next(iter(found), None)

@@ -1,0 +1,124 @@
+"""The layers of a model, from its configuration: types, and which of them rotate how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .config_facts import Settings
+from .layer_defaults import config_layer_types, config_rope_layers
+
+# Layers that have no softmax attention, and so no place for a positional encoding.
+WITHOUT_ATTENTION = frozenset({"conv", "linear_attention", "mamba", "moe", "recurrent"})
+_LEGACY = {"attention": "full_attention", "mamba": "linear_attention"}
+
+
+class Layers(NamedTuple):
+    """One name per layer, and for every name with attention its layer type and what it does."""
+
+    names: tuple[str, ...]
+    kinds: dict[str, Kind]
+    source: str
+
+
+class Kind(NamedTuple):
+    """Layers that encode positions in the same way."""
+
+    layer_type: str
+    rotates: bool = True
+    base: float | None = None
+    scaled: bool = True
+
+
+def layers(settings: Settings) -> Layers:
+    """The layers, named by layer type.
+
+    Where layers of one type differ, the name says how: ``full_attention_nope`` rotates nothing,
+    ``full_attention_unscaled`` has plain RoPE, ``sliding_attention_500000`` a base of its own.
+    """
+    types, source = _types(settings)
+    kinds = _kinds(settings, types)
+    several = {
+        t for t in types if len({k for k in kinds if k is not None and k.layer_type == t}) > 1
+    }
+    names = tuple(t if k is None else _name(k, several) for t, k in zip(types, kinds, strict=True))
+    found = {name: k for name, k in zip(names, kinds, strict=True) if k is not None}
+    if not found:
+        raise settings.wrong("none of its layers has attention")
+    return Layers(names if source else (), found, source)
+
+
+def _types(settings: Settings) -> tuple[tuple[str, ...], str]:
+    """The type of every layer; one made-up layer of each type, without source, if unknown."""
+    config = dict(settings.config) | {"model_type": settings.model_type}
+    count = settings.get("num_hidden_layers")
+    given = settings.given("layer_types")
+    if given is not None:
+        config["layer_types"] = [_LEGACY.get(t, t) for t in given]
+        count = len(given) if settings.given("num_hidden_layers") is None else count
+    elif isinstance(settings.config.get("block_types"), list):  # RecurrentGemma's pattern
+        blocks = settings.config["block_types"]
+        pattern = [blocks[i % len(blocks)] for i in range(int(count or 0))]
+        config["layer_types"] = [_LEGACY.get(t, t) for t in pattern]
+    elif isinstance(settings.config.get("attn_layer_indices"), list):  # Bamba
+        chosen = set(settings.config["attn_layer_indices"])
+        config["layer_types"] = [
+            "full_attention" if i in chosen else "linear_attention" for i in range(int(count or 0))
+        ]
+    if count is None:
+        return _unknown_layers(settings), ""
+    config["num_hidden_layers"] = count
+    try:
+        types = config_layer_types(config)
+    except ValueError:
+        if given is not None:
+            raise
+        return _unknown_layers(settings), ""
+    settings.config = config  # what follows sees them
+    return types, "config: layer_types" if given is not None else f"schedule of {settings.code}"
+
+
+def _unknown_layers(settings: Settings) -> tuple[str, ...]:
+    parameters = settings.config.get("rope_parameters") or settings.conventions.get("parameters")
+    nested = [key for key, value in (parameters or {}).items() if isinstance(value, dict)]
+    labels = settings.conventions.get("labels", {})
+    return tuple(labels) or tuple(nested) or ("full_attention",)
+
+
+def _kinds(settings: Settings, types: Sequence[str]) -> list[Kind | None]:
+    rotates: Sequence[bool] = [True] * len(types)
+    config = dict(settings.config) | {"layer_types": list(types)}
+    if config.get("num_hidden_layers") == len(types):
+        rotates = config_rope_layers(config)
+    bases = _bases(settings, types)
+    scaled = _scaled(settings, len(types))
+    return [
+        None if t in WITHOUT_ATTENTION else Kind(t, r, b if r else None, s or not r)
+        for t, r, b, s in zip(types, rotates, bases, scaled, strict=True)
+    ]
+
+
+def _bases(settings: Settings, types: Sequence[str]) -> list[float | None]:
+    """Granite SWA: one base for each layer."""
+    key = settings.conventions.get("layer_bases")
+    given = None if key is None else settings.given(key)
+    if given is None:
+        return [None] * len(types)
+    return [float(base) if base else None for base in given[: len(types)]]
+
+
+def _scaled(settings: Settings, count: int) -> list[bool]:
+    """Molmo 2: the layers whose frequencies are scaled."""
+    key = settings.conventions.get("unscaled")
+    given: Any = None if key is None else settings.given(key)
+    return [given is None or i in given for i in range(count)]
+
+
+def _name(kind: Kind, several: set[str]) -> str:
+    if kind.layer_type not in several:
+        return kind.layer_type
+    if not kind.rotates:
+        return f"{kind.layer_type}_nope"
+    if not kind.scaled:
+        return f"{kind.layer_type}_unscaled"
+    return kind.layer_type if kind.base is None else f"{kind.layer_type}_{kind.base:g}"
