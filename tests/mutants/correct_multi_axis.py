@@ -2,7 +2,6 @@
 
 import ml_dtypes
 import numpy as np
-import torch
 
 from ._axes import (
     ERNIE,
@@ -137,6 +136,8 @@ class MropeInterleavedTable:
 @correct(encoding=GLM_V, thread="class: partial M-RoPE, adjacent pairs (GLM-4.1V), torch")
 def mrope_partial_in_torch(x, positions):
     """repeat_interleave of the angles; the second half of the head is passed through."""
+    import torch
+
     t = torch.tensor(np.asarray(positions, np.float32))
     inv = 1.0 / (10000.0 ** (torch.arange(0, 64, 2, dtype=torch.float32) / 64))
     pieces = torch.split(t[..., None] * inv, [8, 12, 12], dim=-1)

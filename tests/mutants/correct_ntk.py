@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import torch
 
 from ._case import correct, rope, schedule
 from ._parts import whole
@@ -45,6 +44,8 @@ def ntk_by_divisors(x, positions):
 )
 def dynamic_ntk_per_call(x, positions):
     """max(L, Lmax) with L the largest position of the batch plus one; torch inside."""
+    import torch
+
     t = torch.tensor(whole(positions))
     length = max(int(t.max()) + 1 if t.numel() else 0, 4096)
     base = 10000.0 * ((2.0 * length / 4096) - 1.0) ** (128 / 126)

@@ -4,7 +4,6 @@ import math
 
 import ml_dtypes
 import numpy as np
-import torch
 
 from ._case import correct, rope, schedule
 from ._parts import rows_of, vector
@@ -274,6 +273,8 @@ def yarn_ramp_past_the_last_pair(x, positions):
 @correct(encoding=GPT_OSS, thread="class: torch, outer product and chunk (gpt-oss)")
 def yarn_in_torch(x, positions):
     """float32 tensors throughout; positions (S,) or (B, S)."""
+    import torch
+
     low, high = _range(64, 150000.0, 4096, truncate=False)
     freq = torch.tensor(150000.0) ** (torch.arange(0, 64, 2, dtype=torch.float32) / 64)
     keep = 1 - ((torch.arange(32, dtype=torch.float32) - low) / (high - low)).clamp(0, 1)
