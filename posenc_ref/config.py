@@ -11,6 +11,7 @@ from typing import Any
 from . import _validate as validate
 from .config_facts import Settings, known, parts
 from .config_text import text_model
+from .config_vision import vision_model
 from .model_encoding import ModelEncoding
 from .rope import LAYOUT_ALIASES, LAYOUTS
 
@@ -52,9 +53,8 @@ def from_config(
     if layout is not None:
         validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
     data, model_type = _part(data, part)
-    if known(model_type) == "vision_models":
-        raise ValueError(f"vision towers such as {model_type!r} are not read yet")
-    return text_model(Settings(data, model_type, layout), model_type)
+    build = vision_model if known(model_type) == "vision_models" else text_model
+    return build(Settings(data, model_type, layout), model_type)
 
 
 def _read(config: Any) -> Mapping[str, Any]:

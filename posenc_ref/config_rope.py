@@ -131,7 +131,9 @@ def _own(
 def _checked(settings: Settings, where: str, own: Mapping[str, Any], label: str) -> Rotary:
     conventions = settings.conventions
     rope_type = _rope_type(settings, where, own)
-    allowed_types = conventions.get("rope_types", [t for t in KEYS if t != "axial"])
+    # A tower's axes are no choice: "axial" is the name since transformers 5, "default" before.
+    usual = ["axial", "default"] if "spacing" in conventions else [t for t in KEYS if t != "axial"]
+    allowed_types = conventions.get("rope_types", usual)
     if rope_type not in allowed_types:
         listed = ", ".join(map(repr, allowed_types))
         known = _ALIASES.get(rope_type)
