@@ -15,12 +15,24 @@ from .alibi import ALiBi
 from .bias import Bias
 from .config import from_config
 from .encoding import Encoding, Scaling, from_dict
+from .given import GivenFrequencies
 from .layer_defaults import config_layer_types, config_rope_layers
 from .layer_schedule import rope_layers
 from .layout import convert_layout, layout_permutation, permute_weights
 from .learned import Learned
+from .llama3 import Llama3Scaling
+from .longrope import LongRoPE
 from .model_encoding import ModelEncoding
 from .multi_axis import MultiAxisRoPE
+from .ntk import DynamicNTK, NTKByParts, NTKScaling
+from .position_ids import (
+    decode_positions,
+    packed,
+    position_ids,
+    shard_indices,
+    shard_positions,
+)
+from .proportional import Proportional
 from .query_scale import (
     LogNScale,
     LogTemperature,
@@ -30,12 +42,14 @@ from .query_scale import (
 )
 from .rope import RoPE
 from .rotary import Rotary
-from .scaling import LinearScaling
+from .scaling import FrequencySchedule, LinearScaling
 from .scoring import scores
 from .sinusoidal import Sinusoidal
 from .t5 import T5Bias
 from .table import Table
+from .vision_positions import grid_positions, linspace_positions, patch_centres, with_unplaced
 from .xpos import XPos
+from .yarn import YaRN
 
 __version__ = "0.1.0"
 #: Version of the specification: the definitions, not the code that evaluates them.
@@ -45,14 +59,22 @@ __all__ = [
     "SPEC_VERSION",
     "ALiBi",
     "Bias",
+    "DynamicNTK",
     "Encoding",
+    "FrequencySchedule",
+    "GivenFrequencies",
     "Learned",
     "LinearScaling",
+    "Llama3Scaling",
     "LogNScale",
     "LogTemperature",
+    "LongRoPE",
     "ModelEncoding",
     "MultiAxisRoPE",
+    "NTKByParts",
+    "NTKScaling",
     "PowerTemperature",
+    "Proportional",
     "QueryScale",
     "QueryTemperature",
     "RoPE",
@@ -62,14 +84,24 @@ __all__ = [
     "T5Bias",
     "Table",
     "XPos",
+    "YaRN",
     "__version__",
     "config_layer_types",
     "config_rope_layers",
     "convert_layout",
+    "decode_positions",
     "from_config",
     "from_dict",
+    "grid_positions",
     "layout_permutation",
+    "linspace_positions",
+    "packed",
+    "patch_centres",
     "permute_weights",
+    "position_ids",
     "rope_layers",
     "scores",
+    "shard_indices",
+    "shard_positions",
+    "with_unplaced",
 ]

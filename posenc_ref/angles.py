@@ -32,7 +32,8 @@ MAX_POSITION = 2**40
 #: Largest absolute error of cos and sin inside the domain.
 ERROR_BOUND = 2 * 2.0**-53
 
-_TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194989")
+#: 2 pi, in more than 50 digits.
+TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194989")
 
 
 def decimal_context() -> Any:
@@ -40,7 +41,7 @@ def decimal_context() -> Any:
     return localcontext(Context(prec=DIGITS + 2))
 
 
-def geometric(base: float, exponents: Sequence[Decimal | int]) -> tuple[Decimal, ...]:
+def geometric(base: float | Decimal, exponents: Sequence[Decimal | int]) -> tuple[Decimal, ...]:
     """``base ** -exponent`` for each exponent, in 50-digit decimal (radians per position)."""
     with decimal_context():
         return tuple(Decimal(base) ** -Decimal(e) for e in exponents)
@@ -71,7 +72,7 @@ def turns(frequencies: tuple[Decimal, ...]) -> Turns:
     rows = []
     with decimal_context():
         for frequency in frequencies:
-            t = frequency / _TWO_PI
+            t = frequency / TWO_PI
             t1 = cut(t, 24)
             t2 = cut(t - Decimal(t1), 24)
             rows.append((t1, t2, float(t - Decimal(t1) - Decimal(t2))))

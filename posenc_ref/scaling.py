@@ -28,6 +28,21 @@ class FrequencySchedule(Scaling, abstract=True):
         return False
 
 
+def clip(value: Decimal) -> Decimal:
+    """``value`` within [0, 1]."""
+    return min(max(value, Decimal(0)), Decimal(1))
+
+
+def check_dim(rotary_dim: int) -> int:
+    """``rotary_dim`` such that d/(d-2) exists."""
+    if rotary_dim <= 2:
+        raise ValueError(
+            f"rotary_dim must be at least 4 for the exponent d/(d-2) of NTK scaling, got "
+            f"{rotary_dim}"
+        )
+    return rotary_dim
+
+
 @functools.lru_cache(maxsize=256)
 def standard_schedule(base: float, rotary_dim: int) -> tuple[Decimal, ...]:
     """``base ** (-2k / rotary_dim)``, k = 0 .. rotary_dim/2 - 1 (RoFormer, section 3.2.2)."""
