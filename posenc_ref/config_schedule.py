@@ -8,7 +8,12 @@ from typing import Any
 from . import _validate as validate
 from .config_facts import Settings
 from .config_rope import Rotary
+from .llama3 import Llama3Scaling
+from .longrope import LongRoPE
+from .ntk import DynamicNTK, NTKScaling
+from .proportional import Proportional
 from .scaling import FrequencySchedule, LinearScaling
+from .yarn import YaRN
 
 
 def schedule(settings: Settings, rotary: Rotary) -> FrequencySchedule | None:
@@ -74,8 +79,6 @@ def _linear(settings: Settings, rotary: Rotary) -> FrequencySchedule:
 
 
 def _dynamic(settings: Settings, rotary: Rotary) -> FrequencySchedule:
-    from .ntk import DynamicNTK, NTKScaling
-
     if rotary.keys.get("alpha") is not None:
         # HunYuan: called dynamic, but the base is multiplied once and for all.
         return NTKScaling(rotary.keys["alpha"])
@@ -83,8 +86,6 @@ def _dynamic(settings: Settings, rotary: Rotary) -> FrequencySchedule:
 
 
 def _yarn(settings: Settings, rotary: Rotary) -> FrequencySchedule:
-    from .yarn import YaRN
-
     original = _original(settings, rotary)
     options = _given(
         rotary, "beta_fast", "beta_slow", "truncate", "attention_factor", "mscale", "mscale_all_dim"
@@ -95,8 +96,6 @@ def _yarn(settings: Settings, rotary: Rotary) -> FrequencySchedule:
 
 
 def _llama3(settings: Settings, rotary: Rotary) -> FrequencySchedule:
-    from .llama3 import Llama3Scaling
-
     keys = rotary.keys
     return Llama3Scaling(
         keys["factor"],
@@ -107,8 +106,6 @@ def _llama3(settings: Settings, rotary: Rotary) -> FrequencySchedule:
 
 
 def _longrope(settings: Settings, rotary: Rotary) -> FrequencySchedule:
-    from .longrope import LongRoPE
-
     original = _original(settings, rotary)
     options = _given(rotary, "attention_factor")
     if settings.conventions.get("longrope") == "mscale":
@@ -129,8 +126,6 @@ def _phimoe(settings: Settings, keys: Mapping[str, Any]) -> float:
 
 
 def _proportional(settings: Settings, rotary: Rotary) -> FrequencySchedule:
-    from .proportional import Proportional
-
     fraction = 1.0 if rotary.partial is None else rotary.partial
     return Proportional(fraction, **_given(rotary, "factor"))
 
