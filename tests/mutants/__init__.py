@@ -7,14 +7,25 @@ are for measuring the judge, not for tuning it.
 """
 
 from . import (  # noqa: F401  (importing a module files its cases)
+    attention_factor,
     biases,
     buckets,
     correct_biases,
     correct_buckets,
+    correct_multi_axis,
+    correct_ntk,
     correct_rotary,
     correct_rotary_results,
+    correct_scaling,
     correct_tables,
+    correct_yarn,
     frequencies,
+    llama3,
+    longrope,
+    multi_axis,
+    multi_axis_frequencies,
+    ntk,
+    partial,
     positions,
     precision,
     robustness,
@@ -23,6 +34,8 @@ from . import (  # noqa: F401  (importing a module files its cases)
     state,
     table_rows,
     tables,
+    yarn,
+    yarn_bounds,
 )
 from ._case import CORRECT, WRONG, Case
 
