@@ -139,8 +139,6 @@ def longrope_switches_token_by_token(x, positions):
 
 @wrong(
     "state",
-    "scaling-parameter",
-    "scaling-formula",
     encoding=PHI,
     thread="huggingface/transformers#33129",
 )

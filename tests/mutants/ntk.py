@@ -247,8 +247,6 @@ def dynamic_linear(x, positions):
 
 @wrong(
     "state",
-    "scaling-parameter",
-    "scaling-formula",
     encoding=DYNAMIC,
     thread="huggingface/transformers#25306",
 )
@@ -265,8 +263,6 @@ class DynamicNtkLatched:
 
 @wrong(
     "state",
-    "scaling-parameter",
-    "scaling-formula",
     surface="frequencies",
     encoding=DYNAMIC_64,
     thread="huggingface/transformers#25306",
