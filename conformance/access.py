@@ -167,6 +167,17 @@ class Access(Reach):
                 "judged inside contiguous calls from 0"
             )
 
+    def lengths(self, positions: np.ndarray) -> np.ndarray:
+        """The length of the sequence that each row of :meth:`rows` is part of."""
+        if self._alone(positions):
+            return np.asarray(positions + 1)
+        return np.full(positions.shape, positions.max(initial=0) + 1)
+
+    def _alone(self, positions: np.ndarray) -> bool:
+        """Whether every row goes into a call of its own."""
+        window = self.mode == "contiguous" and bool((np.diff(positions) == 1).all())
+        return self.mode in ("contiguous", "single") and not window
+
     def rows(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """``apply`` of x (B, H, n, D), row n at ``positions[n]``."""
         _wanted(self.run, positions)
@@ -176,12 +187,11 @@ class Access(Reach):
 
     def _rows(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         apply = self.run.subject.apply
-        window = self.mode == "contiguous" and bool((np.diff(positions) == 1).all())
-        if self.mode == "any" or window:
-            return apply(x, positions)
-        if self.mode in ("contiguous", "single"):
+        if self._alone(positions):
             parts = [apply(x[:, :, i : i + 1], positions[i : i + 1]) for i in range(positions.size)]
             return np.concatenate(parts, axis=2)
+        if self.mode != "prefix":
+            return apply(x, positions)
         _countable(positions)
         length = int(positions.max()) + 1
         whole = np.zeros((*x.shape[:2], length, x.shape[3]))

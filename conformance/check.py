@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, Rotary
+from posenc_ref import Encoding, Rotary, XPos
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
-from . import judge_apply, judge_bias, judge_tables
+from . import judge_apply, judge_bias, judge_frequencies, judge_tables
 from .implementation import Implementation
 from .report import Report
 from .run import Run, describe
@@ -20,7 +20,7 @@ from .subject import TENSOR_LAYOUTS, Malformed, Refused, Subject
 SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
     "apply": (judge_apply.judge, ("rotary",)),
     "cos_sin": (judge_tables.judge_cos_sin, ("rotary",)),
-    "frequencies": (judge_tables.judge_frequencies, ("rotary",)),
+    "frequencies": (judge_frequencies.judge, ("rotary",)),
     "table": (judge_tables.judge_table, ("table",)),
     "slopes": (judge_bias.judge_slopes, ("bias",)),
     "bias": (judge_bias.judge_bias, ("bias",)),
@@ -58,8 +58,10 @@ def check(
     encoding : Encoding, optional
         What ``fn`` should be.  None: only properties are judged (``apply`` with ``head_dim=``).
     surface : str
-        ``apply``: fn(x (B, H, S, D), positions (S,)) -> like x.  ``cos_sin``: fn(positions) ->
-        (cos, sin).  ``frequencies``: fn() -> (d/2,).  ``table``: fn(positions) -> (S, dim).
+        ``apply``: fn(x (B, H, S, D), positions (S,)) -> like x; positions (A, B, S) where the
+        encoding has A > 1 axes.  ``cos_sin``: fn(positions) -> (cos, sin).  ``frequencies``: fn()
+        -> (d/2,), or fn(seq_len) where they depend on the length.  ``table``: fn(positions) ->
+        (S, dim).
         ``slopes``: fn(num_heads) -> (H,).  ``bias``: fn(q_len, k_len) -> broadcastable to
         (H, Q, K).  ``bucket``: fn(key minus query) -> integers.
     dtype : {"float32", "float64", "float16", "bfloat16"}
@@ -100,6 +102,10 @@ def check(
             f"surface {surface!r} is for {', '.join(families)} encodings, "
             f"got {type(encoding).__name__}"
         )
+    if isinstance(encoding, XPos) and surface == "apply":
+        raise ValueError(
+            "XPos has no one map for surface 'apply': queries and keys are treated differently"
+        )
     if encoding is None and not (surface == "apply" and (head_dim or (bound and bound.head_dim))):
         raise ValueError(
             "encoding must be given (only surface 'apply' with head_dim= can be judged by its "
@@ -121,6 +127,7 @@ def check(
         device=device,
         inplace=inplace,
         keeps_dtype=surface == "apply",
+        axes=_axes(encoding, bound),
     )
     reason = subject.backend.missing()
     if reason is not None:
@@ -157,6 +164,11 @@ def check(
     except Malformed as error:
         run.add("shape", str(error), "another call of that kind came out right before")
     return run.finish()
+
+
+def _axes(encoding: Encoding | None, bound: Implementation | None) -> int:
+    declared = encoding.num_axes if isinstance(encoding, Rotary) else 1
+    return max(declared, bound.axes if bound else 1)
 
 
 def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

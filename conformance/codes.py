@@ -85,6 +85,30 @@ CODES: dict[str, Code] = dict(
             "Apply the configuration's rope scaling when the frequencies are built.",
         ),
         _code(
+            "scaling-formula",
+            "Another frequency scaling is applied than the declared one, or it is written wrongly.",
+            "measured frequencies equal those of another rule with the declared constants",
+            "Write the declared rule; `posenc explain` shows its formula and its traps.",
+        ),
+        _code(
+            "scaling-parameter",
+            "The declared frequency scaling is applied with another parameter than declared.",
+            "measured frequencies equal the declared rule's with one parameter changed",
+            "Pass the declared parameter on to where the frequencies are built.",
+        ),
+        _code(
+            "sections",
+            "Channel pairs follow other position axes than declared.",
+            "one axis moved at a time: the pairs that turn with it are not the declared ones",
+            "Assign pairs to axes as the declared sections and arrangement say.",
+        ),
+        _code(
+            "axis-order",
+            "The position axes are taken in another order (h and w exchanged, t last).",
+            "one axis moved at a time: the pairs of another declared axis turn with it",
+            "Stack the positions in the declared order of axes, or exchange them in the table.",
+        ),
+        _code(
             "attention-factor",
             "cos and sin carry another attention factor than declared.",
             "the common amplitude of all rotated pairs",

@@ -35,7 +35,8 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
     degrades = _degrades_at(error, highest, visible, step)
     at = TELLING[highest >= TELLING]
     cos, sin = unit_size(tables, at, declared)
-    model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
+    w = declared.frequencies_in(at)
+    model = classify(at, cos, sin, w, run.dtype, declared.origin)
     name = model.name if model else ""
     if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
         name = "float32 angles or better"  # as far as half-precision results show

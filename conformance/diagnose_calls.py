@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from posenc_ref import RoPE
+from posenc_ref import RoPE, Rotary
 
+from .declared import live
 from .decode import Decoder
 from .probes import WIDE, unit_pairs
 from .run import Run
@@ -15,33 +16,36 @@ from .subject import Refused
 _OFF = 0.1
 
 
-def diagnose_calls(run: Run, encoding: RoPE) -> None:
+def diagnose_calls(run: Run, encoding: Rotary) -> None:
     """Explain failures of the larger calls: the smallest failing one is looked into."""
     failed = {f.case for f in run.failures}
     sizes = [size for size in WIDE if f"B, H, S = {size}" in failed]
     if not sizes:
         return
     size = sizes[0]
-    first, second = encoding.pairs()
-    seen = _seen(run, encoding, size, first, second)
+    first, _ = live(encoding, encoding.pairs())
+    seen = _seen(run, encoding, size, first, *live(encoding, encoding.output_pairs()))
     if seen is None:
         return
-    angle = np.arange(size[2])[:, None] * encoding.frequencies()
+    (w,) = live(encoding, (encoding.frequencies(),))
+    angle = (np.arange(size[2])[:, None] + encoding.offset) * w
     wrong = np.abs(seen - np.exp(1j * angle)).max(axis=-1) > _OFF  # (B, H, S)
     if not wrong.any():
         return
     b, h, s = (int(i) for i in np.argwhere(wrong)[0])
     shape = f"in a call of B, H, S = {size}"
-    decoder = Decoder.of(encoding.frequencies(), reach=4096)
+    decoder = Decoder.of(w, reach=4096)
     used, misfit = decoder.position(seen[b, h, s].real, seen[b, h, s].imag)
+    used -= round(encoding.offset)
     where = f"row {b}, head {h}, token {s}"
     found = f"{where} gets the angles of position {used}" if misfit <= _OFF else where
-    other = RoPE(
-        encoding.head_dim,
-        layout="half" if encoding.layout == "interleaved" else "interleaved",
-        rotary_dim=encoding.rotary_dim,
-    )
-    crossed = _seen(run, encoding, size, *other.pairs())
+    crossed = None
+    if isinstance(encoding, RoPE):
+        other = encoding.replace(
+            layout="half" if encoding.layout == "interleaved" else "interleaved", output_layout=None
+        )
+        a, b_ = live(other, other.pairs())
+        crossed = _seen(run, encoding, size, a, a, b_)
     if crossed is not None and (np.abs(crossed - np.exp(1j * angle)).max(axis=-1) <= _OFF).all():
         run.add("layout", f"{shape}, pairs are {other.layout}", where)
     elif not wrong.any(axis=(0, 2)).all():
@@ -60,7 +64,12 @@ def diagnose_calls(run: Run, encoding: RoPE) -> None:
 
 
 def _seen(
-    run: Run, encoding: RoPE, size: tuple[int, int, int], first: np.ndarray, second: np.ndarray
+    run: Run,
+    encoding: Rotary,
+    size: tuple[int, int, int],
+    first: np.ndarray,
+    out1: np.ndarray,
+    out2: np.ndarray,
 ) -> np.ndarray | None:
     """cos + i sin of every token and pair, (B, H, S, pairs)."""
     x = unit_pairs((*size, encoding.head_dim), first)
@@ -68,4 +77,5 @@ def _seen(
         y = run.subject.apply(x, np.arange(size[2]))
     except Refused:
         return None
-    return np.asarray(y[..., first] + 1j * encoding.sign * y[..., second])
+    m = encoding.attention_factor()
+    return np.asarray(y[..., out1] + 1j * encoding.sign * y[..., out2]) / m

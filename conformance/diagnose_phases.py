@@ -6,12 +6,13 @@ the angles are held, and which positions were really used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 
 from .decode import Decoder
 from .frequencies import SIGMAS, Explanation, Schedule, explain
@@ -33,6 +34,14 @@ class Declared:
     amplitude_code: str = "amplitude"
     sign: int = 1
     origin: float = 0.0
+    by_length: Callable[[int], np.ndarray] | None = None  #: frequencies in a call of that length
+    other_factors: dict[str, float] = field(default_factory=dict)  #: it is confused with these
+
+    def frequencies_in(self, positions: np.ndarray) -> np.ndarray:
+        """The frequencies in a call with these positions."""
+        if self.by_length is None or not positions.size:
+            return self.frequencies
+        return self.by_length(max(int(positions.max()) + 1, 1))
 
 
 def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared) -> None:
@@ -225,7 +234,7 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declared) -> 
             factor = declared.amplitude * (1 + off)
             run.add(
                 declared.amplitude_code,
-                f"cos and sin are multiplied by {factor:.5g}, declared {declared.amplitude:.6g}",
+                _told(factor, declared),
                 "mean norm of (cos, sin) at positions 1..128",
                 values={"declared": declared.amplitude, "measured": factor},
             )
@@ -235,11 +244,20 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declared) -> 
         factor = float(np.median(phases.amplitude))
         run.add(
             declared.amplitude_code,
-            f"cos and sin are multiplied by {factor:.6g}, declared {declared.amplitude:.6g}",
+            _told(factor, declared),
             f"norm of every (cos, sin) pair, {phases.amplitude.min():.6g} to "
             f"{phases.amplitude.max():.6g}",
             values={"declared": declared.amplitude, "measured": factor},
         )
+
+
+def _told(factor: float, declared: Declared) -> str:
+    """The measured factor, and what it looks like."""
+    text = f"cos and sin are multiplied by {factor:.6g}, declared {declared.amplitude:.6g}"
+    for what, value in declared.other_factors.items():
+        if abs(factor - value) <= FACTOR_SLACK * abs(value):
+            return f"{text}: {what}"
+    return text
 
 
 def _origin(run: Run, phases: Phases, declared: Declared, w: np.ndarray) -> float:

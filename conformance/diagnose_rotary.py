@@ -6,16 +6,19 @@ positions; only where those fit are the position map and the precision suspects.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from posenc_ref import LinearScaling, RoPE, Rotary
+from posenc_ref import RoPE, Rotary
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 
+from . import diagnose_axes, diagnose_length
 from .access import Access
+from .declared import declare, live
 from .decode import Decoder
 from .diagnose_calls import diagnose_calls
-from .diagnose_phases import Declared, diagnose_phases
-from .frequencies import Schedule
+from .diagnose_phases import diagnose_phases
 from .measure import Measured, Tables
 from .probes import unit_pairs
 from .run import Run
@@ -29,13 +32,17 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
     if not run.failures or any(f.severity == "error" for f in run.report.findings):
         return
     encoding = run.encoding
-    if not isinstance(encoding, RoPE):
+    if not isinstance(encoding, Rotary):
         if any(f.check == "properties" for f in run.failures):
             run.add("not-a-rotation", "a property of rotations fails", run.failures[0].place)
         return
     if _rows_differ(run, encoding):
         return
     if not _structure(run, encoding, measured):
+        return
+    if encoding.num_axes > 1 and diagnose_axes.diagnose(run, encoding, measured):
+        return
+    if encoding.depends_on_length and diagnose_length.diagnose(run, access, encoding):
         return
     declared = declare(encoding)
     if measured.phases is not None:
@@ -58,66 +65,37 @@ def _measured_tables(access: Access, measured: Measured) -> Tables:
     return tables
 
 
-def declare(encoding: RoPE) -> Declared:
-    """The declaration as numbers."""
-
-    def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        m = encoding.attention_factor()
-        cos, sin = encoding.cos_sin(positions)
-        return cos / m, encoding.sign * sin / m
-
-    return Declared(
-        schedule_of(encoding),
-        encoding.frequencies(),
-        exact,
-        encoding.attention_factor(),
-        "amplitude" if encoding.scaling is None else "attention-factor",
-        encoding.sign,
-    )
-
-
 def tables_of(access: Access, encoding: Rotary) -> Tables:
     """cos and sin as they show on (1, 0) in every declared pair."""
-    first, second = encoding.pairs()
+    first, _ = live(encoding, encoding.pairs())
+    out1, out2 = live(encoding, encoding.output_pairs())
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         y = access.rows(unit_pairs((1, 1, positions.size, access.dim), first), positions)[0, 0]
-        return y[:, first], y[:, second]
+        return y[:, out1], y[:, out2]
 
     return tables
 
 
-def schedule_of(encoding: RoPE) -> Schedule:
-    """The declared frequencies as numbers, with the denominators they are confused with."""
-    assert encoding.rotary_dim is not None
-    d = encoding.rotary_dim
-    factor = encoding.scaling.factor if isinstance(encoding.scaling, LinearScaling) else 1.0
-    others = {
-        "head_dim/2": encoding.head_dim / 2,
-        "rotary_dim/2 - 1": d / 2 - 1,
-        "(rotary_dim - 1)/2": (d - 1) / 2,
-        "rotary_dim/2 + 1": d / 2 + 1,
-    }
-    return Schedule(encoding.base, d / 2, d // 2, factor, others)
-
-
 def _rows_differ(run: Run, encoding: Rotary) -> bool:
     """Positions decoded for every batch row and head, with distinct sizes on every axis."""
-    first, second = encoding.pairs()
-    decoder = Decoder.of(encoding.frequencies(), reach=64)
-    for pairs in (
-        (first, second),
-        (np.sort(np.r_[first, second])[::2], np.sort(np.r_[first, second])[1::2]),
+    first, second = live(encoding, encoding.pairs())
+    (w,) = live(encoding, (encoding.frequencies(),))
+    decoder = Decoder.of(w, reach=64)
+    adjacent = (np.sort(np.r_[first, second])[::2], np.sort(np.r_[first, second])[1::2])
+    for pairs, out in (
+        ((first, second), live(encoding, encoding.output_pairs())),
+        (adjacent, adjacent),
     ):
-        a, b = pairs
-        x = unit_pairs((4, 3, 5, encoding.head_dim), a)
+        x = unit_pairs((4, 3, 5, encoding.head_dim), pairs[0])
         y = run.subject.apply(x, np.arange(5))
-        cos, sin = y[..., a], encoding.sign * y[..., b]
+        cos, sin = y[..., out[0]], encoding.sign * y[..., out[1]]
         if np.array_equal(y, np.broadcast_to(y[:1, :1], y.shape)):
             return False
         found, misfit = decoder.positions(cos, sin)
         if misfit.max() > 0.1:
             continue
+        found = found - round(encoding.offset)
         batch, head, token = np.meshgrid(np.arange(4), np.arange(3), np.arange(5), indexing="ij")
         for name, index in (("head", head), ("batch", batch)):
             if np.array_equal(found, index):
@@ -142,9 +120,10 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
     return True
 
 
-def _structure(run: Run, encoding: RoPE, measured: Measured) -> bool:
+def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
     """Pairs, slice and rotation; False where nothing further can be compared."""
-    first, second = encoding.pairs()
+    first, second = live(encoding, encoding.pairs())
+    layout = getattr(encoding, "layout", "")
     declared = {(int(a), int(b)) for a, b in zip(first, second, strict=True)}
     found = {(p.a, p.b) for p in measured.pairs}
     rotated = {c for pair in found for c in pair} | set(measured.odd)
@@ -175,48 +154,66 @@ def _structure(run: Run, encoding: RoPE, measured: Measured) -> bool:
         run.add("not-a-rotation", f"channels {columns} are not turned in pairs", _support(measured))
         return False
     if found != declared:
-        other = "half" if encoding.layout == "interleaved" else "interleaved"
+        other = "half" if layout == "interleaved" else "interleaved"
         got = measured.layout() or "neither layout's"
-        p = measured.pairs[0]
+        p = next(p for p in measured.pairs if (p.a, p.b) not in declared)
+        known = isinstance(encoding, RoPE) and measured.layout() == other
+        at = int(np.flatnonzero((first == p.a) | (second == p.a))[0])
         run.add(
             "layout",
-            f"pairs are {got}, declared {encoding.layout}",
-            f"channel {p.a} is paired with {p.b}, declared {first[0]} with {second[0]}",
-            remedy=_permutation(encoding, other),
-            values={"declared": encoding.layout, "measured": got},
+            f"pairs are {got}, declared {layout}",
+            f"channel {p.a} is paired with {p.b}, declared {first[at]} with {second[at]}",
+            remedy=_permutation(encoding, other) if known else "",
+            values={"declared": layout, "measured": got},
         )
-    if not measured.in_out():
-        p = next(p for p in measured.pairs if {p.a, p.b} != {p.out_a, p.out_b})
-        run.add(
-            "output-layout",
-            "pairs are read from one set of channels and written to another",
-            f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}",
-        )
+    _output(run, encoding, measured, same_pairs=found == declared)
     return True
 
 
+def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) -> None:
+    """Whether pairs are written where they are declared to be."""
+    first, second = live(encoding, encoding.pairs())
+    out1, out2 = live(encoding, encoding.output_pairs())
+    wanted = {
+        (int(a), int(b)): {int(c), int(d)}
+        for a, b, c, d in zip(first, second, out1, out2, strict=True)
+    }
+    moved = any({a, b} != out for (a, b), out in wanted.items())
+    if not same_pairs and measured.in_out() != moved:
+        return  # nothing to compare with, and it does what is declared: move channels, or not
+    wrong = [p for p in measured.pairs if wanted.get((p.a, p.b), {p.a, p.b}) != {p.out_a, p.out_b}]
+    if not wrong:
+        return
+    p = wrong[0]
+    told = wanted.get((p.a, p.b))
+    run.add(
+        "output-layout",
+        "pairs are written to other channels than they are read from"
+        if not moved
+        else "pairs are not written to the declared channels",
+        f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}"
+        + (f", declared {min(told)} and {max(told)}" if told and moved else ""),
+    )
+
+
 def _slice(
-    run: Run, encoding: RoPE, measured: Measured, rotated: set[int], wanted: set[int]
+    run: Run, encoding: Rotary, measured: Measured, rotated: set[int], wanted: set[int]
 ) -> None:
     low, high = min(rotated, default=0), max(rotated, default=0)
     missing = sorted(wanted - rotated)
     half = encoding.head_dim // 2
     pairs = [(p.a, p.b) for p in measured.pairs]
-    if (
-        pairs == [(k, k + half) for k in range(len(pairs))]
-        and 2 * len(pairs) == encoding.rotary_dim
-    ):
+    if pairs == [(k, k + half) for k in range(len(pairs))] and 2 * len(pairs) == len(wanted):
         run.add(
             "proportional",
             f"the first {len(pairs)} pairs of the whole head are rotated, not the first "
-            f"{encoding.rotary_dim} channels",
+            f"{len(wanted)} channels",
             f"channel 0 is paired with {half}, declared with {encoding.pairs()[1][0]}",
             equivalent=("rotary-dim",),
         )
         return
-    first, second = encoding.pairs()
-    with np.errstate(divide="ignore"):
-        timescale = 1 / encoding.frequencies()
+    first, second = live(encoding, encoding.pairs())
+    timescale = 1 / live(encoding, (encoding.frequencies(),))[0]
     lost = {
         int(c) for c in np.r_[first[timescale > _FLOAT16_MAX], second[timescale > _FLOAT16_MAX]]
     }
@@ -231,15 +228,15 @@ def _slice(
         return
     run.add(
         "rotary-dim",
-        f"{len(rotated)} channels are rotated ({low}..{high}), declared the first "
-        f"{encoding.rotary_dim} of {encoding.head_dim}",
+        f"{len(rotated)} channels are rotated ({low}..{high}), declared {len(wanted)} "
+        f"({min(wanted)}..{max(wanted)}) of {encoding.head_dim}",
         f"channels passed through: {len(measured.passed)}"
         + (f"; declared and not rotated: {missing[:6]}" if missing else ""),
-        values={"declared": encoding.rotary_dim, "measured": len(rotated)},
+        values={"declared": len(wanted), "measured": len(rotated)},
     )
 
 
-def _mixed(run: Run, encoding: RoPE, measured: Measured) -> bool:
+def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
     """Whether pairs are not rotations: two tables in one pair, or something else."""
     blocks = measured.blocks[1:]
     if not measured.pairs:
@@ -252,7 +249,7 @@ def _mixed(run: Run, encoding: RoPE, measured: Measured) -> bool:
     one, two = np.arctan2(-m01[0], m00[0]), np.arctan2(m10[0], m11[0])
     # Two tables in one pair: the angles of all channels are the frequencies, each of them twice.
     every = np.sort(np.r_[np.abs(one), np.abs(two)])
-    doubled = np.sort(np.repeat(encoding.frequencies(), 2))
+    doubled = np.sort(np.repeat(live(encoding, (encoding.frequencies(),))[0], 2))
     both = every.size == doubled.size and np.abs(every - doubled).max() <= slack * 4
     if both and (np.sign(one) == np.sign(two)).all() and (np.abs(upper - lower) <= slack).all():
         k = int(np.argmax(np.abs(one - two)))
@@ -327,7 +324,7 @@ def _changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
     return True
 
 
-def _permutation(encoding: RoPE, measured: str) -> str:
+def _permutation(encoding: Any, measured: str) -> str:
     d = encoding.rotary_dim
     perm = (
         "[0, d/2, 1, d/2+1, ...]" if encoding.layout == "half" else "[0, 2, 4, ..., 1, 3, 5, ...]"

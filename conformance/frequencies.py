@@ -6,8 +6,8 @@ Those in declared or published constants are tried before fitted ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,13 +26,30 @@ _SAME = 2.0**-12
 
 @dataclass(frozen=True)
 class Schedule:
-    """A declared schedule ``base ** (-k/n) / factor`` and the denominators it is confused with."""
+    """A declared schedule ``base ** (-k/n) / factor`` and what it is confused with.
+
+    A schedule of another form brings its frequencies along as ``target``, and how they change with
+    the base as ``rebased``.
+    """
 
     base: float
     n: float
     pairs: int
     factor: float = 1.0
     denominators: dict[str, float] = field(default_factory=dict)
+    target: np.ndarray | None = None
+    rebased: Callable[[float], np.ndarray] | None = None
+    variants: Callable[[], Iterable[Explanation]] = tuple  #: other things to try first
+    late: Callable[[], Iterable[Explanation]] = tuple  #: and before anything is fitted
+
+    @property
+    def declared(self) -> np.ndarray:
+        """The declared frequencies."""
+        return self.values() if self.target is None else self.target
+
+    def with_base(self, base: float) -> np.ndarray:
+        """The declared frequencies with another base."""
+        return self.values(base=base) if self.rebased is None else self.rebased(base)
 
     def values(
         self, base: float | None = None, n: float | None = None, factor: float | None = None,
@@ -53,6 +70,10 @@ class Explanation:
     values: dict[str, float] = field(default_factory=dict)
     equivalent: tuple[str, ...] = ()
 
+    def at(self, chosen: np.ndarray) -> Explanation:
+        """The explanation for the chosen pairs alone."""
+        return replace(self, predicted=self.predicted[chosen])
+
 
 def agree(measured: np.ndarray, predicted: np.ndarray, sigma: np.ndarray) -> np.ndarray:
     """Where measured frequencies meet predicted ones, to the float32 budget and the uncertainty."""
@@ -66,10 +87,10 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
     An empty list: they are.  Otherwise one explanation, or two independent ones (a sign and
     something else), that predict every frequency; or ``frequency-spacing``.
     """
-    target = declared.values()
+    target = declared.declared
     if agree(measured, target, sigma).all():
         return []
-    turned = bool((measured < 0).all())
+    turned = bool((measured < 0).all()) and bool((target > 0).all())
     if turned:
         rest = explain(-measured, sigma, declared)
         sign = Explanation("sign", "the rotation turns the other way: by -angle", -target)
@@ -101,6 +122,27 @@ def round_bfloat16(values: np.ndarray) -> np.ndarray:
 
 
 def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Explanation]:
+    yield from d.variants()
+    if d.target is None:
+        yield from _geometric(d)
+    else:
+        for base in PUBLISHED_BASES:
+            if base != d.base and d.rebased is not None:
+                yield _base(d, base)
+    yield from _rounded(d.declared)
+    yield from d.late()
+    yield from _fitted(measured, sigma, d)
+
+
+def _rounded(target: np.ndarray) -> Iterator[Explanation]:
+    for name, rounded in half_precision(target):
+        yield Explanation("angle-precision", f"frequencies are rounded to {name}", rounded)
+    with np.errstate(divide="ignore"):
+        for name, rounded in half_precision(1 / target):
+            yield Explanation("angle-precision", f"timescales are rounded to {name}", 1 / rounded)
+
+
+def _geometric(d: Schedule) -> Iterator[Explanation]:
     if d.factor != 1.0:
         yield Explanation(
             "scaling-missing",
@@ -140,36 +182,30 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
         ("of the wrong sign (positions are multiplied by the timescale)", d.values(n=-d.n)),
     ):
         yield Explanation("exponent", f"the exponent of the frequencies is {name}", shape)
-    for name, rounded in half_precision(d.values()):
-        yield Explanation("angle-precision", f"frequencies are rounded to {name}", rounded)
-    for name, rounded in half_precision(1 / d.values()):
-        with np.errstate(divide="ignore"):
-            yield Explanation("angle-precision", f"timescales are rounded to {name}", 1 / rounded)
-    yield from _fitted(measured, sigma, d)
 
 
 def _base(d: Schedule, base: float, also: str = "") -> Explanation:
     return Explanation(
         "base",
         f"the base is {base:.7g}, declared {d.base:.7g}{also}",
-        d.values(base=base),
+        d.with_base(base),
         {"declared": d.base, "measured": base},
     )
 
 
 def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Explanation]:
-    if not (measured > 0).all():
+    if not (measured > 0).all() or not (d.declared > 0).all():
         return
     # Coarse results know fast pairs better than slow ones.
     weight = 1 / (ROUNDOFF["float32"] + sigma / measured)
-    ratio = float(np.exp(np.average(np.log(measured / d.values()), weights=weight**2)))
+    ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
     yield Explanation(
         "position-scale",
         f"every frequency is {ratio:.6g} times the declared one",
-        ratio * d.values(),
+        ratio * d.declared,
         {"declared": 1.0, "measured": ratio},
     )
-    if d.pairs < 2:
+    if d.pairs < 2 or d.target is not None:
         return
     k = np.arange(d.pairs)
     slope, start = np.polyfit(k, np.log(measured), 1, w=weight)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from posenc_ref import RoPE, Rotary
+from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 
-from . import diagnose_rotary, properties, state
+from . import diagnose_rotary, judge_axes, judge_length, properties, state
 from .access import Access
+from .declared import declare
 from .degradation import measure_accuracy
 from .fitted import judge_fitted
 from .measure import Measured, measure
@@ -24,6 +25,9 @@ def judge(run: Run) -> None:
     """Judge ``fn(x (B, H, S, D), positions (S,))`` against ``run.encoding``, if there is one."""
     assert run.head_dim is not None
     run.report.required = tuple(r for r in REQUIRED if run.encoding is not None or r != "values")
+    if run.encoding is not None:
+        several, by_length = run.encoding.num_axes > 1, run.encoding.depends_on_length
+        run.report.required += ("axes",) * several + ("lengths",) * by_length
     dim = run.head_dim
     if not _required_inputs(run, dim):
         return
@@ -44,17 +48,21 @@ def judge(run: Run) -> None:
         run.add("nonfinite", f"{measured.matrices[n, c, d]} in channel {c} at {at}", where)
         return
     run.report.measured = measured.describe()
-    _one_hot(run, measured)
+    _one_hot(run, access, measured)
     properties.judge(run, access, measured)
     if run.encoding is not None:
+        if run.encoding.depends_on_length:
+            judge_length.judge(run, access)
+        if run.encoding.num_axes > 1:
+            judge_axes.judge(run, access)
         _values(run, access, dim)
     _optional(run, dim)
     _state(run, access, x, first)
     bent = ""
     if not run.report.findings:  # stale values would only be reported again, as something else
         bent = _robustness(run, dim)
-    if isinstance(run.encoding, RoPE):
-        declared = diagnose_rotary.declare(run.encoding)
+    if run.encoding is not None and not _one_length_each(run, access):
+        declared = declare(run.encoding)
         tables = diagnose_rotary.tables_of(access, run.encoding)
         measure_accuracy(run, access, tables, declared)
         if measured.phases is not None and not run.failures:
@@ -67,9 +75,16 @@ def judge(run: Run) -> None:
         run.add("not-linear", bent, "random x at positions 0..4")
 
 
-def _truth(run: Run, x: np.ndarray, positions: np.ndarray) -> Truth:
+def _one_length_each(run: Run, access: Access) -> bool:
+    """Whether every position comes in a call of its own, whose length changes the frequencies."""
+    return bool(run.encoding.depends_on_length) and access.mode in ("single", "contiguous")
+
+
+def _truth(
+    run: Run, x: np.ndarray, positions: np.ndarray, lengths: np.ndarray | None = None
+) -> Truth:
     assert isinstance(run.encoding, Rotary)
-    return apply_truth(run.encoding, x, positions)
+    return apply_truth(run.encoding, x, positions, lengths)
 
 
 def _required_inputs(run: Run, dim: int) -> bool:
@@ -109,7 +124,7 @@ def _same_for_every_row(run: Run, dim: int) -> None:
         run.failed("required inputs", "same token in every row", np.inf, f"row {b}, head {h}")
 
 
-def _one_hot(run: Run, measured: Measured) -> None:
+def _one_hot(run: Run, access: Access, measured: Measured) -> None:
     """Every channel by itself: what passes through is bit-equal, what is rotated fits."""
     dim = measured.matrices.shape[1]
     x = np.broadcast_to(np.eye(dim)[:, None], (dim, measured.positions.size, dim))
@@ -117,8 +132,9 @@ def _one_hot(run: Run, measured: Measured) -> None:
     if run.encoding is None:
         run.count("one-hot")
         return
-    at = np.broadcast_to(measured.positions, y.shape[:2])
-    run.judge("one-hot", "one channel at a time", y, _truth(run, np.array(x), at))
+    at = measured.positions
+    truth = _truth(run, np.array(x), at, access.lengths(at))
+    run.judge("one-hot", "one channel at a time", y, truth)
 
 
 def _values(run: Run, access: Access, dim: int) -> None:
@@ -136,7 +152,8 @@ def _values(run: Run, access: Access, dim: int) -> None:
         positions = positions[positions <= highest]
         if positions.size:
             x = run.subject.rounded(dense((1, 2, positions.size, dim), run.seed + 5))
-            run.judge("values", case, access.rows(x, positions), _truth(run, x, positions))
+            truth = _truth(run, x, positions, access.lengths(positions))
+            run.judge("values", case, access.rows(x, positions), truth)
     if access.mode != "prefix" and highest >= 37:  # decoding: one token per row
         x, positions = run.subject.rounded(dense((2, 3, 1, dim), run.seed + 6)), np.array([37])
         y = run.subject.apply(x, positions)

@@ -1,4 +1,4 @@
-"""Judges of tables: rotary cos and sin, rotary frequencies, sinusoids."""
+"""Judges of tables: rotary cos and sin, sinusoids, learned tables."""
 
 from __future__ import annotations
 
@@ -6,76 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import RoPE, Rotary, Sinusoidal
+from posenc_ref import Rotary, Sinusoidal
 from posenc_ref.accuracy import Truth
 
-from . import diagnose_rotary, diagnose_table, fitted, state
+from . import diagnose_table, fitted, state
 from .access import TableAccess
+from .declared import declare
 from .degradation import measure_accuracy
 from .diagnose_phases import Declared, diagnose_phases
-from .frequencies import explain
 from .measure import Tables, unaliased, unwrap
-from .oracle import cos_sin_truth, exactly, table_truth
+from .oracle import cos_sin_truth, table_truth
 from .probes import GENERIC, ONE_HOT, REPORTED, WINDOWS, error_window
 from .run import Run
 from .subject import Malformed, Refused
 
 _LENGTHS = (5, 1, 64)
-
-
-def judge_frequencies(run: Run) -> None:
-    """Judge ``fn() -> (d/2,)``, or ``(frequencies, attention_factor)``."""
-    encoding = run.encoding
-    assert isinstance(encoding, Rotary)
-    run.report.required = ("values", "state")
-    try:
-        got = _frequencies(run)
-    except Refused as error:
-        run.add("raises", "fn() raises", str(error))
-        return
-    except Malformed as error:
-        run.add("shape", str(error))
-        return
-    theta, factor = got
-    declared = encoding.frequencies()
-    if theta.shape != declared.shape:
-        run.add("shape", f"expected {declared.shape} frequencies, got {theta.shape}")
-        return
-    if not run.floats_only():
-        return
-    if not np.isfinite(theta).all():
-        k = int(np.argmax(~np.isfinite(theta)))
-        run.add("nonfinite", f"frequency {k} is {theta[k]}", f"declared {declared[k]:.9g}")
-        return
-    run.judge("values", "frequencies", theta, exactly(declared))
-    m = encoding.attention_factor()
-    if factor is not None and not run.judge("values", "factor", factor, exactly(np.asarray(m))):
-        run.add("attention-factor", f"the factor is {factor}, declared {m:.9g}", "returned by fn()")
-    again, _ = _frequencies(run)
-    run.count("state")
-    if not np.array_equal(theta, again):
-        run.add("state", "the second call gives other frequencies", "called twice")
-    run.report.measured = f"{theta.size} frequencies {theta[0]:.6g} .. {theta[-1]:.6g}"
-    if run.failures and isinstance(encoding, RoPE):
-        schedule = diagnose_rotary.schedule_of(encoding)
-        k = int(np.argmax(np.abs(theta / declared - 1)))
-        for e in explain(theta, np.zeros(theta.size), schedule):
-            run.add(
-                e.code,
-                e.message,
-                f"frequency {k} is {theta[k]:.9g}, declared {declared[k]:.9g}",
-                values=e.values,
-                equivalent=e.equivalent,
-            )
-
-
-def _frequencies(run: Run) -> tuple[np.ndarray, np.ndarray | None]:
-    result = run.subject.call()
-    if isinstance(result, tuple):
-        if len(result) != 2:
-            raise Malformed(f"expected frequencies, or (frequencies, factor), got {len(result)}")
-        return run.subject.array(result[0]), run.subject.array(result[1])
-    return run.subject.array(result), None
 
 
 def judge_cos_sin(run: Run) -> None:
@@ -115,9 +60,7 @@ def judge_cos_sin(run: Run) -> None:
     size = np.full(cos.shape, m * m)
     run.judge("properties", "cos^2 + sin^2 = m^2", cos**2 + sin**2, Truth(size, 2 * size, 0 * size))
     _state(run, access, first, lambda p: _stacked(*cos_sin_truth(encoding, p)))
-    if not isinstance(encoding, RoPE):
-        return
-    declared = diagnose_rotary.declare(encoding.replace(sign=1))
+    declared = declare(encoding.replace(sign=1) if encoding.sign != 1 else encoding)
     measure_accuracy(run, access, tables, declared)
     if not run.failures and fitted.is_coarse(run):
         fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)

@@ -11,30 +11,62 @@ from posenc_ref import ALiBi, Rotary, Sinusoidal, T5Bias
 from posenc_ref.accuracy import Truth
 
 
-def apply_truth(encoding: Rotary, x: np.ndarray, positions: np.ndarray) -> Truth:
-    """``encoding.apply``: A = |x1 c| + |x2 s|, B = |p theta| m hypot(x1, x2), passed channels 0."""
-    value = encoding.apply(x, positions)
-    cos, sin = encoding.cos_sin(positions)
-    angle = np.abs(positions[..., None] * encoding.frequencies())
-    if positions.ndim == 2 and x.ndim > 3:
+def apply_truth(
+    encoding: Rotary, x: np.ndarray, positions: np.ndarray, lengths: np.ndarray | None = None
+) -> Truth:
+    """``encoding.apply``: A = |x1 c| + |x2 s|, B = |p theta| m hypot(x1, x2), passed channels 0.
+
+    ``lengths`` (S,) are those of the calls that the rows at ``positions`` (S,) are part of; by
+    default they are one call.
+    """
+    if lengths is not None and encoding.depends_on_length and np.ptp(lengths):
+        parts = [
+            apply_truth(encoding, x[..., i : i + 1, :], positions[i : i + 1])
+            for i in range(positions.size)
+        ]
+        names = ("value", "terms", "angle", "amplitude")
+        return Truth(*(np.concatenate([getattr(p, n) for p in parts], axis=-2) for n in names))
+    if encoding.num_axes > 1 and positions.ndim < 3:
+        positions = np.broadcast_to(positions, (encoding.num_axes, *positions.shape))
+    # The call may have been longer than these positions show.
+    length = int(lengths[0]) if lengths is not None and encoding.depends_on_length else None
+    value = encoding.apply(x, positions, seq_len=length)
+    cos, sin = encoding.cos_sin(positions, seq_len=length)
+    angle, m = angle_size(encoding, positions, length)
+    if cos.ndim == 3 and x.ndim > 3:
         cos, sin, angle = (t[:, None] for t in (cos, sin, angle))
-    first, second = encoding.pairs()
+    (first, second), (out1, out2) = encoding.pairs(), encoding.output_pairs()
     x1, x2 = x[..., first], x[..., second]
-    pair = np.abs(encoding.attention_factor()) * np.hypot(x1, x2)
+    pair = np.abs(m) * np.hypot(x1, x2)
     terms, moved, amplitude = (np.zeros_like(x) for _ in range(3))
-    terms[..., first] = np.abs(x1 * cos) + np.abs(x2 * sin)
-    terms[..., second] = np.abs(x2 * cos) + np.abs(x1 * sin)
-    moved[..., first] = moved[..., second] = angle * pair
-    amplitude[..., first] = amplitude[..., second] = pair
+    terms[..., out1] = np.abs(x1 * cos) + np.abs(x2 * sin)
+    terms[..., out2] = np.abs(x2 * cos) + np.abs(x1 * sin)
+    moved[..., out1] = moved[..., out2] = angle * pair
+    amplitude[..., out1] = amplitude[..., out2] = pair
     return Truth(value, terms, moved, amplitude)
+
+
+def angle_size(
+    encoding: Rotary, positions: np.ndarray, seq_len: int | None = None
+) -> tuple[np.ndarray, float]:
+    """``|p theta|`` (..., pairs) to a few roundings, and m, at the length of the call."""
+    if seq_len is None and encoding.depends_on_length and positions.size:
+        seq_len = max(int(np.max(positions)) + 1, 1)
+    axes = encoding.axes()
+    at = positions[..., None] if axes is None else np.moveaxis(positions[axes], 0, -1)
+    angle = np.abs((at + encoding.offset) * encoding.frequencies(seq_len))
+    return angle, encoding.attention_factor(seq_len)
 
 
 def cos_sin_truth(encoding: Rotary, positions: np.ndarray) -> tuple[Truth, Truth]:
     """``encoding.cos_sin``: A = |value|, B = |p theta| m."""
-    m = np.asarray(abs(encoding.attention_factor()))
-    moved = np.abs(positions[..., None] * encoding.frequencies()) * m
+    if encoding.num_axes > 1 and positions.ndim < 2:
+        positions = np.broadcast_to(positions, (encoding.num_axes, *positions.shape))
+    angle, m = angle_size(encoding, positions)
+    size = np.asarray(abs(m))
+    moved = angle * size
     cos, sin = encoding.cos_sin(positions)
-    return Truth(cos, np.abs(cos), moved, m), Truth(sin, np.abs(sin), moved, m)
+    return Truth(cos, np.abs(cos), moved, size), Truth(sin, np.abs(sin), moved, size)
 
 
 def table_truth(encoding: Sinusoidal, positions: np.ndarray) -> Truth:

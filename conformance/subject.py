@@ -39,6 +39,7 @@ class Subject:
     device: str | None = None
     inplace: bool = False
     keeps_dtype: bool = False  #: whether the surface demands the dtype that goes in
+    axes: int = 1  #: position axes; with several, ``apply`` is given positions (A, B, S)
     calls: int = 0
     mutated: str | None = None  #: the first input that was written over
     out_dtypes: set[str] = field(default_factory=set)
@@ -99,9 +100,14 @@ class Subject:
         return y.reshape(batch, length, heads, dim).transpose(0, 2, 1, 3)
 
     def arguments(self, x: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """x (B, H, S, D) and its positions as the tensor layout wants them."""
+        """x (B, H, S, D) and its positions as the tensor layout wants them.
+
+        Where there are several axes, positions without an axis of axes go for each of them.
+        """
         batch, heads, length, dim = x.shape
         layout = self.tensor_layout
+        if self.axes > 1 and positions.ndim < 3:
+            positions = np.broadcast_to(positions, (self.axes, batch, length)).copy()
         if layout == "bhsd":
             given = x
         elif layout == "sbhd":
@@ -109,8 +115,9 @@ class Subject:
         else:
             given = x.transpose(0, 2, 1, 3)
         if layout == "thd":
-            rows = positions if positions.ndim == 2 else np.tile(positions, (batch, 1))
-            given, positions = given.reshape(batch * length, heads, dim), rows.reshape(-1)
+            rows = positions if positions.ndim > 1 else np.tile(positions, (batch, 1))
+            given = given.reshape(batch * length, heads, dim)
+            positions = rows.reshape(*rows.shape[:-2], -1)
         elif layout == "bs(hd)":
             given = given.reshape(batch, length, heads * dim)
         return np.ascontiguousarray(given), positions

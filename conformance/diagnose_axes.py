@@ -1,0 +1,139 @@
+"""Which position axis every pair follows, and where each axis starts."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+
+from posenc_ref import MultiAxisRoPE, Rotary
+from posenc_ref.accuracy import ROUNDOFF
+
+from .declared import live
+from .frequencies import agree
+from .judge_axes import AxisPhases, declared_axes, measure
+from .measure import Measured
+from .run import Run
+
+
+def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Findings about the axes; False where every pair follows its own, from its own origin."""
+    if not any(f.check == "axes" for f in run.failures):
+        return False
+    pairs = [(p.a, p.b, p.out_a, p.out_b) for p in measured.pairs]
+    wanted = declared_axes(encoding)
+    if len(pairs) != wanted.size:
+        return False
+    found = measure(run, encoding, pairs)
+    if not found.linear:
+        return False
+    if _offsets(run, encoding, found):
+        return True
+    return _sections(run, encoding, found, wanted)
+
+
+def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
+    # An axis that a pair does not follow leaves cos at 1 and sin at 0, exactly.
+    follows = np.abs(found.frequencies) > _least(encoding) / _FASTER
+    several = follows.sum(axis=0)
+    axes = np.where(several == 1, np.argmax(follows, axis=0), -1)
+    if np.array_equal(axes, wanted):
+        return False
+    count = encoding.num_axes
+    k = int(np.flatnonzero(axes != wanted)[0])
+    seen = ", ".join(str(a) for a in np.flatnonzero(follows[:, k])) or "none"
+    evidence = (
+        f"pair {k} follows axis {seen}, declared {wanted[k]}; pairs by axis "
+        f"{[int((axes == a).sum()) for a in range(count)]}, declared "
+        f"{[int((wanted == a).sum()) for a in range(count)]}"
+    )
+    if (several > 1).any():
+        run.add("sections", "pairs follow several axes at once", evidence)
+        return True
+    if (axes == axes[0]).all():
+        run.add(
+            "sections",
+            f"sections are ignored: every pair follows axis {axes[0]}",
+            evidence,
+        )
+        return True
+    for order in permutations(range(count)):
+        if np.array_equal(np.array(order)[wanted], axes):
+            run.add(
+                "axis-order",
+                f"the axes are taken in the order {order}: where axis a is declared, axis "
+                "order[a] is followed",
+                evidence,
+                values={"declared": list(range(count)), "measured": list(order)},
+            )
+            return True
+    run.add("sections", _arrangement(encoding, axes), evidence)
+    return True
+
+
+def _arrangement(encoding: Rotary, axes: np.ndarray) -> str:
+    """What the measured assignment of pairs to axes is called."""
+    if isinstance(encoding, MultiAxisRoPE):
+        for order in permutations(encoding.sections):
+            for arrangement in ("chunked", "interleaved"):
+                try:
+                    other = encoding.replace(
+                        sections=order, arrangement=arrangement, spacing="global",
+                        base=10000.0, layout="half", output_layout=None, position_scale=1.0,
+                    )  # fmt: skip
+                except ValueError:
+                    continue
+                if np.array_equal(other.axes(), axes):
+                    return (
+                        f"sections are {arrangement} {order}, declared "
+                        f"{encoding.arrangement} {encoding.sections}"
+                    )
+        if np.array_equal(np.arange(axes.size) % encoding.num_axes, axes):
+            return f"pairs go round the axes in turn, declared {encoding.arrangement}"
+    if (axes < 0).all():
+        return "no pair follows any axis"
+    return "pairs follow other axes than declared"
+
+
+def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
+    """Whether single axes start elsewhere: the angle at 0 of the pairs that follow each."""
+    follows = np.argmax(np.abs(found.frequencies), axis=0)
+    w = found.frequencies[follows, np.arange(follows.size)]
+    starts = {}
+    for axis in range(encoding.num_axes):
+        own = follows == axis
+        if not own.any():
+            return False
+        fitting = [
+            o
+            for o in _ORIGINS
+            if agree(
+                np.angle(np.exp(1j * (found.start[own] - o * w[own]))),
+                np.zeros(int(own.sum())),
+                np.full(int(own.sum()), ROUNDOFF[run.coarse] * (1 + abs(o))) * run.budget,
+            ).all()
+        ]
+        if not fitting:
+            return False
+        starts[axis] = fitting[0]
+    wrong = [a for a, o in starts.items() if o != encoding.offset]
+    if not wrong or len(wrong) == len(starts):
+        return False  # all alike: the position origin of every axis, which text shows as well
+    run.add(
+        "position-origin",
+        f"axis {wrong[0]} starts at position {starts[wrong[0]]:g}, declared {encoding.offset:g}",
+        f"angles where every position is 0; origins by axis {[starts[a] for a in sorted(starts)]}",
+        values={"declared": encoding.offset, "measured": starts[wrong[0]]},
+    )
+    return True
+
+
+#: A wrong base may make the slowest pair slower than declared, by at most this.
+_FASTER = 64
+#: Origins that axes are given, the declared kind first.
+_ORIGINS = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0)
+
+
+def _least(encoding: Rotary) -> float:
+    """The slowest declared turning."""
+    return float(np.abs(live(encoding, (encoding.frequencies(),))[0]).min())

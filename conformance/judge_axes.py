@@ -1,0 +1,92 @@
+"""Encodings of several position axes: different positions on every axis, and one axis at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from posenc_ref import Rotary
+
+from .access import Access
+from .declared import live
+from .measure import unwrap
+from .oracle import apply_truth
+from .probes import GENERIC, dense, unit_pairs
+from .run import Run
+from .subject import Malformed, Refused
+
+#: Largest position of an axis in the mixed cases: grids and clips are no longer.
+_LARGEST = 1021
+
+
+@dataclass(frozen=True)
+class AxisPhases:
+    """What was measured of every axis: frequency (A, pairs), its error, and the angle at 0."""
+
+    frequencies: np.ndarray
+    sigma: np.ndarray
+    start: np.ndarray  #: (pairs,) the angle where every position is 0
+    linear: bool
+
+
+def judge(run: Run, access: Access) -> None:
+    """Positions that differ between axes, rows and tokens; small first."""
+    encoding = run.encoding
+    rng = np.random.default_rng(run.seed + 17)
+    count = encoding.num_axes
+    grid = np.stack([(np.arange(6) // (a + 1)) % (a + 3) for a in range(count)])
+    cases = {
+        "a grid": np.broadcast_to(grid[:, None], (count, 2, 6)),
+        "other positions on every axis": rng.integers(0, 64, (count, 2, 7)),
+        "other positions on every axis, larger": rng.integers(0, _LARGEST, (count, 2, 7)),
+    }
+    for a in range(count):
+        one = np.zeros((count, 1, 5), dtype=np.int64)
+        one[a] = [0, 1, 7, 37, 211]
+        cases[f"axis {a} alone"] = one
+    highest = access.reach(int(GENERIC[-1]))
+    generic = GENERIC[highest >= GENERIC]
+    if generic.size:
+        rolled = np.stack([np.roll(generic, a) for a in range(count)])
+        cases["generic positions, rolled along the axes"] = rolled[:, None]
+    for case, positions in cases.items():
+        if positions.max() > highest:
+            continue
+        shape = (positions.shape[1], 2, positions.shape[2], access.dim)
+        x = run.subject.rounded(dense(shape, run.seed + 18))
+        try:
+            y = run.subject.apply(x, positions.astype(np.int64))
+        except (Refused, Malformed) as error:
+            run.add("raises", f"positions (A, B, S) that differ between axes: {case}", str(error))
+            return
+        run.judge("axes", case, y, apply_truth(encoding, x, positions))
+
+
+def measure(run: Run, encoding: Rotary, pairs: list[tuple[int, int, int, int]]) -> AxisPhases:
+    """The frequency of every pair on every axis; ``pairs`` are channels (a, b, out_a, out_b)."""
+    first, out_a, out_b = ([p[i] for p in pairs] for i in (0, 2, 3))
+    every = []
+    for axis in range(encoding.num_axes):
+
+        def tables(at: np.ndarray, axis: int = axis) -> tuple[np.ndarray, np.ndarray]:
+            positions = np.zeros((encoding.num_axes, 1, at.size), dtype=at.dtype)
+            positions[axis] = at
+            x = unit_pairs((1, 1, at.size, encoding.head_dim), np.array(first))
+            y = run.subject.apply(x, positions)[0, 0]
+            return y[:, out_a], y[:, out_b]
+
+        every.append(unwrap(tables, run.coarse))
+    return AxisPhases(
+        np.stack([encoding.sign * p.frequencies for p in every]),
+        np.stack([p.sigma for p in every]),
+        encoding.sign * every[0].start,
+        all(p.linear for p in every),
+    )
+
+
+def declared_axes(encoding: Rotary) -> np.ndarray:
+    """The declared axis of every pair that turns."""
+    axes = encoding.axes()
+    assert axes is not None
+    return live(encoding, (axes,))[0]

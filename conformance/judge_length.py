@@ -1,0 +1,58 @@
+"""Encodings whose frequencies depend on the length: calls of many lengths, short ones first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref import Rotary
+
+from .access import Access
+from .oracle import apply_truth
+from .probes import dense
+from .run import Run
+from .subject import Malformed, Refused
+
+#: Rows that every call has beside its last one: slow pairs show in the later ones.
+_ROWS = np.array([0, 1, 2, 5, 11, 23])
+
+
+def lengths_of(encoding: Rotary) -> list[int]:
+    """Lengths around the one where a declared scaling begins, and multiples of it."""
+    scaling = getattr(encoding, "scaling", None)
+    start = getattr(scaling, "original_max_position", getattr(scaling, "max_position", None))
+    if start is None:
+        return [32, 1024, 32768]
+    extended = round(start * (getattr(scaling, "factor", None) or 4.0))
+    around = [start - 1, start, start + 1, start + 2]
+    ladder = [32, *around, round(1.5 * start), 2 * start, 2 * start + 1, 3 * start, 4 * start]
+    return sorted({n for n in [*ladder, extended, extended + 1] if n > _ROWS[-1] + 1})
+
+
+def positions_of(length: int) -> np.ndarray:
+    """Positions of a call of that length: early ones, and the last."""
+    return np.append(_ROWS, length - 1)
+
+
+def judge(run: Run, access: Access) -> None:
+    """Calls whose last position is ``length - 1``, for lengths around every change."""
+    encoding = run.encoding
+    highest = access.reach(lengths_of(encoding)[-1] - 1)
+    if access.mode in ("single", "contiguous"):
+        run.limit("lengths are judged one position per call: the length is the position plus one")
+    for length in lengths_of(encoding):
+        positions = positions_of(length)
+        if length - 1 > highest:
+            break
+        x = run.subject.rounded(dense((1, 2, positions.size, access.dim), run.seed + 13))
+        truth = apply_truth(encoding, x, positions, access.lengths(positions))
+        try:
+            y = access.rows(x, positions)
+        except (Refused, Malformed) as error:
+            run.limit(f"a call of length {length}: refused ({error})")
+            continue
+        run.judge("lengths", case(length), y, truth)
+
+
+def case(length: int) -> str:
+    """The name of the case of one length."""
+    return f"a call of length {length}"
