@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 from collections.abc import Iterator
@@ -10,8 +11,34 @@ from typing import Any
 
 from .sweep_census import Target
 
-#: What has nothing to do with positions, made small; only where a configuration has it.
+#: What has nothing to do with positions, made small where a whole model has to be built.
 TINY = {"num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 9}
+_GLM4V = {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}
+_XDROPE = {"alpha": 1000.0, "factor": 1.0, "xdrope_section": [16, 16, 16, 16]}
+#: Default configurations that contradict themselves, or leave out what the module needs; released
+#: checkpoints do not.  And an image large enough to be judged.
+SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "CohereCompassTextConfig": (
+        {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+        "the default has no parameters for its layer type",
+    ),
+    "Glm4MoeConfig": ({"head_dim": 128}, "the default head is 4096 // 96 = 42 wide"),
+    "Glm4vTextConfig": (
+        {"rope_parameters": {"rope_type": "default", **_GLM4V}},
+        "the default sections add up to half of the default head's pairs",
+    ),
+    "Glm4vMoeTextConfig": ({"head_dim": 128}, "the default head is 4096 // 96 = 42 wide"),
+    "GlmImageTextConfig": (
+        {"rope_parameters": {"rope_type": "default", **_GLM4V}},
+        "the default sections add up to half of the default head's pairs",
+    ),
+    "HunYuanVLTextConfig": (
+        {"head_dim": 128, "rope_parameters": {"rope_type": "xdrope", "rope_theta": 1e4, **_XDROPE}},
+        "the default has no sections",
+    ),
+    "Llama4VisionConfig": ({"image_size": 160 * 14}, "a grid of 160 x 160 patches"),
+    "Qwen3OmniMoeTextConfig": ({"head_dim": 128}, "the default head is 2048 // 28 = 73 wide"),
+}
 
 
 class Unbuildable(Exception):
@@ -46,7 +73,10 @@ def _configurations(file: ModuleType, cls: type, target: Target) -> Iterator[Any
         if not name or not hasattr(file, name) or name in seen:
             continue
         seen.add(name)
-        config = _default(getattr(file, name))
+        settings = SETTINGS.get(name, ({}, ""))[0]
+        if cls.__name__.endswith("Model"):
+            settings = settings | TINY
+        config = _default(getattr(file, name), settings)
         if config is None:
             continue
         if name == target.config:
@@ -74,18 +104,17 @@ def _has_model_type(value: type) -> bool:
     return bool(getattr(value, "model_type", ""))
 
 
-def _default(cls: type) -> Any:
+def settings_of(config: Any) -> str:
+    """What a configuration was built with other than its defaults, and why; for the record."""
+    settings, why = SETTINGS.get(type(config).__name__, ({}, ""))
+    return f"built with {settings}: {why}" if settings else ""
+
+
+def _default(cls: type, settings: dict[str, Any]) -> Any:
     try:
-        config = cls()
+        return cls(**copy.deepcopy(settings))
     except Exception:  # it wants arguments: another configuration has to do
         return None
-    for name, value in TINY.items():
-        try:
-            if isinstance(getattr(config, name), int):
-                setattr(config, name, value)
-        except Exception:  # absent, or one value per layer
-            continue
-    return config
 
 
 def _arguments(cls: type, config: Any, target: Target) -> dict[str, Any]:

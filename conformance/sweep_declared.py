@@ -48,7 +48,7 @@ def _from_config(read: Callable[..., Any], config: Any, layer_type: str) -> Enco
     try:
         model = read(config.to_dict())
         found: Encoding | None = model.encodings[layer_type] if layer_type else model.only
-    except (KeyError, TypeError, ValueError, NotImplementedError) as error:
+    except Exception as error:  # whatever it is, it is ours
         raise Undeclared(f"from_config: {type(error).__name__}: {error}") from error
     if found is None:
         raise Undeclared(f"from_config: layers of type {layer_type or 'any'} have no encoding")

@@ -35,15 +35,16 @@ def _quietly(lines: Any, *args: Any) -> Iterator[Judged]:
 
 def _lines(target: Target, blank: Judged) -> Iterator[Judged]:
     from .adapters.transformers import layer_types, rotary_modules
-    from .sweep_build import Unbuildable, build
+    from .sweep_build import Unbuildable, build, settings_of
 
     try:
         container, config = build(target)
     except (Unbuildable, ImportError) as error:
         yield blank.replace(outcome="undrivable", reason=f"cannot be built: {error}")
         return
+    blank = blank.replace(settings=settings_of(config))
     modules = rotary_modules(container)
-    kinds = layer_types(modules[0], config) if len(modules) == 1 else ("",)
+    kinds = layer_types(modules[0], config) if modules else ("",)
     for kind in kinds:
         yield _judge(container, config, blank.replace(layer_type=kind))
 

@@ -25,6 +25,7 @@ class Judged:
     layer_type: str = ""
     outcome: str = "gap"
     reason: str = ""  #: why it is a gap, or cannot be driven
+    settings: str = ""  #: what the configuration was built with, other than its defaults, and why
     encoding: str = ""  #: what the configuration declares, in our terms
     measured: str = ""  #: what the function was measured to be
     score: float | None = None

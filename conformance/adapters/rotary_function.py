@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ TABLE_SHAPES: dict[str, Callable[[Any], Any]] = {
     "(B, 1, S, W)": lambda table: table[:, None],
     "(B, S, 1, W)": lambda table: table[:, :, None],
     "(S, B, 1, W)": lambda table: table.transpose(0, 1)[:, :, None],
+    "(1, S, W)": lambda table: _one_row(table),
 }
 # The shape of the probe in each tensor layout.
 LAYOUTS: dict[str, Callable[[int, int], tuple[int, ...]]] = {
@@ -106,10 +108,28 @@ class Rotation:
 
     def __call__(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
         """Return q and k rotated; positions are (S,), (B, S) or (A, B, S)."""
+        if self.tensor_layout != "bs(hd)":
+            return self._rotate(q, k, positions)
+        # A method of an attention module knows its number of heads: as many calls as it takes.
+        heads = self._owner_heads() * self.head_dim
+        parts = zip(_filled(q, heads), _filled(k, heads), strict=True)
+        rotated = [self._rotate(a, a if q is k else b, positions) for a, b in parts]
+        one, two = zip(*rotated, strict=True)
+        return _joined(one, q.shape), _joined(two, k.shape)
+
+    def _owner_heads(self) -> int:
+        owner = self.function.args[0] if isinstance(self.function, partial) else None
+        return int(getattr(owner, "num_heads", H))
+
+    def _rotate(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
         import torch
 
         named = parameters(self.function)
         positions = positions if positions.ndim > 1 else positions[None]
+        if self.table.arrangement == "tuple":  # it makes its own cosines and sines
+            roles = {"positions": self.table.arranged(positions), "x": q}
+            y = self.function(**bind(self.function, roles))
+            return y, y if q is k else self.function(**bind(self.function, roles | {"x": k}))
         gathers = "positions" in named and named["positions"].default is inspect.Parameter.empty
         if gathers and self.table.axes == 1:  # it wants every row, and picks its own
             every = torch.arange(length_of(positions, self.name), device=positions.device)
@@ -144,6 +164,54 @@ class Rotation:
         return whole[0], whole[-1]
 
 
+def find_direct(module: Any, config: Any) -> Rotation | None:
+    """Return how `module` rotates vectors by a method of its own, told positions and no table.
+
+    Positions are then a tuple with one array for each axis.
+    """
+    import torch
+
+    file = sys.modules[type(module).__module__]
+    for name, (function, owner) in rotating_functions(file).items():
+        if owner is None or not isinstance(module, owner):
+            continue
+        if {"x", "positions"} != set(parameters(partial(function, module))):
+            continue
+        for axes in (3, 2):
+            for head_dim, _ in _widths(config, 2):
+                table = Table(module, "tuple", "?", axes)
+                bound = partial(function, module)
+                trial = Rotation(name, bound, table, "bhsd", "(B, S, W)", head_dim, None)
+                x = torch.zeros(LAYOUTS["bhsd"](H, head_dim))
+                try:
+                    if trial(x, x, table.probe_positions())[0].shape == x.shape:
+                        return trial
+                except Exception:  # another number of axes, or another width
+                    continue
+    return None
+
+
+def _one_row(table: Any) -> Any:
+    """Return the table's only row, which a function takes for every row of a batch."""
+    if not bool((table == table[:1]).all()):
+        raise ValueError("rows of a batch share their positions here")
+    return table[:1]
+
+
+def _filled(x: Any, width: int) -> list[Any]:
+    """Return (B, S, W) vectors in parts of `width` channels, the last one filled with zeros."""
+    import torch
+
+    missing = -x.shape[-1] % width
+    return list(torch.cat([x, x.new_zeros((*x.shape[:-1], missing))], -1).split(width, -1))
+
+
+def _joined(parts: Any, shape: Any) -> Any:
+    import torch
+
+    return torch.cat(list(parts), -1)[..., : shape[-1]]
+
+
 def find_rotation(table: Table, functions: Iterator[Any], config: Any, width: int) -> Rotation:
     """Return how to rotate with `table`, or raise ValueError with what was tried.
 
@@ -158,13 +226,10 @@ def find_rotation(table: Table, functions: Iterator[Any], config: Any, width: in
                 for layout, sizes in LAYOUTS.items():
                     if layout == "bs(hd)" and rotary_dim is not None:
                         continue
-                    # A method of an attention module knows its number of heads.
-                    known = attribute(config, "num_attention_heads") or H
-                    heads = known if layout == "bs(hd)" else H
                     trial = Rotation(
                         name, function, table, layout, table_shape, head_dim, rotary_dim
                     )
-                    x = torch.zeros(sizes(heads, head_dim))
+                    x = torch.zeros(sizes(H, head_dim))
                     try:
                         y = trial(x, x, positions)[0]
                         if y.shape == x.shape:

@@ -6,6 +6,7 @@ its way through.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,10 @@ B, H, S = 5, 7, 11
 # one is the easiest to take for another.
 ARRANGEMENTS = ("(B, S)", "(A, B, S)", "(B, S, A)", "(S, A)")
 AXES = (2, 3, 4)
+# Rows and columns of the grid that is asked of modules whose tables are those of an image, and the
+# sizes of a patch that are tried.
+SIDE = 160
+PATCHES = (1, 2, 4, 8, 14, 16, 32)
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class Table:
     """A module's table of cosines and sines, and how it is asked for."""
 
     module: Any
-    arrangement: str  # one of ARRANGEMENTS, "length" or "buffer"
+    arrangement: str  # one of ARRANGEMENTS, "length", "buffer", "grid", "space" or "tuple"
     form: str  # "cos, sin", "sin, cos", "complex", "angles", "cos|sin" or "sin|cos"
     axes: int = 1
     layer_type: str | None = None
@@ -36,6 +41,8 @@ class Table:
 
         if self.axes > 1 and positions.ndim == 2:  # text: all axes advance together
             positions = positions.expand(self.axes, *positions.shape)
+        if self.arrangement == "tuple":
+            return tuple(positions[:, :, None])
         if self.arrangement == "(S, A)":
             if positions.shape[1] != 1:
                 raise ValueError(f"{type(self.module).__name__} has one row of positions for all")
@@ -44,6 +51,8 @@ class Table:
 
     def raw(self, x: Any, positions: Any) -> Any:
         """Return what the module says at `positions`, (B, S) or (A, B, S), for vectors `x`."""
+        import torch
+
         if self.arrangement == "buffer":  # gathered, then in x's precision, as attention does it
             rows = self.module.embed_positions
             index = positions[..., None].expand(*positions.shape, rows.shape[-1])
@@ -52,6 +61,11 @@ class Table:
         if self.arrangement == "length":
             return self._rows(x, positions)
         positions = self.arranged(positions)
+        if self.arrangement == "grid":
+            return grid_rows(self.module, x, positions)
+        if self.arrangement == "space":  # three coordinates, and the number of what they belong to
+            roles = {"coordinates": torch.movedim(positions[:3], 0, -1), "identity": positions[3]}
+            return self.module(**bind(self.module.forward, roles | {"dtype": x.dtype}))
         roles = {"x": x, "positions": positions, "shape": positions.shape}
         if self.layer_type is not None:
             roles["layer_type"] = self.layer_type
@@ -63,11 +77,10 @@ class Table:
         length = length_of(positions, name)
         raw = self.module(x.new_zeros((1, length, 1)))
         parts = tuple(raw) if isinstance(raw, tuple) or raw.shape[0] == 2 else (raw,)
-        parts = tuple(part.squeeze() for part in parts)
-        if any(part.ndim != 2 or part.shape[0] != length for part in parts):
+        if any(part.numel() != length * part.shape[-1] for part in parts):
             shapes = [tuple(part.shape) for part in parts]
             raise ValueError(f"{name} gives tables {shapes} for a sequence of {length}")
-        parts = tuple(part[positions] for part in parts)
+        parts = tuple(part.reshape(length, -1)[positions] for part in parts)
         return parts if len(parts) > 1 else parts[0]
 
     def __call__(self, x: Any, positions: Any) -> tuple[Any, Any]:
@@ -102,7 +115,9 @@ def find_table(module: Any, layer_types: tuple[str | None, ...] = (None,)) -> Ta
             try:
                 raw = trial.raw(torch.zeros(B, H, S, 2), positions)
                 _require_rows(raw, positions.shape)
-                return replace(trial, form=_form(raw))
+                found = replace(trial, form=_form(raw))
+                _require_axes(found)
+                return found
             except Exception as error:
                 where = arrangement if axes == 1 else f"{arrangement} with A={axes}"
                 where = where if layer_type is None else f"{where}, layer type {layer_type!r}"
@@ -112,6 +127,34 @@ def find_table(module: Any, layer_types: tuple[str | None, ...] = (None,)) -> Ta
         f"{type(module).__name__} gives no table at given positions (its forward takes {wants}); "
         f"tried {'; '.join(dict.fromkeys(tried)) or 'nothing, as it takes no positions'}"
     )
+
+
+def grid_rows(module: Any, x: Any, positions: Any) -> Any:
+    """Return the rows at (row, column), positions (2, B, S), of the table of a square image.
+
+    The module is told an image, whose patches it numbers row by row; tokens that follow them, such
+    as Llama 4's class token, are left out.
+    """
+    name = type(module).__name__
+    if positions.is_floating_point() or bool((positions < 0).any()):
+        raise ValueError(f"{name} has the rows and columns of a grid only")
+    for patch in PATCHES:
+        side = SIDE * patch
+        # The values are never looked at: one number stands for all, so that no memory is needed.
+        raw = module(x.new_zeros(()).expand(1, 3, side, side))
+        parts = raw if isinstance(raw, tuple) else (raw,)
+        rows = [part.numel() // part.shape[-1] for part in parts]
+        sides = {math.isqrt(n) for n in rows}
+        if sides == {SIDE} or set(rows) == {n * n + 1 for n in sides}:
+            break
+    else:
+        raise ValueError(f"{name} has tables of {rows} rows for an image of {side} x {side}")
+    side = sides.pop()
+    if bool((positions >= side).any()):
+        raise ValueError(f"{name} has {side} rows and columns")
+    index = positions[0] * side + positions[1]
+    parts = tuple(part.reshape(-1, part.shape[-1])[index] for part in parts)
+    return parts if len(parts) > 1 else parts[0]
 
 
 def length_of(positions: Any, name: str) -> int:
@@ -132,8 +175,15 @@ def _questions(module: Any) -> list[tuple[str, int]]:
         return [("buffer", 1)]
     names = parameters(module.forward)
     if "positions" in names:
-        return [(a, n) for a in ARRANGEMENTS for n in ((1,) if a == "(B, S)" else AXES)]
-    return [("length", 1)] if list(names) == ["x"] else []
+        streams, *others = ARRANGEMENTS[1:]
+        several = [(a, n) for a in others for n in AXES]
+        # What takes several streams takes one as well, and spreads it; the other way round fails.
+        return [*((streams, n) for n in AXES), ("(B, S)", 1), *several]
+    if {"coordinates", "identity"} <= set(names):
+        return [("space", 4)]
+    if list(names) == ["image"]:
+        return [("grid", 2)]
+    return [("length", 1), ("grid", 2)] if list(names) == ["x"] else []
 
 
 def _require_rows(raw: Any, rows: tuple[int, ...]) -> None:
@@ -141,6 +191,23 @@ def _require_rows(raw: Any, rows: tuple[int, ...]) -> None:
     accepted = [tuple(rows), tuple(rows[1:])] if rows[0] == 1 else [tuple(rows)]
     if len(shapes) > 2 or any(shape[:-1] not in accepted for shape in shapes):
         raise ValueError(f"tables of shape {shapes} for positions {tuple(rows)}")
+
+
+def _require_axes(table: Table) -> None:
+    """Every axis that is taken must move some column: a module may look at the first one only."""
+    import torch
+
+    if table.axes == 1:
+        return
+    rows = table.probe_positions().shape[0]
+    x = torch.zeros(rows, H, S, 2)
+    still = torch.zeros((table.axes, rows, S), dtype=torch.int64)
+    before = table(x, still)
+    for axis in range(table.axes):
+        moved = still.clone()
+        moved[axis] = 1
+        if all(torch.equal(a, b) for a, b in zip(table(x, moved), before, strict=True)):
+            raise ValueError(f"positions of axis {axis} of {table.axes} change nothing")
 
 
 def _form(raw: Any) -> str:

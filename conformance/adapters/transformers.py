@@ -23,6 +23,7 @@ from posenc_ref.conformance.implementation import Implementation
 from .rotary_function import (
     Rotation,
     attribute,
+    find_direct,
     find_rotation,
     head_dim_of,
     ranked,
@@ -82,6 +83,10 @@ def from_transformers(
             )
         if modules:
             return rotary(modules[0], target, surface or "apply", layout, layer_type, encoding)
+        for module in target.modules() if surface in (None, "apply") else ():
+            config = getattr(module, "config", None) or getattr(target, "config", None)
+            if (direct := find_direct(module, config)) is not None:
+                return _direct(module, direct, encoding)
     for kind in (relative_bias, alibi_of_model, position_table):
         found = kind(target, surface, num_heads, encoding)
         if found is not None:
@@ -154,6 +159,22 @@ def rotary(
         )
 
     return build(module)
+
+
+def _direct(
+    module: Any, rotation: Rotation, encoding: posenc_ref.Encoding | None
+) -> Implementation:
+    """Return an attention module that rotates by itself."""
+    return Implementation(
+        call=lambda x, positions: rotation(x, x, positions)[0],
+        surface="apply",
+        name=f"transformers {type(module).__name__}",
+        encoding=encoding,
+        backend="torch",
+        tensor_layout=rotation.tensor_layout,
+        head_dim=rotation.head_dim,
+        axes=rotation.table.axes,
+    )
 
 
 def _call(table: Table, rotation: Rotation | None, surface: str) -> Callable[..., Any]:

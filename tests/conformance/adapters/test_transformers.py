@@ -322,16 +322,9 @@ def test_a_model_may_have_a_choice_of_surfaces():
         (llama, {"layer_type": "full_attention"}, "one table for all layer types"),
         (llama, {"surface": "bucket"}, "nothing in LlamaRotaryEmbedding gives bucket"),
         (
-            lambda: make("dinov3_vit", "DINOv3ViTRopePositionEmbedding", "DINOv3ViTConfig"),
+            lambda: make("musicflamingo", "MusicFlamingoRotaryEmbedding", "MusicFlamingoConfig"),
             {},
-            "takes pixel_values.*takes no positions",
-        ),
-        (
-            lambda: make(
-                "llama4", "Llama4VisionRotaryEmbedding", "Llama4VisionConfig", image_size=56
-            ),
-            {},
-            "for a sequence of 11",
+            "takes timestamps.*takes no positions",
         ),
     ],
 )
