@@ -1,0 +1,184 @@
+"""Positions of text tokens: padding, packed documents, decoding, context-parallel shards.
+
+Host integers in, NumPy int64 out.  A list, a NumPy array or a concrete array of any library goes in
+as what it means on the host; the results go with any array (they are host positions).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import INTEGER, dtype_name, is_array, is_lazy, to_host
+
+
+def position_ids(attention_mask: Any, *, padding: int = 0) -> np.ndarray:
+    """Positions that count the real tokens of each row: padding on either side, or between.
+
+    Formula
+        ``cumsum(mask)[s] - 1`` where the mask is 1, ``padding`` where it is 0.
+    Source
+        transformers 5.23, ``generation/utils.py``: ``cumsum(-1) - 1`` with masked positions 0.
+
+    Parameters
+    ----------
+    attention_mask : integers or booleans, shape (..., S)
+        1 where the token is real.
+    padding : int
+        The position of padding tokens, at least 0.  It reaches no output, because padding is masked
+        as a key, but it is looked up: transformers 4 wrote 1 (some models still do), 5 writes 0.
+
+    Returns
+    -------
+    int64 array, shape (..., S)
+
+    Traps
+        ``arange(S)`` gives every left-padded row but the longest the wrong positions
+        (unslothai/unsloth#4078, huggingface/transformers#48028).
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not an array of zeros and ones.
+    """
+    mask = _integers("attention_mask", attention_mask, booleans=True)
+    if mask.ndim < 1 or ((mask != 0) & (mask != 1)).any():
+        raise ValueError(
+            "attention_mask must hold 1 for real tokens and 0 for padding, shape (..., S); "
+            "additive masks (0 and -inf) have another meaning"
+        )
+    padding = validate.integer("padding", padding, minimum=0)
+    return np.where(mask == 1, np.cumsum(mask, axis=-1) - 1, padding)
+
+
+def packed(lengths: Any) -> np.ndarray:
+    """Positions of documents packed one after the other: each starts again at 0.
+
+    Source
+        The ``thd`` format of Transformer Engine, and flash-attention's ``varlen``: position of a
+        token within its own sequence.
+
+    Parameters
+    ----------
+    lengths : sequence of int
+        Tokens of each document, at least 0 (from ``cu_seqlens`` it is ``diff(cu_seqlens)``).
+
+    Returns
+    -------
+    int64 array, shape (sum of lengths,)
+    """
+    lengths = _integers("lengths", lengths)
+    if lengths.ndim != 1 or (lengths < 0).any():
+        raise ValueError(f"lengths must be a flat list of counts, at least 0, got {lengths}")
+    starts = np.cumsum(lengths) - lengths
+    return np.asarray(np.arange(lengths.sum()) - np.repeat(starts, lengths))
+
+
+def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
+    """Positions of the tokens generated after a prompt: they count on from its length.
+
+    Parameters
+    ----------
+    prompt_len : int or integers, shape (B,)
+        The number of *real* tokens of each prompt (not of its padded row).  After M-RoPE, the
+        largest position of the prompt plus one.
+    n_steps : int
+        Number of tokens, at least 0.
+
+    Returns
+    -------
+    int64 array, shape (n_steps,) or (B, n_steps)
+    """
+    steps = np.arange(validate.integer("n_steps", n_steps, minimum=0), dtype=np.int64)
+    if isinstance(prompt_len, int | np.integer):
+        return steps + validate.integer("prompt_len", prompt_len, minimum=0)
+    lengths = _integers("prompt_len", prompt_len)
+    if lengths.ndim > 1 or (lengths < 0).any():
+        raise ValueError(f"prompt_len must be a length, or one for each row (B,), got {lengths}")
+    return np.asarray(lengths[..., None] + steps)
+
+
+def shard_indices(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
+    """Which tokens of a packed batch a context-parallel rank holds, in its order.
+
+    Formula
+        Every sequence is cut into ``2 * cp_size`` equal chunks; rank r holds chunk r and then chunk
+        ``2 * cp_size - 1 - r``, so that causal attention costs every rank the same.
+    Source
+        Megatron-LM, ``get_batch_on_this_cp_rank``; Transformer Engine,
+        ``thd_get_partitioned_indices``; for one sequence, PyTorch's ``_HeadTailLoadBalancer``.
+
+    Parameters
+    ----------
+    cu_seqlens : integers, shape (sequences + 1,)
+        Where each sequence starts in the packed batch, from 0, and the total.
+    cp_size, cp_rank : int
+        Number of ranks, and this one, from 0.
+
+    Returns
+    -------
+    int64 array, shape (total / cp_size,)
+        ``x[shard_indices(...)]`` is the shard of a packed x; a single sequence of length S is
+        ``cu_seqlens = [0, S]``.
+
+    Raises
+    ------
+    ValueError
+        A sequence whose length ``2 * cp_size`` does not divide (pad each sequence first).
+    """
+    bounds = _integers("cu_seqlens", cu_seqlens)
+    if bounds.ndim != 1 or bounds.size < 1 or bounds[0] != 0 or (np.diff(bounds) < 0).any():
+        raise ValueError(
+            "cu_seqlens must rise from 0, one start for each sequence and the total at the end "
+            f"([0, 8, 12] for lengths 8 and 4), got {bounds}"
+        )
+    size = validate.integer("cp_size", cp_size, minimum=1)
+    rank = validate.integer("cp_rank", cp_rank, minimum=0)
+    if rank >= size:
+        raise ValueError(f"cp_rank must be below cp_size = {size}, got {rank}")
+    lengths = np.diff(bounds)
+    uneven = lengths[lengths % (2 * size) != 0]
+    if uneven.size:
+        raise ValueError(
+            f"cu_seqlens must cut into 2 * cp_size = {2 * size} chunks: every length must be a "
+            f"multiple of it, got {uneven[0]}; pad the sequence"
+        )
+    parts = [np.zeros(0, np.int64)]
+    for start, length in zip(bounds[:-1].tolist(), lengths.tolist(), strict=True):
+        chunk = length // (2 * size)
+        for which in (rank, 2 * size - 1 - rank):
+            parts.append(start + which * chunk + np.arange(chunk, dtype=np.int64))
+    return np.concatenate(parts)
+
+
+def shard_positions(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
+    """Positions, within their own sequences, of the tokens a context-parallel rank holds.
+
+    The rank holds the tokens :func:`shard_indices`, zig-zag halves of every sequence; each keeps
+    the position that it has in the whole sequence.  A rank that counts its own tokens from 0
+    rotates all but the first chunk wrongly.
+
+    Parameters, errors
+        As for :func:`shard_indices`.
+
+    Returns
+    -------
+    int64 array, shape (total / cp_size,)
+    """
+    held = shard_indices(cu_seqlens, cp_size, cp_rank)
+    return np.asarray(packed(np.diff(_integers("cu_seqlens", cu_seqlens)))[held])
+
+
+def _integers(name: str, values: Any, *, booleans: bool = False) -> np.ndarray:
+    """``values`` as a NumPy int64 array; floats are refused."""
+    if is_array(values) and is_lazy(values):
+        raise TypeError(f"{name} must be concrete: positions are made on the host")
+    array = to_host(values) if is_array(values) else np.asarray(values)
+    if array.size == 0 and not is_array(values):
+        return array.astype(np.int64)
+    allowed = (*INTEGER, "bool") if booleans else INTEGER
+    if dtype_name(array) not in allowed:
+        raise TypeError(f"{name} must be integers, got {dtype_name(array)}")
+    return array.astype(np.int64)

@@ -1,0 +1,172 @@
+"""Positions of image patches and video grids, one row for each axis.
+
+Axes come in the order (height, width), or (time, height, width) where frames are given; models
+whose first axis is x (Llama 4, SAM 2, Kimi's MoonViT) take them reversed, ``positions[::-1]``.
+Tokens that belong to no patch (CLS, registers) get position 0 on every axis, :func:`with_unplaced`:
+an angle of 0 leaves them as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+
+
+def grid_positions(
+    height: int,
+    width: int,
+    *,
+    frames: int | None = None,
+    merge_size: int = 1,
+    origin: int | str = 0,
+) -> np.ndarray:
+    """Row and column of every patch, in the order of the tokens.
+
+    Parameters
+    ----------
+    height, width : int
+        Size of the grid in patches.
+    frames : int, optional
+        Number of frames: the result then has a time axis in front, and the frames follow each
+        other.
+    merge_size : int
+        1 for row-major order.  m for blocks of m x m patches that are merged into one token later:
+        the patches of a block follow each other, the blocks row by row.  Qwen2-VL and its relatives
+        (GLM-4V, PaddleOCR-VL, Ernie 4.5 VL..., 2) order their patches so; the positions themselves
+        stay those of the patches.
+    origin : int or "centre"
+        Position of the first row and column: 0 nearly everywhere, 1 in Llama 4 and EfficientLoFTR.
+        "centre" puts 0 in the middle, from ``-(n - n // 2)`` to ``n // 2 - 1``: Qwen-Image with
+        ``scale_rope``.  Time counts from 0.
+
+    Returns
+    -------
+    int64 array, shape (2, height * width), or (3, frames * height * width)
+
+    Source
+        transformers 5.23, ``vision_utils.get_vision_position_ids`` and ``modeling_llama4.py``;
+        diffusers, ``QwenEmbedRope``.
+
+    Raises
+    ------
+        ValueError for a merge size that does not divide height and width.
+    """
+    height, width = _size(height, width)
+    m = validate.integer("merge_size", merge_size, minimum=1)
+    if height % m or width % m:
+        raise ValueError(
+            f"merge_size must divide height and width, got {m} for a grid of {height} x {width}"
+        )
+    rows, columns = _axis(height, origin), _axis(width, origin)
+    grid = np.stack(np.meshgrid(rows, columns, indexing="ij"))
+    blocks = grid.reshape(2, height // m, m, width // m, m).swapaxes(2, 3)
+    return _in_frames(blocks.reshape(2, -1), frames, np.int64)
+
+
+def patch_centres(height: int, width: int) -> np.ndarray:
+    """Centres of the patches, each axis from -1 to 1, row-major: DINOv3.
+
+    Formula
+        ``2 (i + 1/2) / n - 1`` for patch i of n, on each axis by itself.
+    Source
+        Simeoni et al. 2025, arXiv:2508.10104; transformers 5.23, ``modeling_dinov3_vit.py``,
+        ``get_patches_center_coordinates``.  Its angles are ``2 pi`` times the coordinate over the
+        period.  In training the coordinates are moved and rescaled at random.
+
+    Returns
+    -------
+    float64 array, shape (2, height * width)
+    """
+    axes = [(2 * np.arange(n) + 1 - n) / n for n in _size(height, width)]
+    return np.stack(np.meshgrid(*axes, indexing="ij")).reshape(2, -1)
+
+
+def linspace_positions(
+    height: int,
+    width: int,
+    *,
+    start: tuple[float, float] = (0.0, 0.0),
+    stop: tuple[float, float],
+    frames: int | None = None,
+) -> np.ndarray:
+    """Fractional positions: a grid of any size laid over that of another, row-major.
+
+    Formula
+        ``start + i (stop - start) / n`` for patch i of n, on each axis; time counts 0, 1, 2...
+    Source
+        EVA-02, ``rope.py``: ``arange(n) / n * pretrained``, start 0 and stop the pretrained grid.
+        HunyuanDiT and CogVideoX: ``np.linspace(start, stop, n, endpoint=False)`` (diffusers 0.31,
+        ``get_2d_rotary_pos_embed``, ``get_3d_rotary_pos_embed``), the crop of the base grid.
+
+    Parameters
+    ----------
+    height, width : int
+        Size of the grid in patches.
+    start, stop : (float, float)
+        For height and width: the corners, in positions of the other grid, of what is covered.
+    frames : int, optional
+        As for :func:`grid_positions`.
+
+    Traps
+        diffusers 0.42 takes ``linspace(start, stop (n - 1) / n, n)``, which is the same for start 0
+        only: rows 4 to 28 in 24 steps come out 0.9928 apart, not 1.
+
+    Returns
+    -------
+    float64 array, shape (2, height * width), or (3, frames * height * width)
+    """
+    axes = []
+    for n, low, high, axis in zip(
+        _size(height, width), _pair("start", start), _pair("stop", stop), ("h", "w"), strict=True
+    ):
+        if high <= low:
+            raise ValueError(f"stop must be greater than start on axis {axis}, got {low}..{high}")
+        axes.append(low + np.arange(n) * (high - low) / n)
+    return _in_frames(np.stack(np.meshgrid(*axes, indexing="ij")).reshape(2, -1), frames, float)
+
+
+def with_unplaced(positions: Any, *, before: int = 0, after: int = 0) -> np.ndarray:
+    """``positions`` (A, N) with tokens at position 0 in front and behind: (A, before + N + after).
+
+    CLS and register tokens in front: EVA, DINOv3.  CLS last: Llama 4, whose patches therefore count
+    from 1.
+    """
+    positions = np.asarray(positions)
+    if positions.ndim != 2:
+        raise ValueError(f"positions must have shape (A, N), got {positions.shape}")
+    before = validate.integer("before", before, minimum=0)
+    after = validate.integer("after", after, minimum=0)
+    return np.pad(positions, ((0, 0), (before, after)))
+
+
+def _size(height: Any, width: Any) -> tuple[int, int]:
+    return (
+        validate.integer("height", height, minimum=1),
+        validate.integer("width", width, minimum=1),
+    )
+
+
+def _pair(name: str, values: Any) -> tuple[float, float]:
+    if isinstance(values, str) or not hasattr(values, "__len__") or len(values) != 2:
+        raise TypeError(f"{name} must be two numbers, for height and width, got {values!r}")
+    return validate.real(name, values[0]), validate.real(name, values[1])
+
+
+def _axis(n: int, origin: Any) -> np.ndarray:
+    if isinstance(origin, str):
+        validate.choice("origin", origin, ("centre",), {"center": "centre"})
+        first = -(n - n // 2)
+    else:
+        first = validate.integer("origin", origin)
+    return np.arange(first, first + n, dtype=np.int64)
+
+
+def _in_frames(plane: np.ndarray, frames: Any, dtype: Any) -> np.ndarray:
+    if frames is None:
+        return plane
+    frames = validate.integer("frames", frames, minimum=1)
+    time = np.repeat(np.arange(frames, dtype=dtype), plane.shape[1])
+    return np.concatenate([time[None], np.tile(plane, frames)])
