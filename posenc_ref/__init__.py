@@ -24,7 +24,7 @@ from .llama3 import Llama3Scaling
 from .longrope import LongRoPE
 from .model_encoding import ModelEncoding
 from .multi_axis import MultiAxisRoPE
-from .ntk import DynamicNTK, NTKByParts, NTKScaling
+from .ntk import DynamicNTK, NTKScaling, QwenNTK, SuNTK
 from .position_ids import (
     decode_positions,
     packed,
@@ -49,7 +49,7 @@ from .t5 import T5Bias
 from .table import Table
 from .vision_positions import grid_positions, linspace_positions, patch_centres, with_unplaced
 from .xpos import XPos
-from .yarn import YaRN
+from .yarn import NTKByParts, YaRN
 
 __version__ = "0.1.0"
 #: Version of the specification: the definitions, not the code that evaluates them.
@@ -77,10 +77,12 @@ __all__ = [
     "Proportional",
     "QueryScale",
     "QueryTemperature",
+    "QwenNTK",
     "RoPE",
     "Rotary",
     "Scaling",
     "Sinusoidal",
+    "SuNTK",
     "T5Bias",
     "Table",
     "XPos",

@@ -1,34 +1,39 @@
-"""Frequencies that follow no rule: learned, or taken from a checkpoint."""
+"""Frequencies from outside: learned, loaded from a checkpoint, or of a rule without a name here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 
-import numpy as np
-
 from . import _validate as validate
-from .scaling import FrequencySchedule
+from .scaling import FrequencySchedule, real_tuple
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GivenFrequencies(FrequencySchedule):
-    """Frequencies as given, whatever the base.
+    """Frequencies as given, one for each channel pair; ``base`` does not matter.
 
     Formula
-        ``theta_k = frequencies[k]``.
+        ``theta_k = frequencies[k]``, m = ``attention_factor``.
     Source
         Learned frequencies: rotary-embedding-torch (``learned_freq``), RoPE-Mixed (Heo et al. 2024,
-        arXiv:2403.13298); LeRoPE gives ``base ** (-2k/d) * exp(alpha_k)``; checkpoints that carry
-        an ``inv_freq`` buffer, or llama.cpp's ``rope_freqs`` (which *divide* the frequencies).
+        arXiv:2403.13298), LeRoPE's ``base ** (-2k/d) * exp(alpha_k)`` in Hugging Face's
+        MistralLarge4; checkpoints that carry an ``inv_freq`` buffer.
+    Traps
+        llama.cpp's ``rope_freqs`` *divide* the frequencies.  The numbers are taken as exact: a
+        float32 buffer brings its rounding errors along.
 
     Parameters
     ----------
-    frequencies : sequence of float
-        Radians per position, one for each pair.
+    frequencies : sequence of float, or array of shape (pairs,)
+        Radians per position; ``rotary_dim / 2`` finite numbers.
     attention_factor : float
-        The factor m on cos and sin.
+        The factor on cos and sin; greater than 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        frequencies not finite, or not as many as the encoding has pairs.
     """
 
     frequencies: tuple[float, ...]
@@ -36,23 +41,20 @@ class GivenFrequencies(FrequencySchedule):
     attention_factor: float = 1.0
 
     def __post_init__(self) -> None:
-        given = self.frequencies
-        if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
-            raise TypeError(f"frequencies must be a sequence of numbers, got {given!r}")
         self._set(
-            frequencies=tuple(validate.real(f"frequencies[{k}]", w) for k, w in enumerate(given)),
+            frequencies=real_tuple("frequencies", self.frequencies),
             attention_factor=validate.real("attention_factor", self.attention_factor, above=0.0),
         )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """The given frequencies."""
+        """The given numbers, exactly."""
         if len(self.frequencies) != rotary_dim // 2:
             raise ValueError(
-                f"frequencies must be one for each of the {rotary_dim // 2} pairs, got "
-                f"{len(self.frequencies)}"
+                f"frequencies must have one number for each of the {rotary_dim // 2} channel pairs "
+                f"of rotary_dim = {rotary_dim}, got {len(self.frequencies)}"
             )
         return tuple(Decimal(w) for w in self.frequencies)
 
     def magnitude(self, seq_len: int | None) -> float:
-        """The attention factor m."""
+        """``attention_factor``."""
         return self.attention_factor

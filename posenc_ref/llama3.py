@@ -1,4 +1,4 @@
-"""Llama-3 scaling: slow pairs divided, fast ones kept, a blend between."""
+"""Llama 3.1's scaling: YaRN's idea, with the ramp over the number of turns."""
 
 from __future__ import annotations
 
@@ -12,27 +12,37 @@ from .scaling import FrequencySchedule, clip, standard_schedule
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Llama3Scaling(FrequencySchedule):
-    """Llama 3.1's frequency scaling.
+    """Llama 3.1 scaling: pairs that turn rarely within the trained length are slowed down.
 
     Formula
-        ``r_k = L0 f_k / (2 pi)``, the turns of pair k in L0, with ``f_k = base ** (-2k/d)``;
-        ``t_k = clip((r_k - low) / (high - low), 0, 1)``; ``theta_k = f_k ((1 - t_k) / s + t_k)``.
+        ``theta_k = f_k ((1 - t_k) / factor + t_k)`` with ``f_k = base ** (-2k/d)``,
+        ``t_k = clip((r_k - low) / (high - low), 0, 1)`` and the number of turns within the trained
+        length ``r_k = L0 f_k / (2 pi)``; m = 1.  low and high are low_freq_factor and
+        high_freq_factor; where they are equal t_k is the step that remains: 1 for r_k above, 0
+        below (r_k itself is never a rational number).
     Source
-        meta-llama/llama-models, `apply_scaling` (three branches on the wavelength, the same
-        values); Hugging Face `_compute_llama3_parameters`.
+        meta-llama/llama-models, ``apply_scaling``; Llama 3.1's ``scale_factor`` 8,
+        ``low_freq_factor`` 1, ``high_freq_factor`` 4, ``old_context_len`` 8192.  The blend is that
+        of the YaRN *paper* (section 3.2, alpha = low, beta = high), whose code has another.
     Traps
-        Leaving it out goes unnoticed up to L0 and garbles text at about 29,000 tokens.  Llama 3.2
-        has factor 32, not 8.  The blend is linear in the frequency, not in the wavelength.  With
-        ``low == high`` the blend is a step: pairs that turn at least ``high`` times are kept.
+        Equal low and high: Meta's code asserts against it, three branches on the wavelength give
+        the step, a slope and an intercept computed beforehand give NaN.  Leaving the scaling out
+        goes unnoticed up to L0.  Llama 3.2 has factor 32, not 8.  Megatron fixes low, high and L0
+        in its code.
 
     Parameters
     ----------
     factor : float
-        s, at least 1; 8 for Llama 3.1, 32 for Llama 3.2.
+        At least 1.
     low_freq_factor, high_freq_factor : float
-        Turns in L0 below which a pair is divided, above which it is kept; 1 and 4.
+        Fewer turns than low: divided by factor.  More than high: kept.
     original_max_position : int
-        L0, the trained length; 8192.
+        The trained length L0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        factor below 1; low_freq_factor not positive, or above high_freq_factor.
     """
 
     factor: float
@@ -42,11 +52,11 @@ class Llama3Scaling(FrequencySchedule):
 
     def __post_init__(self) -> None:
         low = validate.real("low_freq_factor", self.low_freq_factor, above=0.0)
-        high = validate.real("high_freq_factor", self.high_freq_factor, above=0.0)
+        high = validate.real("high_freq_factor", self.high_freq_factor)
         if high < low:
             raise ValueError(
-                f"high_freq_factor must be at least low_freq_factor = {low:g}, got {high:g}: are "
-                "they exchanged?"
+                "high_freq_factor must be at least low_freq_factor (they count turns within the "
+                f"trained length; are they swapped?), got {high:g} and {low:g}"
             )
         self._set(
             factor=validate.real("factor", self.factor, minimum=1.0),
@@ -58,16 +68,14 @@ class Llama3Scaling(FrequencySchedule):
         )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``f_k ((1 - t_k) / s + t_k)``."""
-        low, high = Decimal(self.low_freq_factor), Decimal(self.high_freq_factor)
+        """``f_k ((1 - t_k) / factor + t_k)``."""
         with decimal_context():
-            s, length = Decimal(self.factor), Decimal(self.original_max_position)
-            scaled = []
-            for f in standard_schedule(base, rotary_dim):
+            s, length = Decimal(self.factor), self.original_max_position
+            low, high = Decimal(self.low_freq_factor), Decimal(self.high_freq_factor)
+
+            def scaled(f: Decimal) -> Decimal:
                 turns = length * f / TWO_PI
-                if low == high:
-                    t = Decimal(turns >= high)
-                else:
-                    t = clip((turns - low) / (high - low))
-                scaled.append(f * ((1 - t) / s + t))
-            return tuple(scaled)
+                t = Decimal(turns > low) if low == high else clip((turns - low) / (high - low))
+                return f * ((1 - t) / s + t)
+
+            return tuple(scaled(f) for f in standard_schedule(base, rotary_dim))

@@ -1,4 +1,4 @@
-"""LongRoPE: every pair divided by a factor of its own, one list for short and one for long."""
+"""LongRoPE: a divisor for every pair, in one list for short and one for long contexts."""
 
 from __future__ import annotations
 
@@ -7,45 +7,51 @@ from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
-
 from . import _validate as validate
 from .angles import decimal_context
-from .scaling import FrequencySchedule, standard_schedule
+from .scaling import FrequencySchedule, real_tuple, standard_schedule
 
 POLICIES = ("current", "short", "long")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LongRoPE(FrequencySchedule):
-    """LongRoPE, "su" in older configurations.
+    """LongRoPE, called "su" or "longrope" in configurations: every pair has its own divisor.
 
     Formula
-        ``theta_k = base ** (-2k/d) / ext_k``, with ext = long_factor if ``seq_len > L0``, else
-        short_factor; m = ``attention_factor`` if given, else ``sqrt(1 + ln s / ln L0)`` (1 for
-        s <= 1), at every length.
+        ``theta_k = base ** (-2k/d) / lambda_k``, with lambda = ``long_factor`` where the length
+        exceeds L0 = original_max_position (L0 + 1 tokens are long), else ``short_factor``.
+        m is ``attention_factor``, else ``sqrt(1 + ln(factor) / ln(L0))``, at every length.
     Source
-        Ding et al. 2024, *LongRoPE*, arXiv:2402.13753, equation (2) and section 3.3; Microsoft's
-        Phi-3 code; Hugging Face `_compute_longrope_parameters`.
+        Ding et al. 2024, *LongRoPE*, arXiv:2402.13753; the two lists, the switch and m are those
+        of microsoft/Phi-3-mini-128k-instruct, ``modeling_phi3.py``, and Hugging Face's
+        ``rope_type="longrope"``.
     Traps
-        The rule of the switch: Hugging Face decides in every forward pass, by the largest position
-        of the batch plus one, and keeps cached keys as they are (``policy="current"``); vLLM
-        decides once, by its configured length (``"short"`` or ``"long"``); mlx-lm always takes the
-        long list.  m holds below L0 as well.  s is ``factor``, or max_position / L0 where a
-        configuration has none.
+        The switch: per call by its largest position (Hugging Face; cached keys keep the table
+        they were turned with), once by the longest length allowed (vLLM), or never, always long
+        (mlx-lm): ``policy``.  m holds for short contexts too.  ``factor`` is
+        max_position_embeddings / L0 where a configuration gives none; the lists have nothing to
+        do with it.
 
     Parameters
     ----------
     short_factor, long_factor : sequence of float
-        One divisor for each pair.
+        One positive number for each pair: ``rotary_dim / 2`` of them.
     original_max_position : int
-        L0, the trained length.
+        The trained length L0; at least 2.
     factor : float, optional
-        s, for m; needed unless ``attention_factor`` is given.
-    attention_factor : float, optional
-        m itself.
+        At least 1; only m needs it.
+    attention_factor : float or pair of float, optional
+        m itself; a pair is m for short and for long contexts (Phi-3.5-MoE's ``short_mscale`` and
+        ``long_mscale``).  One of factor and attention_factor is needed.
     policy : {"current", "short", "long"}
-        Whether the list follows the length, or is always the same.
+        The list by the length of the call, or one of the two whatever the length.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Neither factor nor attention_factor; lists of different length, not positive, or not as
+        long as the encoding has pairs.
     """
 
     short_factor: tuple[float, ...]
@@ -53,69 +59,76 @@ class LongRoPE(FrequencySchedule):
     original_max_position: int
     _: KW_ONLY
     factor: float | None = None
-    attention_factor: float | None = None
+    attention_factor: float | tuple[float, float] | None = None
     policy: str = "current"
 
     def __post_init__(self) -> None:
-        short = _divisors("short_factor", self.short_factor)
-        long = _divisors("long_factor", self.long_factor)
+        short = real_tuple("short_factor", self.short_factor, above=0.0)
+        long = real_tuple("long_factor", self.long_factor, above=0.0)
         if len(short) != len(long):
             raise ValueError(
-                f"long_factor must be as long as short_factor, {len(short)}, got {len(long)}"
+                "short_factor and long_factor must have one number for each channel pair, got "
+                f"{len(short)} and {len(long)}"
             )
         if self.factor is None and self.attention_factor is None:
             raise ValueError(
-                "factor or attention_factor must be given: a configuration without either has "
-                "factor = max_position_embeddings / original_max_position_embeddings"
+                "LongRoPE needs factor (max_position_embeddings / original_max_position, where a "
+                "configuration gives none) or attention_factor, got neither"
             )
-        given = {
-            name: validate.real(name, value, above=0.0)
-            for name in ("factor", "attention_factor")
-            if (value := getattr(self, name)) is not None
-        }
         self._set(
             short_factor=short,
             long_factor=long,
             original_max_position=validate.integer(
                 "original_max_position", self.original_max_position, minimum=2
             ),
+            factor=None if self.factor is None else validate.real("factor", self.factor, minimum=1),
+            attention_factor=_magnitudes(self.attention_factor),
             policy=validate.choice("policy", self.policy, POLICIES),
-            **given,
         )
-
-    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``base ** (-2k/d) / ext_k``."""
-        if len(self.short_factor) != rotary_dim // 2:
-            raise ValueError(
-                f"short_factor must have one divisor for each of the {rotary_dim // 2} pairs, got "
-                f"{len(self.short_factor)}"
-            )
-        is_long = seq_len is not None and seq_len > self.original_max_position
-        if self.policy != "current":
-            is_long = self.policy == "long"
-        ext = self.long_factor if is_long else self.short_factor
-        with decimal_context():
-            plain = standard_schedule(base, rotary_dim)
-            return tuple(f / Decimal(e) for f, e in zip(plain, ext, strict=True))
-
-    def magnitude(self, seq_len: int | None) -> float:
-        """The attention factor m."""
-        if self.attention_factor is not None:
-            return self.attention_factor
-        assert self.factor is not None
-        if self.factor <= 1.0:
-            return 1.0
-        with decimal_context():
-            ratio = Decimal(self.factor).ln() / Decimal(self.original_max_position).ln()
-            return float((1 + ratio).sqrt())
 
     @property
     def depends_on_length(self) -> bool:
-        """Whether the policy is to follow the length."""
+        """True for policy "current"."""
         return self.policy == "current"
 
+    def _long(self, seq_len: int | None) -> bool:
+        if self.policy == "current":
+            return seq_len is not None and seq_len > self.original_max_position
+        return self.policy == "long"
 
-def _divisors(name: str, values: Any) -> tuple[float, ...]:
-    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
-        raise TypeError(f"{name} must be a sequence of numbers, one for each pair, got {values!r}")
-    return tuple(validate.real(f"{name}[{k}]", v, above=0.0) for k, v in enumerate(values))
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """``base ** (-2k/d) / lambda_k``."""
+        name = "long_factor" if self._long(seq_len) else "short_factor"
+        divisors: tuple[float, ...] = getattr(self, name)
+        if len(divisors) != rotary_dim // 2:
+            raise ValueError(
+                f"{name} must have one number for each of the {rotary_dim // 2} channel pairs of "
+                f"rotary_dim = {rotary_dim}, got {len(divisors)}"
+            )
+        with decimal_context():
+            return tuple(
+                w / Decimal(x)
+                for w, x in zip(standard_schedule(base, rotary_dim), divisors, strict=True)
+            )
+
+    def magnitude(self, seq_len: int | None) -> float:
+        """``attention_factor``, or ``sqrt(1 + ln(factor) / ln(original_max_position))``."""
+        if isinstance(self.attention_factor, tuple):
+            return self.attention_factor[self._long(seq_len)]
+        if self.attention_factor is not None:
+            return self.attention_factor
+        assert self.factor is not None
+        with decimal_context():
+            s, length = Decimal(self.factor), Decimal(self.original_max_position)
+            return float((1 + s.ln() / length.ln()).sqrt())
+
+
+def _magnitudes(value: Any) -> float | tuple[float, float] | None:
+    if value is None or not isinstance(value, Sequence):
+        return None if value is None else validate.real("attention_factor", value, above=0.0)
+    pair = real_tuple("attention_factor", value, above=0.0)
+    if len(pair) != 2:
+        raise ValueError(
+            f"attention_factor must be a number or a pair (short, long), got {len(pair)} numbers"
+        )
+    return pair[0], pair[1]

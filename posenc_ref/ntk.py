@@ -1,47 +1,61 @@
-"""NTK-aware scaling: the base is changed, so that slow pairs stretch and fast ones do not."""
+"""NTK-aware schedules: a larger base, chosen once or by the length, and two corrections of it."""
 
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 
 from . import _validate as validate
-from .angles import TWO_PI, decimal_context, geometric
-from .scaling import FrequencySchedule, check_dim, clip, standard_schedule
-
-POLICIES = ("current", "static")
+from .angles import decimal_context
+from .scaling import FrequencySchedule, standard_schedule
 
 
 @functools.lru_cache(maxsize=256)
-def ntk_schedule(base: float, rotary_dim: int, multiple: Decimal) -> tuple[Decimal, ...]:
-    """``(base * multiple ** (d/(d-2))) ** (-2k/d)``, with d = rotary_dim > 2."""
-    d = check_dim(rotary_dim)
+def ntk_schedule(base: float, rotary_dim: int, alpha: Decimal) -> tuple[Decimal, ...]:
+    """``base' ** (-2k/d)`` with ``base' = base * alpha ** (d/(d-2))``.
+
+    Written as ``base ** (-2k/d) / alpha ** (2k/(d-2))``: the first pair is not changed, the last
+    one is divided by alpha exactly.
+    """
+    if rotary_dim < 4:
+        raise ValueError(
+            "rotary_dim must be at least 4 for NTK-aware scaling, whose exponent d/(d-2) has no "
+            f"value at d = 2, got {rotary_dim}"
+        )
     with decimal_context():
-        stretched = Decimal(base) * multiple ** (Decimal(d) / (d - 2))
-        exponents = [Decimal(2 * k) / d for k in range(d // 2)]
-    return geometric(stretched, exponents)
+        return tuple(
+            w / alpha ** (Decimal(2 * k) / (rotary_dim - 2))
+            for k, w in enumerate(standard_schedule(base, rotary_dim))
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NTKScaling(FrequencySchedule):
-    """NTK-aware scaling: a larger base, such that the slowest pair is divided by ``factor``.
+    """NTK-aware scaling: the base grows so that only the slowest pair is fully interpolated.
 
     Formula
-        ``theta_k = base' ** (-2k/d)`` with ``base' = base * factor ** (d/(d-2))``:
-        theta_0 = 1 stays, the last frequency becomes ``1/factor`` of what it was.
+        ``theta_k = base' ** (-2k/d)`` with ``base' = base * factor ** (d/(d-2))``, that is
+        ``theta_k = base ** (-2k/d) / factor ** (2k/(d-2))``: pair 0 keeps its frequency, the last
+        one is divided by ``factor``.  m = 1.
     Source
-        bloc97 2023, *NTK-Aware Scaled RoPE*; Peng et al. 2023, *YaRN*, arXiv:2309.00071,
-        section 3.1 and definition 1.  HunYuan's "dynamic" scaling with ``alpha`` is this one.
+        bloc97 2023, *NTK-Aware Scaled RoPE* (r/LocalLLaMA); Peng et al. 2023, *YaRN*,
+        arXiv:2309.00071, section 3.1, definition 1.
     Traps
-        The exponent has the rotary width d, not head_dim.  Some code multiplies the base by the
-        factor itself.  It is nothing but another base, and cannot be told from one.
+        d is ``rotary_dim``, not ``head_dim``.  Some libraries multiply the base by ``factor``
+        itself, without the exponent (diffusers' ``ntk_factor``): that is another ``base``.
+        HunYuan's ``alpha`` is this factor, although its configuration says "dynamic".
+        From outside it cannot be told from a larger ``base``.
 
     Parameters
     ----------
     factor : float
         At least 1.
+
+    Raises
+    ------
+    ValueError
+        factor below 1; used with ``rotary_dim`` 2, where d/(d-2) has no value.
     """
 
     factor: float
@@ -50,33 +64,40 @@ class NTKScaling(FrequencySchedule):
         self._set(factor=validate.real("factor", self.factor, minimum=1.0))
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``base' ** (-2k/d)``."""
+        """``base ** (-2k/d) / factor ** (2k/(d-2))``."""
         return ntk_schedule(base, rotary_dim, Decimal(self.factor))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DynamicNTK(FrequencySchedule):
-    """Dynamic NTK: NTK-aware scaling by as much as the length of the sequence needs.
+    """Dynamic NTK: NTK-aware scaling by as much as the present length asks for.
 
     Formula
-        ``base' = base * (s L / max_position - (s - 1)) ** (d/(d-2))`` with s = factor and
-        ``L = max(seq_len, max_position)``: unchanged up to max_position.
+        :class:`NTKScaling` by ``alpha = factor * L / max_position - (factor - 1)``, with
+        ``L = max(seq_len, max_position)`` for policy "current": plain RoPE up to ``max_position``;
+        ``L = factor * max_position`` for "static": ``alpha = factor**2 - factor + 1``.  m = 1.
     Source
-        emozilla 2023, *Dynamically Scaled RoPE*; Hugging Face `_compute_dynamic_ntk_parameters`.
+        emozilla 2023, *Dynamically Scaled RoPE* (r/LocalLLaMA); the formula is that of
+        Hugging Face's ``rope_type="dynamic"`` ("current") and of SGLang and vLLM ("static").
     Traps
-        ``policy="current"`` recomputes for every length, so that keys rotated earlier no longer
-        fit; the length is that of the call (Hugging Face: the largest position of the *batch* plus
-        one).  vLLM and SGLang evaluate it once, at ``L = factor * max_position``, for short prompts
-        too: ``policy="static"``, a multiple of ``s^2 - s + 1``.
+        "current": every longer call has another table, so keys cached at a shorter length were
+        turned by other angles, and logits stop being relative.  Batches share the longest length.
+        "static" scales short prompts as well.  The YaRN paper's "dynamic NTK" (section 3.3) is
+        ``alpha = L / max_position``, without a factor: that is ``factor=1`` here.
 
     Parameters
     ----------
     factor : float
         At least 1.
     max_position : int
-        The trained length, up to which nothing changes.
+        The trained length.
     policy : {"current", "static"}
-        Whether frequencies follow the length, or stay those of ``factor * max_position``.
+        The length of the call, or the longest length meant, once and for all.
+
+    Raises
+    ------
+    ValueError
+        factor below 1; used with ``rotary_dim`` 2, where d/(d-2) has no value.
     """
 
     factor: float
@@ -88,108 +109,107 @@ class DynamicNTK(FrequencySchedule):
         self._set(
             factor=validate.real("factor", self.factor, minimum=1.0),
             max_position=validate.integer("max_position", self.max_position, minimum=1),
-            policy=validate.choice("policy", self.policy, POLICIES),
+            policy=validate.choice("policy", self.policy, ("current", "static")),
         )
-
-    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``base' ** (-2k/d)`` at the length, or at ``factor * max_position``."""
-        with decimal_context():
-            s, original = Decimal(self.factor), Decimal(self.max_position)
-            length = s * original if self.policy == "static" else Decimal(seq_len or 1)
-            multiple = s * max(length, original) / original - (s - 1)
-        return ntk_schedule(base, rotary_dim, multiple)
 
     @property
     def depends_on_length(self) -> bool:
-        """Whether the policy is to follow the length."""
+        """True for policy "current"."""
         return self.policy == "current"
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """NTK-aware scaling by alpha, at ``seq_len`` where the policy is "current"."""
+        with decimal_context():
+            s, trained = Decimal(self.factor), Decimal(self.max_position)
+            length = trained * s
+            if self.policy == "current":
+                length = trained if seq_len is None else max(Decimal(seq_len), trained)
+            alpha = s * length / trained - (s - 1)
+        return ntk_schedule(base, rotary_dim, alpha)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NTKByParts(FrequencySchedule):
-    """NTK-by-parts as it was before YaRN: linear for slow pairs, NTK between, none for fast ones.
+class QwenNTK(FrequencySchedule):
+    """Dynamic NTK in steps, as in the first Qwen: alpha is 1, 3, 7, 15, ... by powers of two.
 
     Formula
-        ``corr(r) = d ln(L0 / (2 pi r)) / (2 ln base)``: the pair that turns r times in L0;
-        ``ramp(a, b)_k = clip((k - floor(corr(a))) / (ceil(corr(b)) - floor(corr(a))), 0, 1)``;
-        first ``mixed = linear * ramp(beta_0, beta_1) + ntk * (1 - ramp(beta_0, beta_1))``, then
-        ``theta = mixed * ramp(gamma_0, gamma_1) + base_k * (1 - ramp(gamma_0, gamma_1))``.
+        :class:`NTKScaling` by ``alpha = max(2 ** ceil(log2(L / train_length) + 1) - 1, 1)``, L the
+        length of the call: 1 up to ``train_length``, 3 up to twice that, 7 up to four times.
     Source
-        jquesnelle/yarn, `LlamaPartNTKScaledRotaryEmbedding.py`.
+        Qwen-7B, ``modeling_qwen.py``, ``get_ntk_alpha``; configuration ``use_dynamic_ntk`` with
+        ``seq_length``.  It goes with ``LogNScale`` on queries (``use_logn_attn``).
     Traps
-        The YaRN paper calls its own two-way blend "NTK-by-parts" (section 3.2): use :class:`YaRN`
-        with ``attention_factor=1`` for that one.
+        Qwen decides alpha at the prompt and keeps it while generating: give the prompt's length
+        as ``seq_len`` then.  TeleChat takes alpha likewise and multiplies cos and sin by
+        0.1 ln(L / L') + 1 besides, which this schedule does not.
+
+    Parameters
+    ----------
+    train_length : int
+        The trained length.
+
+    Raises
+    ------
+    ValueError
+        Used with ``rotary_dim`` 2, where d/(d-2) has no value.
+    """
+
+    train_length: int
+
+    def __post_init__(self) -> None:
+        self._set(train_length=validate.integer("train_length", self.train_length, minimum=1))
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Always."""
+        return True
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """NTK-aware scaling by the step that ``seq_len`` falls on."""
+        length = self.train_length if seq_len is None else seq_len
+        # The smallest n with train_length * 2**n >= length: no logarithm is rounded.
+        steps = (-(-length // self.train_length) - 1).bit_length()
+        return ntk_schedule(base, rotary_dim, Decimal(2 ** (steps + 1) - 1))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SuNTK(FrequencySchedule):
+    """Su's corrected NTK scaling, in which the first pair is scaled a little too.
+
+    Formula
+        ``theta_k = base ** (-2k/d) / factor ** ((2(k+1)/d) ** power)``; the last pair is divided
+        by ``factor`` exactly.  m = 1.  ``power=1`` is Su's NTK-RoPE-fixed, equal to
+        ``(base * factor) ** (-2k/d) / factor ** (2/d)``; other powers are NTK-RoPE-mixed, equal to
+        ``base ** (-2k/d) / exp(a (k+1) ** power)`` with ``a (d/2) ** power = ln factor``.
+    Source
+        Su Jianlin 2023, *Transformer upgrade path 11*, kexue.fm/archives/9706, which recommends
+        power 0.625 ("b"); vLLM's ``rope_type="ntk"``, ``factor`` and ``mixed_b``.
+    Traps
+        Pairs are counted from 1 here: pair 0 is divided by ``factor ** (2/d)``, not kept.
 
     Parameters
     ----------
     factor : float
         At least 1.
-    original_max_position : int
-        L0, the trained length.
-    beta_0, beta_1, gamma_0, gamma_1 : float
-        Turns in L0 between which the two blends run.
+    power : float
+        Greater than 0.
     """
 
     factor: float
-    original_max_position: int
     _: KW_ONLY
-    beta_0: float = 1.25
-    beta_1: float = 0.75
-    gamma_0: float = 16.0
-    gamma_1: float = 2.0
+    power: float = 1.0
 
     def __post_init__(self) -> None:
-        turns = {
-            name: validate.real(name, getattr(self, name), above=0.0)
-            for name in ("beta_0", "beta_1", "gamma_0", "gamma_1")
-        }
-        for fast, slow in (("beta_0", "beta_1"), ("gamma_0", "gamma_1")):
-            if turns[fast] < turns[slow]:
-                raise ValueError(
-                    f"{fast} must be at least {slow} = {turns[slow]:g} (more turns are faster "
-                    f"pairs), got {turns[fast]:g}"
-                )
         self._set(
             factor=validate.real("factor", self.factor, minimum=1.0),
-            original_max_position=validate.integer(
-                "original_max_position", self.original_max_position, minimum=1
-            ),
-            **turns,
+            power=validate.real("power", self.power, above=0.0),
         )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """The two blends, one after the other."""
-        plain = standard_schedule(base, rotary_dim)
-        ntk = ntk_schedule(base, rotary_dim, Decimal(self.factor))
-        length = self.original_max_position
-        slow = ramp(base, rotary_dim, length, self.beta_0, self.beta_1, True)
-        fast = ramp(base, rotary_dim, length, self.gamma_0, self.gamma_1, True)
+        """``base ** (-2k/d) / factor ** ((2(k+1)/d) ** power)``."""
         with decimal_context():
-            blended = []
-            for w, n, a, b in zip(plain, ntk, slow, fast, strict=True):
-                mixed = w / Decimal(self.factor) * a + n * (1 - a)
-                blended.append(mixed * b + w * (1 - b))
-            return tuple(blended)
-
-
-def ramp(
-    base: float, rotary_dim: int, length: int, fast: float, slow: float, truncate: bool
-) -> list[Decimal]:
-    """0 for pairs that turn more than ``fast`` times in ``length``, 1 for less than ``slow`` times.
-
-    Linear in the pair number between, from ``low`` to ``high``; with ``truncate`` these are
-    rounded outwards to whole pairs.  Both stay within [0, d - 1], and are never equal.
-    """
-    with decimal_context():
-
-        def correction(turns: float) -> Decimal:
-            ratio = Decimal(length) / (Decimal(turns) * TWO_PI)
-            return rotary_dim * ratio.ln() / (2 * Decimal(base).ln())
-
-        low, high = correction(fast), correction(slow)
-        if truncate:
-            low, high = Decimal(math.floor(low)), Decimal(math.ceil(high))
-        low, high = max(low, Decimal(0)), min(high, Decimal(rotary_dim - 1))
-        if low == high:
-            high += Decimal("0.001")  # as every implementation does: a step
-        return [clip((k - low) / (high - low)) for k in range(rotary_dim // 2)]
+            s, power = Decimal(self.factor), Decimal(self.power)
+            return tuple(
+                w / s ** ((Decimal(2 * (k + 1)) / rotary_dim) ** power)
+                for k, w in enumerate(standard_schedule(base, rotary_dim))
+            )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from . import _validate as validate
+from ._namespace import is_array, to_host
 from .angles import decimal_context, geometric
 from .encoding import Scaling
 
@@ -33,22 +36,23 @@ def clip(value: Decimal) -> Decimal:
     return min(max(value, Decimal(0)), Decimal(1))
 
 
-def check_dim(rotary_dim: int) -> int:
-    """``rotary_dim`` such that d/(d-2) exists."""
-    if rotary_dim <= 2:
-        raise ValueError(
-            f"rotary_dim must be at least 4 for the exponent d/(d-2) of NTK scaling, got "
-            f"{rotary_dim}"
-        )
-    return rotary_dim
-
-
 @functools.lru_cache(maxsize=256)
 def standard_schedule(base: float, rotary_dim: int) -> tuple[Decimal, ...]:
     """``base ** (-2k / rotary_dim)``, k = 0 .. rotary_dim/2 - 1 (RoFormer, section 3.2.2)."""
     with decimal_context():
         exponents = [Decimal(2 * k) / rotary_dim for k in range(rotary_dim // 2)]
     return geometric(base, exponents)
+
+
+def real_tuple(name: str, values: Any, *, above: float | None = None) -> tuple[float, ...]:
+    """``values``, a sequence or an array with one axis, as finite Python floats."""
+    if is_array(values):
+        values = to_host(values).tolist()
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise TypeError(f"{name} must be a sequence of numbers, got {values!r}")
+    if not values:
+        raise ValueError(f"{name} must have one number for each channel pair, got none")
+    return tuple(validate.real(f"{name}[{k}]", x, above=above) for k, x in enumerate(values))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

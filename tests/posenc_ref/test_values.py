@@ -163,7 +163,11 @@ def test_replace_makes_a_checked_copy():
         ({"head_dim": 8}, ValueError, "must name its class.*got keys .'head_dim'"),
         ({"encoding": 3}, ValueError, "must name its class"),
         ({"encoding": "Rope"}, ValueError, "encoding must be one of ALiBi.*RoPE.*got 'Rope'"),
-        ({"scaling": "YaRN"}, ValueError, "scaling must be one of LinearScaling.*got 'YaRN'"),
+        (
+            {"scaling": "NoSuchRule"},
+            ValueError,
+            "scaling must be one of DynamicNTK.*got 'NoSuchRule'",
+        ),
         (
             {"encoding": "RoPE", "head_dim": 8, "layout": "half", "theta": 1e4},
             ValueError,
