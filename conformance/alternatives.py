@@ -23,6 +23,8 @@ FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0, 128.0)
 LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
 #: Llama-3 parameters of released models: factor, low, high, original length.
 LLAMA3 = ((8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192), (16.0, 1.0, 4.0, 8192))
+#: low_freq_factor and high_freq_factor as they are published, or set to be no blend.
+LOW_HIGH = ((1.0, 4.0), (1.0, 1.0), (4.0, 4.0), (1.0, 2.0), (2.0, 4.0), (1.0, 8.0))
 #: YaRN's beta_fast and beta_slow as they are published.
 BETAS = ((32.0, 1.0), (64.0, 1.0), (128.0, 1.0), (16.0, 1.0), (32.0, 2.0))
 
@@ -117,6 +119,9 @@ def _parameters(encoding: RoPE) -> Iterator[Explanation]:
         yield from _changed(encoding, "", **{length: round(original / factor)})
     if "short_factor" in fields:
         yield from _long_rope(encoding)
+    if "low_freq_factor" in fields:
+        for low, high in LOW_HIGH:
+            yield from _changed(encoding, "", low_freq_factor=low, high_freq_factor=high)
     if factor and "short_factor" not in fields:
         for f in FACTORS:
             yield from _changed(encoding, "", factor=f)
@@ -127,12 +132,40 @@ def _parameters(encoding: RoPE) -> Iterator[Explanation]:
         for fast, slow in BETAS:
             yield from _changed(encoding, "", beta_fast=fast, beta_slow=slow)
     if "fraction" in fields:
+        yield from _slice_denominators(encoding)
         for fraction in (0.25, 0.5, 0.75, 1.0):
             yield from _changed(encoding, "", fraction=fraction)
     if "policy" in fields:
         for policy in ("static", "current", "short", "long"):
             if policy != s.policy:
                 yield from _changed(encoding, "", policy=policy)
+
+
+def multi_axis_exponents(encoding: MultiAxisRoPE) -> Iterator[Explanation]:
+    """Doubled and halved exponents: another base explains them as well, if it is a published one."""
+    w, scale = encoding.frequencies(), encoding.position_scale
+    for what, power in (("doubled", 2.0), ("halved", 0.5)):
+        if isinstance(scale, float) and encoding.scaling is None:
+            shape = scale * (w / scale) ** power
+            yield Explanation("exponent", f"the exponent of the frequencies is {what}", shape)
+
+
+def _slice_denominators(encoding: RoPE) -> Iterator[Explanation]:
+    turning = int(np.count_nonzero(encoding.frequencies()))
+    if not turning:
+        return
+    shape = np.where(
+        encoding.frequencies() != 0,
+        encoding.base ** -(np.arange(encoding.frequencies().size) / turning),
+        0.0,
+    )
+    yield Explanation(
+        "denominator",
+        f"exponents are divided by the {2 * turning} channels that turn, not by head_dim",
+        shape / getattr(encoding.scaling, "factor", 1.0),
+        {},
+        ("proportional",),
+    )
 
 
 def _swapped_betas(encoding: RoPE, swapped: dict[str, float]) -> Iterator[Explanation]:
@@ -226,16 +259,11 @@ def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[Explanation]:
         text = f"positions are not multiplied by the declared {encoding.position_scale}"
         yield Explanation("position-scale", text, plain)
     d = encoding.rotary_dim
-    w = encoding.frequencies()
-    for what, power in (("doubled", 2.0), ("halved", 0.5)):
-        if isinstance(encoding.position_scale, float) and encoding.scaling is None:
-            shape = encoding.position_scale * (w / encoding.position_scale) ** power
-            yield Explanation("exponent", f"the exponent of the frequencies is {what}", shape)
     if encoding.head_dim != d and encoding.scaling is None and encoding.position_scale == 1.0:
         yield Explanation(
             "denominator",
             f"exponents are divided by head_dim = {encoding.head_dim}, not {d}",
-            w ** (d / encoding.head_dim),
+            encoding.frequencies() ** (d / encoding.head_dim),
         )
 
 

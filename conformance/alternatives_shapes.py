@@ -149,6 +149,9 @@ NTK_SHAPES: dict[str, Shape] = {
     ),
     "the exponent is d/(d-1), not d/(d-2)": partial(_ntk, exponent=lambda d, head: d / (d - 1)),
     "the exponent is (d-2)/d, not d/(d-2)": partial(_ntk, exponent=lambda d, head: (d - 2) / d),
+    "the exponent has the number of pairs for d": partial(
+        _ntk, exponent=lambda d, head: d / (d - 4)
+    ),
     "head_dim is taken for rotary_dim in the exponent": partial(
         _ntk, exponent=lambda d, head: head / (head - 2)
     ),

@@ -6,7 +6,7 @@ import numpy as np
 
 from posenc_ref import LinearScaling, MultiAxisRoPE, RoPE, Rotary
 
-from .alternatives import alternatives, multi_axis_alternatives
+from .alternatives import alternatives, multi_axis_alternatives, multi_axis_exponents
 from .diagnose_phases import Declared
 from .frequencies import Schedule
 
@@ -62,6 +62,7 @@ def schedule_of(encoding: Rotary) -> Schedule:
             if isinstance(encoding.base, tuple)
             else lambda b: encoding.replace(base=b).frequencies(),
             variants=lambda: multi_axis_alternatives(encoding),
+            late=lambda: multi_axis_exponents(encoding),
         )
     if not isinstance(encoding, RoPE):
         return Schedule(1.0, 1.0, target.size, target=target)
@@ -79,6 +80,7 @@ def schedule_of(encoding: Rotary) -> Schedule:
             variants=lambda: [
                 e.at(turning) for e in alternatives(encoding) if e.predicted.size == turning.size
             ],
+            plain=encoding.replace(scaling=None).frequencies()[turning],
         )
     factor = scaling.factor if scaling is not None else 1.0
     others = {

@@ -26,15 +26,55 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
         return False
     found = measure(run, encoding, pairs)
     if not found.linear:
-        return False
+        return _torn(run)
     if _offsets(run, encoding, found):
         return True
-    return _sections(run, encoding, found, wanted)
+    return _sections(run, encoding, found, wanted) or _each_axis(run, encoding, found, wanted)
+
+
+def _torn(run: Run) -> bool:
+    """Whether rotations by text positions are right, and one axis alone gives no rotation."""
+    if any(f.check != "axes" and "rolled" not in f.case for f in run.failures):
+        return False
+    run.add(
+        "sections",
+        "the two channels of a pair follow different axes",
+        "with one axis moved alone, pairs are not rotated; with all alike, they are",
+        equivalent=("mixed-layout",),
+    )
+    return True
+
+
+def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
+    """Whether every pair of one axis turns by the same multiple of what is declared, or back."""
+    told = live(encoding, (encoding.frequencies(),))[0]
+    at = np.arange(wanted.size)
+    w, sigma = found.frequencies[wanted, at], found.sigma[wanted, at]
+    ratios = []
+    for axis in range(encoding.num_axes):
+        own = wanted == axis
+        ratio = float(np.median(w[own] / told[own]))
+        if not agree(w[own], ratio * told[own], sigma[own]).all():
+            return False
+        ratios.append(1.0 if agree(w[own], told[own], sigma[own]).all() else ratio)
+    wrong = [a for a, ratio in enumerate(ratios) if ratio != 1.0]
+    if not wrong or (len({ratios[a] for a in wrong}) == 1 and len(wrong) == len(ratios)):
+        return False  # all alike: text shows it as well
+    first = wrong[0]
+    back = ratios[first] < 0 and agree(w, np.sign(w) * told, sigma).all()
+    run.add(
+        "sign" if back else "position-scale",
+        f"positions of axis {first} "
+        + ("count backwards" if back else "are multiplied by ")
+        + ("" if back else f"{ratios[first]:.6g}"),
+        f"ratio of measured to declared frequencies by axis: {[round(r, 6) for r in ratios]}",
+    )
+    return True
 
 
 def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
     # An axis that a pair does not follow leaves cos at 1 and sin at 0, exactly.
-    follows = np.abs(found.frequencies) > _least(encoding) / _FASTER
+    follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * _least(encoding)
     several = follows.sum(axis=0)
     axes = np.where(several == 1, np.argmax(follows, axis=0), -1)
     if np.array_equal(axes, wanted):
@@ -128,8 +168,6 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
     return True
 
 
-#: A wrong base may make the slowest pair slower than declared, by at most this.
-_FASTER = 64
 #: Origins that axes are given, the declared kind first.
 _ORIGINS = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0)
 

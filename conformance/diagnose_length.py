@@ -19,7 +19,8 @@ from .probes import dense
 from .run import Run
 from .subject import Malformed, Refused
 
-#: Whether an encoding meets the function at one length, seen as of another length.
+#: Whether an encoding meets the function at one length, seen as of another length; or, for 0, with
+#: every token at the length that ends with it.
 Fits = Callable[[Rotary, int, int], bool]
 
 
@@ -44,11 +45,14 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
     def fits(encoding: Rotary, length: int, taken: int) -> bool:
         x, y = seen[length]
         positions = positions_of(length)
-        truth = apply_truth(encoding, x, positions, np.full(positions.shape, taken))
+        lengths = np.full(positions.shape, taken) if taken else positions + 1
+        truth = apply_truth(encoding, x, positions, lengths)
         return bool((run.scores(y, truth) <= run.budget).all())
 
     first = next((n for n in lengths if case(n) in failed), lengths[0])
-    return _explain(run, encoding, list(seen), first, fits)
+    if _explain(run, encoding, list(seen), first, fits):
+        return True
+    return _another_rule(run, encoding, [n for n in seen if not fits(encoding, n, n)], list(seen))
 
 
 def _calls(
@@ -69,10 +73,29 @@ def explain_frequencies(
     """The same for frequencies returned for each length."""
 
     def fits(other: Rotary, length: int, taken: int) -> bool:
-        return fits_at(seen[length], other.frequencies(taken))
+        return fits_at(seen[length], other.frequencies(taken or length))
 
     wrong = [n for n in seen if not fits(encoding, n, n)]
-    return bool(wrong) and _explain(run, encoding, list(seen), wrong[0], fits)
+    if not wrong:
+        return False
+    if _explain(run, encoding, list(seen), wrong[0], fits):
+        return True
+    return _another_rule(run, encoding, wrong, list(seen))
+
+
+def _another_rule(run: Run, encoding: Any, wrong: list[int], lengths: list[int]) -> bool:
+    """Short calls are right and long ones wrong: the scaling grows by some other rule."""
+    right = [n for n in lengths if n not in wrong]
+    if not right or max(right) > min(wrong):
+        return False
+    run.add(
+        "scaling-formula",
+        f"calls up to length {max(right)} are right, longer ones are not: the frequencies do not "
+        f"grow by the rule of {type(encoding.scaling).__name__}",
+        f"judged at lengths {', '.join(map(str, lengths))}; wrong from {min(wrong)} on",
+        equivalent=("scaling-parameter",),
+    )
+    return True
 
 
 def _explain(run: Run, encoding: Rotary, lengths: list[int], first: int, fits: Fits) -> bool:
@@ -101,6 +124,20 @@ def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
         encoding,
         lambda n: max(n - 1, 1),
     )
+    yield Rule(
+        "scaling-parameter",
+        f"{name} changes token by token, by the position of each, not by the length of the call",
+        encoding,
+        lambda n: 0,
+    )
+    for end in dict.fromkeys([round(start * (getattr(scaling, "factor", None) or 1.0)), *LENGTHS]):
+        if hasattr(scaling, "short_factor") and end != start:
+            yield Rule(
+                "scaling-parameter",
+                f"{name} changes after length {end}, declared {start}",
+                encoding,
+                lambda n, end=end: start if n <= end else start + 1,  # type: ignore[misc]
+            )
     for policy in ("static", "short", "long"):
         changed = _replaced(encoding, policy=policy)
         if changed is not None:

@@ -41,6 +41,7 @@ class Schedule:
     rebased: Callable[[float], np.ndarray] | None = None
     variants: Callable[[], Iterable[Explanation]] = tuple  #: other things to try first
     late: Callable[[], Iterable[Explanation]] = tuple  #: and before anything is fitted
+    plain: np.ndarray | None = None  #: the declared frequencies without their scaling
 
     @property
     def declared(self) -> np.ndarray:
@@ -105,7 +106,25 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
         others = dict.fromkeys([*best.equivalent, *(c.code for c in found[1:])])
         others.pop(best.code, None)
         return [Explanation(best.code, best.message, best.predicted, best.values, tuple(others))]
+    if declared.plain is not None and _scaled_otherwise(measured, sigma, declared):
+        spacing = _spacing(measured, target, sigma)
+        text = f"the base is right, but the scaling is another: {spacing.message}"
+        return [Explanation("scaling-formula", text, measured, {}, ("scaling-parameter",))]
     return [_spacing(measured, target, sigma)]
+
+
+def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> bool:
+    """Whether only the scaling is off: pairs are scaled by what the declared one scales by.
+
+    Either every ratio to the unscaled frequency lies within those of the declaration, or one pair
+    in eight has exactly the smallest or the largest of them.
+    """
+    assert d.plain is not None
+    ratio, told = measured / d.plain, d.declared / d.plain
+    low, high = told.min(), told.max()
+    within = (ratio >= low * (1 - _SAME)) & (ratio <= high * (1 + _SAME))
+    ends = agree(measured, low * d.plain, sigma) | agree(measured, high * d.plain, sigma)
+    return bool(low < high and (within.all() or 8 * ends.sum() >= ends.size))
 
 
 def half_precision(values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

@@ -261,7 +261,8 @@ def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
     for case, given in (("strided", strided), ("Fortran order, read-only", locked)):
         run.count("robustness")
         try:
-            y = np.asarray(run.subject.fn(given, np.arange(5))).astype(np.float64)
+            at = run.subject.arguments(x, np.arange(5))[1]
+            y = np.asarray(run.subject.fn(given, at)).astype(np.float64)
         except Exception as error:
             run.limit(f"x in {case}: refused ({type(error).__name__}: {error})"[:200])
             continue
@@ -278,6 +279,8 @@ def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
     state.replay(run, lambda: subject.apply(x, SHORT), first, what)
     one, two = subject.arguments(x, SHORT), subject.arguments(-x, SHORT)
     state.kept_result(run, lambda: subject.call(*one), lambda: subject.call(*two))
+    if run.encoding is not None and run.encoding.num_axes > 1:
+        judge_axes.stale(run, access)
     if run.encoding is None or access.mode == "prefix":
         return
     given = subject.rounded(dense((1, 2, 16, dim), run.seed + 8))

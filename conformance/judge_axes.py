@@ -63,6 +63,29 @@ def judge(run: Run, access: Access) -> None:
         run.judge("axes", case, y, apply_truth(encoding, x, positions))
 
 
+def stale(run: Run, access: Access) -> None:
+    """Calls that share the positions of one axis but not of the others."""
+    encoding = run.encoding
+    rng = np.random.default_rng(run.seed + 19)
+    x = run.subject.rounded(dense((1, 2, 9, access.dim), run.seed + 20))
+
+    def right(positions: np.ndarray) -> bool:
+        y = run.subject.apply(x, positions)
+        return bool((run.scores(y, apply_truth(encoding, x, positions)) <= run.budget).all())
+
+    for axis in range(encoding.num_axes):
+        one, two, three = rng.integers(0, 64, (3, encoding.num_axes, 1, 9))
+        two[axis] = one[axis]
+        run.count("state")
+        if right(one) and not right(two) and right(three):
+            run.add(
+                "state",
+                f"a call gets what one with the same positions on axis {axis} computed",
+                "calls of 9 tokens whose positions on the other axes differ",
+            )
+            return
+
+
 def measure(run: Run, encoding: Rotary, pairs: list[tuple[int, int, int, int]]) -> AxisPhases:
     """The frequency of every pair on every axis; ``pairs`` are channels (a, b, out_a, out_b)."""
     first, out_a, out_b = ([p[i] for p in pairs] for i in (0, 2, 3))

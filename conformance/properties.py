@@ -94,13 +94,15 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
     _case(run, "relative offset", lambda t: relative((q1, k1), (q2 * t, k2), total))
     _case(run, "pair norm", lambda t: pair_norm(q, q1 * t, measured))
 
-    if not measured.in_out():
+    offset = 0.0 if run.encoding is None else run.encoding.offset
+    if not measured.in_out() or offset != round(offset):
         return
     channel = np.ones(dim)
     for pair, amplitude in zip(measured.pairs, m, strict=True):
         channel[[pair.a, pair.b]] = amplitude
     # What comes out is rounded to the declared dtype, so it can go in again unchanged.
-    twice, once = access.rows(q1, at), access.rows(q, 2 * at)
+    # With angles (p + offset) theta, R(a) R(a) = m R(2a + offset).
+    twice, once = access.rows(q1, at), access.rows(q, 2 * at + round(offset))
     angle = float(4 * at.max()) * fastest
     _case(run, "composition", lambda t: composition(twice * t, once, angle, channel))
 

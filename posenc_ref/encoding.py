@@ -13,6 +13,9 @@ import numpy as np
 
 from ._namespace import Array, dtype_like, dtype_name, is_array, to_host
 
+#: Longer tuples are shortened in the repr.
+_SHOWN = 16
+
 _REGISTRY: dict[str, dict[str, type[Value]]] = {
     "encoding": {},
     "scaling": {},
@@ -79,9 +82,9 @@ class Value:
             if is_array(value):
                 parts.append(f"{f.name}=<{dtype_name(value)} {tuple(value.shape)}>")
             elif f.default is dataclasses.MISSING:
-                parts.append(f"{f.name}={value!r}" if f.kw_only else repr(value))
+                parts.append(f"{f.name}={_short(value)}" if f.kw_only else _short(value))
             elif value != f.default and f.name not in self._implied():
-                parts.append(f"{f.name}={value!r}")
+                parts.append(f"{f.name}={_short(value)}")
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
@@ -142,6 +145,13 @@ def from_dict(data: Mapping[str, Any]) -> Any:
     if required:
         raise ValueError(f"{name} needs the field {required[0]!r}")
     return cls.read(body)
+
+
+def _short(value: Any) -> str:
+    """``repr(value)``, the middle of long tuples left out."""
+    if isinstance(value, tuple) and len(value) > _SHOWN:
+        return f"<{len(value)} values {value[0]!r}, {value[1]!r}, ..., {value[-1]!r}>"
+    return repr(value)
 
 
 def _frozen(value: Any) -> Any:
