@@ -24,6 +24,7 @@ from .llama3 import Llama3Scaling
 from .longrope import LongRoPE
 from .model_encoding import ModelEncoding
 from .multi_axis import MultiAxisRoPE
+from .multimodal_positions import mrope_positions
 from .ntk import DynamicNTK, NTKScaling, QwenNTK, SuNTK
 from .position_ids import (
     decode_positions,
@@ -97,6 +98,7 @@ __all__ = [
     "grid_positions",
     "layout_permutation",
     "linspace_positions",
+    "mrope_positions",
     "packed",
     "patch_centres",
     "permute_weights",

@@ -1,0 +1,208 @@
+"""M-RoPE positions: text, images and videos in one sequence, three numbers for each token."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import is_array, to_host
+from .position_ids import _integers
+from .vision_positions import grid_positions
+
+#: What a token stands for, as in the ``mm_token_type_ids`` of transformers.
+TEXT, IMAGE, VIDEO = 0, 1, 2
+_NAMES = {IMAGE: "image", VIDEO: "video"}
+
+
+def mrope_positions(
+    token_types: Any,
+    *,
+    image_grids: Any = (),
+    video_grids: Any = (),
+    attention_mask: Any = None,
+    spatial_merge_size: int = 2,
+    temporal_merge_size: int = 1,
+    split_frames: bool = False,
+    seconds_per_grid: Any = None,
+    tokens_per_second: float | None = None,
+    text_after: str = "max",
+) -> np.ndarray:
+    """Positions (time, height, width) for M-RoPE.
+
+    A run of text starting at position c has c, c + 1, ... on all three axes.  The tokens of an
+    image or video that starts at c have ``c + (t, h, w)``, its merged grid in row-major order,
+    frame by frame.  What follows starts at (``text_after``)
+
+    ``"max"``
+        one more than the largest position so far, on any axis: Wang et al. 2024 (Qwen2-VL),
+        arXiv:2409.12191, section 2.1; transformers 4, vLLM.
+    ``"extent"``
+        ``c + max(height, width)`` of the merged grid, however long the video: transformers 5.23.
+
+    The two are the same for images and single frames.  For a video whose time goes further than
+    its height and width they are not: transformers 5.23 gives the text after it positions that the
+    video itself holds, and decodes on from the largest position plus one all the same.
+
+    ==================================  ======================================================
+    model                               settings
+    ==================================  ======================================================
+    Qwen2-VL, PaddleOCR-VL              none
+    Qwen2.5-VL                          ``seconds_per_grid``, ``tokens_per_second=2``
+    Qwen3-VL, Qwen3.5, GLM-4.1V, 4.5V   ``split_frames=True``
+    Ernie 4.5 VL                        ``temporal_merge_size=2``
+    ==================================  ======================================================
+
+    Parameters
+    ----------
+    token_types : integers, shape (S,) or (B, S)
+        0 text, 1 image, 2 video: the ``mm_token_type_ids`` of transformers.
+    image_grids, video_grids : integers, shape (n, 3)
+        Frames, height and width in *patches* (before merging), of all images and videos in the
+        order in which they occur, over the rows of the batch.
+    attention_mask : integers or booleans, like token_types, optional
+        Padding (0) gets position 0 and counts for nothing.
+    spatial_merge_size, temporal_merge_size : int
+        Patches to a token on each side; frames to a token, in videos.
+    split_frames : bool
+        Every frame of a video is a picture of its own, with timestamps as text in between; its
+        time is that of its start.
+    seconds_per_grid : floats, one per video, optional
+        Seconds between frames of the grid, for Qwen2.5-VL: frame k is at time
+        ``trunc(k * tokens_per_second * seconds)`` instead of k.  In float32, as there, whose
+        rounding swallows the last bits of 2/fps: exactly, 10 * 0.7 falls short of 7.
+    tokens_per_second : float, optional
+        Goes with seconds_per_grid.
+
+    Returns
+    -------
+    int64 array, shape (3, S) or (3, B, S)
+        Decoding goes on from ``positions.max() + 1`` of the row, on all axes.
+
+    Traps
+        vLLM and transformers 4 multiply by the seconds first, which is one lower at a few frames
+        (165 of 76,800 at common frame rates); transformers 4.57 cuts the seconds to whole numbers
+        first (huggingface/transformers#48669).
+
+    Raises
+    ------
+    ValueError
+        A run of image or video tokens that its grids do not fill, grids left over, a merge size
+        that does not divide a grid, unknown types or settings.
+    """
+    types, mask = _rows(token_types, attention_mask)
+    space = validate.integer("spatial_merge_size", spatial_merge_size, minimum=1)
+    time = validate.integer("temporal_merge_size", temporal_merge_size, minimum=1)
+    validate.choice("text_after", text_after, ("max", "extent"))
+    images = _grids("image_grids", image_grids, space, 1)
+    videos = _grids("video_grids", video_grids, space, time)
+    steps = _steps(seconds_per_grid, tokens_per_second, len(videos))
+    if validate.boolean("split_frames", split_frames):
+        steps = [step for (t, _, _), step in zip(videos, steps, strict=True) for _ in range(t)]
+        videos = [(1, h, w) for t, h, w in videos for _ in range(t)]
+    waiting = {
+        IMAGE: [(grid, 1.0) for grid in images],
+        VIDEO: list(zip(videos, steps, strict=True)),
+    }
+
+    positions = np.zeros((3, *types.shape), dtype=np.int64)
+    for b, (row, real) in enumerate(zip(types, mask, strict=True)):
+        parts, start = [np.zeros((3, 0), dtype=np.int64)], 0
+        for kind, length in _runs(row[real]):
+            if kind == TEXT:
+                parts.append(start + np.tile(np.arange(length), (3, 1)))
+                start += length
+            while kind != TEXT and length > 0:
+                (t, h, w), step = _next(waiting[kind], kind, b)
+                part = start + _span(t, h, w, step)
+                parts.append(part)
+                length -= part.shape[1]
+                if length < 0:
+                    raise ValueError(
+                        f"token_types must have {t * h * w} tokens for the {_NAMES[kind]} of "
+                        f"merged grid {(t, h, w)}, got {length + part.shape[1]} in row {b}"
+                    )
+                start = int(part.max()) + 1 if text_after == "max" else start + max(h, w)
+        positions[:, b, real] = np.concatenate(parts, axis=1)
+    for kind, left in waiting.items():
+        if left:
+            raise ValueError(
+                f"{_NAMES[kind]}_grids must be used up by token_types: {len(left)} left over"
+            )
+    return positions if np.ndim(_host(token_types)) == 2 else positions[:, 0]
+
+
+def _span(t: int, h: int, w: int, step: float) -> np.ndarray:
+    grid = grid_positions(h, w, frames=t)
+    grid[0] = np.trunc(grid[0].astype(np.float32) * np.float32(step))
+    return grid
+
+
+def _next(waiting: list[Any], kind: int, row: int) -> Any:
+    if not waiting:
+        name = _NAMES[kind]
+        raise ValueError(f"{name}_grids must have a grid for every {name}: none left in row {row}")
+    return waiting.pop(0)
+
+
+def _runs(row: np.ndarray) -> list[tuple[int, int]]:
+    """The runs of equal values, as (value, length)."""
+    edges = np.flatnonzero(np.diff(row)) + 1
+    bounds = [0, *edges.tolist(), len(row)]
+    return [(int(row[a]), b - a) for a, b in pairwise(bounds) if b > a]
+
+
+def _rows(token_types: Any, attention_mask: Any) -> tuple[np.ndarray, np.ndarray]:
+    types = _integers("token_types", token_types)
+    if types.ndim not in (1, 2):
+        raise ValueError(f"token_types must have shape (S,) or (B, S), got {types.shape}")
+    unknown = sorted(set(np.unique(types).tolist()) - {TEXT, IMAGE, VIDEO})
+    if unknown:
+        raise ValueError(f"token_types must be 0 (text), 1 (image) or 2 (video), got {unknown[0]}")
+    if attention_mask is None:
+        mask = np.ones(types.shape, dtype=bool)
+    else:
+        given = _integers("attention_mask", attention_mask, booleans=True)
+        if given.shape != types.shape or ((given != 0) & (given != 1)).any():
+            raise ValueError(
+                f"attention_mask must be zeros and ones of shape {types.shape}, got {given.shape}"
+            )
+        mask = given == 1
+    return np.atleast_2d(types), np.atleast_2d(mask)
+
+
+def _grids(name: str, grids: Any, space: int, time: int) -> list[tuple[int, int, int]]:
+    """The merged grids."""
+    array = _integers(name, () if grids is None else grids)
+    if array.size == 0:
+        return []
+    if array.ndim != 2 or array.shape[1] != 3 or (array < 1).any():
+        raise ValueError(f"{name} must hold (frames, height, width), each at least 1, got {grids}")
+    merge = np.array([time, space, space])
+    if (array % merge).any():
+        raise ValueError(
+            f"{name} must be divisible by the merge sizes {tuple(merge.tolist())} on every axis, "
+            f"got {tuple(array[(array % merge).any(axis=1)][0].tolist())}"
+        )
+    return [(int(t), int(h), int(w)) for t, h, w in array // merge]
+
+
+def _steps(seconds: Any, rate: Any, videos: int) -> list[float]:
+    """Time between the frames of each video."""
+    if seconds is None:
+        if rate is not None:
+            raise ValueError("tokens_per_second needs seconds_per_grid, one number for each video")
+        return [1.0] * videos
+    if rate is None:
+        raise ValueError("seconds_per_grid needs tokens_per_second (2 in Qwen2.5-VL)")
+    given = np.ravel(_host(seconds)).tolist()
+    if len(given) != videos:
+        raise ValueError(f"seconds_per_grid must have one for each of {videos} videos, got {given}")
+    rate = validate.real("tokens_per_second", rate, minimum=0.0)
+    return [rate * validate.real("seconds_per_grid", s, minimum=0.0) for s in given]
+
+
+def _host(values: Any) -> np.ndarray:
+    return to_host(values) if is_array(values) else np.asarray(values)
