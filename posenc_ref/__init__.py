@@ -33,6 +33,7 @@ from .position_ids import (
     shard_indices,
     shard_positions,
 )
+from .presets import preset, presets
 from .proportional import Proportional
 from .query_scale import (
     LogNScale,
@@ -102,6 +103,8 @@ __all__ = [
     "packed",
     "patch_centres",
     "permute_weights",
+    "preset",
+    "presets",
     "position_ids",
     "rope_layers",
     "scores",

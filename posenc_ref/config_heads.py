@@ -9,12 +9,13 @@ from .config_facts import Settings
 
 
 class Head(NamedTuple):
-    """``dim`` channels, of which ``rotary_dim`` from ``start`` on rotate."""
+    """``dim`` channels, of which ``rotary_dim`` from ``start`` on rotate; where both come from."""
 
     dim: int
     rotary_dim: int
     start: int
     source: str
+    rotary_source: str
 
 
 def head(settings: Settings, layer_type: str, partial: float | None) -> Head:
@@ -38,16 +39,16 @@ def head(settings: Settings, layer_type: str, partial: float | None) -> Head:
     key = settings.conventions.get("rotary_dim")
     if key is not None:
         rotary = _fixed(settings, key)
-        source += f"; {settings.source(key)}" if key != "clvp" else ""
+        rotary_source = settings.code if key == "clvp" else settings.source(key)
     else:
-        rotary = _partial(settings, dim, partial, layer_type)
+        rotary, rotary_source = _partial(settings, dim, partial, layer_type)
     if rotary % 2 or not 2 <= rotary <= dim:
         raise settings.wrong(
             f"the rotated channels must be an even number from 2 to the head's size {dim}, got "
             f"{rotary}" + ("" if partial is None else f" = int({dim} * {partial!r})")
         )
     trailing = settings.conventions.get("slice") == "trailing"
-    return Head(dim, rotary, dim - rotary if trailing else 0, source)
+    return Head(dim, rotary, dim - rotary if trailing else 0, source, rotary_source)
 
 
 def _dim(settings: Settings, rule: str, layer_type: str) -> tuple[int, str]:
@@ -80,7 +81,9 @@ def _fixed(settings: Settings, key: str) -> int:
     return settings.integer(key)
 
 
-def _partial(settings: Settings, dim: int, partial: float | None, layer_type: str) -> int:
+def _partial(
+    settings: Settings, dim: int, partial: float | None, layer_type: str
+) -> tuple[int, str]:
     default = settings.conventions.get("partial")
     if isinstance(default, Mapping):
         default = default[layer_type]
@@ -89,12 +92,14 @@ def _partial(settings: Settings, dim: int, partial: float | None, layer_type: st
             raise settings.wrong(
                 f"partial_rotary_factor is {partial!r}, but this model rotates the whole head"
             )
-        return dim
+        return dim, settings.code
     if "rotary_dim" in settings.conventions.get("partial_keys", ()):
         given = settings.given("rotary_dim")
         if given is not None and partial is None:
-            return settings.integer("rotary_dim")
-    return int(dim * (default if partial is None else partial))
+            return settings.integer("rotary_dim"), settings.source("rotary_dim")
+    if partial is None:
+        return int(dim * default), settings.class_default
+    return int(dim * partial), "config: partial_rotary_factor"
 
 
 def _latent(settings: Settings, layer_type: str, partial: float | None) -> Head:
@@ -110,7 +115,8 @@ def _latent(settings: Settings, layer_type: str, partial: float | None) -> Head:
                 f"partial_rotary_factor is {partial!r}, but qk_rope_head_dim = {rope} of "
                 f"{dim} channels rotate"
             )
-    return Head(dim, rope, nope, "; ".join(dict.fromkeys(settings.source(n) for n in names)))
+    sources = [settings.source(name) for name in names]
+    return Head(dim, rope, nope, "; ".join(dict.fromkeys(sources)), sources[1])
 
 
 def _of_layer_type(settings: Settings, layer_type: str, key: str) -> Any:

@@ -38,11 +38,16 @@ def layers(settings: Settings) -> Layers:
     """
     types, source = _types(settings)
     kinds = _kinds(settings, types)
+    # DeepSeek-V4 names its tables "main" and "compress", each for several layer types.
+    labels = settings.conventions.get("labels", {})
+    types = tuple(labels.get(t, t) for t in types)
+    kinds = [k and k._replace(layer_type=labels.get(k.layer_type, k.layer_type)) for k in kinds]
     several = {
         t for t in types if len({k for k in kinds if k is not None and k.layer_type == t}) > 1
     }
     names = tuple(t if k is None else _name(k, several) for t, k in zip(types, kinds, strict=True))
     found = {name: k for name, k in zip(names, kinds, strict=True) if k is not None}
+    found |= {label: Kind(label) for label in labels.values() if label not in found}
     if not found:
         raise settings.wrong("none of its layers has attention")
     return Layers(names if source else (), found, source)

@@ -21,15 +21,13 @@ def text_model(settings: Settings, name: str) -> ModelEncoding:
     """The encodings by layer type, with everything that scales logits."""
     rotary_at_all = _rotary_at_all(settings)
     found = layers(settings)
-    labels = settings.conventions.get("labels", {})
-    needed = {labels.get(k.layer_type, k.layer_type) for k in found.kinds.values() if k.rotates}
+    needed = {k.layer_type for k in found.kinds.values() if k.rotates}
     parameters = rotary_parameters(settings, sorted(needed)) if rotary_at_all else {}
     encodings: dict[str, Encoding | None] = {}
     provenance: dict[str, str] = {}
     dims, rotaries = set(), []
     for key, kind in found.kinds.items():
-        label = labels.get(kind.layer_type, kind.layer_type)
-        rotary = parameters.get(label) if kind.rotates else None
+        rotary = parameters.get(kind.layer_type) if kind.rotates else None
         prefix = "" if len(needed) < 2 else f"{key}: "
         if rotary is None:
             encodings[key] = None
@@ -156,7 +154,7 @@ def _whole(settings: Settings, where: str, sections: Any) -> tuple[int, ...]:
 def _sources(settings: Settings, rotary: Rotary, place: Head) -> Mapping[str, str]:
     found = {"head_dim": place.source, "base": rotary.base_source}
     if place.rotary_dim != place.dim:
-        found["rotary_dim"] = f"{rotary.where} or {settings.code}"
+        found["rotary_dim"] = place.rotary_source
     if rotary.rope_type not in ("default", "axial"):
         found["scaling"] = rotary.where if "default" in rotary.where else f"config: {rotary.where}"
     if "axes" in settings.conventions:
