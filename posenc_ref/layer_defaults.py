@@ -249,6 +249,7 @@ def _scheduled(rule: _Every, config: Mapping[str, Any], num_layers: int) -> tupl
     n = config.get(rule.key, rule.n) if rule.key else rule.n
     if isinstance(n, str):
         return window_letters(num_layers, n)
+    n = validate.integer(rule.key or "n", n, minimum=1)
     phase = rule.phase
     if rule.key == "attn_layer_period":
         phase = validate.integer("attn_layer_offset", config.get("attn_layer_offset", phase))

@@ -112,6 +112,13 @@ def test_letters_end_globally():
         ),
         (
             lambda: config_layer_types(
+                {"num_hidden_layers": 2, "model_type": "cohere2", "sliding_window_pattern": None}
+            ),
+            TypeError,
+            "sliding_window_pattern must be an integer, got None",
+        ),
+        (
+            lambda: config_layer_types(
                 {
                     "num_hidden_layers": 1,
                     "model_type": "gemma4_text",
@@ -126,6 +133,28 @@ def test_letters_end_globally():
 def test_what_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_what_exaone_documents():
+    """Letters, and no window at all: its own class raises at both."""
+    exaone = {"num_hidden_layers": 6, "model_type": "exaone4"}
+    letters = {**exaone, "sliding_window_pattern": "LLLG"}
+    assert config_layer_types(letters) == window_letters(6, "LLLG")
+    assert config_rope_layers(letters) == (True, True, True, False, True, False)
+    none = {**exaone, "sliding_window": None}
+    assert set(config_layer_types(none)) == {"full_attention"}
+    assert all(config_rope_layers(none))
+
+
+def test_a_layer_type_without_rope_parameters_does_not_rotate():
+    """Beam and Cohere Compass: null under the name of the layer type."""
+    config = {
+        "num_hidden_layers": 4,
+        "model_type": "cohere_compass_text",
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "rope_parameters": {"sliding_attention": {"rope_theta": 1e4}, "full_attention": None},
+    }
+    assert config_rope_layers(config) == (True, False, True, False)
 
 
 # -- the configuration classes of transformers ---------------------------------------------------
