@@ -142,7 +142,7 @@ def _parameters(encoding: RoPE) -> Iterator[Explanation]:
 
 
 def multi_axis_exponents(encoding: MultiAxisRoPE) -> Iterator[Explanation]:
-    """Doubled and halved exponents: another base explains them as well, if it is a published one."""
+    """Doubled and halved exponents: a published base explains them as well, and goes first."""
     w, scale = encoding.frequencies(), encoding.position_scale
     for what, power in (("doubled", 2.0), ("halved", 0.5)):
         if isinstance(scale, float) and encoding.scaling is None:
@@ -250,6 +250,14 @@ def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[Explanation]:
                 f"{encoding.spacing!r}",
                 other.frequencies(),
             )
+    if encoding.spacing == "strided":
+        count = len(encoding.sections)
+        steps = (count - 1 - 2 * encoding.axes()) / sum(encoding.sections)
+        yield Explanation(
+            "frequency-spacing",
+            "the axes take their frequencies in the reverse order: the last axis has the fastest",
+            encoding.frequencies() * np.asarray(encoding.base) ** -steps,
+        )
     if encoding.scaling is not None:
         plain = encoding.replace(scaling=None).frequencies()
         text = f"the declared scaling is missing: {encoding.scaling!r}"

@@ -9,6 +9,7 @@ import numpy as np
 from posenc_ref import MultiAxisRoPE, Rotary
 from posenc_ref.accuracy import ROUNDOFF
 
+from .alternatives import multi_axis_alternatives
 from .declared import live
 from .frequencies import agree
 from .judge_axes import AxisPhases, declared_axes, measure
@@ -50,6 +51,9 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
     told = live(encoding, (encoding.frequencies(),))[0]
     at = np.arange(wanted.size)
     w, sigma = found.frequencies[wanted, at], found.sigma[wanted, at]
+    others = multi_axis_alternatives(encoding) if isinstance(encoding, MultiAxisRoPE) else ()
+    if any(agree(w, other.predicted, sigma).all() for other in others):
+        return False  # one change explains every axis
     ratios = []
     for axis in range(encoding.num_axes):
         own = wanted == axis

@@ -86,11 +86,12 @@ def explain_frequencies(
 def _another_rule(run: Run, encoding: Any, wrong: list[int], lengths: list[int]) -> bool:
     """Short calls are right and long ones wrong: the scaling grows by some other rule."""
     right = [n for n in lengths if n not in wrong]
-    if not right or max(right) > min(wrong):
+    if not right or min(right) > min(wrong):
         return False
+    last = max(n for n in right if n < min(wrong))
     run.add(
         "scaling-formula",
-        f"calls up to length {max(right)} are right, longer ones are not: the frequencies do not "
+        f"calls up to length {last} are right, longer ones are not: the frequencies do not "
         f"grow by the rule of {type(encoding.scaling).__name__}",
         f"judged at lengths {', '.join(map(str, lengths))}; wrong from {min(wrong)} on",
         equivalent=("scaling-parameter",),
