@@ -216,22 +216,33 @@ def test_what_is_refused(call, error, message):
 # -- the models of transformers, side by side ----------------------------------------------------
 
 
-def their_positions(model, types, mask, images, videos, **more):
-    """`get_rope_index` of a model, called on a stand-in: it reads the configuration only."""
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers")
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+
+def owner(model):
+    """The class of `model` that constructs positions."""
     module = importlib.import_module(f"transformers.models.{model}.modeling_{model}")
-    owner = next(
+    return next(
         cls
         for cls in vars(module).values()
         if isinstance(cls, type)
         and "get_rope_index" in vars(cls)
         and cls.__module__ == module.__name__
     )
+
+
+TOGETHER = ["qwen2_vl", "qwen2_5_vl", "paddleocr_vl", "ernie4_5_vl_moe"]
+SPLIT = ["qwen3_vl", "qwen3_5", "glm4v", "glm4v_moe"]
+OWNERS = {model: owner(model) for model in TOGETHER + SPLIT}
+
+
+def their_positions(model, types, mask, images, videos, **more):
+    """`get_rope_index` of a model, called on a stand-in: it reads the configuration only."""
     vision = SimpleNamespace(spatial_merge_size=MERGE, temporal_merge_size=2, tokens_per_second=2)
     stand_in = SimpleNamespace(config=SimpleNamespace(vision_config=vision))
-    stand_in.get_vision_position_ids = owner.get_vision_position_ids.__get__(stand_in)
-    positions, deltas = owner.get_rope_index(
+    stand_in.get_vision_position_ids = OWNERS[model].get_vision_position_ids.__get__(stand_in)
+    positions, deltas = OWNERS[model].get_rope_index(
         stand_in,
         input_ids=torch.zeros(types.shape, dtype=torch.long),
         mm_token_type_ids=torch.tensor(types),
@@ -269,7 +280,6 @@ def test_qwen2_vl(model, rows, tail, side):
     tensor=st.booleans(),
 )
 def test_qwen2_5_vl(rows, tail, side, seconds, tensor):
-    torch = pytest.importorskip("torch")
     types, images, videos = layout(rows, tail)
     types, mask = pad(types, side)
     seconds = np.array(seconds[: len(videos)], np.float32)
@@ -289,7 +299,7 @@ def test_qwen2_5_vl(rows, tail, side, seconds, tensor):
     assert (mine == theirs).all()
 
 
-@pytest.mark.parametrize("model", ["qwen3_vl", "qwen3_5", "glm4v", "glm4v_moe"])
+@pytest.mark.parametrize("model", SPLIT)
 @given(
     rows=BATCH,
     tail=st.integers(1, 3),
@@ -327,7 +337,7 @@ def test_ernie_4_5_vl(rows, tail, side):
     assert (mine == theirs).all()
 
 
-@pytest.mark.parametrize("model", ["qwen2_vl", "qwen2_5_vl", "paddleocr_vl", "ernie4_5_vl_moe"])
+@pytest.mark.parametrize("model", TOGETHER)
 def test_text_after_a_long_video_overlaps_it_in_transformers(model):
     """Their own example, 3 x 2 x 2 and then text: it starts at 2, inside the video, not at 3."""
     frames = 6 if model.startswith("ernie") else 3
