@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import ALiBi, Encoding, Learned, RoPE, Sinusoidal, T5Bias
+from posenc_ref import ALiBi, Encoding, Learned, MultiAxisRoPE, RoPE, Sinusoidal, T5Bias, YaRN
 from posenc_ref._namespace import device_of, has_float64, namespace
 from posenc_ref.backends import Backend
 
@@ -28,8 +28,13 @@ class Own:
 
 
 def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64) -> list[Own]:
-    """The surfaces of the five encodings on ``device`` of ``backend``, heads of size ``dim``."""
+    """The surfaces of our encodings on ``device`` of ``backend``, heads of size ``dim``."""
     half, pairs = RoPE(dim, layout="half"), RoPE(dim, layout="interleaved", base=500000.0)
+    # As gpt-oss has it, and M-RoPE as Qwen3-VL has it: one head size, whatever ``dim`` is.
+    yarn = RoPE(64, layout="half", base=150000.0, scaling=YaRN(32, 4096, truncate=False))
+    mrope = MultiAxisRoPE(
+        64, sections=(12, 10, 10), layout="half", arrangement="interleaved", base=5e6
+    )
     sines, alibi = Sinusoidal(dim), ALiBi(HEADS)
     table = _table()
     there = backend.asarray(table, dtype, device)
@@ -46,6 +51,8 @@ def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64
     found = [
         Own("RoPE half", "apply", half, half.apply),
         Own("RoPE interleaved", "apply", pairs, pairs.apply),
+        Own("RoPE YaRN", "apply", yarn, yarn.apply, once=True),
+        Own("M-RoPE", "apply", mrope, mrope.apply, once=True),
         Own("RoPE cos_sin", "cos_sin", half, lambda p: half.cos_sin(p, dtype=dtype)),
         Own("Sinusoidal", "table", sines, lambda p: sines.table(p, dtype=dtype)),
         Own("Learned", "table", Learned(table, offset=2), learned.table),
@@ -62,6 +69,8 @@ def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64
 LABELS = (
     "RoPE half",
     "RoPE interleaved",
+    "RoPE YaRN",
+    "M-RoPE",
     "RoPE cos_sin",
     "Sinusoidal",
     "Learned",
@@ -72,7 +81,7 @@ LABELS = (
 )
 
 #: Judged in one dtype only.
-ONCE = ("ALiBi slopes", "T5 bucket")
+ONCE = ("RoPE YaRN", "M-RoPE", "ALiBi slopes", "T5 bucket")
 
 
 def wide(backend: Backend, device: str | None) -> bool:

@@ -224,7 +224,7 @@ class Rotary(Encoding, abstract=True):
             return p
         if p.ndim == 1:  # text: every axis advances alike
             here = namespace(p.values)
-            return replace(p, values=here.broadcast_to(p.values[None], (count, *p.shape)))
+            return replace(p, values=here.broadcast_to(p.values[None, ...], (count, *p.shape)))
         if p.shape[0] != count:
             raise ValueError(
                 f"positions must have shape ({count}, S) or ({count}, B, S), one row for each of "
@@ -265,7 +265,7 @@ class Rotary(Encoding, abstract=True):
         validate.check_x(x, self.head_dim, "head_dim")
         p = self._positions(positions, x)
         axes = self.axes()
-        index = broadcast_axes(p if axes is None else replace(p, values=p.values[0]), x)
+        index = broadcast_axes(p if axes is None else replace(p, values=p.values[0, ...]), x)
         xp, device = namespace(x), device_of(x)
         # Host positions are sent over first, so that the work is done on x's device.  Not where
         # it has no float64, and not for lazy arrays: tables made now are exact constants there.
