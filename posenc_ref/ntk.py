@@ -124,7 +124,7 @@ class DynamicNTK(FrequencySchedule):
             length = trained * s
             if self.policy == "current":
                 length = trained if seq_len is None else max(Decimal(seq_len), trained)
-            alpha = s * length / trained - (s - 1)
+            alpha = 1 + s * (length - trained) / trained  # exactly 1 at the trained length
         return ntk_schedule(base, rotary_dim, alpha)
 
 
