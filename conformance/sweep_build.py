@@ -32,11 +32,20 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
         {"rope_parameters": {"rope_type": "default", **_GLM4V}},
         "the default sections add up to half of the default head's pairs",
     ),
+    "GraniteMoeHybridConfig": (
+        {"position_embedding_type": "rope", "layer_types": ["attention"] * 32},
+        "by default no layer has attention, nor a position embedding",
+    ),
     "HunYuanVLTextConfig": (
         {"head_dim": 128, "rope_parameters": {"rope_type": "xdrope", "rope_theta": 1e4, **_XDROPE}},
         "the default has no sections",
     ),
     "Llama4VisionConfig": ({"image_size": 160 * 14}, "a grid of 160 x 160 patches"),
+    **dict.fromkeys(
+        ("SeamlessM4TConfig", "Wav2Vec2BertConfig", "Wav2Vec2ConformerConfig"),
+        ({"position_embeddings_type": "rotary"}, "by default positions are relative"),
+    ),
+    "Zamba2Config": ({"use_mem_rope": True}, "by default nothing is rotated"),
     "Qwen3OmniMoeTextConfig": ({"head_dim": 128}, "the default head is 2048 // 28 = 73 wide"),
 }
 

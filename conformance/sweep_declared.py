@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-import posenc_ref
-from posenc_ref import Encoding
+from posenc_ref import Encoding, ModelEncoding, MultiAxisRoPE, RoPE, from_config
 
 from .implementation import Implementation
-from .subject import Malformed, Refused, Subject
+
+#: Layer types by the names that a module has for its tables.
+LABELS = {"main": "sliding_attention", "compress": "compressed_sparse_attention"}
 
 
 class Undeclared(Exception):
@@ -19,70 +19,97 @@ class Undeclared(Exception):
 
 
 def declared(
-    implementation: Implementation, container: Any, config: Any, layer_type: str
-) -> Encoding:
-    """The encoding that ``config`` declares, as the module's functions see it.
+    implementation: Implementation, config: Any, layer_type: str
+) -> tuple[Implementation, Encoding]:
+    """The encoding that ``config`` declares, as the module's functions see it, and how to ask.
 
     Raises :class:`Undeclared` where it cannot be expressed.
     """
-    read = getattr(posenc_ref, "from_config", None)
-    if read is not None:
-        return _slice(_from_config(read, config, layer_type), implementation.head_dim)
-    if implementation.axes > 1:
-        raise Undeclared("several axes, pending")
-    from .adapters import from_transformers
-
+    other = OTHERS.get(type(config).__name__)
+    if other is not None:
+        return implementation, other(config)
     try:
-        layout = measured_layout(implementation)
-    except (Refused, Malformed) as error:
-        raise Undeclared(f"the pairs could not be measured: {error}") from error
-    if not layout:
-        raise Undeclared("pairs are neither interleaved nor half-split")
-    said = from_transformers(container, layout=layout, layer_type=layer_type or None).encoding
-    if said is None:
-        raise Undeclared("the adapter cannot read this configuration")
-    return said
-
-
-def _from_config(read: Callable[..., Any], config: Any, layer_type: str) -> Encoding:
-    try:
-        model = read(config.to_dict())
-        found: Encoding | None = model.encodings[layer_type] if layer_type else model.only
+        model = from_config(config.to_dict())
+        name = layer_type if layer_type in model.encodings else LABELS.get(layer_type, layer_type)
+        found: Encoding | None = model.encodings[name] if name else model.only
     except Exception as error:  # whatever it is, it is ours
         raise Undeclared(f"from_config: {type(error).__name__}: {error}") from error
     if found is None:
         raise Undeclared(f"from_config: layers of type {layer_type or 'any'} have no encoding")
-    return found
+    if isinstance(found, MultiAxisRoPE):
+        return _on_a_grid(implementation, found, model)
+    return implementation, _slice(found, implementation.head_dim)
 
 
 def _slice(encoding: Encoding, head_dim: int | None) -> Encoding:
     """The rotary part alone, where functions see only the slice that latent attention rotates."""
-    rotary_dim = getattr(encoding, "rotary_dim", None)
-    whole = getattr(encoding, "head_dim", None)
-    if head_dim is None or head_dim == whole or head_dim != rotary_dim:
+    if not isinstance(encoding, RoPE) or head_dim in (None, encoding.head_dim):
         return encoding
-    changes: dict[str, Any] = {"head_dim": head_dim, "rotary_start": 0}
-    if isinstance(encoding, posenc_ref.RoPE):
-        changes["rotary_dim"] = None
-    return encoding.replace(**changes)
+    if head_dim != encoding.rotary_dim:
+        return encoding
+    return encoding.replace(head_dim=head_dim, rotary_start=0, rotary_dim=None)
 
 
-def measured_layout(implementation: Implementation) -> str:
-    """How channels are paired, measured with one-hot inputs; an empty string for other pairs."""
-    from .access import Access
-    from .measure import measure
-    from .report import Report
-    from .run import Run
+def _on_a_grid(
+    implementation: Implementation, encoding: MultiAxisRoPE, model: ModelEncoding
+) -> tuple[Implementation, Encoding]:
+    """Rows and columns of an image in the order, and on the scale, of the declared positions."""
+    from .adapters.rotary_table import SIDE
 
-    assert implementation.head_dim is not None
-    subject = Subject(
-        implementation,
-        implementation.backend,
-        tensor_layout=implementation.tensor_layout,
-        keeps_dtype=True,
+    rotation = getattr(implementation.call, "rotation", None)
+    if rotation is None or rotation.table.arrangement != "grid":
+        return implementation, encoding
+    axes = model.provenance.get("axes", "")
+    if "in [-1, 1]" in axes:  # patch i of n is centred at (2 i + 1 - n) / n
+        assert isinstance(encoding.position_scale, float)
+        scale = encoding.position_scale * 2 / SIDE
+        encoding = encoding.replace(position_scale=scale, offset=(1 - SIDE) / 2)
+    if "(x, y" not in axes:
+        return implementation, encoding
+    call = implementation.call
+    turned = replace(implementation, call=lambda x, positions: call(x, positions.flip(0)))
+    return turned, encoding
+
+
+def _vjepa2(config: Any) -> Encoding:
+    """Three axes of as many even channels, the rest passed through, as its comments declare.
+
+    Source: transformers 5.23, ``VJEPA2RopeAttention``; facebookresearch/vjepa2,
+    ``src/models/utils/modules.py``.
+    """
+    head_dim = config.hidden_size // config.num_attention_heads
+    pairs = head_dim // 3 // 2
+    return MultiAxisRoPE(head_dim, sections=(pairs,) * 3, layout="interleaved", spacing="restart")
+
+
+def _esmfold2(config: Any) -> Encoding:
+    """Three coordinates with one base, and the number of the residue with another.
+
+    Source: transformers 5.23, ``EsmFold2RotaryEmbedding``: exponents i/n within each axis.
+    """
+    space, number = config.num_spatial_rope_pairs_per_axis, config.num_uid_rope_pairs
+    return MultiAxisRoPE(
+        config.head_dim,
+        sections=(space, space, space, number),
+        layout="half",
+        spacing="restart",
+        base=(config.spatial_rope_base_frequency,) * 3 + (config.uid_rope_base_frequency,),
     )
-    run = Run(subject, None, Report("", "apply", "", implementation.backend, "float32"))
-    access = Access(run, dim=implementation.head_dim)
-    subject.apply(np.zeros((2, 3, 5, implementation.head_dim)), np.arange(5))
-    access.learn()
-    return measure(access, "float32").layout()
+
+
+def _code2wav(config: Any) -> Encoding:
+    """A Llama decoder's; the configuration class has no model_type of its own."""
+    return RoPE(
+        config.hidden_size // config.num_attention_heads,
+        layout="half",
+        base=config.rope_parameters["rope_theta"],
+    )
+
+
+#: Configurations that ``from_config`` cannot tell apart: classes without a model_type, and what
+#: is of no text model or vision tower.
+OTHERS: dict[str, Callable[[Any], Encoding]] = {
+    "EsmFold2AtomEncoderConfig": _esmfold2,
+    "Qwen3OmniMoeCode2WavConfig": _code2wav,
+    "VJEPA2Config": _vjepa2,
+}

@@ -61,7 +61,7 @@ def _judge(container: Any, config: Any, blank: Judged) -> Judged:
     blank = blank.replace(tensor_layout=found.tensor_layout)
     name = blank.name
     try:
-        encoding = declared(found, container, config, blank.layer_type)
+        found, encoding = declared(found, config, blank.layer_type)
     except Undeclared as error:
         return _properties(found, blank, str(error))
     blank = blank.replace(encoding=repr(encoding))

@@ -14,26 +14,21 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import posenc_ref
 from posenc_ref.conformance.implementation import Implementation
 
-from .rotary_function import (
-    Rotation,
-    attribute,
-    find_direct,
-    find_rotation,
-    head_dim_of,
-    ranked,
-    rotating_functions,
-)
+from .rotary_function import Rotation, attribute, head_dim_of
+from .rotary_search import find_direct, find_rotation, ranked, rotating_functions
 from .rotary_table import B, H, S, Table, find_table
 from .transformers_bias import alibi, alibi_of_model, relative_bias
 from .transformers_config import declared_rope
 from .transformers_table import position_table
 
+# What attention does to vectors before it calls the function that rotates; no signature says so.
+BEFORE = {"Qwen2_5OmniDiTRotaryEmbedding": "deinterleave_head_dim"}
 ROTARY_SURFACES = ("apply", "apply_qk", "cos_sin", "frequencies")
 
 
@@ -135,6 +130,8 @@ def rotary(
     if surface in ("apply", "apply_qk"):
         functions = ranked(module, file, config, target)
         rotation = find_rotation(table, functions, config, int(cos.shape[-1]))
+        if type(module).__name__ in BEFORE:
+            rotation = replace(rotation, before=getattr(file, BEFORE[type(module).__name__]))
         head_dim, rotary_dim = rotation.head_dim, rotation.rotary_dim
     if angles is not None:
         rotary_dim = 2 * int(angles.numel())
@@ -161,12 +158,23 @@ def rotary(
     return build(module)
 
 
+@dataclass(frozen=True)
+class Apply:
+    """The surface ``apply``; keeps how it is done."""
+
+    rotation: Rotation
+
+    def __call__(self, x: Any, positions: Any) -> Any:
+        """Return x rotated."""
+        return self.rotation(x, x, positions)[0]
+
+
 def _direct(
     module: Any, rotation: Rotation, encoding: posenc_ref.Encoding | None
 ) -> Implementation:
     """Return an attention module that rotates by itself."""
     return Implementation(
-        call=lambda x, positions: rotation(x, x, positions)[0],
+        call=Apply(rotation),
         surface="apply",
         name=f"transformers {type(module).__name__}",
         encoding=encoding,
@@ -183,7 +191,7 @@ def _call(table: Table, rotation: Rotation | None, surface: str) -> Callable[...
     if rotation is not None:
         rotate = replace(rotation, table=table)
         if surface == "apply":
-            return lambda x, positions: rotate(x, x, positions)[0]
+            return Apply(rotate)
 
         def apply_qk(q: Any, k: Any, q_positions: Any, k_positions: Any) -> tuple[Any, Any]:
             if not torch.equal(q_positions, k_positions):

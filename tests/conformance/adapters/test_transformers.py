@@ -161,19 +161,20 @@ def test_negative_positions_do_not_wrap(name):
 
 
 def test_two_axes():
+    """A tower has one row of patches: the rows of a batch are rotated one by one."""
     module = make(
         "qwen2_vl", "Qwen2VLVisionRotaryEmbedding", "Qwen2VLVisionConfig", embed_dim=64, num_heads=4
     )
     implementation = from_transformers(module)
     assert (implementation.head_dim, implementation.tensor_layout) == (16, "bshd")
+    assert implementation.axes == 2
     rows, columns = np.arange(S), np.arange(S)[::-1] * 2
-    x = torch.randn(1, S, 3, 16, generator=torch.Generator().manual_seed(0))
-    positions = torch.from_numpy(np.stack([rows, columns]))[:, None]
+    x = torch.randn(2, S, 3, 16, generator=torch.Generator().manual_seed(0))
+    positions = torch.from_numpy(np.stack([[rows, columns], [columns, rows]]))
     y = implementation(x, positions).transpose(1, 2)
-    angle = np.concatenate([angles(8, positions=rows), angles(8, positions=columns)], -1)
-    require_close(y, turned(x.transpose(1, 2).double().numpy(), angle, *half(16)))
-    with pytest.raises(ValueError, match="one row of positions"):
-        implementation(x.expand(2, -1, -1, -1), positions.expand(-1, 2, -1))
+    for b, axes in enumerate([(rows, columns), (columns, rows)]):
+        angle = np.concatenate([angles(8, positions=p) for p in axes], -1)
+        require_close(y[b], turned(x[b].transpose(0, 1).double().numpy(), angle, *half(16)))
 
 
 def test_two_axes_as_last_axis():

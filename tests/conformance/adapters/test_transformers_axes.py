@@ -121,16 +121,13 @@ def test_a_fixed_image():
     module = make("llama4", "Llama4VisionRotaryEmbedding", "Llama4VisionConfig", **settings)
     implementation = from_transformers(module)
     assert (implementation.axes, implementation.tensor_layout) == (2, "bshd")
-    x = vectors(1, 3, 16)
-    positions = np.stack([ROWS[:1], COLUMNS[:1]])
+    x = vectors(2, 3, 16)
+    positions = np.stack([ROWS, COLUMNS])
     y = implementation(x.transpose(1, 2), torch.from_numpy(positions)).transpose(1, 2)
     angle = np.concatenate([(p[..., None] + 1) * powers(4, 10000.0) for p in positions[::-1]], -1)
     require_rotated(y, x, angle, *interleaved(16))
     with pytest.raises(ValueError, match="110 rows and columns"):
         implementation(x.transpose(1, 2), torch.from_numpy(positions + 100))
-    both = torch.from_numpy(np.stack([ROWS, COLUMNS]))
-    with pytest.raises(ValueError, match="share their positions"):
-        implementation(vectors(2, 3, 16).transpose(1, 2), both)
 
 
 def test_a_feature_map():
@@ -209,6 +206,18 @@ def test_an_attention_method_gets_as_many_heads_as_it_knows(heads):
     y = implementation(flat, torch.arange(S)).reshape(2, S, heads, 16).transpose(1, 2)
     angle = np.broadcast_to(np.arange(S)[:, None] * powers(8, 10000.0), (2, S, 8))
     require_rotated(y, x, angle, *half(16))
+
+
+def test_attention_may_move_channels_first():
+    """Qwen2.5-Omni's DiT pairs neighbours, puts them half a head apart, and turns them there."""
+    module = make("qwen2_5_omni", "Qwen2_5OmniDiTRotaryEmbedding", "Qwen2_5OmniDiTConfig")
+    implementation = from_transformers(module)
+    d = implementation.head_dim
+    x = vectors(2, 3, d)
+    y = implementation(x, torch.arange(S))
+    moved = torch.cat([x[..., ::2], x[..., 1::2]], -1)
+    angle = np.broadcast_to(np.arange(S)[:, None] * powers(d // 2, 10000.0), (2, S, d // 2))
+    require_rotated(y, moved, angle, *half(d))
 
 
 def test_a_table_of_one_row():

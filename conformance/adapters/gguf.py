@@ -1,0 +1,56 @@
+"""The positional encoding of a GGUF file, read with the ``gguf`` package of llama.cpp."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from posenc_ref import ModelEncoding
+from posenc_ref.gguf_metadata import from_gguf_metadata
+from posenc_ref.gguf_schedule import FREQS, LONG, SHORT
+
+
+def from_gguf(path: str | os.PathLike[str], *, layout: str | None = None) -> ModelEncoding:
+    """Return the positional encoding of the model in a GGUF file.
+
+    The tensors that carry frequencies are read as well; the weights are not.
+
+    Parameters
+    ----------
+    path
+        The file; of a split model the first, which has the metadata.
+    layout
+        For an architecture that is not known ("half" or "interleaved").
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, it is no GGUF file, or its architecture has no rotary encoding.
+    ImportError
+        If the ``gguf`` package is not installed: ``pip install "posenc-ref[gguf]"``.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ValueError(f"there is no file {file}")
+    with file.open("rb") as opened:
+        magic = opened.read(4)
+    if magic != b"GGUF":
+        raise ValueError(f"{file} is no GGUF file: it begins with {magic!r}")
+    try:
+        import gguf
+    except ImportError as error:
+        raise ImportError(
+            'the gguf package reads GGUF files; pip install "posenc-ref[gguf]"'
+        ) from error
+    reader = gguf.GGUFReader(file)
+    metadata: dict[str, Any] = {
+        name: field.contents() for name, field in reader.fields.items() if _wanted(name)
+    }
+    tensors = {t.name: t.data.copy() for t in reader.tensors if t.name in (FREQS, LONG, SHORT)}
+    return from_gguf_metadata(metadata, tensors, layout=layout)
+
+
+def _wanted(name: str) -> bool:
+    """Vocabularies are large, and say nothing about positions."""
+    return not name.startswith(("tokenizer.", "GGUF."))

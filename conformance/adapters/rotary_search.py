@@ -1,0 +1,158 @@
+"""Which function of a file rotates, found by name, by who calls it, and by trying."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from .binding import parameters
+from .rotary_function import LAYOUTS, TABLE_SHAPES, Rotation, attribute, head_dim_of
+from .rotary_table import H, Table, describe
+
+
+def rotating_functions(file: types.ModuleType) -> dict[str, tuple[Callable[..., Any], type | None]]:
+    """Return the functions of a file that rotate, and the methods with their class."""
+    wanted = re.compile("(apply|rotate_queries).*(rotary|rope|keys)")
+    found: dict[str, tuple[Callable[..., Any], type | None]] = {}
+    for name, value in vars(file).items():
+        if inspect.isclass(value) and value.__module__ == file.__name__:
+            for attribute, method in vars(value).items():
+                if isinstance(method, staticmethod) and wanted.search(attribute):
+                    found[attribute] = (method.__func__, None)
+                elif inspect.isfunction(method) and wanted.search(attribute):
+                    found[attribute] = (method, value)
+        elif callable(value) and wanted.search(name):
+            found[name] = (value, None)
+    return found
+
+
+def ranked(module: Any, file: types.ModuleType, config: Any, target: Any) -> Iterator[Any]:
+    """Yield (name, function), first what the attention class named most like `module` calls.
+
+    A configuration with `rope_interleave` decides between two functions that both are called.
+    """
+    called = _called_by_attention(type(module).__name__, file)
+    interleave = bool(getattr(config, "rope_interleave", True))
+    found = rotating_functions(file)
+    for name in sorted(
+        found, key=lambda n: (-called.get(n, -1), ("interleave" in n) != interleave)
+    ):
+        function, owner = found[name]
+        if owner is None:
+            yield name, function
+        elif (instance := _instance(owner, config, target)) is not None:
+            yield name, partial(function, instance)
+
+
+def _called_by_attention(module: str, file: types.ModuleType) -> dict[str, int]:
+    """Return names that attention classes of the file use, with how alike the class names are.
+
+    Vision towers rotate on their own: their classes speak for vision modules only.
+    """
+    called: dict[str, int] = {}
+    for name, value in vars(file).items():
+        if (
+            inspect.isclass(value)
+            and "Attention" in name
+            and ("Vision" in name) == ("Vision" in module)
+        ):
+            alike = sum(1 for end in range(1, len(name)) if module.startswith(name[:end]))
+            for method in filter(inspect.isfunction, vars(value).values()):
+                for word in method.__code__.co_names:
+                    called[word] = max(alike, called.get(word, 0))
+    return called
+
+
+def _instance(owner: type, config: Any, target: Any) -> Any:
+    """Return an object whose method can be called: the target's own, or a new one."""
+    own = next((module for module in target.modules() if isinstance(module, owner)), None)
+    if own is not None or config is None:
+        return own
+    try:
+        return owner(config)
+    except Exception:  # a constructor that wants more than the configuration
+        return None
+
+
+def find_rotation(table: Table, functions: Iterator[Any], config: Any, width: int) -> Rotation:
+    """Return how to rotate with `table`, or raise ValueError with what was tried.
+
+    `width` is the table's. Whatever has a chance is tried on vectors of distinct sizes.
+    """
+    import torch
+
+    positions, tried = table.probe_positions(), []
+    for name, function in functions:
+        for head_dim, rotary_dim in _widths(config, width):
+            for table_shape in TABLE_SHAPES:
+                for layout, sizes in LAYOUTS.items():
+                    if layout == "bs(hd)" and rotary_dim is not None:
+                        continue
+                    trial = Rotation(
+                        name, function, table, layout, table_shape, head_dim, rotary_dim
+                    )
+                    x = torch.zeros(sizes(H, head_dim))
+                    try:
+                        y = trial(x, x, positions)[0]
+                        if y.shape == x.shape:
+                            return trial
+                        reason = f"{tuple(x.shape)} came back as {tuple(y.shape)}"
+                    except Exception as error:
+                        reason = describe(error)
+                    tried.append(f"{name} on {layout} with D={head_dim}: {reason}")
+    module = type(table.module)
+    if not tried:
+        raise ValueError(
+            f"{module.__module__} has no function that applies {module.__name__}, or a method "
+            "only, of a class that could not be built: pass the model that contains both"
+        )
+    raise ValueError(
+        f"found no way to rotate with {module.__name__}, whose tables are {width} wide; tried "
+        f"{len(tried)}, among them {'; '.join(dict.fromkeys(tried[:3]))}"
+    )
+
+
+def _widths(config: Any, width: int) -> Iterator[tuple[int, int | None]]:
+    """Yield (head_dim, rotary_dim or None) in the order of trust.
+
+    Latent attention rotates a part of its own, and a table says how wide the rotated part is.
+    """
+    head_dim, latent = head_dim_of(config), attribute(config, "qk_rope_head_dim")
+    for direct in dict.fromkeys(d for d in (head_dim, latent) if d):
+        yield direct, None
+    if head_dim and not latent:
+        yield from ((head_dim, cut) for cut in (width, 2 * width) if cut < head_dim)
+    yield width, None
+    yield 2 * width, None
+
+
+def find_direct(module: Any, config: Any) -> Rotation | None:
+    """Return how `module` rotates vectors by a method of its own, told positions and no table.
+
+    Positions are then a tuple with one array for each axis.
+    """
+    import torch
+
+    file = sys.modules[type(module).__module__]
+    for name, (function, owner) in rotating_functions(file).items():
+        if owner is None or not isinstance(module, owner):
+            continue
+        if {"x", "positions"} != set(parameters(partial(function, module))):
+            continue
+        for axes in (3, 2):
+            for head_dim, _ in _widths(config, 2):
+                table = Table(module, "tuple", "?", axes)
+                bound = partial(function, module)
+                trial = Rotation(name, bound, table, "bhsd", "(B, S, W)", head_dim, None)
+                x = torch.zeros(LAYOUTS["bhsd"](H, head_dim))
+                try:
+                    if trial(x, x, table.probe_positions())[0].shape == x.shape:
+                        return trial
+                except Exception:  # another number of axes, or another width
+                    continue
+    return None
