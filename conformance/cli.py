@@ -1,4 +1,4 @@
-"""The commands of ``posenc``; the only module that imports typer and rich."""
+"""The commands of ``posenc``; only this module and cli_presets import typer and rich."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
 from . import show
 from .check import SURFACES, check
+from .cli_presets import presets_command
 from .explain import explain
 from .implementation import Implementation
 from .loading import UsageError, load_encoding, load_target
+from .models import encoding_of, load_model
 from .options import Options
 from .outcome import Outcome
 from .subject import TENSOR_LAYOUTS
@@ -193,6 +195,11 @@ def check_command(
     encoding: Annotated[
         str | None, typer.Option(help="What it should be, as JSON or @file.json.")
     ] = None,
+    preset: Annotated[str | None, typer.Option(help="Or the model whose encoding it is.")] = None,
+    config: Annotated[str | None, typer.Option(help="Or its config.json, or a .gguf file.")] = None,
+    layer_type: Annotated[
+        str | None, typer.Option(help="Of a model with several encodings, which.")
+    ] = None,
     surface: Annotated[
         str | None, typer.Option(help=f"The shape of the function: {', '.join(SURFACES)}.")
     ] = None,
@@ -227,13 +234,19 @@ def check_command(
         fn = load_target(target)
         bound = isinstance(fn, Implementation)
         chosen = surface or (None if bound else "apply")
-        if encoding is None and head_dim is None and not bound:
+        said = [value for value in (encoding, preset, config) if value is not None]
+        if len(said) > 1:
+            raise UsageError("give one of --encoding, --preset and --config")
+        if not said and head_dim is None and not bound:
             raise UsageError(
                 "--encoding says what the function should be, e.g. --encoding "
-                '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\'; '
-                "`posenc explain` lists the encodings"
+                '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\', '
+                "or --preset llama-3.1-8b, or --config config.json; "
+                "`posenc explain` lists the encodings, `posenc presets` the models"
             )
         declared = None if encoding is None else load_encoding(encoding, chosen)
+        if preset is not None or config is not None:
+            declared = encoding_of(load_model(preset or config or ""), layer_type)
     except UsageError as error:
         raise _fail(str(error)) from None
     try:
@@ -258,6 +271,9 @@ def check_command(
         raise _fail(str(error)) from None
     typer.echo(report.to_json(indent=1) if as_json else str(report))
     raise typer.Exit(EXIT[report.verdict])
+
+
+app.command("presets", epilog="Example: `posenc presets llama-3.1-8b`")(presets_command)
 
 
 @app.command("sweep", epilog="Example: `posenc sweep --only llama --only 'qwen*'`")

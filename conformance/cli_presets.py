@@ -1,0 +1,31 @@
+"""The command ``posenc presets``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .loading import UsageError
+from .models import describe, load_model, preset_list
+
+
+def presets_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A preset, a config.json or its folder, or a .gguf file."),
+    ] = None,
+    part: Annotated[
+        str | None, typer.Option(help="Of a config.json with several: vision_config, ...")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the models whose positional encoding is known, or show one with its sources."""
+    try:
+        if name is None:
+            typer.echo(preset_list(as_json))
+        else:
+            typer.echo(describe(load_model(name, part), as_json))
+    except UsageError as error:
+        typer.echo(f"posenc: {error}", err=True)
+        raise typer.Exit(2) from None
