@@ -75,7 +75,7 @@ def test_correct(case, judged):
     assert found["verdict"] == "conforms", found["text"]
 
 
-@pytest.mark.parametrize("held_out", [False, True], ids=["tuned on", "held out"])
+@pytest.mark.parametrize("held_out", [False, True], ids=["two thirds", "held out once"])
 def test_recall_and_naming(judged, held_out, record_property):
     cases = [case for case in WRONG if case.held_out == held_out]
     found = {case.name: judged(case) for case in cases}
