@@ -23,7 +23,7 @@ def explain(name: str | None = None) -> str:
     by_lower = {known.lower(): known for known in values}
     if wanted.replace("-", "") in by_lower:
         cls = values[by_lower[wanted.replace("-", "")]]
-        return f"{cls.__name__}{inspect.signature(cls)}\n\n{inspect.getdoc(cls)}"
+        return f"{_signature(cls)}\n\n{inspect.getdoc(cls)}"
     near = difflib.get_close_matches(wanted, [*CODES, *by_lower], n=5, cutoff=0.5)
     near += [code for code in CODES if wanted in code and code not in near]
     texts = {c.name: f"{c.meaning} {c.remedy}" for c in CODES.values()}
@@ -35,6 +35,16 @@ def explain(name: str | None = None) -> str:
     elif mentioned:
         hint = f"; it is mentioned in {', '.join(mentioned[:6])}"
     raise UsageError(f"there is no code and no encoding called {name!r}{hint}")
+
+
+def _signature(cls: type) -> str:
+    """The constructor's arguments and defaults; their types are told below it."""
+    plain = inspect.signature(cls)
+    bare = [p.replace(annotation=p.empty) for p in plain.parameters.values()]
+    arguments = str(plain.replace(parameters=bare, return_annotation=plain.empty))
+    return textwrap.fill(
+        f"{cls.__name__}{arguments}", WIDTH, subsequent_indent=" " * (len(cls.__name__) + 1)
+    )
 
 
 def _code(name: str) -> str:
