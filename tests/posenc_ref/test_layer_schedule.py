@@ -359,7 +359,13 @@ DRIVEN = {
     "afmoe": {"num_dense_layers": 7, "moe_intermediate_size": 16},
     "beam": {"mlp_layer_types": ["dense"] * 7},
     "cohere2": {},
-    "cohere2_moe": {"mlp_layer_types": ["dense", "sparse"] * 3 + ["dense"], "num_experts": 2},
+    # A dense layer rotates, whether it slides or not (3 does not); not with another prefix pattern.
+    "cohere2_moe": {"mlp_layer_types": ["sparse", "dense"] * 3 + ["sparse"], "num_experts": 2},
+    "cohere2_moe with a prefix": {
+        "mlp_layer_types": ["sparse", "dense"] * 3 + ["sparse"],
+        "num_experts": 2,
+        "prefix_dense_sliding_window_pattern": 2,
+    },
     "exaone4": {},
     "exaone4 without a window": {"sliding_window": None, "layer_types": ["full_attention"] * 7},
     "flint": {"mlp_only_layers": list(range(7))},
