@@ -63,7 +63,10 @@ def _read(config: Any) -> Mapping[str, Any]:
         path = path / "config.json" if path.is_dir() else path
         if not path.is_file():
             raise ValueError(f"config must be a config.json or its folder; there is no {path}")
-        config = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} is not JSON: {error}") from error
     if hasattr(config, "to_dict"):
         config = config.to_dict()
     if not isinstance(config, Mapping):

@@ -131,11 +131,22 @@ class Settings:
 
 
 def _unknown(model_type: str) -> str:
+    """Why a model type has no entry, and what to do about it."""
+    refused = table("text_models")["refused"].get(model_type)
+    if refused is not None:
+        return f"model_type {model_type!r} is not expressed here: {refused}"
+    defaults = table("config_defaults")
+    if model_type in defaults["others"]:
+        version = defaults["transformers"]
+        return (
+            f"model_type {model_type!r} has no rotary encoding in transformers {version}; where "
+            'this one has, pass layout="half" or layout="interleaved"'
+        )
     import difflib  # only errors need it
 
-    names = [*table("text_models")["models"], *table("vision_models")["models"]]
-    near = difflib.get_close_matches(model_type, [*names, *table("config_defaults")["parts"]])
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    names = [*table("text_models")["models"], *table("vision_models")["models"], *defaults["parts"]]
+    near = difflib.get_close_matches(model_type, names)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
     return (
         f"model_type {model_type!r} is not known{hint} No configuration says how channels are "
         'paired: pass layout="half" (as in Llama) or layout="interleaved" (as in GPT-J)'

@@ -91,10 +91,9 @@ def _unknown_layers(settings: Settings) -> tuple[str, ...]:
 
 
 def _kinds(settings: Settings, types: Sequence[str]) -> list[Kind | None]:
-    rotates: Sequence[bool] = [True] * len(types)
-    config = dict(settings.config) | {"layer_types": list(types)}
-    if config.get("num_hidden_layers") == len(types):
-        rotates = config_rope_layers(config)
+    config = dict(settings.config) | {"model_type": settings.model_type}
+    config |= {"layer_types": list(types), "num_hidden_layers": len(types)}
+    rotates = config_rope_layers(config)
     bases = _bases(settings, types)
     scaled = _scaled(settings, len(types))
     return [

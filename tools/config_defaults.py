@@ -14,6 +14,7 @@ import dataclasses
 import importlib
 import json
 import sys
+import textwrap
 import warnings
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,13 @@ ENTRIES = [
 
 
 def collect(wanted: set[str]) -> dict[str, Any]:
-    """The defaults of every wanted ``model_type``, and the parts of composite configurations."""
+    """Defaults of every wanted ``model_type``, parts of composites, and who else there is."""
     import transformers
     from transformers import PretrainedConfig
 
     models: dict[str, Any] = {}
     parts: dict[str, Any] = {}
+    others: set[str] = set()
     folder = Path(transformers.__file__).parent / "models"
     for path in sorted(folder.glob("*/configuration_*.py")):
         module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")
@@ -58,7 +60,10 @@ def collect(wanted: set[str]) -> dict[str, Any]:
             }
             if inner:
                 parts.setdefault(cls.model_type, inner)
-    return {"transformers": transformers.__version__, "models": models, "parts": parts}
+            others.add(cls.model_type)
+    others -= set(models) | set(parts)
+    found = {"transformers": transformers.__version__, "models": models, "parts": parts}
+    return found | {"others": sorted(others)}
 
 
 def _of(cls: Any) -> dict[str, Any]:
@@ -90,12 +95,17 @@ def text() -> str:
         warnings.simplefilter("ignore")
         # Composites of composites: a second pass sees the parts that the first one found.
         found = collect(wanted)
-        found["parts"] = {**collect(wanted | set(found["parts"]))["parts"]}
+        again = collect(wanted | set(found["parts"]))
+        found |= {"parts": again["parts"], "others": again["others"]}
     lines = ["{", f' "transformers": {json.dumps(found["transformers"])},']
     for section in ("models", "parts"):
         entries = sorted(found[section].items())
         rows = [f"  {json.dumps(k)}: {json.dumps(v, sort_keys=True)}" for k, v in entries]
-        lines += [f' "{section}": {{', ",\n".join(rows), " }," if section == "models" else " }"]
+        lines += [f' "{section}": {{', ",\n".join(rows), " },"]
+    others = textwrap.wrap(
+        ", ".join(map(json.dumps, found["others"])), 95, break_on_hyphens=False
+    )
+    lines += [' "others": [', *(f"  {line}" for line in others), " ]"]
     return "\n".join([*lines, "}", ""])
 
 
