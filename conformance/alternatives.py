@@ -169,7 +169,10 @@ def _slice_denominators(encoding: RoPE) -> Iterator[Explanation]:
 
 
 def _swapped_betas(encoding: RoPE, swapped: dict[str, float]) -> Iterator[Explanation]:
-    yield from _shape(encoding, "beta_fast and beta_slow are exchanged", swapped)
+    text = "beta_fast and beta_slow are exchanged"
+    if not getattr(encoding.scaling, "truncate", True):
+        text += ", or the ramp is reversed (without truncation that is the same)"
+    yield from _shape(encoding, text, swapped)
 
 
 def _shape(encoding: RoPE, what: str, changes: dict[str, Any]) -> Iterator[Explanation]:

@@ -1,0 +1,180 @@
+"""Scaled and multi-axis encodings: each check is the only one to catch something, and is named."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import posenc_ref as pr
+from posenc_ref.accuracy import Truth, budget
+from posenc_ref.conformance import check, cli
+from posenc_ref.conformance.alternatives import alternatives
+from posenc_ref.conformance.alternatives_shapes import LLAMA3_SHAPES, NTK_SHAPES, YARN_SHAPES
+from posenc_ref.conformance.check import SURFACES
+from posenc_ref.conformance.judge_length import lengths_of
+from tests.mutants import WRONG
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "long_context_mistakes.py"
+
+
+def failed_checks(monkeypatch, name):
+    """Which checks fail for one mutant of the corpus."""
+    case = next(c for c in WRONG if c.name == name)
+    runs = []
+    judge, families = SURFACES[case.surface]
+
+    def kept(run):
+        runs.append(run)
+        judge(run)
+
+    monkeypatch.setitem(SURFACES, case.surface, (kept, families))
+    report = check(case.make(), pr.from_dict(case.encoding), case.surface, **case.kwargs)
+    return {failure.check for failure in runs[0].failures}, report
+
+
+@pytest.mark.parametrize(
+    ("name", "killer"),
+    [
+        ("longrope-switches-early-at-three-thousand", "lengths"),
+        ("mrope-time-turns-every-pair", "axes"),
+        ("mrope-chunked-for-interleaved", "axes"),
+    ],
+)
+def test_only_one_check_catches_it(monkeypatch, name, killer):
+    failed, report = failed_checks(monkeypatch, name)
+    assert failed == {killer}
+    assert report.verdict == "deviates"
+
+
+def test_required_checks_of_axes_and_lengths_are_counted():
+    q3 = pr.MultiAxisRoPE(32, sections=(6, 5, 5), layout="half", arrangement="interleaved")
+    report = check(q3.apply, q3, "apply")
+    assert report.passed
+    assert report.executed["axes"] >= 6
+    dynamic = pr.RoPE(32, layout="half", scaling=pr.DynamicNTK(2.0, 512))
+    report = check(dynamic.apply, dynamic, "apply")
+    assert report.passed
+    assert report.executed["lengths"] == len(lengths_of(dynamic))
+
+
+def test_axes_that_are_refused_are_an_error():
+    q2 = pr.MultiAxisRoPE(32, sections=(6, 5, 5), layout="half")
+    text = pr.RoPE(32, layout="half")
+
+    def text_only(x, positions):
+        if (positions != positions[:1]).any():
+            raise NotImplementedError("images")
+        return text.apply(x, positions[0])
+
+    report = check(text_only, q2, "apply")
+    assert report.codes[0] == "raises"
+
+
+SCHEDULES = [
+    (pr.YaRN(32, 4096, truncate=False), YARN_SHAPES, 150000.0),
+    (pr.YaRN(4, 32768), YARN_SHAPES, 1e6),
+    (pr.Llama3Scaling(8, 1, 4, 8192), LLAMA3_SHAPES, 5e5),
+]
+
+
+@pytest.mark.parametrize(("scaling", "shapes", "base"), SCHEDULES, ids=repr)
+def test_shapes_are_the_declared_formula_but_for_one_thing(scaling, shapes, base):
+    encoding = pr.RoPE(128, layout="half", base=base, scaling=scaling)
+    w = encoding.frequencies()
+    truth = Truth(w, w, np.zeros_like(w))
+    # base ** x in float64 is off by ln(base) roundings of its exponent.
+    assert truth.score(shapes["as declared"](encoding, scaling)).max() <= budget("float64")
+    for what, shape in shapes.items():
+        if what == "as declared":
+            continue
+        score = truth.score(shape(encoding, scaling)).max()
+        same = {"head_dim is taken for rotary_dim in the ramp", "the end of the ramp is clamped"}
+        if not any(what.startswith(s) for s in same):
+            assert score > budget("float64"), what
+
+
+@pytest.mark.parametrize("what", NTK_SHAPES)
+def test_ntk_shapes_differ(what):
+    encoding = pr.RoPE(128, layout="half", rotary_dim=64, scaling=pr.NTKScaling(4.0))
+    w = encoding.frequencies()
+    score = Truth(w, w, 0 * w).score(NTK_SHAPES[what](encoding, encoding.scaling))
+    assert score.max() > budget("float64")
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        pr.YaRN(40, 4096, mscale=1, mscale_all_dim=1),
+        pr.Llama3Scaling(32, 1, 4, 8192),
+        pr.NTKScaling(4),
+        pr.DynamicNTK(2, 4096),
+        pr.NTKByParts(4, 2048),
+        pr.Proportional(0.25, factor=2.0),
+        pr.LongRoPE(np.linspace(1, 2, 32), np.linspace(1, 30, 32), 4096, factor=8.0),
+        None,
+    ],
+    ids=repr,
+)
+def test_alternatives_are_complete_and_finite(scaling):
+    encoding = pr.RoPE(64, layout="half", base=5e5, scaling=scaling)
+    found = list(alternatives(encoding))
+    assert len(found) >= 3
+    for explanation in found:
+        assert explanation.predicted.shape == (32,), explanation.message
+        assert np.isfinite(explanation.predicted).all(), explanation.message
+        assert "nan" not in explanation.message
+
+
+def example():
+    spec = importlib.util.spec_from_file_location("long_context_mistakes", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+COMMANDS = {
+    "yarn_right": ("gpt-oss-20b", None),
+    "yarn_factor_twice": ("gpt-oss-20b", "scaling-parameter"),
+    "yarn_without_attention_factor": ("gpt-oss-20b", "attention-factor"),
+    "yarn_truncated": ("gpt-oss-20b", "scaling-parameter"),
+    "llama3_unscaled": ("llama-3.1-8b", "scaling-missing"),
+    "partial_rotary_over_the_head": ("gpt-neox-20b", "denominator"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_command_names_the_mistake(name):
+    preset, code = COMMANDS[name]
+    chosen = ["--layer-type", "full_attention"] if preset == "gpt-oss-20b" else []
+    result = CliRunner().invoke(
+        cli.app, ["check", f"{EXAMPLE}:{name}", "--preset", preset, *chosen]
+    )
+    assert result.exit_code == (1 if code else 0), result.output
+    assert (f"error: {code}:" in result.output) == bool(code)
+
+
+@pytest.mark.parametrize("name", [f.__name__ for f in example().EXPECTED])
+def test_the_right_code_in_bfloat16_too(name):
+    """Where results are coarse, the fitted parameters decide."""
+    module = example()
+    encoding, code = module.EXPECTED[getattr(module, name)]
+
+    def fn(x, positions):
+        # ml_dtypes' bfloat16 comes in; the arithmetic is float32, one rounding at the end.
+        return getattr(module, name)(x.astype(np.float32), positions).astype(x.dtype)
+
+    report = check(fn, encoding, "apply", dtype="bfloat16")
+    assert report.codes[:1] == ([code] if code else []), str(report)
+
+
+def test_a_wrong_axis_of_a_grid_from_the_command_line():
+    vision = pr.MultiAxisRoPE(16, sections=(4, 4), layout="half", spacing="restart")
+
+    def exchanged(x, positions):
+        return vision.apply(x, positions[::-1])
+
+    report = check(exchanged, vision, "apply")
+    assert report.codes == ["axis-order"]
+    assert report.findings[0].values == {"declared": [0, 1], "measured": [1, 0]}
