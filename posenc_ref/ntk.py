@@ -207,9 +207,20 @@ class SuNTK(FrequencySchedule):
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
         """``base ** (-2k/d) / factor ** ((2(k+1)/d) ** power)``."""
+        rows = zip(
+            standard_schedule(base, rotary_dim),
+            _powers(self.factor, rotary_dim, self.power),
+            strict=True,
+        )
         with decimal_context():
-            s, power = Decimal(self.factor), Decimal(self.power)
-            return tuple(
-                w / s ** ((Decimal(2 * (k + 1)) / rotary_dim) ** power)
-                for k, w in enumerate(standard_schedule(base, rotary_dim))
-            )
+            return tuple(w / divisor for w, divisor in rows)
+
+
+@functools.lru_cache(maxsize=256)
+def _powers(factor: float, rotary_dim: int, power: float) -> tuple[Decimal, ...]:
+    """``factor ** ((2(k+1)/d) ** power)``, k = 0 .. d/2 - 1."""
+    with decimal_context():
+        s, exponent = Decimal(factor), Decimal(power)
+        return tuple(
+            s ** ((Decimal(2 * (k + 1)) / rotary_dim) ** exponent) for k in range(rotary_dim // 2)
+        )

@@ -9,6 +9,7 @@ Solved for k this is a fraction of a pair; between the pairs of two such counts 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import KW_ONLY, dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
@@ -18,9 +19,10 @@ from .ntk import ntk_schedule
 from .scaling import FrequencySchedule, clip, standard_schedule
 
 
+@functools.lru_cache(maxsize=256)
 def ramp(
     base: float, rotary_dim: int, length: int, fast: float, slow: float, truncate: bool = True
-) -> list[Decimal]:
+) -> tuple[Decimal, ...]:
     """0 for pairs that turn ``fast`` times within ``length``, 1 for ``slow``, linear in k between.
 
     ``low = correction(fast)`` and ``high = correction(slow)`` are rounded outwards to whole pairs
@@ -47,7 +49,13 @@ def ramp(
                 + (f"less than {slow:g}" if high < 0 else f"more than {fast:g}")
                 + " times within it, so use LinearScaling or no scaling"
             )
-        return [clip((k - low) / (high - low)) for k in range(rotary_dim // 2)]
+        return tuple(clip((k - low) / (high - low)) for k in range(rotary_dim // 2))
+
+
+@functools.lru_cache(maxsize=256)
+def _powers(s: Decimal, exponents: tuple[Decimal, ...]) -> tuple[Decimal, ...]:
+    with decimal_context():
+        return tuple(s**e for e in exponents)
 
 
 def mscale(factor: float, weight: float) -> Decimal:
@@ -153,7 +161,8 @@ class YaRN(FrequencySchedule):
             raise ValueError(
                 "mscale and mscale_all_dim must both be given and positive, got "
                 f"mscale={self.mscale} and mscale_all_dim={self.mscale_all_dim}: Hugging Face "
-                "then takes (1, 0), DeepSeek's code only what is missing; give attention_factor"
+                "ignores one alone, DeepSeek's code puts 1 and 0 for what is missing; give "
+                "attention_factor"
             )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
@@ -166,7 +175,8 @@ class YaRN(FrequencySchedule):
         with decimal_context():
             s = Decimal(self.factor)
             if self.blend == "geometric":
-                return tuple(f / s**g for f, g in zip(plain, gamma, strict=True))
+                divisors = _powers(s, gamma)
+                return tuple(f / divisor for f, divisor in zip(plain, divisors, strict=True))
             return tuple((1 - g) * f + g * (f / s) for f, g in zip(plain, gamma, strict=True))
 
     def magnitude(self, seq_len: int | None) -> float:
