@@ -127,6 +127,15 @@ def test_yarn_decides_floor_and_ceiling_in_fifty_digits(base, k, ulps):
     same(pr.YaRN(8, 4096, beta_fast=1e3, beta_slow=slow), base, 64, expected)
 
 
+@given(st.integers(1, 31), st.floats(-0.0015, 0.0015))
+def test_equal_betas_leave_a_ramp_of_a_thousandth(k, offset):
+    beta = float(4096 / (2 * mp.pi * mp.power(1e4, (2 * k + mpf(offset)) / 64)))
+    gamma = interpolated(1e4, 64, 4096, beta, beta, truncate=False)
+    expected = [f * (1 - g) + f / 8 * g for f, g in zip(plain(1e4, 64), gamma, strict=True)]
+    yarn = pr.YaRN(8, 4096, beta_fast=beta, beta_slow=beta, truncate=False)
+    same(yarn, 1e4, 64, expected)
+
+
 @given(BASES, DIMS, FACTORS, LENGTHS, TURNS, TURNS, TURNS, TURNS)
 def test_ntk_by_parts(base, d, s, trained, b0, b1, g0, g1):
     b0, b1, g0, g1 = max(b0, b1), min(b0, b1), max(g0, g1), min(g0, g1)
