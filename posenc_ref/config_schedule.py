@@ -70,7 +70,13 @@ def _factor(settings: Settings, rotary: Rotary, original: int) -> float:
     """The factor; null means the ratio of the lengths."""
     factor = rotary.keys.get("factor")
     if factor is None:
-        return settings.integer("max_position_embeddings") / original
+        longest = settings.integer("max_position_embeddings")
+        if longest < original:
+            raise settings.wrong(
+                f"{rotary.where} has no factor, and max_position_embeddings = {longest} is less "
+                f"than original_max_position_embeddings = {original}"
+            )
+        return longest / original
     return validate.real("factor", factor, minimum=1.0)
 
 
@@ -90,6 +96,9 @@ def _yarn(settings: Settings, rotary: Rotary) -> FrequencySchedule:
     options = _given(
         rotary, "beta_fast", "beta_slow", "truncate", "attention_factor", "mscale", "mscale_all_dim"
     )
+    if options.get("mscale", 1) == 1 and not options.get("mscale_all_dim"):
+        # The one case without both in which Hugging Face and DeepSeek mean the same: g(s, 1).
+        options = {k: v for k, v in options.items() if k not in ("mscale", "mscale_all_dim")}
     if "yarn_attention_factor" in settings.conventions:
         options.setdefault("attention_factor", settings.conventions["yarn_attention_factor"])
     return YaRN(_factor(settings, rotary, original), original, **options)

@@ -19,7 +19,10 @@ FORBIDDEN = {
     "conformance": (),
 }
 AT_IMPORT = {"numpy", "posenc_ref", *sys.stdlib_module_names}
-COMMAND_LINE = {"conformance/cli.py": {"typer", "rich"}}
+COMMAND_LINE = {
+    "conformance/cli.py": {"typer", "rich"},
+    "conformance/cli_presets.py": {"typer"},
+}
 
 
 def module_name(path):
