@@ -22,6 +22,7 @@ from .layout import convert_layout, layout_permutation, permute_weights
 from .learned import Learned
 from .llama3 import Llama3Scaling
 from .longrope import LongRoPE
+from .mixed import MixedRoPE
 from .model_encoding import ModelEncoding
 from .multi_axis import MultiAxisRoPE
 from .multimodal_positions import mrope_positions
@@ -71,6 +72,7 @@ __all__ = [
     "LogNScale",
     "LogTemperature",
     "LongRoPE",
+    "MixedRoPE",
     "ModelEncoding",
     "MultiAxisRoPE",
     "NTKByParts",

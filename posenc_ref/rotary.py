@@ -3,7 +3,7 @@
 Normal form: every rotary encoding is a list of channel pairs, an axis and a frequency for each,
 and a factor::
 
-    angle_k(p)    = (p[axis_k] + offset) * theta_k        (one axis: p + offset)
+    angle_k(p)    = (p[axis_k] + offset) * theta_k        (one axis: p + offset; mixed: a sum)
     y[out1_k]     = m * (x[first_k] cos angle_k - sign * x[second_k] sin angle_k)
     y[out2_k]     = m * (x[second_k] cos angle_k + sign * x[first_k] sin angle_k)
     y[c]          = x[c]                                  for every channel c in no pair
@@ -122,10 +122,7 @@ class Rotary(Encoding, abstract=True):
         p = self._positions(positions)
         xp, device = target(p, xp, device)
         length = self._seq_len(seq_len, p)
-        cos, sin = tables(
-            p.values, self._turns(length), xp=xp, device=device, offset=self.offset,
-            axes=self.axes(),
-        )  # fmt: skip
+        cos, sin = self._tables(p.values, length, self.offset, xp=xp, device=device)
         m = self.attention_factor(length)
         if m != 1.0:
             cos, sin = m * cos, m * sin
@@ -264,8 +261,8 @@ class Rotary(Encoding, abstract=True):
         """cos and sin in the working dtype of ``x``, lined up to broadcast with it, and m."""
         validate.check_x(x, self.head_dim, "head_dim")
         p = self._positions(positions, x)
-        axes = self.axes()
-        index = broadcast_axes(p if axes is None else replace(p, values=p.values[0, ...]), x)
+        one_axis = p if self.num_axes == 1 else replace(p, values=p.values[0, ...])
+        index = broadcast_axes(one_axis, x)
         xp, device = namespace(x), device_of(x)
         # Host positions are sent over first, so that the work is done on x's device.  Not where
         # it has no float64, and not for lazy arrays: tables made now are exact constants there.
@@ -273,17 +270,17 @@ class Rotary(Encoding, abstract=True):
         if has_float64(xp, device) and not is_lazy(x):
             values = send(values, xp, device)
         length = self._seq_len(seq_len, p)
-        cos, sin = tables(
-            values,
-            self._turns(length),
-            xp=xp,
-            device=device,
-            dtype=working_dtype(x),
-            offset=self.offset if offset is None else offset,
-            axes=axes,
-        )
+        offset = self.offset if offset is None else offset
+        dtype = working_dtype(x)
+        cos, sin = self._tables(values, length, offset, xp=xp, device=device, dtype=dtype)
         m = self.attention_factor(length)
         return (cos[index], sin[index], m) if index else (cos, sin, m)
+
+    def _tables(
+        self, positions: Array, seq_len: int | None, offset: float, **where: Any
+    ) -> tuple[Array, Array]:
+        """cos and sin (..., pairs) of every angle, without m."""
+        return tables(positions, self._turns(seq_len), offset=offset, axes=self.axes(), **where)
 
     def _rotate(self, x: Array, cos: Array, sin: Array, back: bool = False) -> Array:
         """Turn every pair, from where it is read to where it is written, or ``back``."""

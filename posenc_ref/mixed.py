@@ -1,0 +1,99 @@
+"""Rotary encodings whose pairs follow several axes at once: RoPE-Mixed."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array, is_array, to_host
+from .angles import decimal_context, tables, turns
+from .rope import LAYOUT_ALIASES, LAYOUTS, layout_pairs
+from .rotary import Rotary
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MixedRoPE(Rotary):
+    """Rotary position embedding with a learned frequency for every pair on every axis.
+
+    Formula
+        Pair j turns by ``sum over axes a of p[a] * weight[a, j]``: one rotation for each axis, one
+        after the other, which is the rotation by the sum.
+    Source
+        Heo et al. 2024, *Rotary Position Embedding for Vision Transformer*, arXiv:2403.13298,
+        RoPE-Mixed; LightGlue learns its angles the same way, as a linear map of coordinates.
+
+    One value is one head of one layer, as the frequencies are learned for each.
+
+    Parameters
+    ----------
+    head_dim : int
+        Size of x's last axis.
+    weight : array (A, P)
+        Radians per position, finite, 2 P <= head_dim.  Kept as a copy in float64.
+    layout : {"interleaved", "half"}
+        Which channels form pair j; there is no default.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
+    """
+
+    head_dim: int
+    weight: np.ndarray
+    _: KW_ONLY
+    layout: str
+
+    sign = 1
+
+    def __post_init__(self) -> None:
+        head_dim = validate.integer("head_dim", self.head_dim, minimum=2)
+        if not is_array(self.weight):
+            raise TypeError(f"weight must be an array (A, P), got {type(self.weight).__name__}")
+        weight = np.array(to_host(self.weight), dtype=np.float64)
+        if weight.ndim != 2 or 0 in weight.shape or 2 * weight.shape[1] > head_dim:
+            raise ValueError(
+                f"weight must have shape (A, P) with 1 <= P <= head_dim / 2 = {head_dim // 2}, got "
+                f"{weight.shape}"
+            )
+        if not np.isfinite(weight).all():
+            raise ValueError("weight must be finite")
+        weight.setflags(write=False)
+        self._set(
+            head_dim=head_dim,
+            weight=weight,
+            layout=validate.choice("layout", self.layout, LAYOUTS, LAYOUT_ALIASES),
+        )
+
+    @property
+    def num_axes(self) -> int:
+        """The number A of position axes."""
+        return int(self.weight.shape[0])
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Channels (2j, 2j+1), or (j, j + P)."""
+        return layout_pairs(self.layout, self.weight.shape[1], 0)
+
+    def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
+        """The frequency of every pair where all axes advance together: the sum over axes."""
+        with decimal_context():
+            columns = self.weight.T.tolist()
+            return tuple(sum(map(Decimal, column), Decimal(0)) for column in columns)
+
+    def _tables(
+        self, positions: Array, seq_len: int | None, offset: float, **where: Any
+    ) -> tuple[Array, Array]:
+        """cos and sin of the sum of the angles of all axes, by the addition theorem."""
+        rows = (
+            [positions] if self.num_axes == 1 else [positions[a, ...] for a in range(self.num_axes)]
+        )
+        cos: Array = None
+        sin: Array = None
+        for at, weights in zip(rows, self.weight.tolist(), strict=True):
+            c, s = tables(at, turns(tuple(map(Decimal, weights))), offset=offset, **where)
+            cos, sin = (c, s) if cos is None else (cos * c - sin * s, sin * c + cos * s)
+        return cos, sin
