@@ -136,6 +136,14 @@ def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
             f"{measured.positions.tolist()}",
         )
         return False
+    if measured.moved:
+        c, at = next(iter(measured.moved.items()))
+        run.add(
+            "output-layout",
+            f"{len(measured.moved)} channels that are not rotated come out at other places",
+            f"channel {c} comes out at {at}",
+        )
+        return False
     if measured.scaled and not set(measured.scaled) & wanted:
         c = measured.scaled[0]
         run.add(

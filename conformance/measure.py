@@ -60,6 +60,16 @@ class Measured:
     phases: Phases | None = None
 
     @property
+    def moved(self) -> dict[int, int]:
+        """Channels that come out unchanged at another place, and that place."""
+        found = {}
+        for c in self.odd:
+            rows = np.flatnonzero((self.matrices[:, :, c] != 0).any(axis=0))
+            if rows.size == 1 and (self.matrices[:, rows[0], c] == 1).all():
+                found[c] = int(rows[0])
+        return found
+
+    @property
     def amplitude(self) -> np.ndarray:
         """The factor of every pair."""
         return np.zeros(0) if self.phases is None else self.phases.amplitude
