@@ -198,9 +198,11 @@ def test_longrope(base, d, data):
 def test_proportional(base, d, s, turning):
     assume(2 * turning <= d)
     expected = [f / mpf(s) for f in plain(base, d)[:turning]] + [0] * (d // 2 - turning)
-    # 0.5 more, so that no product of floats can fall below the whole number it means.
-    fraction = min((2 * turning + 0.5) / d, 1.0)
-    same(pr.Proportional(fraction, factor=s), base, d, expected)
+    # A little more, so that no product of floats can fall below the whole number it means, and
+    # nearly one pair more, which is cut off all the same.
+    for more in (0.5, 1.5):
+        fraction = min((2 * turning + more) / d, 1.0)
+        same(pr.Proportional(fraction, factor=s), base, d, expected)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))
@@ -209,6 +211,13 @@ def test_given(frequencies):
 
 
 # -- the factor m ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", [0.5, 1.0, 1.3])
+def test_a_given_magnitude_is_itself(m):
+    assert pr.GivenFrequencies([1.0], attention_factor=m).magnitude(7) == m
+    assert pr.LongRoPE([1], [2], 4096, attention_factor=m).magnitude(None) == m
+    assert pr.NTKScaling(4).magnitude(None) == pr.Llama3Scaling(8, 1, 4, 64).magnitude(9) == 1.0
 
 
 @given(FACTORS, st.floats(0.01, 3), st.floats(0.01, 3), LENGTHS)
