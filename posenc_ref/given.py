@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 
@@ -36,7 +37,7 @@ class GivenFrequencies(FrequencySchedule):
         frequencies not finite, or not as many as the encoding has pairs.
     """
 
-    frequencies: tuple[float, ...]
+    frequencies: Sequence[float]  # kept as a tuple
     _: KW_ONLY
     attention_factor: float = 1.0
 

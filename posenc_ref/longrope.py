@@ -54,8 +54,8 @@ class LongRoPE(FrequencySchedule):
         long as the encoding has pairs.
     """
 
-    short_factor: tuple[float, ...]
-    long_factor: tuple[float, ...]
+    short_factor: Sequence[float]  # kept as tuples
+    long_factor: Sequence[float]
     original_max_position: int
     _: KW_ONLY
     factor: float | None = None
