@@ -60,8 +60,8 @@ def _dim(settings: Settings) -> tuple[int, str]:
             "memory_attention_downsample_rate",
             "memory_attention_num_attention_heads",
         )
-        width, rate, heads = (settings.integer(name) for name in names)
-        return width // (rate * heads), "; ".join(settings.source(name) for name in names)
+        hidden, rate, heads = (settings.integer(name) for name in names)
+        return hidden // (rate * heads), "; ".join(settings.source(name) for name in names)
     if rule == "hidden_size":  # rotated before the heads are cut
         return settings.integer("hidden_size"), settings.source("hidden_size")
     if rule == "head_dim" and settings.get("head_dim"):

@@ -1,7 +1,8 @@
 """Positional encodings from the metadata of a GGUF file, the format of llama.cpp.
 
-This module reads a mapping; the file itself is read by ``posenc_ref.conformance.from_gguf``, which
-needs the ``gguf`` package, while the specification imports NumPy alone.
+This module reads a mapping; the file itself is read by
+``posenc_ref.conformance.adapters.from_gguf``, which needs the ``gguf`` package, while the
+specification imports NumPy alone.
 
 ``data/gguf_architectures.json`` has what the metadata leave unsaid, by ``general.architecture``, as
 llama.cpp's C++ code has it: ``rope`` is the pairing ("norm" pairs neighbours, "neox" the halves of

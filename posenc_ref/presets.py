@@ -148,7 +148,7 @@ def _changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:
     """Every encoding with some fields changed."""
     if not facts:
         return made
-    encodings = {}
+    encodings: dict[str, Encoding | None] = {}
     for layer_type, encoding in made.encodings.items():
         if encoding is None:
             encodings[layer_type] = None
