@@ -7,6 +7,7 @@ parameters that the specification refuses.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,14 +18,23 @@ from posenc_ref import RoPE
 Shape = Callable[..., np.ndarray]
 
 
-def _plain(encoding: RoPE, base: float | None = None) -> np.ndarray:
+@dataclass(frozen=True)
+class Head:
+    """What the formulas need to know of an encoding."""
+
+    head_dim: int
+    rotary_dim: int
+    base: float
+
+
+def _plain(encoding: RoPE | Head, base: float | None = None) -> np.ndarray:
     assert encoding.rotary_dim is not None
     d = encoding.rotary_dim
     return np.asarray((base or encoding.base) ** (-np.arange(0, d, 2) / d))
 
 
 def _yarn(
-    encoding: RoPE,
+    encoding: RoPE | Head,
     s: Any,
     *,
     beta_fast: float | None = None,
@@ -91,7 +101,7 @@ YARN_SHAPES: dict[str, Shape] = {
 
 
 def _llama3(
-    encoding: RoPE,
+    encoding: RoPE | Head,
     s: Any,
     *,
     low_freq_factor: float | None = None,
@@ -110,9 +120,10 @@ def _llama3(
         long, short = original / low, original / high
         smooth = (long - wavelength) / (long - short)
     else:
-        smooth = (original / wavelength - low) / (high - low)
+        with np.errstate(divide="ignore", invalid="ignore"):  # low == high: no pair is between
+            smooth = (original / wavelength - low) / (high - low)
     smooth = 1 - smooth if inverted else smooth
-    blended = (1 - smooth) * f / s.factor + smooth * f
+    blended = f / s.factor + np.where(np.isfinite(smooth), smooth, 0.0) * (f - f / s.factor)
     if step:
         blended = {"slow": f / s.factor, "fast": f}[step]
     return np.where(
@@ -136,7 +147,7 @@ LLAMA3_SHAPES: dict[str, Shape] = {
 }
 
 
-def _ntk(encoding: RoPE, s: Any, exponent: Callable[[float, float], float]) -> np.ndarray:
+def _ntk(encoding: RoPE | Head, s: Any, exponent: Callable[[float, float], float]) -> np.ndarray:
     """NTK's frequencies with another exponent on the factor; d and head_dim are given."""
     assert encoding.rotary_dim is not None
     power = exponent(encoding.rotary_dim, encoding.head_dim)

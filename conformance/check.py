@@ -113,6 +113,56 @@ def check(
         )
     if max_position is not None and max_position < LEAST and surface in _LONG:
         raise ValueError(f"max_position must be at least {LEAST}, got {max_position}")
+    run = make_run(
+        fn,
+        encoding,
+        surface,
+        backend=backend,
+        dtype=dtype,
+        tensor_layout=tensor_layout,
+        device=device,
+        angles=angles,
+        precision=precision,
+        head_dim=head_dim,
+        max_position=max_position,
+        inplace=inplace,
+        factory=factory,
+        seed=seed,
+        name=name,
+    )
+    try:
+        with np.errstate(all="ignore"):  # what a function does wrong is for the report to say
+            judge(run)
+    except Refused as error:
+        run.add("raises", "a call raises whose like was accepted before", str(error))
+    except Malformed as error:
+        run.add("shape", str(error), "another call of that kind came out right before")
+    for problem in bound.problems() if bound and bound.problems else ():
+        run.add("raises", *problem)
+    return run.finish()
+
+
+def make_run(
+    fn: Callable[..., Any],
+    encoding: Encoding | None,
+    surface: str,
+    *,
+    backend: str | None = None,
+    dtype: str = "float32",
+    tensor_layout: str | None = None,
+    device: str | None = None,
+    angles: str | None = None,
+    precision: str | None = None,
+    head_dim: int | None = None,
+    max_position: int | None = None,
+    inplace: bool = False,
+    factory: Callable[[], Callable[..., Any]] | None = None,
+    seed: int = 0,
+    name: str | None = None,
+    axes: int = 1,
+) -> Run:
+    """The function with everything that drives it, checked; the arguments are those of `check`."""
+    bound = fn if isinstance(fn, Implementation) else None
     _choice("dtype", dtype, tuple(ROUNDOFF))
     _choice("precision", precision, (None, *ROUNDOFF))
     _choice("angles", angles, (None, *ANGLES))
@@ -127,7 +177,7 @@ def check(
         device=device,
         inplace=inplace,
         keeps_dtype=surface == "apply",
-        axes=_axes(encoding, bound),
+        axes=max(axes, _axes(encoding, bound)),
     )
     reason = subject.backend.missing()
     if reason is not None:
@@ -156,14 +206,7 @@ def check(
     if isinstance(encoding, Rotary):
         head_dim = encoding.head_dim
     run.head_dim = head_dim or (bound.head_dim if bound else None)
-    try:
-        with np.errstate(all="ignore"):  # what a function does wrong is for the report to say
-            judge(run)
-    except Refused as error:
-        run.add("raises", "a call raises whose like was accepted before", str(error))
-    except Malformed as error:
-        run.add("shape", str(error), "another call of that kind came out right before")
-    return run.finish()
+    return run
 
 
 def _axes(encoding: Encoding | None, bound: Implementation | None) -> int:

@@ -21,11 +21,10 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
     """Findings about the axes; False where every pair follows its own, from its own origin."""
     if not any(f.check == "axes" for f in run.failures):
         return False
-    pairs = [(p.a, p.b, p.out_a, p.out_b) for p in measured.pairs]
     wanted = declared_axes(encoding)
-    if len(pairs) != wanted.size:
+    if len(measured.pairs) != wanted.size:
         return False
-    found = measure(run, encoding, pairs)
+    found = measure(run, encoding.num_axes, encoding.head_dim, measured.pairs, encoding.sign)
     if not found.linear:
         return _torn(run)
     if _offsets(run, encoding, found):

@@ -118,7 +118,7 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
 
 def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.ndarray | None:
     """M(k) of the *measured* frequencies and columns; None where columns do not pair up."""
-    columns = _quadrature(access, dtype)
+    columns = quadrature(access, dtype)
     fastest = float(np.abs(encoding.frequencies()).max())
     if columns is None or fastest >= np.pi:
         return None
@@ -144,7 +144,7 @@ def arrangement(
         return None
     if _rows_moved(run, access, encoding):
         return None
-    found = _quadrature(access, run.coarse, encoding.dim % 2 == 1 and encoding.odd == "extra-sin")
+    found = quadrature(access, run.coarse, encoding.dim % 2 == 1 and encoding.odd == "extra-sin")
     sines, cosines = encoding.columns()
     sines = sines[: cosines.size]
     if found is None:
@@ -202,7 +202,7 @@ def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     return True
 
 
-def _quadrature(
+def quadrature(
     access: TableAccess, dtype: str, extra: bool = False
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Columns that are sine and cosine of one frequency: their squares add up to a constant.

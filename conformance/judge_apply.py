@@ -29,7 +29,7 @@ def judge(run: Run) -> None:
         several, by_length = run.encoding.num_axes > 1, run.encoding.depends_on_length
         run.report.required += ("axes",) * several + ("lengths",) * by_length
     dim = run.head_dim
-    if not _required_inputs(run, dim):
+    if not required_inputs(run, dim):
         return
     x = run.subject.rounded(dense((2, 3, SHORT.size, dim), run.seed))
     first = run.subject.apply(x, SHORT)
@@ -87,7 +87,7 @@ def _truth(
     return apply_truth(run.encoding, x, positions, lengths)
 
 
-def _required_inputs(run: Run, dim: int) -> bool:
+def required_inputs(run: Run, dim: int) -> bool:
     """Contiguous int64 positions from 0, several sizes; False ends the check."""
     for size in SIZES:
         x = run.subject.rounded(dense((*size, dim), run.seed + sum(size)))

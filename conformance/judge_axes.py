@@ -10,7 +10,7 @@ from posenc_ref import Rotary
 
 from .access import Access
 from .declared import live
-from .measure import unwrap
+from .measure import Pair, unwrap
 from .oracle import apply_truth
 from .probes import GENERIC, dense, unit_pairs
 from .run import Run
@@ -86,24 +86,26 @@ def stale(run: Run, access: Access) -> None:
             return
 
 
-def measure(run: Run, encoding: Rotary, pairs: list[tuple[int, int, int, int]]) -> AxisPhases:
-    """The frequency of every pair on every axis; ``pairs`` are channels (a, b, out_a, out_b)."""
-    first, out_a, out_b = ([p[i] for p in pairs] for i in (0, 2, 3))
+def measure(run: Run, count: int, dim: int, pairs: list[Pair], sign: int = 1) -> AxisPhases:
+    """The frequency of every pair on each of ``count`` axes, for heads of size ``dim``."""
+    first, out_a, out_b = (
+        [p.a for p in pairs], [p.out_a for p in pairs], [p.out_b for p in pairs]
+    )  # fmt: skip
     every = []
-    for axis in range(encoding.num_axes):
+    for axis in range(count):
 
         def tables(at: np.ndarray, axis: int = axis) -> tuple[np.ndarray, np.ndarray]:
-            positions = np.zeros((encoding.num_axes, 1, at.size), dtype=at.dtype)
+            positions = np.zeros((count, 1, at.size), dtype=at.dtype)
             positions[axis] = at
-            x = unit_pairs((1, 1, at.size, encoding.head_dim), np.array(first))
+            x = unit_pairs((1, 1, at.size, dim), np.array(first))
             y = run.subject.apply(x, positions)[0, 0]
             return y[:, out_a], y[:, out_b]
 
         every.append(unwrap(tables, run.coarse))
     return AxisPhases(
-        np.stack([encoding.sign * p.frequencies for p in every]),
+        np.stack([sign * p.frequencies for p in every]),
         np.stack([p.sigma for p in every]),
-        encoding.sign * every[0].start,
+        sign * every[0].start,
         all(p.linear for p in every),
     )
 

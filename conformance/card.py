@@ -1,0 +1,101 @@
+"""The identity card: what a function was measured to be, in the words of the specification."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Encoding
+
+from .report import Finding, Report
+
+_WIDTH = 100
+_INDENT = 12
+
+
+@dataclass
+class Card:
+    """What :func:`identify` found; print it to read it."""
+
+    subject: str
+    surface: str
+    backend: str
+    dtype: str
+    encoding: Encoding | None = None  #: what it is, or None where no encoding describes it
+    facts: dict[str, str] = field(default_factory=dict)  #: what was measured, by name
+    frequencies: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: signed, rad/position
+    uncertainty: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: one standard error
+    aliases: tuple[str, ...] = ()  #: other descriptions that no measurement tells apart
+    used_by: tuple[str, ...] = ()  #: presets with the same encoding
+    by_length: dict[int, np.ndarray] = field(default_factory=dict)  #: where the length matters
+    linear: bool = True  #: angles grow linearly with the position
+    residual: float = float("nan")  #: worst score against ``encoding``, in units
+    deviations: list[Finding] = field(default_factory=list)  #: findings against ``encoding``
+    limits: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)  #: what could not be determined
+    conversion: list[str] = field(default_factory=list)  #: how to use it as something else
+    report: Report | None = None  #: the check against ``encoding``
+
+    @property
+    def exact(self) -> bool:
+        """Whether ``encoding`` describes the function with nothing left over."""
+        return self.report is not None and self.report.passed
+
+    def __str__(self) -> str:
+        lines = [f"IDENTITY  {self.subject}  ({self.surface}, {self.backend}, {self.dtype})"]
+        rows: list[tuple[str, str]] = [("is", self._verdict())]
+        rows += [("same as", a) for a in self.aliases]
+        if self.used_by:
+            shown = ", ".join(self.used_by[:6])
+            more = f" and {len(self.used_by) - 6} more presets" if len(self.used_by) > 6 else ""
+            rows.append(("used by", shown + more))
+        rows += list(self.facts.items())
+        for f in self.deviations:
+            rows.append(("but", f"{f.code}: {f.message}"))
+        rows += [("limit", text) for text in self.limits]
+        rows += [("unknown", text) for text in self.unknown]
+        rows += [("convert", text) for text in self.conversion]
+        for label, text in rows:
+            first = f"{label:<{_INDENT}}"
+            lines += textwrap.wrap(
+                text, _WIDTH, initial_indent=first, subsequent_indent=" " * _INDENT
+            ) or [first.rstrip()]
+        return "\n".join(lines)
+
+    def _verdict(self) -> str:
+        if self.encoding is None:
+            return "no encoding that is described here"
+        if self.exact:
+            return f"{self.encoding!r} (worst {self.residual:.3g} units)"
+        return f"nearest to {self.encoding!r}, with the deviations below"
+
+    def to_json(self) -> str:
+        """The card as JSON."""
+        data: dict[str, Any] = {
+            "subject": self.subject,
+            "surface": self.surface,
+            "backend": self.backend,
+            "dtype": self.dtype,
+            "encoding": None if self.encoding is None else self.encoding.to_dict(),
+            "exact": self.exact,
+            "facts": self.facts,
+            "frequencies": self.frequencies.tolist(),
+            "uncertainty": self.uncertainty.tolist(),
+            "aliases": list(self.aliases),
+            "used_by": list(self.used_by),
+            "by_length": {str(n): w.tolist() for n, w in self.by_length.items()},
+            "linear": self.linear,
+            "residual": self.residual if np.isfinite(self.residual) else None,
+            "deviations": [
+                {"code": f.code, "message": f.message, "evidence": f.evidence}
+                for f in self.deviations
+            ],
+            "limits": self.limits,
+            "unknown": self.unknown,
+            "conversion": self.conversion,
+        }
+        return json.dumps(data, indent=2)
