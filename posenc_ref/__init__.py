@@ -15,7 +15,6 @@ from .alibi import ALiBi
 from .bias import Bias
 from .config import from_config
 from .encoding import Encoding, Scaling, from_dict
-from .gguf_metadata import from_gguf_metadata
 from .given import GivenFrequencies
 from .layer_defaults import config_layer_types, config_rope_layers
 from .layer_schedule import rope_layers
@@ -99,7 +98,6 @@ __all__ = [
     "decode_positions",
     "from_config",
     "from_dict",
-    "from_gguf_metadata",
     "grid_positions",
     "layout_permutation",
     "linspace_positions",

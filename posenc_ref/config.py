@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from . import _validate as validate
-from .config_facts import Settings, known, parts
-from .config_text import text_model
-from .config_vision import vision_model
 from .model_encoding import ModelEncoding
 from .rope import LAYOUT_ALIASES, LAYOUTS
 
@@ -49,6 +45,11 @@ def from_config(
         An unknown ``model_type``; keys that are unknown, missing or contradict each other.  The
         message names the key, what came and what is allowed.
     """
+    # The tables and their readers are loaded with the first configuration.
+    from .config_facts import Settings, known
+    from .config_text import text_model
+    from .config_vision import vision_model
+
     data = _read(config)
     if layout is not None:
         validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
@@ -59,6 +60,8 @@ def from_config(
 
 def _read(config: Any) -> Mapping[str, Any]:
     if isinstance(config, str | os.PathLike):
+        import json  # only files need it
+
         path = Path(config)
         path = path / "config.json" if path.is_dir() else path
         if not path.is_file():
@@ -76,6 +79,8 @@ def _read(config: Any) -> Mapping[str, Any]:
 
 def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any], str]:
     """The configuration meant, and its model type."""
+    from .config_facts import known, parts
+
     model_type = data.get("model_type")
     if not isinstance(model_type, str) or not model_type:
         raise ValueError(

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from . import _validate as validate
 from .config import from_config
-from .config_facts import table
 from .encoding import Encoding, from_dict
 from .model_encoding import ModelEncoding
 from .scaling import FrequencySchedule
@@ -40,7 +39,7 @@ class Need(NamedTuple):
 
 def presets() -> tuple[str, ...]:
     """The names that :func:`preset` knows, in order; some of them need facts (:func:`needs`)."""
-    return tuple(table("presets")["presets"])
+    return tuple(_table()["presets"])
 
 
 def needs(name: str) -> tuple[Need, ...]:
@@ -72,7 +71,7 @@ def preset(name: str, **facts: Any) -> ModelEncoding:
         listed = "; ".join(f"{fact}= ({why})" for fact, why in missing)
         raise ValueError(f"preset {name!r} is not complete, pass {listed}")
     made = _configured(entry, facts) if "config" in entry else _declared(entry, facts)
-    source = table("presets")["sources"][entry["source"]]
+    source = _table()["sources"][entry["source"]]
     provenance = {fact: _sourced(of, source) for fact, of in made.provenance.items()}
     return ModelEncoding(
         name,
@@ -84,8 +83,14 @@ def preset(name: str, **facts: Any) -> ModelEncoding:
     )
 
 
+def _table() -> Mapping[str, Any]:
+    from .config_facts import table  # with the first preset
+
+    return table("presets")
+
+
 def _entry(name: str) -> Mapping[str, Any]:
-    known = table("presets")["presets"]
+    known = _table()["presets"]
     if not isinstance(name, str):
         raise TypeError(f"name must be a string, got {name!r}")
     if name not in known:
