@@ -6,8 +6,10 @@ if __name__ != "posenc_ref.conformance":
         "posenc-ref"
     )
 
+from .card import Card
 from .check import SURFACES, check
 from .codes import CODES, Code
+from .identify import identify
 from .implementation import Implementation
 from .report import Accuracy, Finding, Report
 
@@ -15,9 +17,11 @@ __all__ = [
     "CODES",
     "SURFACES",
     "Accuracy",
+    "Card",
     "Code",
     "Finding",
     "Implementation",
     "Report",
     "check",
+    "identify",
 ]
