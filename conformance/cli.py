@@ -24,6 +24,7 @@ from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
 from . import show
 from .check import SURFACES, check
+from .cli_identify import identify_command
 from .cli_presets import presets_command
 from .explain import explain
 from .implementation import Implementation
@@ -32,7 +33,8 @@ from .models import encoding_of, load_model
 from .options import Options
 from .outcome import Outcome
 from .subject import TENSOR_LAYOUTS
-from .sweep_record import Judged
+from .sweep_record import AS_CONFIGURED, FLOAT32, Judged
+from .sweep_scaled import ROPE_TYPES
 from .verify import verify
 
 app = typer.Typer(
@@ -58,6 +60,12 @@ COLOURS = {
 def _fail(message: str) -> typer.Exit:
     typer.echo(f"posenc: {message}", err=True)
     return typer.Exit(2)
+
+
+def _among(option: str, given: list[str] | None, allowed: tuple[str, ...]) -> None:
+    for name in given or ():
+        if name not in allowed:
+            raise _fail(f"{option} must be one of {', '.join(allowed)}, got {name!r}")
 
 
 def _styled() -> bool:
@@ -105,9 +113,7 @@ def verify_command(
     Exits with 1 if one of our own backends deviates, 2 for an error of the harness, else 0:
     deviations of other libraries are what the report is for.
     """
-    for name in dtype or ():
-        if name not in ROUNDOFF:
-            raise _fail(f"--dtype must be one of {', '.join(ROUNDOFF)}, got {name!r}")
+    _among("--dtype", dtype, tuple(ROUNDOFF))
     options = Options(full=full, only=only, dtypes=tuple(dtype or ()))
     with _progress() as bar:
 
@@ -273,6 +279,9 @@ def check_command(
     raise typer.Exit(EXIT[report.verdict])
 
 
+app.command("identify", epilog="Example: `posenc identify rope.py:apply --head-dim 64`")(
+    identify_command
+)
 app.command("presets", epilog="Example: `posenc presets llama-3.1-8b`")(presets_command)
 
 
@@ -281,6 +290,13 @@ def sweep_command(
     only: Annotated[
         list[str] | None,
         typer.Option(help="Only this model, or modules whose name matches; several are fine."),
+    ] = None,
+    rope_type: Annotated[
+        list[str] | None,
+        typer.Option(help=f"As configured ('default'), or with: {', '.join(ROPE_TYPES)}."),
+    ] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option(help="The dtype of x and of the result; several are fine.")
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write one line of JSON per table to this file.")
@@ -303,9 +319,12 @@ def sweep_command(
     """
     from . import sweep_show
     from .sweep import sweep
+    from .sweep_document import markdown as document
 
     if json_file is not None and resume is not None:
         raise _fail("--json begins a file and --resume continues one: give one of them")
+    _among("--rope-type", rope_type, (AS_CONFIGURED, *ROPE_TYPES))
+    _among("--dtype", dtype, tuple(ROUNDOFF))
     try:
         with _progress() as bar:
 
@@ -314,6 +333,8 @@ def sweep_command(
 
             found = sweep(
                 only or (),
+                rope_types=rope_type or (AS_CONFIGURED,),
+                dtypes=dtype or (FLOAT32,),
                 file=resume or json_file,
                 resume=resume is not None,
                 time_limit=time_limit,
@@ -325,7 +346,7 @@ def sweep_command(
     if not found.lines:
         raise _fail(f"no rotary module is called {' or '.join(map(repr, only or ()))}")
     if markdown is not None:
-        markdown.write_text(sweep_show.markdown(found), encoding="utf-8")
+        markdown.write_text(document(found, markdown.parent), encoding="utf-8")
     if not _styled() or Console().width < _TABLE:
         typer.echo(sweep_show.plain(found))
     else:

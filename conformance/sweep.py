@@ -24,13 +24,15 @@ import numpy as np
 from posenc_ref import SPEC_VERSION, __version__
 
 from .sweep_apart import Worker
-from .sweep_census import Target, census, version
+from .sweep_census import census, version
 from .sweep_expected import Expected, expected, explanation, stale
-from .sweep_record import OUTCOMES, Judged
+from .sweep_record import AS_CONFIGURED, FLOAT32, OUTCOMES, Case, Judged
 
-#: Called with the lines so far, the number of targets done, and the number of all.
+#: Called with the lines so far, the number of cases done, and the number of all.
 Progress = Callable[[list[Judged], int, int], None]
 TIME_LIMIT = 300.0
+#: Outcomes that need no explanation.
+GOOD = ("conforms", "refused")
 
 
 class Resumed(ValueError):
@@ -57,7 +59,7 @@ class Sweep:
         return [
             line
             for line in self.lines
-            if line.outcome != "conforms" and explanation(line, self.known) is None
+            if line.outcome not in GOOD and explanation(line, self.known) is None
         ]
 
     @property
@@ -108,33 +110,35 @@ def versions() -> dict[str, str]:
 def sweep(
     only: Sequence[str] = (),
     *,
+    rope_types: Sequence[str] = (AS_CONFIGURED,),
+    dtypes: Sequence[str] = (FLOAT32,),
     file: Path | None = None,
     resume: bool = False,
     time_limit: float = TIME_LIMIT,
     processes: int = 2,
     progress: Progress | None = None,
 ) -> Sweep:
-    """Judge every target that ``only`` names, or all of them.
+    """Judge every target that ``only`` names, or all of them, with every rope type in every dtype.
 
     ``file`` gets one line of JSON per judged table, and a last one with versions and counts.  With
-    ``resume`` the targets that it already has are kept, and not judged again.
+    ``resume`` what it already has is kept, and not judged again.
     """
     begin = time.perf_counter()
     found = versions()
-    targets = census(only)
+    cases = [Case(t, r, d) for r in rope_types for d in dtypes for t in census(only)]
     old = _read(file, found) if resume and file is not None else []
-    names = {target.name for target in targets}
-    lines = [line for line in old if line.target in names]
-    done = {line.target for line in lines}
+    names = {case.name for case in cases}
+    lines = [line for line in old if line.case in names]
+    done = {line.case for line in lines}
     if file is not None:
         _write(file, found, old)
-    left: queue.SimpleQueue[Target] = queue.SimpleQueue()
-    for target in targets:
-        if target.name not in done:
-            left.put(target)
+    left: queue.SimpleQueue[Case] = queue.SimpleQueue()
+    for case in cases:
+        if case.name not in done:
+            left.put(case)
     finished, stopped = len(done), threading.Event()
 
-    def keep(target: Target, new: list[Judged]) -> None:
+    def keep(new: list[Judged]) -> None:
         nonlocal finished
         if stopped.is_set():  # interrupted: what was being judged counts as not begun
             return
@@ -143,19 +147,19 @@ def sweep(
         if file is not None:
             _append(file, (line.to_dict() for line in new))
         if progress is not None:
-            progress(lines, finished, len(targets))
+            progress(lines, finished, len(cases))
 
     def work(_: int) -> None:
         with Worker(time_limit) as worker:
             while not stopped.is_set():
                 try:
-                    target = left.get_nowait()
+                    case = left.get_nowait()
                 except queue.Empty:
                     return
-                keep(target, worker.judge(target))
+                keep(worker.judge(case))
 
     if progress is not None:
-        progress(lines, finished, len(targets))
+        progress(lines, finished, len(cases))
     pool = ThreadPoolExecutor(max(1, processes))
     try:
         list(pool.map(work, range(max(1, min(processes, left.qsize())))))
@@ -164,7 +168,7 @@ def sweep(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-    lines.sort(key=lambda line: line.name)
+    lines.sort(key=lambda line: (line.rope_type != AS_CONFIGURED, line.name))
     result = Sweep(lines, found, time.perf_counter() - begin)
     if file is not None:
         _append(file, [result.footer()])
@@ -183,7 +187,7 @@ def _read(file: Path, found: dict[str, str]) -> list[Judged]:
         changed = [name for name in found if head["versions"].get(name) != found[name]]
         was = ", ".join(f"{name} {head['versions'].get(name)}" for name in changed)
         raise Resumed(f"{file} was written with {was}: begin a new file")
-    return [Judged.from_dict(line) for line in lines if "target" in line]
+    return [Judged.from_dict(line) for line in lines if "case" in line]
 
 
 def _write(file: Path, found: dict[str, str], lines: list[Judged]) -> None:

@@ -1,4 +1,4 @@
-"""A process that judges targets one after the other, and is ended when one takes too long."""
+"""A process that judges cases one after the other, and is ended when one takes too long."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from .sweep_census import Target
-from .sweep_record import Judged
+from .sweep_record import Case, Judged
 
 
 class Worker:
-    """Judges targets in a process of its own; a new one is started where the last one ended."""
+    """Judges cases in a process of its own; a new one is started where the last one ended."""
 
     def __init__(self, time_limit: float) -> None:
         self.time_limit = time_limit
@@ -32,14 +31,14 @@ class Worker:
     ) -> None:
         self._end()
 
-    def judge(self, target: Target) -> list[Judged]:
-        """The lines of one target."""
+    def judge(self, case: Case) -> list[Judged]:
+        """The lines of one case."""
         if self._process is None:
             self._start()
         lines: list[Judged] = []
-        blank = Judged(target.name, target.model, target.module)
+        blank = case.blank()
         try:
-            self._pipe.send(target)
+            self._pipe.send(case)
             limit = time.monotonic() + self.time_limit
             while True:
                 if not self._pipe.poll(max(0.0, limit - time.monotonic())):
@@ -78,17 +77,17 @@ def _serve(pipe: Any) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # processes share the cores, not threads
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    from .sweep_judge import judge_target
+    from .sweep_judge import judge_case
 
     while True:
         try:
-            target = pipe.recv()
+            case = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
         try:
-            for line in judge_target(target):
+            for line in judge_case(case):
                 pipe.send(line)
         except Exception as error:
-            blank = Judged(target.name, target.model, target.module)
-            pipe.send(blank.replace(reason=f"the sweep: {type(error).__name__}: {error}"[:300]))
+            reason = f"the sweep: {type(error).__name__}: {error}"[:300]
+            pipe.send(case.blank().replace(reason=reason))
         pipe.send(None)

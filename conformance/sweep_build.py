@@ -10,6 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from .sweep_census import Target
+from .sweep_record import AS_CONFIGURED
+from .sweep_scaled import Refused, rescaled
 
 #: What has nothing to do with positions, made small where a whole model has to be built.
 TINY = {"num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 9}
@@ -54,11 +56,34 @@ class Unbuildable(Exception):
     """No configuration was found that the class takes."""
 
 
-def build(target: Target) -> tuple[Any, Any]:
+class Crashed(Exception):
+    """A configuration that its class accepts, and the module fails on."""
+
+
+def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
     """The module inside a container that has its configuration, and that configuration.
 
-    Raises :class:`Unbuildable` with what was tried.
+    Raises :class:`Unbuildable` with what was tried; :class:`Refused` or :class:`Crashed` where the
+    configuration, or the module, does not take the ``rope_type``.
     """
+    module, config = _as_configured(target)
+    if rope_type != AS_CONFIGURED:
+        settings = SETTINGS.get(type(config).__name__, ({}, ""))[0]
+        config = rescaled(module, config, rope_type, settings)
+        try:
+            module = type(module)(**_arguments(type(module), config, target))
+        except (ValueError, KeyError) as error:
+            raise Refused(f"the module does not take it: {_line(error)}") from error
+        except Exception as error:
+            raise Crashed(f"{rope_type!r} is accepted, then fails: {_line(error)}") from error
+    return _container(module, config), config
+
+
+def _line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
+def _as_configured(target: Target) -> tuple[Any, Any]:
     file = importlib.import_module(target.file)
     cls = getattr(file, target.module)
     tried = []
@@ -68,7 +93,7 @@ def build(target: Target) -> tuple[Any, Any]:
         except Exception as error:
             tried.append(f"{type(config).__name__}: {type(error).__name__}: {error}")
             continue
-        return _container(module, config), config
+        return module, config
     reasons = "; ".join(text.splitlines()[0][:120] for text in tried[:3])
     raise Unbuildable(reasons or "no configuration class was found")
 

@@ -9,6 +9,7 @@ from typing import Any
 from posenc_ref import Encoding, ModelEncoding, MultiAxisRoPE, RoPE, from_config
 
 from .implementation import Implementation
+from .sweep_census import Target
 
 #: Layer types by the names that a module has for its tables.
 LABELS = {"main": "sliding_attention", "compress": "compressed_sparse_attention"}
@@ -19,7 +20,7 @@ class Undeclared(Exception):
 
 
 def declared(
-    implementation: Implementation, config: Any, layer_type: str
+    implementation: Implementation, target: Target, config: Any, layer_type: str
 ) -> tuple[Implementation, Encoding]:
     """The encoding that ``config`` declares, as the module's functions see it, and how to ask.
 
@@ -38,6 +39,8 @@ def declared(
         raise Undeclared(f"from_config: layers of type {layer_type or 'any'} have no encoding")
     if isinstance(found, MultiAxisRoPE):
         return _on_a_grid(implementation, found, model)
+    if isinstance(found, RoPE) and not target.scaled:
+        found = found.replace(scaling=None)
     return implementation, _slice(found, implementation.head_dim)
 
 
@@ -99,11 +102,7 @@ def _esmfold2(config: Any) -> Encoding:
 
 def _code2wav(config: Any) -> Encoding:
     """A Llama decoder's; the configuration class has no model_type of its own."""
-    return RoPE(
-        config.hidden_size // config.num_attention_heads,
-        layout="half",
-        base=config.rope_parameters["rope_theta"],
-    )
+    return from_config({**config.to_dict(), "model_type": "llama"}).only
 
 
 #: Configurations that ``from_config`` cannot tell apart: classes without a model_type, and what

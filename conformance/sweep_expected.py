@@ -22,7 +22,8 @@ CLAIMS = ("bug", "convention", "")
 class Expected:
     """An explanation of what does not conform."""
 
-    pattern: str  #: of names; a list is in square brackets, so only * and ? are wildcards
+    pattern: str  #: of names; layer types are in square brackets, so only * and ? are wildcards
+    title: str
     outcome: str
     reason: str
     codes: tuple[str, ...] = ()  #: the codes of a deviation, exactly

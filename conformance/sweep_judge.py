@@ -1,4 +1,4 @@
-"""Judging one target of the sweep: build, drive, declare, check."""
+"""Judging one case of the sweep: build, drive, declare, check."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from .check import check
-from .sweep_census import Target
 from .sweep_declared import Undeclared, declared
-from .sweep_record import Judged, judged
+from .sweep_record import Case, Judged, judged
 
 
-def judge_target(target: Target) -> Iterator[Judged]:
-    """One line per table of the target: one, or one for each of its layer types."""
+def judge_case(case: Case) -> Iterator[Judged]:
+    """One line per table of the case: one, or one for each of its layer types."""
     begin = time.process_time()
-    blank = Judged(target.name, target.model, target.module)
-    for line in _quietly(_lines, target, blank):
+    for line in _quietly(_lines, case):
         now = time.process_time()
         yield line.replace(seconds=round(now - begin, 3))
         begin = now
@@ -33,23 +31,31 @@ def _quietly(lines: Any, *args: Any) -> Iterator[Judged]:
         yield from lines(*args)
 
 
-def _lines(target: Target, blank: Judged) -> Iterator[Judged]:
+def _lines(case: Case) -> Iterator[Judged]:
     from .adapters.transformers import layer_types, rotary_modules
-    from .sweep_build import Unbuildable, build, settings_of
+    from .sweep_build import Crashed, Unbuildable, build, settings_of
+    from .sweep_scaled import Refused
 
+    blank = case.blank()
     try:
-        container, config = build(target)
+        container, config = build(case.target, case.rope_type)
     except (Unbuildable, ImportError) as error:
         yield blank.replace(outcome="undrivable", reason=f"cannot be built: {error}")
+        return
+    except Refused as error:
+        yield blank.replace(outcome="refused", reason=str(error))
+        return
+    except Crashed as error:
+        yield blank.replace(outcome="deviates", codes=("raises",), messages=(str(error),))
         return
     blank = blank.replace(settings=settings_of(config))
     modules = rotary_modules(container)
     kinds = layer_types(modules[0], config) if modules else ("",)
     for kind in kinds:
-        yield _judge(container, config, blank.replace(layer_type=kind))
+        yield _judge(case, container, config, blank.replace(layer_type=kind))
 
 
-def _judge(container: Any, config: Any, blank: Judged) -> Judged:
+def _judge(case: Case, container: Any, config: Any, blank: Judged) -> Judged:
     from .adapters import from_transformers
 
     try:
@@ -61,12 +67,12 @@ def _judge(container: Any, config: Any, blank: Judged) -> Judged:
     blank = blank.replace(tensor_layout=found.tensor_layout)
     name = blank.name
     try:
-        found, encoding = declared(found, config, blank.layer_type)
+        found, encoding = declared(found, case.target, config, blank.layer_type)
     except Undeclared as error:
         return _properties(found, blank, str(error))
     blank = blank.replace(encoding=repr(encoding))
     try:
-        return judged(blank, check(found, encoding, name=name))
+        return judged(blank, check(found, encoding, name=name, dtype=case.dtype))
     except Exception as error:
         return blank.replace(outcome="gap", reason=f"the judge: {_short(error)}")
 

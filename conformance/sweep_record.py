@@ -8,20 +8,50 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from .report import ERROR, NOTE, Report
+from .sweep_census import Target
 
 #: ``deviates``: the module is not what its configuration says, by our reading of both.
 #: ``gap``: ours; the configuration or the function is beyond what we can express or judge.
 #: ``undrivable``: no way was found to build the module, or to call it.
-OUTCOMES = ("conforms", "deviates", "gap", "undrivable")
+#: ``refused``: the model does not take the rope type that was asked for; nothing is wrong with it.
+OUTCOMES = ("conforms", "deviates", "gap", "undrivable", "refused")
+#: What a sweep judges unless asked otherwise.
+AS_CONFIGURED, FLOAT32 = "default", "float32"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One target, in one dtype, with one rope type."""
+
+    target: Target
+    rope_type: str = AS_CONFIGURED
+    dtype: str = FLOAT32
+
+    @property
+    def name(self) -> str:
+        """The target, and how it is judged where that is not the ordinary way."""
+        parts = [self.target.name]
+        parts += [self.rope_type] if self.rope_type != AS_CONFIGURED else []
+        parts += [self.dtype] if self.dtype != FLOAT32 else []
+        return " ".join(parts)
+
+    def blank(self) -> Judged:
+        """A line about it, to be filled in."""
+        target = self.target
+        names = (self.name, target.name, target.model, target.module)
+        return Judged(*names, rope_type=self.rope_type, dtype=self.dtype)
 
 
 @dataclass(frozen=True)
 class Judged:
     """The outcome of one table of one rotary module."""
 
+    case: str  #: the name of the :class:`Case`
     target: str  #: the name of the census
     model: str
     module: str
+    rope_type: str = AS_CONFIGURED
+    dtype: str = FLOAT32
     layer_type: str = ""
     outcome: str = "gap"
     reason: str = ""  #: why it is a gap, or cannot be driven
@@ -44,8 +74,8 @@ class Judged:
 
     @property
     def name(self) -> str:
-        """The target, and the layer type where there are several."""
-        return self.target + (f"[{self.layer_type}]" if self.layer_type else "")
+        """The case, and the layer type where there are several."""
+        return self.case + (f" [{self.layer_type}]" if self.layer_type else "")
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed."""

@@ -1,6 +1,8 @@
-"""What a sweep prints, and the document it writes."""
+"""What a sweep prints."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from .show import Table
 from .sweep import Sweep
@@ -12,6 +14,7 @@ WORDS = {
     "deviates": "DEVIATES",
     "gap": "our gap",
     "undrivable": "not drivable",
+    "refused": "refused",
 }
 #: The colour of each outcome, as one of a verdict.
 STATES = {"conforms": "conforms", "deviates": "deviates", "gap": "inconclusive"}
@@ -19,24 +22,23 @@ HEAD = ["module", "what it is", "verdict", "score", "angles", "findings"]
 
 
 def table(found: Sweep) -> Table:
-    """One row per judged table."""
+    """One row per judged table; what was refused is counted elsewhere."""
     made = Table("Rotary modules of transformers", HEAD, numbers=frozenset({"score"}))
     for line in found.lines:
-        state = STATES.get(line.outcome, "skipped")
-        made.add([(cell, "") for cell in cells(line)[:-1]] + [(cells(line)[-1], state)])
+        if line.outcome != "refused":
+            state = STATES.get(line.outcome, "skipped")
+            made.add([(cell, state if i == 2 else "") for i, cell in enumerate(cells(line))])
     return made
 
 
 def cells(line: Judged) -> list[str]:
     """The row of one judged table."""
     score = "" if line.score is None else f"{line.score:.2f}" if line.score < 1e3 else "> 999"
-    if line.outcome == "deviates" and line.score is None:
-        score = "inf"
     return [
         line.name,
         line.encoding or line.measured,
         WORDS[line.outcome],
-        score,
+        "inf" if line.outcome == "deviates" and line.score is None else score,
         line.precision.removesuffix(" angles"),
         " ".join(line.codes),
     ]
@@ -52,59 +54,46 @@ def sentences(found: Sweep) -> list[str]:
             out += [f"{title}:", *(f"  {_sentence(found, line)}" for line in chosen)]
     if found.stale:
         out.append("Expected, and no longer so (sweep_expected.json):")
-        out += [
-            f"  {entry.pattern}: {entry.outcome} {' '.join(entry.codes)}" for entry in found.stale
-        ]
+        out += [f"  {e.pattern}: {e.outcome} {' '.join(e.codes)}" for e in found.stale]
     return out
 
 
 def _sentence(found: Sweep, line: Judged) -> str:
     known = explanation(line, found.known)
-    what = line.reason or "; ".join(
-        f"{code}: {message}" for code, message in zip(line.codes, line.messages, strict=False)
-    )
     if known is None:
-        return f"{line.name}: {what}  [UNEXPLAINED]"
+        return f"{line.name}: {what(line)}  [UNEXPLAINED]"
     claim = f" ({known.claim})" if known.claim else ""
-    return f"{line.name}: {what}. Known{claim}: {known.reason}"
+    return f"{line.name}: {what(line)}. Known{claim}: {known.reason}"
+
+
+def what(line: Judged) -> str:
+    """What was found about a line, in words."""
+    said = (f"{code}: {text}" for code, text in zip(line.codes, line.messages, strict=False))
+    return line.reason or "; ".join(said)
 
 
 def summary(found: Sweep) -> str:
     """One line of counts."""
-    c = found.counts
-    judged = c["conforms"] + c["deviates"]
-    footer = found.footer()
-    text = (
-        f"{len(found.lines)} tables of {footer['modules']} modules in {footer['models']} models: "
-        f"{judged} judged, {c['conforms']} conforming, {c['deviates']} deviating, "
-        f"{c['gap']} our gap, {c['undrivable']} not drivable; "
-    )
+    text = f"{counts(found.lines)}; "
     text += f"{len(found.unexplained)} unexplained" if found.unexplained else "all explained"
     return f"{text} ({found.seconds:.0f} s, {found.cpu_seconds:.0f} s of processor time)"
+
+
+def counts(lines: Sequence[Judged]) -> str:
+    """How many tables came to what."""
+    c = {outcome: sum(line.outcome == outcome for line in lines) for outcome in WORDS}
+    judged = c["conforms"] + c["deviates"]
+    modules = len({(line.model, line.module) for line in lines})
+    models = len({line.model for line in lines})
+    text = (
+        f"{len(lines)} tables of {modules} modules in {models} models: "
+        f"{judged} judged, {c['conforms']} conforming, {c['deviates']} deviating, "
+        f"{c['gap']} our gap, {c['undrivable']} not drivable"
+    )
+    return text + (f", {c['refused']} rope types refused" if c["refused"] else "")
 
 
 def plain(found: Sweep) -> str:
     """The whole result as plain text."""
     parts = [str(table(found)), "\n".join(sentences(found)), summary(found)]
     return "\n\n".join(part for part in parts if part)
-
-
-def markdown(found: Sweep) -> str:
-    """The result as a document."""
-    footer = found.footer()
-    versions = ", ".join(f"{name} {value}" for name, value in footer["versions"].items())
-    lines = [
-        "# Every rotary module of transformers, judged",
-        "",
-        f"Written by `posenc sweep --markdown FILE` on {footer['date']} with {versions}.",
-        "",
-        summary(found) + ".",
-        "",
-        *_rows(HEAD, [cells(line) for line in found.lines]),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _rows(head: list[str], rows: list[list[str]]) -> list[str]:
-    made = [head, ["---"] * len(head), *rows]
-    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in made]

@@ -263,6 +263,23 @@ class DynamicNtkLatched:
 
 @wrong(
     "state",
+    encoding=DYNAMIC,
+    thread="transformers 5.23, modeling_rope_utils.py, dynamic_rope_update",
+)
+class DynamicNtkStartsAfreshBelowTheLimit:
+    """The base of the longest call is kept until a call fits into the original length."""
+
+    def __init__(self):
+        self.longest = 4096
+
+    def __call__(self, x, positions):
+        length = seq_len(positions)
+        self.longest = 4096 if length < 4096 else max(self.longest, length)
+        return grown(x, positions, self.longest)
+
+
+@wrong(
+    "state",
     surface="frequencies",
     encoding=DYNAMIC_64,
     thread="huggingface/transformers#25306",

@@ -1,0 +1,69 @@
+"""The default configuration of a model with another rope type: what long-context models have."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+#: The parameters that each rope type is judged with.  YaRN's attention factor is not 1 then, and
+#: the lengths are short enough that what depends on them is judged on both sides.
+ROPE_TYPES: dict[str, dict[str, Any]] = {
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 4.0},
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 2048},
+    "llama3": {
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 2048,
+    },
+    "longrope": {"factor": 4.0, "original_max_position_embeddings": 2048},
+}
+#: Classes that take the scaling of some layers only, by its older name.
+OLDER_NAME = ("DeepseekV4Config",)
+
+
+class Refused(Exception):
+    """The model does not take this rope type."""
+
+
+def rescaled(module: Any, config: Any, rope_type: str, settings: Mapping[str, Any]) -> Any:
+    """``config`` built again, with its default rope type replaced by another.
+
+    Raises :class:`Refused` where there is no default rope type, or the class does not accept it.
+    """
+    given = getattr(config, "rope_parameters", None)
+    nested = isinstance(given, Mapping) and not isinstance(given.get("rope_type"), str)
+    entries = given if nested else {"": given}
+    changed: dict[str, Any] = {}
+    for label, entry in (entries or {}).items():
+        changed[label] = entry
+        if isinstance(entry, Mapping) and entry.get("rope_type") == "default":
+            changed[label] = {**entry, **_parameters(module, label, rope_type)}
+    if changed == entries or not changed:
+        raise Refused("its configuration has no rope type to replace")
+    name = type(config).__name__
+    key, value = "rope_parameters", changed if nested else changed[""]
+    if name in OLDER_NAME:
+        key, value = "rope_scaling", _parameters(module, next(iter(changed)), rope_type)
+    try:
+        return type(config)(**copy.deepcopy({**settings, key: value}))
+    except Exception as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise Refused(f"its configuration does not take it: {text[:200]}") from error
+
+
+def _parameters(module: Any, label: str, rope_type: str) -> dict[str, Any]:
+    found = {"rope_type": rope_type, **ROPE_TYPES[rope_type]}
+    if rope_type == "longrope":
+        name = f"{label}_inv_freq" if label else "inv_freq"
+        table = getattr(module, name, None)
+        if table is None:
+            raise Refused("the module keeps no frequencies")
+        pairs = int(table.numel())
+        found["short_factor"] = [1.0 + k / pairs for k in range(pairs)]
+        found["long_factor"] = [float(f) for f in np.round(np.geomspace(1, 16, pairs), 3)]
+    return found
