@@ -95,11 +95,16 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
             raise ValueError(
                 f"part must be one of {listed or 'none: there are no parts'}, got {part!r}"
             )
-        return _inside(data.get(part) or {}, inner.get(part), part)
+        return _inside(data.get(part) or {}, inner.get(part), part, model_type)
     main = next((key for key in _MAIN if key in nested), None)
     if main is None and known(model_type) is None and inner:
         main = next((key for key in _MAIN if key in inner), None)
         if main is not None and "hidden_size" in data:
+            if {"depth", "patch_size"} & set(data) and "num_hidden_layers" not in data:
+                raise ValueError(
+                    f"this is a part of a {model_type!r} configuration, a vision tower under the "
+                    'name of the whole: pass the whole with part="vision_config"'
+                )
             return data, inner[main]  # older files have the text model's entries at the top
         if main is None:
             listed = ", ".join(map(repr, inner))
@@ -108,13 +113,16 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
             )
     if main is None:
         return data, model_type
-    return _inside(data.get(main) or {}, inner.get(main), main)
+    return _inside(data.get(main) or {}, inner.get(main), main, model_type)
 
 
 def _inside(
-    data: Mapping[str, Any], default: str | None, part: str
+    data: Mapping[str, Any], default: str | None, part: str, whole: str
 ) -> tuple[Mapping[str, Any], str]:
+    """A part, whose own model type is missing, or that of the whole, in some older files."""
     model_type = data.get("model_type") or default
+    if model_type == whole and default is not None:
+        model_type = default
     if not model_type:
         raise ValueError(f"{part} names no model_type")
     return _part({**data, "model_type": model_type}, None)

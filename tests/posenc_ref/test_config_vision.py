@@ -61,6 +61,18 @@ def test_a_tower_is_a_part():
         from_config(whole, part="vision")
 
 
+def test_a_tower_under_the_name_of_the_whole():
+    """As the files of Qwen2-VL have it."""
+    tower = {"model_type": "qwen2_vl", "depth": 32, "embed_dim": 1280, "hidden_size": 3584,
+             "num_heads": 16, "patch_size": 14}  # fmt: skip
+    whole = {"model_type": "qwen2_vl", "hidden_size": 3584, "num_attention_heads": 28,
+             "num_hidden_layers": 28, "vision_config": tower}  # fmt: skip
+    assert from_config(whole, part="vision_config").only == TOWERS[0][1]
+    assert from_config(whole).only.sections == (16, 24, 24)
+    with pytest.raises(ValueError, match=r'pass the whole with part="vision_config"'):
+        from_config(tower)
+
+
 def test_a_tower_refuses_what_it_does_not_read():
     with pytest.raises(ValueError, match="rope_type must be one of 'axial', 'default'"):
         from_config({"model_type": "pixtral", "rope_scaling": {"type": "linear", "factor": 2.0}})
