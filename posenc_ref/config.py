@@ -98,7 +98,8 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
         return _inside(data.get(part) or {}, inner.get(part), part, model_type)
     main = next((key for key in _MAIN if key in nested), None)
     if main is None and known(model_type) is None and inner:
-        main = next((key for key in _MAIN if key in inner), None)
+        only = next(iter(inner)) if len(inner) == 1 else None
+        main = next((key for key in _MAIN if key in inner), only)
         if main is not None and "hidden_size" in data:
             if {"depth", "patch_size"} & set(data) and "num_hidden_layers" not in data:
                 raise ValueError(
