@@ -12,6 +12,7 @@ from .codes import CODES, Code
 from .identify import identify
 from .implementation import Implementation
 from .report import Accuracy, Finding, Report
+from .vectors import VectorCase, load_vectors
 
 __all__ = [
     "CODES",
@@ -22,6 +23,8 @@ __all__ = [
     "Finding",
     "Implementation",
     "Report",
+    "VectorCase",
     "check",
+    "load_vectors",
     "identify",
 ]

@@ -1,4 +1,4 @@
-"""The commands of ``posenc``; only this module and cli_presets import typer and rich."""
+"""The commands of ``posenc``; only this module and cli_*.py import typer and rich."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from . import show
 from .check import SURFACES, check
 from .cli_identify import identify_command
 from .cli_presets import presets_command
+from .cli_vectors import vectors_command
 from .explain import explain
 from .implementation import Implementation
 from .loading import UsageError, load_encoding, load_target
@@ -283,6 +284,7 @@ app.command("identify", epilog="Example: `posenc identify rope.py:apply --head-d
     identify_command
 )
 app.command("presets", epilog="Example: `posenc presets llama-3.1-8b`")(presets_command)
+app.command("vectors", epilog="Example: `posenc vectors --verify`")(vectors_command)
 
 
 @app.command("sweep", epilog="Example: `posenc sweep --only llama --only 'qwen*'`")

@@ -1,0 +1,43 @@
+"""Golden vectors: inputs with their exact outputs, for implementations in any language.
+
+``load_vectors()`` reads them; ``docs/vectors.md`` describes the files, which need nothing from
+this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from .case import VectorCase
+from .files import MANIFEST, VERSION, cases_of, read_json, shipped
+
+__all__ = ["VectorCase", "load_vectors"]
+
+
+def load_vectors(
+    version: str = VERSION,
+    *,
+    folder: Path | str | None = None,
+    surface: str | None = None,
+    encoding: str | None = None,
+    flags: Iterable[str] = (),
+) -> list[VectorCase]:
+    """The golden vectors, or those of one surface, one encoding (a class name), with all ``flags``.
+
+    ``folder`` reads a copy; nothing is verified (``posenc vectors --verify`` does that).
+
+        >>> for case in load_vectors(surface="apply", encoding="RoPE"):
+        ...     score = case.judge(my_rope(case.declared, *case.arguments()))
+    """
+    home = shipped(version) if folder is None else Path(folder)
+    wanted = set(flags)
+    found = []
+    for name in read_json(home / MANIFEST)["files"]:
+        document = read_json(home / name)
+        for group, case in cases_of(document):
+            chosen = surface in (None, group["surface"]) and wanted <= set(case["flags"])
+            declared = group["encoding"] or {}
+            if chosen and encoding in (None, declared.get("encoding")):
+                found.append(VectorCase.read(name, group, case, document["flags"]))
+    return found

@@ -1,0 +1,70 @@
+"""Numbers as JSON keeps them here: floats as big-endian bits in hex, integers as they are.
+
+Nothing is rounded on the way, JSON has no trouble with them, and any language reads them without
+a library for arrays: one string per row, so many hexadecimal digits per number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+#: Lines of a file are folded past this length, except rows of numbers.
+_WIDTH = 100
+
+
+def to_hex(values: Any, dtype: str) -> list[str]:
+    """``values`` as ``dtype``, one string of hex digits for each row (the last axis)."""
+    big = np.asarray(values, dtype=np.float64).astype(np.dtype(dtype).newbyteorder(">"))
+    rows = big.reshape(-1, big.shape[-1]) if big.ndim else big.reshape(1, 1)
+    return [row.tobytes().hex() for row in rows]
+
+
+def from_hex(rows: list[str], shape: list[int], dtype: str) -> np.ndarray:
+    """The array that :func:`to_hex` wrote, of native byte order."""
+    bits = np.frombuffer(bytes.fromhex("".join(rows)), dtype=np.dtype(dtype).newbyteorder(">"))
+    return bits.astype(dtype).reshape(shape)
+
+
+def write_array(values: Any) -> Any:
+    """An input as JSON: an array with dtype and shape, or a plain number or string."""
+    if not isinstance(values, np.ndarray):
+        return values
+    head = {"dtype": str(values.dtype), "shape": list(values.shape)}
+    if values.dtype.kind == "f":
+        return {**head, "hex": to_hex(values, str(values.dtype))}
+    return {**head, "values": values.ravel().tolist()}
+
+
+def read_array(data: Any) -> Any:
+    """What :func:`write_array` wrote."""
+    if not isinstance(data, dict):
+        return data
+    if "hex" in data:
+        return from_hex(data["hex"], data["shape"], data["dtype"])
+    return np.array(data["values"], dtype=data["dtype"]).reshape(data["shape"])
+
+
+def canonical(value: Any, level: int = 0) -> str:
+    """JSON text that is the same wherever it is made, with one row of numbers on each line."""
+    line = json.dumps(value)
+    flat = isinstance(value, list) and not any(isinstance(v, dict | list | str) for v in value)
+    if not isinstance(value, dict | list) or flat or len(line) + level <= _WIDTH:
+        return line
+    pad = " " * (level + 1)
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key)}: {canonical(v, level + 1)}" for key, v in value.items()]
+        inner, ends = items, "{}"
+    else:
+        inner, ends = [canonical(v, level + 1) for v in value], "[]"
+    body = ",\n".join(pad + text for text in inner)
+    return f"{ends[0]}\n{body}\n{' ' * level}{ends[1]}"
+
+
+def digest(value: Any) -> str:
+    """The SHA-256 of the value as JSON with sorted keys and no spaces."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,108 @@
+"""The truth of one output in 50-digit mpmath, and how it is cut into hi, lo, A and B."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.conformance.exact import DIGITS, mpmath
+
+from .bits import to_hex
+
+#: Two routes to a truth must agree to 2**-AGREEMENT of the size of the element.
+AGREEMENT = 90
+
+Array = Any
+Number = Any  # a 50-digit mpmath number
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Real:
+    """Values, A and B as object arrays of 50-digit numbers, one shape."""
+
+    value: Array
+    terms: Array  # A
+    angle: Array  # B
+    judged: Array | None = None  #: booleans, where not every element belongs to the encoding
+    relative_to: Array | None = None  #: (Q,) columns, where rows are judged up to a constant
+
+    def to_json(self) -> dict[str, Any]:
+        """The output as the file has it."""
+        with mpmath().mp.workdps(DIGITS):
+            hi = np.frompyfunc(float, 1, 1)(self.value)
+            lo = np.frompyfunc(float, 1, 1)(self.value - hi)
+            a, b = (np.frompyfunc(float, 1, 1)(part) for part in (self.terms, self.angle))
+        data = {
+            "shape": list(self.value.shape),
+            "hi": to_hex(hi, "float64"),
+            "lo": to_hex(lo, "float64"),
+            "A": to_hex(a, "float32"),
+            "B": to_hex(b, "float32"),
+        }
+        if self.judged is not None:
+            data["judged"] = ["".join(str(int(j)) for j in row) for row in self.judged]
+        if self.relative_to is not None:
+            data["relative_to"] = [int(c) for c in self.relative_to]
+        return data
+
+    def disagreement(self, other: Array) -> str:
+        """Where ``other``, an object array of decimals, differs; empty where nowhere."""
+        other = np.asarray(other, dtype=object)
+        if other.shape != self.value.shape:
+            return f"shape {self.value.shape} against {other.shape}"
+        mp = mpmath().mp
+        with mp.workdps(DIGITS):
+            for at in np.ndindex(self.value.shape):
+                mine, second = self.value[at], mp.mpf(str(other[at]))
+                size = self.terms[at] + self.angle[at]
+                if abs(mine - second) * mp.mpf(2) ** AGREEMENT > size:
+                    return f"{mp.nstr(mine, 40)} against {mp.nstr(second, 40)} at {at}"
+        return ""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Integers."""
+
+    value: Array
+
+    def to_json(self) -> dict[str, Any]:
+        """The output as the file has it."""
+        value = np.asarray(self.value)
+        flat = [int(v) for v in value.ravel()]
+        return {"dtype": "int64", "shape": list(value.shape), "values": flat}
+
+    def disagreement(self, other: Array) -> str:
+        """Where ``other`` differs; empty where nowhere."""
+        mine, second = np.asarray(self.value), np.asarray(other)
+        if mine.shape != second.shape:
+            return f"shape {mine.shape} against {second.shape}"
+        differ = np.argwhere(mine != second)
+        if not len(differ):
+            return ""
+        at = tuple(int(i) for i in differ[0])
+        return f"{mine[at]} against {second[at]} at {at}"
+
+
+def objects(shape: tuple[int, ...]) -> Array:
+    """An object array of exact zeros."""
+    made = np.empty(shape, dtype=object)
+    made.fill(mpmath().mp.mpf(0))
+    return made
+
+
+def exactly(values: Array) -> Real:
+    """Numbers that are computed without an angle: A = |value|, B = 0."""
+    value = np.asarray(values, dtype=object)
+    return Real(value, np.frompyfunc(abs, 1, 1)(value), objects(value.shape))
+
+
+def identical(values: Array) -> Real:
+    """Numbers that are moved and not computed: A = B = 0, only equality passes."""
+    value = np.frompyfunc(mpmath().mp.mpf, 1, 1)(np.asarray(values, dtype=np.float64))
+    value = np.asarray(value, dtype=object)
+    return Real(value, objects(value.shape), objects(value.shape))

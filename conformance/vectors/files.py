@@ -1,0 +1,89 @@
+"""A folder of vectors: its files, its manifest, and the cases in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from posenc_ref import Scaling, from_dict
+
+from .bits import canonical
+
+#: The version of the format, the name of its folder and of its schema.
+VERSION = "v0"
+SCHEMA = f"posenc-vectors-{VERSION}"
+MANIFEST = "MANIFEST.json"
+
+
+def shipped(version: str = VERSION) -> Path:
+    """The folder that comes with this package."""
+    folder = Path(__file__).parent / version
+    if not folder.is_dir():
+        known = sorted(p.name for p in Path(__file__).parent.glob("v[0-9]*"))
+        raise ValueError(f"version must be one of {', '.join(known)}, got {version!r}")
+    return folder
+
+
+def read_json(path: Path) -> Any:
+    """The content of a file, or a ValueError that says what is wrong with it."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path.name} cannot be read: {error}") from error
+
+
+def cases_of(document: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every (group, case) of a file."""
+    for group in document["groups"]:
+        for case in group["cases"]:
+            yield group, case
+
+
+def semantics(group: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
+    """What a case means: while its id lives, none of this may change.
+
+    Fields of the encoding that have their default are left out, so that a class may grow.
+    """
+    declared = group["encoding"]
+    return {
+        "surface": group["surface"],
+        "encoding": None if declared is None else _minimal(from_dict(declared)),
+        "inputs": case["inputs"],
+        "truth": case["truth"],
+    }
+
+
+def _minimal(value: Any) -> dict[str, Any]:
+    """The JSON form of an encoding without what is default or implied."""
+    full, implied = value.to_dict(), value._implied()
+    kept = {value.kind: full[value.kind]}
+    for field in dataclasses.fields(value):
+        own = getattr(value, field.name)
+        if isinstance(own, Scaling):
+            kept[field.name] = _minimal(own)
+        elif field.name not in implied and (
+            field.default is dataclasses.MISSING or own != field.default
+        ):
+            kept[field.name] = full[field.name]
+    return kept
+
+
+def write(folder: Path, documents: dict[str, Any], header: dict[str, Any]) -> None:
+    """Write every file and the manifest; ``documents`` by file name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    listed: dict[str, dict[str, Any]] = {}
+    for name, document in documents.items():
+        data = (canonical(document) + "\n").encode()
+        (folder / name).write_bytes(data)
+        listed[name] = {
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "bytes": len(data),
+            "cases": sum(1 for _ in cases_of(document)),
+        }
+    together = "".join(entry["sha256"] for entry in listed.values())
+    manifest = {**header, "sha256": hashlib.sha256(together.encode()).hexdigest(), "files": listed}
+    (folder / MANIFEST).write_bytes((canonical(manifest) + "\n").encode())

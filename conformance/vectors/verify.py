@@ -1,0 +1,185 @@
+"""``posenc vectors --verify``: whether a folder of vectors is whole, sound and up to date.
+
+A folder is judged by itself, so that a copy in another repository can be; what it lacks or has
+beyond the vectors of this installation is told apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from posenc_ref.accuracy import budget
+from posenc_ref.conformance.codes import CODES
+
+from .bits import canonical, digest
+from .case import VectorCase
+from .files import MANIFEST, cases_of, read_json, semantics, shipped
+from .flags import FLAGS, View, flags_of
+from .schema import violations
+from .surfaces import SURFACES, own_function
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Verified:
+    """What was found in a folder."""
+
+    folder: str
+    files: int = 0
+    cases: int = 0
+    size: int = 0  #: bytes
+    digest: str = ""  #: of the manifest
+    problems: list[str] = field(default_factory=list)
+    worst: float = 0.0  #: the largest score of posenc_ref's own float64 functions, in units
+    worst_case: str = ""
+    executed: int = 0  #: cases that posenc_ref's own functions were run on
+    age: str = ""  #: against the vectors that are shipped here
+
+    @property
+    def passed(self) -> bool:
+        """No problem, and every case was executed."""
+        return not self.problems and self.executed == self.cases > 0
+
+    def to_dict(self) -> Json:
+        """Everything as JSON-ready data."""
+        return {**asdict(self), "passed": self.passed}
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.folder}: {self.files} files, {self.cases} cases, {self.size / 1e6:.2f} MB",
+            f"posenc_ref itself: {self.executed} cases executed, worst score {self.worst:.3g} units"
+            f" in float64 (budget {budget('float64'):g}), at {self.worst_case or '-'}",
+            self.age,
+            *self.problems[:40],
+        ]
+        if len(self.problems) > 40:
+            lines.append(f"... and {len(self.problems) - 40} more")
+        lines.append("verified" if self.passed else f"{len(self.problems)} problems")
+        return "\n".join(line for line in lines if line)
+
+
+def verify_vectors(folder: Path | None = None) -> Verified:
+    """Check digests, schema, ids, flags and kills, and run ``posenc_ref`` on every case."""
+    home = shipped() if folder is None else folder
+    found = Verified(str(home))
+    try:
+        manifest = read_json(home / MANIFEST)
+    except ValueError as error:
+        found.problems.append(str(error))
+        return found
+    found.problems += [f"{MANIFEST}: {text}" for text in violations(manifest, "manifest")]
+    if found.problems:
+        return found
+    found.digest = manifest["sha256"]
+    found.problems += _manifest_problems(home, manifest)
+    ids: Counter[str] = Counter()
+    for name in manifest["files"]:
+        try:
+            document = read_json(home / name)
+        except ValueError as error:
+            found.problems.append(str(error))
+            continue
+        if (canonical(document) + "\n").encode() != (home / name).read_bytes():
+            found.problems.append(f"{name}: its text is not in canonical form")
+        broken = [f"{name}: {text}" for text in violations(document)]
+        found.problems += broken
+        if broken:
+            continue  # what has no form cannot be looked into
+        found.files += 1
+        found.size += (home / name).stat().st_size
+        found.problems += [f"{name}: {text}" for text in _file_problems(document)]
+        for group, case in cases_of(document):
+            ids[case["id"]] += 1
+            found.cases += 1
+            found.problems += [f"{case['id']}: {text}" for text in _case_problems(group, case)]
+            _execute(found, VectorCase.read(name, group, case, document["flags"]))
+    found.problems += [f"{i}: the id of {n} cases" for i, n in ids.items() if n > 1]
+    found.problems += [
+        f"{i}: an id that was given up is used again" for i in manifest["retired"] if i in ids
+    ]
+    if folder is not None:
+        found.age = _age(home)
+    return found
+
+
+def _manifest_problems(home: Path, manifest: Json) -> Iterator[str]:
+    listed = manifest["files"]
+    present = {path.name for path in home.glob("*.json")} - {MANIFEST}
+    yield from (f"{name}: not in {MANIFEST}" for name in sorted(present - set(listed)))
+    for name, entry in listed.items():
+        if name not in present:
+            continue  # reported where it is read
+        data = (home / name).read_bytes()
+        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+            yield f"{name}: its SHA-256 is not the one in {MANIFEST}"
+        if len(data) != entry["bytes"]:
+            yield f"{name}: {len(data)} bytes, {MANIFEST} says {entry['bytes']}"
+    together = "".join(entry["sha256"] for entry in listed.values())
+    if hashlib.sha256(together.encode()).hexdigest() != manifest["sha256"]:
+        yield f"{MANIFEST}: its own SHA-256 does not follow from those of its files"
+
+
+def _file_problems(document: Json) -> Iterator[str]:
+    used = {name for _, case in cases_of(document) for name in case["flags"]}
+    defined = document["flags"]
+    yield from (f"flag {name} is used and not defined" for name in sorted(used - set(defined)))
+    yield from (f"flag {name} is defined and not used" for name in sorted(set(defined) - used))
+    for name, flag in defined.items():
+        unknown = [code for code in flag["bug_type"] if code not in CODES]
+        yield from (f"flag {name}: there is no code {code!r}" for code in unknown)
+
+
+def _case_problems(group: Json, case: Json) -> Iterator[str]:
+    if not case["id"].startswith(f"{group['id']}-"):
+        yield f"must start with the id of its group, {group['id']}"
+    if group["surface"] not in SURFACES:
+        yield f"there is no surface {group['surface']!r}"
+        return
+    if digest(semantics(group, case)) != case["digest"]:
+        yield "inputs or truth are not those of its digest"
+    known = [name for name in case["flags"] if name in FLAGS]
+    view = View.of(group["surface"], group["encoding"], case["inputs"])
+    true = flags_of(view, case["kills"])
+    lies = sorted(set(known) ^ set(true))
+    yield from (f"flag {name} {'lies' if name in known else 'is missing'}" for name in lies)
+
+
+def _execute(found: Verified, case: VectorCase) -> None:
+    """Run our own function, in float64 and as float32 is judged."""
+    if case.surface not in SURFACES:
+        return
+    for dtype in ("float64", "float32"):
+        score = case.run(own_function(case.surface, case.encoding, dtype), dtype)
+        if score > budget(dtype):
+            found.problems.append(f"{case.id}: posenc_ref scores {score:.3g} units in {dtype}")
+        if dtype == "float64" and score >= found.worst:
+            found.worst, found.worst_case = score, case.id
+    found.executed += 1
+
+
+def _age(home: Path) -> str:
+    """How a copy differs from the vectors of this installation."""
+
+    def ids(folder: Path) -> dict[str, str]:
+        names = read_json(folder / MANIFEST)["files"]
+        documents = [read_json(folder / name) for name in names if (folder / name).is_file()]
+        return {case["id"]: case["digest"] for d in documents for _, case in cases_of(d)}
+
+    try:
+        theirs, ours = ids(home), ids(shipped())
+    except (ValueError, KeyError):
+        return ""
+    if theirs == ours:
+        return "the same cases as the vectors of this installation"
+    missing, extra = len(ours.keys() - theirs.keys()), len(theirs.keys() - ours.keys())
+    changed = sum(1 for i in theirs.keys() & ours.keys() if theirs[i] != ours[i])
+    return (
+        f"against the vectors of this installation: {missing} cases are missing, {extra} are not "
+        f"known here, {changed} differ"
+    )

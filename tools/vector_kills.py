@@ -1,0 +1,58 @@
+"""Record which wrong implementations each golden vector rejects: python tools/vector_kills.py.
+
+Every case is put to every wrong implementation of the corpus that is declared as the encoding of
+the case and has its surface, on a fresh instance.  The names go into the files of
+conformance/vectors/v0, the flags that depend on them are set anew, and the manifest follows.
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from posenc_ref import from_dict  # noqa: E402
+from posenc_ref.conformance import load_vectors  # noqa: E402
+from posenc_ref.conformance.vectors.files import shipped  # noqa: E402
+from posenc_ref.conformance.vectors.generate import record_kills  # noqa: E402
+from posenc_ref.conformance.vectors.reject import rejects  # noqa: E402
+
+
+def declared_as(implementations):
+    """Implementations by what they are declared as: (surface, encoding or None)."""
+    found = {}
+    for one in implementations:
+        encoding = from_dict(one.encoding) if one.encoding else None
+        found.setdefault((one.surface, encoding), []).append(one)
+    return found
+
+
+def kill_list(implementations, cases=None):
+    """The names of the implementations that each vector rejects, by the id of the vector."""
+    matching = declared_as(implementations)
+    return {
+        case.id: sorted(
+            one.name
+            for one in matching.get((case.surface, case.encoding), ())
+            if rejects(case, one.make(), **one.kwargs)
+        )
+        for case in (load_vectors() if cases is None else cases)
+    }
+
+
+def main():
+    """Compute the kills over the whole corpus and write them."""
+    from tests.conformance.wrong_vectors import ALSO_WRONG
+    from tests.mutants import WRONG
+
+    kills = kill_list([*WRONG, *ALSO_WRONG])
+    record_kills(shipped(), kills)
+    idle = [name for name, killed in kills.items() if not killed]
+    dead = {name for killed in kills.values() for name in killed}
+    declared = {one.name for one in (*WRONG, *ALSO_WRONG)}
+    print(f"{len(kills)} cases, {len(idle)} of them kill nothing: {', '.join(idle) or '-'}")
+    print(f"{len(dead)} of {len(declared)} wrong implementations are killed by a vector")
+
+
+if __name__ == "__main__":
+    main()
