@@ -25,6 +25,6 @@ __all__ = [
     "Report",
     "VectorCase",
     "check",
-    "load_vectors",
     "identify",
+    "load_vectors",
 ]
