@@ -61,7 +61,7 @@ def test_the_command_that_passes_the_tests_is_what_ci_runs():
 
 
 def test_the_transcript_is_what_comes_out():
-    (block,) = blocks("console")
+    block = blocks("console")[0]
     line, _, text = block.removeprefix("$ ").partition("\n")
     module = [sys.executable, "-m", "posenc_ref.conformance"]
     arguments = [*module, *line.split()[1:]]
@@ -73,6 +73,21 @@ def test_the_transcript_is_what_comes_out():
     assert shown == finding, f"print the transcript of the README anew: {line}"
     kinds = [{n.split()[0] for n in text.splitlines()} for text in (shown_numbers, numbers)]
     assert kinds[0] == kinds[1]
+
+
+def test_the_identity_card_is_what_comes_out():
+    _, block = blocks("console")
+    line, _, text = block.removeprefix("$ ").partition("\n")
+    module = [sys.executable, "-m", "posenc_ref.conformance"]
+    run = subprocess.run([*module, *line.split()[1:]], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+
+    def words(said):
+        return re.sub(r"[\d.]+ units", "some units", " ".join(said.split()))
+
+    shown, _, rest = text.partition("...\n")
+    assert not rest
+    assert words(run.stdout).startswith(words(shown)), f"print the card of the README anew: {line}"
 
 
 def test_links_lead_somewhere():
