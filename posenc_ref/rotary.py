@@ -96,6 +96,23 @@ class Rotary(Encoding, abstract=True):
         """Whether frequencies or m change with the length of the sequence."""
         return False
 
+    @property
+    def properties(self) -> frozenset[str]:
+        """Which of these hold, at one length: what is not named here does not.
+
+        ``relative-logits``  ``R(m) q . R(n) k`` depends on m - n alone
+        ``scaled-rotation``  ``R(p)^T R(p) = m^2`` on the turned channels
+        ``rotation``         the same with m = 1: norms are kept
+        ``composition``      ``R(a) R(b) = R(a + b)``, so that R(-p) is the inverse
+        """
+        found = {"relative-logits", "scaled-rotation"}
+        if self.attention_factor() == 1.0:
+            found.add("rotation")
+            read, written = np.sort(self.pairs(), axis=0), np.sort(self.output_pairs(), axis=0)
+            if self.offset == 0.0 and np.array_equal(read, written):
+                found.add("composition")
+        return frozenset(found)
+
     # -- the mathematics ---------------------------------------------------------------------
 
     def frequencies(self, seq_len: int | None = None) -> np.ndarray:

@@ -119,6 +119,11 @@ class XPos(Rotary):
         size = astype(size, working)[broadcast_axes(p, x) or ...]
         return self._rotate(x, size * cos, size * sin)
 
+    @property
+    def properties(self) -> frozenset[str]:
+        """Logits are relative; the map of one vector is no rotation."""
+        return frozenset({"relative-logits"})
+
     def apply(self, x: Array, positions: Any, *, seq_len: int | None = None) -> NoReturn:
         """Queries and keys differ: always raises, naming the two methods to use."""
         raise TypeError("XPos treats queries and keys differently: use apply_queries or apply_keys")
