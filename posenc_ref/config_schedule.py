@@ -123,15 +123,18 @@ def _longrope(settings: Settings, rotary: Rotary) -> FrequencySchedule:
     return LongRoPE(rotary.keys["short_factor"], rotary.keys["long_factor"], original, **options)
 
 
-def _phimoe(settings: Settings, keys: Mapping[str, Any]) -> float:
+def _phimoe(settings: Settings, keys: Mapping[str, Any]) -> float | tuple[float, float]:
     """Phi-3.5-MoE gives the attention factor itself, one for short and one for long contexts."""
     short, long = keys.get("short_mscale"), keys.get("long_mscale")
-    if short is None or long is None or short != long:
+    if short is None or long is None:
         raise settings.wrong(
-            f"short_mscale and long_mscale must be there and equal, got {short!r} and {long!r}: "
-            "an attention factor that changes with the length is no LongRoPE of ours"
+            f"short_mscale and long_mscale must both be there, got {short!r} and {long!r}"
         )
-    return validate.real("short_mscale", short, above=0.0)
+    pair = (
+        validate.real("short_mscale", short, above=0.0),
+        validate.real("long_mscale", long, above=0.0),
+    )
+    return pair[0] if pair[0] == pair[1] else pair
 
 
 def _proportional(settings: Settings, rotary: Rotary) -> FrequencySchedule:

@@ -21,7 +21,9 @@ FORBIDDEN = {
 AT_IMPORT = {"numpy", "posenc_ref", *sys.stdlib_module_names}
 COMMAND_LINE = {
     "conformance/cli.py": {"typer", "rich"},
+    "conformance/cli_identify.py": {"typer"},
     "conformance/cli_presets.py": {"typer"},
+    "conformance/cli_vectors.py": {"typer"},
 }
 
 

@@ -145,3 +145,24 @@ def test_nested_by_layer_type():
     # null: no encoding in these layers
     nested["rope_parameters"]["full_attention"] = None
     assert from_config(nested).encodings["full_attention"] is None
+
+
+def test_phimoe_has_two_attention_factors():
+    """short_mscale up to the original length, long_mscale beyond it."""
+    config = {
+        "model_type": "phimoe",
+        "head_dim": 64,
+        "max_position_embeddings": 131072,
+        "rope_theta": 10000.0,
+        "rope_scaling": {
+            "type": "longrope",
+            "short_factor": [1.0] * 32,
+            "long_factor": [2.0] * 32,
+            "original_max_position_embeddings": 4096,
+            "short_mscale": 1.25,
+            "long_mscale": 1.5,
+        },
+    }
+    encoding = from_config(config).only
+    assert encoding.attention_factor(4096) == 1.25
+    assert encoding.attention_factor(4097) == 1.5
