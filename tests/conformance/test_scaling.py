@@ -79,7 +79,9 @@ SCHEDULES = [
 ]
 
 
-@pytest.mark.parametrize(("scaling", "shapes", "base"), SCHEDULES, ids=repr)
+@pytest.mark.parametrize(
+    ("scaling", "shapes", "base"), SCHEDULES, ids=["gpt-oss", "Qwen2.5", "Llama 3.1"]
+)
 def test_shapes_are_the_declared_formula_but_for_one_thing(scaling, shapes, base):
     encoding = pr.RoPE(128, layout="half", base=base, scaling=scaling)
     w = encoding.frequencies()
