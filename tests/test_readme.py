@@ -90,6 +90,25 @@ def test_the_identity_card_is_what_comes_out():
     assert words(run.stdout).startswith(words(shown)), f"print the card of the README anew: {line}"
 
 
+def test_the_walk_through_of_contributing_works():
+    """The schedule that CONTRIBUTING adds is a value like all others, and `check` judges it."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    use = """
+import posenc_ref
+from posenc_ref.conformance import check
+
+encoding = posenc_ref.RoPE(64, layout="half", scaling=GradualScaling(4.0))
+assert posenc_ref.from_dict(encoding.to_dict()) == encoding
+assert check(encoding.apply, encoding, "apply").passed
+plain = posenc_ref.RoPE(64, layout="half")
+assert check(plain.apply, encoding, "apply").codes == ["scaling-missing"]
+"""
+    command = [sys.executable, "-c", block + use]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+
+
 def test_links_lead_somewhere():
     links = re.findall(r"\]\(([^)#:]+)\)", README)
     assert {"CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"} <= set(links)
