@@ -7,7 +7,7 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 
-from . import diagnose_rotary, judge_axes, judge_length, properties, state
+from . import diagnose_rotary, judge_axes, judge_length, properties, reproduce, state
 from .access import Access
 from .declared import declare
 from .degradation import measure_accuracy
@@ -73,6 +73,8 @@ def judge(run: Run) -> None:
     run.explain(diagnose_rotary.diagnose, access, measured)
     if bent and not run.report.codes:
         run.add("not-linear", bent, "random x at positions 0..4")
+    if run.failures:
+        run.explain(lambda run: reproduce.add(run, access))
 
 
 def _one_length_each(run: Run, access: Access) -> bool:
