@@ -298,7 +298,7 @@ def sweep_command(
         typer.Option(help=f"As configured ('default'), or with: {', '.join(ROPE_TYPES)}."),
     ] = None,
     dtype: Annotated[
-        list[str] | None, typer.Option(help="The dtype of x and of the result; several are fine.")
+        list[str] | None, typer.Option(help="The dtype of x; more than one: others as configured.")
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write one line of JSON per table to this file.")

@@ -63,7 +63,7 @@ class Sweep:
         ]
 
     @property
-    def stale(self) -> list[Expected]:
+    def stale(self) -> list[str]:
         """Expectations that are no longer true."""
         return stale(self.lines, self.known)
 
@@ -87,7 +87,7 @@ class Sweep:
             "modules": len({(line.model, line.module) for line in self.lines}),
             "counts": self.counts,
             "unexplained": [line.name for line in self.unexplained],
-            "stale": [entry.pattern for entry in self.stale],
+            "stale": self.stale,
             "seconds": round(self.seconds, 1),
             "cpu_seconds": round(self.cpu_seconds, 1),
         }
@@ -118,14 +118,22 @@ def sweep(
     processes: int = 2,
     progress: Progress | None = None,
 ) -> Sweep:
-    """Judge every target that ``only`` names, or all of them, with every rope type in every dtype.
+    """Judge every target that ``only`` names, or all of them.
 
+    Every rope type is judged in the first of ``dtypes``, the one that is configured in all.
     ``file`` gets one line of JSON per judged table, and a last one with versions and counts.  With
     ``resume`` what it already has is kept, and not judged again.
     """
     begin = time.perf_counter()
     found = versions()
-    cases = [Case(t, r, d) for r in rope_types for d in dtypes for t in census(only)]
+    targets = census(only)
+    cases = [
+        Case(target, rope_type, dtype)
+        for rope_type in rope_types
+        for dtype in dtypes
+        if dtype == dtypes[0] or rope_type == AS_CONFIGURED
+        for target in targets
+    ]
     old = _read(file, found) if resume and file is not None else []
     names = {case.name for case in cases}
     lines = [line for line in old if line.case in names]

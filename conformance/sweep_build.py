@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from .sweep_census import Target
+from .sweep_loaded import load
 from .sweep_record import AS_CONFIGURED
 from .sweep_scaled import Refused, rescaled
 
@@ -72,11 +73,18 @@ def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
         config = rescaled(module, config, rope_type, settings)
         try:
             module = type(module)(**_arguments(type(module), config, target))
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, AttributeError) as error:
             raise Refused(f"the module does not take it: {_line(error)}") from error
         except Exception as error:
             raise Crashed(f"{rope_type!r} is accepted, then fails: {_line(error)}") from error
+    if not is_model(type(module)):
+        load(module, config)
     return _container(module, config), config
+
+
+def is_model(cls: type) -> bool:
+    """Whether it is a whole model, which fills its buffers itself."""
+    return cls.__name__.endswith("Model")
 
 
 def _line(error: Exception) -> str:
@@ -108,7 +116,7 @@ def _configurations(file: ModuleType, cls: type, target: Target) -> Iterator[Any
             continue
         seen.add(name)
         settings = SETTINGS.get(name, ({}, ""))[0]
-        if cls.__name__.endswith("Model"):
+        if is_model(cls):
             settings = settings | TINY
         config = _default(getattr(file, name), settings)
         if config is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import functools
 import importlib.metadata
 import importlib.util
 import re
@@ -53,9 +54,9 @@ class Target:
 
 def census(only: Sequence[str] = ()) -> list[Target]:
     """The targets whose name matches one of the patterns ``only`` (any, if empty), sorted."""
-    found = sorted(set(_all()))
+    found = _every()
     if not only:
-        return found
+        return list(found)
     patterns = [pattern.lower() for pattern in only]
     return [t for t in found if any(_matches(t, pattern) for pattern in patterns)]
 
@@ -70,6 +71,11 @@ def _matches(target: Target, pattern: str) -> bool:
 def version() -> str:
     """The installed version of ``transformers``."""
     return importlib.metadata.version("transformers")
+
+
+@functools.cache
+def _every() -> tuple[Target, ...]:
+    return tuple(sorted(set(_all())))
 
 
 def _all() -> Iterator[Target]:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .sweep_record import OUTCOMES, Judged
 
@@ -22,7 +23,7 @@ CLAIMS = ("bug", "convention", "")
 class Expected:
     """An explanation of what does not conform."""
 
-    pattern: str  #: of names; layer types are in square brackets, so only * and ? are wildcards
+    patterns: tuple[str, ...]  #: of names; only * and ? are wildcards, as names have brackets
     title: str
     outcome: str
     reason: str
@@ -33,13 +34,13 @@ class Expected:
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES[1:]:
-            raise ValueError(f"{self.pattern}: outcome must be one of {', '.join(OUTCOMES[1:])}")
+            raise ValueError(f"{self.title}: outcome must be one of {', '.join(OUTCOMES[1:])}")
         if self.claim not in CLAIMS:
-            raise ValueError(f"{self.pattern}: claim must be bug, convention or nothing")
+            raise ValueError(f"{self.title}: claim must be bug, convention or nothing")
         if not self.reason:
-            raise ValueError(f"{self.pattern}: a reason is needed")
+            raise ValueError(f"{self.title}: a reason is needed")
         if self.outcome == "deviates" and not (self.claim and self.evidence and self.script):
-            raise ValueError(f"{self.pattern}: a deviation needs a claim, evidence and a script")
+            raise ValueError(f"{self.title}: a deviation needs a claim, evidence and a script")
 
     def explains(self, line: Judged) -> bool:
         """Whether this is what came of ``line``."""
@@ -47,13 +48,19 @@ class Expected:
 
     def covers(self, line: Judged) -> bool:
         """Whether this speaks for ``line``."""
-        return fnmatch.fnmatchcase(line.name, self.pattern.replace("[", "[[]"))
+        return any(_fits(pattern, line) for pattern in self.patterns)
+
+
+def _fits(pattern: str, line: Judged) -> bool:
+    return fnmatch.fnmatchcase(line.name, pattern.replace("[", "[[]"))
 
 
 def expected() -> tuple[Expected, ...]:
     """The entries of the data file."""
-    entries = json.loads(FILE.read_text(encoding="utf-8"))
-    return tuple(Expected(**entry | {"codes": tuple(entry.get("codes", ()))}) for entry in entries)
+    entries: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    for entry in entries:
+        entry |= {key: tuple(entry[key]) for key in ("patterns", "codes") if key in entry}
+    return tuple(Expected(**entry) for entry in entries)
 
 
 def explanation(line: Judged, known: Sequence[Expected]) -> Expected | None:
@@ -61,11 +68,12 @@ def explanation(line: Judged, known: Sequence[Expected]) -> Expected | None:
     return next((entry for entry in known if entry.explains(line)), None)
 
 
-def stale(lines: Sequence[Judged], known: Sequence[Expected]) -> list[Expected]:
-    """Entries that speak for judged lines, and are true of none of them."""
-    return [
-        entry
-        for entry in known
-        if any(entry.covers(line) for line in lines)
-        and not any(entry.explains(line) for line in lines)
-    ]
+def stale(lines: Sequence[Judged], known: Sequence[Expected]) -> list[str]:
+    """Patterns that speak for judged lines, and are true of none of them."""
+    found = []
+    for entry in known:
+        for pattern in entry.patterns:
+            own = [line for line in lines if _fits(pattern, line) and line.outcome != "refused"]
+            if own and not any(entry.explains(line) for line in own):
+                found.append(f"{pattern}: {entry.outcome} {' '.join(entry.codes)}".rstrip())
+    return found

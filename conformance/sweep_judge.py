@@ -12,7 +12,7 @@ from typing import Any
 
 from .check import check
 from .sweep_declared import Undeclared, declared
-from .sweep_record import Case, Judged, judged
+from .sweep_record import AS_CONFIGURED, Case, Judged, judged
 
 
 def judge_case(case: Case) -> Iterator[Judged]:
@@ -69,6 +69,8 @@ def _judge(case: Case, container: Any, config: Any, blank: Judged) -> Judged:
     try:
         found, encoding = declared(found, case.target, config, blank.layer_type)
     except Undeclared as error:
+        if case.rope_type != AS_CONFIGURED and "rope_type must be one of" in str(error):
+            return blank.replace(outcome="refused", reason=f"not one of the model's own: {error}")
         return _properties(found, blank, str(error))
     blank = blank.replace(encoding=repr(encoding))
     try:

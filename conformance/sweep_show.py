@@ -54,7 +54,7 @@ def sentences(found: Sweep) -> list[str]:
             out += [f"{title}:", *(f"  {_sentence(found, line)}" for line in chosen)]
     if found.stale:
         out.append("Expected, and no longer so (sweep_expected.json):")
-        out += [f"  {e.pattern}: {e.outcome} {' '.join(e.codes)}" for e in found.stale]
+        out += [f"  {entry}" for entry in found.stale]
     return out
 
 
