@@ -9,6 +9,8 @@ if __name__ != "posenc_ref.conformance":
 from .card import Card
 from .check import SURFACES, check
 from .codes import CODES, Code
+from .exec_command import from_command
+from .exec_process import HarnessError
 from .identify import identify
 from .implementation import Implementation
 from .report import Accuracy, Finding, Report
@@ -21,10 +23,12 @@ __all__ = [
     "Card",
     "Code",
     "Finding",
+    "HarnessError",
     "Implementation",
     "Report",
     "VectorCase",
     "check",
+    "from_command",
     "identify",
     "load_vectors",
 ]

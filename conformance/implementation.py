@@ -26,6 +26,8 @@ class Implementation:
     num_heads: int | None = None
     axes: int = 1  #: position axes: ``apply`` gets positions (A, B, S) where there are several
     factory: Callable[[], Implementation] | None = None  #: a fresh instance, for state tests
+    #: What went wrong beside the calls, as (message, evidence) of findings; asked for at the end.
+    problems: Callable[[], list[tuple[str, str]]] | None = None
 
     def __call__(self, *args: Any) -> Any:
         """Call the implementation."""

@@ -231,6 +231,11 @@ def _remedy_for(error: str) -> str:
         )
     if "positional argument" in error:
         return "Bind everything but the surface's arguments in a closure."
+    if "ProgramDied" in error:
+        return (
+            'Answer {"refused": "why"} to what it is not for; a sanitizer or a debugger shows '
+            "where it dies."
+        )
     return "Call the function with the printed shape and positions to see its traceback."
 
 

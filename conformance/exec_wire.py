@@ -1,0 +1,137 @@
+"""The lines that go between the suite and a program in any language: see docs/any-language.md.
+
+An array is ``{"dtype": ..., "shape": [...], "hex": ...}``: the bits of every element, row-major,
+each as a hexadecimal number of fixed width, most significant digit first (1.0 in float32 is
+``3f800000``).  It is the form that encodings have in JSON; exact, NaN and -0 included, the same on
+every machine, and read by a loop of one line without any library.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from posenc_ref._namespace import dtype_name
+
+#: Raised when an older program could misread a line.
+PROTOCOL = 1
+#: What may be in an array.
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "bool")
+_KEYS = {"dtype", "shape", "hex"}
+_ARRAY = '{"dtype": "float32", "shape": [2, 3], "hex": "..."}'
+
+
+class WireError(ValueError):
+    """A line that is not what it should be; the message says what was expected."""
+
+
+def request(number: int, call: str, arguments: tuple[Any, ...]) -> bytes:
+    """One call as a line: compact, ASCII, keys always in this order."""
+    return line({"id": number, "call": call, "arguments": [_encode(a) for a in arguments]})
+
+
+def line(body: Mapping[str, Any]) -> bytes:
+    """A message as a line: compact, so that a program may look for fixed text."""
+    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+
+
+def read_answer(text: bytes, number: int) -> dict[str, Any]:
+    """The answer to request ``number``: its id, and what else is in it."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"is not JSON: {_shown(text)}") from error
+    if not isinstance(body, dict):
+        raise WireError(f"is not a JSON object: {_shown(text)}")
+    if body.get("id") != number or isinstance(body.get("id"), bool):
+        raise WireError(f"has the id {body.get('id')!r}, not that of the request, {number}")
+    return body
+
+
+def outcome(body: Mapping[str, Any]) -> tuple[bool, Any]:
+    """Whether the answer is a result, and the result or the reason of the refusal."""
+    keys = set(body) - {"id"}
+    if keys not in ({"result"}, {"refused"}):
+        found = ", ".join(sorted(keys)) or "nothing"
+        raise WireError(f'must have "id" and one of "result" and "refused", it has {found}')
+    if "refused" in body:
+        if not isinstance(body["refused"], str) or not body["refused"].strip():
+            raise WireError(f'"refused" must be the reason, in words, got {body["refused"]!r}')
+        return False, body["refused"]
+    return True, decode(body["result"])
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        name = dtype_name(value)
+        if name not in DTYPES:
+            raise TypeError(f"an array that is sent must be {', '.join(DTYPES)}, got {name}")
+        bits = np.ascontiguousarray(value).view(f"u{value.itemsize}")
+        digits = bits.astype(f">u{value.itemsize}").tobytes().hex()
+        return {"dtype": name, "shape": list(value.shape), "hex": digits}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [_encode(v) for v in value]
+    return value
+
+
+def decode(value: Any) -> Any:
+    """A result: an array, a number, or a tuple of these."""
+    if isinstance(value, dict):
+        return _array(value)
+    if isinstance(value, list):
+        if value and all(isinstance(v, int | float) for v in value):
+            raise WireError(f"holds plain numbers; an array is {_ARRAY}")
+        return tuple(decode(v) for v in value)
+    if isinstance(value, bool | int | float):
+        return value
+    raise WireError(f"holds {json.dumps(value)[:60]}; an array is {_ARRAY}")
+
+
+def _array(value: dict[str, Any]) -> np.ndarray:
+    if set(value) != _KEYS:
+        raise WireError(f"holds an object with {', '.join(sorted(value))}; an array is {_ARRAY}")
+    name, shape, digits = value["dtype"], value["shape"], value["hex"]
+    if name not in DTYPES:
+        raise WireError(f"has an array with dtype {name!r}; allowed are {', '.join(DTYPES)}")
+    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise WireError(f"has an array with shape {json.dumps(shape)[:60]}, not a list of sizes")
+    dtype = _dtype(name)
+    count = int(np.prod(shape, dtype=object))
+    width = 2 * dtype.itemsize
+    if not isinstance(digits, str) or len(digits) != count * width:
+        came = f"{len(digits)} digits" if isinstance(digits, str) else type(digits).__name__
+        raise WireError(
+            f'has an array of {count} {name} (shape {shape}) whose "hex" is {came}; '
+            f"{width} digits for each make {count * width}"
+        )
+    try:
+        raw = bytes.fromhex(digits)
+    except ValueError:
+        raw = b""
+    if 2 * len(raw) != len(digits):  # fromhex skips white space
+        raise WireError(f'has an array whose "hex" holds other things than digits: {digits[:40]!r}')
+    bits = np.frombuffer(raw, f">u{dtype.itemsize}").astype(f"u{dtype.itemsize}")
+    if name == "bool" and (bits > 1).any():
+        raise WireError('has an array of bool with other elements than "00" and "01"')
+    return bits.view(dtype).reshape(shape)
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    if name == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError as error:
+            text = "has an array of bfloat16, which needs `pip install ml_dtypes` here"
+            raise WireError(text) from error
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def _shown(text: bytes) -> str:
+    shown = text.decode("utf-8", "replace").rstrip("\r\n")
+    return repr(shown if len(shown) <= 80 else shown[:77] + "...")
