@@ -77,7 +77,7 @@ def _about(case: VectorCase) -> dict[str, Any]:
         "comment": case.comment,
         "flags": list(case.flags),
         "kills": list(case.kills),
-        "refusable": case.refusable,
+        "level": case.level,
     }
 
 

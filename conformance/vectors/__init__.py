@@ -39,5 +39,5 @@ def load_vectors(
             chosen = surface in (None, group["surface"]) and wanted <= set(case["flags"])
             declared = group["encoding"] or {}
             if chosen and encoding in (None, declared.get("encoding")):
-                found.append(VectorCase.read(name, group, case, document["flags"]))
+                found.append(VectorCase.read(name, group, case))
     return found

@@ -47,11 +47,17 @@ class Output:
             tuple(shape), hi, lo, a, b, False, mask, None if columns is None else np.array(columns)
         )
 
+    def fits(self, actual: Any) -> bool:
+        """Whether an array has the shape of the truth, or broadcasts to it where that will do."""
+        return self._shaped(actual).shape == self.shape
+
+    def _shaped(self, actual: Any) -> np.ndarray:
+        got = np.asarray(actual)
+        return got if self.judged is None else _broadcast(got, self.shape)
+
     def score(self, actual: Any, dtype: str | None = None, **how: Any) -> float:
         """The largest ``|actual - truth| / unit``; a wrong shape scores inf, and so does NaN."""
-        got = np.asarray(actual)
-        if self.judged is not None and got.ndim <= len(self.shape):
-            got = _broadcast(got, self.shape)
+        got = self._shaped(actual)
         if got.shape != self.shape or got.dtype.kind not in "fiuV":
             return np.inf
         if self.whole:
@@ -78,15 +84,13 @@ class Output:
 
 
 def _broadcast(got: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """``got`` in ``shape`` if it broadcasts to it, else as it is."""
+    """``got`` in ``shape`` if it broadcasts to it (a batch of one put aside), else as it is."""
+    while got.ndim > len(shape) and got.shape[0] == 1:
+        got = got[0]
     try:
         return np.broadcast_to(got, shape)
     except ValueError:
         return got
-
-
-def _refusable(flag: Any) -> bool:
-    return bool(flag["refusable"] if isinstance(flag, Mapping) else flag.refusable)
 
 
 @dataclass(frozen=True)
@@ -106,15 +110,12 @@ class VectorCase:
     comment: str
     flags: tuple[str, ...]
     kills: tuple[str, ...]  #: wrong implementations of the corpus that this case alone rejects
-    refusable: bool  #: whether an implementation may raise instead of answering
+    level: str  #: "required"; "optional": it may raise instead; "note": any answer will do
     data: Mapping[str, Any]  #: the case as the file has it
 
     @classmethod
-    def read(
-        cls, file: str, group: Mapping[str, Any], case: Mapping[str, Any], flags: Mapping[str, Any]
-    ) -> VectorCase:
-        """The case of its JSON form; ``flags`` are the definitions of the file."""
-        refusable = any(_refusable(flags[name]) for name in case["flags"] if name in flags)
+    def read(cls, file: str, group: Mapping[str, Any], case: Mapping[str, Any]) -> VectorCase:
+        """The case of its JSON form."""
         return cls(
             id=case["id"],
             file=file,
@@ -125,7 +126,7 @@ class VectorCase:
             comment=case["comment"],
             flags=tuple(case["flags"]),
             kills=tuple(case["kills"]),
-            refusable=refusable,
+            level=case["level"],
             data=case,
         )
 
@@ -159,6 +160,12 @@ class VectorCase:
             for a in made
         )
 
+    def shaped(self, result: Any) -> bool:
+        """Whether the result has as many arrays as it should, of the shapes they should have."""
+        given = self._parts(result)
+        pairs = zip(self.truth.values(), given, strict=False)
+        return bool(given) and all(truth.fits(part) for truth, part in pairs)
+
     def judge(
         self,
         result: Any,
@@ -172,15 +179,33 @@ class VectorCase:
         ``dtype`` says what the result was computed in, if not in the dtype of the array; the
         others are those of :class:`posenc_ref.accuracy.Truth`.
         """
-        given = result if isinstance(result, tuple | list) else (result,)
-        names = [n for n in self.truth if n not in OPTIONAL]
-        if not len(names) <= len(given) <= len(self.truth):
+        given = self._parts(result)
+        if not given:
             return np.inf
         how = {"dtype": dtype, "angles": angles, "precision": precision}
         return max(
             self.truth[name].score(part, **how)
             for name, part in zip(self.truth, given, strict=False)
         )
+
+    def _parts(self, result: Any) -> tuple[Any, ...]:
+        """The arrays of a result, in the order of ``truth``; none if there are too few or many."""
+        given = tuple(result) if isinstance(result, tuple | list) else (result,)
+        needed = sum(name not in OPTIONAL for name in self.truth)
+        if not needed <= len(given) <= len(self.truth):
+            return ()
+        if self.surface == "cos_sin":
+            return tuple(self._halved(np.asarray(part)) for part in given)
+        return given
+
+    def _halved(self, table: np.ndarray) -> np.ndarray:
+        """A table (S, d) that holds every column twice, as the declared layout repeats them."""
+        pairs = self.truth["cos"].shape[-1]
+        if table.ndim != 2 or table.shape[1] != 2 * pairs:
+            return table
+        half = getattr(self.encoding, "layout", "half") == "half"
+        one, two = (table[:, :pairs], table[:, pairs:]) if half else (table[:, ::2], table[:, 1::2])
+        return one if np.array_equal(one, two) else table
 
     def passes(self, result: Any, *, dtype: str | None = None, **how: Any) -> bool:
         """Whether :meth:`judge` stays within the budget of the dtype."""

@@ -5,19 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from . import exact_biases as biases
+from . import exact_integers as integers
 from . import exact_rotary as rotary
+from . import exact_tables as tables
 from .exact_numbers import Json, Real, Whole
+from .exact_scores import scores
 
-Truths = dict[str, Real | Whole]
+Inputs = Mapping[str, Any]
+Truths = Mapping[str, Real | Whole]
 
 
-def truths(surface: str, declared: Json, inputs: Mapping[str, Any]) -> Truths:
+def truths(surface: str, declared: Json | None, inputs: Inputs) -> Truths:
     """The truth of every output of a case."""
-    return ROUTES[surface](declared, inputs)
+    return ROUTES[surface](declared or {}, inputs)
 
 
-ROUTES: dict[str, Callable[[Json, Mapping[str, Any]], Truths]] = {
+ROUTES: dict[str, Callable[[Json, Inputs], Truths]] = {
     "apply": lambda e, i: {"y": rotary.rotate(e, i["x"], i["positions"])},
+    "apply_vjp": lambda e, i: {"dx": rotary.rotate(e, i["dy"], i["positions"], back=True)},
+    "apply_queries": lambda e, i: {"y": rotary.rotate(e, i["x"], i["positions"], decay=1)},
+    "apply_keys": lambda e, i: {"y": rotary.rotate(e, i["x"], i["positions"], decay=-1)},
     "cos_sin": lambda e, i: rotary.cos_sin(e, i["positions"]),
     "frequencies": rotary.frequency_truths,
+    "table": lambda e, i: {"table": tables.table(e, i)},
+    "add": lambda e, i: {"y": tables.add(e, i)},
+    "slopes": lambda e, i: {"slopes": biases.slopes(e, i)},
+    "bias": lambda e, i: {"bias": biases.bias(e, i)},
+    "bucket": lambda e, i: {"bucket": Whole(biases.bucket(e, i))},
+    "scores": lambda e, i: {"logits": scores(e, i)},
+    "convert_layout": lambda e, i: {"y": integers.convert_layout(i)},
+    "permute_weights": lambda e, i: {"w": integers.permute_weights(i)},
+    "position_ids": lambda e, i: {"position_ids": Whole(integers.position_ids(i))},
+    "packed": lambda e, i: {"position_ids": Whole(integers.packed(i))},
+    "decode_positions": lambda e, i: {"position_ids": Whole(integers.decode_positions(i))},
+    "shard_positions": lambda e, i: {"position_ids": Whole(integers.shard_positions(i))},
+    "mrope_positions": lambda e, i: {"position_ids": Whole(integers.mrope_positions(i))},
+    "grid_positions": lambda e, i: {"position_ids": Whole(integers.grid_positions(i))},
+    "ids_from_tokens": lambda e, i: {"position_ids": Whole(tables.ids_from_tokens(e, i))},
 }

@@ -50,14 +50,16 @@ class Real:
         return data
 
     def disagreement(self, other: Array) -> str:
-        """Where ``other``, an object array of decimals, differs; empty where nowhere."""
+        """Where ``other``, decimals or exact floats, differs; empty where nowhere."""
         other = np.asarray(other, dtype=object)
         if other.shape != self.value.shape:
             return f"shape {self.value.shape} against {other.shape}"
         mp = mpmath().mp
         with mp.workdps(DIGITS):
             for at in np.ndindex(self.value.shape):
-                mine, second = self.value[at], mp.mpf(str(other[at]))
+                there = other[at]
+                mine = self.value[at]
+                second = mp.mpf(there if isinstance(there, float) else str(there))
                 size = self.terms[at] + self.angle[at]
                 if abs(mine - second) * mp.mpf(2) ** AGREEMENT > size:
                     return f"{mp.nstr(mine, 40)} against {mp.nstr(second, 40)} at {at}"
@@ -95,10 +97,15 @@ def objects(shape: tuple[int, ...]) -> Array:
     return made
 
 
+def sizes(values: Array) -> Array:
+    """The absolute value of every element."""
+    return np.asarray(np.frompyfunc(abs, 1, 1)(values), dtype=object)
+
+
 def exactly(values: Array) -> Real:
     """Numbers that are computed without an angle: A = |value|, B = 0."""
     value = np.asarray(values, dtype=object)
-    return Real(value, np.frompyfunc(abs, 1, 1)(value), objects(value.shape))
+    return Real(value, sizes(value), objects(value.shape))
 
 
 def identical(values: Array) -> Real:

@@ -15,7 +15,7 @@ import numpy as np
 from posenc_ref.conformance.exact import mpmath
 
 from .bits import read_array
-from .exact_numbers import Array, Json, Number, Real, exactly, objects
+from .exact_numbers import Array, Json, Number, Real, exactly, objects, sizes
 from .exact_schedules import frequencies as schedule
 from .exact_schedules import magnitude
 
@@ -192,10 +192,7 @@ def cos_sin(e: Json, positions: np.ndarray) -> Truths:
         turn, size = angle(e, all_pairs[index[-1]], [row[index[:-1]].item() for row in at])
         c, s = mp.cos_sin(turn)
         cos[index], sin[index], moved[index] = m * c, m * s, m * size
-    return {
-        name: Real(value, np.frompyfunc(abs, 1, 1)(value), moved)
-        for name, value in (("cos", cos), ("sin", sin))
-    }
+    return {name: Real(value, sizes(value), moved) for name, value in (("cos", cos), ("sin", sin))}
 
 
 def frequency_truths(e: Json, inputs: Mapping[str, Any]) -> Truths:

@@ -19,7 +19,8 @@ from .bits import digest, to_hex, write_array
 from .case import VectorCase
 from .exact_numbers import AGREEMENT
 from .files import MANIFEST, SCHEMA, cases_of, read_json, semantics, write
-from .flags import FLAGS, View, flags_of
+from .flag_table import FLAGS
+from .flags import View, flags_of, level_of
 from .recipe import Group, Recipe, Theme
 from .recipes import themes
 from .surfaces import own_function
@@ -118,11 +119,11 @@ def _group(theme: Theme, group: Group, old: dict[str, Json]) -> Json:
     head = {"id": group.id, "surface": group.surface, "encoding": declared}
     cases = []
     for recipe in group.cases:
-        before = old.get(recipe.id)
+        before = old.get(f"{group.id}-{recipe.name}")
         case = _case(group, recipe, head, [] if before is None else before["kills"])
         if before is not None and before["digest"] != case["digest"]:
             raise Disagreement(
-                f"{recipe.id} exists with other inputs or another truth: ids are never reused, "
+                f"{case['id']} exists with other inputs or another truth: ids are never reused, "
                 "give the new case a new id"
             )
         _passes(theme, head, case)
@@ -132,21 +133,22 @@ def _group(theme: Theme, group: Group, old: dict[str, Json]) -> Json:
 
 def _case(group: Group, recipe: Recipe, head: Json, kills: list[str]) -> Json:
     """A case with its truth, on which both routes agree."""
-    if not recipe.id.startswith(f"{group.id}-"):
-        raise Disagreement(f"{recipe.id} must start with the id of its group, {group.id}")
+    ident = f"{group.id}-{recipe.name}"
     with mpmath().mp.workdps(DIGITS):
         first = exact.truths(group.surface, head["encoding"], recipe.inputs)
     other = second.values(group.surface, group.encoding, recipe.inputs)
-    for name, truth in first.items():
-        difference = truth.disagreement(other[name])
+    for (name, truth), value in zip(first.items(), other, strict=True):
+        difference = truth.disagreement(value)
         if difference:
-            raise Disagreement(f"{recipe.id}, {name}: {difference}")
+            raise Disagreement(f"{ident}, {name}: {difference}")
     inputs = {name: write_array(value) for name, value in recipe.inputs.items()}
+    flags = flags_of(View.of(group.surface, head["encoding"], inputs), kills)
     case = {
-        "id": recipe.id,
+        "id": ident,
         "comment": recipe.comment,
-        "spec": recipe.spec or group.spec,
-        "flags": flags_of(View.of(group.surface, head["encoding"], inputs), kills),
+        "spec": group.spec,
+        "level": level_of(flags),
+        "flags": flags,
         "inputs": inputs,
         "truth": {name: truth.to_json() for name, truth in first.items()},
     }
@@ -155,7 +157,7 @@ def _case(group: Group, recipe: Recipe, head: Json, kills: list[str]) -> Json:
 
 def _passes(theme: Theme, head: Json, case: Json) -> None:
     """The specification's own function, in float64."""
-    view = VectorCase.read(f"{theme.name}.json", head, case, FLAGS)
+    view = VectorCase.read(f"{theme.name}.json", head, case)
     fn = own_function(view.surface, view.encoding, "float64")
     score = view.run(fn, "float64")
     if score > BUDGET["float64"]:

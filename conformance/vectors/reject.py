@@ -20,11 +20,12 @@ def rejects(
     *,
     dtype: str = "float32",
     tensor_layout: str = "bhsd",
+    angles: str | None = None,
     precision: str | None = None,
 ) -> bool:
     """Whether the result of ``fn`` is over the budget, or ``fn`` refuses what it has to accept.
 
-    ``dtype`` and ``precision`` are what it declares to compute in, whatever dtype it returns.
+    The keywords say what ``fn`` declares to compute in, as for ``check``.
     """
     arguments = case.arguments(dtype)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -36,5 +37,8 @@ def rejects(
                 subject = Subject(fn, dtype=dtype, tensor_layout=tensor_layout)
                 result = subject.apply(*arguments)
         except Exception:
-            return not case.refusable
-        return case.judge(result, dtype=dtype, precision=precision) > budget(dtype, precision)
+            return case.level == "required"
+        if case.level != "required" and not case.shaped(result):
+            return False  # what broadcasts to another shape is refused, as a user would notice
+        score = case.judge(result, dtype=dtype, angles=angles, precision=precision)
+        return score > budget(dtype, precision)

@@ -1,25 +1,36 @@
-"""The second route to the truth of every surface: the specification's own decimal arithmetic."""
+"""The second route to the truth of every surface: the specification's own decimal arithmetic.
+
+What the specification only moves or counts it computes itself here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.exact import DIGITS, mpmath
+from posenc_ref import Sinusoidal
+from posenc_ref.angles import decimal_context
+from posenc_ref.conformance.exact import DIGITS, mpmath, slope_exponents
 
 from . import exact_schedules
 from . import second_rotary as rotary
+from .surfaces import own_function
 
 Array = Any
 Inputs = Mapping[str, Any]
 
 
-def values(surface: str, encoding: Any, inputs: Inputs) -> dict[str, Array]:
-    """The value of every output of a case, as object arrays of decimals, or integers."""
-    return ROUTES[surface](encoding, inputs)
+def values(surface: str, encoding: Any, inputs: Inputs) -> list[Array]:
+    """The value of every output of a case: object arrays of decimals, or integers."""
+    if surface in ROUTES:
+        found = ROUTES[surface](encoding, inputs)
+    else:
+        found = own_function(surface, encoding, "float64")(*inputs.values())
+    return list(found) if isinstance(found, tuple) else [found]
 
 
 def magnitude(e: Any, seq_len: int | None) -> Decimal:
@@ -36,26 +47,92 @@ def magnitude(e: Any, seq_len: int | None) -> Decimal:
         return Decimal(mp.nstr(m, DIGITS))
 
 
-def _apply(e: Any, i: Inputs, **how: Any) -> dict[str, Array]:
+def _rotated(e: Any, x: np.ndarray, positions: np.ndarray, **how: Any) -> Array:
+    m = magnitude(e, rotary.call_length(e, positions))
+    return rotary.rotate(e, x, positions, m, **how)
+
+
+def _cos_sin(e: Any, i: Inputs) -> tuple[Array, Array]:
     m = magnitude(e, rotary.call_length(e, i["positions"]))
-    return {"y": rotary.rotate(e, i["x"], i["positions"], m, **how)}
+    return rotary.cos_sin(e, i["positions"], m)
 
 
-def _cos_sin(e: Any, i: Inputs) -> dict[str, Array]:
-    m = magnitude(e, rotary.call_length(e, i["positions"]))
-    return dict(zip(("cos", "sin"), rotary.cos_sin(e, i["positions"], m), strict=True))
-
-
-def _frequencies(e: Any, i: Inputs) -> dict[str, Array]:
+def _frequencies(e: Any, i: Inputs) -> tuple[Array, Array]:
     seq_len = i.get("seq_len")
-    return {
-        "frequencies": np.array(e.decimal_frequencies(seq_len), dtype=object),
-        "attention_factor": np.array(magnitude(e, seq_len), dtype=object),
-    }
+    each = np.array(e.decimal_frequencies(seq_len), dtype=object)
+    return each, np.array(magnitude(e, seq_len), dtype=object)
 
 
-ROUTES: dict[str, Callable[[Any, Inputs], dict[str, Array]]] = {
-    "apply": _apply,
+def _table(e: Any, positions: np.ndarray) -> Array:
+    if not isinstance(e, Sinusoidal):
+        return np.asarray(e.table(positions)).astype(object)
+    made = np.full((positions.size, e.dim), Decimal(0), dtype=object)
+    sin_at, cos_at = e.columns()
+    with decimal_context():
+        offset, scale = Decimal(e.offset), Decimal(e.scale)
+        for s, p in enumerate(positions.tolist()):
+            for k, w in enumerate(e.decimal_frequencies()):
+                cos, sin = rotary.decimal_cos_sin((Decimal(p) + offset) * w)
+                made[s, sin_at[k]] = scale * sin
+                if k < cos_at.size:
+                    made[s, cos_at[k]] = scale * cos
+    return made
+
+
+def _add(e: Any, x: np.ndarray) -> Array:
+    exact = np.frompyfunc(Decimal, 1, 1)(x.astype(np.float64).astype(object))
+    with decimal_context():
+        return exact + np.frompyfunc(Decimal, 1, 1)(_table(e, np.arange(x.shape[-2])))
+
+
+def _slopes(e: Any, num_heads: int) -> Array:
+    """Two to minus the authors' recursive exponents; they round to our slopes."""
+    with decimal_context():
+        each = [_power(x) for x in slope_exponents(num_heads, e.max_bias)]
+    if [float(x) for x in each] != e.replace(num_heads=num_heads).slopes().tolist():
+        raise ValueError(f"{e!r} has other slopes than 2 ** -exponent, rounded")
+    return np.array(each, dtype=object)
+
+
+def _power(exponent: Fraction) -> Decimal:
+    return Decimal(2) ** (-Decimal(exponent.numerator) / exponent.denominator)
+
+
+def _bias(e: Any, i: Inputs) -> Array:
+    at, keys = np.arange(i["k_len"] - i["q_len"], i["k_len"]), np.arange(i["k_len"])
+    if not hasattr(e, "slopes"):
+        return np.asarray(e.bias(at, keys)).astype(object)
+    distance = np.frompyfunc(Decimal, 1, 1)(np.abs(keys - at[:, None]).astype(object))
+    with decimal_context():
+        return -_slopes(e, e.num_heads)[:, None, None] * distance
+
+
+def _scores(e: Any, i: Inputs) -> Array:
+    q, k = i["q"], i["k"]
+    at = [np.arange(x.shape[-2]) for x in (q, k)]
+    scale, added = Decimal(q.shape[-1]), Decimal(0)
+    if e.family == "rotary":
+        decay = 1 if hasattr(e, "decays") else 0
+        q, k = _rotated(e, q, at[0], decay=decay), _rotated(e, k, at[1], decay=-decay)
+    else:
+        q, k = (np.frompyfunc(Decimal, 1, 1)(x.astype(np.float64).astype(object)) for x in (q, k))
+        bias = _bias(e, {"q_len": len(at[0]), "k_len": len(at[1])})
+        added = np.frompyfunc(Decimal, 1, 1)(bias)
+        scale = scale if e.own_scale(q.shape[-1]) != 1 else Decimal(1)
+    with decimal_context():
+        return (q[..., :, None, :] * k[..., None, :, :]).sum(axis=-1) / scale.sqrt() + added
+
+
+ROUTES: dict[str, Callable[[Any, Inputs], Any]] = {
+    "apply": lambda e, i: _rotated(e, i["x"], i["positions"]),
+    "apply_vjp": lambda e, i: _rotated(e, i["dy"], i["positions"], back=True),
+    "apply_queries": lambda e, i: _rotated(e, i["x"], i["positions"], decay=1),
+    "apply_keys": lambda e, i: _rotated(e, i["x"], i["positions"], decay=-1),
     "cos_sin": _cos_sin,
     "frequencies": _frequencies,
+    "table": lambda e, i: _table(e, i["positions"]),
+    "add": lambda e, i: _add(e, i["x"]),
+    "slopes": lambda e, i: _slopes(e, i["num_heads"]),
+    "bias": _bias,
+    "scores": _scores,
 }

@@ -19,7 +19,8 @@ from posenc_ref.conformance.codes import CODES
 from .bits import canonical, digest
 from .case import VectorCase
 from .files import MANIFEST, cases_of, read_json, semantics, shipped
-from .flags import FLAGS, View, flags_of
+from .flag_table import FLAGS
+from .flags import View, flags_of, level_of
 from .schema import violations
 from .surfaces import SURFACES, own_function
 
@@ -98,7 +99,7 @@ def verify_vectors(folder: Path | None = None) -> Verified:
             ids[case["id"]] += 1
             found.cases += 1
             found.problems += [f"{case['id']}: {text}" for text in _case_problems(group, case)]
-            _execute(found, VectorCase.read(name, group, case, document["flags"]))
+            _execute(found, VectorCase.read(name, group, case))
     found.problems += [f"{i}: the id of {n} cases" for i, n in ids.items() if n > 1]
     found.problems += [
         f"{i}: an id that was given up is used again" for i in manifest["retired"] if i in ids
@@ -148,6 +149,8 @@ def _case_problems(group: Json, case: Json) -> Iterator[str]:
     true = flags_of(view, case["kills"])
     lies = sorted(set(known) ^ set(true))
     yield from (f"flag {name} {'lies' if name in known else 'is missing'}" for name in lies)
+    if case["level"] != level_of(known):
+        yield f"its level is {level_of(known)} by its flags, not {case['level']}"
 
 
 def _execute(found: Verified, case: VectorCase) -> None:

@@ -1,0 +1,53 @@
+"""Logits in 50-digit mpmath: rotated (or biased) products, term by term.
+
+A is the sum of the absolute terms of the fully expanded product, B what the angles of both sides
+can move: for each pair, one side's B times the other side's amplitude.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.conformance.exact import mpmath
+
+from .exact_biases import bias
+from .exact_numbers import Json, Real, objects, sizes
+from .exact_rotary import pairs, rotate
+
+
+def scores(e: Json, inputs: Mapping[str, Any]) -> Real:
+    """``q . k * scale`` of rotated q and k, or plus the bias; positions 0 .. S-1."""
+    mp = mpmath().mp
+    q, k = inputs["q"], inputs["k"]
+    shape = (*q.shape[:3], k.shape[2])
+    value, terms, moved = (objects(shape) for _ in range(3))
+    rotary = e["encoding"] in ("RoPE", "XPos", "MultiAxisRoPE", "MixedRoPE")
+    scale = 1 if e["encoding"] == "T5Bias" else 1 / mp.sqrt(q.shape[-1])
+    if rotary:
+        decay = 1 if e["encoding"] == "XPos" else 0
+        one = rotate(e, q, np.arange(q.shape[2]), decay=decay)
+        two = rotate(e, k, np.arange(k.shape[2]), decay=-decay)
+    else:
+        one, two = (_still(x) for x in (q, k))
+    written = [(p.out_first, p.out_second) for p in pairs(e)] if rotary else []
+    for b, h, i, j in np.ndindex(shape):
+        a, c = one.value[b, h, i], two.value[b, h, j]
+        value[b, h, i, j] = scale * mp.fsum(a * c)
+        at, ct = one.terms[b, h, i], two.terms[b, h, j]
+        full = [max(s, abs(v)) * max(t, abs(w)) for s, v, t, w in zip(at, a, ct, c, strict=True)]
+        terms[b, h, i, j] = scale * mp.fsum(full)
+        am, cm = one.angle[b, h, i], two.angle[b, h, j]
+        turned = [am[f] * mp.hypot(c[f], c[s]) + mp.hypot(a[f], a[s]) * cm[f] for f, s in written]
+        moved[b, h, i, j] = scale * mp.fsum(turned)
+    if not rotary:
+        added = bias(e, {"q_len": shape[2], "k_len": shape[3]})
+        value, terms = value + added.value, terms + added.terms
+    return Real(value, terms, moved)
+
+
+def _still(x: np.ndarray) -> Real:
+    exact = np.frompyfunc(mpmath().mp.mpf, 1, 1)(x.astype(np.float64))
+    return Real(exact, sizes(exact), objects(x.shape))

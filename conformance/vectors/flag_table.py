@@ -1,0 +1,356 @@
+"""The table of flags.  A flag's bug types are codes of findings: ``posenc explain`` says more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .flags import PINS, Flag, View
+
+
+def _beyond(limit: int) -> Callable[[View], bool]:
+    return lambda v: bool(v.positions.size and np.abs(v.positions).max() > limit)
+
+
+def _contiguous(v: View) -> bool:
+    p = v.positions
+    return p.size > 0 and p.dtype.kind == "i" and bool((p == np.arange(p.shape[-1])).all())
+
+
+def _scattered(v: View) -> bool:
+    return bool(v.positions.size) and not _contiguous(v)
+
+
+def _repeated(v: View) -> bool:
+    return v.positions.ndim == 1 and np.unique(v.positions).size < v.positions.size
+
+
+def _near_quarter_turn(v: View) -> bool:
+    """Whether cos or sin of some angle of 100 or more is below 2**-12: the value is all tail."""
+    if v.rotary is None or v.rotary.num_axes > 1 or v.positions.ndim != 1:
+        return False
+    cos, sin = v.rotary.cos_sin(v.positions)
+    m = v.rotary.attention_factor(v.length)
+    angle = np.abs(v.positions)[:, None] * np.abs(v.rotary.frequencies(v.length))
+    small = np.minimum(np.abs(cos), np.abs(sin)) < m * 2.0**-12
+    return bool((small & (angle >= 100)).any())
+
+
+def _sizes(v: View) -> bool:
+    if "x" not in v.inputs or np.ndim(v.inputs["x"]) != 4:
+        return False
+    b, h, s, _ = v.inputs["x"].shape
+    return len({b, h, s}) == 3
+
+
+def _several_axes(v: View) -> bool:
+    return v.rotary is not None and v.rotary.num_axes > 1 and v.positions.size > 0
+
+
+def _axes_differ(v: View) -> bool:
+    return _several_axes(v) and v.positions.ndim > 1 and bool((v.positions != v.positions[0]).any())
+
+
+def _attention_factor(v: View) -> bool:
+    return v.rotary is not None and v.rotary.attention_factor(v.length) != 1
+
+
+def _bucket_edges(v: View) -> bool:
+    if v.surface not in ("bucket", "bias") or not hasattr(v.encoding, "thresholds"):
+        return False
+    if v.surface == "bias":
+        return bool(max(v.inputs["q_len"], v.inputs["k_len"]) > v.field("thresholds")[-2])
+    r = set(np.abs(v.inputs["relative_position"]).ravel().tolist())
+    return all({n - 1, n} <= r for n in v.field("thresholds"))
+
+
+def _past_the_last_bucket(v: View) -> bool:
+    if v.surface != "bucket":
+        return False
+    return bool(np.abs(v.inputs["relative_position"]).max() > v.field("max_distance"))
+
+
+def _uneven_heads(v: View) -> bool:
+    n = v.inputs.get("num_heads") or (v.field("num_heads") if hasattr(v.encoding, "slopes") else 1)
+    return bool(n & (n - 1))
+
+
+def _symmetric(v: View) -> bool:
+    return v.family == "bias" and (v.field("causal") is False or bool(v.field("bidirectional")))
+
+
+FLAGS: dict[str, Flag] = {
+    # -- positions ---------------------------------------------------------------------------
+    "FirstPositions": Flag(
+        ("layout", "sign", "not-a-rotation", "position-origin"),
+        "What is wrong at positions 0, 1, 2, ... already; every implementation must accept them.",
+        _contiguous,
+    ),
+    "ScatteredPositions": Flag(
+        ("decode-offset", "wrong-row", "position-origin", "position-range"),
+        "The index of the token taken for its position, or a table that ends early.",
+        _scattered,
+        level="optional",
+    ),
+    "RepeatedPositions": Flag(
+        ("wrong-row",),
+        "Tables built by counting on from the first position.",
+        _repeated,
+        level="optional",
+    ),
+    "PastBfloat16": Flag(
+        ("position-precision", "angle-precision"),
+        "Positions or angles in bfloat16, which merges integers past 256.",
+        _beyond(256),
+        level="optional",
+    ),
+    "PastFloat16": Flag(
+        ("position-precision", "angle-precision", "position-range"),
+        "Positions or angles in float16, which merges integers past 2048; tables that wrap.",
+        _beyond(2048),
+        level="optional",
+    ),
+    "LongContext": Flag(
+        ("position-range", "scaling-missing", "scaling-formula", "scaling-parameter"),
+        "Tables clamped or wrapped at 4096 or 32768, positions in 16 bits.",
+        _beyond(32767),
+        level="optional",
+    ),
+    "PastMillion": Flag(
+        ("range-reduction", "position-precision"),
+        "Angles multiplied out in float32 (or in float64 where exact angles are declared), where "
+        "whole turns eat the digits; slow pairs are still judged sharply.",
+        _beyond(2**20),
+        level="optional",
+    ),
+    "NearQuarterTurn": Flag(
+        ("range-reduction",),
+        "cos and sin that reduce large angles with too short a pi: here one of them is nearly 0.",
+        _near_quarter_turn,
+        level="optional",
+    ),
+    "NegativePositions": Flag(
+        ("position-range", "wrong-row"),
+        "Negative positions clamped to 0, or wrapped to the end of a table.",
+        lambda v: bool(v.positions.size and v.positions.min() < 0),
+        level="note",
+    ),
+    "FractionalPositions": Flag(
+        ("position-precision", "wrong-row"),
+        "Positions truncated to integers.",
+        lambda v: v.positions.dtype.kind == "f" and bool((v.positions % 1 != 0).any()),
+        level="optional",
+    ),
+    "SinglePosition": Flag(
+        ("decode-offset",),
+        "A decoding step that is rotated as if it stood at position 0.",
+        lambda v: v.positions.ndim == 1 and v.positions.size == 1 and v.positions[0] > 0,
+        level="optional",
+    ),
+    "RowPositions": Flag(
+        ("row-offset", "position-axis"),
+        "Rows of a batch that are given other positions than their own.",
+        lambda v: v.positions.ndim > 1 and v.positions.shape[-2] > 1,
+        level="optional",
+    ),
+    "DistinctSizes": Flag(
+        ("position-axis", "shape"),
+        "The head or batch axis taken for the sequence: the three sizes differ.",
+        _sizes,
+    ),
+    # -- rotary encodings --------------------------------------------------------------------
+    "HalfSplitPairs": Flag(
+        ("layout", "mixed-layout"),
+        "Adjacent pairs where channels k and k + d/2 are declared.",
+        lambda v: v.rotary is not None and v.field("layout") == "half",
+    ),
+    "AdjacentPairs": Flag(
+        ("layout", "mixed-layout"),
+        "Half-split pairs where channels 2k and 2k + 1 are declared.",
+        lambda v: v.rotary is not None and v.field("layout") == "interleaved",
+    ),
+    "BlockwisePairs": Flag(
+        ("layout", "sections"),
+        "Pairs split over the whole head where each axis has a block of its own.",
+        lambda v: v.field("layout") == "blockwise",
+    ),
+    "OtherBase": Flag(
+        ("base",),
+        "A base of 10000 that was built in, or taken for a default.",
+        lambda v: v.family in ("rotary", "table") and v.field("base", 10000.0) != 10000.0,
+    ),
+    "ReversedSign": Flag(("sign",), "The usual direction.", lambda v: v.field("sign", 1) == -1),
+    "PartialRotary": Flag(
+        ("rotary-dim", "denominator", "proportional"),
+        "The whole head rotated, exponents over the head, or the wrong slice.",
+        lambda v: v.field("rotary_dim", 0) not in (0, v.field("head_dim", 0)),
+    ),
+    "TrailingSlice": Flag(
+        ("rotary-dim", "denominator"),
+        "The leading channels rotated where the trailing ones are declared.",
+        lambda v: v.field("rotary_start", 0) > 0,
+    ),
+    "OtherOutputLayout": Flag(
+        ("output-layout",),
+        "Pairs written back where they were read.",
+        lambda v: v.field("output_layout") is not None,
+    ),
+    "Scaled": Flag(
+        ("scaling-missing", "scaling-formula", "scaling-parameter"),
+        "A frequency schedule left out, of another kind, or with another parameter.",
+        lambda v: v.field("scaling") is not None,
+    ),
+    "LengthDependent": Flag(
+        ("scaling-missing", "scaling-formula", "state"),
+        "Frequencies that do not follow the length of the call.",
+        lambda v: v.rotary is not None and v.rotary.depends_on_length,
+        level="optional",
+    ),
+    "AttentionFactor": Flag(
+        ("attention-factor", "amplitude"),
+        "The factor m on cos and sin left out, squared, or computed from something else.",
+        _attention_factor,
+    ),
+    "EqualAxes": Flag(
+        ("sections", "position-scale"),
+        "Text tokens of a multi-axis encoding, which all axes see alike.",
+        lambda v: _several_axes(v) and not _axes_differ(v),
+    ),
+    "IndependentAxes": Flag(
+        ("sections", "axis-order", "frequency-spacing"),
+        "Pairs that follow another axis than declared.",
+        _axes_differ,
+        level="optional",
+    ),
+    "SummedAxes": Flag(
+        ("not-a-rotation", "sections"),
+        "One axis for each pair where every pair turns by the sum over all axes.",
+        lambda v: type(v.encoding).__name__ == "MixedRoPE",
+    ),
+    "Decay": Flag(
+        ("amplitude", "attention-factor"),
+        "Queries and keys scaled alike, or by another power of zeta.",
+        lambda v: hasattr(v.encoding, "decays"),
+    ),
+    "Adjoint": Flag(
+        ("sign", "amplitude"),
+        "The inverse taken for the gradient: it divides by m instead of multiplying.",
+        lambda v: v.surface == "apply_vjp",
+    ),
+    # -- tables ------------------------------------------------------------------------------
+    "TableArrangement": Flag(
+        ("layout", "phase-order"),
+        "Sines and cosines in other columns than declared.",
+        lambda v: hasattr(v.encoding, "columns"),
+    ),
+    "OtherDenominator": Flag(
+        ("denominator",),
+        "Exponents over dim/2 where another number is declared.",
+        lambda v: v.field("denominator", "dim") != "dim",
+    ),
+    "TableOffset": Flag(
+        ("position-origin",),
+        "Rows counted from 0 where the table starts later.",
+        lambda v: v.family == "table" and v.field("offset", 0) != 0,
+    ),
+    "TableScale": Flag(
+        ("amplitude", "position-scale"),
+        "A factor on the table or on positions left out.",
+        lambda v: v.field("scale", 1.0) != 1.0 or v.field("position_scale", 1.0) != 1.0,
+    ),
+    "OddWidth": Flag(
+        ("shape", "denominator"),
+        "The last column of an odd width missing, or the table of the next even width cut.",
+        lambda v: v.family == "table" and v.field("dim", 0) % 2 == 1,
+    ),
+    # -- biases ------------------------------------------------------------------------------
+    "UnevenHeads": Flag(
+        ("slopes", "head-order"),
+        "One geometric series for a number of heads that is no power of two.",
+        _uneven_heads,
+    ),
+    "PowerOfTwoHeads": Flag(
+        ("slopes", "bias-scale", "bias-sign"),
+        "Slopes that start at 1, or a bias with the wrong sign or factor.",
+        lambda v: v.family == "bias" and not _uneven_heads(v) and hasattr(v.encoding, "slopes"),
+    ),
+    "FewQueries": Flag(
+        ("bias-alignment",),
+        "Queries aligned with the first keys instead of the last.",
+        lambda v: "q_len" in v.inputs and v.inputs["q_len"] < v.inputs["k_len"],
+    ),
+    "BothDirections": Flag(
+        ("future-keys", "bias-sign", "bucket-direction", "bucket-sign"),
+        "Keys after the query treated as in a decoder.",
+        _symmetric,
+    ),
+    "OneDirection": Flag(
+        ("bucket-direction", "bucket-sign"),
+        "Buckets for both directions in a decoder.",
+        lambda v: v.field("bidirectional") is False,
+    ),
+    "BucketEdges": Flag(
+        ("bucket-spacing",),
+        "Buckets that start one distance early or late: every first distance is there, ties of the "
+        "logarithm (16, 32, 64) among them.",
+        _bucket_edges,
+    ),
+    "LastBucket": Flag(
+        ("bucket-clamp",),
+        "The last bucket starting elsewhere, or left behind by far distances.",
+        _past_the_last_bucket,
+    ),
+    # -- moved and counted -------------------------------------------------------------------
+    "ChannelPermutation": Flag(
+        ("layout", "shape"),
+        "The permutation taken the other way round, or across heads.",
+        lambda v: v.surface in ("convert_layout", "permute_weights"),
+    ),
+    "Padding": Flag(
+        ("position-origin", "row-offset"),
+        "Padding counted as tokens.",
+        lambda v: v.surface in ("position_ids", "ids_from_tokens"),
+    ),
+    "Documents": Flag(
+        ("position-origin", "wrong-row"),
+        "Documents of a packed batch that do not start at 0 again.",
+        lambda v: v.surface in ("packed", "shard_positions"),
+    ),
+    "ContextParallel": Flag(
+        ("position-origin", "wrong-row"),
+        "Ranks that count their own tokens, or hold contiguous shards.",
+        lambda v: v.surface == "shard_positions",
+    ),
+    "Decoding": Flag(
+        ("decode-offset", "row-offset"),
+        "Steps counted from the padded length, from 0, or one too far.",
+        lambda v: v.surface == "decode_positions",
+    ),
+    "Pictures": Flag(
+        ("axis-order", "position-origin", "sections"),
+        "Rows and columns exchanged, patches in another order, text after a picture at its end.",
+        lambda v: v.surface in ("mrope_positions", "grid_positions"),
+    ),
+    "Lookup": Flag(
+        ("wrong-row", "table-precision"),
+        "Another row, or a row that was rounded: only equality passes.",
+        lambda v: type(v.encoding).__name__ == "Learned" and v.surface == "table",
+    ),
+    "Logits": Flag(
+        ("amplitude", "bias-scale"),
+        "The scale 1/sqrt(d) forgotten, taken twice, or put on the bias; m taken once.",
+        lambda v: v.surface == "scores",
+    ),
+    "Addition": Flag(
+        ("amplitude", "position-origin"),
+        "Embeddings scaled, or the first token not at position 0.",
+        lambda v: v.surface == "add",
+    ),
+    PINS: Flag(
+        ("inaccurate",),
+        "No wrong implementation of the corpus is declared as this and caught by this case; it "
+        "fixes what the definition says.",
+        lambda v: False,  # decided by `kills`
+    ),
+}
