@@ -11,6 +11,7 @@ from .check import SURFACES, check
 from .codes import CODES, Code
 from .exec_command import from_command
 from .exec_process import HarnessError
+from .expectations import ExpectedFailure, assert_conforms
 from .identify import identify
 from .implementation import Implementation
 from .report import Accuracy, Finding, Report
@@ -22,11 +23,13 @@ __all__ = [
     "Accuracy",
     "Card",
     "Code",
+    "ExpectedFailure",
     "Finding",
     "HarnessError",
     "Implementation",
     "Report",
     "VectorCase",
+    "assert_conforms",
     "check",
     "from_command",
     "identify",

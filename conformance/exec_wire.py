@@ -128,7 +128,8 @@ def _dtype(name: str) -> np.dtype[Any]:
         except ImportError as error:
             text = "has an array of bfloat16, which needs `pip install ml_dtypes` here"
             raise WireError(text) from error
-        return np.dtype(ml_dtypes.bfloat16)
+        narrow: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return narrow
     return np.dtype(name)
 
 
