@@ -50,7 +50,7 @@ def test_table_as_text(rows):
     assert "129.00 FAILS" in format_table([bad])
 
 
-def naive_cos_sin(positions, t, xp, device=None, offset=0.0):
+def naive_cos_sin(positions, t, xp, device=None, offset=0.0, axes=None):
     angle = (positions[..., None] + offset) * ((t.t1 + t.t2 + t.t3) * (2 * np.pi))
     return np.cos(angle), np.sin(angle)
 
