@@ -171,7 +171,7 @@ FLAGS: dict[str, Flag] = {
         lambda v: v.rotary is not None and v.field("layout") == "interleaved",
     ),
     "BlockwisePairs": Flag(
-        ("layout", "sections"),
+        ("layout",),
         "Pairs split over the whole head where each axis has a block of its own.",
         lambda v: v.field("layout") == "blockwise",
     ),
@@ -187,7 +187,7 @@ FLAGS: dict[str, Flag] = {
         lambda v: v.field("rotary_dim", 0) not in (0, v.field("head_dim", 0)),
     ),
     "TrailingSlice": Flag(
-        ("rotary-dim", "denominator"),
+        ("rotary-dim",),
         "The leading channels rotated where the trailing ones are declared.",
         lambda v: v.field("rotary_start", 0) > 0,
     ),
@@ -202,7 +202,7 @@ FLAGS: dict[str, Flag] = {
         lambda v: v.field("scaling") is not None,
     ),
     "LengthDependent": Flag(
-        ("scaling-missing", "scaling-formula", "state"),
+        ("scaling-missing", "scaling-formula", "scaling-parameter"),
         "Frequencies that do not follow the length of the call.",
         lambda v: v.rotary is not None and v.rotary.depends_on_length,
         level="optional",
@@ -224,12 +224,12 @@ FLAGS: dict[str, Flag] = {
         level="optional",
     ),
     "SummedAxes": Flag(
-        ("not-a-rotation", "sections"),
+        ("not-a-rotation",),
         "One axis for each pair where every pair turns by the sum over all axes.",
         lambda v: type(v.encoding).__name__ == "MixedRoPE",
     ),
     "Decay": Flag(
-        ("amplitude", "attention-factor"),
+        ("amplitude", "layout"),
         "Queries and keys scaled alike, or by another power of zeta.",
         lambda v: hasattr(v.encoding, "decays"),
     ),
@@ -266,7 +266,7 @@ FLAGS: dict[str, Flag] = {
     ),
     # -- biases ------------------------------------------------------------------------------
     "UnevenHeads": Flag(
-        ("slopes", "head-order"),
+        ("slopes", "bias-scale"),
         "One geometric series for a number of heads that is no power of two.",
         _uneven_heads,
     ),
@@ -303,12 +303,12 @@ FLAGS: dict[str, Flag] = {
     ),
     # -- moved and counted -------------------------------------------------------------------
     "ChannelPermutation": Flag(
-        ("layout", "shape"),
+        ("layout",),
         "The permutation taken the other way round, or across heads.",
         lambda v: v.surface in ("convert_layout", "permute_weights"),
     ),
     "Padding": Flag(
-        ("position-origin", "row-offset"),
+        ("position-origin",),
         "Padding counted as tokens.",
         lambda v: v.surface in ("position_ids", "ids_from_tokens"),
     ),
@@ -323,17 +323,17 @@ FLAGS: dict[str, Flag] = {
         lambda v: v.surface == "shard_positions",
     ),
     "Decoding": Flag(
-        ("decode-offset", "row-offset"),
+        ("decode-offset",),
         "Steps counted from the padded length, from 0, or one too far.",
         lambda v: v.surface == "decode_positions",
     ),
     "Pictures": Flag(
-        ("axis-order", "position-origin", "sections"),
+        ("axis-order", "position-origin"),
         "Rows and columns exchanged, patches in another order, text after a picture at its end.",
         lambda v: v.surface in ("mrope_positions", "grid_positions"),
     ),
     "Lookup": Flag(
-        ("wrong-row", "table-precision"),
+        ("wrong-row",),
         "Another row, or a row that was rounded: only equality passes.",
         lambda v: type(v.encoding).__name__ == "Learned" and v.surface == "table",
     ),
@@ -343,8 +343,8 @@ FLAGS: dict[str, Flag] = {
         lambda v: v.surface == "scores",
     ),
     "Addition": Flag(
-        ("amplitude", "position-origin"),
-        "Embeddings scaled, or the first token not at position 0.",
+        ("amplitude",),
+        "Embeddings scaled by another factor than declared.",
         lambda v: v.surface == "add",
     ),
     PINS: Flag(

@@ -157,7 +157,7 @@ def mixed() -> Theme:
                 rotated(ident, name, comment, 16, whole(*p))
                 for name, comment, p in (
                     ("first", "The first four positions.", (0, 1, 2, 3)),
-                    ("far", "Where the decay is strong.", (511, 1024, 4095)),
+                    ("far", "Where the decay is strong.", (511, 1024, 3071)),
                 )
             )
             groups.append(Group(ident, f"apply_{kind}", xpos, XPOS, cases))

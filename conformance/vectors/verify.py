@@ -18,6 +18,7 @@ from posenc_ref.conformance.codes import CODES
 
 from .bits import canonical, digest
 from .case import VectorCase
+from .control import perturbed
 from .files import MANIFEST, cases_of, read_json, semantics, shipped
 from .flag_table import FLAGS
 from .flags import View, flags_of, level_of
@@ -154,13 +155,16 @@ def _case_problems(group: Json, case: Json) -> Iterator[str]:
 
 
 def _execute(found: Verified, case: VectorCase) -> None:
-    """Run our own function, in float64 and as float32 is judged."""
+    """Run our own function in float64 and float32; its result, perturbed, must be rejected."""
     if case.surface not in SURFACES:
         return
     for dtype in ("float64", "float32"):
-        score = case.run(own_function(case.surface, case.encoding, dtype), dtype)
+        result = own_function(case.surface, case.encoding, dtype)(*case.arguments(dtype))
+        score = case.judge(result, dtype=dtype)
         if score > budget(dtype):
             found.problems.append(f"{case.id}: posenc_ref scores {score:.3g} units in {dtype}")
+        if case.judge(perturbed(case, result, dtype), dtype=dtype) <= budget(dtype):
+            found.problems.append(f"{case.id}: a perturbed result passes in {dtype}")
         if dtype == "float64" and score >= found.worst:
             found.worst, found.worst_case = score, case.id
     found.executed += 1

@@ -56,6 +56,12 @@ def float32_pi(*args):
     return turn_half(args[0], a[:, None] if a.ndim == 3 else a)
 
 
+@also_wrong("position-range", encoding=rope(64))
+def nothing_left_of_the_origin(x, positions):
+    """Negative positions are clamped to 0."""
+    return turn_half(x, phase(np.maximum(positions, 0), inv_freq(64)))
+
+
 @also_wrong("not-a-rotation", encoding=rope(2, "interleaved"))
 def reflects_its_only_pair(x, positions):
     """Both rows of the pair have the sine with a plus."""
