@@ -10,7 +10,7 @@ import numpy as np
 from posenc_ref import Encoding, Rotary, XPos
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
-from . import judge_apply, judge_bias, judge_frequencies, judge_tables
+from . import judge_apply, judge_bias, judge_calls, judge_frequencies, judge_tables
 from .implementation import Implementation
 from .report import Report
 from .run import Run, describe
@@ -19,6 +19,10 @@ from .subject import TENSOR_LAYOUTS, Malformed, Refused, Subject
 #: The judge of each surface, and the families it is for.
 SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
     "apply": (judge_apply.judge, ("rotary",)),
+    "apply_qk": (judge_calls.judge_apply_qk, ("rotary",)),
+    "apply_offset": (judge_calls.judge_apply_offset, ("rotary",)),
+    "decode": (judge_calls.judge_decode, ("rotary",)),
+    "key_cache": (judge_calls.judge_key_cache, ("rotary",)),
     "cos_sin": (judge_tables.judge_cos_sin, ("rotary",)),
     "frequencies": (judge_frequencies.judge, ("rotary",)),
     "table": (judge_tables.judge_table, ("table",)),
@@ -27,7 +31,10 @@ SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
     "bucket": (judge_bias.judge_bucket, ("bias",)),
 }
 #: Surfaces whose shortest probes reach this position, and the position.
-_LONG, LEAST = ("apply", "cos_sin", "table"), 128
+_LONG = ("apply", "apply_qk", "apply_offset", "decode", "key_cache", "cos_sin", "table")
+LEAST = 128
+#: Those of them that rotate with one map for queries and keys.
+_ONE_MAP = ("apply", "apply_offset", "decode", "key_cache")
 
 
 def check(
@@ -59,7 +66,11 @@ def check(
         What ``fn`` should be.  None: only properties are judged (``apply`` with ``head_dim=``).
     surface : str
         ``apply``: fn(x (B, H, S, D), positions (S,)) -> like x; positions (A, B, S) where the
-        encoding has A > 1 axes.  ``cos_sin``: fn(positions) -> (cos, sin).  ``frequencies``: fn()
+        encoding has A > 1 axes.  ``apply_qk``: fn(q, k, q_positions, k_positions) -> (q', k').
+        ``apply_offset``: fn(x, offset (B,)) -> like x, row b starting at offset[b].
+        ``decode``: fn(x, chunks) -> like x, fed in chunks of these lengths to one incremental
+        instance.  ``key_cache``: fn(k, chunks) -> all rotated keys after the last chunk.
+        ``cos_sin``: fn(positions) -> (cos, sin).  ``frequencies``: fn()
         -> (d/2,), or fn(seq_len) where they depend on the length.  ``table``: fn(positions) ->
         (S, dim).
         ``slopes``: fn(num_heads) -> (H,).  ``bias``: fn(q_len, k_len) -> broadcastable to
@@ -102,9 +113,10 @@ def check(
             f"surface {surface!r} is for {', '.join(families)} encodings, "
             f"got {type(encoding).__name__}"
         )
-    if isinstance(encoding, XPos) and surface == "apply":
+    if isinstance(encoding, XPos) and surface in _ONE_MAP:
         raise ValueError(
-            "XPos has no one map for surface 'apply': queries and keys are treated differently"
+            f"XPos has no one map for surface {surface!r}: queries and keys are treated "
+            "differently; surface 'apply_qk' judges both"
         )
     if encoding is None and not (surface == "apply" and (head_dim or (bound and bound.head_dim))):
         raise ValueError(

@@ -176,8 +176,10 @@ CODES: dict[str, Code] = dict(
         ),
         _code(
             "decode-offset",
-            "A call that does not start at position 0 is rotated as if it did.",
-            "positions decoded from the angles are the token's index in the call",
+            "A call that does not start at position 0 is not rotated to offset + index; as a rule, "
+            "as if it started at 0.",
+            "positions decoded from the angles, or put in as a suspicion, are the token's index in "
+            "the call, or count the offset twice, early, late or in calls",
             "Use the given positions (or add the length of the cache), also for single tokens.",
         ),
         _code(
@@ -203,6 +205,21 @@ CODES: dict[str, Code] = dict(
             "The result depends on earlier calls.",
             "the same call, replayed after longer ones, returns other values",
             "Key caches by everything they depend on, or rebuild them.",
+        ),
+        _code(
+            "stale-cache",
+            "Cached keys are mixed, re-rotated or left behind: they are not the raw keys rotated "
+            "once, as at the last length.",
+            "the cache equals one whose keys were rotated at every step, twice, or as at the "
+            "length when they were inserted",
+            "Cache either raw or rotated keys; rotate each once, and all of them anew when the "
+            "frequencies change.",
+        ),
+        _code(
+            "harmless-convention",
+            "Tensors differ from the declared ones, logits do not.",
+            "q . k agrees in every call, although q and k do not",
+            "Nothing needs mending, unless tensors are compared or cached keys are shared.",
         ),
         _code(
             "angle-precision",

@@ -88,11 +88,15 @@ class Subject:
 
     def apply(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """The ``apply`` surface for x (B, H, S, D) in any tensor layout; the result likewise."""
-        batch, heads, length, dim = x.shape
         given, at = self.arguments(x, positions)
         y = self.array(self.call(given, at))
         if y.shape != given.shape:
             raise Malformed(f"expected shape {given.shape}, as x has, got {y.shape}")
+        return self.restored(y, x.shape)
+
+    def restored(self, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """A result in the tensor layout as (B, H, S, D); ``shape`` is that of x."""
+        batch, heads, length, dim = shape
         if self.tensor_layout == "bhsd":
             return y
         if self.tensor_layout == "sbhd":

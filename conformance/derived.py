@@ -1,0 +1,118 @@
+"""Encodings that follow from the declared one: its adjoint, a shift of keys, all axes alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import numpy as np
+
+from posenc_ref import GivenFrequencies, LongRoPE, MultiAxisRoPE, RoPE, Rotary, YaRN
+from posenc_ref.rope import LAYOUTS
+
+
+class Derived(Rotary, abstract=True):
+    """One position axis, and the pairs, sign and size that are given; the rest as in ``of``."""
+
+    def __init__(self, of: Rotary, *, sign: int = 1, size: bool = True) -> None:
+        self.of, self.sign, self.size = of, sign * of.sign, size
+        self.head_dim, self.offset = of.head_dim, of.offset
+        self.read_from: Callable[[], tuple[np.ndarray, np.ndarray]] = of.pairs
+        self.written: Callable[[], tuple[np.ndarray, np.ndarray]] = of.output_pairs
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where pairs are read."""
+        return self.read_from()
+
+    def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where pairs are written."""
+        return self.written()
+
+    def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
+        """Those of the declared encoding."""
+        return self.of.decimal_frequencies(seq_len)
+
+    def attention_factor(self, seq_len: int | None = None) -> float:
+        """The declared one, or 1."""
+        return self.of.attention_factor(seq_len) if self.size else 1.0
+
+    @property
+    def depends_on_length(self) -> bool:
+        """As declared."""
+        return self.of.depends_on_length
+
+    def __repr__(self) -> str:
+        return f"derived from {self.of!r}"
+
+
+class _Several(Derived, abstract=True):
+    """The same with the axes of the declared encoding."""
+
+    def axes(self) -> np.ndarray | None:
+        return self.of.axes()
+
+    @property
+    def num_axes(self) -> int:
+        return self.of.num_axes
+
+    def _tables(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        return self.of._tables(*args, **kwargs)
+
+
+def alike(encoding: Rotary) -> Rotary:
+    """``encoding`` where all axes have the same positions, as text has them: one axis."""
+    if encoding.num_axes == 1:
+        return encoding
+    if (
+        isinstance(encoding, MultiAxisRoPE)
+        and encoding.spacing == "global"
+        and encoding.layout in LAYOUTS
+        and encoding.output_layout in (None, *LAYOUTS)
+        and encoding.position_scale == 1.0
+        and encoding.offset == 0.0
+    ):
+        assert isinstance(encoding.base, float)
+        return RoPE(
+            encoding.head_dim,
+            layout=encoding.layout,
+            base=encoding.base,
+            rotary_dim=encoding.rotary_dim,
+            rotary_start=encoding.rotary_start,
+            output_layout=encoding.output_layout,
+            scaling=encoding.scaling,
+            sign=encoding.sign,
+        )
+    return Derived(encoding)
+
+
+def adjoint(encoding: Rotary) -> Rotary:
+    """The transpose of ``apply`` as an encoding: ``m R(-p)``, from the output's channels back."""
+    if isinstance(encoding, RoPE | MultiAxisRoPE):
+        return encoding.replace(
+            sign=-encoding.sign,
+            layout=encoding.output_layout or encoding.layout,
+            output_layout=encoding.layout,
+        )
+    turned = _Several(encoding, sign=-1)
+    turned.read_from, turned.written = encoding.output_pairs, encoding.pairs
+    return turned
+
+
+def shift(encoding: Rotary) -> Rotary:
+    """``shift`` as an encoding: ``R(delta)`` on rotated keys, m and the origin stay as they are."""
+    encoding = alike(encoding)
+    if isinstance(encoding, RoPE):
+        scaling = encoding.scaling
+        if isinstance(scaling, YaRN):
+            scaling = scaling.replace(attention_factor=1.0, mscale=None, mscale_all_dim=None)
+        elif isinstance(scaling, LongRoPE | GivenFrequencies):
+            scaling = scaling.replace(attention_factor=1.0)
+        return encoding.replace(
+            scaling=scaling,
+            layout=encoding.output_layout or encoding.layout,
+            output_layout=None,
+        )
+    moved = Derived(encoding, size=False)
+    moved.read_from = encoding.output_pairs
+    moved.offset = 0.0
+    return moved

@@ -1,0 +1,62 @@
+"""Surfaces that rotate, seen as ``apply``: one judge and one diagnosis serve them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Rotary
+
+from . import judge_apply
+from .run import Run
+
+
+class Inexpressible(ValueError):
+    """The surface has no call for these arguments; the function was never asked."""
+
+
+@contextmanager
+def seen_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary) -> Iterator[None]:
+    """Meanwhile ``run`` judges ``view(x, positions)`` against ``encoding``.
+
+    What the surface cannot express is no refusal of the function, and leaves no limit.
+    """
+    subject, declared, required = run.subject, run.encoding, run.report.required
+    run.subject = replace(
+        subject, fn=view, keeps_dtype=True, axes=encoding.num_axes, mutated=None, calls=0
+    )
+    run.encoding = encoding
+    try:
+        yield
+    finally:
+        subject.mutated = subject.mutated or run.subject.mutated
+        subject.calls += run.subject.calls
+        run.subject, run.encoding = subject, declared
+        run.report.required = tuple(dict.fromkeys([*required, *run.report.required]))
+        own = Inexpressible.__name__
+        run.report.limits[:] = [text for text in run.report.limits if own not in text]
+
+
+def judge_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary) -> None:
+    """Judge ``view(x, positions)`` against ``encoding`` as an ``apply`` function."""
+    with seen_as_apply(run, view, encoding):
+        judge_apply.judge(run)
+
+
+def host_positions(run: Run, positions: Any) -> np.ndarray:
+    """Positions as the view was given them, in NumPy; only whole ones can be expressed."""
+    p = np.asarray(run.subject.backend.asnumpy(positions))
+    if p.dtype.kind not in "iu":
+        raise Inexpressible("there are no fractional positions here")
+    return p
+
+
+def starts(positions: np.ndarray) -> np.ndarray:
+    """Where each row of contiguous positions (S,) or (B, S) starts."""
+    if positions.shape[-1] == 0 or (np.diff(positions, axis=-1) != 1).any():
+        raise Inexpressible("only contiguous positions can be expressed")
+    return np.asarray(positions[..., 0])
