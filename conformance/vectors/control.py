@@ -8,7 +8,8 @@ import numpy as np
 
 from posenc_ref.accuracy import Truth, budget
 
-from .case import Output, VectorCase
+from .case import VectorCase
+from .output import Output
 
 
 def perturbed(case: VectorCase, result: Any, dtype: str) -> Any:

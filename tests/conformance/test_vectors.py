@@ -1,17 +1,26 @@
-"""The golden vectors: sound, reproducible, passed by us, and able to reject."""
+"""The golden vectors: sound, passed by us in every dtype, rejecting what is wrong and no more."""
 
-import json
-import shutil
-from collections import Counter
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from posenc_ref.accuracy import budget
-from posenc_ref.conformance import load_vectors
-from posenc_ref.conformance.vectors.files import MANIFEST, shipped, write
-from posenc_ref.conformance.vectors.surfaces import own_function
+from posenc_ref import ALiBi, RoPE
+from posenc_ref.accuracy import ROUNDOFF, budget
+from posenc_ref.conformance import CODES, load_vectors
+from posenc_ref.conformance.vectors import verify
+from posenc_ref.conformance.vectors.flag_table import FLAGS
+from posenc_ref.conformance.vectors.flags import PINS
+from posenc_ref.conformance.vectors.output import Output
+from posenc_ref.conformance.vectors.surfaces import SURFACES, own_function
 from posenc_ref.conformance.vectors.verify import verify_vectors
+from tests.conformance import wrong_vectors_counted  # noqa: F401  (files its cases)
+from tests.conformance.wrong_vectors import ALSO_WRONG
+from tests.mutants import CORRECT, WRONG
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import vector_kills
 
 CASES = load_vectors()
 LARGEST = 3_000_000
@@ -24,123 +33,221 @@ def by_id(case):
 def test_the_shipped_vectors_verify():
     found = verify_vectors()
     assert found.problems == []
+    assert found.passed
     assert found.executed == found.cases == len(CASES)
     assert found.size < LARGEST
 
 
-def document(name):
-    return json.loads((shipped() / name).read_bytes())
+def test_the_negative_control_is_not_vacuous(monkeypatch):
+    monkeypatch.setattr(Output, "score", lambda self, actual, dtype, **how: 0.0)
+    found = verify_vectors()
+    assert len(found.problems) == 2 * len(CASES)
+    assert "a perturbed result passes in float64" in found.problems[0]
 
 
-@pytest.mark.parametrize("case", CASES, ids=by_id)
-def test_a_perturbed_result_is_rejected(case):
-    """The negative control: one element of our own result moved by two budgets."""
-    dtype = "float64"
-    result = own_function(case.surface, case.encoding, dtype)(*case.arguments(dtype))
-    assert case.passes(result, dtype=dtype)
-    parts = [np.array(part) for part in (result if isinstance(result, tuple) else (result,))]
-    truth = next(iter(case.truth.values()))
-    place = np.unravel_index(int(np.argmax(np.abs(truth.hi))), truth.shape)
-    move = 3 * budget(dtype) * 2.0**-53 * (truth.terms[place] + truth.angle[place])
-    parts[0][place] += move or 1
-    assert not case.passes(tuple(parts) if len(parts) > 1 else parts[0], dtype=dtype)
-    parts[0] = np.full(truth.shape, np.nan)
-    assert case.judge(tuple(parts) if len(parts) > 1 else parts[0], dtype=dtype) == np.inf
+def test_a_wrong_specification_would_be_found(monkeypatch):
+    monkeypatch.setattr(verify, "own_function", lambda *args: lambda *a: np.zeros((7,) * 6))
+    monkeypatch.setattr(verify, "perturbed", lambda case, result, dtype: result)
+    found = verify_vectors()
+    assert sum("posenc_ref scores inf" in problem for problem in found.problems) == 2 * len(CASES)
 
 
-@pytest.fixture
-def copy(tmp_path):
-    """A vendored copy, and a function that changes one of its files and its digests."""
-    shutil.copytree(shipped(), tmp_path / "v0")
-
-    def change(name, edit, *, digests=True):
-        path = tmp_path / "v0" / name
-        body = json.loads(path.read_bytes())
-        edit(body)
-        manifest = json.loads((tmp_path / "v0" / MANIFEST).read_bytes())
-        if not digests:
-            path.write_text(json.dumps(body), encoding="utf-8")
-            return
-        names = manifest["files"]
-        bodies = {n: json.loads((tmp_path / "v0" / n).read_bytes()) for n in names} | {name: body}
-        head = {key: manifest[key] for key in manifest if key not in ("files", "sha256")}
-        write(tmp_path / "v0", bodies, head)
-
-    change.folder = tmp_path / "v0"
-    return change
+@pytest.mark.parametrize("dtype", ROUNDOFF)
+def test_our_own_functions_pass_in(dtype):
+    pytest.importorskip("ml_dtypes")
+    worst = max(
+        (case.run(own_function(case.surface, case.encoding, dtype), dtype), case.id)
+        for case in CASES
+    )
+    assert worst[0] <= budget(dtype), worst
 
 
-def test_a_copy_verifies_and_tells_its_age(copy):
-    found = verify_vectors(copy.folder)
-    assert found.passed, str(found)
-    assert "the same cases" in found.age
+def test_inputs_are_exact_in_every_dtype():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for case in CASES:
+        for value in case.inputs.values():
+            if isinstance(value, np.ndarray) and value.dtype == np.float32:
+                for narrow in (np.float16, ml_dtypes.bfloat16):
+                    np.testing.assert_array_equal(value.astype(narrow).astype(np.float32), value)
 
 
-def first(body):
-    return body["groups"][0]["cases"][0]
+# --- what they reject ----------------------------------------------------------------------------
 
 
-BROKEN = {
-    "a digit of the truth": (
-        lambda b: first(b)["truth"]["y"]["hi"].__setitem__(
-            0, first(b)["truth"]["y"]["hi"][0].replace("3", "4", 1)
-        ),
-        "not those of its digest",
-    ),
-    "a flag that lies": (lambda b: first(b)["flags"].append("PastFloat16"), "PastFloat16 lies"),
-    "a flag left out": (
-        lambda b: b["groups"][0]["cases"][1]["flags"].remove("PastBfloat16"),
-        "PastBfloat16 is missing",
-    ),
-    "an undefined flag": (lambda b: first(b)["flags"].append("Sometimes"), "used and not defined"),
-    "an unused flag": (
-        lambda b: b["flags"].update(Sometimes=b["flags"]["FirstPositions"]),
-        "defined and not used",
-    ),
-    "no spec": (lambda b: first(b).pop("spec"), "lacks 'spec'"),
-    "an empty spec": (lambda b: first(b).update(spec=""), "must have at least 1"),
-    "an id twice": (
-        lambda b: b["groups"][0]["cases"][1].update(id=first(b)["id"]),
-        "the id of 2 cases",
-    ),
-    "an id that is no slug": (lambda b: first(b).update(id="Rope 1"), "must match"),
-    "an unknown member": (lambda b: first(b).update(tcId=1), "unknown member 'tcId'"),
-    "a number where hex belongs": (
-        lambda b: first(b)["truth"]["y"]["A"].__setitem__(0, "3f8"),
-        "must match",
-    ),
-    "an unknown code": (
-        lambda b: b["flags"]["FirstPositions"].update(bug_type=["wrongness"]),
-        "there is no code",
-    ),
-    "a surface nobody has": (lambda b: b["groups"][0].update(surface="spin"), "no surface"),
-}
+@pytest.fixture(scope="module")
+def kills():
+    """What every case rejects today, whatever its file says."""
+    return vector_kills.kill_list([*WRONG, *ALSO_WRONG])
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_what_is_broken_is_found(copy, name):
-    edit, message = BROKEN[name]
-    copy("rope.json", edit)
-    found = verify_vectors(copy.folder)
-    assert not found.passed
-    assert any(message in problem for problem in found.problems), found.problems
+def test_every_case_kills_what_it_says(kills):
+    lies = {c.id: sorted(set(c.kills) - set(kills[c.id])) for c in CASES}
+    assert {name: lie for name, lie in lies.items() if lie} == {}, "run tools/vector_kills.py"
 
 
-def test_a_changed_file_has_another_digest(copy):
-    copy("rope.json", lambda body: body.update(title="mine"), digests=False)
-    text = str(verify_vectors(copy.folder))
-    assert "its SHA-256 is not the one" in text
-    assert "not in canonical form" in text
+def test_every_case_kills_something_or_says_why():
+    assert [case.id for case in CASES if bool(case.kills) == (PINS in case.flags)] == []
 
 
-def test_a_missing_file_and_a_stranger_are_found(copy):
-    (copy.folder / "rope.json").rename(copy.folder / "mine.json")
-    text = str(verify_vectors(copy.folder))
-    assert "rope.json cannot be read" in text
-    assert "mine.json: not in MANIFEST.json" in text
+def test_most_of_what_is_declared_like_a_vector_is_killed():
+    dead = {name for case in CASES for name in case.kills}
+    matching = vector_kills.declared_as([*WRONG, *ALSO_WRONG])
+    met = {(case.surface, case.encoding) for case in CASES}
+    # One call on a fresh instance cannot see these.
+    beyond = {"state", "mutates-input", "nonfinite"}
+    alive = [
+        one.name
+        for key in met
+        for one in matching.get(key, ())
+        if one.name not in dead and one.expected[0] not in beyond
+    ]
+    assert alive == []
 
 
-def test_ids_are_not_reused():
-    assert [i for i, n in Counter(case.id for case in CASES).items() if n > 1] == []
-    retired = document(MANIFEST)["retired"]
-    assert not {case.id for case in CASES} & set(retired)
+def test_no_correct_implementation_is_rejected():
+    accused = vector_kills.kill_list(CORRECT)
+    level = {case.id: case.level for case in CASES}
+    assert {i: names for i, names in accused.items() if names and level[i] != "note"} == {}
+    matching = vector_kills.declared_as(CORRECT)
+    judged = {one.name for c in CASES for one in matching.get((c.surface, c.encoding), ())}
+    assert len(judged) >= 90
+
+
+@pytest.mark.parametrize("name", [name for name in FLAGS if name != PINS])
+def test_a_flag_catches_what_it_says(name):
+    """Each of its bug types is that of something that a case with this flag rejects."""
+    expected = {one.name: one.expected for one in (*WRONG, *ALSO_WRONG)}
+    killed = {n for case in CASES if name in case.flags for n in case.kills}
+    caught = {code for n in killed for code in expected[n]}
+    assert set(FLAGS[name].bug_type) <= caught
+    assert set(FLAGS[name].bug_type) <= CODES.keys()
+
+
+def test_every_surface_has_vectors():
+    assert {case.surface for case in CASES} == SURFACES.keys()
+
+
+# --- how they judge ------------------------------------------------------------------------------
+
+
+def case_of(ident):
+    (found,) = [case for case in CASES if case.id == ident]
+    return found
+
+
+def test_load_chooses():
+    chosen = load_vectors(surface="apply", encoding="XPos")
+    assert chosen == []
+    chosen = load_vectors(encoding="XPos", flags=["FirstPositions"])
+    assert {case.surface for case in chosen} == {"apply_queries", "apply_keys"}
+    with pytest.raises(ValueError, match="version must be one of v0, got 'v7'"):
+        load_vectors("v7")
+
+
+def test_the_declared_encoding_comes_back():
+    assert case_of("rope-64-half-first").encoding == RoPE(64, layout="half")
+
+
+def test_arguments_are_copies_in_the_dtype():
+    case = case_of("rope-64-half-first")
+    x, positions = case.arguments("float16")
+    assert (x.dtype, positions.dtype) == (np.float16, np.int64)
+    x[:] = 0
+    assert case.arguments()[0].any()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda y: y[..., :-1],
+        lambda y: y[0],
+        lambda y: y * np.nan,
+        lambda y: y + np.inf,
+        lambda y: np.round(y).astype(np.int64),
+        lambda y: (y, y),
+        lambda y: y.astype(bool),
+    ],
+    ids=["a channel less", "an axis less", "NaN", "infinity", "rounded", "two", "booleans"],
+)
+def test_what_is_no_result_does_not_pass(wrong):
+    case = case_of("rope-64-half-first")
+    x, positions = case.arguments()
+    y = RoPE(64, layout="half").apply(x, positions)
+    assert case.passes(y)
+    assert not case.passes(wrong(y))
+    assert case.judge(wrong(y)) > budget("float64")
+
+
+def test_passed_channels_must_be_equal():
+    case = case_of("rope-64-half-first-32-first")
+    x, positions = case.arguments()
+    y = RoPE(64, layout="half", rotary_dim=32).apply(x, positions)
+    y[..., 63] = np.nextafter(y[..., 63], np.float32(9))
+    assert case.judge(y) == np.inf
+
+
+def test_hi_and_lo_tell_a_float64_from_its_neighbours():
+    case = case_of("rope-64-half-scattered")
+    truth = case.truth["y"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below, above = (
+            np.abs(truth.lo / (np.nextafter(truth.hi, s * 1e9) - truth.hi)) for s in (-1, 1)
+        )
+    assert max(np.nanmax(below), np.nanmax(above)) <= 1 / 2
+    assert case.judge(truth.hi) < case.judge(np.nextafter(truth.hi, np.inf))
+
+
+def test_cos_and_sin_may_hold_every_column_twice():
+    case = case_of("rope-64-half-cos-sin-first")
+    cos, sin = RoPE(64, layout="half").cos_sin(*case.arguments())
+    assert case.passes((cos, sin))
+    assert case.passes([np.concatenate([t, t], axis=-1) for t in (cos, sin)])
+    assert not case.passes([np.repeat(t, 2, axis=-1) for t in (cos, sin)])
+    assert not case.passes((sin, cos))
+    assert not case.passes(cos)
+
+
+def test_frequencies_may_come_without_the_factor():
+    case = case_of("rope-64-half-yarn-gpt-oss-frequencies-all")
+    w, m = case.encoding.frequencies(), case.encoding.attention_factor()
+    assert case.passes(w)
+    assert case.passes((w, m))
+    assert not case.passes((w, 1.0))
+
+
+def test_causal_biases_are_judged_up_to_a_constant_for_each_row():
+    case = case_of("alibi-8-bias-4-of-4")
+    slopes = ALiBi(8).slopes()[:, None, None]
+    row_form = slopes * np.arange(4.0)  # (H, 1, K)
+    assert case.passes(row_form)
+    assert case.passes(row_form[None])
+    assert not case.passes(-row_form)
+    masked = np.where(np.arange(4) <= np.arange(4)[:, None], row_form, -np.inf)
+    assert case.passes(masked)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_arrays_of_other_libraries_are_judged(library):
+    pytest.importorskip(library)
+    from posenc_ref.backends import backend
+
+    own = backend(library)
+    case = case_of("rope-64-half-first")
+    for dtype in ("float32", "bfloat16"):
+        y = RoPE(64, layout="half").apply(own.asarray(case.arguments()[0], dtype, None), range(3))
+        assert case.passes(y)
+        assert not case.passes(y * 1.25)
+
+
+def test_a_list_is_an_array():
+    case = case_of("alibi-8-slopes-all")
+    assert case.passes(ALiBi(8).slopes().tolist())
+    assert not case.passes([0.5] * 8)
+
+
+def test_integers_must_be_integers():
+    case = case_of("t5-bucket-near")
+    bucket = case.encoding.bucket(*case.arguments())
+    assert case.passes(bucket.astype(np.int32))
+    assert not case.passes(bucket.astype(np.float32))
+    assert not case.passes(bucket + 1)

@@ -1,0 +1,88 @@
+"""The truth of one array, and the score of what should be it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.accuracy import Truth
+
+from .bits import from_hex
+
+
+@dataclass(frozen=True)
+class Output:
+    """The truth of one array: ``hi + lo`` with the coefficients A and B, or integers."""
+
+    shape: tuple[int, ...]
+    hi: np.ndarray
+    lo: np.ndarray
+    terms: np.ndarray  #: A
+    angle: np.ndarray  #: B
+    whole: bool = False  #: integers: only equality passes
+    judged: np.ndarray | None = None  #: False where an element does not belong to the encoding
+    relative_to: np.ndarray | None = None  #: the column of each row that is subtracted from it
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Output:
+        """The output of its JSON form."""
+        shape = data["shape"]
+        if "values" in data:
+            value = np.array(data["values"], dtype=np.float64).reshape(shape)
+            zero = np.zeros_like(value)
+            return cls(tuple(shape), value, zero, zero, zero, whole=True)
+        hi, lo = (from_hex(data[name], shape, "float64") for name in ("hi", "lo"))
+        a, b = (from_hex(data[name], shape, "float32").astype(np.float64) for name in ("A", "B"))
+        judged, columns = data.get("judged"), data.get("relative_to")
+        mask = None
+        if judged is not None:
+            mask = np.array([[digit == "1" for digit in row] for row in judged])
+        return cls(
+            tuple(shape), hi, lo, a, b, False, mask, None if columns is None else np.array(columns)
+        )
+
+    def fits(self, actual: np.ndarray) -> bool:
+        """Whether an array has the shape of the truth, or broadcasts to it where that will do."""
+        return self._shaped(actual).shape == self.shape
+
+    def _shaped(self, actual: np.ndarray) -> np.ndarray:
+        return actual if self.judged is None else _broadcast(actual, self.shape)
+
+    def score(self, actual: np.ndarray, dtype: str, **how: Any) -> float:
+        """The largest ``|actual - truth| / unit``; a wrong shape scores inf, and so does NaN."""
+        got = self._shaped(actual)
+        if got.shape != self.shape or got.dtype.kind not in "fiuV":
+            return np.inf
+        if self.whole:
+            return 0.0 if got.dtype.kind in "iu" and np.array_equal(got, self.hi) else np.inf
+        wide, terms = got.astype(np.float64), self.terms
+        if self.relative_to is not None:
+            constant = np.take_along_axis(
+                wide, np.broadcast_to(self.relative_to[:, None], (*self.shape[:-1], 1)), axis=-1
+            )
+            with np.errstate(invalid="ignore"):
+                wide = wide - constant
+            terms = terms + np.where(np.isfinite(constant), np.abs(constant), 0.0)
+        unit = np.broadcast_to(Truth(self.hi, terms, self.angle).unit(dtype, **how), self.shape)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            error = np.abs((wide - self.hi) - self.lo)
+            # Where the unit is 0 only equality passes, to the last bit of a float64.
+            error = np.where((unit == 0) & (wide == self.hi), 0.0, error)
+            score = np.where(error == 0, 0.0, error / unit)
+        score = np.where(np.isnan(score), np.inf, score)
+        if self.judged is not None:
+            score = np.where(self.judged, score, 0.0)
+        return float(np.max(score, initial=0.0))
+
+
+def _broadcast(got: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """``got`` in ``shape`` if it broadcasts to it (a batch of one put aside), else as it is."""
+    while got.ndim > len(shape) and got.shape[0] == 1:
+        got = got[0]
+    try:
+        return np.broadcast_to(got, shape)
+    except ValueError:
+        return got
