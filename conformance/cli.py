@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,20 +20,19 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from posenc_ref import SPEC_VERSION, __version__
-from posenc_ref.accuracy import ANGLES, ROUNDOFF
+from posenc_ref.accuracy import ROUNDOFF
 
 from . import show
-from .check import SURFACES, check
+from .cli_check import check_command
 from .cli_identify import identify_command
 from .cli_presets import presets_command
+from .cli_report import report_command
 from .cli_vectors import vectors_command
 from .explain import explain
-from .implementation import Implementation
-from .loading import UsageError, load_encoding, load_target
-from .models import encoding_of, load_model
+from .loading import UsageError
+from .ndjson import recording
 from .options import Options
 from .outcome import Outcome
-from .subject import TENSOR_LAYOUTS
 from .sweep_record import AS_CONFIGURED, FLOAT32, Judged
 from .sweep_scaled import ROPE_TYPES
 from .verify import verify
@@ -46,7 +45,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-EXIT = {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}
 #: Narrower terminals get the plain tables.
 _TABLE = 120
 COLOURS = {
@@ -105,6 +103,9 @@ def verify_command(
         list[str] | None, typer.Option(help="Only this dtype; may be given several times.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    ndjson: Annotated[
+        Path | None, typer.Option(help="Also write it to this file, for `posenc report`.")
+    ] = None,
     processes: Annotated[
         int, typer.Option(min=0, help="How many libraries to judge at a time (0: one by one).")
     ] = 2,
@@ -116,12 +117,15 @@ def verify_command(
     """
     _among("--dtype", dtype, tuple(ROUNDOFF))
     options = Options(full=full, only=only, dtypes=tuple(dtype or ()))
-    with _progress() as bar:
+    asked = {"full": full, "only": only, "dtypes": list(options.dtypes)}
+    with recording(ndjson, "verify", options=asked) as record, _progress() as bar:
 
         def note(done: list[Outcome], expected: int) -> None:
             bar(done[-1].name if done else "", len(done), expected)
 
         found = verify(options, processes=processes, progress=note if bar else None)
+        if record is not None and found.outcomes:
+            record.verification(found)
     if not found.outcomes:
         raise _fail(
             f"nothing is called {only!r} here"
@@ -192,97 +196,17 @@ def _rich(table: show.Table) -> rich.table.Table:
     return made
 
 
-@app.command(
+app.command(
     "check",
     epilog="Example: `posenc check rope.py:apply --encoding "
     '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\'`',
-)
-def check_command(
-    target: Annotated[str, typer.Argument(help="file.py:function or package.module:function")],
-    encoding: Annotated[
-        str | None, typer.Option(help="What it should be, as JSON or @file.json.")
-    ] = None,
-    preset: Annotated[str | None, typer.Option(help="Or the model whose encoding it is.")] = None,
-    config: Annotated[str | None, typer.Option(help="Or its config.json, or a .gguf file.")] = None,
-    layer_type: Annotated[
-        str | None, typer.Option(help="Of a model with several encodings, which.")
-    ] = None,
-    surface: Annotated[
-        str | None, typer.Option(help=f"The shape of the function: {', '.join(SURFACES)}.")
-    ] = None,
-    backend: Annotated[
-        str | None, typer.Option(help="The library of its arrays: numpy, torch, jax, ...")
-    ] = None,
-    dtype: Annotated[str, typer.Option(help="The dtype of x and of the result.")] = "float32",
-    tensor_layout: Annotated[
-        str | None, typer.Option(help=f"How it wants x: {', '.join(TENSOR_LAYOUTS)}.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="Where the arrays live, e.g. cuda.")] = None,
-    angles: Annotated[
-        str | None, typer.Option(help=f"How exact angles must be: {', '.join(ANGLES)}.")
-    ] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="Declares arithmetic coarser than the dtype.")
-    ] = None,
-    head_dim: Annotated[
-        int | None, typer.Option(help="Without --encoding: judge the properties of a rotation.")
-    ] = None,
-    max_position: Annotated[int | None, typer.Option(help="Judge no position beyond it.")] = None,
-    inplace: Annotated[bool, typer.Option("--inplace", help="It may write over x.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-) -> None:
-    """Judge one function against the encoding that it should be.
-
-    The function gets the positional arguments of its surface and nothing else; for `apply` that
-    is x (B, H, S, D) and positions (S,). Exits with 0 if it conforms, 1 if it deviates, 2 for a
-    usage error, 3 if the check was inconclusive.
-    """
-    try:
-        fn = load_target(target)
-        bound = isinstance(fn, Implementation)
-        chosen = surface or (None if bound else "apply")
-        said = [value for value in (encoding, preset, config) if value is not None]
-        if len(said) > 1:
-            raise UsageError("give one of --encoding, --preset and --config")
-        if not said and head_dim is None and not bound:
-            raise UsageError(
-                "--encoding says what the function should be, e.g. --encoding "
-                '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\', '
-                "or --preset llama-3.1-8b, or --config config.json; "
-                "`posenc explain` lists the encodings, `posenc presets` the models"
-            )
-        declared = None if encoding is None else load_encoding(encoding, chosen)
-        if preset is not None or config is not None:
-            declared = encoding_of(load_model(preset or config or ""), layer_type)
-    except UsageError as error:
-        raise _fail(str(error)) from None
-    try:
-        # What the function prints is not part of the report.
-        with redirect_stdout(sys.stderr):
-            report = check(
-                fn,
-                declared,
-                chosen,
-                backend=backend,
-                dtype=dtype,
-                tensor_layout=tensor_layout,
-                device=device,
-                angles=angles,
-                precision=precision,
-                head_dim=head_dim,
-                max_position=max_position,
-                inplace=inplace,
-                name=None if bound else target,
-            )
-    except (TypeError, ValueError) as error:
-        raise _fail(str(error)) from None
-    typer.echo(report.to_json(indent=1) if as_json else str(report))
-    raise typer.Exit(EXIT[report.verdict])
+)(check_command)
 
 
 app.command("identify", epilog="Example: `posenc identify rope.py:apply --head-dim 64`")(
     identify_command
 )
+app.command("report", epilog="Example: `posenc report posenc.ndjson --markdown`")(report_command)
 app.command("presets", epilog="Example: `posenc presets llama-3.1-8b`")(presets_command)
 app.command("vectors", epilog="Example: `posenc vectors --verify`")(vectors_command)
 

@@ -96,6 +96,11 @@ class Report:
         return self.verdict == "conforms"
 
     @property
+    def exit_code(self) -> int:
+        """What ``posenc check`` exits with; 2 is for usage errors as well."""
+        return {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}[self.verdict]
+
+    @property
     def codes(self) -> list[str]:
         """Codes of the errors, the one that explains most first."""
         return [f.code for f in self.findings if f.severity == ERROR]

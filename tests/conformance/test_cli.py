@@ -8,7 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from posenc_ref.conformance import CODES, Report, cli
+from posenc_ref.conformance import CODES, Report, cli, cli_check
 
 MINE = """
 import numpy as np
@@ -134,7 +134,7 @@ def test_a_check_that_judged_too_little_is_inconclusive(posenc, monkeypatch):
     def check_nothing(fn, encoding, surface, *, name, **settings):
         return Report(name, surface, repr(encoding), "numpy", "float32", required=("values",))
 
-    monkeypatch.setattr(cli, "check", check_nothing)
+    monkeypatch.setattr(cli_check, "check", check_nothing)
     result = check(posenc, "half")
     assert result.exit_code == 3, result.output
     assert result.stdout.startswith("INCONCLUSIVE")

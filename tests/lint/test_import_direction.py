@@ -21,8 +21,10 @@ FORBIDDEN = {
 AT_IMPORT = {"numpy", "posenc_ref", *sys.stdlib_module_names}
 COMMAND_LINE = {
     "conformance/cli.py": {"typer", "rich"},
+    "conformance/cli_check.py": {"typer"},
     "conformance/cli_identify.py": {"typer"},
     "conformance/cli_presets.py": {"typer"},
+    "conformance/cli_report.py": {"typer"},
     "conformance/cli_vectors.py": {"typer"},
 }
 
