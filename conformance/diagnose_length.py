@@ -13,7 +13,7 @@ from posenc_ref import Rotary
 
 from .access import Access
 from .alternatives import FACTORS, LENGTHS
-from .judge_length import case, lengths_of, positions_of
+from .judge_length import WHOSE, case, lengths_of, positions_of
 from .oracle import apply_truth
 from .probes import dense
 from .run import Run
@@ -49,10 +49,26 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
         truth = apply_truth(encoding, x, positions, lengths)
         return bool((run.scores(y, truth) <= run.budget).all())
 
+    if not any(case(n) in failed for n in lengths):
+        return _whose(run, encoding, sorted(failed))
     first = next((n for n in lengths if case(n) in failed), lengths[0])
     if _explain(run, encoding, list(seen), first, fits):
         return True
     return _another_rule(run, encoding, [n for n in seen if not fits(encoding, n, n)], list(seen))
+
+
+def _whose(run: Run, encoding: Any, failed: list[str]) -> bool:
+    """Only the place of the largest position matters: the length is taken from elsewhere."""
+    places = ", ".join(name.removeprefix(WHOSE).strip() for name in failed)
+    place = next(f.place for f in run.failures if f.check == "lengths")
+    run.add(
+        "scaling-formula",
+        "the length is not that of the largest position in the call: calls are wrong where it is "
+        f"in {places}",
+        place,
+        remedy="Take the largest position of the whole call, plus one, for the length.",
+    )
+    return True
 
 
 def _calls(

@@ -12,6 +12,8 @@ from .probes import dense
 from .run import Run
 from .subject import Malformed, Refused
 
+#: How cases are called whose largest position is in an unusual place.
+WHOSE = "the largest position in"
 #: Rows that every call has beside its last one: slow pairs show in the later ones.
 _ROWS = np.array([0, 1, 2, 5, 11, 23])
 
@@ -53,7 +55,38 @@ def judge(run: Run, access: Access) -> None:
             continue
         if run.judge("lengths", case(length), y, truth):
             seen[length] = x, y
+    _whose_length(run, access, highest)
     _replay(run, access, seen)
+
+
+def _whose_length(run: Run, access: Access, highest: int) -> None:
+    """Calls whose largest position is not that of the last token, the first row, or every axis."""
+    encoding = run.encoding
+    far = max((n for n in lengths_of(encoding)[:-2] if n - 1 <= highest), default=0) - 1
+    if access.mode != "any" or far <= _ROWS[-1]:
+        return
+    near = np.array([5, 0, 11, 2])
+    first, last = np.r_[near[:1], far, near[1:]], np.r_[near, far]
+    cases = {
+        "another token than the last": first,
+        "the last row of a batch": np.stack([np.r_[near, 3], last]),
+        "the first row of a batch": np.stack([last, np.r_[near, 3]]),
+    }
+    for axis in range(encoding.num_axes if encoding.num_axes > 1 else 0):
+        one = np.zeros((encoding.num_axes, 1, last.size), dtype=np.int64)
+        one[:, 0] = np.r_[near, 3]
+        one[axis, 0] = last
+        cases[f"axis {axis}"] = one
+    for name, positions in cases.items():
+        rows = positions.shape[-2] if positions.ndim > 1 else 1
+        shape = (rows, 2, positions.shape[-1], access.dim)
+        x = run.subject.rounded(dense(shape, run.seed + 15))
+        try:
+            y = run.subject.apply(x, positions)
+        except (Refused, Malformed) as error:
+            run.limit(f"the largest position in {name}: refused ({error})")
+            continue
+        run.judge("lengths", f"{WHOSE} {name}", y, apply_truth(encoding, x, positions))
 
 
 def _replay(run: Run, access: Access, seen: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:

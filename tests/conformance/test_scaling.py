@@ -180,3 +180,42 @@ def test_a_wrong_axis_of_a_grid_from_the_command_line():
     report = check(exchanged, vision, "apply")
     assert report.codes == ["axis-order"]
     assert report.findings[0].values == {"declared": [0, 1], "measured": [1, 0]}
+
+
+DYNAMIC = pr.RoPE(32, layout="half", scaling=pr.DynamicNTK(4.0, 2048))
+MROPE = pr.MultiAxisRoPE(32, sections=(6, 5, 5), layout="half", scaling=pr.DynamicNTK(4.0, 2048))
+
+
+def of_the_last_token(x, positions):
+    return DYNAMIC.apply(x, positions, seq_len=int(positions[..., -1].max()) + 1)
+
+
+def of_the_first_row(x, positions):
+    row = positions if positions.ndim == 1 else positions[0]
+    return DYNAMIC.apply(x, positions, seq_len=int(row.max()) + 1)
+
+
+def of_each_row(x, positions):
+    if positions.ndim == 1:
+        return DYNAMIC.apply(x, positions)
+    return np.concatenate([DYNAMIC.apply(x[[b]], p) for b, p in enumerate(positions)])
+
+
+def of_the_first_axis(x, positions):
+    return MROPE.apply(x, positions, seq_len=int(positions[0].max()) + 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "declared", "where"),
+    [
+        (of_the_last_token, DYNAMIC, "another token than the last"),
+        (of_the_first_row, DYNAMIC, "the last row of a batch"),
+        (of_each_row, DYNAMIC, "the first row of a batch, the last row of a batch"),
+        (of_the_first_axis, MROPE, "axis 1, axis 2"),
+    ],
+)
+def test_whose_length_it_is(wrong, declared, where):
+    """The ladder of lengths ends with the largest position: these pass all of it."""
+    report = check(wrong, declared, "apply")
+    assert report.codes == ["scaling-formula"]
+    assert report.findings[0].message.endswith(f"where it is in {where}")
