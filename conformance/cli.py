@@ -33,7 +33,8 @@ from .loading import UsageError
 from .ndjson import recording
 from .options import Options
 from .outcome import Outcome
-from .sweep_record import AS_CONFIGURED, FLOAT32, Judged
+from .sweep_record import APPLY, AS_CONFIGURED, FLOAT32, Judged
+from .sweep_record import SURFACES as SWEPT
 from .sweep_scaled import ROPE_TYPES
 from .verify import verify
 
@@ -224,6 +225,10 @@ def sweep_command(
     dtype: Annotated[
         list[str] | None, typer.Option(help="The dtype of x; more than one: others as configured.")
     ] = None,
+    surface: Annotated[
+        list[str] | None,
+        typer.Option(help="The function that rotates (apply), or logits of attention (scores)."),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write one line of JSON per table to this file.")
     ] = None,
@@ -251,6 +256,7 @@ def sweep_command(
         raise _fail("--json begins a file and --resume continues one: give one of them")
     _among("--rope-type", rope_type, (AS_CONFIGURED, *ROPE_TYPES))
     _among("--dtype", dtype, tuple(ROUNDOFF))
+    _among("--surface", surface, SWEPT)
     try:
         with _progress() as bar:
 
@@ -261,6 +267,7 @@ def sweep_command(
                 only or (),
                 rope_types=rope_type or (AS_CONFIGURED,),
                 dtypes=dtype or (FLOAT32,),
+                surfaces=surface or (APPLY,),
                 file=resume or json_file,
                 resume=resume is not None,
                 time_limit=time_limit,

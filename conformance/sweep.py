@@ -26,7 +26,7 @@ from posenc_ref import SPEC_VERSION, __version__
 from .sweep_apart import Worker
 from .sweep_census import census, version
 from .sweep_expected import Expected, expected, explanation, stale
-from .sweep_record import AS_CONFIGURED, FLOAT32, OUTCOMES, Case, Judged
+from .sweep_record import APPLY, AS_CONFIGURED, FLOAT32, OUTCOMES, Case, Judged
 
 #: Called with the lines so far, the number of cases done, and the number of all.
 Progress = Callable[[list[Judged], int, int], None]
@@ -55,11 +55,16 @@ class Sweep:
 
     @property
     def unexplained(self) -> list[Judged]:
-        """Lines that do not conform, and that no expectation explains."""
+        """Lines that do not conform, and that no expectation explains.
+
+        Logits are judged where an attention class can be asked for them, and nowhere else.
+        """
         return [
             line
             for line in self.lines
-            if line.outcome not in GOOD and explanation(line, self.known) is None
+            if line.outcome not in GOOD
+            and (line.surface == APPLY or line.outcome == "deviates")
+            and explanation(line, self.known) is None
         ]
 
     @property
@@ -112,6 +117,7 @@ def sweep(
     *,
     rope_types: Sequence[str] = (AS_CONFIGURED,),
     dtypes: Sequence[str] = (FLOAT32,),
+    surfaces: Sequence[str] = (APPLY,),
     file: Path | None = None,
     resume: bool = False,
     time_limit: float = TIME_LIMIT,
@@ -128,10 +134,11 @@ def sweep(
     found = versions()
     targets = census(only)
     cases = [
-        Case(target, rope_type, dtype)
+        Case(target, rope_type, dtype, surface)
+        for surface in surfaces
         for rope_type in rope_types
         for dtype in dtypes
-        if dtype == dtypes[0] or rope_type == AS_CONFIGURED
+        if dtype == dtypes[0] or (rope_type == AS_CONFIGURED and surface == APPLY)
         for target in targets
     ]
     old = _read(file, found) if resume and file is not None else []
@@ -176,7 +183,7 @@ def sweep(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-    lines.sort(key=lambda line: (line.rope_type != AS_CONFIGURED, line.name))
+    lines.sort(key=lambda line: (line.surface, line.rope_type != AS_CONFIGURED, line.name))
     result = Sweep(lines, found, time.perf_counter() - begin)
     if file is not None:
         _append(file, [result.footer()])

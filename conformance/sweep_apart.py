@@ -47,7 +47,7 @@ class Worker:
                     return [*lines, blank.replace(outcome="gap", reason=reason)]
                 item = self._pipe.recv()
                 if item is None:
-                    return lines
+                    return lines or [blank.replace(reason="nothing was judged")]
                 lines.append(item)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.join()

@@ -25,6 +25,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
         {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
         "the default has no parameters for its layer type",
     ),
+    "EsmConfig": ({"position_embedding_type": "rotary"}, "by default positions are absolute"),
     "Glm4MoeConfig": ({"head_dim": 128}, "the default head is 4096 // 96 = 42 wide"),
     "Glm4vTextConfig": (
         {"rope_parameters": {"rope_type": "default", **_GLM4V}},

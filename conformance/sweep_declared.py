@@ -11,12 +11,21 @@ from posenc_ref import Encoding, ModelEncoding, MultiAxisRoPE, RoPE, from_config
 from .implementation import Implementation
 from .sweep_census import Target
 
+#: Configuration classes without a model_type of their own, and whose they are like.
+READ_AS = {"Qwen3OmniMoeCode2WavConfig": "llama", "SaProtConfig": "esm"}
 #: Layer types by the names that a module has for its tables.
 LABELS = {"main": "sliding_attention", "compress": "compressed_sparse_attention"}
 
 
 class Undeclared(Exception):
     """The configuration cannot be expressed (our gap); the message says why."""
+
+
+def model_of(config: Any) -> ModelEncoding:
+    """What ``from_config`` reads."""
+    data = config.to_dict()
+    name = READ_AS.get(type(config).__name__)
+    return from_config(data if name is None else {**data, "model_type": name})
 
 
 def declared(
@@ -30,7 +39,7 @@ def declared(
     if other is not None:
         return implementation, other(config)
     try:
-        model = from_config(config.to_dict())
+        model = model_of(config)
         name = layer_type if layer_type in model.encodings else LABELS.get(layer_type, layer_type)
         found: Encoding | None = model.encodings[name] if name else model.only
     except Exception as error:  # whatever it is, it is ours
@@ -100,15 +109,8 @@ def _esmfold2(config: Any) -> Encoding:
     )
 
 
-def _code2wav(config: Any) -> Encoding:
-    """A Llama decoder's; the configuration class has no model_type of its own."""
-    return from_config({**config.to_dict(), "model_type": "llama"}).only
-
-
-#: Configurations that ``from_config`` cannot tell apart: classes without a model_type, and what
-#: is of no text model or vision tower.
+#: What is of no text model or vision tower, and ``from_config`` does not read.
 OTHERS: dict[str, Callable[[Any], Encoding]] = {
     "EsmFold2AtomEncoderConfig": _esmfold2,
-    "Qwen3OmniMoeCode2WavConfig": _code2wav,
     "VJEPA2Config": _vjepa2,
 }

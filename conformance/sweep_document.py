@@ -8,9 +8,17 @@ from pathlib import Path
 
 from .sweep import Sweep
 from .sweep_expected import Expected
-from .sweep_record import AS_CONFIGURED, FLOAT32, Judged
+from .sweep_record import APPLY, AS_CONFIGURED, FLOAT32, OUTCOMES, Judged
 from .sweep_show import HEAD, cells, counts, what
 
+JUDGED = ("conforms", "deviates")
+LOGITS = """\
+With other rope types, the default entry of `rope_parameters` is replaced (factor 4, or 8 for
+llama3; original length 2048). `scores` are the logits of the attention class: q, k and the scale
+that it hands to its attention function, at seven positions, against `ModelEncoding.scores` of q and
+k as they are at position 0. That shows the slice of the head, the layers that are not rotated, and
+every factor wherever it is put. Attention classes that could not be built or called with hidden
+states and position embeddings alone are counted as not drivable."""
 #: Where the scripts of the deviations are, beside the document.
 SCRIPTS = "sweep-deviations"
 READING = """\
@@ -53,7 +61,7 @@ def markdown(found: Sweep, folder: Path | None = None) -> str:
 
 
 def _ordinary(line: Judged) -> bool:
-    return line.rope_type == AS_CONFIGURED and line.dtype == FLOAT32
+    return (line.rope_type, line.dtype, line.surface) == (AS_CONFIGURED, FLOAT32, APPLY)
 
 
 def _command(found: Sweep) -> str:
@@ -61,6 +69,7 @@ def _command(found: Sweep) -> str:
     for option, values, usual in (
         ("--rope-type", {line.rope_type for line in found.lines}, {AS_CONFIGURED}),
         ("--dtype", {line.dtype for line in found.lines}, {FLOAT32}),
+        ("--surface", {line.surface for line in found.lines}, {APPLY}),
     ):
         if values != usual:
             words += [f"{option} {value}" for value in sorted(values)]
@@ -96,7 +105,7 @@ def _deviation(entry: Expected, lines: Sequence[Judged], folder: Path | None) ->
 
 def _reasons(found: Sweep) -> Iterable[str]:
     for outcome, title in (("gap", "Our gaps"), ("undrivable", "Not drivable")):
-        lines = [line for line in found.lines if line.outcome == outcome]
+        lines = [x for x in found.lines if x.outcome == outcome and x.surface == APPLY]
         if not lines:
             continue
         yield f"## {title}"
@@ -108,29 +117,27 @@ def _reasons(found: Sweep) -> Iterable[str]:
 def _others(lines: Sequence[Judged]) -> Iterable[str]:
     if not lines:
         return
-    yield "## Other rope types and dtypes"
+    yield "## Other rope types, other dtypes, and logits"
+    yield LOGITS
     rows = []
-    for rope_type, dtype in dict.fromkeys((line.rope_type, line.dtype) for line in lines):
-        own = [line for line in lines if (line.rope_type, line.dtype) == (rope_type, dtype)]
+    for key in dict.fromkeys(map(_kind, lines)):
+        own = [line for line in lines if _kind(line) == key]
         c = Counter(line.outcome for line in own)
-        judged = [line for line in own if line.outcome in ("conforms", "deviates")]
-        classes = Counter(line.precision for line in judged if line.precision)
+        classes = Counter(x.precision for x in own if x.outcome in JUDGED and x.precision)
         worst = max((line.score or 0.0 for line in own if line.outcome == "conforms"), default=0.0)
-        rows.append(
-            [
-                rope_type,
-                dtype,
-                *(str(c[outcome]) for outcome in ("conforms", "deviates", "gap", "refused")),
-                f"{worst:.2f}",
-                ", ".join(f"{name} ({n})" for name, n in classes.most_common()),
-            ]
-        )
-    head = ["rope type", "dtype", "conform", "deviate", "our gap", "refused"]
-    yield "\n".join(_rows([*head, "worst that conforms", "classes"], rows))
+        counted = (str(c[outcome]) for outcome in OUTCOMES)
+        held = ", ".join(f"{name} ({n})" for name, n in classes.most_common())
+        rows.append([*key, *counted, f"{worst:.2f}", held])
+    head = ["surface", "rope type", "dtype", *OUTCOMES, "worst that conforms", "classes"]
+    yield "\n".join(_rows(head, rows))
     refused = Counter(line.reason for line in lines if line.outcome == "refused")
     if refused:
         said = (f"- {n}: {reason}" for reason, n in refused.most_common())
         yield "Why rope types were refused:\n\n" + "\n".join(said)
+
+
+def _kind(line: Judged) -> tuple[str, str, str]:
+    return line.surface, line.rope_type, line.dtype
 
 
 def _rows(head: list[str], rows: list[list[str]]) -> list[str]:

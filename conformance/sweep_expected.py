@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .sweep_record import OUTCOMES, Judged
+from .sweep_record import APPLY, OUTCOMES, Judged
 
 FILE = Path(__file__).with_name("sweep_expected.json")
 CLAIMS = ("bug", "convention", "")
@@ -74,6 +74,7 @@ def stale(lines: Sequence[Judged], known: Sequence[Expected]) -> list[str]:
     for entry in known:
         for pattern in entry.patterns:
             own = [line for line in lines if _fits(pattern, line) and line.outcome != "refused"]
+            own = [line for line in own if line.surface == APPLY or line.outcome == "conforms"]
             if own and not any(entry.explains(line) for line in own):
                 found.append(f"{pattern}: {entry.outcome} {' '.join(entry.codes)}".rstrip())
     return found

@@ -10,9 +10,10 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from . import sweep_scores
 from .check import check
 from .sweep_declared import Undeclared, declared
-from .sweep_record import AS_CONFIGURED, Case, Judged, judged
+from .sweep_record import APPLY, AS_CONFIGURED, Case, Judged, judged
 
 
 def judge_case(case: Case) -> Iterator[Judged]:
@@ -46,9 +47,15 @@ def _lines(case: Case) -> Iterator[Judged]:
         yield blank.replace(outcome="refused", reason=str(error))
         return
     except Crashed as error:
+        if case.surface != APPLY:
+            yield blank.replace(outcome="refused", reason="the module fails, as judged elsewhere")
+            return
         yield blank.replace(outcome="deviates", codes=("raises",), messages=(str(error),))
         return
     blank = blank.replace(settings=settings_of(config))
+    if case.surface != APPLY:
+        yield from sweep_scores.lines(blank, container, config)
+        return
     modules = rotary_modules(container)
     kinds = layer_types(modules[0], config) if modules else ("",)
     for kind in kinds:

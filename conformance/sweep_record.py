@@ -16,16 +16,19 @@ from .sweep_census import Target
 #: ``refused``: the model does not take the rope type that was asked for; nothing is wrong with it.
 OUTCOMES = ("conforms", "deviates", "gap", "undrivable", "refused")
 #: What a sweep judges unless asked otherwise.
-AS_CONFIGURED, FLOAT32 = "default", "float32"
+AS_CONFIGURED, FLOAT32, APPLY = "default", "float32", "apply"
+#: The function that rotates, or the logits of the attention class that calls it.
+SURFACES = (APPLY, "scores")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One target, in one dtype, with one rope type."""
+    """One target, in one dtype, with one rope type, at one surface."""
 
     target: Target
     rope_type: str = AS_CONFIGURED
     dtype: str = FLOAT32
+    surface: str = APPLY
 
     @property
     def name(self) -> str:
@@ -33,13 +36,14 @@ class Case:
         parts = [self.target.name]
         parts += [self.rope_type] if self.rope_type != AS_CONFIGURED else []
         parts += [self.dtype] if self.dtype != FLOAT32 else []
+        parts += [self.surface] if self.surface != APPLY else []
         return " ".join(parts)
 
     def blank(self) -> Judged:
         """A line about it, to be filled in."""
         target = self.target
         names = (self.name, target.name, target.model, target.module)
-        return Judged(*names, rope_type=self.rope_type, dtype=self.dtype)
+        return Judged(*names, self.rope_type, self.dtype, self.surface)
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class Judged:
     module: str
     rope_type: str = AS_CONFIGURED
     dtype: str = FLOAT32
+    surface: str = APPLY
     layer_type: str = ""
     outcome: str = "gap"
     reason: str = ""  #: why it is a gap, or cannot be driven

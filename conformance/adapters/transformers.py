@@ -239,4 +239,4 @@ def layer_types(module: Any, config: Any) -> tuple[str, ...]:
     kinds = getattr(module, "rope_type", None)
     if not isinstance(kinds, dict) or not kinds:
         kinds = getattr(module, "layer_types", None) or attribute(config, "layer_types") or ()
-    return tuple(dict.fromkeys(kinds))
+    return tuple(dict.fromkeys(kinds)) or ("",)

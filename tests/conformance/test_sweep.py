@@ -107,6 +107,13 @@ def test_a_wrong_module_deviates(monkeypatch):
     assert explanation(line, expected()) is None
 
 
+def test_a_module_with_layer_types_it_has_not_is_judged_all_the_same():
+    """ESM's forward takes a layer type, and has none."""
+    (line,) = lines_of(Case(Target("esm", "EsmRotaryEmbedding", "EsmConfig")))
+    assert line.outcome == "conforms"
+    assert "absolute" in line.settings
+
+
 def test_the_module_is_judged_as_a_checkpoint_leaves_it(monkeypatch):
     """Loading fills tables a second time: what goes wrong there is wrong in every model."""
     from transformers.models.llama import modeling_llama
@@ -165,8 +172,52 @@ def test_a_module_that_fails_on_an_accepted_configuration_deviates():
     assert "NoneType" in line.messages[0]
 
 
+SCORES = [
+    ("llama", "LlamaRotaryEmbedding", "LlamaConfig", "default", ["conforms"]),
+    ("cohere2", "Cohere2RotaryEmbedding", "Cohere2Config", "default", ["conforms"] * 2),
+    ("deepseek_v3", "DeepseekV3RotaryEmbedding", "DeepseekV3Config", "yarn", ["conforms"]),
+    ("qwen2_vl", "Qwen2VLRotaryEmbedding", "Qwen2VLTextConfig", "default", ["conforms"]),
+    ("hunyuan_vl", "HunYuanVLRotaryEmbedding", "HunYuanVLTextConfig", "default", ["deviates"]),
+    ("gptj", "GPTJAttention", "", "default", ["undrivable"]),
+]
+
+
+@pytest.mark.parametrize(("model", "module", "config", "rope", "outcomes"), SCORES)
+def test_logits_of_attention_classes(model, module, config, rope, outcomes):
+    lines = lines_of(Case(Target(model, module, config), rope, surface="scores"))
+    assert [line.outcome for line in lines] == outcomes
+    assert all(" scores" in line.name for line in lines)
+
+
+@pytest.mark.parametrize("wrong", ["scale", "slice", "layout", "unrotated"])
+def test_wrong_logits_deviate(monkeypatch, wrong):
+    from transformers.models.llama import modeling_llama
+
+    real = modeling_llama.apply_rotary_pos_emb
+    attention = modeling_llama.LlamaAttention.__init__
+
+    def apply(q, k, cos, sin):
+        if wrong == "slice":
+            cos, sin = cos.clone(), sin.clone()
+            cos[..., :8], sin[..., :8] = 1, 0
+        if wrong == "unrotated":
+            return real(q, k, cos, sin)[0], k
+        if wrong == "layout":
+            return (x * cos + torch.roll(x, 1, -1) * sin for x in (q, k))
+        return real(q, k, cos, sin)
+
+    def built(self, config, layer_idx):
+        attention(self, config, layer_idx)
+        self.scaling *= 1.001 if wrong == "scale" else 1.0
+
+    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", apply)
+    monkeypatch.setattr(modeling_llama.LlamaAttention, "__init__", built)
+    (line,) = lines_of(Case(LLAMA, surface="scores"))
+    assert (line.outcome, line.codes) == ("deviates", ("inaccurate",))
+
+
 def line_of(**changes):
-    return Judged("m.C(X)", "m.C(X)", "m", "C", outcome="conforms").replace(**changes)
+    return Judged("m.C(X)", "m.C(X)", "m", "C").replace(**{"outcome": "conforms", **changes})
 
 
 ENTRY = Expected(
@@ -220,6 +271,8 @@ def test_the_exit_code():
     assert Sweep([deviating], {}, known=()).exit_code == 1
     assert Sweep([line_of()], {}, known=(ENTRY,)).exit_code == 1  # no longer true
     assert Sweep([line_of(outcome="gap")], {}, known=(ENTRY,)).exit_code == 1
+    assert Sweep([line_of(outcome="gap", surface="scores")], {}, known=()).exit_code == 0
+    assert Sweep([deviating.replace(surface="scores")], {}, known=()).exit_code == 1
 
 
 def test_a_report_becomes_a_line():
@@ -362,7 +415,7 @@ def test_the_document_has_claims_evidence_and_scripts(tmp_path):
         "*Evidence.* paper",
         "```python\nprint('wrong')\n```",
         "- `m.E(X)`: beyond us",
-        "| yarn | float32 | 0 | 0 | 0 | 1 |",
+        "| apply | yarn | float32 | 0 | 0 | 0 | 0 | 1 |",
         "- 1: never heard",
         "- `m.E(X)` is built with care.",
         "`posenc sweep --rope-type default --rope-type yarn --markdown FILE`",
@@ -388,6 +441,7 @@ def test_the_command(tmp_path, monkeypatch):
         (["--only", "nosuchmodel"], "no rotary module is called 'nosuchmodel'"),
         (["--rope-type", "yarm"], "--rope-type must be one of default, linear"),
         (["--dtype", "float8"], "--dtype must be one of"),
+        (["--surface", "bias"], "--surface must be one of apply, scores"),
         (["--json", "a", "--resume", "b"], "give one of them"),
     ],
 )
