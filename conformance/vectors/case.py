@@ -15,7 +15,7 @@ from posenc_ref.accuracy import ROUNDOFF, budget
 
 from .bits import read_array
 from .output import Output
-from .surfaces import OPTIONAL, SURFACES
+from .surfaces import LISTS, OPTIONAL, SURFACES
 
 
 @dataclass(frozen=True)
@@ -75,15 +75,16 @@ class VectorCase:
 
         The numbers of every float32 input are exact in float16 and bfloat16 too.
         """
-        made = (
-            self.inputs[name] for name in SURFACES[self.surface].arguments if name in self.inputs
-        )
-        return tuple(
-            a.astype(dtype if dtype and a.dtype == np.float32 else a.dtype)
-            if isinstance(a, np.ndarray)
-            else a
-            for a in made
-        )
+        names = [name for name in SURFACES[self.surface].arguments if name in self.inputs]
+        return tuple(self._argument(name, dtype) for name in names)
+
+    def _argument(self, name: str, dtype: str | None) -> Any:
+        value = self.inputs[name]
+        if not isinstance(value, np.ndarray):
+            return value
+        if name in LISTS:
+            return value.tolist()
+        return value.astype(dtype if dtype and value.dtype == np.float32 else value.dtype)
 
     def shaped(self, result: Any) -> bool:
         """Whether the result has as many arrays as it should, of the shapes they should have."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from . import exact_biases as biases
 from . import exact_integers as integers
 from . import exact_rotary as rotary
@@ -23,6 +25,11 @@ def truths(surface: str, declared: Json | None, inputs: Inputs) -> Truths:
 
 ROUTES: dict[str, Callable[[Json, Inputs], Truths]] = {
     "apply": lambda e, i: {"y": rotary.rotate(e, i["x"], i["positions"])},
+    "apply_offset": lambda e, i: {
+        "y": rotary.rotate(e, i["x"], i["offset"][:, None] + np.arange(i["x"].shape[2]))
+    },
+    "decode": lambda e, i: {"y": rotary.rotate(e, i["x"], np.arange(i["x"].shape[2]))},
+    "key_cache": lambda e, i: {"k": rotary.rotate(e, i["k"], np.arange(i["k"].shape[2]))},
     "apply_vjp": lambda e, i: {"dx": rotary.rotate(e, i["dy"], i["positions"], back=True)},
     "apply_queries": lambda e, i: {"y": rotary.rotate(e, i["x"], i["positions"], decay=1)},
     "apply_keys": lambda e, i: {"y": rotary.rotate(e, i["x"], i["positions"], decay=-1)},

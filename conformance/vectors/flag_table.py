@@ -159,6 +159,27 @@ FLAGS: dict[str, Flag] = {
         "The head or batch axis taken for the sequence: the three sizes differ.",
         _sizes,
     ),
+    "Offset": Flag(
+        ("decode-offset", "position-axis", "position-precision"),
+        "A call that starts late, rotated as if it began at 0 or from the offset of another token.",
+        lambda v: v.surface == "apply_offset" and len(set(v.inputs["offset"].tolist())) == 1,
+    ),
+    "RowOffsets": Flag(
+        ("row-offset", "decode-offset"),
+        "Rows of a batch that all start where the first one does.",
+        lambda v: v.surface == "apply_offset" and len(set(v.inputs["offset"].tolist())) > 1,
+        level="optional",
+    ),
+    "Chunks": Flag(
+        ("decode-offset", "row-offset"),
+        "Chunks that start at 0 again, at the number of the step, or after themselves.",
+        lambda v: v.surface == "decode",
+    ),
+    "KeyCache": Flag(
+        ("stale-cache", "decode-offset"),
+        "Keys in a cache that are rotated again with every step, or never.",
+        lambda v: v.surface == "key_cache",
+    ),
     # -- rotary encodings --------------------------------------------------------------------
     "HalfSplitPairs": Flag(
         ("layout", "mixed-layout"),

@@ -85,7 +85,7 @@ def streams() -> Theme:
         _rows(_group("mrope-128-interleaved", three, QWEN3)),
         _only(_group("mrope-128-per-pair", ernie, ERNIE), "picture", "far"),
         _group("mrope-128-partial", glm, MROPE),
-        _group("mrope-128-chunked-yarn", scaled, MROPE),
+        _only(_group("mrope-128-chunked-yarn", scaled, MROPE), "picture"),
         Group(
             "mrope-128-chunked-frequencies", "frequencies", two, MROPE,
             (Recipe("all", "Every pair.", {}),),

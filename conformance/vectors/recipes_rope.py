@@ -65,7 +65,7 @@ def _more(group: Group, *chosen: str) -> Group:
         return rotated(group.id, name, comment, rope.head_dim, at, batch, heads)
 
     cases = (
-        case("repeated", "One position twice, and back again.", [5, 1021, 5]),
+        case("repeated", "One position twice.", [1021, 1021]),
         case("past-2048", "Where bfloat16 and float16 merge neighbours.", [257, 2049, 4097]),
         case("past-65536", "Where 16 bits and common tables end.", [32768, 65536, 131071]),
         case("past-million", "Past 2**20, and what float32 cannot hold.", [2**20 + 1, LAST]),
@@ -105,7 +105,7 @@ def whole_head() -> Theme:
         _more(standard("rope-64-half", half, NEOX)),
         _more(
             standard("rope-64-interleaved", pairs, ROFORMER),
-            *("quarter-turns", "past-65536", "negative", "fractional", "rows", "sizes"),
+            *("quarter-turns", "fractional", "rows", "sizes"),
         ),
     )
     return Theme("rope", "RoPE over the whole head", (*full, *groups.values()))
@@ -138,7 +138,7 @@ def slices() -> Theme:
 
 
 def tables() -> Theme:
-    """cos and sin, frequencies, gradients."""
+    """cos and sin, frequencies, gradients, and calls that do not start at the beginning."""
     cos_sin = {
         "rope-64-half": RoPE(64, layout="half"),
         "rope-64-interleaved": RoPE(64, layout="interleaved"),
@@ -169,7 +169,9 @@ def tables() -> Theme:
         for name, rope in frequencies.items()
     ]
     groups += [_vjp(f"{name}-vjp", rope) for name, rope in gradients.items()]
-    return Theme("rope-tables", "RoPE: cos and sin, frequencies, gradients", tuple(groups))
+    groups += _calls(RoPE(64, layout="half"))
+    title = "RoPE: cos and sin, frequencies, gradients, offsets, chunks"
+    return Theme("rope-tables", title, tuple(groups))
 
 
 def _gpt_oss() -> RoPE:
@@ -209,3 +211,26 @@ def _vjp(ident: str, rope: RoPE) -> Group:
     }
     case = Recipe("first", "The first two positions.", inputs)
     return Group(ident, "apply_vjp", rope, spec_of(rope), (case,))
+
+
+def _calls(rope: RoPE) -> list[Group]:
+    """Offsets, and sequences that are fed chunk by chunk."""
+
+    def case(
+        ident: str, name: str, comment: str, shape: tuple[int, int, int], **more: Any
+    ) -> Recipe:
+        key = "k" if "cache" in ident else "x"
+        return Recipe(
+            name, comment, {key: numbers(f"{ident}-{name}", *shape, rope.head_dim), **more}
+        )
+
+    offset, decode, cache = (f"rope-64-half-{name}" for name in ("offset", "decoding", "cache"))
+    one = case(offset, "one", "Two heads of two tokens, past 2048.", (1, 2, 2), offset=whole(2049))
+    rows = case(offset, "rows", "Two rows of one token.", (2, 1, 1), offset=whole(5, 259))
+    fed = case(decode, "steps", "Two tokens and one, in two rows.", (2, 1, 3), chunks=whole(2, 1))
+    kept = case(cache, "steps", "Two tokens, then one by one.", (1, 1, 4), chunks=whole(2, 1, 1))
+    return [
+        Group(offset, "apply_offset", rope, NEOX, (one, rows)),
+        Group(decode, "decode", rope, NEOX, (fed,)),
+        Group(cache, "key_cache", rope, NEOX, (kept,)),
+    ]

@@ -125,6 +125,11 @@ def _scores(e: Any, i: Inputs) -> Array:
 
 ROUTES: dict[str, Callable[[Any, Inputs], Any]] = {
     "apply": lambda e, i: _rotated(e, i["x"], i["positions"]),
+    "apply_offset": lambda e, i: _rotated(
+        e, i["x"], i["offset"][:, None] + np.arange(i["x"].shape[2])
+    ),
+    "decode": lambda e, i: _rotated(e, i["x"], np.arange(i["x"].shape[2])),
+    "key_cache": lambda e, i: _rotated(e, i["k"], np.arange(i["k"].shape[2])),
     "apply_vjp": lambda e, i: _rotated(e, i["dy"], i["positions"], back=True),
     "apply_queries": lambda e, i: _rotated(e, i["x"], i["positions"], decay=1),
     "apply_keys": lambda e, i: _rotated(e, i["x"], i["positions"], decay=-1),

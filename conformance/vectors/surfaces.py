@@ -33,6 +33,24 @@ def _plain(fn: Function) -> Callable[[Any, str], Function]:
     return lambda e, dtype: fn
 
 
+def _offset(e: Any, dtype: str) -> Function:
+    return lambda x, offset: e.apply(x, offset[:, None] + np.arange(x.shape[-2]))
+
+
+def _in_chunks(e: Any, dtype: str) -> Function:
+    """Chunk by chunk, each from where the one before ended."""
+
+    def fed(x: np.ndarray, chunks: list[int]) -> np.ndarray:
+        ends = np.cumsum(chunks).tolist()
+        parts = [
+            e.apply(x[..., end - n : end, :], range(end - n, end))
+            for n, end in zip(chunks, ends, strict=True)
+        ]
+        return np.concatenate(parts, axis=-2)
+
+    return fed
+
+
 def _frequencies(e: Any, dtype: str) -> Function:
     return lambda seq_len=None: (
         e.frequencies(seq_len).astype(dtype),
@@ -56,6 +74,24 @@ SURFACES: dict[str, Surface] = {
         ("y",),
         "x (B, H, S, D) rotated to positions (S,), (B, S) or (A, B, S)",
         _method("apply"),
+    ),
+    "apply_offset": Surface(
+        ("x", "offset"),
+        ("y",),
+        "x (B, H, S, D) rotated, row b from position offset[b] on",
+        _offset,
+    ),
+    "decode": Surface(
+        ("x", "chunks"),
+        ("y",),
+        "x (B, H, S, D) fed in chunks of these lengths (a list) to one instance, joined again",
+        _in_chunks,
+    ),
+    "key_cache": Surface(
+        ("k", "chunks"),
+        ("k",),
+        "the rotated keys in the cache after the last chunk",
+        _in_chunks,
     ),
     "apply_vjp": Surface(
         ("x", "positions", "dy"),
@@ -185,6 +221,8 @@ SURFACES: dict[str, Surface] = {
     ),
 }
 
+#: Inputs that are handed over as a list of integers.
+LISTS = ("chunks",)
 #: Outputs that a function may leave out.
 OPTIONAL = ("attention_factor",)
 
