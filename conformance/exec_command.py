@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 from posenc_ref import Encoding
 
+from .check import SURFACES
 from .exec_process import Program, Session
 from .implementation import Implementation
 
@@ -48,6 +50,10 @@ def from_command(
         raise TypeError(f"command must be a list of words, ['./program', ...], got {command!r}")
     if not command:
         raise ValueError("command must name a program, got an empty list")
+    if surface not in SURFACES:
+        near = difflib.get_close_matches(str(surface), SURFACES, n=2)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(SURFACES)}"
+        raise ValueError(f"surface must be one that check has, got {surface!r}; {hint}")
     if not timeout > 0:
         raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
     hello = {

@@ -272,7 +272,7 @@ def _made(cls: type[Any], event: Mapping[str, Any]) -> Any:
     body = {f.name: event[f.name] for f in fields(cls)}
     if "errors" in body:  # infinity is null in JSON
         body["errors"] = {int(p): _number(e) for p, e in body["errors"].items()}
-    if cls is Accuracy:
+    if cls is Accuracy or body.get("executed"):  # nothing was executed: there is no worst score
         body["worst"] = _number(body["worst"])
     tuples = ("equivalent", "codes", "messages", "limits")
     return cls(**{k: tuple(v) if k in tuples else v for k, v in body.items()})
