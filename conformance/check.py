@@ -20,9 +20,12 @@ from .subject import TENSOR_LAYOUTS, Malformed, Refused, Subject
 SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
     "apply": (judge_apply.judge, ("rotary",)),
     "apply_qk": (judge_calls.judge_apply_qk, ("rotary",)),
+    "apply_vjp": (judge_calls.judge_apply_vjp, ("rotary",)),
     "apply_offset": (judge_calls.judge_apply_offset, ("rotary",)),
+    "calls": (judge_calls.judge_calls, ("rotary",)),
     "decode": (judge_calls.judge_decode, ("rotary",)),
     "key_cache": (judge_calls.judge_key_cache, ("rotary",)),
+    "shift_keys": (judge_calls.judge_shift_keys, ("rotary",)),
     "cos_sin": (judge_tables.judge_cos_sin, ("rotary",)),
     "frequencies": (judge_frequencies.judge, ("rotary",)),
     "table": (judge_tables.judge_table, ("table",)),
@@ -30,11 +33,12 @@ SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
     "bias": (judge_bias.judge_bias, ("bias",)),
     "bucket": (judge_bias.judge_bucket, ("bias",)),
 }
+#: Surfaces that rotate with one map for queries and keys.
+_ONE_MAP = (
+    "apply", "apply_vjp", "apply_offset", "calls", "decode", "key_cache", "shift_keys"
+)  # fmt: skip
 #: Surfaces whose shortest probes reach this position, and the position.
-_LONG = ("apply", "apply_qk", "apply_offset", "decode", "key_cache", "cos_sin", "table")
-LEAST = 128
-#: Those of them that rotate with one map for queries and keys.
-_ONE_MAP = ("apply", "apply_offset", "decode", "key_cache")
+_LONG, LEAST = (*_ONE_MAP, "apply_qk", "cos_sin", "table"), 128
 
 
 def check(
@@ -67,9 +71,12 @@ def check(
     surface : str
         ``apply``: fn(x (B, H, S, D), positions (S,)) -> like x; positions (A, B, S) where the
         encoding has A > 1 axes.  ``apply_qk``: fn(q, k, q_positions, k_positions) -> (q', k').
+        ``apply_vjp``: fn(x, positions, dy) -> dx.
         ``apply_offset``: fn(x, offset (B,)) -> like x, row b starting at offset[b].
+        ``calls``: fn([(x, offset), ...]) -> a list, independent calls of one instance.
         ``decode``: fn(x, chunks) -> like x, fed in chunks of these lengths to one incremental
         instance.  ``key_cache``: fn(k, chunks) -> all rotated keys after the last chunk.
+        ``shift_keys``: fn(rotated_k, delta) -> like rotated_k, moved on by delta positions.
         ``cos_sin``: fn(positions) -> (cos, sin).  ``frequencies``: fn()
         -> (d/2,), or fn(seq_len) where they depend on the length.  ``table``: fn(positions) ->
         (S, dim).
@@ -117,6 +124,12 @@ def check(
         raise ValueError(
             f"XPos has no one map for surface {surface!r}: queries and keys are treated "
             "differently; surface 'apply_qk' judges both"
+        )
+    if surface == "shift_keys" and isinstance(encoding, Rotary) and encoding.depends_on_length:
+        raise ValueError(
+            "surface 'shift_keys' needs frequencies that stay what they are: no shift leads from "
+            f"the table of one length to another, as {type(encoding).__name__} with this scaling "
+            "would need; rotate raw keys anew (surface 'key_cache')"
         )
     if encoding is None and not (surface == "apply" and (head_dim or (bound and bound.head_dim))):
         raise ValueError(

@@ -55,6 +55,11 @@ class _Several(Derived, abstract=True):
     def num_axes(self) -> int:
         return self.of.num_axes
 
+    @property
+    def weight(self) -> np.ndarray | None:
+        """The frequencies of RoPE-Mixed."""
+        return getattr(self.of, "weight", None)
+
     def _tables(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         return self.of._tables(*args, **kwargs)
 

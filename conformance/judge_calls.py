@@ -8,5 +8,16 @@ substituting mistakes; then it is judged as the ``apply`` that it contains.
 from .judge_chunks import judge_decode, judge_key_cache
 from .judge_offsets import judge_apply_offset
 from .judge_qk import judge as judge_apply_qk
+from .judge_sequences import judge as judge_calls
+from .judge_shift import judge as judge_shift_keys
+from .judge_vjp import judge as judge_apply_vjp
 
-__all__ = ["judge_apply_offset", "judge_apply_qk", "judge_decode", "judge_key_cache"]
+__all__ = [
+    "judge_apply_offset",
+    "judge_apply_qk",
+    "judge_apply_vjp",
+    "judge_calls",
+    "judge_decode",
+    "judge_key_cache",
+    "judge_shift_keys",
+]

@@ -64,7 +64,7 @@ def _judge(run: Run, *, cache: bool, named: Any, otherwise: str) -> None:
     if suspects.name(run, seen, named()) and run.report.codes:
         _state(run, seen[0])
         return
-    judge_as_apply(run, _view(run), encoding)
+    judge_as_apply(run, _view(run), encoding, "lambda x, p: fn(x, [len(p)])")
     _state(run, seen[0])
     if run.failures and not run.report.codes:
         name_pattern(run, seen, otherwise, "what is fed in several chunks comes out wrong")

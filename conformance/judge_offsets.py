@@ -50,7 +50,8 @@ def judge_apply_offset(run: Run) -> None:
     if suspects.name(run, seen, offset_suspects()) and run.report.codes:
         _state(run, first)
         return
-    judge_as_apply(run, _view(run), encoding)
+    recipe = "lambda x, p: fn(x, np.full(len(x), p[0]))"
+    judge_as_apply(run, _view(run), encoding, recipe)
     _state(run, first)
     if run.failures and not run.report.codes:
         name_pattern(run, seen, "decode-offset", "calls that start at an offset are wrong")

@@ -40,6 +40,7 @@ class Called:
 def judge(run: Run) -> None:
     """``fn(q, k, q_positions, k_positions) -> (q', k')``; then each side as ``apply``."""
     run.report.required = ("required inputs", "pairs", "state")
+    run.subject.names = ("q", "k", "q_positions", "k_positions")
     called: list[Called] = []
     for case in cases(run):
         try:
@@ -110,11 +111,12 @@ def _sides(run: Run) -> None:
         differ[0] += not np.array_equal(one, two, equal_nan=True)
         return q, k
 
-    judge_as_apply(run, lambda x, positions: both(x, positions)[0], run.encoding)
+    recipe = "lambda x, p: fn(x, x, p, p)[{}]"
+    judge_as_apply(run, lambda x, p: both(x, p)[0], run.encoding, recipe.format(0))
     if not differ[0]:
         return
     before = len(run.report.findings)
-    judge_as_apply(run, lambda x, positions: both(x, positions)[1], run.encoding)
+    judge_as_apply(run, lambda x, p: both(x, p)[1], run.encoding, recipe.format(1))
     found = run.report.findings
     found[before:] = [replace(f, message=f"keys: {f.message}") for f in found[before:]]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posenc_ref import ALiBi, MixedRoPE, Rotary, Sinusoidal, T5Bias
+from posenc_ref import ALiBi, Rotary, Sinusoidal, T5Bias
 from posenc_ref.accuracy import Truth
 
 
@@ -52,8 +52,9 @@ def angle_size(
     """``|p theta|`` (..., pairs) to a few roundings, and m, at the length of the call."""
     if seq_len is None and encoding.depends_on_length and positions.size:
         seq_len = max(int(np.max(positions)) + 1, 1)
-    if isinstance(encoding, MixedRoPE) and encoding.num_axes > 1:  # a sum over axes
-        return np.tensordot(np.abs(positions), np.abs(encoding.weight), axes=(0, 0)), 1.0
+    weight = getattr(encoding, "weight", None)  # RoPE-Mixed: a sum over axes
+    if weight is not None and encoding.num_axes > 1:
+        return np.tensordot(np.abs(positions), np.abs(weight), axes=(0, 0)), 1.0
     axes = encoding.axes()
     at = positions[..., None] if axes is None else np.moveaxis(positions[axes], 0, -1)
     angle = np.abs((at + encoding.offset) * encoding.frequencies(seq_len))

@@ -40,6 +40,7 @@ class Subject:
     inplace: bool = False
     keeps_dtype: bool = False  #: whether the surface demands the dtype that goes in
     axes: int = 1  #: position axes; with several, ``apply`` is given positions (A, B, S)
+    names: tuple[str, ...] = ("x", "positions")  #: what the arrays that go in are called
     calls: int = 0
     mutated: str | None = None  #: the first input that was written over
     out_dtypes: set[str] = field(default_factory=set)
@@ -70,7 +71,7 @@ class Subject:
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
             if self.mutated is None and not _same(old, self.backend.asnumpy(new)):
                 whole = np.issubdtype(old.dtype, np.integer)
-                self.mutated = "positions" if i or whole else "x"
+                self.mutated = "positions" if whole else self.names[min(i, len(self.names) - 1)]
         return result
 
     def array(self, result: Any) -> np.ndarray:

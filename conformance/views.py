@@ -12,6 +12,8 @@ import numpy as np
 from posenc_ref import Rotary
 
 from . import judge_apply
+from .derived import Derived
+from .report import Finding
 from .run import Run
 
 
@@ -20,10 +22,13 @@ class Inexpressible(ValueError):
 
 
 @contextmanager
-def seen_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary) -> Iterator[None]:
+def seen_as_apply(
+    run: Run, view: Callable[..., Any], encoding: Rotary, recipe: str
+) -> Iterator[None]:
     """Meanwhile ``run`` judges ``view(x, positions)`` against ``encoding``.
 
     What the surface cannot express is no refusal of the function, and leaves no limit.
+    ``recipe`` is the view as an expression of ``fn``, for the lines that reproduce a failure.
     """
     subject, declared, required = run.subject, run.encoding, run.report.required
     run.subject = replace(
@@ -37,14 +42,25 @@ def seen_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary) -> Itera
         subject.calls += run.subject.calls
         run.subject, run.encoding = subject, declared
         run.report.required = tuple(dict.fromkeys([*required, *run.report.required]))
+        run.report.findings[:] = [_recalled(f, encoding, recipe) for f in run.report.findings]
         own = Inexpressible.__name__
         run.report.limits[:] = [text for text in run.report.limits if own not in text]
 
 
-def judge_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary) -> None:
+def judge_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary, recipe: str) -> None:
     """Judge ``view(x, positions)`` against ``encoding`` as an ``apply`` function."""
-    with seen_as_apply(run, view, encoding):
+    with seen_as_apply(run, view, encoding, recipe):
         judge_apply.judge(run)
+
+
+def _recalled(finding: Finding, encoding: Rotary, recipe: str) -> Finding:
+    """A finding whose lines call the function as its surface wants it."""
+    if "got = fn(" not in finding.reproduce:
+        return finding
+    if isinstance(encoding, Derived):  # nothing to paste
+        return replace(finding, reproduce="")
+    first, *rest = finding.reproduce.replace("got = fn(", "got = apply(").splitlines()
+    return replace(finding, reproduce="\n".join([first, f"apply = {recipe}", *rest]))
 
 
 def host_positions(run: Run, positions: Any) -> np.ndarray:

@@ -20,9 +20,14 @@ from tests.conformance.functions import rope
 D = 16
 HALF = RoPE(D, layout="half")
 ROTARY = [
-    HALF,
-    RoPE(D, layout="interleaved", rotary_dim=8, rotary_start=8, output_layout="half"),
-    RoPE(D, layout="half", scaling=YaRN(8.0, 512)),
+    RoPE(
+        D,
+        layout="interleaved",
+        rotary_dim=8,
+        rotary_start=8,
+        output_layout="half",
+        scaling=YaRN(8.0, 512),
+    ),
     RoPE(D, layout="half", scaling=DynamicNTK(2.0, 64)),
     MultiAxisRoPE(D, sections=(3, 3, 2), layout="half", arrangement="interleaved"),
     MultiAxisRoPE(D, sections=(4, 4), layout="interleaved", spacing="strided", offset=1.0),
@@ -57,12 +62,24 @@ def own(surface, encoding):
         ),
         "decode": lambda x, chunks: chunked(x, chunks, False),
         "key_cache": lambda k, chunks: chunked(k, chunks, True),
+        "apply_vjp": lambda x, at, dy: encoding.adjoint(dy, at),
+        "calls": lambda calls: [text(encoding, x, o + np.arange(x.shape[2])) for x, o in calls],
+        "shift_keys": lambda k, delta: encoding.shift(k, delta),
     }[surface]
 
 
-@pytest.mark.parametrize("surface", ["apply_qk", "apply_offset", "decode", "key_cache"])
+SURFACES = (
+    "apply_qk", "apply_vjp", "apply_offset", "calls", "decode", "key_cache", "shift_keys"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("encoding", ROTARY, ids=lambda e: type(e).__name__)
 def test_our_own_encodings_conform(surface, encoding):
+    if surface == "shift_keys" and encoding.depends_on_length:
+        with pytest.raises(ValueError, match="no shift leads from the table of one length to"):
+            check(own(surface, encoding), encoding, surface)
+        return
     report = check(own(surface, encoding), encoding, surface)
     assert report.passed, report
     assert not any(Inexpressible.__name__ in limit for limit in report.limits)
@@ -75,7 +92,7 @@ def test_xpos_is_judged_with_queries_and_keys():
     xpos = XPos(D, layout="half")
     fn = lambda q, k, at, k_at: (xpos.apply_queries(q, at), xpos.apply_keys(k, k_at))  # noqa: E731
     assert check(fn, xpos, "apply_qk").passed
-    for surface in ("apply", "apply_offset", "decode", "key_cache"):
+    for surface in ("apply", *SURFACES[1:]):
         with pytest.raises(ValueError, match=r"XPos has no one map .* 'apply_qk' judges both"):
             check(fn, xpos, surface)
 
@@ -162,7 +179,7 @@ def test_harmless_only_if_every_logit_agrees():
 
 def test_a_missing_scaling_shows_through_every_surface():
     declared = RoPE(D, layout="half", scaling=LinearScaling(4.0))
-    for surface in ("apply_qk", "apply_offset", "decode", "key_cache"):
+    for surface in SURFACES:
         report = check(own(surface, HALF), declared, surface)
         assert report.codes == ["scaling-missing"], report
 
@@ -176,7 +193,13 @@ def test_other_libraries_and_dtypes():
     def decode(x, chunks):
         return HALF.apply(x, torch.arange(sum(chunks)))
 
+    def calls(every):
+        return [HALF.apply(x, o + torch.arange(x.shape[2])) for x, o in every]
+
     for dtype in ("float32", "bfloat16"):
+        assert check(calls, HALF, "calls", backend="torch", dtype=dtype).passed
+        for surface in ("apply_vjp", "shift_keys"):
+            assert check(own(surface, HALF), HALF, surface, backend="torch", dtype=dtype).passed
         assert check(offset, HALF, "apply_offset", backend="torch", dtype=dtype).passed
         assert check(decode, HALF, "decode", backend="torch", dtype=dtype).passed
         qk = own("apply_qk", HALF)
@@ -200,3 +223,56 @@ def test_queries_and_keys_in_other_tensor_layouts(layout):
 def test_tables_are_refused():
     with pytest.raises(ValueError, match="is for rotary encodings"):
         check(lambda x, chunks: x, Sinusoidal(8), "decode")
+
+
+def test_the_lines_that_reproduce_a_failure_call_the_surface():
+    other = HALF.replace(base=500.0)
+    expected = {
+        "apply_qk": "fn(x, x, p, p)[0]",
+        "apply_vjp": "fn(x, p, x)",
+        "apply_offset": "fn(x, np.full(len(x), p[0]))",
+        "calls": "fn([(x, int(p[0]))])[0]",
+        "decode": "fn(x, [len(p)])",
+        "shift_keys": "fn(x, int(p[0]))",
+    }
+    for surface, call in expected.items():
+        fn = own(surface, other)
+        report = check(fn, HALF, surface)
+        lines = next(f.reproduce for f in report.findings if f.reproduce)
+        assert call in lines
+        names = {"fn": fn}
+        exec(lines.replace("print(", "shown = ("), names)
+        got, told = names["shown"]
+        assert got != told
+
+
+def test_a_gradient_is_the_adjoint_whatever_autograd_says():
+    pytest.importorskip("torch")
+    yarn = RoPE(D, layout="half", scaling=YaRN(8.0, 512))
+
+    def vjp(x, positions, dy):
+        x = x.clone().requires_grad_()
+        yarn.apply(x, positions).backward(dy)
+        return x.grad
+
+    assert check(vjp, yarn, "apply_vjp", backend="torch").passed
+    report = check(lambda x, at, dy: yarn.inverse(dy, at), yarn, "apply_vjp", backend="torch")
+    assert report.codes == ["attention-factor"]
+
+
+def test_state_across_calls_is_told_from_wrong_offsets():
+    class Latching:
+        """Everything after a call past 4096 is one position late."""
+
+        def __call__(self, calls):
+            late, outputs = 0, []
+            for x, offset in calls:
+                outputs.append(text(HALF, x, late + offset + np.arange(x.shape[2])))
+                late = late or int(offset + x.shape[2] > 4096)
+            return outputs
+
+    report = check(Latching(), HALF, "calls")
+    assert report.codes == ["state"]
+    assert "past 4096 and back" in str(report)
+    report = check(lambda calls: own("calls", HALF)(calls)[::-1], HALF, "calls")
+    assert report.codes[0] in ("shape", "state")

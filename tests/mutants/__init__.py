@@ -39,6 +39,7 @@ from . import (  # noqa: F401  (importing a module files its cases)
     surfaces_chunks,
     surfaces_offsets,
     surfaces_pairs,
+    surfaces_sequences,
     table_rows,
     tables,
     yarn,
