@@ -1,6 +1,8 @@
 """The C and the Node example, right and with a mistake, and ``posenc check --exec``."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,10 +11,11 @@ from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from posenc_ref import RoPE
+from posenc_ref import RoPE, from_dict
 from posenc_ref.conformance import CODES, check, cli, exec_wire, from_command
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "any_language"
@@ -241,3 +244,65 @@ def test_a_usage_error_teaches(posenc, arguments, said):
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
     assert "Traceback" not in result.output
+
+
+# --- docs/any-language.md -------------------------------------------------------------------------
+
+PAGE = (FOLDER.parents[1] / "docs" / "any-language.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def test_the_lines_on_the_page_are_what_the_program_reads_and_writes(built):
+    hello, call, refused = (block.splitlines() for block in blocks("json"))
+    requests, answers = [hello[0], call[0]], [json.loads(hello[1]), json.loads(call[1])]
+    run = subprocess.run(built("rope.c"), input="\n".join(requests) + "\n", text=True,
+                         capture_output=True, check=True)  # fmt: skip
+    assert [json.loads(line) for line in run.stdout.splitlines()] == answers
+    for line in requests:
+        validator("request").validate(json.loads(line))
+    for line in (*answers, json.loads(refused[0])):
+        validator("answer").validate(line)
+
+
+def test_requests_are_spelled_as_on_the_page(built, tmp_path):
+    hello, call, _ = (block.splitlines() for block in blocks("json"))
+    program = f"tee {tmp_path}/request | {' '.join(built('rope.c'))}"
+    encoding = from_dict(json.loads(hello[0])["encoding"])
+    served = from_command(["sh", "-c", program], "apply", encoding)
+    served(np.array([1, 0], np.float32).reshape(1, 1, 1, 2), np.array([1]))
+    sent_hello, sent_call = (tmp_path / "request").read_text().splitlines()
+    assert sent_call == call[0]
+    # to_dict has the fields that the page leaves out
+    assert from_dict(json.loads(sent_hello)["encoding"]) == encoding
+    assert sent_hello.startswith(hello[0].partition('"head_dim"')[0])
+
+
+def test_the_commands_on_the_page_run(tmp_path):
+    shutil.copy(FOLDER / "rope.c", tmp_path)
+    needed("gcc")
+    needed("sh")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    (block,) = blocks("sh")
+    run = subprocess.run(["sh", "-e", "-c", block], cwd=tmp_path, text=True, capture_output=True,
+                         env=os.environ | {"PATH": path})  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("CONFORMS  rope.c")
+    (block,) = blocks("python")
+    run = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, text=True,
+                         capture_output=True)  # fmt: skip
+    assert run.returncode == 0, run.stderr
+
+
+def test_links_of_the_page_lead_somewhere():
+    links = re.findall(r"\]\(([^)#:]+)\)", PAGE)
+    assert links
+    assert [link for link in links if not (FOLDER.parents[1] / "docs" / link).exists()] == []
+
+
+def test_the_lengths_on_the_page_are_those_of_the_programs():
+    for name in MISTAKES:
+        lines = len((FOLDER / name).read_text(encoding="utf-8").splitlines())
+        assert re.search(rf"{re.escape(name)}\) \([^)]*{lines} lines\)", PAGE), (name, lines)
