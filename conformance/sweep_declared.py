@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from posenc_ref import Encoding, ModelEncoding, MultiAxisRoPE, RoPE, from_config
+from posenc_ref import Encoding, MixedRoPE, ModelEncoding, MultiAxisRoPE, RoPE, from_config
 
 from .implementation import Implementation
 from .sweep_census import Target
@@ -37,7 +37,7 @@ def declared(
     """
     other = OTHERS.get(type(config).__name__)
     if other is not None:
-        return implementation, other(config)
+        return implementation, other(config, implementation)
     try:
         model = model_of(config)
         name = layer_type if layer_type in model.encodings else LABELS.get(layer_type, layer_type)
@@ -83,7 +83,7 @@ def _on_a_grid(
     return turned, encoding
 
 
-def _vjepa2(config: Any) -> Encoding:
+def _vjepa2(config: Any, _: Implementation) -> Encoding:
     """Three axes of as many even channels, the rest passed through, as its comments declare.
 
     Source: transformers 5.23, ``VJEPA2RopeAttention``; facebookresearch/vjepa2,
@@ -94,7 +94,7 @@ def _vjepa2(config: Any) -> Encoding:
     return MultiAxisRoPE(head_dim, sections=(pairs,) * 3, layout="interleaved", spacing="restart")
 
 
-def _esmfold2(config: Any) -> Encoding:
+def _esmfold2(config: Any, _: Implementation) -> Encoding:
     """Three coordinates with one base, and the number of the residue with another.
 
     Source: transformers 5.23, ``EsmFold2RotaryEmbedding``: exponents i/n within each axis.
@@ -109,8 +109,21 @@ def _esmfold2(config: Any) -> Encoding:
     )
 
 
+def _lightglue(_: Any, implementation: Implementation) -> Encoding:
+    """Angles are a learned linear map of a keypoint: what its weights are, no configuration says.
+
+    Source: transformers 5.23, ``LightGluePositionalEncoder``; cvg/LightGlue,
+    ``LearnableFourierPositionalEncoding``.
+    """
+    weight = implementation.call.rotation.table.module.projector.weight  # type: ignore[attr-defined]
+    return MixedRoPE(
+        2 * weight.shape[0], weight.detach().numpy().T.astype(float), layout="interleaved"
+    )
+
+
 #: What is of no text model or vision tower, and ``from_config`` does not read.
-OTHERS: dict[str, Callable[[Any], Encoding]] = {
+OTHERS: dict[str, Callable[[Any, Implementation], Encoding]] = {
     "EsmFold2AtomEncoderConfig": _esmfold2,
+    "LightGlueConfig": _lightglue,
     "VJEPA2Config": _vjepa2,
 }

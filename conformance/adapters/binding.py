@@ -23,6 +23,7 @@ ROLES: dict[str, str] = {
     "cos_sin": r"(relative_)?position_embeddings|rotary_pos_emb",
     "positions": r"position_ids|positions?|pos_ids|pos",
     "image": r"pixel_values",
+    "points": r"keypoints",
     "coordinates": r"ref_pos",
     "identity": r"ref_space_uid",
     "layer_type": r"layer_type",

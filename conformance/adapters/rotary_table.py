@@ -30,7 +30,7 @@ class Table:
     """A module's table of cosines and sines, and how it is asked for."""
 
     module: Any
-    arrangement: str  # one of ARRANGEMENTS, "length", "buffer", "grid", "space" or "tuple"
+    arrangement: str  # one of ARRANGEMENTS, "length", "buffer", "grid", "space", "points", "tuple"
     form: str  # "cos, sin", "sin, cos", "complex", "angles", "cos|sin" or "sin|cos"
     axes: int = 1
     layer_type: str | None = None
@@ -66,6 +66,10 @@ class Table:
         if self.arrangement == "space":  # three coordinates, and the number of what they belong to
             roles = {"coordinates": torch.movedim(positions[:3], 0, -1), "identity": positions[3]}
             return self.module(**bind(self.module.forward, roles | {"dtype": x.dtype}))
+        if self.arrangement == "points":  # for which angles are a learned linear map
+            points = torch.movedim(positions, 0, -1).to(x.dtype)
+            with torch.no_grad():
+                return self.module(**bind(self.module.forward, {"points": points}))[0]
         roles = {"x": x, "positions": positions, "shape": positions.shape}
         if self.layer_type is not None:
             roles["layer_type"] = self.layer_type
@@ -181,6 +185,8 @@ def _questions(module: Any) -> list[tuple[str, int]]:
         return [*((streams, n) for n in AXES), ("(B, S)", 1), *several]
     if {"coordinates", "identity"} <= set(names):
         return [("space", 4)]
+    if "points" in names:
+        return [("points", 2)]
     if list(names) == ["image"]:
         return [("grid", 2)]
     return [("length", 1), ("grid", 2)] if list(names) == ["x"] else []

@@ -20,6 +20,7 @@ from typing import Any
 import posenc_ref
 from posenc_ref.conformance.implementation import Implementation
 
+from .binding import parameters
 from .rotary_function import Rotation, attribute, head_dim_of
 from .rotary_search import find_direct, find_rotation, ranked, rotating_functions
 from .rotary_table import B, H, S, Table, find_table
@@ -97,13 +98,21 @@ def rotary_modules(target: Any) -> list[Any]:
     """Return the rotary modules inside `target`, one of each class."""
     found: dict[type, Any] = {}
     for module in target.modules():
-        name, table = type(module).__name__, getattr(module, "embed_positions", None)
-        if re.search("Rotary|RoPE|Rope", name) and "Atten" not in name:
+        table = getattr(module, "embed_positions", None)
+        rotates = rotating_functions(sys.modules[type(module).__module__])
+        if _is_rotary(module):
             found.setdefault(type(module), module)
-        elif table is not None and rotating_functions(sys.modules[type(module).__module__]):
+        elif table is not None and rotates:
             holder = table if callable(table) else module  # RoFormer's embedding, GPT-J's buffer
             found.setdefault(type(holder), holder)
     return list(found.values())
+
+
+def _is_rotary(module: Any) -> bool:
+    """Whether a module is rotary by its name, or by what it is told: LightGlue's takes points."""
+    name = type(module).__name__
+    named = bool(re.search("Rotary|RoPE|Rope", name)) and "Atten" not in name
+    return named or list(parameters(module.forward))[:1] == ["points"]
 
 
 def rotary(

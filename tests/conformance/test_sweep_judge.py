@@ -144,7 +144,7 @@ def test_what_cannot_be_declared_is_a_gap_of_ours(monkeypatch):
 @pytest.mark.parametrize(
     ("case", "outcome", "reason"),
     [
-        (Case(Target("lightglue", "LightGluePositionalEncoder")), "undrivable", "keypoints"),
+        (Case(Target("musicflamingo", "MusicFlamingoRotaryEmbedding")), "undrivable", "timestamps"),
         (Case(Target("llama", "LlamaMLP")), "undrivable", "nothing in Module"),
         (Case(Target("clvp", "ClvpRotaryPositionalEmbedding"), "yarn"), "refused", "no rope type"),
         (Case(Target("phi3", "Phi3RotaryEmbedding", "Phi3Config"), "yarn"), "refused", "longrope"),

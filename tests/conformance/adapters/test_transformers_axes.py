@@ -33,15 +33,16 @@ def powers(n, base):
     return base ** (-np.arange(n) / n)
 
 
-def require_rotated(y, x, angle, one, two):
+def require_rotated(y, x, angle, one, two, size=None):
     """`y` is `x` (B, H, S, D) with channels (one, two) turned by `angle` (B, S, pairs)."""
+    size = abs(angle if size is None else size)[:, None]
     x, angle = x.double().numpy(), angle[:, None]
     value, terms, moved = x.copy(), np.zeros_like(x), np.zeros_like(x)
     a, b, cos, sin = x[..., one], x[..., two], np.cos(angle), np.sin(angle)
     value[..., one], value[..., two] = a * cos - b * sin, a * sin + b * cos
     terms[..., one] = abs(a * cos) + abs(b * sin)
     terms[..., two] = abs(a * sin) + abs(b * cos)
-    moved[..., one] = moved[..., two] = abs(angle) * np.hypot(a, b)
+    moved[..., one] = moved[..., two] = size * np.hypot(a, b)
     score = accuracy.Truth(value, terms, moved).score(y.double().numpy(), dtype="float32")
     assert score.max() <= accuracy.budget("float32")
 
@@ -163,6 +164,24 @@ def test_points_in_space():
         [p[..., None] * powers(n, b) for p, (n, b) in zip(positions, bases, strict=True)], -1
     )
     require_rotated(y, x, angle, *half(32))
+
+
+def test_learned_angles():
+    """LightGlue's angles are a linear map of a point; the weights are those of the module."""
+    module = make("lightglue", "LightGluePositionalEncoder", "LightGlueConfig")
+    with torch.no_grad():
+        module.projector.weight.normal_(generator=torch.Generator().manual_seed(1))
+    box = torch.nn.Module()
+    box.config = importlib.import_module("transformers").LightGlueConfig()
+    box.inside = module
+    implementation = from_transformers(box)
+    assert (implementation.axes, implementation.head_dim) == (2, 64)
+    positions, x = streams(2), vectors(2, 3, 64)
+    y = implementation(x, torch.from_numpy(positions))
+    weight = module.projector.weight.detach().double().numpy()
+    angle = np.einsum("abs,pa->bsp", positions, weight)
+    size = np.einsum("abs,pa->bsp", abs(positions), abs(weight))  # of the sum's two terms
+    require_rotated(y, x, angle, *interleaved(64), size)
 
 
 def test_attention_that_rotates_by_itself():
