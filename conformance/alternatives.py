@@ -6,7 +6,8 @@ every measured frequency names the bug.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,9 @@ def _replaced(
 def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[Explanation]:
     """The declared scaling with some of its parameters changed."""
     scaling: Any = encoding.scaling
+    changes = {k: v for k, v in changes.items() if v != getattr(scaling, k)}
+    if not changes:
+        return
     told = ", ".join(
         f"{k} is {_number(v)}, declared {_number(getattr(scaling, k))}" for k, v in changes.items()
     )
@@ -107,9 +111,6 @@ def _parameters(encoding: RoPE) -> Iterator[Explanation]:
     if "beta_fast" in fields:
         swapped = {"beta_fast": s.beta_slow, "beta_slow": s.beta_fast}
         yield from _swapped_betas(encoding, swapped)
-    if "low_freq_factor" in fields:
-        swapped = {"low_freq_factor": s.high_freq_factor, "high_freq_factor": s.low_freq_factor}
-        yield from _shape(encoding, "low_freq_factor and high_freq_factor are exchanged", swapped)
     if factor and "short_factor" not in fields:
         yield from _changed(encoding, "the factor is applied twice", factor=factor * factor)
         yield from _changed(encoding, "", factor=float(np.sqrt(factor)))
@@ -120,6 +121,7 @@ def _parameters(encoding: RoPE) -> Iterator[Explanation]:
     if "short_factor" in fields:
         yield from _long_rope(encoding)
     if "low_freq_factor" in fields:
+        yield from _shapes(encoding)  # a step is written wrongly sooner than declared to be one
         for low, high in LOW_HIGH:
             yield from _changed(encoding, "", low_freq_factor=low, high_freq_factor=high)
     if factor and "short_factor" not in fields:
@@ -176,12 +178,8 @@ def _swapped_betas(encoding: RoPE, swapped: dict[str, float]) -> Iterator[Explan
 
 
 def _shape(encoding: RoPE, what: str, changes: dict[str, Any]) -> Iterator[Explanation]:
-    """The formula evaluated with parameters that the value itself would refuse."""
-    s: Any = encoding.scaling
-    shapes: dict[str, Callable[..., np.ndarray]] = (
-        YARN_SHAPES if isinstance(s, pr.YaRN) else LLAMA3_SHAPES
-    )
-    predicted = shapes["as declared"](encoding, s, **changes)
+    """YaRN's formula evaluated with parameters that the value itself would refuse."""
+    predicted = YARN_SHAPES["as declared"](encoding, encoding.scaling, **changes)
     yield Explanation("scaling-parameter", what, predicted, {}, ("scaling-formula",))
 
 
@@ -261,7 +259,16 @@ def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[Explanation]:
             "the axes take their frequencies in the reverse order: the last axis has the fastest",
             encoding.frequencies() * np.asarray(encoding.base) ** -steps,
         )
-    if encoding.scaling is not None:
+    if encoding.scaling is not None and encoding.spacing == "global":
+        # One schedule over all pairs: what it is confused with is the same as on one axis.
+        assert isinstance(encoding.base, float)
+        flat = RoPE(
+            encoding.rotary_dim, layout="half", base=encoding.base, scaling=encoding.scaling
+        )
+        scale = encoding.frequencies() / flat.frequencies()
+        for found in alternatives(flat):
+            yield replace(found, predicted=found.predicted * scale)
+    elif encoding.scaling is not None:
         plain = encoding.replace(scaling=None).frequencies()
         text = f"the declared scaling is missing: {encoding.scaling!r}"
         yield Explanation("scaling-missing", text, plain)

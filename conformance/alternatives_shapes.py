@@ -109,6 +109,7 @@ def _llama3(
     inverted: bool = False,
     step: str = "",
     by_wavelength: bool = False,
+    exchanged: bool = False,
     two_pi: float = 2 * np.pi,
 ) -> np.ndarray:
     """Llama-3's frequencies, with what may be wrong about them."""
@@ -122,6 +123,9 @@ def _llama3(
     else:
         with np.errstate(divide="ignore", invalid="ignore"):  # low == high: no pair is between
             smooth = (original / wavelength - low) / (high - low)
+    if exchanged:  # where the blend is clipped, it gives the plateaus too
+        turns = np.clip((original / wavelength - high) / (low - high), 0, 1)
+        return np.asarray(f / s.factor + turns * (f - f / s.factor))
     smooth = 1 - smooth if inverted else smooth
     blended = f / s.factor + np.where(np.isfinite(smooth), smooth, 0.0) * (f - f / s.factor)
     if step:
@@ -136,10 +140,13 @@ def _llama3(
 LLAMA3_SHAPES: dict[str, Shape] = {
     "as declared": _llama3,
     "the blend between the plateaus is the wrong way round": partial(_llama3, inverted=True),
-    "there is no blend: pairs between the plateaus are divided by the factor": partial(
-        _llama3, step="slow"
+    "there is no blend, pairs between the plateaus are divided by the factor: it is left out, or "
+    "low_freq_factor and high_freq_factor are exchanged": partial(_llama3, step="slow"),
+    "there is no blend, pairs between the plateaus are kept: it is left out, or low_freq_factor "
+    "and high_freq_factor are exchanged": partial(_llama3, step="fast"),
+    "low_freq_factor and high_freq_factor are exchanged in the blend": partial(
+        _llama3, exchanged=True
     ),
-    "there is no blend: pairs between the plateaus are kept": partial(_llama3, step="fast"),
     "the blend is linear in the wavelength, not in the frequency": partial(
         _llama3, by_wavelength=True
     ),

@@ -76,7 +76,8 @@ CODES: dict[str, Code] = dict(
             "rotary-dim",
             "More, fewer or other channels are rotated than declared.",
             "one-hot inputs: the set of channels that pass through unchanged",
-            "Rotate the first rotary_dim channels and pass the others through bit for bit.",
+            "Rotate the declared channels (rotary_dim of them, from rotary_start on) and pass the "
+            "others through bit for bit.",
         ),
         _code(
             "scaling-missing",

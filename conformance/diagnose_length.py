@@ -10,6 +10,7 @@ import numpy as np
 
 import posenc_ref as pr
 from posenc_ref import Rotary
+from posenc_ref.accuracy import FACTOR_SLACK, Truth
 
 from .access import Access
 from .alternatives import FACTORS, LENGTHS
@@ -54,7 +55,40 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
     first = next((n for n in lengths if case(n) in failed), lengths[0])
     if _explain(run, encoding, list(seen), first, fits):
         return True
+    if _factor_by_length(run, encoding, seen):
+        return True
     return _another_rule(run, encoding, [n for n in seen if not fits(encoding, n, n)], list(seen))
+
+
+def _factor_by_length(
+    run: Run, encoding: Rotary, seen: dict[int, tuple[np.ndarray, np.ndarray]]
+) -> bool:
+    """Whether frequencies are right at every length, and the attention factor is not."""
+    channels = np.concatenate(encoding.output_pairs())
+    ratios = {}
+    for length, (x, y) in seen.items():
+        positions = positions_of(length)
+        truth = apply_truth(encoding, x, positions, np.full(positions.shape, length))
+        got, told = y[..., channels], truth.value[..., channels]
+        ratio = float(np.sum(got * told) / np.sum(told * told))
+        scaled = np.array(truth.value)
+        scaled[..., channels] *= ratio
+        moved = Truth(scaled, truth.terms * abs(ratio), truth.angle * abs(ratio), truth.amplitude)
+        if not (run.scores(y, moved) <= 2 * run.budget).all():
+            return False
+        ratios[length] = ratio
+    m = {n: encoding.attention_factor(n) * r for n, r in ratios.items()}
+    off = [n for n, r in ratios.items() if abs(r - 1) > FACTOR_SLACK]
+    if not off:
+        return False
+    run.add(
+        "attention-factor",
+        f"cos and sin are multiplied by {m[off[0]]:.6g} in calls of length {off[0]}, declared "
+        f"{encoding.attention_factor(off[0]):.6g}; the frequencies are right",
+        f"factor by length: {', '.join(f'{n}: {v:.6g}' for n, v in m.items())}",
+        values={"declared": encoding.attention_factor(off[0]), "measured": m[off[0]]},
+    )
+    return True
 
 
 def _whose(run: Run, encoding: Any, failed: list[str]) -> bool:

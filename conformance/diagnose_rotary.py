@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import RoPE, Rotary
-from posenc_ref.accuracy import BUDGET, ROUNDOFF
+from posenc_ref import Proportional, RoPE, Rotary
+from posenc_ref.accuracy import ROUNDOFF
 
 from . import diagnose_axes, diagnose_length
 from .access import Access
 from .declared import declare, live
 from .decode import Decoder
 from .diagnose_calls import diagnose_calls
+from .diagnose_pairs import changing_size, not_proportional
 from .diagnose_phases import diagnose_phases
 from .measure import Measured, Tables
 from .probes import unit_pairs
@@ -220,6 +221,9 @@ def _slice(
             equivalent=("rotary-dim",),
         )
         return
+    scaling = getattr(encoding, "scaling", None)
+    if isinstance(scaling, Proportional) and not_proportional(run, encoding, measured, rotated):
+        return
     first, second = live(encoding, encoding.pairs())
     timescale = 1 / live(encoding, (encoding.frequencies(),))[0]
     lost = {
@@ -252,7 +256,7 @@ def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
     m00, m01, m10, m11 = (blocks[..., i, j] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
     slack = run.budget * ROUNDOFF[run.coarse]
     if (np.abs(m00 - m11) <= slack).all() and (np.abs(m01 + m10) <= slack).all():
-        return _changing_size(run, measured, np.hypot(m00, m10))
+        return changing_size(run, measured, np.hypot(m00, m10))
     upper, lower = np.hypot(m00, m01), np.hypot(m10, m11)
     one, two = np.arctan2(-m01[0], m00[0]), np.arctan2(m10[0], m11[0])
     # Two tables in one pair: the angles of all channels are the frequencies, each of them twice.
@@ -314,22 +318,6 @@ def _rows(run: Run) -> None:
                 f"{case} are accepted and rotated wrongly: refuse them, or rotate them right",
                 failed[case].place,
             )
-
-
-def _changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
-    """Whether the size of rotated pairs changes with the position."""
-    n, k = (int(i) for i in np.unravel_index(int(np.argmax(np.abs(size - size[0]))), size.shape))
-    # Less than that may be a half-precision table: the values are recomputed later.
-    if abs(size[n, k] - size[0, k]) <= BUDGET["bfloat16"] * ROUNDOFF["bfloat16"]:
-        return False
-    turned = np.abs(measured.blocks[1:, k, 1, 0]).max() > 0
-    run.add(
-        "amplitude" if turned and np.abs(size).min() > 0.1 else "not-a-rotation",
-        f"the size of a rotated pair changes with the position: {size[0, k]:.6g} at position "
-        f"{measured.positions[1]}, {size[n, k]:.6g} at position {measured.positions[n + 1]}",
-        f"pair {k}, channels {measured.pairs[k].a} and {measured.pairs[k].b}",
-    )
-    return True
 
 
 def _permutation(encoding: Any, measured: str) -> str:

@@ -17,6 +17,7 @@ from posenc_ref.accuracy import BUDGET, ROUNDOFF
 PUBLISHED_BASES = (
     10000.0, 500000.0, 1000000.0, 100000.0, 150000.0, 160000.0, 250000.0, 5000000.0, 10000000.0,
     1000.0, 20000.0, 25000.0, 50000.0, 130000.0, 2000000.0, 8000000.0, 75000000.0, 1000042.0,
+    100.0, 256.0, 2000.0,
 )  # fmt: skip
 #: Measured frequencies carry this many standard errors of slack.
 SIGMAS = 5.0
@@ -116,15 +117,21 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
 def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> bool:
     """Whether only the scaling is off: pairs are scaled by what the declared one scales by.
 
-    Either every ratio to the unscaled frequency lies within those of the declaration, or one pair
-    in eight has exactly the smallest or the largest of them.
+    Where the declaration keeps some pairs, or scales them alike, one pair in eight must be kept, or
+    scaled by that much: the first alone says nothing, as it is 1 for every base.  Where every pair
+    has a factor of its own, all ratios must lie within those factors.
     """
     assert d.plain is not None
     ratio, told = measured / d.plain, d.declared / d.plain
     low, high = told.min(), told.max()
-    within = (ratio >= low * (1 - _SAME)) & (ratio <= high * (1 + _SAME))
+    if low == high:
+        return False
     ends = agree(measured, low * d.plain, sigma) | agree(measured, high * d.plain, sigma)
-    return bool(low < high and (within.all() or 8 * ends.sum() >= ends.size))
+    flat = (np.abs(told / low - 1) <= _SAME) | (np.abs(told / high - 1) <= _SAME)
+    if 8 * flat[1:].sum() >= flat.size:
+        return bool(8 * ends[1:].sum() >= ends.size)
+    within = (ratio >= low * (1 - _SAME)) & (ratio <= high * (1 + _SAME))
+    return bool(within.all())
 
 
 def half_precision(values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -148,6 +155,15 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
         for base in PUBLISHED_BASES:
             if base != d.base and d.rebased is not None:
                 yield _base(d, base)
+            if base != d.base and d.plain is not None:
+                yield Explanation(
+                    "base",
+                    f"the base is {base:.7g}, declared {d.base:.7g}, and the declared scaling is "
+                    "missing",
+                    d.plain ** (np.log(base) / np.log(d.base)),
+                    {"declared": d.base, "measured": base},
+                    ("scaling-missing",),
+                )
     yield from _rounded(d.declared)
     yield from d.late()
     yield from _fitted(measured, sigma, d)

@@ -219,3 +219,72 @@ def test_whose_length_it_is(wrong, declared, where):
     report = check(wrong, declared, "apply")
     assert report.codes == ["scaling-formula"]
     assert report.findings[0].message.endswith(f"where it is in {where}")
+
+
+PROPORTIONAL = pr.RoPE(64, layout="half", base=1e6, scaling=pr.Proportional(0.25))
+LONG = pr.RoPE(
+    32,
+    layout="half",
+    scaling=pr.LongRoPE(np.linspace(1, 1.5, 16), np.linspace(1, 20, 16), 4096, factor=8.0),
+)
+YARN = pr.RoPE(32, layout="half", base=150000.0, scaling=pr.YaRN(32, 4096, truncate=False))
+MROPE_YARN = pr.MultiAxisRoPE(
+    64, sections=(8, 12, 12), layout="half", base=1e6, scaling=pr.YaRN(4, 32768)
+)
+FLUX = pr.MultiAxisRoPE(32, sections=(4, 6, 6), layout="interleaved", spacing="restart")
+
+
+def factor_on_cos_alone(x, positions):
+    cos, sin = YARN.cos_sin(positions)
+    sin = sin / YARN.attention_factor()
+    cos, sin = (t[:, None] if t.ndim == 3 else t for t in (cos, sin))
+    x1, x2 = np.split(x, 2, axis=-1)
+    return np.concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin], axis=-1).astype(x.dtype)
+
+
+def long_factor(encoding, factors):
+    scaling = encoding.scaling.replace(attention_factor=factors)
+    return encoding.replace(scaling=scaling).apply
+
+
+@pytest.mark.parametrize(
+    ("wrong", "declared", "code", "said"),
+    [
+        (PROPORTIONAL.replace(scaling=None).apply, PROPORTIONAL, "scaling-missing", "every pair"),
+        (PROPORTIONAL.replace(layout="interleaved").apply, PROPORTIONAL, "layout", "interleaved"),
+        (long_factor(LONG, (LONG.attention_factor(), 1.5)), LONG, "attention-factor", "1.5 in"),
+        (factor_on_cos_alone, YARN, "attention-factor", "on cos alone"),
+        (
+            MROPE_YARN.replace(scaling=pr.YaRN(4, 32768, truncate=False)).apply,
+            MROPE_YARN,
+            "scaling-parameter",
+            "truncate is False",
+        ),
+        (MROPE_YARN.replace(scaling=None).apply, MROPE_YARN, "scaling-missing", "YaRN"),
+        (FLUX.replace(base=256.0).apply, FLUX, "base", "256"),
+    ],
+)
+def test_what_it_is_called(wrong, declared, code, said):
+    report = check(wrong, declared, "apply")
+    assert report.codes[0] == code, str(report)
+    assert said in report.findings[0].message
+
+
+LLAMA3 = pr.RoPE(128, layout="half", base=5e5, scaling=pr.Llama3Scaling(8, 1, 4, 8192))
+WAVELENGTH = 2 * np.pi / (5e5 ** (-np.arange(64) / 64))
+
+
+@pytest.mark.parametrize(
+    ("frequencies", "code", "said"),
+    [
+        (2 * np.pi / WAVELENGTH / np.where(WAVELENGTH > 2048, 8, 1), "scaling-formula", "divided"),
+        (2 * np.pi / WAVELENGTH / np.where(WAVELENGTH > 8192, 8, 1), "scaling-formula", "kept"),
+        (1e6 ** (-np.arange(64) / 64), "base", "and the declared scaling is missing"),
+        (1e6 ** (-np.arange(64) / 64) / 8, "frequency-spacing", "64 of 64"),
+    ],
+)
+def test_nothing_is_said_of_the_base_that_is_not_so(frequencies, code, said):
+    report = check(lambda: frequencies.astype(np.float32), LLAMA3, "frequencies")
+    assert report.codes[0] == code
+    assert said in report.findings[0].message
+    assert "the base is right" not in report.findings[0].message
