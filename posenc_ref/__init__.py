@@ -24,8 +24,10 @@ from .llama3 import Llama3Scaling
 from .longrope import LongRoPE
 from .mixed import MixedRoPE
 from .model_encoding import ModelEncoding
+from .model_functions import layers, rows, softmax_scale
 from .multi_axis import MultiAxisRoPE
 from .multimodal_positions import mrope_positions
+from .normed import normed_apply
 from .ntk import DynamicNTK, NTKScaling, QwenNTK, SuNTK
 from .position_ids import (
     decode_positions,
@@ -43,6 +45,7 @@ from .query_scale import (
     QueryScale,
     QueryTemperature,
 )
+from .relative import relative_index, relative_scores, relative_shift
 from .rope import RoPE
 from .rotary import Rotary
 from .scaling import FrequencySchedule, LinearScaling
@@ -99,18 +102,25 @@ __all__ = [
     "from_config",
     "from_dict",
     "grid_positions",
+    "layers",
     "layout_permutation",
     "linspace_positions",
     "mrope_positions",
+    "normed_apply",
     "packed",
     "patch_centres",
     "permute_weights",
     "position_ids",
     "preset",
     "presets",
+    "relative_index",
+    "relative_scores",
+    "relative_shift",
     "rope_layers",
+    "rows",
     "scores",
     "shard_indices",
     "shard_positions",
+    "softmax_scale",
     "with_unplaced",
 ]

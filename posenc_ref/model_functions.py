@@ -1,0 +1,77 @@
+"""What a model's code asks of its positional encoding, as plain functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array
+from .model_encoding import ModelEncoding
+from .rotary import Rotary
+from .table import Table
+
+
+def rows(encoding: Table, seq_len: int) -> Array:
+    """The rows that a sequence of ``seq_len`` tokens is given: ``table(0 .. seq_len - 1)``.
+
+    Traps
+        A learned table with an offset (OPT, BART: 2) does not start at its first row.
+    """
+    if not isinstance(encoding, Table):
+        raise TypeError(f"encoding must be a table encoding, got {type(encoding).__name__}")
+    table: Any = encoding
+    return table.table(np.arange(validate.integer("seq_len", seq_len, minimum=0)))
+
+
+def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:
+    """Which layers of ``model`` have a positional encoding in their attention.
+
+    Layers without one (NoPE), and layer types without softmax attention, are False.
+
+    Traps
+        ``no_rope_layers`` of SmolLM3 and Llama 4 holds 1 where a layer *does* rotate
+        (huggingface/transformers#43756).
+
+    Raises
+    ------
+        ValueError where the model does not say what its layers are, or has another number of them.
+    """
+    _model(model)
+    n_layers = validate.integer("n_layers", n_layers, minimum=1)
+    if not model.layer_types:
+        raise ValueError(f"{model.name} does not say which type each of its layers has")
+    if n_layers != len(model.layer_types):
+        raise ValueError(
+            f"n_layers must be {len(model.layer_types)}, the number of layers of {model.name}, got "
+            f"{n_layers}"
+        )
+    return tuple(model.encodings.get(name) is not None for name in model.layer_types)
+
+
+def softmax_scale(model: ModelEncoding) -> float:
+    """The whole factor on q . k: the model's own, or 1/sqrt(head_dim).
+
+    Traps
+        DeepSeek multiplies it by the square of YaRN's ``0.1 mscale_all_dim ln(factor) + 1``; a
+        factor on cos and sin does not belong into it.
+    """
+    _model(model)
+    if model.softmax_scale is not None:
+        return model.softmax_scale
+    sizes = {e.head_dim for e in model.encodings.values() if isinstance(e, Rotary)}
+    if len(sizes) != 1:
+        raise ValueError(
+            f"{model.name} states no softmax_scale, and its encodings have "
+            + (f"heads of {sorted(sizes)} channels" if sizes else "no head_dim to derive it from")
+        )
+    return float(sizes.pop() ** -0.5)
+
+
+def _model(model: Any) -> None:
+    if not isinstance(model, ModelEncoding):
+        raise TypeError(
+            f"model must be a ModelEncoding, as preset() and from_config() give, got "
+            f"{type(model).__name__}"
+        )

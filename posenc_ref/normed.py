@@ -1,0 +1,52 @@
+"""Queries and keys that are normalised before they are rotated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _validate as validate
+from ._namespace import FLOATING, Array, astype, dtype_name, is_array, namespace
+from .rotary import Rotary
+from .scoring import widen
+
+
+def normed_apply(
+    encoding: Rotary, x: Array, weight: Array, positions: Any, *, eps: float = 1e-6
+) -> Array:
+    """RMSNorm over the head, then the rotation.
+
+    Formula
+        ``R(p) (w * x / sqrt(mean(x ** 2) + eps))``, the mean over the head's channels.
+    Source
+        q/k-norm of Qwen3, OLMo 2 and Gemma 3; RMSNorm: Zhang and Sennrich 2019, arXiv:1910.07467.
+        Computed in float64 and rounded once.
+
+    Parameters
+    ----------
+    encoding : Rotary
+    x : array (..., S, head_dim)
+    weight : array (head_dim,)
+        The factor itself; Gemma's checkpoints store ``weight - 1``.
+    positions
+        As :meth:`Rotary.apply` takes them.
+    eps : float
+        1e-6 in Qwen3 and Gemma 3, 1e-5 in others.
+
+    Traps
+        The two do not commute: the rotation mixes channels that ``weight`` scales differently
+        (meta-pytorch/torchtune#2809).  With all weights equal nobody can tell.
+    """
+    if not isinstance(encoding, Rotary):
+        raise TypeError(f"encoding must be rotary, got {type(encoding).__name__}")
+    validate.check_x(x, encoding.head_dim, "head_dim")
+    if not is_array(weight) or dtype_name(weight) not in FLOATING:
+        raise TypeError(f"weight must be a real floating array, got {type(weight).__name__}")
+    if tuple(weight.shape) != (encoding.head_dim,):
+        raise ValueError(
+            f"weight must have shape (head_dim,) = ({encoding.head_dim},), got "
+            f"{tuple(weight.shape)}"
+        )
+    eps = validate.real("eps", eps, minimum=0.0)
+    xp, wide = namespace(x), widen(x)
+    size = xp.sqrt(xp.mean(wide * wide, axis=-1, keepdims=True) + eps)
+    return astype(encoding.apply(astype(weight, wide.dtype) * (wide / size), positions), x.dtype)

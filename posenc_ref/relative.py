@@ -1,0 +1,139 @@
+"""Relative positions as matrices: window indices, the shift trick, scores by offset.
+
+Each is the naive definition; the tricks that compute the same faster are what it judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import (
+    FLOATING,
+    Array,
+    astype,
+    device_of,
+    dtype_name,
+    from_host,
+    is_array,
+    namespace,
+)
+from .scoring import widen
+
+
+def relative_index(window: Any) -> np.ndarray:
+    """The row of a relative bias table for every pair of tokens of a window.
+
+    Formula
+        ``(dy + h - 1) (2w - 1) + dx + w - 1`` with ``dy = y_i - y_j`` and ``dx = x_i - x_j``, for
+        tokens of an h x w window in row-major order.
+    Source
+        Liu et al. 2021, *Swin Transformer*, arXiv:2103.14030, equation (4) and its code.
+
+    Parameters
+    ----------
+    window : int or (int, int)
+        Height and width; one number is a square.
+
+    Returns
+    -------
+    int64 array, shape (h w, h w)
+        From 0 to ``(2h - 1)(2w - 1) - 1``; equal exactly where both offsets are.
+
+    Traps
+        The factor belongs to the other axis: with ``2h - 1`` instead of ``2w - 1``, windows wider
+        than high give different offsets one index.
+    """
+    sizes = (window, window) if isinstance(window, int | np.integer) else window
+    if isinstance(sizes, str) or not isinstance(sizes, Sequence | np.ndarray) or len(sizes) != 2:
+        raise TypeError(f"window must be (height, width) or one number, got {window!r}")
+    h, w = (validate.integer(f"window[{a}]", n, minimum=1) for a, n in enumerate(sizes))
+    y, x = np.divmod(np.arange(h * w), w)
+    dy, dx = y[:, None] - y, x[:, None] - x
+    return np.asarray((dy + h - 1) * (2 * w - 1) + dx + w - 1)
+
+
+def relative_shift(x: Array) -> Array:
+    """Scores by distance, moved to where the keys are: Transformer-XL's ``_rel_shift``.
+
+    Formula
+        ``y[i, j] = x[i, Q - 1 - i + j]`` for keys ``j <= K - Q + i``, and 0 for later ones, where
+        the trick leaves what it finds.
+    Source
+        Dai et al. 2019, *Transformer-XL*, arXiv:1901.02860, appendix B.
+
+    Parameters
+    ----------
+    x : array (..., Q, K)
+        Column c belongs to distance ``K - 1 - c`` between a query and a key before it; query i
+        stands at ``K - Q + i``.
+
+    Returns
+    -------
+    array (..., Q, K)
+
+    Traps
+        Reshaped to (K + 1, Q), the *first* row is dropped, not the last.  The trick is for causal
+        attention: what it has for later keys comes from the next row.
+    """
+    x = _floating("x", x)
+    if x.ndim < 2 or x.shape[-1] < x.shape[-2]:
+        raise ValueError(f"x must have shape (..., Q, K) with Q <= K, got {tuple(x.shape)}")
+    q, k = int(x.shape[-2]), int(x.shape[-1])
+    i, j = np.arange(q)[:, None], np.arange(k)
+    column = q - 1 - i + j
+    return _gathered(x, np.minimum(column, k - 1), column < k)
+
+
+def relative_scores(q: Array, rel: Array) -> Array:
+    """``q_i . r_(i-j)`` for every pair of positions, past and future.
+
+    Formula
+        ``y[i, j] = q[i] . rel[S - 1 - (i - j)]``
+    Source
+        Shaw et al. 2018, arXiv:1803.02155, equation (4), without clipping; the full table of
+        Conformer (Gulati et al. 2020, arXiv:2005.08100), whose first row is offset S - 1.
+
+    Parameters
+    ----------
+    q : array (..., S, d)
+    rel : array (2S - 1, d)
+        Row m belongs to the offset ``i - j = S - 1 - m``, from S - 1 down to -(S - 1).
+
+    Returns
+    -------
+    array (..., S, S), before any scale
+    """
+    q, rel = _floating("q", q), _floating("rel", rel)
+    if q.ndim < 2:
+        raise ValueError(f"q must have shape (..., S, d), got {tuple(q.shape)}")
+    size = int(q.shape[-2])
+    if tuple(rel.shape) != (2 * size - 1, int(q.shape[-1])):
+        raise ValueError(
+            f"rel must have shape (2S - 1, d) = {(2 * size - 1, int(q.shape[-1]))} to go with q of "
+            f"shape {tuple(q.shape)}, got {tuple(rel.shape)}"
+        )
+    xp = namespace(q)
+    by_offset = xp.matmul(widen(q), xp.matrix_transpose(widen(rel)))
+    i, j = np.arange(size)[:, None], np.arange(size)
+    index = size - 1 - i + j
+    return astype(_gathered(by_offset, index, np.ones(index.shape, dtype=bool)), q.dtype)
+
+
+def _floating(name: str, x: Any) -> Array:
+    if not is_array(x) or dtype_name(x) not in FLOATING:
+        raise TypeError(f"{name} must be a real floating array, got {type(x).__name__}")
+    return x
+
+
+def _gathered(x: Array, column: np.ndarray, kept: np.ndarray) -> Array:
+    """``x[..., i, column[i, j]]`` where ``kept``, else 0."""
+    xp, device = namespace(x), device_of(x)
+    rows, columns = int(x.shape[-2]), int(x.shape[-1])
+    flat = xp.reshape(x, (*x.shape[:-2], rows * columns))
+    index = from_host((np.arange(rows)[:, None] * columns + column).ravel(), xp, device)
+    taken = xp.reshape(xp.take(flat, index, axis=-1), (*x.shape[:-2], *column.shape))
+    return xp.where(from_host(kept, xp, device), taken, xp.zeros_like(taken))
