@@ -20,6 +20,8 @@ from .exec_wire import PROTOCOL, WireError, line, outcome, read_answer, request
 
 #: How long a program that was told to end may take, in seconds.
 _LEAVE = 2.0
+#: Megabytes cross in one line: with a large pipe in fewer steps, where the system has any.
+_PIPE = 1 << 20
 #: The last lines of standard error that a message shows.
 _SHOWN = 5
 
@@ -105,7 +107,8 @@ class Session:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                bufsize=1 << 20,
+                bufsize=_PIPE,
+                pipesize=_PIPE,
             )
         except OSError as error:
             self._errors.close()

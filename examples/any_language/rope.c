@@ -59,16 +59,19 @@ static void print_element(float value)
 static void apply(const Array *x, const Array *positions)
 {
     long length = x->shape[2], dim = x->shape[3], half = dim / 2;
-    printf("{\"dtype\":\"float32\",\"shape\":[%ld,%ld,%ld,%ld],\"hex\":\"", x->shape[0],
-           x->shape[1], length, dim);
-    for (long i = 0; i < x->size; i++) {
-        long c = i % dim, k = c % half;
+    double cosine[half + 1], sine[half + 1];
+    printf("\"result\":{\"dtype\":\"float32\",\"shape\":[%ld,%ld,%ld,%ld],\"hex\":\"",
+           x->shape[0], x->shape[1], length, dim);
+    for (long i = 0; i < x->size; i += dim) {
         double position = (double)(int64_t)bits(positions, i / dim % length);
-        double frequency = pow(500000.0, -(double)k / half);
-        double angle = position * frequency;
-        double one = element(x, i - c + k), two = element(x, i - c + k + half);
-        print_element((float)(c < half ? one * cos(angle) - two * sin(angle)
-                                       : two * cos(angle) + one * sin(angle)));
+        for (long k = 0; k < half; k++) {
+            double angle = position * pow(500000.0, -(double)k / half);
+            cosine[k] = cos(angle), sine[k] = sin(angle);
+        }
+        for (long k = 0; k < half; k++)
+            print_element(element(x, i + k) * cosine[k] - element(x, i + k + half) * sine[k]);
+        for (long k = 0; k < half; k++)
+            print_element(element(x, i + k + half) * cosine[k] + element(x, i + k) * sine[k]);
     }
     printf("\"}");
 }
@@ -78,8 +81,9 @@ int main(void)
     char *line = NULL;
     size_t room = 0;
     while (getline(&line, &room, stdin) > 0) {
-        printf("{\"id\":%ld,", strtol(strstr(line, "\"id\":") + 5, NULL, 10));
-        if (strstr(line, "\"call\":\"hello\"")) {
+        long id = strtol(strstr(line, "\"id\":") + 5, NULL, 10);
+        printf("{\"id\":%ld,", id);
+        if (id == 0) { /* hello */
             printf("\"protocol\":1,\"name\":\"rope.c\"");
         } else {
             Array x, positions;
@@ -88,10 +92,8 @@ int main(void)
                 printf("\"refused\":\"x must be float32, positions int64\"");
             else if (positions.rank != 1)
                 printf("\"refused\":\"positions must be (S,)\"");
-            else {
-                printf("\"result\":");
+            else
                 apply(&x, &positions);
-            }
         }
         puts("}");
         fflush(stdout);

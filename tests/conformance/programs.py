@@ -15,6 +15,8 @@ forget = sys.argv[1:] == ["tires"]
 
 
 def read(value):
+    if isinstance(value, list):
+        return [read(v) for v in value]
     if not isinstance(value, dict):
         return value
     name, shape = value["dtype"], value["shape"]
@@ -26,7 +28,7 @@ def read(value):
 
 
 def write(value):
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return [write(v) for v in value]
     value = np.asarray(value)
     name, shape = value.dtype.name, list(value.shape)
@@ -35,6 +37,28 @@ def write(value):
     else:
         raw = value.astype(CODES[name])
     return {"hex": raw.tobytes().hex(), "shape": shape, "dtype": name}
+
+
+def serve(call, *given):
+    at = lambda x, offset: encoding.apply(x, offset + np.arange(x.shape[-2]))
+    if call == "apply_qk":
+        return encoding.apply(given[0], given[2]), encoding.apply(given[1], given[3])
+    if call == "apply_vjp":
+        return encoding.adjoint(given[2], given[1])
+    if call == "apply_offset":
+        return at(given[0], given[1][:, None])
+    if call in ("decode", "key_cache"):
+        return encoding.apply(given[0], np.arange(sum(given[1])))
+    if call == "calls":
+        return [at(x, offset) for x, offset in given[0]]
+    if call == "shift_keys":
+        return encoding.shift(*given)
+    if call == "slopes":
+        return posenc_ref.ALiBi(*given).slopes()
+    if call == "bias":
+        bias = encoding.bias(range(given[1] - given[0], given[1]), range(given[1]))
+        return bias * (1 + (forget and calls > 4))
+    return getattr(encoding, call)(*given)
 
 
 calls = 0
@@ -47,14 +71,7 @@ for text in sys.stdin:
         given = [read(v) for v in message["arguments"]]
         calls += 1
         try:
-            if message["call"] == "slopes":
-                value = posenc_ref.ALiBi(*given).slopes()
-            elif message["call"] == "bias":
-                q_len, k_len = given
-                value = encoding.bias(range(k_len - q_len, k_len), range(k_len))
-                value = value * (1 + (forget and calls > 4))
-            else:
-                value = getattr(encoding, message["call"])(*given)
+            value = serve(message["call"], *given)
             body = {"result": write(value)}
         except (TypeError, ValueError) as error:
             body = {"refused": str(error) or "no reason"}

@@ -74,6 +74,18 @@ AXES = MultiAxisRoPE(16, sections=(2, 3, 3), layout="half")
 SERVED = [
     ("apply", HALF, HALF.replace(layout="interleaved"), "layout"),
     ("apply", AXES, AXES.replace(sections=(4, 2, 2)), "sections"),
+    *(
+        (surface, HALF, HALF.replace(base=10000.0), "base")
+        for surface in (
+            "apply_qk",
+            "apply_vjp",
+            "apply_offset",
+            "decode",
+            "key_cache",
+            "calls",
+            "shift_keys",
+        )
+    ),
     ("cos_sin", HALF, HALF.replace(base=10000.0), "base"),
     ("frequencies", HALF, HALF.replace(base=10000.0), "base"),
     ("frequencies", DYNAMIC, SOONER, "scaling-formula"),
