@@ -26,7 +26,10 @@ def real(
     """``value`` as a finite Python float, strictly above ``above``, at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a real number, got {value!r}")
-    number = float(value) + 0.0  # -0.0 equals 0.0, but would hash apart
+    try:
+        number = float(value) + 0.0  # -0.0 equals 0.0, but would hash apart
+    except OverflowError:  # an integer beyond the floats, too long to be shown
+        raise ValueError(f"{name} must be finite, got an integer too large for a float") from None
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite, got {value!r}")
     if above is not None and not number > above:

@@ -81,7 +81,9 @@ class Settings:
             self.code = f"transformers {version}, models/{file}/modeling_{file}.py"
         class_defaults = table("config_defaults")["models"].get(model_type, {})
         self.defaults: Mapping[str, Any] = class_defaults.get("defaults", {})
-        self.theta: Any = class_defaults.get("theta", 10000.0)
+        # A class's own rope_theta comes before what all classes share.
+        own = class_defaults.get("defaults", {}).get("rope_theta")
+        self.theta: Any = class_defaults.get("theta", 10000.0) if own is None else own
         self._aliases: Mapping[str, str] = class_defaults.get("aliases", {})
         self._class = f"default of {class_defaults.get('class', 'PretrainedConfig')}"
         self._class += f" in transformers {version}"

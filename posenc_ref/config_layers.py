@@ -30,6 +30,15 @@ class Kind(NamedTuple):
     scaled: bool = True
 
 
+#: Keys that say which layers rotate or slide.
+_SCHEDULE = (
+    "no_rope_layers",
+    "no_rope_layer_interval",
+    "sliding_window_pattern",
+    "max_window_layers",
+)
+
+
 def layers(settings: Settings) -> Layers:
     """The layers, named by layer type.
 
@@ -76,7 +85,8 @@ def _types(settings: Settings) -> tuple[tuple[str, ...], str]:
     try:
         types = config_layer_types(config)
     except ValueError:
-        if given is not None:
+        # Where nothing said how layers follow one another, their order stays unknown.
+        if given is not None or any(settings.given(key) is not None for key in _SCHEDULE):
             raise
         return _unknown_layers(settings), ""
     settings.config = config  # what follows sees them

@@ -204,6 +204,10 @@ def _base(settings: Settings, where: str, own: Mapping[str, Any], label: str) ->
     default = settings.default(names[0]) if names != ["rope_theta"] else None
     default = settings.theta if default is None else default
     if isinstance(default, Mapping):
+        if label not in default:
+            raise settings.wrong(
+                f"layer_types must be among {', '.join(map(repr, default))}, got {label!r}"
+            )
         default = default[label]
     return float(default), settings.class_default
 

@@ -84,6 +84,8 @@ def _encoding(settings: Settings, kind: Kind, rotary: Rotary, place: Head) -> En
     base = rotary.base if kind.base is None else kind.base
     layout, output = settings.layout, conventions.get("output_layout")
     key = conventions.get("interleave_key")
+    if key is not None and not isinstance(settings.get(key), bool | None):
+        raise settings.wrong(f"{key} must be true or false, got {settings.get(key)!r}")
     if key is not None and not settings.get(key):
         layout, output = "half", None
     common: dict[str, Any] = {"layout": layout, "base": base, "scaling": scaling}

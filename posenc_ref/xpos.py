@@ -9,13 +9,30 @@ from typing import Any, NoReturn
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, astype, device_of, from_host, namespace, working_dtype
+from ._namespace import (
+    Array,
+    astype,
+    device_of,
+    dtype_name,
+    from_host,
+    is_lazy,
+    namespace,
+    working_dtype,
+)
 from ._positions import broadcast_axes
 from .angles import decimal_context
 from .rope import LAYOUT_ALIASES, LAYOUTS, layout_pairs
 from .rotary import Rotary
 from .scaling import standard_schedule
 from .scoring import dot
+
+#: Largest finite number of each floating dtype.
+_LARGEST = {
+    "float64": float(np.finfo(np.float64).max),
+    "float32": float(np.finfo(np.float32).max),
+    "float16": float(np.finfo(np.float16).max),
+    "bfloat16": float(np.finfo(np.float32).max),
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,7 +49,9 @@ class XPos(Rotary):
 
     The map of one vector is no rotation: its size changes with the position, so ``apply``,
     ``inverse``, ``adjoint``, ``shift`` and ``matrix`` do not exist.  Keys grow without bound:
-    ``zeta_0 ** -(p/512)`` leaves float32 at about p = 36,000 beyond the centre.
+    ``zeta_0 ** -(p/512)`` leaves float32 at about p = 36,000 beyond the centre, where
+    ``apply_keys`` raises (``apply_queries``, as far before it).  ``scores`` centres on its own
+    positions, which logits do not see.
 
     Parameters
     ----------
@@ -104,13 +123,24 @@ class XPos(Rotary):
     ) -> Array:
         """``apply_queries(q) . apply_keys(k) * scale``; its own scale is 1/sqrt(head_dim)."""
         scale = self.head_dim**-0.5 if scale is None else scale
-        return dot(self.apply_queries(q, q_positions), self.apply_keys(k, k_positions), scale)
+        middle = self._centred(q_positions, k_positions)
+        queries, keys = middle.apply_queries(q, q_positions), middle.apply_keys(k, k_positions)
+        return dot(queries, keys, scale)
+
+    def _centred(self, *positions: Any) -> XPos:
+        """The same encoding with its centre amid the positions, as far as they can be seen."""
+        seen = [self._positions(p).values for p in positions]
+        if any(is_lazy(p) or 0 in p.shape for p in seen):
+            return self
+        ends = [float(f(p)) for p in seen for f in (namespace(p).min, namespace(p).max)]
+        return self.replace(centre=(min(ends) + max(ends)) / 2)
 
     def _decayed(self, x: Array, positions: Any, power: float) -> Array:
         cos, sin, _ = self._tables_for(x, positions, None)
         p = self._positions(positions, x)
         here = namespace(p.values)
         n = (p.values - self.centre)[..., None] * (power / self.scale_base)
+        self._check_size(n, dtype_name(x))
         size = here.exp(n * from_host(np.log(self.decays()), here, device_of(p.values)))
         xp, working = namespace(x), working_dtype(x)
         if here is np and xp is not np:
@@ -123,6 +153,19 @@ class XPos(Rotary):
     def properties(self) -> frozenset[str]:
         """Logits are relative; the map of one vector is no rotation."""
         return frozenset({"relative-logits"})
+
+    def _check_size(self, n: Array, dtype: str) -> None:
+        """Refuse positions whose decay no number of x's dtype holds."""
+        if is_lazy(n) or 0 in n.shape:
+            return
+        slowest = -float(np.log(self.decays()[0]))
+        powers = float(np.log(_LARGEST[dtype])) / slowest
+        if -float(namespace(n).min(n)) > powers:
+            raise ValueError(
+                f"positions must stay within {powers * self.scale_base:.0f} of centre = "
+                f"{self.centre:g} for {dtype}, or zeta ** n overflows: set centre= amid the "
+                "positions (logits do not see it)"
+            )
 
     def apply(self, x: Array, positions: Any, *, seq_len: int | None = None) -> NoReturn:
         """Queries and keys differ: always raises, naming the two methods to use."""

@@ -117,3 +117,26 @@ def test_types_and_paths(tmp_path):
         from_config({"model_type": "mine"}, layout="neox")
     with pytest.raises(ValueError, match="text_config names no model_type"):
         from_config({"model_type": "mine", "text_config": {}})
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "gemma3_text", "layer_types": ["full_attention", "foo"]}, "got 'foo'"),
+        ({"model_type": "llama", "rope_theta": 10**400}, "too large for a float"),
+        ({"model_type": "deepseek_v3", "rope_interleave": "false"}, "must be true or false"),
+        ({"model_type": "cohere2", "sliding_window_pattern": 0}, "must be at least 1"),
+        (
+            {"model_type": "smollm3", "num_hidden_layers": 3, "no_rope_layers": [1, 0]},
+            "an entry for each of the 3 layers",
+        ),
+    ],
+)
+def test_what_reviewers_slipped_through(config, said):
+    with pytest.raises(ValueError, match=said):
+        from_config(config)
+
+
+def test_a_class_of_its_own_base():
+    """BailingHybridConfig has rope_theta 6,000,000, whatever all classes share."""
+    assert from_config({"model_type": "bailing_hybrid"}).only.base == 6e6

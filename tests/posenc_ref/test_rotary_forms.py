@@ -204,3 +204,26 @@ def test_no_length_fills_the_memory():
     for n in range(1, 400):
         DYNAMIC.cos_sin(np.arange(2), seq_len=n)
     assert len(DYNAMIC._kept_turns) <= 64
+
+
+def test_the_length_of_fractional_positions():
+    """The largest position plus one, rounded down: 63.5 belongs to a call of 64."""
+    at = np.array([0.5, 63.5, 3.0, 5.0, 12.0])
+    assert (LONG.apply(X, at) == LONG.apply(X, at, seq_len=64)).all()
+    assert (LONG.apply(X, at) != LONG.apply(X, at, seq_len=65)).any()
+
+
+def test_scores_where_keys_reach_further_than_queries():
+    q, k = X[:, :, :1], X
+    at = [3, 0, 200, 5, 12]
+    together = scores(LONG, q, k, [1], at, scale=1.0)
+    expected = LONG.apply(q, [1], seq_len=201) @ np.swapaxes(LONG.apply(k, at), -1, -2)
+    near(together, expected, 100.0)
+
+
+def test_the_length_is_of_every_axis():
+    form = MultiAxisRoPE(24, sections=(3, 4, 5), layout="half", scaling=DynamicNTK(2.0, 64))
+    for axis in range(3):
+        at = np.zeros((3, 5), dtype=int)
+        at[axis, 2] = 200
+        assert (form.apply(X, at) == form.apply(X, at, seq_len=201)).all()

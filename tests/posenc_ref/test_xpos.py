@@ -87,3 +87,20 @@ def test_what_keeps_the_dtype_and_what_does_not_exist():
 def test_errors_teach(fields, message):
     with pytest.raises(ValueError, match=message):
         XPos(**{"head_dim": 8, "layout": "half", **fields})
+
+
+def test_far_positions_overflow_only_where_they_must():
+    """Logits see offsets alone; vectors that no number of the dtype holds are refused."""
+    xpos, x = XPos(8, layout="half"), np.ones((1, 8))
+    near = scores(xpos, x, x, [3], [1], scale=1.0)
+    far = scores(xpos, x, x, [400003], [400001], scale=1.0)
+    size = np.full((1, 1), 32.0)
+    assert Truth(near, size, 0 * size).score(far).max() <= budget("float64")
+    assert np.isfinite(xpos.apply_queries(x, [400000])).all()
+    for dtype, far_away in ((np.float64, 300000), (np.float32, 37000), (np.float16, 5000)):
+        with pytest.raises(ValueError, match="of centre = 0 for float"):
+            xpos.apply_keys(x.astype(dtype), [far_away])
+        moved = xpos.replace(centre=float(far_away))
+        assert np.isfinite(moved.apply_keys(x.astype(dtype), [far_away])).all()
+    with pytest.raises(ValueError, match="set centre= amid the positions"):
+        xpos.apply_queries(x, [-400000])
