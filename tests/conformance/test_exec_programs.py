@@ -124,6 +124,7 @@ def test_every_line_follows_its_schema(built, tmp_path, name):
     listening = ["sh", "-c", f"tee {tmp_path}/request | {program} | tee {tmp_path}/answer"]
     served = from_command(listening, "apply", RoPE(8, layout="half", base=500000.0))
     assert check(served, max_position=128).passed
+    served.call.close()  # tee has written everything once it has ended
     for kind in ("request", "answer"):
         lines = (tmp_path / kind).read_bytes().splitlines()
         assert len(lines) > 50
@@ -273,6 +274,7 @@ def test_requests_are_spelled_as_on_the_page(built, tmp_path):
     encoding = from_dict(json.loads(hello[0])["encoding"])
     served = from_command(["sh", "-c", program], "apply", encoding)
     served(np.array([1, 0], np.float32).reshape(1, 1, 1, 2), np.array([1]))
+    served.call.close()
     sent_hello, sent_call = (tmp_path / "request").read_text().splitlines()
     assert sent_call == call[0]
     # to_dict has the fields that the page leaves out
