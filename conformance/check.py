@@ -7,43 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding, Rotary, XPos
+from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
-from . import judge_apply, judge_bias, judge_calls, judge_frequencies, judge_tables
 from .implementation import Implementation
 from .report import Report
 from .run import Run, describe
 from .subject import TENSOR_LAYOUTS, Malformed, Refused, Subject
+from .surfaces import LEAST, LONG, SURFACES, Declared, needs_nothing, refuse
 
-#: The judge of each surface, and the families it is for.
-SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
-    "apply": (judge_apply.judge, ("rotary",)),
-    "apply_qk": (judge_calls.judge_apply_qk, ("rotary",)),
-    "apply_vjp": (judge_calls.judge_apply_vjp, ("rotary",)),
-    "apply_offset": (judge_calls.judge_apply_offset, ("rotary",)),
-    "calls": (judge_calls.judge_calls, ("rotary",)),
-    "decode": (judge_calls.judge_decode, ("rotary",)),
-    "key_cache": (judge_calls.judge_key_cache, ("rotary",)),
-    "shift_keys": (judge_calls.judge_shift_keys, ("rotary",)),
-    "cos_sin": (judge_tables.judge_cos_sin, ("rotary",)),
-    "frequencies": (judge_frequencies.judge, ("rotary",)),
-    "table": (judge_tables.judge_table, ("table",)),
-    "slopes": (judge_bias.judge_slopes, ("bias",)),
-    "bias": (judge_bias.judge_bias, ("bias",)),
-    "bucket": (judge_bias.judge_bucket, ("bias",)),
-}
-#: Surfaces that rotate with one map for queries and keys.
-_ONE_MAP = (
-    "apply", "apply_vjp", "apply_offset", "calls", "decode", "key_cache", "shift_keys"
-)  # fmt: skip
-#: Surfaces whose shortest probes reach this position, and the position.
-_LONG, LEAST = (*_ONE_MAP, "apply_qk", "cos_sin", "table"), 128
+__all__ = ["SURFACES", "check", "make_run"]
 
 
 def check(
     fn: Callable[..., Any],
-    encoding: Encoding | None = None,
+    encoding: Declared = None,
     surface: str | None = None,
     *,
     backend: str | None = None,
@@ -66,22 +44,33 @@ def check(
     fn : callable
         Takes exactly the surface's positional arguments, as NumPy arrays unless ``backend=``;
         an :class:`Implementation` from an adapter brings its surface, backend and encoding along.
-    encoding : Encoding, optional
-        What ``fn`` should be.  None: only properties are judged (``apply`` with ``head_dim=``).
+    encoding : Encoding or ModelEncoding, optional
+        What ``fn`` should be.  None: only properties are judged (``apply`` with ``head_dim=``), or
+        the surface needs none.
     surface : str
-        ``apply``: fn(x (B, H, S, D), positions (S,)) -> like x; positions (A, B, S) where the
-        encoding has A > 1 axes.  ``apply_qk``: fn(q, k, q_positions, k_positions) -> (q', k').
-        ``apply_vjp``: fn(x, positions, dy) -> dx.
-        ``apply_offset``: fn(x, offset (B,)) -> like x, row b starting at offset[b].
-        ``calls``: fn([(x, offset), ...]) -> a list, independent calls of one instance.
-        ``decode``: fn(x, chunks) -> like x, fed in chunks of these lengths to one incremental
-        instance.  ``key_cache``: fn(k, chunks) -> all rotated keys after the last chunk.
-        ``shift_keys``: fn(rotated_k, delta) -> like rotated_k, moved on by delta positions.
-        ``cos_sin``: fn(positions) -> (cos, sin).  ``frequencies``: fn()
-        -> (d/2,), or fn(seq_len) where they depend on the length.  ``table``: fn(positions) ->
-        (S, dim).
-        ``slopes``: fn(num_heads) -> (H,).  ``bias``: fn(q_len, k_len) -> broadcastable to
+        Rotary: ``apply``: fn(x (B, H, S, D), positions (S,)) -> like x; positions (A, B, S) where
+        the encoding has A > 1 axes.  ``apply_qk``: fn(q, k, q_positions, k_positions) -> (q', k').
+        ``apply_vjp``: fn(x, positions, dy) -> dx.  ``apply_offset``: fn(x, offset (B,)) -> like x,
+        row b starting at offset[b].  ``calls``: fn([(x, offset), ...]) -> a list, independent calls
+        of one instance.  ``decode``: fn(x, chunks) -> like x, fed in chunks of these lengths to one
+        incremental instance.  ``key_cache``: fn(k, chunks) -> all rotated keys after the last
+        chunk.  ``shift_keys``: fn(rotated_k, delta) -> like rotated_k, moved on by delta positions.
+        ``cos_sin``: fn(positions) -> (cos, sin).  ``frequencies``: fn() -> (d/2,), or fn(seq_len)
+        where they depend on the length.  ``normed_apply``: fn(x, weight, positions) -> like x,
+        RMSNorm first.  ``permute_weights``: fn(w, n_heads) -> like w, from half to interleaved.
+
+        Tables: ``table``: fn(positions) -> (S, dim).  ``rows``: fn(seq_len) -> (S, dim).
+        ``ids_from_tokens``: fn(input_ids) -> positions, for ``Learned(padding_idx=)``.
+
+        Biases: ``slopes``: fn(num_heads) -> (H,).  ``bias``: fn(q_len, k_len) -> broadcastable to
         (H, Q, K).  ``bucket``: fn(key minus query) -> integers.
+
+        Models: ``layers``: fn(n_layers) -> a bool for each.  ``softmax_scale``: fn() -> a number.
+
+        Without an encoding: ``position_ids``: fn(attention_mask).  ``packed``: fn(lengths).
+        ``decode_positions``: fn(prompt_len, n_steps).  ``shard_positions``: fn(cu_seqlens, cp_size,
+        cp_rank).  ``relative_index``: fn((height, width)) -> (N, N).  ``relative_shift``: fn(x (Q,
+        K)) -> (Q, K).  ``relative_scores``: fn(q (S, d), rel (2S-1, d)) -> (S, S).
     dtype : {"float32", "float64", "float16", "bfloat16"}
         The dtype of x, and of what should come out.
     tensor_layout : {"bhsd", "bshd", "sbhd", "thd", "bs(hd)"}
@@ -108,35 +97,25 @@ def check(
         raise TypeError(f"fn must be callable, got {type(fn).__name__}")
     surface = surface or (bound.surface if bound else None)
     encoding = encoding or (bound.encoding if bound else None)
-    if encoding is not None and not isinstance(encoding, Encoding):
-        raise TypeError(f"encoding must be a posenc_ref encoding, got {encoding!r}")
+    if encoding is not None and not isinstance(encoding, Encoding | ModelEncoding):
+        several = getattr(encoding, "encodings", None)
+        hint = f": pass .only, or one of .encodings ({', '.join(several)})" if several else ""
+        raise TypeError(
+            f"encoding must be a posenc_ref encoding, got {type(encoding).__name__}{hint}"
+        )
     if surface is None:
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}")
     if surface not in SURFACES:
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
-    judge, families = SURFACES[surface]
-    if encoding is not None and encoding.family not in families:
-        raise ValueError(
-            f"surface {surface!r} is for {', '.join(families)} encodings, "
-            f"got {type(encoding).__name__}"
-        )
-    if isinstance(encoding, XPos) and surface in _ONE_MAP:
-        raise ValueError(
-            f"XPos has no one map for surface {surface!r}: queries and keys are treated "
-            "differently; surface 'apply_qk' judges both"
-        )
-    if surface == "shift_keys" and isinstance(encoding, Rotary) and encoding.depends_on_length:
-        raise ValueError(
-            "surface 'shift_keys' needs frequencies that stay what they are: no shift leads from "
-            f"the table of one length to another, as {type(encoding).__name__} with this scaling "
-            "would need; rotate raw keys anew (surface 'key_cache')"
-        )
-    if encoding is None and not (surface == "apply" and (head_dim or (bound and bound.head_dim))):
+    judge, _ = SURFACES[surface]
+    refuse(surface, encoding)
+    drivable = surface == "apply" and (head_dim or (bound and bound.head_dim))
+    if encoding is None and not (drivable or needs_nothing(surface)):
         raise ValueError(
             "encoding must be given (only surface 'apply' with head_dim= can be judged by its "
             "properties alone)"
         )
-    if max_position is not None and max_position < LEAST and surface in _LONG:
+    if max_position is not None and max_position < LEAST and surface in LONG:
         raise ValueError(f"max_position must be at least {LEAST}, got {max_position}")
     run = make_run(
         fn,
@@ -169,7 +148,7 @@ def check(
 
 def make_run(
     fn: Callable[..., Any],
-    encoding: Encoding | None,
+    encoding: Declared,
     surface: str,
     *,
     backend: str | None = None,
@@ -234,7 +213,7 @@ def make_run(
     return run
 
 
-def _axes(encoding: Encoding | None, bound: Implementation | None) -> int:
+def _axes(encoding: Declared, bound: Implementation | None) -> int:
     declared = encoding.num_axes if isinstance(encoding, Rotary) else 1
     return max(declared, bound.axes if bound else 1)
 

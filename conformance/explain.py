@@ -10,6 +10,14 @@ from .codes import CODES
 from .loading import UsageError, encodings, scalings
 
 WIDTH = 88
+#: What configurations and papers call them.
+ALIASES = {
+    "linear": "LinearScaling", "pi": "LinearScaling", "ntk": "NTKScaling", "ntkaware": "NTKScaling",
+    "dynamic": "DynamicNTK", "dynamicntk": "DynamicNTK", "llama3": "Llama3Scaling",
+    "su": "LongRoPE", "prope": "Proportional", "mrope": "MultiAxisRoPE", "axial": "MultiAxisRoPE",
+    "partial": "RoPE", "partialrotary": "RoPE", "t5": "T5Bias", "learnedfrequencies":
+    "GivenFrequencies",
+}  # fmt: skip
 
 
 def explain(name: str | None = None) -> str:
@@ -20,7 +28,7 @@ def explain(name: str | None = None) -> str:
     wanted = name.strip().lower().replace("_", "-")
     if wanted in CODES:
         return _code(wanted)
-    by_lower = {known.lower(): known for known in values}
+    by_lower = {known.lower(): known for known in values} | ALIASES
     if wanted.replace("-", "") in by_lower:
         cls = values[by_lower[wanted.replace("-", "")]]
         return f"{_signature(cls)}\n\n{inspect.getdoc(cls)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posenc_ref import Rotary
+from posenc_ref import RoPE, Rotary
 from posenc_ref.accuracy import Truth
 
 from . import diagnose_rotary, judge_axes, judge_length, properties, reproduce, state
@@ -98,7 +98,9 @@ def required_inputs(run: Run, dim: int) -> bool:
         try:
             y = run.subject.apply(x, positions)
         except Refused as error:
-            run.add("raises", f"x of shape {x.shape} with positions 0..{size[-1] - 1}", str(error))
+            case = f"x of shape {x.shape} with positions 0..{size[-1] - 1}"
+            slice_alone = _slice_alone(run)
+            run.add("raises", case, str(error), **({"remedy": slice_alone} if slice_alone else {}))
             return False
         except Malformed as error:
             run.add("shape", str(error), f"x of shape {x.shape}")
@@ -114,6 +116,18 @@ def required_inputs(run: Run, dim: int) -> bool:
         else:
             run.count("required inputs")
     return True
+
+
+def _slice_alone(run: Run) -> str:
+    """What to do if a function takes the rotated slice of latent attention alone."""
+    encoding = run.encoding
+    if not isinstance(encoding, RoPE) or not encoding.rotary_start:
+        return ""
+    d = encoding.rotary_dim
+    return (
+        f"If it takes the {d} rotated channels alone, not all {encoding.head_dim}: judge it against "
+        f"encoding.replace(head_dim={d}, rotary_dim={d}, rotary_start=0)."
+    )
 
 
 def _same_for_every_row(run: Run, dim: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Encoding
+from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.accuracy import ROUNDOFF, Truth, budget
 
 from .report import NOTE, Accuracy, Finding, Report
@@ -230,7 +230,11 @@ def _remedy_for(error: str) -> str:
             "(--backend torch)."
         )
     if "positional argument" in error:
-        return "Bind everything but the surface's arguments in a closure."
+        return (
+            "Choose the surface that the function has (--surface frequencies, cos_sin, table, ...; "
+            "apply calls fn(x (B, H, S, D), positions (S,))), and bind all other arguments in a "
+            "closure."
+        )
     if "ProgramDied" in error:
         return (
             'Answer {"refused": "why"} to what it is not for; a sanitizer or a debugger shows '
@@ -239,6 +243,6 @@ def _remedy_for(error: str) -> str:
     return "Call the function with the printed shape and positions to see its traceback."
 
 
-def describe(encoding: Encoding | None) -> str:
+def describe(encoding: Encoding | ModelEncoding | None) -> str:
     """The declared encoding in one line."""
     return "nothing (properties only)" if encoding is None else repr(encoding)
