@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -77,17 +78,21 @@ def _serve(pipe: Any) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # processes share the cores, not threads
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):  # nobody listens now
+        while True:
+            _answer(pipe, pipe.recv())
+
+
+def _answer(pipe: Any, case: Case) -> None:
+    """Send the lines of a case, and None after the last."""
     from .sweep_judge import judge_case
 
-    while True:
-        try:
-            case = pipe.recv()
-        except (EOFError, KeyboardInterrupt):
-            return
-        try:
-            for line in judge_case(case):
-                pipe.send(line)
-        except Exception as error:
-            reason = f"the sweep: {type(error).__name__}: {error}"[:300]
-            pipe.send(case.blank().replace(reason=reason))
-        pipe.send(None)
+    try:
+        for line in judge_case(case):
+            pipe.send(line)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        reason = f"the sweep: {type(error).__name__}: {error}"[:300]
+        pipe.send(case.blank().replace(reason=reason))
+    pipe.send(None)

@@ -12,6 +12,8 @@ from .sweep_record import APPLY, AS_CONFIGURED, FLOAT32, OUTCOMES, Judged
 from .sweep_show import HEAD, cells, counts, what
 
 JUDGED = ("conforms", "deviates")
+#: How many modules are named under one deviation.
+_NAMED = 10
 LOGITS = """\
 With other rope types, the default entry of `rope_parameters` is replaced (factor 4, or 8 for
 llama3; original length 2048). `scores` are the logits of the attention class: q, k and the scale
@@ -23,11 +25,11 @@ states and position embeddings alone are counted as not drivable."""
 SCRIPTS = "sweep-deviations"
 READING = """\
 Every rotary module class of every model in the installed `transformers` is built from its default
-configuration, driven with its own function that rotates, and judged against what
-`posenc_ref.from_config` reads in that configuration. A **score** is the largest error in units of
-rounding (see README): up to 128 pass. **angles** is how the module holds them, found by
-recomputing. Names are `model.Class(configuration) [layer type]`; one class may be built from
-several configurations, and may keep a table for each type of layer.
+configuration, filled as loading a checkpoint fills it, driven with its own function that rotates,
+and judged against what `posenc_ref.from_config` reads in that configuration. A **score** is the
+largest error in units of rounding (see README): up to 128 pass. **angles** is how the module holds
+them, found by recomputing. Names are `model.Class(configuration) [layer type]`; one class may be
+built from several configurations, and may keep a table for each type of layer.
 
 - **deviates**: the module is not what its configuration says. A *bug* is one by its own source or
   paper; a *convention* is a choice of its own that others have to know.
@@ -95,8 +97,10 @@ def _deviation(entry: Expected, lines: Sequence[Judged], folder: Path | None) ->
     yield f"### {entry.title} ({entry.claim})"
     yield entry.reason
     yield f"*Evidence.* {entry.evidence}"
-    named = "\n".join(f"- `{line.name}`: {what(line)}" for line in lines)
-    yield f"*Found in*\n\n{named}"
+    named = [f"- `{line.name}`: {what(line)}" for line in lines[:_NAMED]]
+    if len(lines) > _NAMED:
+        named.append(f"- and {len(lines) - _NAMED} more, by the same message")
+    yield "*Found in*\n\n" + "\n".join(named)
     script = folder / SCRIPTS / entry.script if folder else None
     if script is not None and script.is_file():
         code = script.read_text(encoding="utf-8").strip()

@@ -14,6 +14,12 @@ ROPE_TYPES: dict[str, dict[str, Any]] = {
     "linear": {"factor": 4.0},
     "dynamic": {"factor": 4.0},
     "yarn": {"factor": 4.0, "original_max_position_embeddings": 2048},
+    "yarn-untruncated": {
+        "rope_type": "yarn",
+        "factor": 32.0,
+        "original_max_position_embeddings": 4096,
+        "truncate": False,  # as in gpt-oss
+    },
     "llama3": {
         "factor": 8.0,
         "low_freq_factor": 1.0,
