@@ -125,7 +125,7 @@ def _slice_alone(run: Run) -> str:
         return ""
     d = encoding.rotary_dim
     return (
-        f"If it takes the {d} rotated channels alone, not all {encoding.head_dim}: judge it against "
+        f"If it takes the {d} rotated channels alone, not {encoding.head_dim}: judge it against "
         f"encoding.replace(head_dim={d}, rotary_dim={d}, rotary_start=0)."
     )
 
