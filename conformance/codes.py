@@ -177,8 +177,7 @@ CODES: dict[str, Code] = dict(
         ),
         _code(
             "decode-offset",
-            "A call that does not start at position 0 is not rotated to offset + index; as a rule, "
-            "as if it started at 0.",
+            "A call that does not start at position 0 is not rotated to offset + index.",
             "positions decoded from the angles, or put in as a suspicion, are the token's index in "
             "the call, or count the offset twice, early, late or in calls",
             "Use the given positions (or add the length of the cache), also for single tokens.",
