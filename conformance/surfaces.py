@@ -1,0 +1,97 @@
+"""The surfaces: which judge each has, and what may be declared for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from posenc_ref import Encoding, Learned, ModelEncoding, RoPE, Rotary, XPos
+
+from . import judge_apply, judge_bias, judge_calls, judge_frequencies, judge_plain, judge_tables
+from .run import Run
+
+#: What is judged: an encoding, that of a whole model, or a plain function without either.
+Declared = Encoding | ModelEncoding | None
+
+#: The judge of each surface, and the families it is for.
+SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
+    "apply": (judge_apply.judge, ("rotary",)),
+    "apply_qk": (judge_calls.judge_apply_qk, ("rotary",)),
+    "apply_vjp": (judge_calls.judge_apply_vjp, ("rotary",)),
+    "apply_offset": (judge_calls.judge_apply_offset, ("rotary",)),
+    "calls": (judge_calls.judge_calls, ("rotary",)),
+    "decode": (judge_calls.judge_decode, ("rotary",)),
+    "key_cache": (judge_calls.judge_key_cache, ("rotary",)),
+    "shift_keys": (judge_calls.judge_shift_keys, ("rotary",)),
+    "cos_sin": (judge_tables.judge_cos_sin, ("rotary",)),
+    "frequencies": (judge_frequencies.judge, ("rotary",)),
+    "table": (judge_tables.judge_table, ("table",)),
+    "slopes": (judge_bias.judge_slopes, ("bias",)),
+    "bias": (judge_bias.judge_bias, ("bias",)),
+    "bucket": (judge_bias.judge_bucket, ("bias",)),
+    **{name: (judge_plain.judge, row.families) for name, row in judge_plain.ROWS.items()},
+}
+#: Surfaces that rotate with one map for queries and keys.
+ONE_MAP = (
+    "apply", "apply_vjp", "apply_offset", "calls", "decode", "key_cache", "shift_keys",
+    "normed_apply",
+)  # fmt: skip
+#: Surfaces whose shortest probes reach this position, and the position.
+LONG, LEAST = (*ONE_MAP[:-1], "apply_qk", "cos_sin", "table"), 128
+
+_WORDS = {
+    "none": "functions without an encoding",
+    "rope": "RoPE encodings",
+    "rotary": "rotary encodings",
+    "table": "table encodings",
+    "padded table": "Learned tables with padding_idx",
+    "bias": "bias encodings",
+    "model": "whole models (a ModelEncoding, as preset() and from_config() give)",
+}
+
+
+def families_of(declared: Declared) -> tuple[str, ...]:
+    """The families that a declaration belongs to."""
+    if declared is None:
+        return ("none",)
+    if isinstance(declared, ModelEncoding):
+        return ("model",)
+    found = [declared.family]
+    if isinstance(declared, RoPE):
+        found.append("rope")
+    if isinstance(declared, Learned) and declared.padding_idx is not None:
+        found.append("padded table")
+    return tuple(found)
+
+
+def needs_nothing(surface: str) -> bool:
+    """Whether a surface can be judged without any encoding."""
+    return "none" in SURFACES[surface][1]
+
+
+def of_models(surface: str) -> bool:
+    """Whether a surface is about a whole model."""
+    return SURFACES[surface][1] == ("model",)
+
+
+def refuse(surface: str, declared: Declared) -> None:
+    """Raise a ValueError where this cannot be declared for the surface."""
+    families = SURFACES[surface][1]
+    if declared is not None and not set(families) & set(families_of(declared)):
+        raise ValueError(
+            f"surface {surface!r} is for {_listed(families)}, got {type(declared).__name__}"
+        )
+    if isinstance(declared, XPos) and surface in ONE_MAP:
+        raise ValueError(
+            f"XPos has no one map for surface {surface!r}: queries and keys are treated "
+            "differently; surface 'apply_qk' judges both"
+        )
+    if surface == "shift_keys" and isinstance(declared, Rotary) and declared.depends_on_length:
+        raise ValueError(
+            "surface 'shift_keys' needs frequencies that stay what they are: no shift leads from "
+            f"the table of one length to another, as {type(declared).__name__} with this scaling "
+            "would need; rotate raw keys anew (surface 'key_cache')"
+        )
+
+
+def _listed(families: Sequence[str]) -> str:
+    return " and ".join(_WORDS[name] for name in families)
