@@ -159,6 +159,9 @@ def _sources(settings: Settings, rotary: Rotary, place: Head) -> Mapping[str, st
         found["rotary_dim"] = place.rotary_source
     if rotary.rope_type not in ("default", "axial"):
         found["scaling"] = rotary.where if "default" in rotary.where else f"config: {rotary.where}"
+        key = "original_max_position_embeddings"
+        if rotary.rope_type == "yarn" and rotary.keys.get(key) is settings.get(key) is None:
+            found["scaling"] += f"; {key} is missing: max_position_embeddings, as in transformers"
     if "axes" in settings.conventions:
         found["axes"] = f"positions are ({settings.conventions['axes']}): {settings.code}"
     return found

@@ -166,3 +166,16 @@ def test_phimoe_has_two_attention_factors():
     encoding = from_config(config).only
     assert encoding.attention_factor(4096) == 1.25
     assert encoding.attention_factor(4097) == 1.5
+
+
+def test_yarn_without_its_original_length_says_what_was_taken():
+    config = {
+        "model_type": "llama",
+        "head_dim": 64,
+        "max_position_embeddings": 131072,
+        "rope_theta": 10000.0,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0},
+    }
+    assert "is missing: max_position_embeddings" in from_config(config).provenance["scaling"]
+    config["rope_scaling"]["original_max_position_embeddings"] = 32768
+    assert from_config(config).provenance["scaling"] == "config: rope_scaling"
