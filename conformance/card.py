@@ -29,8 +29,10 @@ class Card:
     facts: dict[str, str] = field(default_factory=dict)  #: what was measured, by name
     frequencies: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: signed, rad/position
     uncertainty: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: one standard error
-    aliases: tuple[str, ...] = ()  #: other descriptions that no measurement tells apart
+    aliases: tuple[Encoding, ...] = ()  #: other values that are the same map
+    relations: tuple[str, ...] = ()  #: changes of parameters that no measurement tells apart
     used_by: tuple[str, ...] = ()  #: presets with the same encoding
+    closest: tuple[str, ...] = ()  #: presets that differ in one or two fields, and in which
     by_length: dict[int, np.ndarray] = field(default_factory=dict)  #: where the length matters
     linear: bool = True  #: angles grow linearly with the position
     residual: float = float("nan")  #: worst score against ``encoding``, in units
@@ -48,11 +50,14 @@ class Card:
     def __str__(self) -> str:
         lines = [f"IDENTITY  {self.subject}  ({self.surface}, {self.backend}, {self.dtype})"]
         rows: list[tuple[str, str]] = [("is", self._verdict())]
-        rows += [("same as", a) for a in self.aliases]
+        rows += [("same as", repr(a)) for a in self.aliases]
+        rows += [("same as", text) for text in self.relations]
         if self.used_by:
             shown = ", ".join(self.used_by[:6])
             more = f" and {len(self.used_by) - 6} more presets" if len(self.used_by) > 6 else ""
-            rows.append(("used by", shown + more))
+            but = "" if self.exact else " (without the deviations)"
+            rows.append(("used by", shown + more + but))
+        rows += [("near", text) for text in self.closest]
         rows += list(self.facts.items())
         for f in self.deviations:
             rows.append(("but", f"{f.code}: {f.message}"))
@@ -85,8 +90,10 @@ class Card:
             "facts": self.facts,
             "frequencies": self.frequencies.tolist(),
             "uncertainty": self.uncertainty.tolist(),
-            "aliases": list(self.aliases),
+            "aliases": [a.to_dict() for a in self.aliases],
+            "relations": list(self.relations),
             "used_by": list(self.used_by),
+            "closest": list(self.closest),
             "by_length": {str(n): w.tolist() for n, w in self.by_length.items()},
             "linear": self.linear,
             "residual": self.residual if np.isfinite(self.residual) else None,

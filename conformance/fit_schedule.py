@@ -1,27 +1,33 @@
 """From measured frequencies to a base and a scaling: the simplest family that gives them all.
 
-Declared or published constants are tried before fitted ones, and every candidate is a complete
-prediction: it stands only if it meets every measured frequency within its uncertainty.
+Every candidate is a complete prediction: it stands only if it meets every measured frequency
+within its uncertainty.  Published constants are tried before fitted ones, one field before two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 import posenc_ref as pr
 from posenc_ref import FrequencySchedule
+from posenc_ref.accuracy import BUDGET, ROUNDOFF, TINY
 
-from .alternatives import BETAS, FACTORS, LENGTHS, LOW_HIGH
+from .alternatives import FACTORS
 from .alternatives_shapes import LLAMA3_SHAPES, YARN_SHAPES, Head
-from .frequencies import PUBLISHED_BASES, agree
+from .frequencies import PUBLISHED_BASES, SIGMAS
 
-#: Bases are rounded to this many significant digits, if that still agrees.
-_DIGITS = (1, 2, 3, 4, 6)
-#: Scale factors that are tried before a fitted one.
-_PLAIN = (*FACTORS, 3.0, 5.0, 6.0, 10.0, 12.0, 20.0, 24.0, 48.0, 80.0, 100.0)
+#: Factors that somebody would choose; 3, 7, 13, 57 are what dynamic NTK comes to at 2, 3, 4, 8.
+PLAIN = (
+    *FACTORS, 1.5, 2.5, 3.0, 5.0, 6.0, 10.0, 12.0, 20.0, 24.0, 48.0, 80.0, 100.0, 1000.0,
+    7.0, 13.0, 57.0, 241.0,
+)  # fmt: skip
+#: A decimal with more digits than this is no constant that somebody chose.
+_DIGITS = 7
+#: Digits of a float64.
+_MOST = 17
 
 
 @dataclass(frozen=True)
@@ -30,183 +36,232 @@ class Fit:
 
     base: float
     scaling: FrequencySchedule | None
-    aliases: tuple[str, ...] = ()
+    named: bool = True  #: False: no rule was found, the frequencies stand as they are
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Frequencies of ``n`` pairs of ``rotary_dim`` channels, their errors, and the factor m."""
+    """Frequencies of the ``rotary_dim / 2`` pairs, their standard errors, and the factor m."""
 
     w: np.ndarray
     sigma: np.ndarray
-    rotary_dim: int
     m: float = 1.0
     m_error: float = 0.0
+    roundoff: float = ROUNDOFF["float32"]  #: how exact the function's own frequencies may be
+
+    @property
+    def rotary_dim(self) -> int:
+        """Channels in pairs."""
+        return 2 * self.w.size
+
+    @property
+    def k(self) -> np.ndarray:
+        """The numbers of the pairs."""
+        return np.arange(self.w.size)
+
+    @property
+    def error(self) -> np.ndarray:
+        """How far off each frequency may be, relatively; infinite for those that are 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            noise = np.where(self.w == 0, np.inf, SIGMAS * self.sigma / np.abs(self.w))
+        return np.asarray(BUDGET["float32"] * self.roundoff + noise)
+
+    def agree(self, predicted: np.ndarray) -> np.ndarray:
+        """Where measured frequencies meet predicted ones."""
+        slack = BUDGET["float32"] * self.roundoff * np.abs(predicted) + SIGMAS * self.sigma
+        return np.asarray(np.abs(self.w - predicted) <= slack)
 
     def meets(self, base: float, scaling: FrequencySchedule | None) -> bool:
         """Whether a base and a scaling give every frequency."""
-        return bool(agree(self.w, self._predicted(base, scaling), self.sigma).all())
+        predicted = predict(base, scaling, self.rotary_dim)
+        return predicted.size == self.w.size and bool(self.agree(predicted).all())
 
-    def _predicted(self, base: float, scaling: FrequencySchedule | None) -> np.ndarray:
-        """Frequencies in float64: thousands are tried, and 50 digits would tell no more."""
-        if scaling is None:
-            return self.plain(base)
-        if isinstance(scaling, pr.LinearScaling):
-            return self.plain(base) / scaling.factor
-        shape = YARN_SHAPES if isinstance(scaling, pr.YaRN) else LLAMA3_SHAPES
-        d = self.rotary_dim
-        return shape["as declared"](Head(d, d, base), scaling)
+    def part(self, pairs: np.ndarray | slice, scale: float = 1.0) -> Measurement:
+        """Some of the pairs, at positions divided by ``scale``."""
+        return replace(self, w=self.w[pairs] / scale, sigma=self.sigma[pairs] / scale)
 
     def plain(self, base: float) -> np.ndarray:
         """Unscaled frequencies."""
-        return np.asarray(base ** (-np.arange(self.w.size) / self.w.size))
+        return predict(base, None, self.rotary_dim)
 
-    def factor_fits(self, scaling: FrequencySchedule | None) -> bool:
-        """Whether the scaling has the measured attention factor."""
-        m = 1.0 if scaling is None else scaling.magnitude(None)
-        return abs(self.m - m) <= self.m_error + 2 * self.sigma_unit() * m
+    def has_factor(self, m: float) -> bool:
+        """Whether m is the measured attention factor."""
+        return abs(self.m - m) <= self.m_error * max(1.0, m)
 
-    def sigma_unit(self) -> float:
-        """The relative error of the fastest frequency, as a yardstick."""
-        return float(self.sigma[0] / abs(self.w[0])) if self.w[0] else 0.0
+
+def predict(base: float, scaling: FrequencySchedule | None, d: int) -> np.ndarray:
+    """Frequencies in float64 where there is a short way: thousands are tried."""
+    k = np.arange(d // 2)
+    plain = np.asarray(base ** (-2.0 * k / d))
+    if scaling is None:
+        return plain
+    if isinstance(scaling, pr.LinearScaling):
+        return np.asarray(plain / scaling.factor)
+    if isinstance(scaling, pr.NTKScaling) and d > 2:
+        return np.asarray(plain / scaling.factor ** (2.0 * k / (d - 2)))
+    if isinstance(scaling, pr.YaRN):
+        blend = scaling.blend == "geometric"
+        return YARN_SHAPES["as declared"](Head(d, d, base), scaling, geometric=blend)
+    if isinstance(scaling, pr.Llama3Scaling):
+        return LLAMA3_SHAPES["as declared"](Head(d, d, base), scaling)
+    try:
+        return np.array([float(w) for w in scaling.schedule(base, d, None)])
+    except ValueError:  # outside the domain of the formula
+        return np.zeros(0)
 
 
 def fit(m: Measurement) -> Fit:
     """The simplest explanation; frequencies as they are, if nothing explains them."""
-    for found in _candidates(m):
-        if m.meets(found.base, found.scaling):
-            if found.scaling is None:
-                return Fit(found.base, None, _ntk_aliases(m, found.base))
+    from .fit_blend import blends
+
+    for found in (f for part in (_plain, _linear, _still, blends) for f in part(m)):
+        if found.base > 1.0 and m.meets(found.base, found.scaling):
             return found
-    frequencies = tuple(float(w) for w in m.w)
-    return Fit(10000.0, pr.GivenFrequencies(frequencies, attention_factor=m.m))
+    return Fit(10000.0, given(m), named=False)
 
 
-def _candidates(m: Measurement) -> Iterator[Fit]:
+def given(m: Measurement) -> pr.GivenFrequencies:
+    """The frequencies as they were measured, with the digits that the measurement has."""
+    noise = m.error - BUDGET["float32"] * m.roundoff
+    pairs = zip(m.w.tolist(), (noise / SIGMAS).tolist(), strict=True)
+    w = tuple(nice(v, e, ROUNDOFF["float64"]) if v else 0.0 for v, e in pairs)
+    return pr.GivenFrequencies(w, attention_factor=max(nice(m.m, m.m_error), TINY["float32"]))
+
+
+def _plain(m: Measurement) -> Iterator[Fit]:
+    """A base, published or of few digits; NTK by a plain factor; any base."""
     if not (m.w > 0).all():
         return
     for base in PUBLISHED_BASES:
         yield Fit(base, None)
-    slope = _base_of(m, 1.0)
-    if slope is not None:
-        for base in _rounded(slope):
-            yield Fit(base, None)
-    yield from _linear(m)
-    yield from _blends(m)
+    fitted = fitted_base(m, 1.0)
+    if fitted is None:
+        return
+    for base in decimals(fitted, digits=3):
+        yield Fit(base, None)
+    if m.rotary_dim > 2:
+        for known in PUBLISHED_BASES:
+            for factor in PLAIN:
+                stretched = known * factor ** (m.rotary_dim / (m.rotary_dim - 2))
+                if abs(np.log(stretched / fitted)) < 1 / 64:
+                    yield Fit(known, pr.NTKScaling(factor))
+    for base in (*decimals(fitted), float(round(fitted)), fitted):
+        yield Fit(base, None)
 
 
-def _base_of(m: Measurement, factor: float) -> float | None:
+def fitted_base(m: Measurement, factor: float) -> float | None:
     """The base of geometric frequencies that start at ``1 / factor``, by least squares."""
     if m.w.size < 2:
         return None
-    k = np.arange(m.w.size)
-    weight = 1 / (np.finfo(np.float32).eps + m.sigma / m.w) ** 2
+    k = m.k
+    weight = 1 / m.error**2
     through = float(np.sum(weight * k * np.log(m.w * factor)) / np.sum(weight * k * k))
-    return float(np.exp(-through * m.w.size)) if through < 0 else None
+    base = float(np.exp(-through * m.w.size))
+    return base if 1.0 + BUDGET["float32"] * ROUNDOFF["float32"] < base < np.inf else None
 
 
-def _rounded(value: float) -> Iterator[float]:
-    """``value`` to a few significant digits, to an integer, and as it is."""
-    for digits in _DIGITS:
-        yield float(f"{value:.{digits}g}")
-    yield float(round(value))
-    yield value
+def decimals(value: float, digits: int = _DIGITS, error: float = np.inf) -> Iterator[float]:
+    """``value`` rounded to 1, 2, ... significant digits, as far as that is within ``error``."""
+    for n in range(1, digits + 1):
+        short = float(f"{value:.{n}g}")
+        if abs(short - value) <= error:
+            yield short
 
 
-def _ntk_aliases(m: Measurement, base: float) -> tuple[str, ...]:
-    """NTK scalings of published bases that are the same base."""
-    if m.rotary_dim <= 2:
-        return ()
-    found = []
-    for known in PUBLISHED_BASES:
-        for factor in _PLAIN:
-            stretched = known * factor ** (m.rotary_dim / (m.rotary_dim - 2))
-            if known != base and m.meets(stretched, None):
-                found.append(f"base={known:g} with NTKScaling({factor:g})")
-    return tuple(found[:3])
+def nice(value: float, error: float = 0.0, least: float = ROUNDOFF["float32"]) -> float:
+    """The shortest decimal within ``error`` (relative, at least ``least``) of ``value``."""
+    slack = max(error, least) * abs(value)
+    return next(decimals(value, _MOST, slack), value)
+
+
+def between(low: float, high: float, usual: float) -> float:
+    """``usual``, if it is above ``low`` and up to ``high``; else the shortest decimal that is."""
+    if low < usual <= high:
+        return usual
+    for n in range(1, _DIGITS + 1):
+        step = 10.0 ** (np.floor(np.log10(high)) - n + 1)
+        last = float(f"{np.floor(high / step) * step:.{n}g}")
+        if low < last <= high:
+            return last
+    return high
 
 
 def _linear(m: Measurement) -> Iterator[Fit]:
     """Position interpolation: the fastest pair shows the factor."""
+    if not (m.w > 0).all() or not m.w[0] < 1.0:
+        return
     first = 1 / float(m.w[0])
-    if first <= 1.0:
+    factor = nice(first, float(m.error[0]))
+    if factor <= 1.0:
         return
-    for factor in dict.fromkeys((*(f for f in _PLAIN if abs(first / f - 1) < 1 / 8), first)):
-        base = _base_of(m, factor)
-        bases = [*PUBLISHED_BASES, *(_rounded(base) if base else ())]
-        for b in bases:
-            yield Fit(b, pr.LinearScaling(factor), (f"positions multiplied by {1 / factor:g}",))
+    for base in PUBLISHED_BASES:
+        yield Fit(base, pr.LinearScaling(factor))
+    yield from _su(m)
+    for f in dict.fromkeys((factor, first)):
+        fitted = fitted_base(m, f)
+        if fitted is not None:
+            for base in (*decimals(fitted), fitted):
+                yield Fit(base, pr.LinearScaling(f))
 
 
-def _blends(m: Measurement) -> Iterator[Fit]:
-    """YaRN and Llama 3: fast pairs show the base, slow ones the factor, those between the rest."""
-    for base in _fast_bases(m):
-        ratio = m.w / m.plain(base)
-        slowest = float(1 / ratio[-1])
-        factors = [f for f in _PLAIN if abs(slowest / f - 1) < 1 / 8] or [slowest]
-        for factor in factors:
-            yield from _llama3(m, base, factor)
-            yield from _yarn(m, base, factor)
-        # Where no pair is slow enough to show the factor, m may.
-        if m.m > 1.0:
-            told = float(np.exp((m.m - 1.0) * 10))
-            for factor in (f for f in _PLAIN if abs(told / f - 1) < 1 / 8):
-                yield from _yarn(m, base, factor)
+def _su(m: Measurement) -> Iterator[Fit]:
+    """Su's scaling: the last pair is divided by the factor, the first by a root of it."""
+    if m.w.size < 3:
+        return
+    for base in PUBLISHED_BASES:
+        divisor = m.plain(base) / m.w
+        if divisor[0] <= 1 or divisor[-1] <= divisor[0]:
+            continue
+        slope = np.log(np.log(divisor[0]) / np.log(divisor[-1])) / np.log(2 / m.rotary_dim)
+        factor = nice(float(divisor[-1]), float(m.error[-1]))
+        for power in decimals(float(slope), digits=4):
+            if power > 0 and factor >= 1.0:
+                yield Fit(base, pr.SuNTK(factor, power=power))
 
 
-def _fast_bases(m: Measurement) -> list[float]:
-    """Bases that the fastest pairs agree with."""
+def _still(m: Measurement) -> Iterator[Fit]:
+    """Proportional: the last pairs stand still."""
+    turning = int(np.count_nonzero(m.w))
+    if not 0 < turning < m.w.size or not (m.w[:turning] > 0).all():
+        return
+    fraction = fraction_of(turning, m.w.size)
+    factor = max(nice(1 / float(m.w[0]), float(m.error[0])), 1.0)
+    scaling = pr.Proportional(fraction, factor=factor)
+    for base in PUBLISHED_BASES:
+        yield Fit(base, scaling)
+    if turning > 1:
+        ratio = float(m.w[turning - 1]) * factor
+        fitted = ratio ** (-m.w.size / (turning - 1))
+        for base in (*decimals(fitted), fitted) if fitted > 1 else ():
+            yield Fit(base, scaling)
+
+
+def fraction_of(turning: int, pairs: int) -> float:
+    """The quotient, if it is short; else the shortest fraction truncated to ``turning``."""
+    if round(turning / pairs, 3) == turning / pairs:
+        return turning / pairs
+    for n in range(1, _DIGITS):
+        at = np.ceil(round(turning / pairs * 10**n, 9)) / 10**n
+        if int(at * 2 * pairs // 2) == turning:
+            return float(at)
+    return turning / pairs
+
+
+def linear_fit(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
+    """Slope and intercept of y(x), by least squares weighted with the errors of y."""
+    slope, start = np.polyfit(x, y, 1, w=1 / error)
+    return float(slope), float(start)
+
+
+def fast_bases(m: Measurement) -> list[float]:
+    """Bases that the fastest pairs agree with, while the others do not: published ones first."""
     fast = slice(1, max(2, m.w.size // 8))
-    found = [
-        b
-        for b in PUBLISHED_BASES
-        if agree(m.w[fast], m.plain(b)[fast], m.sigma[fast]).all()
-        and not agree(m.w, m.plain(b), m.sigma).all()
-    ]
-    if not found and m.w.size > 2:
+
+    def agrees(base: float) -> bool:
+        return bool(m.agree(m.plain(base))[fast].all())
+
+    found = [b for b in PUBLISHED_BASES if agrees(b)]
+    if not found and m.w.size > 2 and 0 < m.w[1] < 1:
         second = float(m.w[1]) ** -m.w.size
-        found = [
-            b for b in dict.fromkeys(_rounded(second))
-            if b > 1 and agree(m.w[fast], m.plain(b)[fast], m.sigma[fast]).all()
-        ]  # fmt: skip
-    return found
-
-
-def _llama3(m: Measurement, base: float, factor: float) -> Iterator[Fit]:
-    if factor <= 1.0:
-        return
-    for low, high in LOW_HIGH:
-        for length in LENGTHS:
-            yield Fit(
-                base,
-                pr.Llama3Scaling(factor, low, high, length),
-                ("original_max_position, low_freq_factor and high_freq_factor scale together",),
-            )
-
-
-def _yarn(m: Measurement, base: float, factor: float) -> Iterator[Fit]:
-    if factor <= 1.0:
-        return
-    aliases = ("original_max_position, beta_fast and beta_slow scale together",)
-    for fast, slow in BETAS:
-        for length in LENGTHS:
-            for truncate in (True, False):
-                try:
-                    bare = pr.YaRN(
-                        factor, length, beta_fast=fast, beta_slow=slow, truncate=truncate
-                    )
-                except ValueError:
-                    continue
-                if m.factor_fits(bare):
-                    yield Fit(base, bare, aliases)
-                elif m.meets(base, bare):
-                    yield Fit(base, bare.replace(attention_factor=nice(m.m, m.m_error)), aliases)
-
-
-def nice(value: float, error: float = 0.0) -> float:
-    """``value`` rounded as far as its error allows."""
-    for digits in range(1, 8):
-        short = float(f"{value:.{digits}g}")
-        if abs(short - value) <= max(error, float(np.finfo(np.float32).eps) * abs(value)):
-            return short
-    return value
+        found = [b for b in dict.fromkeys((*decimals(second), second)) if b > 1 and agrees(b)]
+    return found[:4]

@@ -7,19 +7,23 @@ from typing import Any
 
 import numpy as np
 
-import posenc_ref as pr
-from posenc_ref import Encoding, MultiAxisRoPE, RoPE, Rotary
-
-from . import identify_rotary, identify_table
+from . import identify_names, identify_rotary, identify_sinusoid, identify_table, state
 from .access import Access
 from .card import Card
 from .check import check, make_run
 from .implementation import Implementation
 from .judge_apply import required_inputs
 from .measure import measure
+from .probes import SHORT, dense
+from .run import Run
 from .subject import Malformed, Refused
 
-SURFACES = ("apply", "cos_sin", "frequencies", "table")
+_TABLES = {
+    "cos_sin": identify_table.cos_sin,
+    "frequencies": identify_table.frequencies,
+    "table": identify_sinusoid.identify,
+}
+SURFACES = ("apply", *_TABLES)
 
 
 def identify(
@@ -68,20 +72,27 @@ def identify(
                 assert head_dim is not None
                 _apply(run, card, head_dim)
             else:
-                identify_table.identify(run, card)
+                _TABLES[surface](run, card)
         except (Refused, Malformed) as error:
             card.unknown.append(f"a call failed: {error}")
     card.limits += [text for text in report.limits if text not in card.limits]
-    if card.encoding is not None and card.encoding.family in ("rotary", "table"):
-        _confirm(fn, card, options)
-    _name(card)
+    if card.encoding is not None:
+        _confirm(fn, run, card, options)
+        card.used_by = identify_names.used_by(card.encoding)
+        if not card.used_by:
+            card.closest = identify_names.closest(card.encoding)
     return card
 
 
-def _apply(run: Any, card: Card, dim: int) -> None:
+def _apply(run: Run, card: Card, dim: int) -> None:
     if not required_inputs(run, dim):
         first = run.report.findings[0]
         card.unknown.append(f"it cannot be driven: {first.message} ({first.evidence})")
+        return
+    x = run.subject.rounded(dense((2, 3, SHORT.size, dim), run.seed))
+    before = run.subject.apply(x, SHORT)
+    if not np.array_equal(before, run.subject.apply(x, SHORT)):
+        card.unknown.append("the same call gives other values at once: it is not a function of x")
         return
     access = Access(run, dim=dim)
     access.learn()
@@ -90,13 +101,33 @@ def _apply(run: Any, card: Card, dim: int) -> None:
         card.unknown.append("what comes out is not finite")
         return
     identify_rotary.identify(run, access, measured, card)
+    state.replay(run, lambda: run.subject.apply(x, SHORT), before, f"positions 0..{SHORT[-1]}")
 
 
-def _confirm(fn: Callable[..., Any], card: Card, options: dict[str, Any]) -> None:
-    """The full check against what was identified: what is left are deviations."""
-    report = check(fn, card.encoding, card.surface, **options)
+def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, Any]) -> None:
+    """The full check against what was identified: what is left are deviations.
+
+    A function that keeps what it has seen is checked on a fresh instance, or not at all.
+    """
+    assert card.encoding is not None
+    if run.report.findings:  # state: nothing else is looked for before
+        card.deviations = list(run.report.findings)
+        if run.factory is None:
+            card.unknown.append(
+                "whether it is exact: calls change what later ones give, so a check of this "
+                "instance would judge what is left of the measurement; pass factory="
+            )
+            return
+        fn = run.factory()
+    try:
+        report = check(fn, card.encoding, card.surface, **options)
+    except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
+        # The suite itself is at fault: the card stands without it.
+        card.unknown.append(f"whether it is exact: the check broke off ({error!r}); please report")
+        return
     card.report = report
-    card.deviations = report.findings
+    known = {f.code for f in report.findings}
+    card.deviations = [f for f in card.deviations if f.code not in known] + report.findings
     card.limits = list(dict.fromkeys([*card.limits, *report.limits]))
     if report.accuracy is not None:
         card.residual = report.accuracy.worst
@@ -105,67 +136,3 @@ def _confirm(fn: Callable[..., Any], card: Card, options: dict[str, Any]) -> Non
         if report.accuracy.degrades_at is not None:
             card.facts["accuracy"] = f"visibly wrong from position {report.accuracy.degrades_at} on"
         card.facts["judged"] = f"up to position {report.accuracy.highest}"
-
-
-def _name(card: Card) -> None:
-    """Presets that are the same, and how to get to the other layout."""
-    encoding = card.encoding
-    if not isinstance(encoding, RoPE | MultiAxisRoPE):
-        return
-    names, other_layout = [], []
-    for name in pr.presets():
-        try:
-            model = pr.preset(name)
-        except ValueError:  # a preset that needs a fact from the caller
-            continue
-        for known in model.encodings.values():
-            if known is None:
-                continue
-            if _same(known, encoding):
-                names.append(name)
-            elif isinstance(known, RoPE) and isinstance(encoding, RoPE):
-                swapped = known.replace(layout=encoding.layout, output_layout=None)
-                if known.layout != encoding.layout and _same(swapped, encoding):
-                    other_layout.append(name)
-    card.used_by = tuple(dict.fromkeys(names))
-    if isinstance(encoding, RoPE) and card.surface == "apply":
-        _conversion(card, encoding, list(dict.fromkeys(other_layout)))
-
-
-def _same(known: Encoding, encoding: Rotary) -> bool:
-    """The same map of vectors, whatever it is called."""
-    if type(known) is not type(encoding) or not isinstance(known, Rotary):
-        return False
-    return known == encoding or _numbers(known) == _numbers(encoding)
-
-
-def _numbers(encoding: Rotary) -> tuple[Any, ...]:
-    """All that the map depends on, as plain values."""
-    axes = encoding.axes()
-    arrays = (
-        *encoding.pairs(),
-        *encoding.output_pairs(),
-        encoding.frequencies(),
-        np.zeros(1) if axes is None else axes,
-    )
-    return (
-        encoding.head_dim,
-        encoding.sign,
-        encoding.offset,
-        encoding.attention_factor(),
-        encoding.depends_on_length,
-        *(tuple(a.tolist()) for a in arrays),
-    )
-
-
-def _conversion(card: Card, encoding: RoPE, others: list[str]) -> None:
-    target = "interleaved" if encoding.layout == "half" else "half"
-    part = "" if encoding.rotary_dim == encoding.head_dim else f", rotary_dim={encoding.rotary_dim}"
-    used = f" (as in {', '.join(others[:3])})" if others else ""
-    if encoding.rotary_start == 0:
-        card.conversion.append(
-            f"weights trained for {target} pairs{used}: posenc_ref.permute_weights(w, n_heads, "
-            f"source={target!r}, target={encoding.layout!r}{part}) on q and k, never on v"
-        )
-    if encoding.sign < 0:
-        card.conversion.append("to turn the usual way: pass -positions, or negate the sines")

@@ -1,220 +1,180 @@
-"""What an unknown rotary function is: structure, axes, frequencies, length, then a full check."""
+"""What an unknown rotary function is: structure, length, frequencies."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 import posenc_ref as pr
-from posenc_ref import MultiAxisRoPE, RoPE, Rotary
-from posenc_ref.accuracy import BUDGET, FACTOR_SLACK, ROUNDOFF
-from posenc_ref.rope import layout_pairs
+from posenc_ref import RoPE
+from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 
+from . import identify_axes, identify_names
 from .access import Access
 from .card import Card
-from .fit_schedule import Fit, Measurement, fit
-from .frequencies import PUBLISHED_BASES, agree
-from .identify_length import by_length
-from .judge_axes import AxisPhases
-from .judge_axes import measure as measure_axes
-from .measure import Measured, Phases
+from .fit_schedule import Fit, Measurement, fit, nice
+from .frequencies import PUBLISHED_BASES
+from .identify_length import UNSPACED, Lengths
+from .identify_measure import amplitude, like_xpos, origin, reach, refined, tables_of, uncertainty
+from .identify_structure import Structure, structures
+from .measure import Measured, Phases, unaliased
 from .run import Run
 
 
 def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
     """Fill in the card from what was measured."""
-    phases = measured.phases
-    if phases is None or not measured.pairs:
-        card.facts["pairs"] = measured.describe()
-        card.unknown.append("no two channels are turned into each other: this is no rotation")
+    if measured.phases is None or not measured.pairs:
+        _no_rotation(access, measured, card)
         return
-    card.linear = phases.linear
-    if measured.odd:
+    tables = tables_of(access, measured)
+    phases = unaliased(tables, run.coarse)
+    every = structures(access.dim, measured)
+    rest = sorted({*measured.odd, *(() if every else measured.scaled)})
+    if rest:
         card.unknown.append(
-            f"{len(measured.odd)} channels are neither passed through nor one of a pair "
-            f"(channel {measured.odd[0]} first): the rest is described alone"
+            f"{len(rest)} channels are neither passed through nor one of a pair (channel "
+            f"{rest[0]} first): what follows describes the others alone"
         )
-    sign, w = _signed(phases)
-    card.frequencies, card.uncertainty = phases.frequencies, phases.sigma
-    _facts(card, measured, phases, sign, run)
-    if run.subject.axes > 1:
-        found = measure_axes(run, run.subject.axes, access.dim, measured.pairs, sign)
-        card.encoding = _several_axes(card, access.dim, measured, found, sign, phases)
-        return
-    structure = _structure(access.dim, measured)
-    if structure is None:
-        card.unknown.append("pairs are neither interleaved nor half-split in any slice")
-        return
-    fields, denominator = structure
-    m = float(np.median(phases.amplitude))
-    error = run.budget * ROUNDOFF[run.coarse] if run.coarse in ("float32", "float64") else 0.0
-    measurement = Measurement(w, phases.sigma, denominator, m, error + FACTOR_SLACK / 8)
+    m, m_error = amplitude(run, access, tables, phases)
+    card.linear = phases.linear
     if not card.linear:
-        card.unknown.append("angles do not grow linearly with the position")
-    fitted = fit(measurement)
-    card.encoding = _encoding(access.dim, fields, fitted, measurement, sign)
-    card.aliases += fitted.aliases
-    if card.encoding is not None:
-        by_length(run, access, measured, card, sign)
-
-
-def _signed(phases: Phases) -> tuple[int, np.ndarray]:
-    """The sign of the rotation, and frequencies without it."""
+        card.unknown.append("angles or amplitudes do not follow the position evenly")
+        card.unknown += [text for text in [like_xpos(tables, access, run.coarse)] if text]
+    lengths = Lengths(run, access, tables, phases, card)
+    if run.subject.axes > 1:
+        _pairs(card, measured, every)
+        identify_axes.identify(run, access, measured, lengths, (m, m_error), card)
+        return
+    # Where the frequencies change is not known to the token in coarse results.
+    most = lengths.last // 2 if lengths.changed else reach(access)
+    phases = refined(tables, phases, most, run.coarse)
+    _pairs(card, measured, every)
+    numbers(card, phases, m, m_error, run.coarse)
+    if not every:
+        some = ", ".join(f"({p.a}, {p.b})" for p in measured.pairs[:6])
+        card.unknown.append(f"pairs of no layout that is described here: {some}, ...")
+        return
     sign = -1 if (phases.frequencies < 0).all() else 1
-    return sign, sign * phases.frequencies
+    exactness = min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
 
+    def explained(found: Structure) -> tuple[Structure, Measurement, Fit]:
+        w, sigma = found.spread(sign * phases.frequencies), found.spread(phases.sigma)
+        measurement = Measurement(w, sigma, m, m_error, exactness)
+        return found, measurement, closest_fit(measurement)
 
-def _facts(card: Card, measured: Measured, phases: Phases, sign: int, run: Run) -> None:
-    w = phases.frequencies
-    card.facts["pairs"] = _pairs_text(measured)
-    relative = phases.sigma / np.maximum(np.abs(w), np.finfo(np.float64).tiny)
-    card.facts["frequencies"] = (
-        f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position, known to "
-        f"{relative.min():.1g} .. {relative.max():.1g} relative"
-    )
-    size = phases.amplitude
-    if np.ptp(size) <= 2 * run.budget * ROUNDOFF[run.coarse] * np.abs(size).max():
-        card.facts["amplitude"] = f"{float(np.median(size)):.6g} on every pair"
+    # Of several slices, the one whose numbers are published: a slice of slow pairs that stand
+    # still has a base that nobody chose.
+    found, measurement, fitted = min(map(explained, every), key=lambda e: not _published(e[2]))
+    if card.linear or fitted.named:
+        card.encoding = encode(card, access.dim, found, fitted, measurement, sign)
     else:
-        card.facts["amplitude"] = f"{size.min():.6g} .. {size.max():.6g}, not the same on all pairs"
-    card.facts["sign"] = "turns the other way, by -angle" if sign < 0 else "turns by +angle"
+        card.unknown.append("what it is: neither its angles nor its frequencies follow a rule")
+    lengths.explain(card, measurement, found.slots)
 
 
-def _pairs_text(measured: Measured) -> str:
+def _published(fitted: Fit) -> bool:
+    return fitted.named and fitted.base in PUBLISHED_BASES
+
+
+def closest_fit(m: Measurement) -> Fit:
+    """A fit as exact as the results; where there is none, one as exact as float32 angles."""
+    found = fit(m)
+    if found.named or m.roundoff == ROUNDOFF["float32"]:
+        return found
+    looser = fit(Measurement(m.w, m.sigma, m.m, m.m_error))
+    return looser if looser.named else found
+
+
+def _pairs(card: Card, measured: Measured, every: list[Structure]) -> None:
     names = {"interleaved": "interleaved (2k, 2k+1)", "half": "half-split (k, k + d/2)"}
+    layout = every[0].fields["layout"] if every else ""
     channels = sorted({c for p in measured.pairs for c in (p.a, p.b)})
     text = (
-        f"{len(measured.pairs)} {names.get(measured.layout(), 'irregular')}, channels "
+        f"{len(measured.pairs)} {names.get(layout, 'irregular')}, channels "
         f"{channels[0]}..{channels[-1]}"
     )
     if not measured.in_out():
         text += ", written to other channels than they are read from"
     if measured.passed:
         text += f"; {len(measured.passed)} channels pass through"
-    return text
+    card.facts["pairs"] = text
 
 
-def _structure(dim: int, measured: Measured) -> tuple[dict[str, Any], int] | None:
-    """Layout, slice and output layout as RoPE's fields, and the width of the exponents."""
-    n, start = len(measured.pairs), min(p.a for p in measured.pairs)
-    found = [(p.a, p.b) for p in measured.pairs]
-    half = dim // 2
-    if n < half and dim % 2 == 0 and found == [(k, k + half) for k in range(n)]:
-        return {"layout": "half"}, dim  # the slow pairs do not turn: proportional
-    layout = measured.layout()
-    if not layout:
-        return None
-    fields: dict[str, Any] = {"layout": layout}
-    if 2 * n != dim:
-        fields |= {"rotary_dim": 2 * n, "rotary_start": start}
-    written = [(p.out_a, p.out_b) for p in measured.pairs]
-    for other in ("interleaved", "half"):
-        if other != layout and written == [
-            (int(a), int(b)) for a, b in zip(*layout_pairs(other, n, start), strict=True)
-        ]:
-            fields["output_layout"] = other
-    return fields, 2 * n
-
-
-def _encoding(
-    dim: int, fields: dict[str, Any], fitted: Fit, m: Measurement, sign: int
-) -> Rotary | None:
-    scaling = fitted.scaling
-    if m.w.size * 2 < m.rotary_dim:  # proportional: the pairs that turn are those of a wider head
-        whole = fit_proportional(m)
-        if whole is None:
-            padded = (*m.w.tolist(), *[0.0] * (m.rotary_dim // 2 - m.w.size))
-            scaling = pr.GivenFrequencies(padded, attention_factor=m.m)
-            return RoPE(dim, scaling=scaling, sign=sign, **fields)
-        return RoPE(dim, base=whole[0], scaling=whole[1], sign=sign, **fields)
-    known = 1.0 if scaling is None else scaling.magnitude(None)
-    if abs(known - m.m) > m.m_error * max(1.0, abs(m.m)):
-        frequencies = tuple(RoPE(m.rotary_dim, layout="half", base=fitted.base,
-                                 scaling=scaling).frequencies().tolist())  # fmt: skip
-        scaling = pr.GivenFrequencies(frequencies, attention_factor=abs(m.m))
-    return RoPE(dim, base=fitted.base, scaling=scaling, sign=sign, **fields)
-
-
-def fit_proportional(m: Measurement) -> tuple[float, pr.Proportional] | None:
-    """A base and a fraction whose turning pairs have the measured frequencies."""
-    n, half = m.w.size, m.rotary_dim // 2
-    for base in PUBLISHED_BASES:
-        predicted = base ** (-np.arange(n) / half)
-        if agree(m.w, predicted, m.sigma).all():
-            return base, pr.Proportional(n / half)
-    return None
-
-
-def _several_axes(
-    card: Card, dim: int, measured: Measured, found: AxisPhases, sign: int, phases: Phases
-) -> Rotary | None:
-    follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * np.abs(found.frequencies).max(
-        axis=0, initial=0.0
+def numbers(card: Card, phases: Phases, m: float, m_error: float, dtype: str) -> None:
+    """Frequencies, amplitude, sign and origin, as facts."""
+    w = phases.frequencies
+    card.frequencies, card.uncertainty = w, uncertainty(phases, dtype)
+    relative = card.uncertainty[w != 0] / np.abs(w[w != 0])
+    card.facts["frequencies"] = f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position" + (
+        f", known to {relative.min():.1g} .. {relative.max():.1g} relative" if relative.size else ""
     )
-    if not found.linear or (follows.sum(axis=0) != 1).any():
-        k = int(np.argmax(follows.sum(axis=0) != 1))
-        axes = np.flatnonzero(follows[:, k]).tolist()
-        card.unknown.append(f"pair {k} follows axes {axes}: not one axis for each pair")
-        return None
-    axes = np.argmax(follows, axis=0)
-    w = found.frequencies[axes, np.arange(axes.size)]
-    sections = tuple(int((axes == a).sum()) for a in range(found.frequencies.shape[0]))
-    card.facts["axes"] = f"pairs by axis {sections}: {_runs(axes)}"
-    if 0 in sections:
-        card.unknown.append(f"no pair follows axis {sections.index(0)}")
-        return None
-    start = min(p.a for p in measured.pairs)
-    base_fields: dict[str, Any] = {"sections": sections, "sign": sign, "rotary_start": start}
-    origin = _origin(found, axes, w)
-    if origin:
-        base_fields["offset"] = origin
-    for arrangement in ("chunked", "interleaved", tuple(int(a) for a in axes)):
-        for layout in ("half", "interleaved", "blockwise"):
-            try:
-                shape = MultiAxisRoPE(dim, layout=layout, arrangement=arrangement, **base_fields)
-            except ValueError:
-                continue
-            pairs = [(int(a), int(b)) for a, b in zip(*shape.pairs(), strict=True)]
-            if pairs != [(p.a, p.b) for p in measured.pairs]:
-                continue
-            if not np.array_equal(shape.axes(), axes):
-                continue
-            return _spaced(shape, w, phases)
-    card.unknown.append("pairs are of no layout that is described here")
-    return None
+    size = phases.amplitude
+    if np.ptp(size) <= 4 * max(m_error, FACTOR_SLACK / 8) * np.abs(size).max():
+        card.facts["amplitude"] = f"{nice(m, m_error):.8g} on every pair"
+    else:
+        card.facts["amplitude"] = f"{size.min():.6g} .. {size.max():.6g}, not the same on all pairs"
+    down = int((w < 0).sum())
+    if down == w.size:
+        card.facts["sign"] = "turns the other way, by -angle"
+    else:
+        card.facts["sign"] = (
+            f"{down} of {w.size} pairs turn the other way" if down else "turns by +angle"
+        )
+    start = origin(phases, dtype)
+    if start:
+        card.facts["origin"] = f"position 0 is turned like position {start:g}"
 
 
-def _spaced(shape: MultiAxisRoPE, w: np.ndarray, phases: Phases) -> MultiAxisRoPE:
-    """The spacing and the base that give the measured frequencies."""
-    for spacing in ("global", "restart", "strided"):
-        try:
-            spaced = shape.replace(spacing=spacing)
-        except ValueError:
-            continue
-        for base in (*PUBLISHED_BASES, 100.0, 256.0, 2000.0):
-            for scale in (1.0, 2 * np.pi, np.pi, float(abs(w[0]))):
-                tried = spaced.replace(base=base, position_scale=scale)
-                if agree(w, tried.frequencies(), phases.sigma).all():
-                    return tried
-    given = pr.GivenFrequencies(tuple(w.tolist()), attention_factor=float(phases.amplitude[0]))
-    return shape.replace(spacing="global", scaling=given)
+def encode(
+    card: Card, dim: int, found: Structure, fitted: Fit, m: Measurement, sign: int
+) -> RoPE | None:
+    """The encoding of one axis, with what else it may be called noted on the card."""
+    scaling, base = fitted.scaling, fitted.base
+    bare = 1.0 if scaling is None else scaling.magnitude(None)
+    if not fitted.named:
+        card.unknown.append(
+            f"{UNSPACED}: no base with a scaling described here gives them, so they stand as "
+            "measured"
+        )
+        card.relations += identify_names.unexplained(m)
+    elif not m.has_factor(bare):
+        known = RoPE(m.rotary_dim, layout="half", base=base, scaling=scaling)
+        size = nice(m.m, m.m_error)
+        card.relations += (
+            f"{describe_schedule(base, scaling)}, with cos and sin multiplied by {size:.7g}",
+        )
+        if not size > 0:
+            return None
+        scaling = pr.GivenFrequencies(tuple(known.frequencies().tolist()), attention_factor=size)
+        base = 10000.0
+    encoding = RoPE(dim, base=base, scaling=scaling, sign=sign, **found.fields)
+    aliases, relations = identify_names.same_as(encoding, m)
+    card.aliases += aliases
+    card.relations += relations
+    return encoding
 
 
-def _origin(found: AxisPhases, axes: np.ndarray, w: np.ndarray) -> float:
-    """The offset of all axes, where the angles at 0 have one."""
-    for offset in (0.0, 1.0, -1.0, 0.5):
-        off = np.angle(np.exp(1j * (found.start - offset * w)))
-        if (np.abs(off) <= BUDGET["float32"] * ROUNDOFF["float32"] * (1 + abs(offset))).all():
-            return offset
-    return 0.0
+def describe_schedule(base: float, scaling: Any) -> str:
+    """A base and a scaling in words."""
+    return f"base={base:g}" + (f" with {scaling!r}" if scaling is not None else "")
 
 
-def _runs(axes: np.ndarray) -> str:
-    """Consecutive pairs of one axis, or the first pairs where they alternate."""
-    if (np.diff(axes) != 0).sum() < axes.size // 2:
-        bounds = [0, *(np.flatnonzero(np.diff(axes)) + 1).tolist(), axes.size]
-        parts = [f"{a}..{b - 1} axis {axes[a]}" for a, b in pairwise(bounds)]
-        return ", ".join(parts[:8])
-    return "axes " + ", ".join(map(str, axes[:12].tolist())) + ", ..."
+def _no_rotation(access: Access, measured: Measured, card: Card) -> None:
+    """Say what can be said of a function that turns no channels into each other."""
+    card.facts["pairs"] = measured.describe()
+    dim, at = access.dim, access.within(np.arange(8))
+    zeros = access.rows(np.zeros((1, 1, at.size, dim)), at)
+    if zeros.any():
+        card.unknown.append(
+            "zeros do not come out as zeros: something is added to x, which is no rotation; "
+            "identify what is added, positions -> fn(zeros, positions), as surface 'table'"
+        )
+    elif len(measured.passed) == dim:
+        card.unknown.append("x comes out as it went in: there is no position in it")
+    elif not measured.matrices.any():
+        card.unknown.append("nothing comes out but zeros")
+    elif len(measured.passed) + len(measured.scaled) == dim:
+        card.unknown.append("channels only change in size: this is no rotation")
+    else:
+        card.unknown.append("no two channels are turned into each other: this is no rotation")

@@ -1,67 +1,30 @@
-"""What an unknown table is: rotary cos and sin, rotary frequencies, or a sinusoidal table."""
+"""What an unknown table is: rotary cos and sin, or rotary frequencies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-import posenc_ref as pr
-from posenc_ref import RoPE, Sinusoidal
 from posenc_ref.accuracy import ROUNDOFF
 
-from .access import TableAccess
+from .access import Reach, TableAccess
 from .card import Card
-from .diagnose_table import quadrature
-from .fit_schedule import Measurement, fit, nice
-from .frequencies import PUBLISHED_BASES, agree
+from .fit_schedule import Measurement
+from .identify_length import Lengths
+from .identify_measure import amplitude, reach, refined
+from .identify_rotary import closest_fit, encode, numbers
+from .identify_structure import Structure
 from .measure import Phases, unaliased
 from .run import Run
-from .subject import Malformed
+from .subject import Malformed, Refused
 
 _NO_LAYOUT = "which channels form a pair: a table of one column per pair does not show it"
 
 
-def identify(run: Run, card: Card) -> None:
-    """Fill in the card of a table function."""
-    {"cos_sin": _cos_sin, "frequencies": _frequencies, "table": _table}[card.surface](run, card)
-
-
-def _frequencies(run: Run, card: Card) -> None:
-    result = run.subject.call()
-    factor = 1.0
-    if isinstance(result, tuple):
-        result, given = result
-        factor = float(run.subject.array(given))
-    w = run.subject.array(result)
-    if w.ndim != 1 or not w.size:
-        raise Malformed(f"expected (d/2,) frequencies, got shape {w.shape}")
-    sigma = ROUNDOFF[run.coarse] * np.abs(w)
-    card.frequencies, card.uncertainty = w, sigma
-    card.facts["frequencies"] = f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position"
-    card.unknown.append(_NO_LAYOUT)
-    _as_rope(card, w, sigma, factor, "half")
-
-
-def _as_rope(card: Card, w: np.ndarray, sigma: np.ndarray, m: float, layout: str) -> None:
-    dim = 2 * w.size
-    still = w == 0
-    if still.any() and not still.all() and not still[: int((~still).sum())].any():
-        turning = int((~still).sum())
-        for base in PUBLISHED_BASES:
-            proportional = RoPE(
-                dim, layout=layout, base=base, scaling=pr.Proportional(turning / w.size)
-            )
-            if agree(w, proportional.frequencies(), sigma).all():
-                card.encoding = proportional
-                return
-    fitted = fit(Measurement(w, sigma, dim, m, 8 * ROUNDOFF["float32"]))
-    card.aliases += fitted.aliases
-    card.encoding = RoPE(dim, layout=layout, base=fitted.base, scaling=fitted.scaling)
-
-
-def _cos_sin(run: Run, card: Card) -> None:
+def cos_sin(run: Run, card: Card) -> None:
+    """Fill in the card of ``fn(positions) -> (cos, sin)``."""
     layouts: list[str] = []
 
     def read(result: Any, rows: int) -> np.ndarray:
@@ -74,18 +37,47 @@ def _cos_sin(run: Run, card: Card) -> None:
             parts.append(_single(table, layouts))
         return np.stack(parts, axis=1)
 
-    access = TableAccess(run, read=read)
-    access.read(run.subject.call(np.arange(5)), 5)
-    access.learn()
-    phases = unaliased(lambda p: (access.rows(p)[:, 0], access.rows(p)[:, 1]), run.coarse)
-    sign = -1 if (phases.frequencies < 0).all() else 1
-    _phase_facts(card, phases)
+    access = open_table(run, card, read)
+    if access is None:
+        return
+
+    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = access.rows(positions)
+        return rows[:, 0], rows[:, 1]
+
+    phases = unaliased(tables, run.coarse)
+    card.linear = phases.linear
+    if not phases.linear:
+        card.unknown.append("angles or amplitudes do not follow the position evenly")
+    m, error = amplitude(run, access, tables, phases)
+    lengths = Lengths(run, access, tables, phases, card)
+    most = lengths.last // 2 if lengths.changed else reach(access)
+    phases = refined(tables, phases, most, run.coarse)
+    numbers(card, phases, m, error, run.coarse)
     if not layouts:
         card.unknown.append(_NO_LAYOUT)
-    if sign < 0:
+    if card.facts["sign"].startswith("turns the other"):
         card.facts["sign"] = "sin is that of -angle"
-    m = float(np.median(phases.amplitude))
-    _as_rope(card, sign * phases.frequencies, phases.sigma, m, layouts[0] if layouts else "half")
+    sign = -1 if (phases.frequencies < 0).all() else 1
+    exactness = min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
+    measured = Measurement(sign * phases.frequencies, phases.sigma, m, error, exactness)
+    _as_rope(card, measured, layouts[0] if layouts else "half")
+    lengths.explain(card, measured, np.arange(measured.w.size))
+
+
+def open_table(run: Run, card: Card, read: Callable[[Any, int], np.ndarray]) -> TableAccess | None:
+    """The function as rows of a table; None, with the reason on the card, if it is none."""
+    access = TableAccess(run, read=read)
+    at = np.arange(5)
+    first = access.read(run.subject.call(at), at.size)
+    if not np.isfinite(first).all():
+        card.unknown.append("what comes out is not finite")
+        return None
+    if not np.array_equal(first, access.read(run.subject.call(at), at.size)):
+        card.unknown.append("the same call gives other values at once: it is no table")
+        return None
+    access.learn()
+    return access
 
 
 def _single(table: np.ndarray, layouts: list[str]) -> np.ndarray:
@@ -103,90 +95,67 @@ def _single(table: np.ndarray, layouts: list[str]) -> np.ndarray:
     return table
 
 
-def _phase_facts(card: Card, phases: Phases) -> None:
-    w = phases.frequencies
-    card.frequencies, card.uncertainty, card.linear = w, phases.sigma, phases.linear
-    card.facts["frequencies"] = f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position"
-    card.facts["amplitude"] = f"{float(np.median(phases.amplitude)):.6g}"
-    if not phases.linear:
-        card.unknown.append("angles do not grow linearly with the position")
-
-
-def _table(run: Run, card: Card) -> None:
-    width: list[int] = []
-
-    def read(result: Any, rows: int) -> np.ndarray:
-        table = run.subject.array(result)
-        if table.ndim != 2 or table.shape[0] != rows:
-            raise Malformed(f"expected shape ({rows}, dim), got {table.shape}")
-        width.append(table.shape[1])
-        return table
-
-    access = TableAccess(run, read=read)
-    access.read(run.subject.call(np.arange(5)), 5)
-    access.learn()
-    dim = width[0]
-    columns = quadrature(access, run.coarse, dim % 2 == 1)
-    if columns is None:
-        rows = access.rows(access.within(np.arange(17)))
-        same = "every row is the same" if (rows == rows[0]).all() else "columns form no sinusoids"
-        card.facts["table"] = f"{dim} columns"
-        card.unknown.append(f"{same}: learned, or another function")
+def _as_rope(card: Card, m: Measurement, layout: str) -> None:
+    structure = Structure({"layout": layout}, np.arange(m.w.size), m.w.size)
+    fitted = closest_fit(m)
+    if not card.linear and not fitted.named:
+        card.unknown.append("what it is: neither its angles nor its frequencies follow a rule")
         return
-    sines, cosines = columns
+    card.encoding = encode(card, m.rotary_dim, structure, fitted, m, 1)
+
+
+class _Anywhere(Reach):
+    """A function that takes every length."""
+
+    def touch(self, position: int) -> None:
+        """Nothing is refused."""
+
+
+def frequencies(run: Run, card: Card) -> None:
+    """Fill in the card of ``fn()``, or ``fn(seq_len)``: frequencies, or those and the factor."""
+    called: dict[int | None, tuple[np.ndarray, float]] = {}
+
+    def ask(length: int | None) -> tuple[np.ndarray, float]:
+        if length not in called:
+            result = run.subject.call() if length is None else run.subject.call(length)
+            factor = 1.0
+            if isinstance(result, tuple):
+                result, given = result
+                factor = float(run.subject.array(given))
+            w = run.subject.array(result)
+            if w.ndim != 1 or not w.size:
+                raise Malformed(f"expected (d/2,) frequencies, got shape {w.shape}")
+            called[length] = w, factor
+        return called[length]
+
+    by_length = False
+    try:
+        w, m = ask(None)
+    except Refused:
+        w, m = ask(1)
+        by_length = True
+    if not np.isfinite(w).all():
+        card.unknown.append("what comes out is not finite")
+        return
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rows = access.rows(positions)
-        return rows[:, cosines], rows[:, sines]
+        now, factor = ask(int(positions.max()) + 1)
+        angle = positions[:, None] * now
+        return factor * np.cos(angle), factor * np.sin(angle)
 
-    phases = unaliased(tables, run.coarse)
-    _phase_facts(card, phases)
-    card.facts["columns"] = (
-        f"{dim}: column {sines[0]} is the sine and column {cosines[0]} the cosine of the fastest "
-        f"pair, {sines[-1]} and {cosines[-1]} of the slowest"
+    phases = Phases(w, ROUNDOFF[run.coarse] * np.abs(w), np.zeros(w.size), np.full(w.size, m))
+    error = 8 * ROUNDOFF[run.coarse]
+    card.unknown.append(_NO_LAYOUT)
+    numbers(card, phases, m, error, run.coarse)
+    measured = Measurement(
+        w, phases.sigma, m, error, min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
     )
-    shapes = list(_shapes(dim, sines, cosines))
-    if not shapes:
-        card.unknown.append("columns are neither interleaved nor concatenated")
+    _as_rope(card, measured, "half")
+    try:
+        if not by_length:
+            ask(1)
+    except Refused:
+        card.facts["length"] = "it takes no length"
         return
-    card.encoding = _sinusoidal(shapes, phases)
-    if card.encoding is None:
-        card.unknown.append("frequencies follow no base with a denominator that is described here")
-
-
-def _shapes(dim: int, sines: np.ndarray, cosines: np.ndarray) -> Iterator[dict[str, Any]]:
-    """Arrangements that have these columns."""
-    for layout in ("interleaved", "concat"):
-        for first in ("sin", "cos"):
-            for odd in ("extra-sin", "zero-pad") if dim % 2 else ("raise",):
-                fields: dict[str, Any] = {"layout": layout, "first": first, "odd": odd}
-                try:
-                    told = Sinusoidal(dim, **fields).columns()
-                except ValueError:
-                    continue
-                n = cosines.size
-                if np.array_equal(told[0][:n], sines) and np.array_equal(told[1][:n], cosines):
-                    yield {"dim": dim, **fields}
-
-
-def _sinusoidal(shapes: list[dict[str, Any]], phases: Phases) -> Sinusoidal | None:
-    w, sigma = phases.frequencies, phases.sigma
-    n = w.size
-    scale = nice(float(np.median(phases.amplitude)), 8 * ROUNDOFF["float32"])
-    first = float(w[0])
-    offset = nice(float(phases.start[0] / w[0]), 1 / 1024) if w[0] else 0.0
-    for shape in shapes:
-        for denominator in ("dim", "half-1", float(n + 1)):
-            for base in (*PUBLISHED_BASES, 2.0, 100.0):
-                for position_scale in dict.fromkeys((1.0, nice(first), first)):
-                    try:
-                        tried = Sinusoidal(
-                            shape["dim"], base=base, layout=shape["layout"], first=shape["first"],
-                            odd=shape["odd"], denominator=denominator, scale=scale,
-                            position_scale=position_scale, offset=offset,
-                        )  # fmt: skip
-                    except ValueError:
-                        continue
-                    if agree(w, tried.frequencies()[:n], sigma).all():
-                        return tried
-    return None
+    lengths = Lengths(run, _Anywhere(run, mode="any"), tables, phases, card)
+    lengths.explain(card, measured, np.arange(w.size))
