@@ -102,9 +102,7 @@ def text() -> str:
         entries = sorted(found[section].items())
         rows = [f"  {json.dumps(k)}: {json.dumps(v, sort_keys=True)}" for k, v in entries]
         lines += [f' "{section}": {{', ",\n".join(rows), " },"]
-    others = textwrap.wrap(
-        ", ".join(map(json.dumps, found["others"])), 95, break_on_hyphens=False
-    )
+    others = textwrap.wrap(", ".join(map(json.dumps, found["others"])), 95, break_on_hyphens=False)
     lines += [' "others": [', *(f"  {line}" for line in others), " ]"]
     return "\n".join([*lines, "}", ""])
 
