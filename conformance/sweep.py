@@ -152,6 +152,7 @@ def sweep(
         if case.name not in done:
             left.put(case)
     finished, stopped = len(done), threading.Event()
+    workers: list[Worker] = []
 
     def keep(new: list[Judged]) -> None:
         nonlocal finished
@@ -166,6 +167,7 @@ def sweep(
 
     def work(_: int) -> None:
         with Worker(time_limit) as worker:
+            workers.append(worker)
             while not stopped.is_set():
                 try:
                     case = left.get_nowait()
@@ -180,6 +182,8 @@ def sweep(
         list(pool.map(work, range(max(1, min(processes, left.qsize())))))
     except BaseException:
         stopped.set()
+        for worker in workers:
+            worker.stop()
         raise
     finally:
         pool.shutdown(cancel_futures=True)

@@ -56,6 +56,12 @@ class Worker:
             self._end()
             return [*lines, blank.replace(outcome="gap", reason=reason)]
 
+    def stop(self) -> None:
+        """End the process, from another thread: what is being judged comes to nothing."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, other = context.Pipe()
@@ -73,12 +79,12 @@ class Worker:
 
 def _serve(pipe: Any) -> None:
     """The other end; whatever libraries print goes to standard error."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is the sweep's to handle
     os.dup2(2, 1)
     os.environ["OMP_NUM_THREADS"] = "1"  # processes share the cores, not threads
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):  # nobody listens now
+    with contextlib.suppress(EOFError, BrokenPipeError):  # nobody listens any more
         while True:
             _answer(pipe, pipe.recv())
 

@@ -118,6 +118,9 @@ class Fake:
     def __exit__(self, *_):
         return None
 
+    def stop(self):
+        Fake.stopped += 1
+
     def judge(self, case):
         Fake.asked.append(case.name)
         if case.target.model in Fake.broken:
@@ -128,7 +131,7 @@ class Fake:
 @pytest.fixture
 def fake(monkeypatch):
     monkeypatch.setattr(sweeping, "Worker", Fake)
-    Fake.asked, Fake.broken = [], set()
+    Fake.asked, Fake.broken, Fake.stopped = [], set(), 0
     return Fake
 
 
@@ -162,6 +165,7 @@ def test_an_interrupted_sweep_is_continued(fake, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         sweep(ONLY, file=path, processes=1)
     assert all("footer" not in line for line in read_lines(path))
+    assert fake.stopped == 1
     before, fake.asked, fake.broken = set(fake.asked), [], set()
     found = sweep(ONLY, file=path, resume=True, processes=1)
     assert len(found.lines) == 3
