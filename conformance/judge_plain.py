@@ -29,7 +29,7 @@ def judge(run: Run) -> None:
     run.report.required = ("values", "state")
     run.subject.names = row.names
     seen: list[Seen] = []
-    for probe in row.probes(run.encoding, run.seed):
+    for probe in row.probes(run.encoding, run.seed, run.subject.dtype):
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
         told = np.asarray(row.own(run.encoding)(*arguments))
         try:

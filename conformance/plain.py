@@ -45,7 +45,7 @@ class Plain:
     families: tuple[str, ...]  #: what it may be declared to belong to; "none" is no encoding at all
     names: tuple[str, ...]  #: what its arguments are called
     own: Callable[[Any], Function]
-    probes: Callable[[Any, int], Iterable[Probe]]  #: with a seed; from small to large
+    probes: Callable[[Any, int, str], Iterable[Probe]]  #: by seed and dtype; from small to large
     mistakes: Callable[[Any], Iterable[Mistake]]
     otherwise: str  #: the code where no known mistake explains what came out
     integers: bool = True  #: whether integers (or bools) are wanted

@@ -21,8 +21,8 @@ from .probes import dense
 
 #: (n_heads, head_dim, hidden): heads of 8 and more, as 4 channels hide the direction.
 WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32))
-#: So much larger than any eps that nobody's eps shows.
-_LOUD = 64.0
+#: x is so much larger than any eps that nobody's eps shows in the dtype.
+_LOUD = {"float64": 2.0**20, "float32": 2.0**10, "bfloat16": 2.0**10, "float16": 2.0**6}
 
 
 def _rotary_dim(encoding: Any) -> int | None:
@@ -34,7 +34,7 @@ def _permuted(encoding: Any) -> Function:
     return lambda w, n_heads: np.asarray(pr.permute_weights(w, n_heads, rotary_dim=d))
 
 
-def _weights(encoding: Any, seed: int) -> Iterator[Probe]:
+def _weights(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     sizes: Sequence[tuple[int, int, int]] = WEIGHTS
     if encoding is not None:  # its own head_dim, in several numbers
         sizes = tuple((n, encoding.head_dim, hidden) for n, _, hidden in WEIGHTS)
@@ -106,20 +106,22 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
     )
 
 
-def _normed(encoding: Any, seed: int) -> Iterator[Probe]:
+def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     d = encoding.head_dim
     weight = 1.0 + 0.3 * dense((d,), seed + 60)
     for i, (size, start) in enumerate(
         (((2, 3, 5), 0), ((3, 2, 1), 0), ((1, 2, 4), 0), ((2, 4, 6), 0), ((1, 2, 8), 1000))
     ):
-        x = _LOUD * dense((*size, d), seed + 61 + i)
+        x = _LOUD[dtype] * dense((*size, d), seed + 61 + i)
         at = start + np.arange(size[2])
         if encoding.num_axes > 1:
             at = np.broadcast_to(at, (encoding.num_axes, size[0], size[2])).copy()
         yield Probe(f"positions from {start} on", (x, weight, at), start == 0)
     flat = np.ones(d)
     at = np.zeros((encoding.num_axes, 1, 3) if encoding.num_axes > 1 else 3, np.int64)
-    yield Probe("all weights 1, position 0", (_LOUD * dense((1, 2, 3, d), seed + 70), flat, at))
+    yield Probe(
+        "all weights 1, position 0", (_LOUD[dtype] * dense((1, 2, 3, d), seed + 70), flat, at)
+    )
 
 
 def _norm(x: np.ndarray) -> np.ndarray:
@@ -130,8 +132,9 @@ def _norm(x: np.ndarray) -> np.ndarray:
 def _normed_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
     x, weight, positions = arguments
     truth = apply_truth(encoding, weight * _norm(x), positions)
-    # A mistake may have made more of it.
-    terms = np.maximum(np.where(truth.terms > 0, truth.terms, np.abs(truth.value)), np.abs(value))
+    terms = np.where(truth.terms > 0, truth.terms, np.abs(truth.value))
+    if not np.array_equal(value, truth.value):  # a mistake may have made more of it
+        terms = np.maximum(terms, np.abs(value).max(axis=-1, keepdims=True))
     return Truth(value, terms, truth.angle)
 
 
@@ -143,7 +146,7 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
     code = "norm-order"
     yield Mistake(
         code,
-        "the norm comes after the rotation",
+        "the norm, or its weight alone, comes after the rotation",
         lambda x, w, at: w * _norm(turned(x, at)),
         order,
     )

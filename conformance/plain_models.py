@@ -19,6 +19,8 @@ from .oracle import exactly, identical, table_truth
 from .plain import Function, Mistake, Plain, Probe
 
 LENGTHS = (5, 1, 2, 16, 64)
+#: Rows that tables are often made with.
+SIZES = (5000, 512, 1024, 2048, 4096, 8192, 10000)
 
 
 def _longest(encoding: Any) -> int:
@@ -26,7 +28,7 @@ def _longest(encoding: Any) -> int:
     return encoding.rows - max(encoding.offset, 0) if isinstance(encoding, Learned) else 2050
 
 
-def _sequences(encoding: Any, seed: int) -> Iterator[Probe]:
+def _sequences(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     longest = _longest(encoding)
     for n in dict.fromkeys(min(n, longest) for n in LENGTHS):
         yield Probe(f"{n} tokens", (n,))
@@ -58,15 +60,15 @@ def _row_mistakes(encoding: Any) -> Iterator[Mistake]:
         text = f"every row is {more} too late, as where rows are kept for padding"
         yield Mistake("table-offset", text, at(lambda p, more=more: p + more))
     yield Mistake("wrong-row", "the rows come in the reverse order", at(lambda p: p[::-1]))
-    if isinstance(encoding, Learned):
-        text = "the table is reversed before it is cut to the sequence"
-        yield Mistake("wrong-row", text, at(lambda p: _longest(encoding) - 1 - p))
+    for size in (_longest(encoding),) if isinstance(encoding, Learned) else SIZES:
+        text = f"a table of {size} rows is reversed before it is cut to the sequence"
+        yield Mistake("wrong-row", text, at(lambda p, size=size: size - 1 - p))
     yield Mistake("wrong-row", "every token gets the first row", at(lambda p: 0 * p))
     text = "every token gets the row after the last one"
     yield Mistake("wrong-row", text, at(lambda p: 0 * p + p.size))
 
 
-def _depth(model: ModelEncoding, seed: int) -> Iterator[Probe]:
+def _depth(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
     yield Probe("all layers", (len(model.layer_types),))
 
 
@@ -105,7 +107,7 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     yield Mistake(code, "the schedule runs from the last layer to the first", told(flags[::-1]))
 
 
-def _once(model: ModelEncoding, seed: int) -> Iterator[Probe]:
+def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
     yield Probe("the model", ())
 
 

@@ -12,7 +12,7 @@ import posenc_ref as pr
 from .plain import Mistake, Plain, Probe
 
 
-def _masks(encoding: Any, seed: int) -> Iterator[Probe]:
+def _masks(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     yield Probe("no padding", (np.ones((2, 4), np.int64),))
     left = np.array([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]])
     yield Probe("padding on the left", (left,))
@@ -65,7 +65,7 @@ def _mask_mistakes(encoding: Any) -> Iterator[Mistake]:
     )
 
 
-def _lengths(encoding: Any, seed: int) -> Iterator[Probe]:
+def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     for lengths in ([4], [2, 3], [1, 1, 4], [5, 2, 7, 1], [300, 2, 77]):
         yield Probe(f"{len(lengths)} documents", (np.array(lengths),))
     yield Probe("an empty document", (np.array([2, 0, 3]),), False)
@@ -105,7 +105,7 @@ def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
     )
 
 
-def _prompts(encoding: Any, seed: int) -> Iterator[Probe]:
+def _prompts(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     for prompt, steps in ((5, 3), (1, 1), (7, 1), (100, 20), (4095, 3)):
         yield Probe(f"{steps} steps", (prompt, steps))
     yield Probe("no prompt", (0, 4), False)
@@ -145,7 +145,7 @@ def _decode_mistakes(encoding: Any) -> Iterator[Mistake]:
     )
 
 
-def _shards(encoding: Any, seed: int) -> Iterator[Probe]:
+def _shards(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     for bounds, size in (([0, 8], 2), ([0, 8, 20], 2), ([0, 12, 36, 48], 3), ([0, 64], 4)):
         for rank in range(size):
             yield Probe(f"rank {rank} of {size}", (np.array(bounds), size, rank))
@@ -223,7 +223,7 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
     )
 
 
-def _tokens(encoding: Any, seed: int) -> Iterator[Probe]:
+def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     padding = encoding.padding_idx
     room = max(min(encoding.rows - padding - 1, 24), 1)
     rng = np.random.default_rng(seed)
@@ -232,7 +232,7 @@ def _tokens(encoding: Any, seed: int) -> Iterator[Probe]:
         real = np.asarray(real)
         tokens = rng.integers(0, 50, real.shape)
         tokens = tokens + (tokens >= padding)  # anything but padding
-        return np.where(real, tokens, padding)
+        return np.asarray(np.where(real, tokens, padding))
 
     left = np.arange(room) >= np.minimum([[0], [room // 2], [room - 1]], room - 1)
     yield Probe("no padding", (ids(np.ones((2, min(4, room)))),))
@@ -248,7 +248,7 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
     padding, offset = encoding.padding_idx, encoding.offset
 
     def real(ids: np.ndarray) -> np.ndarray:
-        return (ids != padding).astype(np.int64)
+        return np.asarray(ids != padding, dtype=np.int64)
 
     own = encoding.ids_from_tokens
     yield Mistake(

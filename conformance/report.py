@@ -151,7 +151,8 @@ def _accuracy_lines(a: Accuracy) -> list[str]:
             what = "first over" if a.degrades_at < SCAN else "not every position tried; over"
             lines.append(f"          {what} 2**-9 at position {a.degrades_at}")
     short = "" if a.highest >= 1024 else "; a pass below 1024 says little about long context"
-    lines.append(f"judged    up to position {a.highest}{short}")
+    if a.highest:
+        lines.append(f"judged    up to position {a.highest}{short}")
     return lines
 
 

@@ -71,7 +71,8 @@ class Subject:
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
             if self.mutated is None and not _same(old, self.backend.asnumpy(new)):
                 whole = np.issubdtype(old.dtype, np.integer)
-                self.mutated = "positions" if whole else self.names[min(i, len(self.names) - 1)]
+                name = self.names[min(i, len(self.names) - 1)]
+                self.mutated = "positions" if whole and name == "x" else name
         return result
 
     def array(self, result: Any) -> np.ndarray:

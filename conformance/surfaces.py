@@ -77,8 +77,11 @@ def refuse(surface: str, declared: Declared) -> None:
     """Raise a ValueError where this cannot be declared for the surface."""
     families = SURFACES[surface][1]
     if declared is not None and not set(families) & set(families_of(declared)):
+        hint = ""
+        if isinstance(declared, ModelEncoding):
+            hint = f": pass .only, or one of .encodings ({', '.join(declared.encodings)})"
         raise ValueError(
-            f"surface {surface!r} is for {_listed(families)}, got {type(declared).__name__}"
+            f"surface {surface!r} is for {_listed(families)}, got {type(declared).__name__}{hint}"
         )
     if isinstance(declared, XPos) and surface in ONE_MAP:
         raise ValueError(

@@ -39,9 +39,9 @@ def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:
         ValueError where the model does not say what its layers are, or has another number of them.
     """
     _model(model)
-    n_layers = validate.integer("n_layers", n_layers, minimum=1)
     if not model.layer_types:
         raise ValueError(f"{model.name} does not say which type each of its layers has")
+    n_layers = validate.integer("n_layers", n_layers, minimum=1)
     if n_layers != len(model.layer_types):
         raise ValueError(
             f"n_layers must be {len(model.layer_types)}, the number of layers of {model.name}, got "

@@ -35,7 +35,7 @@ def judged(tmp_path_factory):
     def outcome(case):
         path = folder / f"{case.name}.json"
         if not path.exists():
-            encoding = posenc_ref.from_dict(case.encoding)
+            encoding = None if case.encoding is None else posenc_ref.from_dict(case.encoding)
             report = check(
                 case.make(),
                 encoding,
