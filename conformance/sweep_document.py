@@ -12,8 +12,8 @@ from .sweep_record import APPLY, AS_CONFIGURED, FLOAT32, OUTCOMES, Judged
 from .sweep_show import HEAD, cells, counts, what
 
 JUDGED = ("conforms", "deviates")
-#: How many modules are named under one deviation.
-_NAMED = 10
+#: How many modules are named under one deviation, and how many reasons for refusals.
+_NAMED, _REASONS = 10, 12
 LOGITS = """\
 With other rope types, the default entry of `rope_parameters` is replaced (factor 4, or 8 for
 llama3; original length 2048). `scores` are the logits of the attention class: q, k and the scale
@@ -113,9 +113,13 @@ def _reasons(found: Sweep) -> Iterable[str]:
         if not lines:
             continue
         yield f"## {title}"
-        for line in lines:
+        named: dict[str, str] = {}
+        for line in lines:  # once, not for every rope type and dtype
             known = next((entry for entry in found.known if entry.explains(line)), None)
-            yield f"- `{line.name}`: {known.reason if known else what(line)}"
+            named.setdefault(
+                line.target, f"- `{line.name}`: {known.reason if known else what(line)}"
+            )
+        yield "\n".join(named.values())
 
 
 def _others(lines: Sequence[Judged]) -> Iterable[str]:
@@ -136,7 +140,8 @@ def _others(lines: Sequence[Judged]) -> Iterable[str]:
     yield "\n".join(_rows(head, rows))
     refused = Counter(line.reason for line in lines if line.outcome == "refused")
     if refused:
-        said = (f"- {n}: {reason}" for reason, n in refused.most_common())
+        said = [f"- {n}: {reason}" for reason, n in refused.most_common(_REASONS)]
+        said += [f"- and {len(refused) - _REASONS} rarer reasons"] * (len(refused) > _REASONS)
         yield "Why rope types were refused:\n\n" + "\n".join(said)
 
 

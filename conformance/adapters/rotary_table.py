@@ -67,7 +67,7 @@ class Table:
             roles = {"coordinates": torch.movedim(positions[:3], 0, -1), "identity": positions[3]}
             return self.module(**bind(self.module.forward, roles | {"dtype": x.dtype}))
         if self.arrangement == "points":  # for which angles are a learned linear map
-            points = torch.movedim(positions, 0, -1).to(x.dtype)
+            points = torch.movedim(positions, 0, -1).to(next(self.module.parameters()).dtype)
             with torch.no_grad():
                 return self.module(**bind(self.module.forward, {"points": points}))[0]
         roles = {"x": x, "positions": positions, "shape": positions.shape}
