@@ -59,11 +59,17 @@ def check(
         where they depend on the length.  ``normed_apply``: fn(x, weight, positions) -> like x,
         RMSNorm first.  ``permute_weights``: fn(w, n_heads) -> like w, from half to interleaved.
 
-        Tables: ``table``: fn(positions) -> (S, dim).  ``rows``: fn(seq_len) -> (S, dim).
+        Tables: ``table``: fn(positions) -> (S, dim).  ``add``: fn(x (B, S, dim)) -> x plus the rows
+        of 0 .. S-1.  ``grid``: fn(height, width) -> (height * width, dim), row-major.  ``rows``:
+        fn(seq_len) -> (S, dim).
         ``ids_from_tokens``: fn(input_ids) -> positions, for ``Learned(padding_idx=)``.
 
-        Biases: ``slopes``: fn(num_heads) -> (H,).  ``bias``: fn(q_len, k_len) -> broadcastable to
+        Biases: ``slopes``: fn(num_heads) -> (H,).  ``rank_slopes``: fn(num_heads, tp_size, tp_rank)
+        -> the rank's own.  ``bias``: fn(q_len, k_len) -> broadcastable to
         (H, Q, K).  ``bucket``: fn(key minus query) -> integers.
+
+        All of these, and models: ``scores``: fn(q, k) -> logits (B, H, Q, K) before the mask; query
+        i stands at K - Q + i.
 
         Models: ``layers``: fn(n_layers) -> a bool for each.  ``softmax_scale``: fn() -> a number.
 

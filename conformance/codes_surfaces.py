@@ -91,7 +91,7 @@ CODES: dict[str, Code] = dict(
         ),
         code(
             "stale-cache",
-            "Cached keys are mixed, re-rotated or left behind, not all as at the last length.",
+            "Cached keys are re-rotated, mixed or left behind, not all rotated once, alike.",
             "the cache equals one whose keys were rotated at every step, twice, or as at the "
             "length when they were inserted",
             "Cache either raw or rotated keys; rotate each once, and all of them anew when the "

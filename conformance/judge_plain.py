@@ -15,12 +15,19 @@ from .plain_layouts import LAYOUT_ROWS
 from .plain_models import MODEL_ROWS
 from .plain_positions import POSITION_ROWS
 from .plain_relative import RELATIVE_ROWS
+from .plain_slopes import SLOPE_ROWS
 from .run import Run
 from .subject import Malformed, Refused, Subject
 from .suspects import Seen, Suspect
 
 #: Every row that this judge is for.
-ROWS: dict[str, Plain] = {**LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS}
+ROWS: dict[str, Plain] = {
+    **LAYOUT_ROWS,
+    **RELATIVE_ROWS,
+    **POSITION_ROWS,
+    **MODEL_ROWS,
+    **SLOPE_ROWS,
+}
 
 
 def judge(run: Run) -> None:

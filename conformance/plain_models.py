@@ -111,7 +111,8 @@ def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
     yield Probe("the model", ())
 
 
-def _scale_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
+def scale_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
+    """Factors on q . k that are known to be taken for the model's own."""
     scale = pr.softmax_scale(model)
     found: dict[str, float] = {}
     sizes = {e.head_dim for e in model.encodings.values() if isinstance(e, pr.Rotary)}
@@ -172,7 +173,7 @@ MODEL_ROWS = {
         (),
         lambda model: lambda: pr.softmax_scale(model),
         _once,
-        _scale_mistakes,
+        scale_mistakes,
         "softmax-scale",
         integers=False,
         truth=lambda model, arguments, value: exactly(value),

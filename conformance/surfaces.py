@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from posenc_ref import Encoding, Learned, ModelEncoding, RoPE, Rotary, XPos
+from posenc_ref import ALiBi, Encoding, Learned, ModelEncoding, RoPE, Rotary, XPos
 
-from . import judge_apply, judge_bias, judge_calls, judge_frequencies, judge_plain, judge_tables
+from . import (
+    judge_apply,
+    judge_bias,
+    judge_calls,
+    judge_frequencies,
+    judge_grid_add,
+    judge_plain,
+    judge_scores,
+    judge_tables,
+)
 from .run import Run
 
 #: What is judged: an encoding, that of a whole model, or a plain function without either.
@@ -25,9 +34,12 @@ SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
     "cos_sin": (judge_tables.judge_cos_sin, ("rotary",)),
     "frequencies": (judge_frequencies.judge, ("rotary",)),
     "table": (judge_tables.judge_table, ("table",)),
+    "add": (judge_grid_add.judge_add, ("table",)),
+    "grid": (judge_grid_add.judge_grid, ("table",)),
     "slopes": (judge_bias.judge_slopes, ("bias",)),
     "bias": (judge_bias.judge_bias, ("bias",)),
     "bucket": (judge_bias.judge_bucket, ("bias",)),
+    "scores": (judge_scores.judge, ("rotary", "table", "bias", "model")),
     **{name: (judge_plain.judge, row.families) for name, row in judge_plain.ROWS.items()},
 }
 #: Surfaces that rotate with one map for queries and keys.
@@ -45,6 +57,7 @@ _WORDS = {
     "table": "table encodings",
     "padded table": "Learned tables with padding_idx",
     "bias": "bias encodings",
+    "alibi": "ALiBi",
     "model": "whole models (a ModelEncoding, as preset() and from_config() give)",
 }
 
@@ -56,6 +69,8 @@ def families_of(declared: Declared) -> tuple[str, ...]:
     if isinstance(declared, ModelEncoding):
         return ("model",)
     found = [declared.family]
+    if isinstance(declared, ALiBi):
+        found.append("alibi")
     if isinstance(declared, RoPE):
         found.append("rope")
     if isinstance(declared, Learned) and declared.padding_idx is not None:
@@ -80,6 +95,11 @@ def refuse(surface: str, declared: Declared) -> None:
         hint = ""
         if isinstance(declared, ModelEncoding):
             hint = f": pass .only, or one of .encodings ({', '.join(declared.encodings)})"
+        elif surface == "grid":
+            hint = (
+                "; a table of one axis is judged over patches in row-major order, and one of two, "
+                "Sinusoidal2D, is not part of this version"
+            )
         raise ValueError(
             f"surface {surface!r} is for {_listed(families)}, got {type(declared).__name__}{hint}"
         )

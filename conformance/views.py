@@ -1,4 +1,4 @@
-"""Surfaces that rotate, seen as ``apply``: one judge and one diagnosis serve them all."""
+"""Surfaces seen as ``apply`` (or ``table``): one judge and one diagnosis serve them all."""
 
 from __future__ import annotations
 
@@ -22,18 +22,15 @@ class Inexpressible(ValueError):
 
 
 @contextmanager
-def seen_as_apply(
-    run: Run, view: Callable[..., Any], encoding: Rotary, recipe: str
-) -> Iterator[None]:
-    """Meanwhile ``run`` judges ``view(x, positions)`` against ``encoding``.
+def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> Iterator[None]:
+    """Meanwhile ``run`` is about ``view``, a function of another surface, and ``encoding``.
 
     What the surface cannot express is no refusal of the function, and leaves no limit.
     ``recipe`` is the view as an expression of ``fn``, for the lines that reproduce a failure.
     """
     subject, declared, required = run.subject, run.encoding, run.report.required
-    run.subject = replace(
-        subject, fn=view, keeps_dtype=True, axes=encoding.num_axes, mutated=None, calls=0
-    )
+    axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
+    run.subject = replace(subject, fn=view, keeps_dtype=True, axes=axes, mutated=None, calls=0)
     run.encoding = encoding
     try:
         yield
@@ -49,11 +46,11 @@ def seen_as_apply(
 
 def judge_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary, recipe: str) -> None:
     """Judge ``view(x, positions)`` against ``encoding`` as an ``apply`` function."""
-    with seen_as_apply(run, view, encoding, recipe):
+    with seen_as(run, view, encoding, recipe):
         judge_apply.judge(run)
 
 
-def _recalled(finding: Finding, encoding: Rotary, recipe: str) -> Finding:
+def _recalled(finding: Finding, encoding: Any, recipe: str) -> Finding:
     """A finding whose lines call the function as its surface wants it."""
     if "got = fn(" not in finding.reproduce:
         return finding
