@@ -68,7 +68,8 @@ class VectorCase:
     @cached_property
     def truth(self) -> dict[str, Output]:
         """The truth of every output by name."""
-        return {name: Output.read(data) for name, data in self.data["truth"].items()}
+        bias = self.surface == "bias"
+        return {name: Output.read(data, bias) for name, data in self.data["truth"].items()}
 
     def arguments(self, dtype: str | None = None) -> tuple[Any, ...]:
         """What a function of this surface is called with; copies, float32 arrays as ``dtype``.

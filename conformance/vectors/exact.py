@@ -11,8 +11,8 @@ from . import exact_biases as biases
 from . import exact_integers as integers
 from . import exact_rotary as rotary
 from . import exact_tables as tables
-from .exact_numbers import Json, Real, Whole
-from .exact_scores import scores
+from .exact_numbers import Json, Real, Whole, computed
+from .exact_scores import relative_scores, relative_shift, scores
 
 Inputs = Mapping[str, Any]
 Truths = Mapping[str, Real | Whole]
@@ -31,6 +31,12 @@ ROUTES: dict[str, Callable[[Json, Inputs], Truths]] = {
     "decode": lambda e, i: {"y": rotary.rotate(e, i["x"], np.arange(i["x"].shape[2]))},
     "key_cache": lambda e, i: {"k": rotary.rotate(e, i["k"], np.arange(i["k"].shape[2]))},
     "apply_vjp": lambda e, i: {"dx": rotary.rotate(e, i["dy"], i["positions"], back=True)},
+    "shift_keys": lambda e, i: {
+        "k": rotary.rotate(e, i["k"], np.full(i["k"].shape[2], i["delta"]), again=True)
+    },
+    "normed_apply": lambda e, i: {
+        "y": computed(rotary.rotate(e, rotary.normed(i["x"], i["weight"]), i["positions"]))
+    },
     "apply_queries": lambda e, i: {"y": rotary.rotate(e, i["x"], i["positions"], decay=1)},
     "apply_keys": lambda e, i: {"y": rotary.rotate(e, i["x"], i["positions"], decay=-1)},
     "cos_sin": lambda e, i: rotary.cos_sin(e, i["positions"]),
@@ -43,7 +49,11 @@ ROUTES: dict[str, Callable[[Json, Inputs], Truths]] = {
     "scores": lambda e, i: {"logits": scores(e, i)},
     "convert_layout": lambda e, i: {"y": integers.convert_layout(i)},
     "permute_weights": lambda e, i: {"w": integers.permute_weights(i)},
-    "position_ids": lambda e, i: {"position_ids": Whole(integers.position_ids(i))},
+    "relative_shift": lambda e, i: {"y": relative_shift(i)},
+    "relative_scores": lambda e, i: {"y": relative_scores(i)},
+    "position_ids": lambda e, i: {
+        "position_ids": Whole(integers.position_ids(i), i["attention_mask"] == 1)
+    },
     "packed": lambda e, i: {"position_ids": Whole(integers.packed(i))},
     "decode_positions": lambda e, i: {"position_ids": Whole(integers.decode_positions(i))},
     "shard_positions": lambda e, i: {"position_ids": Whole(integers.shard_positions(i))},

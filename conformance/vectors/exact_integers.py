@@ -63,7 +63,9 @@ def packed(i: Inputs) -> np.ndarray:
 
 def decode_positions(i: Inputs) -> np.ndarray:
     """The position after the last real token of each prompt, and on."""
-    return np.array([[n + t for t in range(i["n_steps"])] for n in i["prompt_len"].tolist()])
+    each = np.asarray(i["prompt_len"])
+    made = [[n + t for t in range(i["n_steps"])] for n in each.ravel().tolist()]
+    return np.array(made).reshape(*each.shape, -1)
 
 
 def shard_positions(i: Inputs) -> np.ndarray:

@@ -44,7 +44,7 @@ class Real:
             "B": to_hex(b, "float32"),
         }
         if self.judged is not None:
-            data["judged"] = ["".join(str(int(j)) for j in row) for row in self.judged]
+            data["judged"] = _digits(self.judged)
         if self.relative_to is not None:
             data["relative_to"] = [int(c) for c in self.relative_to]
         return data
@@ -71,12 +71,14 @@ class Whole:
     """Integers."""
 
     value: Array
+    judged: Array | None = None  #: booleans, where not every element means something
 
     def to_json(self) -> dict[str, Any]:
         """The output as the file has it."""
         value = np.asarray(self.value)
         flat = [int(v) for v in value.ravel()]
-        return {"dtype": "int64", "shape": list(value.shape), "values": flat}
+        data = {"dtype": "int64", "shape": list(value.shape), "values": flat}
+        return data if self.judged is None else {**data, "judged": _digits(self.judged)}
 
     def disagreement(self, other: Array) -> str:
         """Where ``other`` differs; empty where nowhere."""
@@ -90,6 +92,10 @@ class Whole:
         return f"{mine[at]} against {second[at]} at {at}"
 
 
+def _digits(judged: Array) -> list[str]:
+    return ["".join(str(int(j)) for j in row) for row in judged]
+
+
 def objects(shape: tuple[int, ...]) -> Array:
     """An object array of exact zeros."""
     made = np.empty(shape, dtype=object)
@@ -100,6 +106,12 @@ def objects(shape: tuple[int, ...]) -> Array:
 def sizes(values: Array) -> Array:
     """The absolute value of every element."""
     return np.asarray(np.frompyfunc(abs, 1, 1)(values), dtype=object)
+
+
+def computed(real: Real) -> Real:
+    """The same where channels that are not rotated are computed too: A is at least |value|."""
+    terms = np.where(real.terms == 0, sizes(real.value), real.terms)
+    return Real(real.value, terms, real.angle)
 
 
 def exactly(values: Array) -> Real:

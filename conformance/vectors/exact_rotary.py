@@ -129,14 +129,20 @@ def _positions_of(e: Json, positions: np.ndarray) -> Array:
 
 
 def rotate(e: Json, x: np.ndarray, positions: np.ndarray, *, back: bool = False,
-           decay: int = 0) -> Real:  # fmt: skip
-    """``apply`` for x (B, H, S, D); ``back`` is its transpose, ``decay`` xPos's power of zeta."""
+           decay: int = 0, again: bool = False) -> Real:  # fmt: skip
+    """``apply`` for x (B, H, S, D), floats or 50-digit numbers.
+
+    ``back`` is its transpose, ``decay`` xPos's power of zeta; with ``again``, x was rotated before:
+    m, the offset and the change of layout are in it.
+    """
     mp = mpmath().mp
     at = _positions_of(e, positions)
     at = at[:, None] if at.ndim == 2 else at  # (A, B or 1, S)
     seq_len = call_length(e, positions)
     m, sign = magnitude(e.get("scaling"), seq_len), e.get("sign", 1) * (-1 if back else 1)
-    exact = np.frompyfunc(mp.mpf, 1, 1)(x.astype(np.float64))
+    if again:
+        e, m = {**e, "offset": 0.0}, mp.mpf(1)
+    exact = x if x.dtype == object else np.frompyfunc(mp.mpf, 1, 1)(x.astype(np.float64))
     y, terms, moved = exact.copy(), objects(x.shape), objects(x.shape)
     turned = {c for p in pairs(e, seq_len) for c in (p.first, p.second, p.out_first, p.out_second)}
     for c in turned:
@@ -145,6 +151,8 @@ def rotate(e: Json, x: np.ndarray, positions: np.ndarray, *, back: bool = False,
         read, written = (pair.first, pair.second), (pair.out_first, pair.out_second)
         if back:
             read, written = written, read
+        elif again:
+            read = written
         for b, s in np.ndindex(at.shape[1:]):
             here = [at[a, b, s].item() for a in range(at.shape[0])]
             turn, size = angle(e, pair, here)
@@ -160,6 +168,17 @@ def rotate(e: Json, x: np.ndarray, positions: np.ndarray, *, back: bool = False,
                 pair_size = m * growth * mp.hypot(x1, x2)
                 moved[one] = moved[two] = (size + argument) * pair_size
     return Real(y, terms, moved)
+
+
+def normed(x: np.ndarray, weight: np.ndarray) -> Array:
+    """Every vector over its root mean square, channel by channel times the weight."""
+    mp = mpmath().mp
+    exact = np.frompyfunc(mp.mpf, 1, 1)(x.astype(np.float64))
+    made = exact.copy()
+    for at in np.ndindex(x.shape[:-1]):
+        size = mp.sqrt(mp.fsum(v * v for v in exact[at]) / x.shape[-1] + mp.mpf(1e-6))
+        made[at] = [mp.mpf(w) * v / size for v, w in zip(exact[at], weight.tolist(), strict=True)]
+    return made
 
 
 def _rows(shape: tuple[int, ...], batches: int, b: int) -> list[tuple[int, int]]:

@@ -7,6 +7,7 @@ can move: for each pair, one side's B times the other side's amplitude.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from posenc_ref.conformance.exact import mpmath
 
 from .exact_biases import bias
-from .exact_numbers import Json, Real, objects, sizes
+from .exact_numbers import Json, Real, identical, objects, sizes
 from .exact_rotary import pairs, rotate
 
 
@@ -46,6 +47,30 @@ def scores(e: Json, inputs: Mapping[str, Any]) -> Real:
         added = bias(e, {"q_len": shape[2], "k_len": shape[3]})
         value, terms = value + added.value, terms + added.terms
     return Real(value, terms, moved)
+
+
+def relative_shift(inputs: Mapping[str, Any]) -> Real:
+    """Every score carried from its distance to its key; only keys up to the query are judged."""
+    x = inputs["x"]
+    rows, keys = x.shape
+    made, judged = np.zeros_like(x), np.zeros(x.shape, dtype=bool)
+    for i in range(rows):
+        at = keys - rows + i
+        for j in range(at + 1):
+            made[i, j], judged[i, j] = x[i, keys - 1 - (at - j)], True
+    return replace(identical(made), judged=judged)
+
+
+def relative_scores(inputs: Mapping[str, Any]) -> Real:
+    """Each query times the vector of its offset to each key: A = the sum of absolute products."""
+    mp = mpmath().mp
+    q, rel = (np.frompyfunc(mp.mpf, 1, 1)(inputs[n].astype(np.float64)) for n in ("q", "rel"))
+    size = q.shape[0]
+    value, terms = objects((size, size)), objects((size, size))
+    for i, j in np.ndindex(size, size):
+        products = q[i] * rel[size - 1 - (i - j)]
+        value[i, j], terms[i, j] = mp.fsum(products), mp.fsum(sizes(products))
+    return Real(value, terms, objects((size, size)))
 
 
 def _still(x: np.ndarray) -> Real:

@@ -323,23 +323,43 @@ FLAGS: dict[str, Flag] = {
         _past_the_last_bucket,
     ),
     # -- moved and counted -------------------------------------------------------------------
+    "ShiftedKeys": Flag(
+        ("sign", "stale-cache"),
+        "Cached keys moved the other way, or rotated anew.",
+        lambda v: v.surface == "shift_keys",
+    ),
+    "NormFirst": Flag(
+        ("norm-order", "layout"),
+        "The norm taken after the rotation, over all heads, or without its weight before.",
+        lambda v: v.surface == "normed_apply",
+    ),
+    "ByDistance": Flag(
+        ("relative-shift",),
+        "Scores by distance that land at the wrong keys.",
+        lambda v: v.surface == "relative_shift",
+    ),
+    "ByOffset": Flag(
+        ("relative-shift", "relative-symmetric", "relative-absolute"),
+        "Offsets whose sign, direction or size is lost.",
+        lambda v: v.surface == "relative_scores",
+    ),
     "ChannelPermutation": Flag(
-        ("layout",),
+        ("layout", "permutation"),
         "The permutation taken the other way round, or across heads.",
         lambda v: v.surface in ("convert_layout", "permute_weights"),
     ),
     "Padding": Flag(
-        ("position-origin",),
+        ("padding", "position-origin"),
         "Padding counted as tokens.",
         lambda v: v.surface in ("position_ids", "ids_from_tokens"),
     ),
     "Documents": Flag(
-        ("position-origin", "wrong-row"),
+        ("packing", "position-origin"),
         "Documents of a packed batch that do not start at 0 again.",
         lambda v: v.surface in ("packed", "shard_positions"),
     ),
     "ContextParallel": Flag(
-        ("position-origin", "wrong-row"),
+        ("shard-offset", "packing"),
         "Ranks that count their own tokens, or hold contiguous shards.",
         lambda v: v.surface == "shard_positions",
     ),
@@ -347,6 +367,12 @@ FLAGS: dict[str, Flag] = {
         ("decode-offset",),
         "Steps counted from the padded length, from 0, or one too far.",
         lambda v: v.surface == "decode_positions",
+    ),
+    "SeveralPrompts": Flag(
+        ("padding", "decode-offset"),
+        "Rows of a batch that all go on from the longest prompt.",
+        lambda v: v.surface == "decode_positions" and np.ndim(v.inputs["prompt_len"]) > 0,
+        level="optional",
     ),
     "Pictures": Flag(
         ("axis-order", "position-origin"),

@@ -26,30 +26,30 @@ class Output:
     judged: np.ndarray | None = None  #: False where an element does not belong to the encoding
     relative_to: np.ndarray | None = None  #: the column of each row that is subtracted from it
 
+    broadcasts: bool = False  #: a result may have any shape that broadcasts to this one
+
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Output:
+    def read(cls, data: Mapping[str, Any], broadcasts: bool = False) -> Output:
         """The output of its JSON form."""
-        shape = data["shape"]
+        shape, mask = data["shape"], None
+        if "judged" in data:
+            mask = np.array([[digit == "1" for digit in row] for row in data["judged"]])
         if "values" in data:
             value = np.array(data["values"], dtype=np.float64).reshape(shape)
             zero = np.zeros_like(value)
-            return cls(tuple(shape), value, zero, zero, zero, whole=True)
+            return cls(tuple(shape), value, zero, zero, zero, True, mask)
         hi, lo = (from_hex(data[name], shape, "float64") for name in ("hi", "lo"))
         a, b = (from_hex(data[name], shape, "float32").astype(np.float64) for name in ("A", "B"))
-        judged, columns = data.get("judged"), data.get("relative_to")
-        mask = None
-        if judged is not None:
-            mask = np.array([[digit == "1" for digit in row] for row in judged])
-        return cls(
-            tuple(shape), hi, lo, a, b, False, mask, None if columns is None else np.array(columns)
-        )
+        columns = data.get("relative_to")
+        own = None if columns is None else np.array(columns)
+        return cls(tuple(shape), hi, lo, a, b, False, mask, own, broadcasts)
 
     def fits(self, actual: np.ndarray) -> bool:
         """Whether an array has the shape of the truth, or broadcasts to it where that will do."""
         return self._shaped(actual).shape == self.shape
 
     def _shaped(self, actual: np.ndarray) -> np.ndarray:
-        return actual if self.judged is None else _broadcast(actual, self.shape)
+        return _broadcast(actual, self.shape) if self.broadcasts else actual
 
     def score(self, actual: np.ndarray, dtype: str, **how: Any) -> float:
         """The largest ``|actual - truth| / unit``; a wrong shape scores inf, and so does NaN."""
@@ -57,7 +57,8 @@ class Output:
         if got.shape != self.shape or got.dtype.kind not in "fiuV":
             return np.inf
         if self.whole:
-            return 0.0 if got.dtype.kind in "iu" and np.array_equal(got, self.hi) else np.inf
+            wrong = (got != self.hi) & (True if self.judged is None else self.judged)
+            return 0.0 if got.dtype.kind in "iu" and not wrong.any() else np.inf
         wide, terms = got.astype(np.float64), self.terms
         if self.relative_to is not None:
             constant = np.take_along_axis(

@@ -84,7 +84,7 @@ def streams() -> Theme:
         _rows(_group("mrope-128-chunked", two, MROPE)),
         _rows(_group("mrope-128-interleaved", three, QWEN3)),
         _only(_group("mrope-128-per-pair", ernie, ERNIE), "picture", "far"),
-        _group("mrope-128-partial", glm, MROPE),
+        _only(_group("mrope-128-partial", glm, MROPE), "picture", "far"),
         _only(_group("mrope-128-chunked-yarn", scaled, MROPE), "picture"),
         Group(
             "mrope-128-chunked-frequencies", "frequencies", two, MROPE,
@@ -100,10 +100,6 @@ def grids() -> Theme:
     spaced = {"layout": "half", "spacing": "restart"}
     encodings: dict[str, tuple[MultiAxisRoPE, str]] = {
         "axial-80-restart": (MultiAxisRoPE(80, sections=(20, 20), **spaced), AXIAL),  # type: ignore[arg-type]
-        "axial-128-restart-interleaved": (
-            MultiAxisRoPE(128, sections=(8, 28, 28), layout="interleaved", spacing="restart"),
-            FLUX,
-        ),
         "axial-72-alternating": (
             MultiAxisRoPE(72, sections=(18, 18), arrangement=(0, 1) * 18, **spaced),  # type: ignore[arg-type]
             AXIAL,
@@ -139,6 +135,8 @@ def grids() -> Theme:
     }
     groups = [_group(name, encoding, spec) for name, (encoding, spec) in encodings.items()]
     wan = MultiAxisRoPE(128, sections=(22, 21, 21), layout="interleaved", spacing="restart")
+    flux = MultiAxisRoPE(128, sections=(8, 28, 28), layout="interleaved", spacing="restart")
+    groups.append(_only(_group("axial-128-restart", flux, FLUX), "picture", "far"))
     groups.append(_only(_group("axial-128-restart-remainder", wan, WAN), "picture"))
     title = "Multi-axis RoPE of vision towers, image and video models"
     return Theme("axes-grids", title, tuple(groups))

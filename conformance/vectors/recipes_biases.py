@@ -15,6 +15,8 @@ ALIBI = "Press, Smith, Lewis 2021, Train Short, Test Long, arXiv:2108.12409, sec
 SLOPES = "ofirpress/attention_with_linear_biases, fairseq/models/transformer.py, get_slopes"
 MPT = "mosaicml/llm-foundry, layers/attention.py, gen_slopes (alibi_bias_max)"
 ENCODER = "ofirpress/attention_with_linear_biases, issue 5 (symmetric form of encoders)"
+SHAW = "Shaw et al. 2018, arXiv:1803.02155, section 3.1, equation (4), without clipping"
+TRANSFORMER_XL = "Dai et al. 2019, Transformer-XL, arXiv:1901.02860, appendix B"
 T5 = "Raffel et al. 2019, arXiv:1910.10683, section 2.1; mesh_tensorflow _relative_position_bucket"
 
 
@@ -54,14 +56,25 @@ def t5() -> Theme:
 
 
 def scores() -> Theme:
-    """Logits of rotated queries and keys."""
+    """Logits of rotated queries and keys; scores by relative position."""
     yarn = YaRN(4.0, 32, attention_factor=1.5)
-    groups = (
+    groups: tuple[Group, ...] = (
         _scores("rope-16-interleaved-scores", RoPE(16, layout="interleaved"), ROFORMER),
         _scores("rope-16-half-yarn-scores", RoPE(16, layout="half", scaling=yarn), ROFORMER),
         _scores("rope-16-half-partial-scores", RoPE(16, layout="half", rotary_dim=8), ROFORMER),
     )
-    return Theme("scores", "Logits of rotary encodings", groups)
+    relative = Recipe(
+        "first",
+        "Four queries and every offset.",
+        {"q": numbers("relative-q", 4, 8), "rel": numbers("relative-r", 7, 8)},
+    )
+    shift = Recipe("last", "The last three of five tokens ask.", {"x": numbers("shift", 3, 5)})
+    square = Recipe("all", "Four tokens ask each other.", {"x": numbers("square", 4, 4)})
+    groups += (
+        Group("relative-shift", "relative_shift", None, TRANSFORMER_XL, (square, shift)),
+        Group("relative-scores", "relative_scores", None, SHAW, (relative,)),
+    )
+    return Theme("scores", "Logits, and scores by relative position", groups)
 
 
 def _slopes(ident: str, encoding: ALiBi, spec: str) -> Group:

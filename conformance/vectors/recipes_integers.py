@@ -61,7 +61,7 @@ def position_ids() -> Theme:
     groups = (
         group(
             "position-ids", "position_ids", MASK,
-            left=("Padding on the left.", {"attention_mask": whole(left, [1] * 6, [0] * 5 + [1])}),
+            left=("Padding on the left.", {"attention_mask": whole(left, [1] * 6)}),
             right=("Padding on the right.", {"attention_mask": whole(right, [1] * 6)}),
             between=("Padding between tokens.", {"attention_mask": whole([1, 0, 1, 1, 0, 1])}),
         ),
@@ -72,6 +72,7 @@ def position_ids() -> Theme:
         ),
         group(
             "decode-positions", "decode_positions", DECODE,
+            one=("A prompt of 7 tokens.", {"prompt_len": 7, "n_steps": 3}),
             rows=("Prompts of 7, 1 and 1021 tokens.", {"prompt_len": prompts, "n_steps": 4}),
         ),
         group(

@@ -15,6 +15,7 @@ ROFORMER = "Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.4.2, equations
 NEOX = "EleutherAI/gpt-neox, megatron/model/positional_embeddings.py, rotate_half"
 PARTIAL = "Black et al. 2022, GPT-NeoX-20B, arXiv:2204.06745, section 2.1 (rotary_pct)"
 MLA = "DeepSeek-AI 2024, DeepSeek-V2, arXiv:2405.04434, section 2.1.3 (decoupled rotary key)"
+QK_NORM = "Zhang, Sennrich 2019, RMSNorm, arXiv:1910.07467, section 3; q/k-norm of Qwen3, OLMo 2"
 DEEPSEEK_CODE = "deepseek-ai/DeepSeek-V3, modeling_deepseek.py, apply_rotary_pos_emb"
 
 #: Convergents of pi/2: at frequency 1 these positions are next to a multiple of it.
@@ -157,6 +158,8 @@ def tables() -> Theme:
         ),
     }
     gradients = {
+        "rope-64-half": RoPE(64, layout="half"),
+        "rope-64-half-first-32": RoPE(64, layout="half", rotary_dim=32),
         "rope-64-half-gpt-oss": _gpt_oss(),
         "rope-16-interleaved-to-half": RoPE(16, layout="interleaved", output_layout="half"),
     }
@@ -214,23 +217,47 @@ def _vjp(ident: str, rope: RoPE) -> Group:
 
 
 def _calls(rope: RoPE) -> list[Group]:
-    """Offsets, and sequences that are fed chunk by chunk."""
+    """Offsets, sequences that are fed chunk by chunk, shifted keys, normalised heads."""
 
-    def case(
-        ident: str, name: str, comment: str, shape: tuple[int, int, int], **more: Any
-    ) -> Recipe:
-        key = "k" if "cache" in ident else "x"
-        return Recipe(
-            name, comment, {key: numbers(f"{ident}-{name}", *shape, rope.head_dim), **more}
-        )
+    def group(
+        name: str, surface: str, key: str, *cases: Any, of: RoPE = rope, spec: str = NEOX
+    ) -> Group:
+        ident = f"rope-64-half-{name}"
+        made = [
+            Recipe(n, says, {key: numbers(f"{ident}-{n}", *shape, of.head_dim), **more})
+            for n, says, shape, more in cases
+        ]
+        return Group(ident, surface, of, spec, tuple(made))
 
-    offset, decode, cache = (f"rope-64-half-{name}" for name in ("offset", "decoding", "cache"))
-    one = case(offset, "one", "Two heads of two tokens, past 2048.", (1, 2, 2), offset=whole(2049))
-    rows = case(offset, "rows", "Two rows of one token.", (2, 1, 1), offset=whole(5, 259))
-    fed = case(decode, "steps", "Two tokens and one, in two rows.", (2, 1, 3), chunks=whole(2, 1))
-    kept = case(cache, "steps", "Two tokens, then one by one.", (1, 1, 4), chunks=whole(2, 1, 1))
+    partial = RoPE(64, layout="half", rotary_dim=32)
+    weight = numbers("rope-64-half-norm", rope.head_dim)
+    first = whole(0, 1, 2)
     return [
-        Group(offset, "apply_offset", rope, NEOX, (one, rows)),
-        Group(decode, "decode", rope, NEOX, (fed,)),
-        Group(cache, "key_cache", rope, NEOX, (kept,)),
-    ]
+        group(
+            "offset", "apply_offset", "x",
+            ("one", "Two heads of two tokens, past 2048.", (1, 2, 2), {"offset": whole(2049)}),
+            ("rows", "Two rows of one token.", (2, 1, 1), {"offset": whole(5, 259)}),
+        ),
+        group(
+            "decoding", "decode", "x",
+            ("steps", "Two tokens and one, in two rows.", (2, 1, 3), {"chunks": whole(2, 1)}),
+        ),
+        group(
+            "cache", "key_cache", "k",
+            ("steps", "Two tokens, then one by one.", (1, 1, 4), {"chunks": whole(2, 1, 1)}),
+        ),
+        group(
+            "shift", "shift_keys", "k",
+            ("back", "Three keys, 37 back.", (1, 1, 3), {"delta": -37}),
+        ),
+        group(
+            "shift-first-32", "shift_keys", "k",
+            ("on", "Two keys, five on.", (1, 1, 2), {"delta": 5}), of=partial,
+        ),
+        group(
+            "normed", "normed_apply", "x",
+            ("first", "Two heads, normalised and rotated.", (1, 2, 3),
+             {"weight": weight, "positions": first}),
+            spec=QK_NORM,
+        ),
+    ]  # fmt: skip

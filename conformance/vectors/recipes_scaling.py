@@ -114,7 +114,6 @@ def yarn() -> Theme:
         brief("rope-128-half-yarn-first-64", partial, BLEND),
         brief("rope-64-interleaved-yarn-betas", betas, BLEND),
         brief("rope-64-half-yarn-steep", steep, BLEND),
-        brief("rope-128-half-yarn-no-factor", given, BLEND),
         frequencies_of("rope-64-half-yarn-gpt-oss-frequencies", oss, GPT_OSS),
         frequencies_of("rope-128-half-yarn-qwen-frequencies", qwen, BLEND),
         frequencies_of("rope-64-interleaved-yarn-deepseek-frequencies", deepseek, DEEPSEEK),

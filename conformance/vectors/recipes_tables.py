@@ -89,6 +89,7 @@ def learned() -> Theme:
     weight = numbers("learned-weight", 12, 8)
     plain, opt = Learned(weight), Learned(weight, offset=2)
     roberta = Learned(weight, offset=2, padding_idx=1)
+    bart = Learned(np.zeros((40, 4), np.float32), padding_idx=1)  # ids do not see the rows
     tokens = whole([5, 6, 7, 8, 1, 1], [1, 1, 9, 5, 5, 6], [5, 1, 6, 1, 7, 8])
     cases = (
         _case("first", "The first three positions.", 0, 1, 2),
@@ -101,6 +102,10 @@ def learned() -> Theme:
     groups = (
         Group("learned-12", "table", plain, BERT, cases),
         Group("learned-12-offset-2", "table", opt, OPT, shifted),
+        Group(
+            "learned-40-tokens", "ids_from_tokens", bart, ROBERTA,
+            (Recipe("padded", "Padding last, first and between.", {"input_ids": tokens}),),
+        ),
         Group(
             "learned-12-tokens", "ids_from_tokens", roberta, ROBERTA,
             (Recipe("padded", "Padding last, first and between.", {"input_ids": tokens}),),

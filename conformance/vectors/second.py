@@ -80,9 +80,8 @@ def _table(e: Any, positions: np.ndarray) -> Array:
 
 
 def _add(e: Any, x: np.ndarray) -> Array:
-    exact = np.frompyfunc(Decimal, 1, 1)(x.astype(np.float64).astype(object))
     with decimal_context():
-        return exact + np.frompyfunc(Decimal, 1, 1)(_table(e, np.arange(x.shape[-2])))
+        return rotary.decimals(x) + np.frompyfunc(Decimal, 1, 1)(_table(e, np.arange(x.shape[-2])))
 
 
 def _slopes(e: Any, num_heads: int) -> Array:
@@ -115,12 +114,18 @@ def _scores(e: Any, i: Inputs) -> Array:
         decay = 1 if hasattr(e, "decays") else 0
         q, k = _rotated(e, q, at[0], decay=decay), _rotated(e, k, at[1], decay=-decay)
     else:
-        q, k = (np.frompyfunc(Decimal, 1, 1)(x.astype(np.float64).astype(object)) for x in (q, k))
+        q, k = rotary.decimals(q), rotary.decimals(k)
         bias = _bias(e, {"q_len": len(at[0]), "k_len": len(at[1])})
         added = np.frompyfunc(Decimal, 1, 1)(bias)
         scale = scale if e.own_scale(q.shape[-1]) != 1 else Decimal(1)
     with decimal_context():
         return (q[..., :, None, :] * k[..., None, :, :]).sum(axis=-1) / scale.sqrt() + added
+
+
+def _relative_scores(q: np.ndarray, rel: np.ndarray) -> Array:
+    by_offset = rotary.decimals(q) @ rotary.decimals(rel).T
+    at = np.arange(len(q))
+    return by_offset[at[:, None], len(q) - 1 - at[:, None] + at]
 
 
 ROUTES: dict[str, Callable[[Any, Inputs], Any]] = {
@@ -131,6 +136,11 @@ ROUTES: dict[str, Callable[[Any, Inputs], Any]] = {
     "decode": lambda e, i: _rotated(e, i["x"], np.arange(i["x"].shape[2])),
     "key_cache": lambda e, i: _rotated(e, i["k"], np.arange(i["k"].shape[2])),
     "apply_vjp": lambda e, i: _rotated(e, i["dy"], i["positions"], back=True),
+    "shift_keys": lambda e, i: rotary.rotate(
+        e, i["k"], np.full(i["k"].shape[2], i["delta"]), Decimal(1), again=True
+    ),
+    "normed_apply": lambda e, i: _rotated(e, rotary.normed(i["x"], i["weight"]), i["positions"]),
+    "relative_scores": lambda e, i: _relative_scores(i["q"], i["rel"]),
     "apply_queries": lambda e, i: _rotated(e, i["x"], i["positions"], decay=1),
     "apply_keys": lambda e, i: _rotated(e, i["x"], i["positions"], decay=-1),
     "cos_sin": _cos_sin,

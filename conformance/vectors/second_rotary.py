@@ -18,6 +18,9 @@ from posenc_ref.angles import TWO_PI, decimal_context
 
 Array = Any
 
+#: The epsilon of RMSNorm, as float64 has it.
+EPS = 1e-6
+
 
 @functools.lru_cache(maxsize=65536)
 def decimal_cos_sin(angle: Decimal) -> tuple[Decimal, Decimal]:
@@ -36,11 +39,24 @@ def decimal_cos_sin(angle: Decimal) -> tuple[Decimal, Decimal]:
         return cos, sin
 
 
-def _angles(e: Rotary, at: Array, seq_len: int | None) -> Array:
+def decimals(x: np.ndarray) -> Array:
+    """Floats as the decimals they are."""
+    return np.frompyfunc(Decimal, 1, 1)(x.astype(np.float64).astype(object))
+
+
+def normed(x: np.ndarray, weight: np.ndarray) -> Array:
+    """RMSNorm with eps 1e-6."""
+    exact = decimals(x)
+    with decimal_context():
+        mean = (exact * exact).sum(axis=-1, keepdims=True) / x.shape[-1] + Decimal(EPS)
+        return exact / np.frompyfunc(Decimal.sqrt, 1, 1)(mean) * decimals(weight)
+
+
+def _angles(e: Rotary, at: Array, seq_len: int | None, offset: float) -> Array:
     """The angle of every pair (..., pairs) for positions (A, ...), without ``sign``."""
     with decimal_context():
-        offset = Decimal(e.offset)
-        exact = np.frompyfunc(lambda p: Decimal(p) + offset, 1, 1)(at.astype(object))
+        start = Decimal(offset)
+        exact = np.frompyfunc(lambda p: Decimal(p) + start, 1, 1)(at.astype(object))
         if isinstance(e, MixedRoPE):
             weight = np.frompyfunc(Decimal, 1, 1)(e.weight.astype(object))
             return sum(exact[a][..., None] * weight[a] for a in range(e.num_axes))
@@ -48,13 +64,15 @@ def _angles(e: Rotary, at: Array, seq_len: int | None) -> Array:
         return np.moveaxis(exact[axes], 0, -1) * np.array(e.decimal_frequencies(seq_len))
 
 
-def _tables(e: Rotary, positions: np.ndarray, seq_len: int | None) -> tuple[Array, Array]:
+def _tables(
+    e: Rotary, positions: np.ndarray, seq_len: int | None, offset: float
+) -> tuple[Array, Array]:
     at = positions
     if e.num_axes == 1:
         at = positions[None]
     elif positions.ndim < 2:
         at = np.broadcast_to(positions, (e.num_axes, *positions.shape))
-    angles = _angles(e, at, seq_len)
+    angles = _angles(e, at, seq_len, offset)
     both: Any = np.frompyfunc(decimal_cos_sin, 1, 2)(angles)
     return both[0], both[1]
 
@@ -66,10 +84,11 @@ def call_length(e: Rotary, positions: np.ndarray) -> int | None:
 
 def rotate(
     e: Rotary, x: np.ndarray, positions: np.ndarray, m: Decimal, *, back: bool = False,
-    decay: int = 0,
+    decay: int = 0, again: bool = False,
 ) -> Array:  # fmt: skip
-    """The value of ``apply`` or of its transpose, in decimal."""
-    cos, sin = _tables(e, positions, call_length(e, positions))
+    """The value of ``apply``, of its transpose, or of rotating once more, in decimal."""
+    offset = 0.0 if again else e.offset
+    cos, sin = _tables(e, positions, call_length(e, positions), offset)
     if cos.ndim == 3:
         cos, sin = cos[:, None], sin[:, None]
     with decimal_context():
@@ -80,7 +99,9 @@ def rotate(
         read, written = e.pairs(), e.output_pairs()
         if back:
             read, written = written, read
-        exact = np.frompyfunc(Decimal, 1, 1)(x.astype(np.float64).astype(object))
+        elif again:
+            read = written
+        exact = x.copy() if x.dtype == object else decimals(x)
         x1, x2 = exact[..., read[0]], exact[..., read[1]]
         exact[..., written[0]], exact[..., written[1]] = x1 * cos - x2 * sin, x2 * cos + x1 * sin
         return exact
@@ -97,6 +118,6 @@ def _decays(e: Rotary, positions: np.ndarray, power: int) -> Array:
 
 def cos_sin(e: Rotary, positions: np.ndarray, m: Decimal) -> tuple[Array, Array]:
     """``m cos`` and ``m sin``, in decimal."""
-    cos, sin = _tables(e, positions, call_length(e, positions))
+    cos, sin = _tables(e, positions, call_length(e, positions), e.offset)
     with decimal_context():
         return m * cos, m * sin

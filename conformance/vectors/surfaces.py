@@ -99,6 +99,18 @@ SURFACES: dict[str, Surface] = {
         "the gradient dx for the gradient dy of y: m R(-p) dy, whatever x",
         lambda e, dtype: lambda x, positions, dy: e.adjoint(dy, positions),
     ),
+    "shift_keys": Surface(
+        ("k", "delta"),
+        ("k",),
+        "keys that were rotated before, moved on by delta positions",
+        lambda e, dtype: lambda k, delta: e.shift(k, delta),
+    ),
+    "normed_apply": Surface(
+        ("x", "weight", "positions"),
+        ("y",),
+        "x over its root mean square (eps 1e-6) times weight, then rotated",
+        lambda e, dtype: lambda x, w, positions: posenc_ref.normed_apply(e, x, w, positions),
+    ),
     "apply_queries": Surface(
         ("x", "positions"), ("y",), "xPos's map of queries", _method("apply_queries")
     ),
@@ -168,6 +180,18 @@ SURFACES: dict[str, Surface] = {
         ("w",),
         "rows of w (H * D, hidden) moved from half-split to interleaved pairs",
         _plain(posenc_ref.permute_weights),
+    ),
+    "relative_shift": Surface(
+        ("x",),
+        ("y",),
+        "scores (Q, K) by distance K-1 .. 0, moved to their keys; judged up to the query",
+        _plain(posenc_ref.relative_shift),
+    ),
+    "relative_scores": Surface(
+        ("q", "rel"),
+        ("y",),
+        "q_i . rel[S - 1 - (i - j)] for q (S, d) and rel (2S - 1, d)",
+        _plain(posenc_ref.relative_scores),
     ),
     "position_ids": Surface(
         ("attention_mask",),

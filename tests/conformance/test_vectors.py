@@ -89,8 +89,8 @@ def test_every_case_kills_something_or_says_why():
     assert [case.id for case in CASES if bool(case.kills) == (PINS in case.flags)] == []
 
 
-def test_most_of_what_is_declared_like_a_vector_is_killed():
-    dead = {name for case in CASES for name in case.kills}
+def test_most_of_what_is_declared_like_a_vector_is_killed(kills):
+    dead = {name for names in kills.values() for name in names}
     matching = vector_kills.declared_as([*WRONG, *ALSO_WRONG])
     met = {(case.surface, case.encoding) for case in CASES}
     # One call on a fresh instance cannot see these.
@@ -240,6 +240,23 @@ def test_a_list_is_an_array():
     case = case_of("alibi-8-slopes-all")
     assert case.passes(ALiBi(8).slopes().tolist())
     assert not case.passes([0.5] * 8)
+
+
+def test_positions_of_padding_are_not_judged():
+    case = case_of("position-ids-left")
+    (mask,) = case.arguments()
+    ids = np.cumsum(mask, axis=-1) - 1
+    assert case.passes(ids)
+    assert case.passes(np.where(mask == 1, ids, 1))
+    assert not case.passes(np.where(mask == 1, ids + 1, 0))
+
+
+def test_later_keys_are_not_judged_after_a_relative_shift():
+    case = case_of("relative-shift-last")
+    (x,) = case.arguments()
+    padded = np.concatenate([np.zeros((3, 1), np.float32), x], axis=1).reshape(6, 3)
+    assert case.passes(padded[1:].reshape(3, 5))
+    assert not case.passes(padded[:-1].reshape(3, 5))
 
 
 def test_integers_must_be_integers():

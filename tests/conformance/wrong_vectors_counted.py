@@ -188,12 +188,6 @@ def positions_of_the_padded_row(attention_mask):
     return np.arange(attention_mask.shape[1]) * attention_mask
 
 
-@also_wrong("position-origin", surface="position_ids")
-def padding_counts_on(attention_mask):
-    """cumsum - 1, left at that in the padding."""
-    return np.cumsum(attention_mask, axis=1) - 1
-
-
 @also_wrong("position-origin", surface="packed")
 def documents_count_on(lengths):
     """One range over all documents."""
