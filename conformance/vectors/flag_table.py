@@ -1,7 +1,5 @@
 """The table of flags.  A flag's bug types are codes of findings: ``posenc explain`` says more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -30,10 +28,9 @@ def _near_quarter_turn(v: View) -> bool:
     """Whether cos or sin of some angle of 100 or more is below 2**-12: the value is all tail."""
     if v.rotary is None or v.rotary.num_axes > 1 or v.positions.ndim != 1:
         return False
-    cos, sin = v.rotary.cos_sin(v.positions)
-    m = v.rotary.attention_factor(v.length)
     angle = np.abs(v.positions)[:, None] * np.abs(v.rotary.frequencies(v.length))
-    small = np.minimum(np.abs(cos), np.abs(sin)) < m * 2.0**-12
+    limit = v.rotary.attention_factor(v.length) * 2.0**-12
+    small = np.minimum(*map(np.abs, v.rotary.cos_sin(v.positions))) < limit
     return bool((small & (angle >= 100)).any())
 
 
