@@ -14,7 +14,12 @@ from posenc_ref import Encoding
 from .report import Finding, Report
 
 _WIDTH = 100
-_INDENT = 12
+_INDENT = 13
+#: Facts that are found in another order than they are read in; others come first.
+_ORDER = (
+    "", "pairs", "axes", "columns", "frequencies", "amplitude", "sign", "origin", "length",
+    "angles", "accuracy", "judged",
+)  # fmt: skip
 
 
 @dataclass
@@ -51,14 +56,15 @@ class Card:
         lines = [f"IDENTITY  {self.subject}  ({self.surface}, {self.backend}, {self.dtype})"]
         rows: list[tuple[str, str]] = [("is", self._verdict())]
         rows += [("same as", repr(a)) for a in self.aliases]
-        rows += [("same as", text) for text in self.relations]
+        rows += [("relation", text) for text in self.relations]
         if self.used_by:
             shown = ", ".join(self.used_by[:6])
             more = f" and {len(self.used_by) - 6} more presets" if len(self.used_by) > 6 else ""
             but = "" if self.exact else " (without the deviations)"
             rows.append(("used by", shown + more + but))
         rows += [("near", text) for text in self.closest]
-        rows += list(self.facts.items())
+        rank = {name: i for i, name in enumerate(_ORDER)}
+        rows += sorted(self.facts.items(), key=lambda row: rank.get(row[0], 0))
         for f in self.deviations:
             rows.append(("but", f"{f.code}: {f.message}"))
         rows += [("limit", text) for text in self.limits]

@@ -20,10 +20,11 @@ from .exec_command import TIMEOUT, from_command
 from .exec_process import HarnessError
 from .implementation import Implementation
 from .loading import UsageError, load_encoding, load_target
-from .models import encoding_of, load_model
+from .models import declared_by, load_model
 from .ndjson import recording
 from .run import describe
 from .subject import TENSOR_LAYOUTS
+from .surfaces import Declared, needs_nothing
 
 
 def check_command(
@@ -75,9 +76,9 @@ def check_command(
     """Judge one function, or one program, against the encoding that it should be.
 
     The function gets the positional arguments of its surface and nothing else; for `apply` that
-    is x (B, H, S, D) and positions (S,). A program gets them as lines of JSON. Exits with 0 if it
-    conforms, 1 if it deviates, 2 for a usage error or a program that does not answer, 3 if the
-    check was inconclusive.
+    is x (B, H, S, D) and positions (S,); `posenc explain SURFACE` tells them for the others. A
+    program gets them as lines of JSON. Exits with 0 if it conforms, 1 if it deviates, 2 for a
+    usage error or a program that does not answer, 3 if the check was inconclusive.
     """
     try:
         if (target is None) == (command is None):
@@ -93,16 +94,17 @@ def check_command(
         said = [value for value in (encoding, preset, config) if value is not None]
         if len(said) > 1:
             raise UsageError("give one of --encoding, --preset and --config")
-        if not said and head_dim is None and not bound:
+        if not said and head_dim is None and not bound and not needs_nothing(chosen or ""):
             raise UsageError(
                 "--encoding says what the function should be, e.g. --encoding "
                 '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\', '
                 "or --preset llama-3.1-8b, or --config config.json; "
                 "`posenc explain` lists the encodings, `posenc presets` the models"
             )
-        declared = None if encoding is None else load_encoding(encoding, chosen)
+        declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
         if preset is not None or config is not None:
-            declared = encoding_of(load_model(preset or config or ""), layer_type)
+            model = load_model(preset or config or "")
+            declared = declared_by(model, chosen or fn.surface, layer_type)
         if command is not None:
             fn = from_command(
                 shlex.split(command),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from posenc_ref import Encoding
+from posenc_ref import Encoding, ModelEncoding
 
 from .check import SURFACES
 from .exec_process import Program, Session
@@ -18,7 +18,7 @@ TIMEOUT = 30.0
 def from_command(
     command: Sequence[str],
     surface: str,
-    encoding: Encoding | None = None,
+    encoding: Encoding | ModelEncoding | None = None,
     *,
     tensor_layout: str = "bhsd",
     timeout: float = TIMEOUT,

@@ -6,6 +6,7 @@ import difflib
 import inspect
 import textwrap
 
+from .calls import CALLS
 from .codes import CODES
 from .loading import UsageError, encodings, scalings
 
@@ -21,18 +22,22 @@ ALIASES = {
 
 
 def explain(name: str | None = None) -> str:
-    """The text about a finding's code, an encoding or a scaling; None lists all of them."""
+    """The text about a code, a surface, an encoding or a scaling; None lists all of them."""
     values = {c.__name__: c for c in [*encodings(), *scalings()]}
     if name is None:
         return _everything()
     wanted = name.strip().lower().replace("_", "-")
+    surface = wanted.replace("-", "_")
+    if surface in CALLS:  # slopes are a code as well
+        known = [f"surface {surface}", _hanging("call", CALLS[surface])]
+        return "\n".join([*known, *(["", _code(wanted)] if wanted in CODES else [])])
     if wanted in CODES:
         return _code(wanted)
     by_lower = {known.lower(): known for known in values} | ALIASES
     if wanted.replace("-", "") in by_lower:
         cls = values[by_lower[wanted.replace("-", "")]]
         return f"{_signature(cls)}\n\n{inspect.getdoc(cls)}"
-    near = difflib.get_close_matches(wanted, [*CODES, *by_lower], n=5, cutoff=0.5)
+    near = difflib.get_close_matches(wanted, [*CODES, *by_lower, *CALLS], n=5, cutoff=0.5)
     near += [code for code in CODES if wanted in code and code not in near]
     texts = {c.name: f"{c.meaning} {c.remedy}" for c in CODES.values()}
     texts |= {known: inspect.getdoc(cls) or "" for known, cls in values.items()}
@@ -70,6 +75,8 @@ def _code(name: str) -> str:
 def _everything() -> str:
     lines = ["Codes of findings:"]
     lines += [_hanging(code.name, code.meaning, 20) for code in CODES.values()]
+    lines += ["", "Surfaces, the shapes of functions:"]
+    lines += [_hanging(surface, call, 20) for surface, call in CALLS.items()]
     for title, classes in (("Encodings:", encodings()), ("Scalings:", scalings())):
         lines += ["", title]
         for cls in classes:

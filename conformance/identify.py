@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from . import identify_names, identify_rotary, identify_sinusoid, identify_table, state
+from . import (
+    identify_bias,
+    identify_bucket,
+    identify_names,
+    identify_rotary,
+    identify_sinusoid,
+    identify_slopes,
+    identify_table,
+    state,
+)
 from .access import Access
 from .card import Card
 from .check import check, make_run
@@ -22,6 +31,9 @@ _TABLES = {
     "cos_sin": identify_table.cos_sin,
     "frequencies": identify_table.frequencies,
     "table": identify_sinusoid.identify,
+    "slopes": identify_slopes.identify,
+    "bias": identify_bias.identify,
+    "bucket": identify_bucket.identify,
 }
 SURFACES = ("apply", *_TABLES)
 
@@ -128,7 +140,8 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
     card.report = report
     known = {f.code for f in report.findings}
     card.deviations = [f for f in card.deviations if f.code not in known] + report.findings
-    card.limits = list(dict.fromkeys([*card.limits, *report.limits]))
+    if card.surface != "slopes":  # every number of heads that is refused is said already
+        card.limits = list(dict.fromkeys([*card.limits, *report.limits]))
     if report.accuracy is not None:
         card.residual = report.accuracy.worst
         if report.accuracy.precision:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from posenc_ref import Encoding
+from posenc_ref import Encoding, ModelEncoding
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Implementation:
     call: Callable[..., Any]
     surface: str
     name: str
-    encoding: Encoding | None = None  #: what its own configuration says it should be
+    encoding: Encoding | ModelEncoding | None = None  #: what its configuration says it is
     backend: str = "numpy"
     tensor_layout: str = "bhsd"
     head_dim: int | None = None

@@ -10,6 +10,7 @@ from posenc_ref import Encoding, ModelEncoding, from_config, preset, presets
 from posenc_ref.presets import needs
 
 from .loading import UsageError
+from .surfaces import Declared, of_models
 
 
 def load_model(source: str, part: str | None = None) -> ModelEncoding:
@@ -44,6 +45,27 @@ def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
     if found is None:
         raise UsageError(f"layers of type {layer_type!r} in {model.name} have no encoding")
     return found
+
+
+def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> Declared:
+    """What a model declares for a surface: itself, one encoding, or that with what scales logits.
+
+    The surface ``scores`` is about the whole of one layer type: its encoding, the softmax scale
+    and the query scale.
+    """
+    if of_models(surface):
+        return model
+    encoding = encoding_of(model, layer_type)
+    if surface != "scores":
+        return encoding
+    name = layer_type or next(t for t, e in model.encodings.items() if e == encoding)
+    scale = {name: model.query_scale[name]} if name in model.query_scale else {}
+    return ModelEncoding(
+        model.name,
+        encodings={name: encoding},
+        softmax_scale=model.softmax_scale,
+        query_scale=scale,
+    )
 
 
 def preset_list(as_json: bool) -> str:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from posenc_ref import SPEC_VERSION, Encoding, __version__
+from posenc_ref import SPEC_VERSION, Encoding, ModelEncoding, __version__
 
 from .outcome import Outcome
 from .report import Accuracy, Finding, Report, _finite
@@ -100,7 +100,7 @@ class NdjsonWriter:
 
 @contextmanager
 def recording(
-    path: Path | None, kind: str, encoding: Encoding | None = None, **facts: Any
+    path: Path | None, kind: str, encoding: Encoding | ModelEncoding | None = None, **facts: Any
 ) -> Iterator[NdjsonWriter | None]:
     """Begin a file with its header; None where no file is wanted.
 

@@ -18,6 +18,9 @@ from .subject import Subject
 _FIRST = ("shape", "raises", "dtype", "nonfinite", "mutates-input", "state")
 
 
+_NOTHING = "no case judged"
+
+
 @dataclass(frozen=True)
 class Failure:
     """A case that was judged and failed."""
@@ -45,7 +48,7 @@ class Run:
     failures: list[Failure] = field(default_factory=list)
     noted: dict[str, str] = field(default_factory=dict)  #: cases whose failure is a note
     worst: float = 0.0
-    where: str = "no case judged"
+    where: str = _NOTHING
     highest: int = 0
     _control: tuple[np.ndarray, Truth, np.ndarray] | None = None
 
@@ -87,7 +90,7 @@ class Run:
         worst = float(score[place])
         at = tuple(int(i) for i in place)
         where = f"case {case!r} at index {at}: {actual[at]:.9g}, truth {truth.value[at]:.9g}"
-        if worst > self.worst:
+        if worst > self.worst or self.where == _NOTHING:
             self.worst, self.where = worst, where
         if self._control is None:
             unit = truth.unit(self.dtype, angles=self.angles, precision=self.precision)

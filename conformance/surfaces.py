@@ -80,12 +80,12 @@ def families_of(declared: Declared) -> tuple[str, ...]:
 
 def needs_nothing(surface: str) -> bool:
     """Whether a surface can be judged without any encoding."""
-    return "none" in SURFACES[surface][1]
+    return "none" in SURFACES.get(surface, (None, ()))[1]
 
 
 def of_models(surface: str) -> bool:
     """Whether a surface is about a whole model."""
-    return SURFACES[surface][1] == ("model",)
+    return SURFACES.get(surface, (None, ()))[1] == ("model",)
 
 
 def refuse(surface: str, declared: Declared) -> None:

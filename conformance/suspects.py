@@ -124,7 +124,8 @@ def _add(run: Run, suspect: Suspect, explained: list[Seen]) -> None:
         suspect.code,
         suspect.message,
         f"{one.case}, index {at}: {one.actual[at]:.9g}, declared {one.truth.value[at]:.9g}; "
-        f"{len(explained)} wrong calls agree with this mistake, to rounding",
+        f"the mistake predicts {len(explained)} wrong result{'s' * (len(explained) > 1)}, to "
+        "rounding",
         remedy=suspect.remedy,
         equivalent=suspect.equivalent,
         values=dict(suspect.values),

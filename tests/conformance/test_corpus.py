@@ -18,7 +18,6 @@ from tests.mutants import CORRECT, WRONG
 WITHOUT_A_CASE = {
     "inaccurate": "means that no named cause fits, and the cause of every case here is known "
     "(test_state.py has functions that end in it)",
-    "head-order": "test_bias.py has the functions",
 }
 #: How many first findings must be the best one, not only an acceptable one.
 RIGHT_FIRST = 0.9

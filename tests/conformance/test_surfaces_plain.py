@@ -33,6 +33,7 @@ DECLARED = {
     ],
     "layers": [MODEL],
     "softmax_scale": [MODEL],
+    "rank_slopes": [pr.ALiBi(12), pr.ALiBi(8, max_bias=16.0)],
 }
 EVERY = [(name, encoding) for name in ROWS for encoding in DECLARED.get(name, [None])]
 
@@ -48,6 +49,9 @@ def own(name, encoding):
         "ids_from_tokens": lambda ids: encoding.ids_from_tokens(ids),
         "layers": lambda n: pr.layers(encoding, n),
         "softmax_scale": lambda: pr.softmax_scale(encoding),
+        "rank_slopes": lambda n, size, rank: (
+            pr.ALiBi(n, max_bias=encoding.max_bias).slopes().reshape(size, -1)[rank]
+        ),
     }.get(name, getattr(pr, name, None))
 
 
