@@ -114,6 +114,7 @@ def judge_properties(run: Run, properties: Sequence[Property], data: Any) -> Non
     ruler = Ruler(run.dtype, run.precision)
     for item in properties:
         run.count(item.name)
+        run.asked.add(f"property {item.name}")
         problem = item.violation(data, ruler)
         if problem:
             run.failed(f"property {item.name}", item.name, np.inf, problem)

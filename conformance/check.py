@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,6 @@ def check(
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}")
     if surface not in SURFACES:
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
-    judge, _ = SURFACES[surface]
     refuse(surface, encoding)
     drivable = surface == "apply" and (head_dim or (bound and bound.head_dim))
     if encoding is None and not (drivable or needs_nothing(surface)):
@@ -136,7 +135,14 @@ def check(
         seed=seed,
         name=name,
     )
-    if encoding is None and needs_nothing(surface):
+    return complete(run, bound.problems() if bound and bound.problems else ())
+
+
+def complete(run: Run, problems: Sequence[tuple[str, str]] = ()) -> Report:
+    """Judge what a run was made for; ``problems`` are an adapter's own."""
+    surface = run.report.surface
+    judge, _ = SURFACES[surface]
+    if run.encoding is None and needs_nothing(surface):
         run.report.encoding = f"posenc_ref.{surface}"
     try:
         with np.errstate(all="ignore"):  # what a function does wrong is for the report to say
@@ -145,7 +151,7 @@ def check(
         run.add("raises", "a call raises whose like was accepted before", str(error))
     except Malformed as error:
         run.add("shape", str(error), "another call of that kind came out right before")
-    for problem in bound.problems() if bound and bound.problems else ():
+    for problem in problems:
         run.add("raises", *problem)
     return run.finish()
 

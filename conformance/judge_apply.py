@@ -69,10 +69,10 @@ def judge(run: Run) -> None:
             judge_fitted(run, tables, measured.phases, declared)
     held = run.report.accuracy.precision if run.report.accuracy else ""
     if bent and "float16" not in held:  # half-precision arithmetic bends too, and has its own name
-        run.add("not-linear", bent, "random x at positions 0..4")
+        run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
     run.explain(diagnose_rotary.diagnose, access, measured)
     if bent and not run.report.codes:
-        run.add("not-linear", bent, "random x at positions 0..4")
+        run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
     if run.failures:
         run.explain(lambda run: reproduce.add(run, access))
 
@@ -246,16 +246,19 @@ def _robustness(run: Run, dim: int) -> str:
         run.limit(f"NaN in x: refused ({error})")
         y = clean
     if not np.array_equal(y[~token], clean[~token]):
-        run.add("nonfinite", "a NaN in one token changes other tokens", "NaN at index (1, 2, 3, 0)")
+        where = "NaN at index (1, 2, 3, 0)"
+        run.add("nonfinite", "a NaN in one token changes other tokens", where, by="robustness")
     elif y is not clean and np.isfinite(y[token]).all():
-        run.add("nonfinite", "a NaN goes in and only finite numbers come out", "(1, 2, 3, 0)")
+        text = "a NaN goes in and only finite numbers come out"
+        run.add("nonfinite", text, "(1, 2, 3, 0)", by="robustness")
     empty = x.copy()
     empty[0, 1, 2] = 0.0
     y = run.subject.apply(empty, np.arange(5))
     run.count("robustness")
     if not np.array_equal(y[0, 1, 2], np.zeros(dim)):
         code = "nonfinite" if not np.isfinite(y).all() else "not-linear"
-        run.add(code, "a token of zeros does not come out as zeros", f"{y[0, 1, 2, :3]} ...")
+        text = "a token of zeros does not come out as zeros"
+        run.add(code, text, f"{y[0, 1, 2, :3]} ...", by="robustness")
     for factor in (2.0**-6, 64.0 if run.coarse == "float16" else 2.0**14):
         scaled = run.subject.apply(x * factor, np.arange(5))
         run.count("robustness")

@@ -77,6 +77,7 @@ def judge_bias(run: Run) -> None:
             "state",
             "an array returned before is written over by later calls",
             f"the result of fn{first.lengths}, compared with a copy taken at once",
+            by="replay",
         )
     cases = _state(run, called, replayed)
     for one in called:
@@ -184,14 +185,16 @@ def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[Bia
         problem = _changed(one, again, ruler)
         if problem:
             run.failed("replay", one.case.name, np.inf, problem)
-            run.add("state", f"fn{one.lengths} changes after other calls", problem)
+            text = f"fn{one.lengths} changes after other calls"
+            run.add("state", text, problem, by="replay")
     for one in called:
         if one.passed or (new := fresh(run)) is None:
             continue
         clean = _call(run, new, one.lengths)
         if clean.case is not None and _judge(run, clean, quiet=True):
             why = one.answer.problem or "other values"
-            run.add("state", f"fn{one.lengths} is right on a fresh instance only", why)
+            text = f"fn{one.lengths} is right on a fresh instance only"
+            run.add("state", text, why, by="replay")
             one.case, one.answer = clean.case, clean.answer
     cases = [c.case for c in called if c.case is not None]
     stale = any(f.code == "state" for f in run.report.findings)
@@ -257,12 +260,13 @@ def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
         if is_mask and worst == -np.inf:
             last = kept - 1 - case.rows
             if not case.up_to_constant and case.judged.all() and (last == 0).all():
-                run.add("future-keys", "keys after the query are masked", where)
+                run.add("future-keys", "keys after the query are masked", where, by="nonfinite")
             elif (last == last[0]).all() and last[0] < 0:
                 run.add(
                     "bias-alignment",
                     f"the mask ends at key - query = {last[0]}, not 0",
                     where,
                     values={"declared": 0, "measured": int(last[0])},
+                    by="nonfinite",
                 )
         run.add("nonfinite", "the bias is not finite where keys are visible", where)

@@ -60,9 +60,8 @@ def judge_bucket(run: Run) -> None:
     if changed:
         words = again.problem if isinstance(again, Answer) else str(again.bucket.tolist())
         run.failed("replay", "first call", np.inf, words)
-        run.add(
-            "state", "buckets change after other calls", f"{first.bucket.tolist()}, now {words}"
-        )
+        text = f"{first.bucket.tolist()}, now {words}"
+        run.add("state", "buckets change after other calls", text, by="replay")
         found = [whole] if run.factory is not None else [first]
         whole = found[0]
     if whole.floats:

@@ -166,6 +166,7 @@ def _name_state(run: Run, seen: Sequence[Seen]) -> None:
         "state",
         "a call that is right by itself is wrong after other calls",
         f"{len(wrong)} calls, {wrong[0].case} first",
+        by=None,
     )
 
 

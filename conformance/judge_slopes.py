@@ -79,7 +79,8 @@ def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: l
             changed, got[count] = True, clean
     if changed:
         now = again.problem if again.values is None else f"now {again.values.tolist()}"
-        run.add("state", f"fn({n}) changes after other calls", f"first {first.tolist()}, {now}")
+        text = f"fn({n}) changes after other calls"
+        run.add("state", text, f"first {first.tolist()}, {now}", by="replay")
         if run.factory is None:
             for count in [c for c in got if c != n]:
                 del got[count]

@@ -95,11 +95,13 @@ def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
     }
     declared = getattr(run.encoding, "layout", "half")
     fits = {name for name, (one, two) in arrangements.items() if np.array_equal(one, two)}
+    run.count("arrangement")
     if fits and declared not in fits:
         run.add(
             "layout",
             f"the table repeats its columns for {fits.pop()} pairs, declared {declared}",
             "columns that are equal at every position",
+            by="arrangement",
         )
         return arrangements["interleaved" if declared == "half" else "half"][0]
     if not fits:
@@ -107,6 +109,7 @@ def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
             "mixed-layout",
             "the two columns of a pair differ in both arrangements",
             "columns compared at every position",
+            by="arrangement",
         )
     return arrangements[declared][0]
 

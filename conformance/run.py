@@ -19,6 +19,8 @@ _FIRST = ("shape", "raises", "dtype", "nonfinite", "mutates-input", "state")
 
 
 _NOTHING = "no case judged"
+#: Findings that are checks of their own: nothing is compared, the finding is what was seen.
+DIRECT = ("shape", "raises", "dtype", "nonfinite", "mutates-input", "state")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,9 @@ class Run:
     head_dim: int | None = None
     failures: list[Failure] = field(default_factory=list)
     noted: dict[str, str] = field(default_factory=dict)  #: cases whose failure is a note
+    only: str | None = None  #: the one check whose failures count, as if it ran alone
+    asked: set[str] = field(default_factory=set)  #: the checks that judged anything
+    failing: set[str] = field(default_factory=set)  #: those of them that failed, counted or not
     worst: float = 0.0
     where: str = _NOTHING
     highest: int = 0
@@ -84,6 +89,7 @@ class Run:
         if mask is not None:
             score = np.where(mask, score, 0.0)
         self.count(check)
+        self.asked.add(_named(check, case))
         if score.size == 0:
             return True
         place = np.unravel_index(int(np.argmax(score)), score.shape)
@@ -103,6 +109,12 @@ class Run:
             return False
         return True
 
+    def _counts(self, check: str, case: str = "") -> bool:
+        """Note that a check failed; whether it counts."""
+        name = _named(check, case)
+        self.failing.add(name)
+        return self.only in (None, name)
+
     def note(self, case: str, actual: np.ndarray, truth: Truth) -> None:
         """Judge an input outside the ordinary; a wrong answer to it alone is worth a note.
 
@@ -117,15 +129,28 @@ class Run:
     def count(self, check: str, cases: int = 1) -> None:
         """Note that ``cases`` cases of ``check`` were judged."""
         self.report.executed[check] = self.report.executed.get(check, 0) + cases
+        self.asked.add(check)
 
     def failed(
         self, check: str, case: str, score: float, place: str, nonfinite: bool = False
     ) -> None:
         """Remember a failed case for the diagnosis."""
+        if not self._counts(check, case):
+            return
         self.failures.append(Failure(check, case, score, place, nonfinite))
 
-    def add(self, code: str, message: str, evidence: str = "", **kwargs: Any) -> None:
-        """Report a finding, once per code."""
+    def add(
+        self, code: str, message: str, evidence: str = "", *, by: str | None = "", **kwargs: Any
+    ) -> None:
+        """Report a finding, once per code.
+
+        ``by`` is the check that saw it, by default the code itself if that is a check; what is
+        seen by None only explains failures that were counted before.
+        """
+        sight = code if by == "" and code in DIRECT and not self.failures else by
+        counts = bool(sight and kwargs.get("severity") != NOTE and self._counts(sight))
+        if self.only is not None and not (counts or self.failures):
+            return
         if code == "raises":
             kwargs.setdefault("remedy", _remedy_for(f"{message} {evidence}"))
         if all(f.code != code for f in self.report.findings):
@@ -223,6 +248,11 @@ class Run:
             self.add("dtype", f"the result has dtype {name}", "a floating dtype is needed")
             return False
         return True
+
+
+def _named(check: str, case: str) -> str:
+    """The name of a check: each property is one of its own."""
+    return f"property {case}" if check == "properties" else check
 
 
 def _remedy_for(error: str) -> str:

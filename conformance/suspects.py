@@ -129,4 +129,5 @@ def _add(run: Run, suspect: Suspect, explained: list[Seen]) -> None:
         remedy=suspect.remedy,
         equivalent=suspect.equivalent,
         values=dict(suspect.values),
+        by=None,
     )

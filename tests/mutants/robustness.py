@@ -124,7 +124,7 @@ def nan_leaves_its_token(x, positions):
     """Reads tokens through a one-hot product, so one NaN token poisons the others."""
     eye = np.eye(x.shape[2], dtype=x.dtype)
     with np.errstate(invalid="ignore"):
-        x = np.einsum("st,bhtd->bhsd", eye, x)
+        x = eye @ x
     return turn_half(x, phase(positions, inv_freq(64)))
 
 
