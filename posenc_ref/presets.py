@@ -138,7 +138,8 @@ def _configured(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEnco
 def _declared(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncoding:
     needed = {f: facts[f] for f in entry.get("needs", {})}
     encodings: dict[str, Encoding] = {
-        layer_type: from_dict({**body, **needed}) for layer_type, body in entry["encodings"].items()
+        layer_type: from_dict(_derived({**body, **needed}))
+        for layer_type, body in entry["encodings"].items()
     }
     fields = {key for body in entry["encodings"].values() for key in body} - {"encoding"}
     made = ModelEncoding(
@@ -147,6 +148,14 @@ def _declared(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncodi
         provenance=dict.fromkeys(sorted(fields), "config: encodings"),
     )
     return _changed(made, {f: v for f, v in facts.items() if f not in needed})
+
+
+def _derived(body: dict[str, Any]) -> dict[str, Any]:
+    """A scale that goes by the width: ``{"root_over_dim": c}`` is ``sqrt(c / dim)``."""
+    if isinstance(body.get("scale"), Mapping):
+        width = validate.integer("dim", body["dim"], minimum=1)
+        body["scale"] = (body["scale"]["root_over_dim"] / width) ** 0.5
+    return body
 
 
 def _changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:

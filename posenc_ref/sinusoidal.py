@@ -12,6 +12,7 @@ import numpy as np
 from . import _validate as validate
 from ._namespace import Array, DType, Namespace, finish, from_host
 from ._positions import Positions, as_positions, target
+from .accuracy import Truth
 from .angles import MAX_POSITION, Turns, decimal_context, geometric, tables, turns
 from .table import Table
 
@@ -130,6 +131,17 @@ class Sinusoidal(Table):
         """
         p = self._positions(positions)
         return finish(self._rows(p, *target(p, xp, device)), dtype)
+
+    def truth(self, positions: Any) -> Truth:
+        """``table`` with A = |value| and B = ``|angle| |scale|``; a zero column has 0."""
+        value = self.table(np.asarray(positions))
+        sin_at, cos_at = self.columns()
+        at = np.asarray(positions, np.float64)[..., None] + self.offset
+        size = np.abs(at * self.frequencies()) * abs(self.scale)
+        angle, amplitude = np.zeros_like(value), np.zeros(self.dim)
+        angle[..., sin_at], angle[..., cos_at] = size, size[..., : cos_at.size]
+        amplitude[sin_at] = amplitude[cos_at] = abs(self.scale)
+        return Truth(value, np.abs(value), angle, amplitude)
 
     def shift_matrix(self, k: float) -> np.ndarray:
         """M(k), (dim, dim), with ``PE(p + k) = M(k) PE(p)`` for every p; NumPy float64.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ._namespace import Array, Namespace, astype, device_of, namespace
 from ._positions import Positions, as_positions, broadcast_axes
 from ._validate import check_x
+from .accuracy import Truth
 from .encoding import Encoding
 from .scoring import dot, widen
 
@@ -24,6 +27,15 @@ class Table(Encoding, abstract=True):
 
     def _positions(self, positions: Any, x: Array | None = None) -> Positions:
         return as_positions(positions, x=x, integers=self.integers)
+
+    def truth(self, positions: Any) -> Truth:
+        """The table at host ``positions`` with A and B of the error unit, NumPy float64.
+
+        By default A = 0 and B = 0: rows that are looked up are bit-equal.
+        """
+        table: Any = self
+        value = np.asarray(table.table(np.asarray(positions)), dtype=np.float64)
+        return Truth(value, np.zeros_like(value), np.zeros_like(value))
 
     def add(self, x: Array, positions: Any) -> Array:
         """``x + table(positions)`` for x (..., S, dim), rounded to x's dtype at the end.
