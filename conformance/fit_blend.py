@@ -69,8 +69,9 @@ def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
     if seen in PLAIN or abs(ratio[-2] * slowest - 1) <= m.error[-2:].sum():
         return [seen]
     # No pair is slow enough to show the factor: m may, or it is one that somebody would choose.
-    told = float(np.exp((m.m - 1.0) * 10)) if m.m > 1.0 else 0.0
-    near = [f for f in PLAIN if abs(told / f - 1) < 10 * (m.m_error + 1 / 64)]
+    size = m.factor.m
+    told = float(np.exp((size - 1.0) * 10)) if size > 1.0 else 0.0
+    near = [f for f in PLAIN if abs(told / f - 1) < 10 * (m.factor.error + 1 / 64)]
     more = sorted(f for f in PLAIN if slowest < f)
     return list(dict.fromkeys((*near, *more, seen)))
 
@@ -174,4 +175,4 @@ def with_m(m: Measurement, bare: pr.YaRN) -> Iterator[pr.YaRN]:
         scaled = bare.replace(mscale=one, mscale_all_dim=all_dim)
         if one != all_dim and m.has_factor(scaled.magnitude(None)):
             yield scaled
-    yield bare.replace(attention_factor=nice(m.m, m.m_error))
+    yield bare.replace(attention_factor=m.factor.short)

@@ -40,13 +40,28 @@ class Fit:
 
 
 @dataclass(frozen=True)
+class Factor:
+    """The factor m on cos and sin, as it was measured."""
+
+    m: float = 1.0
+    error: float = 0.0  #: how far off another m may be and still be this one, relatively
+    sigma: float = 0.0  #: how exactly m is known: what is beyond it may be rounded away
+
+    @property
+    def short(self) -> float:
+        """1 if it can be, else the shortest decimal that it was measured to be."""
+        if abs(self.m - 1.0) <= self.error:
+            return 1.0
+        return nice(self.m, self.sigma, 4 * ROUNDOFF["float64"])
+
+
+@dataclass(frozen=True)
 class Measurement:
     """Frequencies of the ``rotary_dim / 2`` pairs, their standard errors, and the factor m."""
 
     w: np.ndarray
     sigma: np.ndarray
-    m: float = 1.0
-    m_error: float = 0.0
+    factor: Factor = Factor()
     roundoff: float = ROUNDOFF["float32"]  #: how exact the function's own frequencies may be
 
     @property
@@ -86,7 +101,7 @@ class Measurement:
 
     def has_factor(self, m: float) -> bool:
         """Whether m is the measured attention factor."""
-        return abs(self.m - m) <= self.m_error * max(1.0, m)
+        return abs(self.factor.m - m) <= self.factor.error * max(1.0, m)
 
 
 def predict(base: float, scaling: FrequencySchedule | None, d: int) -> np.ndarray:
@@ -124,8 +139,8 @@ def given(m: Measurement) -> pr.GivenFrequencies:
     """The frequencies as they were measured, with the digits that the measurement has."""
     noise = m.error - BUDGET["float32"] * m.roundoff
     pairs = zip(m.w.tolist(), (noise / SIGMAS).tolist(), strict=True)
-    w = tuple(nice(v, e, ROUNDOFF["float64"]) if v else 0.0 for v, e in pairs)
-    return pr.GivenFrequencies(w, attention_factor=max(nice(m.m, m.m_error), TINY["float32"]))
+    w = tuple(nice(v, e, 4 * ROUNDOFF["float64"]) if v else 0.0 for v, e in pairs)
+    return pr.GivenFrequencies(w, attention_factor=max(m.factor.short, TINY["float32"]))
 
 
 def _plain(m: Measurement) -> Iterator[Fit]:
@@ -145,19 +160,28 @@ def _plain(m: Measurement) -> Iterator[Fit]:
                 stretched = known * factor ** (m.rotary_dim / (m.rotary_dim - 2))
                 if abs(np.log(stretched / fitted)) < 1 / 64:
                     yield Fit(known, pr.NTKScaling(factor))
-    for base in (*decimals(fitted), float(round(fitted)), fitted):
+    for base in (*chosen(m, fitted), float(round(fitted)), fitted):
         yield Fit(base, None)
 
 
-def fitted_base(m: Measurement, factor: float) -> float | None:
+def fitted_base(m: Measurement, factor: float, k: np.ndarray | None = None) -> float | None:
     """The base of geometric frequencies that start at ``1 / factor``, by least squares."""
     if m.w.size < 2:
         return None
-    k = m.k
-    weight = 1 / m.error**2
-    through = float(np.sum(weight * k * np.log(m.w * factor)) / np.sum(weight * k * k))
+    k = m.k if k is None else k
+    weight = 1 / m.error[k] ** 2
+    through = float(np.sum(weight * k * np.log(m.w[k] * factor)) / np.sum(weight * k * k))
     base = float(np.exp(-through * m.w.size))
     return base if 1.0 + BUDGET["float32"] * ROUNDOFF["float32"] < base < np.inf else None
+
+
+def chosen(m: Measurement, fitted: float, k: np.ndarray | None = None) -> tuple[float, ...]:
+    """Bases of few digits: first those as near as the frequencies tell, then any that is near."""
+    k = m.k if k is None else k
+    noise = m.error[k] - BUDGET["float32"] * m.roundoff
+    weight = k / (noise + m.roundoff)
+    error = 16 * m.roundoff + m.w.size / float(np.sqrt(np.sum(weight**2)))
+    return (*decimals(fitted, _MOST, error * fitted), *decimals(fitted))
 
 
 def decimals(value: float, digits: int = _DIGITS, error: float = np.inf) -> Iterator[float]:
@@ -200,7 +224,7 @@ def _linear(m: Measurement) -> Iterator[Fit]:
     for f in dict.fromkeys((factor, first)):
         fitted = fitted_base(m, f)
         if fitted is not None:
-            for base in (*decimals(fitted), fitted):
+            for base in (*chosen(m, fitted), fitted):
                 yield Fit(base, pr.LinearScaling(f))
 
 
@@ -255,13 +279,14 @@ def linear_fit(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, 
 
 def fast_bases(m: Measurement) -> list[float]:
     """Bases that the fastest pairs agree with, while the others do not: published ones first."""
-    fast = slice(1, max(2, m.w.size // 8))
+    fast = np.arange(1, max(2, m.w.size // 8))
 
     def agrees(base: float) -> bool:
         return bool(m.agree(m.plain(base))[fast].all())
 
     found = [b for b in PUBLISHED_BASES if agrees(b)]
-    if not found and m.w.size > 2 and 0 < m.w[1] < 1:
-        second = float(m.w[1]) ** -m.w.size
-        found = [b for b in dict.fromkeys((*decimals(second), second)) if b > 1 and agrees(b)]
+    if not found and m.w.size > 2:
+        fitted = fitted_base(m, 1.0, fast)
+        every = () if fitted is None else (*chosen(m, fitted, fast), fitted)
+        found = [b for b in dict.fromkeys(every) if b > 1 and agrees(b)]
     return found[:4]

@@ -15,7 +15,7 @@ from posenc_ref.accuracy import ROUNDOFF
 from . import identify_names
 from .access import Access
 from .card import Card
-from .fit_schedule import Measurement, fit, given, nice
+from .fit_schedule import Factor, Measurement, fit, given, nice
 from .frequencies import PUBLISHED_BASES
 from .identify_length import UNSPACED, Lengths
 from .identify_measure import origin, reach, refined, uncertainty
@@ -50,7 +50,7 @@ class Axes:
 
 
 def identify(
-    run: Run, access: Access, measured: Measured, lengths: Lengths, factor: tuple[float, float],
+    run: Run, access: Access, measured: Measured, lengths: Lengths, factor: Factor,
     card: Card,
 ) -> None:  # fmt: skip
     """Fill in the card: which axis every pair follows, and its frequency."""
@@ -85,7 +85,7 @@ def identify(
         fields["offset"] = start
         card.facts["origin"] = f"positions are counted from {start:g}"
     exactness = min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
-    measurement = Measurement(sign * w, phases.sigma, *factor, exactness)
+    measurement = Measurement(sign * w, phases.sigma, factor, exactness)
     for shape in _shapes(access.dim, fields, measured, axis):
         card.encoding = _spaced(card, shape, measurement)
         lengths.explain(card, measurement, np.arange(w.size))

@@ -14,7 +14,7 @@ from posenc_ref.accuracy import BUDGET, FACTOR_SLACK, ROUNDOFF
 from .access import Reach
 from .alternatives import LENGTHS
 from .card import Card
-from .fit_schedule import PLAIN, Measurement, nice
+from .fit_schedule import PLAIN, Factor, Measurement, nice
 from .frequencies import PUBLISHED_BASES, SIGMAS
 from .identify_measure import refined
 from .measure import Phases, Tables, unwrap
@@ -198,7 +198,7 @@ def _rules(
         return
     # The longest lever is the most exact; the first change may be the only one there is.
     for measured in (lengths.phases(lengths.longest), known[min(known)]):
-        yield from _two_lists(encoding, start, measured, short)
+        yield from _two_lists(encoding, start, measured, short, ROUNDOFF[lengths.run.coarse])
 
 
 def _near(value: float, slack: float) -> list[int]:
@@ -229,12 +229,16 @@ def _dynamic(encoding: _Rope, start: int, lengths: Lengths, longer: list[int]) -
                 yield encoding.replace(scaling=pr.DynamicNTK(f, n))
 
 
-def _two_lists(encoding: _Rope, start: int, long: Phases, short: Measurement) -> Iterator[_Rope]:
+def _two_lists(
+    encoding: _Rope, start: int, long: Phases, short: Measurement, rounding: float
+) -> Iterator[_Rope]:
     """LongRoPE: frequencies that change once, and stay."""
     m_long = float(np.median(long.amplitude))
-    same_m = abs(m_long - short.m) <= 2 * short.m_error * max(1.0, short.m) + FACTOR_SLACK / 8
-    m = nice(short.m, short.m_error)
-    factor = m if same_m else (m, nice(m_long, short.m_error))
+    same_m = (
+        abs(m_long - short.factor.m) <= 2 * short.factor.error * max(1.0, m_long) + FACTOR_SLACK / 8
+    )
+    m = short.factor.short
+    factor = m if same_m else (m, Factor(m_long, sigma=rounding).short)
     w = Measurement(encoding.sign * long.frequencies, long.sigma, roundoff=short.roundoff)
     if not (w.w > 0).all() or not (short.w > 0).all():
         return

@@ -10,7 +10,8 @@ from posenc_ref import XPos
 from posenc_ref.accuracy import BUDGET, FACTOR_SLACK, ROUNDOFF
 
 from .access import Access, Reach
-from .fit_schedule import nice
+from .fit_schedule import Factor, nice
+from .frequencies import SIGMAS
 from .measure import Measured, Phases, Tables
 from .probes import unit_pairs
 from .run import Run
@@ -90,16 +91,18 @@ def uncertainty(phases: Phases, dtype: str) -> np.ndarray:
     return np.asarray(np.hypot(phases.sigma, rounding * np.abs(phases.frequencies)))
 
 
-def amplitude(run: Run, access: Reach, tables: Tables, phases: Phases) -> tuple[float, float]:
-    """The factor m on cos and sin, and its error."""
-    if ROUNDOFF[run.coarse] <= ROUNDOFF["float32"]:
-        return float(np.median(phases.amplitude)), run.budget * ROUNDOFF[run.coarse]
+def amplitude(run: Run, access: Reach, tables: Tables, phases: Phases) -> Factor:
+    """The factor m on cos and sin."""
+    rounding, typical = ROUNDOFF[run.coarse], float(np.median(phases.amplitude))
+    if rounding <= ROUNDOFF["float32"]:
+        return Factor(typical, run.budget * rounding, 4 * rounding)
     try:
         cos, sin = tables(access.within(_MANY))
     except (Refused, Malformed):
-        return float(np.median(phases.amplitude)), 2 * ROUNDOFF[run.coarse]
+        return Factor(typical, 2 * rounding, rounding)
     size = np.hypot(cos, sin)
-    return float(size.mean()), FACTOR_SLACK + 6 * ROUNDOFF[run.coarse] / float(np.sqrt(size.size))
+    sigma = rounding / float(np.sqrt(size.size))
+    return Factor(float(size.mean()), FACTOR_SLACK + SIGMAS * sigma, 2 * sigma)
 
 
 def origin(phases: Phases, dtype: str) -> float:

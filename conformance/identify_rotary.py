@@ -13,7 +13,7 @@ from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from . import identify_axes, identify_names
 from .access import Access
 from .card import Card
-from .fit_schedule import Fit, Measurement, fit, nice
+from .fit_schedule import Factor, Fit, Measurement, fit
 from .frequencies import PUBLISHED_BASES
 from .identify_length import UNSPACED, Lengths
 from .identify_measure import amplitude, like_xpos, origin, reach, refined, tables_of, uncertainty
@@ -36,7 +36,7 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
             f"{len(rest)} channels are neither passed through nor one of a pair (channel "
             f"{rest[0]} first): what follows describes the others alone"
         )
-    m, m_error = amplitude(run, access, tables, phases)
+    factor = amplitude(run, access, tables, phases)
     card.linear = phases.linear
     if not card.linear:
         card.unknown.append("angles or amplitudes do not follow the position evenly")
@@ -44,13 +44,13 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
     lengths = Lengths(run, access, tables, phases, card)
     if run.subject.axes > 1:
         _pairs(card, measured, every)
-        identify_axes.identify(run, access, measured, lengths, (m, m_error), card)
+        identify_axes.identify(run, access, measured, lengths, factor, card)
         return
     # Where the frequencies change is not known to the token in coarse results.
     most = lengths.last // 2 if lengths.changed else reach(access)
     phases = refined(tables, phases, most, run.coarse)
     _pairs(card, measured, every)
-    numbers(card, phases, m, m_error, run.coarse)
+    numbers(card, phases, factor, run.coarse)
     if not every:
         some = ", ".join(f"({p.a}, {p.b})" for p in measured.pairs[:6])
         card.unknown.append(f"pairs of no layout that is described here: {some}, ...")
@@ -60,7 +60,7 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
 
     def explained(found: Structure) -> tuple[Structure, Measurement, Fit]:
         w, sigma = found.spread(sign * phases.frequencies), found.spread(phases.sigma)
-        measurement = Measurement(w, sigma, m, m_error, exactness)
+        measurement = Measurement(w, sigma, factor, exactness)
         return found, measurement, closest_fit(measurement)
 
     # Of several slices, the one whose numbers are published: a slice of slow pairs that stand
@@ -82,7 +82,7 @@ def closest_fit(m: Measurement) -> Fit:
     found = fit(m)
     if found.named or m.roundoff == ROUNDOFF["float32"]:
         return found
-    looser = fit(Measurement(m.w, m.sigma, m.m, m.m_error))
+    looser = fit(Measurement(m.w, m.sigma, m.factor))
     return looser if looser.named else found
 
 
@@ -101,7 +101,7 @@ def _pairs(card: Card, measured: Measured, every: list[Structure]) -> None:
     card.facts["pairs"] = text
 
 
-def numbers(card: Card, phases: Phases, m: float, m_error: float, dtype: str) -> None:
+def numbers(card: Card, phases: Phases, factor: Factor, dtype: str) -> None:
     """Frequencies, amplitude, sign and origin, as facts."""
     w = phases.frequencies
     card.frequencies, card.uncertainty = w, uncertainty(phases, dtype)
@@ -110,8 +110,8 @@ def numbers(card: Card, phases: Phases, m: float, m_error: float, dtype: str) ->
         f", known to {relative.min():.1g} .. {relative.max():.1g} relative" if relative.size else ""
     )
     size = phases.amplitude
-    if np.ptp(size) <= 4 * max(m_error, FACTOR_SLACK / 8) * np.abs(size).max():
-        card.facts["amplitude"] = f"{nice(m, m_error):.8g} on every pair"
+    if np.ptp(size) <= 4 * max(factor.error, FACTOR_SLACK / 8) * np.abs(size).max():
+        card.facts["amplitude"] = f"{factor.short:.8g} on every pair"
     else:
         card.facts["amplitude"] = f"{size.min():.6g} .. {size.max():.6g}, not the same on all pairs"
     down = int((w < 0).sum())
@@ -140,7 +140,7 @@ def encode(
         card.relations += identify_names.unexplained(m)
     elif not m.has_factor(bare):
         known = RoPE(m.rotary_dim, layout="half", base=base, scaling=scaling)
-        size = nice(m.m, m.m_error)
+        size = m.factor.short
         card.relations += (
             f"{describe_schedule(base, scaling)}, with cos and sin multiplied by {size:.7g}",
         )

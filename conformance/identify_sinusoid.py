@@ -13,7 +13,7 @@ from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from .access import TableAccess
 from .card import Card
 from .diagnose_table import quadrature
-from .fit_schedule import Measurement, decimals, nice
+from .fit_schedule import Factor, Measurement, chosen, nice
 from .frequencies import PUBLISHED_BASES
 from .identify_measure import amplitude, origin, reach, refined, uncertainty
 from .identify_table import open_table
@@ -52,10 +52,10 @@ def identify(run: Run, card: Card) -> None:
         return rows[:, cosines], rows[:, sines]
 
     phases = refined(tables, unaliased(tables, run.coarse), reach(access), run.coarse)
-    size, error = amplitude(run, access, tables, phases)
-    phases, size = _upright(phases, size, error)
+    factor = amplitude(run, access, tables, phases)
+    phases, size = _upright(phases, factor)
     start = origin(phases, run.coarse)
-    _facts(run, card, phases, columns, dim, size, error)
+    _facts(run, card, phases, columns, dim, size)
     if not phases.linear:
         card.unknown.append("angles or amplitudes do not follow the position evenly")
     rows = access.rows(access.within(np.arange(17)))
@@ -66,7 +66,7 @@ def identify(run: Run, card: Card) -> None:
         card.unknown.append("columns are neither interleaved nor concatenated")
         return
     m = Measurement(phases.frequencies, phases.sigma, roundoff=_roundoff(run))
-    fields: dict[str, Any] = {"offset": start, "scale": _scale(size, error, dim)}
+    fields: dict[str, Any] = {"offset": start, "scale": _scale(size, factor, dim)}
     for spacing in _spacings(m, dim):
         try:
             found = Sinusoidal(dim, **arranged[0], **fields, **spacing)
@@ -101,10 +101,11 @@ def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
         card.unknown.append(text)
 
 
-def _upright(phases: Phases, size: float, error: float) -> tuple[Phases, float]:
-    """Half a turn of every pair is a negative scale."""
+def _upright(phases: Phases, factor: Factor) -> tuple[Phases, float]:
+    """Half a turn of every pair is a negative scale; the scale with the digits measured."""
+    size = factor.short
     turned = np.abs(np.abs(phases.start) - np.pi)
-    if (turned > BUDGET["float32"] * max(error, ROUNDOFF["float32"])).any():
+    if (turned > BUDGET["float32"] * max(factor.error, ROUNDOFF["float32"])).any():
         return phases, size
     start = phases.start - np.copysign(np.pi, phases.start)
     return Phases(phases.frequencies, phases.sigma, start, phases.amplitude, phases.linear), -size
@@ -112,7 +113,7 @@ def _upright(phases: Phases, size: float, error: float) -> tuple[Phases, float]:
 
 def _facts(
     run: Run, card: Card, phases: Phases, columns: tuple[np.ndarray, np.ndarray], dim: int,
-    size: float, error: float,
+    size: float,
 ) -> None:  # fmt: skip
     w, (sines, cosines) = phases.frequencies, columns
     card.frequencies, card.uncertainty = w, uncertainty(phases, run.coarse)
@@ -122,7 +123,7 @@ def _facts(
         f"pair, {sines[-1]} and {cosines[-1]} of the slowest"
     )
     card.facts["frequencies"] = f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position"
-    card.facts["amplitude"] = f"{nice(size, error):.8g}"
+    card.facts["amplitude"] = f"{size:.8g}"
 
 
 def _arrangements(
@@ -142,12 +143,12 @@ def _arrangements(
                 yield fields
 
 
-def _scale(size: float, error: float, dim: int) -> float:
+def _scale(size: float, factor: Factor, dim: int) -> float:
     """The amplitude, exactly where it is a root that somebody would choose."""
     for known in (dim**-0.5, (2 / dim) ** 0.5, dim**0.5):
-        if abs(abs(size) - known) <= error * known:
+        if abs(abs(size) - known) <= factor.error * known:
             return float(np.copysign(known, size))
-    return nice(size, error)
+    return size
 
 
 def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
@@ -171,7 +172,7 @@ def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
             if number > 0:
                 yield {"base": base, "denominator": number, "position_scale": scale}
         fitted = float(np.exp(slope * dim / 2))
-        for base in (*decimals(fitted), fitted):
+        for base in (*chosen(m, fitted), fitted):
             if base > 1:
                 yield {"base": base, "denominator": "dim", "position_scale": scale}
 

@@ -11,7 +11,7 @@ from posenc_ref.accuracy import ROUNDOFF
 
 from .access import Reach, TableAccess
 from .card import Card
-from .fit_schedule import Measurement
+from .fit_schedule import Factor, Measurement
 from .identify_length import Lengths
 from .identify_measure import amplitude, reach, refined
 from .identify_rotary import closest_fit, encode, numbers
@@ -49,18 +49,18 @@ def cos_sin(run: Run, card: Card) -> None:
     card.linear = phases.linear
     if not phases.linear:
         card.unknown.append("angles or amplitudes do not follow the position evenly")
-    m, error = amplitude(run, access, tables, phases)
+    factor = amplitude(run, access, tables, phases)
     lengths = Lengths(run, access, tables, phases, card)
     most = lengths.last // 2 if lengths.changed else reach(access)
     phases = refined(tables, phases, most, run.coarse)
-    numbers(card, phases, m, error, run.coarse)
+    numbers(card, phases, factor, run.coarse)
     if not layouts:
         card.unknown.append(_NO_LAYOUT)
     if card.facts["sign"].startswith("turns the other"):
         card.facts["sign"] = "sin is that of -angle"
     sign = -1 if (phases.frequencies < 0).all() else 1
     exactness = min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
-    measured = Measurement(sign * phases.frequencies, phases.sigma, m, error, exactness)
+    measured = Measurement(sign * phases.frequencies, phases.sigma, factor, exactness)
     _as_rope(card, measured, layouts[0] if layouts else "half")
     lengths.explain(card, measured, np.arange(measured.w.size))
 
@@ -144,11 +144,12 @@ def frequencies(run: Run, card: Card) -> None:
         return factor * np.cos(angle), factor * np.sin(angle)
 
     phases = Phases(w, ROUNDOFF[run.coarse] * np.abs(w), np.zeros(w.size), np.full(w.size, m))
-    error = 8 * ROUNDOFF[run.coarse]
+    rounding = ROUNDOFF[run.coarse]
+    measured_factor = Factor(m, 8 * rounding, rounding)
     card.unknown.append(_NO_LAYOUT)
-    numbers(card, phases, m, error, run.coarse)
+    numbers(card, phases, measured_factor, run.coarse)
     measured = Measurement(
-        w, phases.sigma, m, error, min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
+        w, phases.sigma, measured_factor, min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
     )
     _as_rope(card, measured, "half")
     try:
