@@ -2,7 +2,7 @@
 
 ``posenc_ref`` itself needs none of this: it runs on any Array API library.  Here stands what each
 one is able to (dtypes, devices), why it cannot be used on this machine, and how the conformance
-suite gets arrays in and out.
+suite gets arrays in and out.  ``fused(encoding)`` is the fast path.
 """
 
 if __name__ != "posenc_ref.backends":
@@ -14,13 +14,14 @@ from .array_api_strict import BACKEND as _STRICT
 from .backend import Backend
 from .cupy import BACKEND as _CUPY
 from .dask import BACKEND as _DASK
+from .dispatch import fused
 from .jax import BACKEND as _JAX
 from .numpy import BACKEND as _NUMPY
 from .torch import BACKEND as _TORCH
 
 _BACKENDS = {b.name: b for b in (_NUMPY, _TORCH, _JAX, _DASK, _STRICT, _CUPY)}
 
-__all__ = ["Backend", "backend", "backends"]
+__all__ = ["Backend", "backend", "backends", "fused"]
 
 
 def backends() -> tuple[Backend, ...]:

@@ -29,11 +29,13 @@ def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declared) -
     if run.highest < _POSITIONS[-1]:
         return
     run.count("fitted parameters", 2)
-    w = declared.sign * phases.frequencies
-    fits = agree(w, declared.frequencies, phases.sigma)
+    w, expected = declared.sign * phases.frequencies, declared.frequencies
+    if declared.by_length is not None:
+        expected = declared.by_length(phases.length)
+    fits = agree(w, expected, phases.sigma)
     if not fits.all():
         k = int(np.argmin(fits))
-        text = f"pair {k}: {w[k]:.6g}, declared {declared.frequencies[k]:.6g}"
+        text = f"pair {k}: {w[k]:.6g}, declared {expected[k]:.6g}"
         run.failed("fitted parameters", "frequencies", np.inf, text)
     off = amplitude_error(run, tables, declared)
     if off:

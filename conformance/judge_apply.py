@@ -286,7 +286,9 @@ def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
             run.limit(f"x in {case}: refused ({type(error).__name__}: {error})"[:200])
             continue
         if not np.array_equal(y, clean):
-            unit = Truth(clean, np.abs(clean), np.zeros_like(clean))
+            # What another kernel rounds otherwise is a matter of the terms, not of their sum.
+            size = np.linalg.norm(clean, axis=-1, keepdims=True)
+            unit = Truth(clean, np.broadcast_to(size, clean.shape), np.zeros_like(clean))
             if y.shape != clean.shape or (run.scores(y, unit) > run.budget).any():
                 run.failed("robustness", case, np.inf, f"x in {case} gives other values")
 

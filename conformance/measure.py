@@ -42,6 +42,7 @@ class Phases:
     start: np.ndarray  #: the angle at position 0, radians
     amplitude: np.ndarray
     linear: bool = True  #: whether every angle grew linearly with the position
+    length: int = 1  #: of the calls that were measured: frequencies may depend on it
 
 
 @dataclass
@@ -185,7 +186,8 @@ def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
     misfit = np.abs(_wrap(angles - start - at[:, None] * w))
     amplitude = np.hypot(cos, sin)
     steady = np.abs(amplitude - amplitude[0]) <= 2 * slack * np.abs(amplitude[0])
-    return Phases(w, sigma, start, amplitude[0], bool((misfit <= 2 * slack).all() and steady.all()))
+    linear = bool((misfit <= 2 * slack).all() and steady.all())
+    return Phases(w, sigma, start, amplitude[0], linear, int(positions[-1]) + 1)
 
 
 def _accepted(

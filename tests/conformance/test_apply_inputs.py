@@ -157,3 +157,23 @@ def test_every_required_check_is_executed():
     judge_apply.judge(run)
     assert set(judge_apply.REQUIRED) <= run.report.executed.keys()
     assert run.failures == []
+
+
+def test_another_kernel_for_strided_arrays_may_round_otherwise_but_not_misread():
+    """Elements that nearly cancel differ by far more than a rounding of themselves."""
+
+    def rounded_once(x, positions):
+        return HALF.apply(x.astype(np.float64), positions).astype(np.float32)
+
+    def by_the_stride(otherwise):
+        def fn(x, positions):
+            return RIGHT(x, positions) if x.flags.c_contiguous else otherwise(x, positions)
+
+        return fn
+
+    def misread(x, positions):
+        return RIGHT(np.resize(x.base if x.base is not None else x, x.shape), positions)
+
+    assert check(by_the_stride(rounded_once), HALF, "apply").passed
+    found = finding(by_the_stride(misread))
+    assert "strided gives other values" in found.evidence

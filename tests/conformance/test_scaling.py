@@ -171,6 +171,16 @@ def test_the_right_code_in_bfloat16_too(name):
     assert report.codes[:1] == ([code] if code else []), str(report)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("length", [64, 512])
+def test_lengths_below_those_that_coarse_results_are_measured_at(dtype, length):
+    """Frequencies are fitted over a thousand positions, where they are those of that length."""
+    declared = pr.RoPE(32, layout="half", scaling=pr.DynamicNTK(2.0, length))
+    assert check(declared.apply, declared, "apply", dtype=dtype).passed
+    other = pr.RoPE(32, layout="half", base=10100.0, scaling=pr.DynamicNTK(2.0, length))
+    assert not check(other.apply, declared, "apply", dtype=dtype).passed
+
+
 def test_a_wrong_axis_of_a_grid_from_the_command_line():
     vision = pr.MultiAxisRoPE(16, sections=(4, 4), layout="half", spacing="restart")
 

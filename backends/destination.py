@@ -1,0 +1,53 @@
+"""Arrays that a caller gives to be written into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posenc_ref._namespace import Array, dtype_name, library
+
+
+def checked_like(out: Any, x: Array) -> Any:
+    """``out`` if it is an array that the result of ``x`` can be written into."""
+    if library(out) != library(x):
+        raise TypeError(f"out must be an array like x, got {type(out).__name__}")
+    if tuple(out.shape) != tuple(x.shape) or out.dtype != x.dtype:
+        raise ValueError(
+            f"out must have x's shape {tuple(x.shape)} and dtype {dtype_name(x)}, got "
+            f"{tuple(out.shape)} and {dtype_name(out)}"
+        )
+    if isinstance(out, np.ndarray):
+        _writeable(out)
+        if out.size and out.strides[-1] != out.itemsize:
+            raise ValueError("out must be contiguous along its last axis, got other strides")
+    return out
+
+
+def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """``out`` if it is a NumPy array of floats of that shape, and of ``dtype`` unless None."""
+    if type(out) is not np.ndarray or dtype_name(out) not in _FLOATS:
+        raise TypeError(f"out must be a NumPy array of floats, got {type(out).__name__}")
+    if out.shape != shape:
+        raise ValueError(f"out must have shape {shape}, got {out.shape}")
+    if dtype is not None and out.dtype != np.dtype(dtype):
+        raise ValueError(f"out must have the dtype that was asked for, {dtype}, got {out.dtype}")
+    _writeable(out)
+    return out
+
+
+def fresh(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An empty array of floats; float64 unless ``dtype``."""
+    out = np.empty(shape, np.float64 if dtype is None else dtype)
+    if dtype_name(out) not in _FLOATS:
+        raise TypeError(f"dtype must be one of {', '.join(_FLOATS)}, got {out.dtype}")
+    return out
+
+
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+
+def _writeable(out: np.ndarray) -> None:
+    if not out.flags.writeable:
+        raise ValueError("out must be writeable, got a read-only array")

@@ -1,0 +1,67 @@
+"""``fused(encoding)``: the fastest correct path for the array it gets.
+
+A fused path agrees with the specification to a few roundings of the output; where there is none,
+the specification itself runs.  Either way a wrong array is not among the answers.
+"""
+
+from __future__ import annotations
+
+from typing import overload
+
+from posenc_ref import Bias, Encoding, Rotary, Sinusoidal
+from posenc_ref import _validate as validate
+
+from .fused_rotary import FusedRotary
+from .fused_table import FusedTable
+from .tensor_layouts import TENSOR_LAYOUTS
+from .toeplitz import FusedBias
+
+
+@overload
+def fused(encoding: Rotary, *, tensor_layout: str = "bhsd") -> FusedRotary: ...
+@overload
+def fused(encoding: Sinusoidal) -> FusedTable: ...
+@overload
+def fused(encoding: Bias) -> FusedBias: ...
+
+
+def fused(
+    encoding: Encoding, *, tensor_layout: str = "bhsd"
+) -> FusedRotary | FusedTable | FusedBias:
+    """A callable that does an encoding's main job by the fastest correct path.
+
+    ``fused(rotary)(x, positions)`` is ``apply``, ``fused(sinusoidal)(positions)`` is ``table`` and
+    ``fused(bias)(q_len, k_len)`` is the whole bias with queries at the end of the keys; each takes
+    ``out=``, and ``explain=True`` returns the name of the path beside the result.
+
+    Parameters
+    ----------
+    encoding : Rotary, Sinusoidal or Bias
+        What to compute.
+    tensor_layout : {"bhsd", "bshd", "sbhd", "thd", "bs(hd)"}
+        For rotary encodings, the order of the axes of x: batch, heads, sequence, head dimension;
+        ``t`` is the packed sequence and ``(hd)`` one axis for both.  Positions stay (S,) or (B, S).
+
+    Examples
+    --------
+    >>> import numpy as np, posenc_ref as pr
+    >>> from posenc_ref.backends import fused
+    >>> x = np.ones((1, 2, 8, 64), np.float32)
+    >>> y, path = fused(pr.RoPE(64, layout="interleaved"))(x, range(8), explain=True)
+    >>> path
+    'numpy: complex multiplication, float32'
+    >>> fused(pr.ALiBi(8))(4096, 4096, explain=True)[1]
+    'numpy: a view of 65528 numbers'
+    """
+    validate.choice("tensor_layout", tensor_layout, TENSOR_LAYOUTS)
+    if isinstance(encoding, Rotary):
+        return FusedRotary(encoding, tensor_layout)
+    if tensor_layout != "bhsd":
+        raise ValueError(f"tensor_layout is for rotary encodings, got {encoding!r}")
+    if isinstance(encoding, Sinusoidal):
+        return FusedTable(encoding)
+    if isinstance(encoding, Bias):
+        return FusedBias(encoding)
+    raise TypeError(
+        f"encoding must be a rotary encoding, a Sinusoidal or a bias, got {type(encoding).__name__}"
+    )

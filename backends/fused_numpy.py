@@ -1,0 +1,170 @@
+"""Rotation of NumPy arrays at the memory limit, with no compiled dependency.
+
+Pairs side by side are complex numbers: one multiplication by ``m (cos + i sin)`` through a view,
+one pass.  Halves take three passes over tiles that stay in cache, positions outside and heads
+inside, so that a tile of the table is read once for all heads.  Narrow dtypes go through tiles as
+well: widened to float32, turned, and rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .pair_runs import Run
+
+#: Bytes of a tile.
+_TILE = 256 * 1024
+#: Below it a whole array is one tile.
+_SMALL = 64 * 1024
+
+
+@dataclass(slots=True)
+class Tables:
+    """What the kernels multiply by, in their own dtype: one entry per run of pairs.
+
+    ``factors[i]`` is complex (..., S, pairs) for pairs side by side, and for halves two real
+    tables (..., S, 2 pairs): cosines twice, and sines with their signs.
+    """
+
+    runs: tuple[Run, ...]
+    passed: tuple[slice, ...]  #: channels that no run turns
+    factors: tuple[tuple[np.ndarray, ...], ...]
+    dim: int
+
+    @property
+    def rows(self) -> int:
+        """The number of positions S."""
+        return int(self.factors[0][0].shape[-2])
+
+    def window(self, start: int, stop: int) -> Tables:
+        """Rows of tables that have no other axes before them, as views."""
+        cut = tuple(tuple([t[start:stop] for t in f]) for f in self.factors)
+        return Tables(self.runs, self.passed, cut, self.dim)
+
+
+def make_tables(runs: tuple[Run, ...], phasors: np.ndarray, dim: int) -> Tables:
+    """The tables of ``phasors``, complex (..., S, pairs)."""
+    factors: list[tuple[np.ndarray, ...]] = []
+    for run in runs:
+        turned = phasors[..., run.pairs]
+        if run.interleaved:
+            factors.append((np.ascontiguousarray(turned),))
+        else:
+            cos, sin = turned.real, turned.imag
+            factors.append(
+                (np.concatenate([cos, cos], axis=-1), np.concatenate([-sin, sin], axis=-1))
+            )
+    return Tables(runs, _passed(runs, dim), tuple(factors), dim)
+
+
+def _passed(runs: tuple[Run, ...], dim: int) -> tuple[slice, ...]:
+    free, at = [], 0
+    for run in sorted(runs, key=lambda r: r.start):
+        if run.start > at:
+            free.append(slice(at, run.start))
+        at = run.channels.stop
+    if at < dim:
+        free.append(slice(at, dim))
+    return tuple(free)
+
+
+def rotate(x: np.ndarray, tables: Tables, out: np.ndarray) -> None:
+    """Turn ``x`` (..., S, dim) into ``out``, which is x itself or does not overlap it.
+
+    The last axes of both are contiguous; any other strides will do.
+    """
+    for run, factors in zip(tables.runs, tables.factors, strict=True):
+        part, into = (x, out) if run.size * 2 == tables.dim else _channels(x, out, run.channels)
+        kind = factors[0].dtype
+        if run.interleaved and x.itemsize * 2 == kind.itemsize:
+            np.multiply(part.view(kind), factors[0], out=into.view(kind))
+        elif part.size * kind.itemsize <= _SMALL:
+            _tile(part, factors, into, _scratch(part, factors, part.shape))
+        else:
+            _tiled(part, factors, into)
+    if out is not x:
+        for kept in tables.passed:
+            out[..., kept] = x[..., kept]
+
+
+def _channels(x: np.ndarray, out: np.ndarray, at: slice) -> tuple[np.ndarray, np.ndarray]:
+    return x[..., at], out[..., at]
+
+
+def _scratch(
+    x: np.ndarray, factors: tuple[np.ndarray, ...], shape: tuple[int, ...]
+) -> tuple[np.ndarray, ...]:
+    """What one tile of ``shape`` needs: the swapped halves, and x and the result widened."""
+    wide = factors[0].real.dtype
+    need = len(factors) == 2
+    return tuple([np.empty(shape, wide) for _ in range(need if x.dtype == wide else need + 2)])
+
+
+def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> None:
+    wide = factors[0].real.dtype
+    scratch: tuple[np.ndarray, ...] = ()
+    for heads, into, tables in _planes(x, factors, out):
+        count, rows, width = heads.shape
+        tall = max(1, min(rows, _TILE // (width * wide.itemsize)))
+        many = max(1, min(count, _TILE // (width * wide.itemsize * tall)))
+        if not scratch or scratch[0].shape[:2] != (many, tall):
+            scratch = _scratch(x, factors, (many, tall, width))
+        for p in range(0, rows, tall):
+            here = tuple(t[..., p : p + tall, :] for t in tables)
+            for h in range(0, count, many):
+                tile, goal = heads[h : h + many, p : p + tall], into[h : h + many, p : p + tall]
+                mine = tuple(t[h : h + many] if t.ndim == 3 else t for t in here)
+                work = tuple(s[: tile.shape[0], : tile.shape[1]] for s in scratch)
+                _tile(tile, mine, goal, work)
+
+
+def _tile(
+    x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray, work: tuple[np.ndarray, ...]
+) -> None:
+    """One tile, in the dtype of ``work``; the result is rounded once where that is wider."""
+    half = x.shape[-1] // 2
+    if len(factors) == 1:  # side by side, in a narrow dtype
+        wide, result = work
+        np.copyto(wide, x)
+        kind = factors[0].dtype
+        np.multiply(wide.view(kind), factors[0], out=result.view(kind))
+        np.copyto(out, result, casting="unsafe")
+        return
+    cos, sin = factors
+    swapped = work[0]
+    if len(work) == 1:
+        wide, result = x, out
+    else:
+        wide, result = work[1], work[2]
+        np.copyto(wide, x)
+    swapped[..., :half] = wide[..., half:]
+    swapped[..., half:] = wide[..., :half]
+    np.multiply(swapped, sin, out=swapped)
+    np.multiply(wide, cos, out=result)
+    np.add(result, swapped, out=result)
+    if result is not out:
+        np.copyto(out, result, casting="unsafe")
+
+
+def _planes(
+    x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]]:
+    """(heads, S, width) at a time, with tables (S, n) or (heads, S, n): few and large ones."""
+    if factors[0].ndim == 2:
+        try:
+            shape = (-1, *x.shape[-2:])
+            flat = np.reshape(x, shape, copy=False), np.reshape(out, shape, copy=False)
+        except ValueError:  # strides that no single axis describes
+            pass
+        else:
+            yield *flat, factors
+            return
+    lead = x.shape[:-2]
+    tables = factors
+    if factors[0].ndim > 2:
+        tables = tuple(np.broadcast_to(t, (*lead, *t.shape[-2:])) for t in factors)
+    for at in np.ndindex(lead[:-1]):
+        yield x[at], out[at], tuple(t[at] if t.ndim > 2 else t for t in tables)

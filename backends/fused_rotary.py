@@ -1,0 +1,253 @@
+"""Rotary encodings on the fastest correct path for the array they get."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref import _validate as validate
+from posenc_ref._namespace import Array, dtype_name, library
+from posenc_ref._positions import Positions, broadcast_axes
+
+from .destination import checked_like
+from .fused_numpy import Tables, make_tables, rotate
+from .pair_runs import Run, pair_runs
+from .phasors import phasors
+from .tensor_layouts import heads_first
+
+#: Tables of this many different positions are kept, if they are no larger than the second number.
+_KEPT, _LARGEST = 8, 64 * 2**20
+#: float16 and narrower are turned in float32.
+_WORKING = {"float64": "complex128", "float32": "complex64"}
+
+
+class FusedRotary:
+    """A rotary encoding made fast; see :func:`posenc_ref.backends.fused`."""
+
+    def __init__(self, encoding: Rotary, tensor_layout: str) -> None:
+        self.encoding = encoding
+        self.tensor_layout = tensor_layout
+        own = type(encoding)
+        plain = own.apply is Rotary.apply and own._tables is Rotary._tables
+        self._runs: tuple[Run, ...] | None = pair_runs(encoding) if plain else None
+        self._kept: OrderedDict[Any, Tables] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"fused({self.encoding!r}, tensor_layout={self.tensor_layout!r})"
+
+    def __call__(
+        self,
+        x: Array,
+        positions: Any,
+        *,
+        seq_len: int | None = None,
+        out: Array | None = None,
+        explain: bool = False,
+    ) -> Any:
+        """``encoding.apply(x, positions)``, into ``out`` if it is given; ``out=x`` is in place.
+
+        With ``explain=True``, a pair of the result and the name of the path that made it.
+        """
+        view = heads_first(x, self.tensor_layout, self.encoding.head_dim)
+        validate.check_x(view, self.encoding.head_dim, "head_dim")
+        reason = self._refusal(x)
+        if reason:
+            result, path = self._specification(x, view, positions, seq_len, out), reason
+        else:
+            tables = self._tables_for(view, positions, seq_len)
+            result = self._rotate(x, view, tables, out)
+            path = _name(tables, x) if explain else ""
+        return (result, path) if explain else result
+
+    def qk(
+        self,
+        q: Array,
+        k: Array,
+        positions: Any,
+        k_positions: Any = None,
+        *,
+        seq_len: int | None = None,
+        out: tuple[Array, Array] | None = None,
+    ) -> tuple[Array, Array]:
+        """Queries and keys in one call; ``k_positions`` are those of the queries by default.
+
+        Where the frequencies depend on the length, it is that of both together.
+        """
+        at = positions if k_positions is None else k_positions
+        if self.encoding.depends_on_length and seq_len is None and k_positions is not None:
+            both = [self.encoding._positions(p) for p in (positions, at)]
+            lengths = [self.encoding._seq_len(None, p) for p in both]
+            seq_len = max((n for n in lengths if n is not None), default=None)
+        for_q, for_k = (None, None) if out is None else out
+        return (
+            self(q, positions, seq_len=seq_len, out=for_q),
+            self(k, at, seq_len=seq_len, out=for_k),
+        )
+
+    def prepare(
+        self, positions: Any, *, dtype: str = "float32", seq_len: int | None = None
+    ) -> Prepared:
+        """Tables made once, for NumPy arrays of ``dtype``: for training steps, and for decoding.
+
+        ``prepare(range(8192))`` serves every window of those positions.
+        """
+        if self._runs is None:
+            raise ValueError(
+                f"encoding must have pairs on consecutive channels to be prepared, got "
+                f"{self.encoding!r}; call it as it is, and the specification runs"
+            )
+        validate.choice("dtype", dtype, ("float64", "float32", "float16", "bfloat16"))
+        p = self.encoding._positions(positions)
+        values = _on_host(p)
+        if values.ndim != (1 if self.encoding.num_axes == 1 else 2):
+            raise ValueError(
+                f"positions must be one row, (S,), to be prepared, got {np.shape(positions)}"
+            )
+        length = self.encoding._seq_len(seq_len, p)
+        return Prepared(self, self._make(values, length, _WORKING.get(dtype, "complex64")), dtype)
+
+    # -- how it is done ----------------------------------------------------------------------
+
+    def _refusal(self, x: Array) -> str:
+        """Why the specification must do it, or nothing."""
+        if self._runs is None:
+            return "specification: the pairs of this encoding do not lie in a few slices"
+        if library(x) != "numpy":
+            return f"specification: no fused path for {library(x)} arrays"
+        if type(x) is not np.ndarray or not x.dtype.isnative:
+            return "specification: x is not a plain array of native numbers"
+        if x.strides[-1] != x.itemsize and x.size:
+            return "specification: the last axis of x is not contiguous"
+        return ""
+
+    def _tables_for(self, x: np.ndarray, positions: Any, seq_len: int | None) -> Tables:
+        encoding = self.encoding
+        p = encoding._positions(positions, x)
+        values = _on_host(p)
+        index = broadcast_axes(p if encoding.num_axes == 1 else _of_one_axis(p), x)
+        length = encoding._seq_len(seq_len, p)
+        kind = _WORKING.get(dtype_name(x), "complex64")
+        size = values.size * len(encoding.pairs()[0]) * np.dtype(kind).itemsize
+        if size > _LARGEST:
+            return self._make(values, length, kind, index)
+        key = (values.tobytes(), values.shape, index and x.ndim, length, kind)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        made = self._make(values, length, kind, index)
+        with self._lock:
+            self._kept[key] = made
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return made
+
+    def _make(
+        self, values: np.ndarray, length: int | None, kind: str, index: tuple[Any, ...] = ()
+    ) -> Tables:
+        encoding = self.encoding
+        assert self._runs is not None
+        found = phasors(
+            values,
+            encoding._turns(length),
+            dtype=np.dtype(kind),
+            offset=encoding.offset,
+            axes=encoding.axes(),
+            amplitude=encoding.attention_factor(length),
+            conjugate=encoding.sign < 0,
+        )
+        return make_tables(self._runs, found[index] if index else found, encoding.head_dim)
+
+    def _rotate(
+        self, x: np.ndarray, view: np.ndarray, tables: Tables, out: np.ndarray | None
+    ) -> np.ndarray:
+        if out is None:
+            out = np.empty_like(x)
+        elif out is not x and np.may_share_memory(checked_like(out, x), x):
+            # They may overlap without being one: a copy is turned.
+            out[...] = self._rotate(x, view, tables, None)
+            return out
+        if out is x:
+            into = view
+        else:
+            into = out if view is x else heads_first(out, self.tensor_layout, tables.dim)
+        if x.size:
+            rotate(view, tables, into)
+        return out
+
+    def _specification(
+        self, x: Array, view: Array, positions: Any, seq_len: int | None, out: Array | None
+    ) -> Array:
+        result = self.encoding.apply(view, positions, seq_len=seq_len)
+        result = heads_first(result, self.tensor_layout, self.encoding.head_dim, back=x)
+        if out is None:
+            return result
+        if library(x) not in ("numpy", "torch", "cupy"):
+            raise TypeError(f"out cannot be given for {library(x)} arrays: they cannot be written")
+        checked_like(out, x)[...] = result
+        return out
+
+
+class Prepared:
+    """Tables of fixed positions; calling it turns arrays whose rows are a window of them."""
+
+    __slots__ = ("_dtype", "_fused", "_plain", "_rows", "_tables")
+
+    def __init__(self, fused: FusedRotary, tables: Tables, dtype: str) -> None:
+        self._fused, self._tables, self._dtype = fused, tables, _dtype_of(dtype)
+        self._rows = tables.rows
+        self._plain = fused.tensor_layout == "bhsd"
+
+    def __call__(
+        self, x: np.ndarray, start: int = 0, *, out: np.ndarray | None = None
+    ) -> np.ndarray:
+        """``x`` (..., S, head_dim) turned to the prepared positions ``start .. start + S - 1``."""
+        if type(x) is not np.ndarray or x.dtype != self._dtype:
+            kind = f"{library(x)} array of {dtype_name(x)}"
+            raise TypeError(f"x must be a NumPy array of {self._dtype}, as prepared, got a {kind}")
+        fused = self._fused
+        dim = self._tables.dim
+        view = x if self._plain else heads_first(x, fused.tensor_layout, dim)
+        if view.ndim < 2 or view.shape[-1] != dim:
+            raise ValueError(f"x must have shape (..., S, {dim}), got {view.shape}")
+        if x.strides[-1] != x.itemsize:
+            raise ValueError("x must be contiguous along its last axis, got other strides")
+        stop = start + view.shape[-2]
+        if not 0 <= start <= stop <= self._rows:
+            raise ValueError(
+                f"start must leave {view.shape[-2]} of the {self._rows} prepared rows, got {start}"
+            )
+        tables = self._tables.window(start, stop) if stop - start != self._rows else self._tables
+        return fused._rotate(x, view, tables, out)
+
+
+def _dtype_of(name: Any) -> np.dtype:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        name = ml_dtypes.bfloat16
+    found: np.dtype = np.dtype(name)
+    return found
+
+
+def _on_host(p: Positions) -> np.ndarray:
+    return np.asarray(p.values, dtype=np.float64)
+
+
+def _of_one_axis(p: Positions) -> Positions:
+    return Positions(p.values[0, ...], p.xp, p.device)
+
+
+def _name(tables: Tables, x: np.ndarray) -> str:
+    kinds = []
+    if any(run.interleaved for run in tables.runs):
+        kinds.append("complex multiplication")
+    if not all(run.interleaved for run in tables.runs):
+        kinds.append("tiled halves")
+    narrow = tables.factors[0][0].real.dtype != x.dtype if tables.factors else False
+    return f"numpy: {' and '.join(kinds)}, {'float32 inside' if narrow else x.dtype}"

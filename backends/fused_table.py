@@ -1,0 +1,59 @@
+"""Sinusoidal tables written block by block, for as many rows as memory holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Sinusoidal
+
+from .destination import checked_shape, fresh
+from .phasors import blocks
+
+
+class FusedTable:
+    """A sinusoidal table made fast; see :func:`posenc_ref.backends.fused`."""
+
+    def __init__(self, encoding: Sinusoidal) -> None:
+        self.encoding = encoding
+
+    def __repr__(self) -> str:
+        return f"fused({self.encoding!r})"
+
+    def __call__(
+        self,
+        positions: Any,
+        *,
+        dtype: Any = None,
+        out: np.ndarray | None = None,
+        explain: bool = False,
+    ) -> Any:
+        """``encoding.table(positions)`` as a NumPy array, float64 unless ``dtype`` or ``out``."""
+        encoding = self.encoding
+        p = encoding._positions(positions)
+        values = np.asarray(p.values, dtype=np.float64)
+        shape = (*values.shape, encoding.dim)
+        out = fresh(shape, dtype) if out is None else checked_shape(out, shape, dtype)
+        if not out.flags.c_contiguous:
+            raise ValueError("out must be contiguous, got other strides")
+        flat = out.reshape(-1, encoding.dim)
+        sin_at, cos_at = (_slice(c) for c in encoding.columns())
+        cosines = encoding.columns()[1].size
+        for rows, block in blocks(
+            values.reshape(-1), encoding._turns, encoding.offset, encoding.scale
+        ):
+            flat[rows, sin_at] = block.imag
+            flat[rows, cos_at] = block.real[:, :cosines]
+        if encoding.odd == "zero-pad" and encoding.dim % 2:
+            flat[:, -1] = 0
+        path = f"numpy: products of two phasors, {out.dtype}"
+        return (out, path) if explain else out
+
+
+def _slice(columns: np.ndarray) -> Any:
+    """Evenly spaced columns as a slice, which needs no index to be read."""
+    step = int(columns[1] - columns[0]) if columns.size > 1 else 1
+    if columns.size and np.array_equal(columns, columns[0] + step * np.arange(columns.size)):
+        return slice(int(columns[0]), int(columns[-1]) + 1, step)
+    return columns

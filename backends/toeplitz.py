@@ -1,0 +1,62 @@
+"""Biases that depend on ``j - i`` alone, as views: O(Q + K) numbers in place of Q times K."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from posenc_ref import Bias
+
+from .destination import checked_shape, fresh
+
+
+class FusedBias:
+    """A relative bias made fast; see :func:`posenc_ref.backends.fused`."""
+
+    def __init__(self, encoding: Bias) -> None:
+        self.encoding = encoding
+
+    def __repr__(self) -> str:
+        return f"fused({self.encoding!r})"
+
+    def __call__(
+        self,
+        q_len: int,
+        k_len: int,
+        *,
+        dtype: Any = None,
+        out: np.ndarray | None = None,
+        explain: bool = False,
+    ) -> Any:
+        """The bias (H, q_len, k_len), queries at the end of the keys.
+
+        A read-only view of H (q_len + k_len - 1) numbers, float64 unless ``dtype``; written out in
+        full only into ``out``.
+        """
+        row = np.asarray(self.encoding.toeplitz(q_len, k_len))
+        like = (
+            fresh((), dtype) if out is None else checked_shape(out, (len(row), q_len, k_len), dtype)
+        )
+        view = toeplitz_view(row.astype(like.dtype, copy=False), q_len, k_len)
+        if out is None:
+            return (view, f"numpy: a view of {row.size} numbers") if explain else view
+        np.copyto(out, view)
+        return (out, f"numpy: {row.size} numbers, written out") if explain else out
+
+
+def toeplitz_view(row: np.ndarray, q_len: int, k_len: int) -> np.ndarray:
+    """``view[..., i, j] == row[..., j - i + q_len - 1]``, read-only, nothing copied."""
+    if row.shape[-1] != q_len + k_len - 1:
+        raise ValueError(
+            f"row must have q_len + k_len - 1 = {q_len + k_len - 1} numbers, got {row.shape[-1]}"
+        )
+    first = row[..., q_len - 1 :]
+    step = row.strides[-1]
+    return as_strided(
+        first,
+        (*row.shape[:-1], q_len, k_len),
+        (*row.strides[:-1], -step, step),
+        writeable=False,
+    )

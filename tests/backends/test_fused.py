@@ -1,0 +1,308 @@
+"""Fused paths are judged like anybody's: by the suite, and against 50-digit arithmetic."""
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.accuracy import Truth, budget
+from posenc_ref.backends import fused, fused_numpy, phasors
+from posenc_ref.conformance import check
+from posenc_ref.conformance.exact import Exact, exact_cos_sin, geometric
+from posenc_ref.conformance.subject import TENSOR_LAYOUTS
+
+RNG = np.random.default_rng(11)
+D = 32
+YARN = pr.YaRN(8.0, 512)
+ROTARY = {
+    "interleaved": pr.RoPE(D, layout="interleaved"),
+    "half": pr.RoPE(D, layout="half"),
+    "interleaved-partial": pr.RoPE(D, layout="interleaved", rotary_dim=12, scaling=YARN),
+    "half-partial-backwards": pr.RoPE(D, layout="half", rotary_dim=20, sign=-1),
+    "half-trailing": pr.RoPE(D, layout="half", rotary_dim=16, rotary_start=16, scaling=YARN),
+    "dynamic": pr.RoPE(D, layout="half", scaling=pr.DynamicNTK(2.0, 64)),
+    "sections-half": pr.MultiAxisRoPE(D, sections=(4, 6, 6), layout="half"),
+    "sections-interleaved": pr.MultiAxisRoPE(
+        D, sections=(8, 4, 4), layout="interleaved", arrangement="interleaved"
+    ),
+    "blockwise": pr.MultiAxisRoPE(D, sections=(8, 8), layout="blockwise"),
+    "other-output": pr.RoPE(D, layout="half", output_layout="interleaved"),
+}
+FUSED = [name for name in ROTARY if name != "other-output"]
+DTYPES = {"float64": np.float64, "float32": np.float32, "float16": np.float16}
+DTYPES["bfloat16"] = ml_dtypes.bfloat16
+#: cos and sin within 8 * 2**-53, in the unit of one rounding of a term of size 1.
+PHASOR_UNITS = phasors.ERROR_BOUND * 2.0**53
+
+
+def positions_of(encoding, positions):
+    positions = np.asarray(positions)
+    if encoding.num_axes == 1:
+        return positions
+    return np.stack([positions + 3 * axis for axis in range(encoding.num_axes)])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ROTARY)
+def test_the_suite_passes(name, dtype):
+    encoding = ROTARY[name]
+    fast = fused(encoding)
+    report = check(lambda x, p: fast(x, p), encoding, "apply", dtype=dtype)
+    assert report.passed, report
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_the_path_is_a_fused_one(name):
+    encoding = ROTARY[name]
+    x = np.ones((2, 5, D), np.float32)
+    path = fused(encoding)(x, positions_of(encoding, range(5)), explain=True)[1]
+    assert path.startswith("numpy: "), path
+    assert ("complex" in path) == ("interleaved" in name)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: (ROTARY["other-output"], np.ones((5, D))), "do not lie in a few slices"),
+        (lambda: (pr.RoPE(D, layout="half"), np.ones((5, 2 * D))[:, ::2]), "not contiguous"),
+        (lambda: (pr.RoPE(D, layout="half"), np.ones((5, D), ">f4")), "native"),
+        (lambda: (pr.MixedRoPE(4, np.ones((2, 2)), layout="half"), np.ones((5, 4))), "slices"),
+    ],
+)
+def test_what_has_no_fused_path_runs_the_specification(make, reason):
+    encoding, x = make()
+    at = positions_of(encoding, range(5))
+    result, path = fused(encoding)(x, at, explain=True)
+    assert path.startswith("specification: ")
+    assert reason in path
+    assert np.array_equal(result, encoding.apply(x, at))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", FUSED)
+def test_large_arrays_go_through_tiles_and_give_the_same(name, dtype, monkeypatch):
+    """Whole, in tiles of every size, in place and through strides: the same bits."""
+    encoding = ROTARY[name]
+    x = RNG.standard_normal((2, 3, 61, D)).astype(DTYPES[dtype])
+    at = positions_of(encoding, RNG.integers(0, 9000, (2, 61)))
+    fast = fused(encoding)
+    whole = fast(x, at)
+    for tile in (1, 4 * D, 7 * 8 * D, 2**20):
+        monkeypatch.setattr(fused_numpy, "_SMALL", 0)
+        monkeypatch.setattr(fused_numpy, "_TILE", tile)
+        assert np.array_equal(fast(x, at), whole)
+        placed = x.copy()
+        assert fast(placed, at, out=placed) is placed
+        assert np.array_equal(placed, whole)
+        strided = np.zeros((3, 2, 2 * 61, D + 4), x.dtype).transpose(1, 0, 2, 3)[..., ::2, 2:-2]
+        strided[...] = x
+        assert np.array_equal(fast(strided, at), whole)
+        goal = np.full_like(x, 7)
+        assert np.array_equal(fast(x, at, out=goal), whole)
+
+
+def test_an_out_that_overlaps_is_not_read_after_it_was_written():
+    encoding = ROTARY["half"]
+    buffer = RNG.standard_normal((6, D)).astype(np.float32)
+    expected = fused(encoding)(buffer[:-1].copy(), range(5))
+    fused(encoding)(buffer[:-1], range(5), out=buffer[1:])
+    assert np.array_equal(buffer[1:], expected)
+
+
+@pytest.mark.parametrize("layout", TENSOR_LAYOUTS)
+@pytest.mark.parametrize("name", ["half", "interleaved-partial", "other-output"])
+def test_tensor_layouts(name, layout):
+    encoding = ROTARY[name]
+    fast = fused(encoding, tensor_layout=layout)
+    report = check(lambda x, p: fast(x, p), encoding, "apply", tensor_layout=layout)
+    assert report.passed, report
+
+    def in_place(x, p):
+        return fast(x, p, out=x)
+
+    report = check(in_place, encoding, "apply", tensor_layout=layout, inplace=True)
+    assert report.passed, report
+
+
+def test_queries_and_keys_in_one_call():
+    for encoding in (ROTARY["half"], ROTARY["dynamic"]):
+        q = RNG.standard_normal((1, 4, 3, D)).astype(np.float32)
+        k = RNG.standard_normal((1, 2, 90, D)).astype(np.float32)
+        fast = fused(encoding)
+        report = check(lambda *a, fast=fast: fast.qk(*a), encoding, "apply_qk")
+        assert report.passed, report
+        placed = q.copy(), k.copy()
+        got = fast.qk(*placed, range(87, 90), range(90), out=placed)
+        assert got[0] is placed[0]
+        for one, other in zip(got, fast.qk(q, k, range(87, 90), range(90)), strict=True):
+            assert np.array_equal(one, other)
+
+
+def test_prepared_tables_serve_every_window():
+    for name, dtype in itertools.product(FUSED, DTYPES):
+        encoding = ROTARY[name]
+        ready = fused(encoding).prepare(
+            positions_of(encoding, range(100, 200)), dtype=dtype, seq_len=200
+        )
+        x = RNG.standard_normal((2, 3, 7, D)).astype(DTYPES[dtype])
+        at = positions_of(encoding, range(150, 157))
+        assert np.array_equal(ready(x, 50), fused(encoding)(x, at, seq_len=200))
+    ready = fused(ROTARY["half"], tensor_layout="bshd").prepare(range(9))
+    x = RNG.standard_normal((2, 9, 3, D)).astype(np.float32)
+    assert np.array_equal(
+        ready(x).swapaxes(1, 2), fused(ROTARY["half"])(x.swapaxes(1, 2), range(9))
+    )
+
+
+def test_eight_threads_share_one_encoding():
+    fast = fused(ROTARY["half"])
+    x = RNG.standard_normal((4, 64, D)).astype(np.float32)
+    alone = [fused(ROTARY["half"])(x, range(n, n + 64)) for n in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(4):
+            together = list(pool.map(lambda n: fast(x, range(n, n + 64)), range(24)))
+            assert all(map(np.array_equal, together, alone))
+
+
+WAVES = {"fast": (17.0, 4), "usual": (10000.0, 8), "slow": (75000000.0, 16)}
+ROWS = {
+    "consecutive": np.arange(3000.0) + 1021,
+    "consecutive far": np.arange(3000.0) + 2.0**39,
+    "negative": np.arange(3000.0) - 1500,
+    "any order": RNG.integers(0, 2000, 9000).astype(float),
+    "any order far": RNG.integers(2**38, 2**38 + 3000, 12000).astype(float),
+    "fractions": np.arange(3000.0) * 0.375,
+    "few": np.array([7.0, 3.0, 2.0**33 + 1]),
+}
+
+
+@pytest.mark.parametrize("wave", WAVES)
+@pytest.mark.parametrize("rows", ROWS)
+def test_phasors_against_50_digits(wave, rows, monkeypatch):
+    monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)  # several blocks
+    base, pairs = WAVES[wave]
+    positions = ROWS[rows]
+    encoding = pr.Sinusoidal(2 * pairs, base=base)
+    found = phasors.phasors(positions, encoding._turns, dtype=np.dtype("complex128"))
+    sample = np.unique(np.linspace(0, positions.size - 1, 40).astype(int))
+    exact = exact_cos_sin(
+        positions[sample].tolist(), geometric(base, [Fraction(k, pairs) for k in range(pairs)])
+    )
+    for part, fixed in zip((found.real, found.imag), exact, strict=True):
+        assert Exact(fixed).error(part[sample]).max() <= phasors.ERROR_BOUND
+
+
+def test_phasors_take_every_way(monkeypatch):
+    """The cases above reach the three ways of making a table."""
+    taken = []
+    for way in ("_consecutive", "_gathered", "_exact"):
+        original = getattr(phasors, way)
+        monkeypatch.setattr(
+            phasors, way, lambda *a, way=way, original=original: taken.append(way) or original(*a)
+        )
+    turns = pr.Sinusoidal(16)._turns
+    for name, ways in {"consecutive": {"_consecutive"}, "any order": {"_gathered"}}.items():
+        monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)
+        taken.clear()
+        list(phasors.blocks(ROWS[name], turns))
+        assert ways <= set(taken)
+    taken.clear()
+    list(phasors.blocks(ROWS["fractions"], turns))
+    assert set(taken) == {"_exact"}
+
+
+SINUSOIDS = [
+    pr.Sinusoidal(16),
+    pr.Sinusoidal(16, layout="concat", first="cos", denominator="half-1", offset=2, scale=0.5),
+    pr.Sinusoidal(9, odd="zero-pad", layout="concat"),
+    pr.Sinusoidal(9, odd="extra-sin"),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("encoding", SINUSOIDS, ids=[str(n) for n in range(4)])
+def test_tables(encoding, dtype):
+    kind = DTYPES[dtype]
+    fast = fused(encoding)
+    for positions in (range(4000), RNG.integers(0, 5000, (2, 8000)), [0.5, 7.25]):
+        table, path = fast(positions, dtype=kind, explain=True)
+        truth = np.asarray(encoding.table(positions))
+        size = np.full_like(truth, abs(encoding.scale))
+        assert Truth(truth, size, np.zeros(())).score(table, dtype=dtype).max() <= PHASOR_UNITS
+        assert path == f"numpy: products of two phasors, {np.dtype(kind)}"
+        out = np.full(table.shape, 7, kind)
+        assert fast(positions, out=out) is out
+        assert np.array_equal(out, table)
+    report = check(lambda p: fast(p, dtype=kind), encoding, "table", dtype=dtype)
+    assert report.passed, report
+
+
+BIASES = [
+    pr.ALiBi(6),
+    pr.ALiBi(8, causal=False, max_bias=4.0),
+    pr.T5Bias(RNG.standard_normal((32, 3)).astype(np.float32)),
+    pr.T5Bias(RNG.standard_normal((32, 3)), bidirectional=False),
+]
+
+
+@pytest.mark.parametrize("encoding", BIASES, ids=[str(n) for n in range(4)])
+def test_biases(encoding):
+    fast = fused(encoding)
+    for q, k in ((1, 1), (1, 9), (9, 1), (7, 7), (3, 300), (300, 3)):
+        whole = encoding.bias(range(k - q, k), range(k))
+        view, path = fast(q, k, explain=True)
+        assert np.array_equal(view, whole)
+        assert not view.flags.writeable
+        assert f"a view of {len(whole) * (q + k - 1)} numbers" in path
+        out = np.full(whole.shape, 7, np.float32)
+        assert fast(q, k, out=out) is out
+        assert np.array_equal(out, whole.astype(np.float32))
+    report = check(lambda q, k: fast(q, k, dtype=np.float32), encoding, "bias")
+    assert report.passed, report
+
+
+X = np.ones((2, 5, D), np.float32)
+READ_ONLY = np.broadcast_to(np.float32(0), X.shape)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: fused(pr.Learned(np.ones((3, 4)))), TypeError, "got Learned"),
+        (lambda: fused("RoPE"), TypeError, "got str"),
+        (lambda: fused(ROTARY["half"], tensor_layout="hbsd"), ValueError, "'bhsd'"),
+        (lambda: fused(pr.ALiBi(2), tensor_layout="bshd"), ValueError, "for rotary encodings"),
+        (lambda: fused(ROTARY["half"])(X[..., :6], range(5)), ValueError, "head_dim"),
+        (lambda: fused(ROTARY["half"])(X, range(4)), ValueError, "positions must have shape"),
+        (lambda: fused(ROTARY["half"])(X.astype(int), range(5)), TypeError, "x must have"),
+        (lambda: fused(ROTARY["half"])(X, [0.0, 1, 2, 3, np.inf]), ValueError, "finite"),
+        (lambda: fused(ROTARY["half"])(X, range(5), out=X[:1]), ValueError, "out must have"),
+        (lambda: fused(ROTARY["half"])(X, range(5), out=READ_ONLY), ValueError, "writeable"),
+        (lambda: fused(ROTARY["half"])(X, range(5), out=[1]), TypeError, "out must be an array"),
+        (lambda: fused(ROTARY["half"], tensor_layout="bshd")(X, range(5)), ValueError, "4 axes"),
+        (lambda: fused(ROTARY["half"], tensor_layout="bs(hd)")(X[..., :9], range(5)), ValueError,
+         "multiple of head_dim"),
+        (lambda: fused(ROTARY["other-output"]).prepare(range(5)), ValueError, "encoding must"),
+        (lambda: fused(ROTARY["half"]).prepare(np.ones((2, 5))), ValueError, "one row"),
+        (lambda: fused(ROTARY["half"]).prepare(range(5), dtype="int8"), ValueError, "dtype"),
+        (lambda: fused(ROTARY["half"]).prepare(range(5))(X, 1), ValueError, "start must leave 5"),
+        (lambda: fused(ROTARY["half"]).prepare(range(9))(X, -1), ValueError, "start must leave"),
+        (lambda: fused(ROTARY["half"]).prepare(range(5))(X[0, 0]), ValueError, "x must have shape"),
+        (lambda: fused(ROTARY["half"]).prepare(range(5))(X.astype(float)), TypeError, "float32"),
+        (lambda: fused(SINUSOIDS[0])(range(5), out=np.ones((5, 3))), ValueError, "out must have"),
+        (lambda: fused(SINUSOIDS[0])(range(5), dtype=int), TypeError, "dtype must be one of"),
+        (lambda: fused(BIASES[0])(0, 5), ValueError, "q_len"),
+        (lambda: fused(BIASES[0])(2, 5, out=np.ones(3)), ValueError, "out must have shape"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_budget_of_tables_is_below_the_one_of_outputs():
+    assert budget("float64") > PHASOR_UNITS
