@@ -151,7 +151,7 @@ def _truth(fit: _Fit, one: Seen) -> Truth | None:
         call = fit.variant.change(one.facts)
         if call is None:
             return None
-        return call.sum(fit.dot, fit.bias * fit.variant.bias(call), one.facts)
+        return call.sum(fit.dot, fit.bias, fit.variant.bias(call), one.facts)
     except ValueError:  # positions that a table does not have
         return None
 

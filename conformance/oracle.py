@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posenc_ref import ALiBi, Rotary, Sinusoidal, T5Bias
+from posenc_ref import Bias, Rotary, Sinusoidal
 from posenc_ref.accuracy import Truth
 
 
@@ -100,26 +100,26 @@ def identical(value: np.ndarray) -> Truth:
 
 
 def bias_truth(
-    encoding: ALiBi | T5Bias, q_len: int, k_len: int, actual: np.ndarray
+    encoding: Bias, q_len: int, k_len: int, actual: np.ndarray
 ) -> tuple[Truth, np.ndarray, np.ndarray]:
     """The bias of queries at the end of the keys: truth, ``actual`` to judge, and the judged mask.
 
-    Where the encoding is causal, only keys up to the query are judged, and each row up to a
-    constant, which softmax does not see: both sides are compared relative to the query's own key,
-    and A counts the constant with the value.
+    Where the encoding does not see the future, only keys up to the query are judged.  Where it
+    counts up to a constant per row, which softmax does not see, both sides are compared relative
+    to the query's own key, and A counts the constant with the value.
     """
     rows = np.arange(k_len - q_len, k_len)
-    value = np.asarray(encoding.bias(rows, range(k_len)), dtype=np.float64)
-    actual = np.broadcast_to(actual, value.shape)
-    causal = encoding.causal if isinstance(encoding, ALiBi) else not encoding.bidirectional
-    if not causal:
-        return exactly(value), actual, np.ones(value.shape, dtype=bool)
-    judged = np.broadcast_to(np.arange(k_len) <= rows[:, None], value.shape)
-    if not isinstance(encoding, ALiBi):
-        return exactly(value), actual, judged
+    truth = encoding.truth(rows, range(k_len))
+    actual = np.broadcast_to(actual, truth.value.shape)
+    judged = np.ones(truth.value.shape, dtype=bool)
+    if not encoding.sees_future:
+        judged = np.broadcast_to(np.arange(k_len) <= rows[:, None], truth.value.shape)
+    if not encoding.up_to_constant:
+        return truth, actual, judged
     own = np.arange(q_len), rows
     constant = actual[:, own[0], own[1]][..., None]
     with np.errstate(invalid="ignore"):
         moved = actual - constant
-    terms = np.abs(value) + np.where(np.isfinite(constant), np.abs(constant), 0.0)
-    return Truth(value, terms, np.zeros_like(value)), moved, judged
+    zero = truth.value[:, own[0], own[1]][..., None]
+    terms = truth.terms + np.where(np.isfinite(constant), np.abs(constant), 0.0)
+    return Truth(truth.value - zero, terms, truth.angle), moved, judged

@@ -1,7 +1,7 @@
 """Truth of logits for every family, by term: ``scale q' . k'`` and a bias.
 
 Rotary: A is the product of both sides' A, B is ``B_q |k| + |q| B_k``.  Tables: the same of x + PE.
-Biases: A = |q k| summed times the scale, plus |bias|; B = 0.
+Biases: A = |q k| summed times the scale, plus that of the bias; B is that of the bias.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import ALiBi, Bias, Rotary, Sinusoidal, T5Bias, XPos
+from posenc_ref import Bias, Rotary, Sinusoidal, XPos
 from posenc_ref.accuracy import Truth
 
 from .oracle import identical, table_truth
@@ -51,14 +51,12 @@ class Scored:
     @property
     def causal(self) -> bool:
         """Whether the encoding says nothing of later keys."""
-        if isinstance(self.encoding, ALiBi):
-            return self.encoding.causal
-        return isinstance(self.encoding, T5Bias) and not self.encoding.bidirectional
+        return isinstance(self.encoding, Bias) and not self.encoding.sees_future
 
     @property
     def up_to_constant(self) -> bool:
         """Whether logits count up to a constant for each row, which softmax does not see."""
-        return isinstance(self.encoding, ALiBi) and self.causal
+        return isinstance(self.encoding, Bias) and self.encoding.up_to_constant
 
     def dot(self) -> Truth:
         """``scale q' . k'``, without a bias."""
@@ -70,30 +68,34 @@ class Scored:
         parts = (truth.value, truth.terms, truth.angle, truth.amplitude)
         return Truth(*(part * np.abs(each) if i else part * each for i, part in enumerate(parts)))
 
-    def bias(self) -> np.ndarray:
-        """The bias (H, Q, K), or 0."""
+    def bias(self) -> Truth:
+        """The bias (H, Q, K) as it is added, or 0."""
         if not isinstance(self.encoding, Bias):
-            return np.zeros((1, 1, 1))
-        return np.asarray(self.encoding.bias(*self.positions), dtype=np.float64)
+            return Truth(*np.zeros((3, 1, 1, 1)))
+        return self.added(self.encoding.truth(*self.positions))
+
+    def added(self, bias: Truth) -> Truth:
+        """A bias after what the scale does to it."""
+        size = self.scale if getattr(self.encoding, "bias_inside_scale", False) else 1.0
+        return Truth(bias.value * size, bias.terms * abs(size), bias.angle * abs(size))
 
     def truth(self) -> Truth:
         """The logits."""
-        return self.sum(1.0, self.bias(), self)
+        return self.sum(1.0, 1.0, self.bias(), self)
 
-    def sum(self, dot: float, bias: np.ndarray, declared: Scored) -> Truth:
-        """``dot`` times the product, and a bias, as ``declared`` logits are compared.
+    def sum(self, dot: float, bias: float, of: Truth, declared: Scored) -> Truth:
+        """``dot`` times the product, and ``bias`` times a bias, as ``declared`` logits count.
 
         Where only differences count, relative to each query's own key; A then counts both.
         """
         t = self.dot()
-        size = np.broadcast_to(np.abs(bias), t.value.shape)
-        value, terms = dot * t.value + bias, abs(dot) * t.terms + size
+        value, terms = dot * t.value + bias * of.value, abs(dot) * t.terms + abs(bias) * of.terms
         if declared.up_to_constant:
             value = value - declared.own(value)
             terms = terms + declared.own(terms)
             if declared.constant is not None:
                 terms = terms + np.where(np.isfinite(declared.constant), abs(declared.constant), 0)
-        return Truth(value, terms, abs(dot) * t.angle)
+        return Truth(value, terms, abs(dot) * t.angle + abs(bias) * of.angle)
 
     def own(self, values: np.ndarray) -> np.ndarray:
         """What stands at each query's own key, (B, H, Q, 1)."""

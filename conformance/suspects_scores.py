@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import ALiBi, Bias, MultiAxisRoPE, RoPE, Rotary, Sinusoidal, T5Bias, Table, XPos
+from posenc_ref.accuracy import Truth
 
 from .frequencies import PUBLISHED_BASES
+from .oracle import exactly
 from .oracle_scores import Scored
 from .suspects_xpos import GAMMAS, SCALE_BASES
 
@@ -26,7 +28,7 @@ class Variant:
     code: str
     message: str
     change: Callable[[Scored], Scored | None]
-    bias: Callable[[Scored], np.ndarray] = lambda call: call.bias()
+    bias: Callable[[Scored], Truth] = lambda call: call.bias()
 
 
 def variants(declared: Any) -> Iterator[Variant]:
@@ -191,7 +193,10 @@ def _table(declared: Table) -> Iterator[Variant]:
 
 def _bias(declared: ALiBi | T5Bias) -> Iterator[Variant]:
     def with_bias(code: str, message: str, of: Callable[[Scored], np.ndarray]) -> Variant:
-        return Variant(code, message, lambda call: call, of)
+        def added(call: Scored) -> Truth:
+            return call.added(exactly(of(call)))
+
+        return Variant(code, message, lambda call: call, added)
 
     if isinstance(declared, T5Bias):
         yield with_bias(
@@ -220,6 +225,9 @@ def _bias(declared: ALiBi | T5Bias) -> Iterator[Variant]:
 
         return bias
 
+    def plain(call: Scored) -> np.ndarray:
+        return np.asarray(declared.bias(*call.positions))
+
     top = declared.max_bias
     for message, slopes in (
         ("2 ** (-8 h / n) is taken for any number of heads", 2.0 ** (-top * h / n)),
@@ -231,10 +239,10 @@ def _bias(declared: ALiBi | T5Bias) -> Iterator[Variant]:
         yield with_bias(
             "future-keys",
             "keys after the query are rewarded",
-            lambda call: call.bias() * np.where(call.visible, 1.0, -1.0),
+            lambda call: plain(call) * np.where(call.visible, 1.0, -1.0),
         )
         yield with_bias(
             "future-keys",
             "keys after the query have no bias",
-            lambda call: call.bias() * call.visible,
+            lambda call: plain(call) * call.visible,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ._namespace import (
     is_lazy,
     library,
     namespace,
+    send,
     to_host,
     wide_integer,
 )
@@ -101,6 +102,42 @@ def as_positions(
                 f"{name} must be finite and at most {largest:g} in size, got {extreme:g}"
             )
     return Positions(values, xp, device)
+
+
+def as_pairs(q_positions: Any, k_positions: Any, *, integers: bool) -> tuple[Positions, Positions]:
+    """Check the positions (Q,) of queries and (K,) of keys, or (B, Q) and (B, K), together.
+
+    Both come back in one library: a host side goes where the other is.
+    """
+    q = as_positions(q_positions, integers=integers, name="q_positions")
+    k = as_positions(k_positions, integers=integers, name="k_positions")
+    if q.xp is not k.xp and np not in (q.xp, k.xp):
+        raise TypeError(
+            f"q_positions and k_positions must share a library, got {q.xp.__name__} and "
+            f"{k.xp.__name__}"
+        )
+    if q.xp is not np and k.xp is not np and q.device != k.device:
+        raise ValueError(
+            f"q_positions are on device {q.device} but k_positions on device {k.device}: "
+            "move one of them, or pass it as a NumPy array"
+        )
+    home = k if q.xp is np else q
+    if q.ndim != k.ndim or q.shape[:-1] != k.shape[:-1] or q.ndim > 2:
+        raise ValueError(
+            f"q_positions and k_positions must have shapes (Q,) and (K,), or (B, Q) and "
+            f"(B, K), got {q.shape} and {k.shape}"
+        )
+    apart = isinstance(q.values, np.ndarray) != isinstance(k.values, np.ndarray)
+    q, k = (
+        replace(
+            p,
+            values=send(p.values, home.xp, home.device) if apart else p.values,
+            xp=home.xp,
+            device=home.device,
+        )
+        for p in (q, k)
+    )
+    return q, k
 
 
 def _as_array(positions: Any, name: str) -> Array:

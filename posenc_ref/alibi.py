@@ -19,12 +19,14 @@ class ALiBi(Bias):
     """Attention with linear biases.
 
     Formula
-        ``b_h(i, j) = -m_h |i - j|``, added to ``q . k / sqrt(d)``;
+        ``b_h(i, j) = -m_h |i - j|``; logits are ``q . k / sqrt(d) + b``, and
+        ``(q . k + b) / sqrt(d)`` with ``bias_inside_scale``;
         ``m_h = 2 ** (-max_bias * h / n)``, h = 1 .. n, for n a power of two; otherwise the slopes
         of the power of two c below n, followed by every second slope of 2c, until there are n.
     Source
         Press, Smith, Lewis 2021, *Train Short, Test Long*, arXiv:2108.12409, section 3; head
-        counts that are not powers of two: the authors' code (``get_slopes``).
+        counts that are not powers of two: the authors' code (``get_slopes``).  BLOOM, MPT and
+        Falcon-RW have the same slopes.
 
     Parameters
     ----------
@@ -34,6 +36,9 @@ class ALiBi(Bias):
         is continued, and the caller masks them.  False: the symmetric form of encoders.
     max_bias : float
         8 in the paper; ``alibi_bias_max`` in MPT.
+    bias_inside_scale : bool
+        True in Falcon-RW, where the bias is divided by sqrt(d) with the product; False in the
+        paper, BLOOM and MPT.
 
     Notes
     -----
@@ -45,13 +50,25 @@ class ALiBi(Bias):
     _: KW_ONLY
     causal: bool = True
     max_bias: float = 8.0
+    bias_inside_scale: bool = False
 
     def __post_init__(self) -> None:
         self._set(
             num_heads=validate.integer("num_heads", self.num_heads, minimum=1),
             causal=validate.boolean("causal", self.causal),
             max_bias=validate.real("max_bias", self.max_bias, above=0.0),
+            bias_inside_scale=validate.boolean("bias_inside_scale", self.bias_inside_scale),
         )
+
+    @property
+    def sees_future(self) -> bool:
+        """Whether keys after the query belong to the encoding."""
+        return not self.causal
+
+    @property
+    def up_to_constant(self) -> bool:  # type: ignore[override]
+        """Where causal, ``+ m_h j`` is the same bias up to a constant for each row."""
+        return self.causal
 
     def slopes(self) -> np.ndarray:
         """The slopes m_h, shape (num_heads,), NumPy float64, correctly rounded."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, DType, device_of, finish, library, namespace, send
-from ._positions import as_positions
+from ._namespace import Array, DType, device_of, finish, library, namespace, send, to_host
+from ._positions import as_pairs
+from .accuracy import Truth
 from .encoding import Encoding
 from .scoring import dot
 
@@ -19,7 +19,15 @@ class Bias(Encoding, abstract=True):
 
     family = "bias"
     integers = False  # whether positions must be integers
+    bias_inside_scale = False  # whether the scale multiplies the bias as well
+    up_to_constant = False  # whether rows count up to a constant, which softmax does not see
+    relative = True  # whether the bias depends on key - query alone
     num_heads: int
+
+    @property
+    def sees_future(self) -> bool:
+        """Whether keys after the query belong to the encoding."""
+        return True
 
     def _of_offset(self, offset: Array) -> Array:
         """The bias of relative positions ``key - query`` (...), as (num_heads, ...) in front.
@@ -28,33 +36,23 @@ class Bias(Encoding, abstract=True):
         """
         raise NotImplementedError(f"{type(self).__name__} defines no bias")
 
+    def _of_pairs(self, q: Array, k: Array) -> Array:
+        """The bias of query positions (..., Q, 1) and key positions (..., 1, K)."""
+        return self._of_offset(k - q)
+
+    def truth(self, q_positions: Any, k_positions: Any) -> Truth:
+        """The bias with A and B of the error unit, NumPy float64; by default A = |value|, B = 0."""
+        value = np.asarray(to_host(self.bias(q_positions, k_positions)), dtype=np.float64)
+        return Truth(value, np.abs(value), np.zeros_like(value))
+
     def bias(self, q_positions: Any, k_positions: Any, *, dtype: DType = None) -> Array:
         """The bias (H, Q, K) of query positions (Q,) and key positions (K,).
 
         Positions (B, Q) and (B, K) give (B, H, Q, K).
         """
-        q = as_positions(q_positions, integers=self.integers, name="q_positions")
-        k = as_positions(k_positions, integers=self.integers, name="k_positions")
-        if q.xp is not k.xp and np not in (q.xp, k.xp):
-            raise TypeError(
-                f"q_positions and k_positions must share a library, got {q.xp.__name__} and "
-                f"{k.xp.__name__}"
-            )
-        if q.xp is not np and k.xp is not np and q.device != k.device:
-            raise ValueError(
-                f"q_positions are on device {q.device} but k_positions on device {k.device}: "
-                "move one of them, or pass it as a NumPy array"
-            )
-        home = k if q.xp is np else q
-        if q.ndim != k.ndim or q.shape[:-1] != k.shape[:-1] or q.ndim > 2:
-            raise ValueError(
-                f"q_positions and k_positions must have shapes (Q,) and (K,), or (B, Q) and "
-                f"(B, K), got {q.shape} and {k.shape}"
-            )
-        if isinstance(q.values, np.ndarray) != isinstance(k.values, np.ndarray):
-            q, k = (replace(p, values=send(p.values, home.xp, home.device)) for p in (q, k))
-        bias = self._of_offset(k.values[..., None, :] - q.values[..., :, None])
-        return finish(send(bias, home.xp, home.device), dtype)
+        q, k = as_pairs(q_positions, k_positions, integers=self.integers)
+        bias = self._of_pairs(q.values[..., :, None], k.values[..., None, :])
+        return finish(send(bias, q.xp, q.device), dtype)
 
     def toeplitz(self, q_len: int, k_len: int) -> Array:
         """The whole bias in (H, q_len + k_len - 1) numbers t, queries at the end of the keys.
@@ -73,7 +71,10 @@ class Bias(Encoding, abstract=True):
     def scores(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
     ) -> Array:
-        """``q . k * scale + bias`` for q (..., H, Q, d) and k (..., H, K, d)."""
+        """``q . k * scale + bias`` for q (..., H, Q, d) and k (..., H, K, d).
+
+        ``(q . k + bias) * scale`` where ``bias_inside_scale``.
+        """
         if q.ndim < 3 or q.shape[-3] != self.num_heads:
             raise ValueError(
                 f"q and k must have shape (..., H, S, d) with H = {self.num_heads} heads, "
@@ -93,7 +94,8 @@ class Bias(Encoding, abstract=True):
                     f"{bias.shape[0]} and q of shape {tuple(q.shape)}"
                 )
             bias = bias[(slice(None), *[None] * (q.ndim - 4), ...)]
-        return dot(q, k, scale, _beside(bias, q))
+        bias = _beside(bias, q)
+        return dot(q, k, scale, bias * scale if self.bias_inside_scale else bias)
 
 
 def _beside(bias: Array, q: Array) -> Array:

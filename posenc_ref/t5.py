@@ -79,6 +79,11 @@ class T5Bias(Bias):
         """Number of heads, the second axis of the table."""
         return int(self.table.shape[1])
 
+    @property
+    def sees_future(self) -> bool:
+        """Whether keys after the query belong to the encoding."""
+        return self.bidirectional
+
     @cached_property
     def thresholds(self) -> tuple[int, ...]:
         """The smallest distance of bucket 1, 2, ... (of one direction), exactly."""

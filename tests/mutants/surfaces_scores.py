@@ -182,6 +182,27 @@ def alibi_scores_inside_the_scale(q, k):
     return (dot(q, k, 1.0) + linear(q, k, press_slopes(12))) / np.float32(8)
 
 
+@wrong(
+    "bias-scale",
+    surface="scores",
+    encoding=alibi(8, bias_inside_scale=True),
+    thread="NVIDIA/TensorRT-Model-Connect#32",
+)
+def alibi_scores_after_the_scale(q, k):
+    """q . k / sqrt(d) + bias, declared as Falcon has it."""
+    return dot(q, k) + linear(q, k, press_slopes(8))
+
+
+@correct(
+    surface="scores",
+    encoding=alibi(8, bias_inside_scale=True),
+    thread="class: Falcon with sdpa, the bias divided beforehand",
+)
+def alibi_scores_divided_beforehand(q, k):
+    """q . k / sqrt(d) + bias / sqrt(d)."""
+    return dot(q, k) + linear(q, k, press_slopes(8)) / np.float32(8)
+
+
 @wrong("bias-sign", surface="scores", encoding=alibi(8), thread="meta-pytorch/attention-gym#86")
 def alibi_scores_rewarding_distance(q, k):
     """query - key for key - query."""
