@@ -14,6 +14,8 @@ what each array library can do.
 from .alibi import ALiBi
 from .bias import Bias
 from .config import from_config
+from .deberta import DeBERTa
+from .detr_sine import DETRSine
 from .encoding import Encoding, Scaling, from_dict
 from .given import GivenFrequencies
 from .layer_defaults import config_layer_types, config_rope_layers
@@ -49,8 +51,11 @@ from .relative import relative_index, relative_scores, relative_shift
 from .rope import RoPE
 from .rotary import Rotary
 from .scaling import FrequencySchedule, LinearScaling
+from .score import Score
 from .scoring import scores
+from .shaw import Shaw
 from .sinusoidal import Sinusoidal
+from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
 from .t5 import T5Bias
 from .table import Table
 from .vision_positions import grid_positions, linspace_positions, patch_centres, with_unplaced
@@ -65,6 +70,8 @@ __all__ = [
     "SPEC_VERSION",
     "ALiBi",
     "Bias",
+    "DETRSine",
+    "DeBERTa",
     "DynamicNTK",
     "Encoding",
     "FrequencySchedule",
@@ -88,7 +95,11 @@ __all__ = [
     "RoPE",
     "Rotary",
     "Scaling",
+    "Score",
+    "Shaw",
     "Sinusoidal",
+    "Sinusoidal2D",
+    "Sinusoidal3D",
     "SuNTK",
     "T5Bias",
     "Table",

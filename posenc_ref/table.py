@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ._namespace import Array, Namespace, astype, device_of, namespace
+from ._namespace import Array, DType, Namespace, astype, device_of, namespace
 from ._positions import Positions, as_positions, broadcast_axes
 from ._validate import check_x
 from .accuracy import Truth
 from .encoding import Encoding
 from .scoring import dot, widen
+from .vision_positions import grid_positions
 
 
 class Table(Encoding, abstract=True):
-    """What every table encoding can do; a form supplies ``dim`` and ``_rows``."""
+    """What every table encoding can do; a form supplies ``dim``, ``table`` and ``_rows``.
+
+    Positions are (...) for one axis and (A, ...) for A axes, height before width.
+    """
 
     family = "table"
     integers = False  # whether positions must be integers
+    num_axes = 1  # A
     dim: int
 
     def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
@@ -27,6 +33,32 @@ class Table(Encoding, abstract=True):
 
     def _positions(self, positions: Any, x: Array | None = None) -> Positions:
         return as_positions(positions, x=x, integers=self.integers)
+
+    def _of_axes(self, p: Positions) -> Positions:
+        """Positions (A, ...), as they must be for several axes."""
+        if p.ndim < 2 or p.shape[0] != self.num_axes:
+            raise ValueError(
+                f"positions must have shape (A, S) or (A, B, S) with A = {self.num_axes} axes, "
+                f"got {p.shape}"
+            )
+        return p
+
+    def grid_positions(self, height: int, width: int) -> np.ndarray:
+        """Positions of the patches of an image, (S,) or (A, S), in the order of the tokens.
+
+        Row by row: ``0 .. height * width - 1`` for one axis, rows and columns for two.
+        """
+        rows_and_columns = grid_positions(height, width)
+        if self.num_axes == 2:
+            return rows_and_columns
+        if self.num_axes != 1:
+            raise ValueError(f"a grid has 1 or 2 axes, {type(self).__name__} has {self.num_axes}")
+        return np.arange(rows_and_columns.shape[1])
+
+    def grid(self, height: int, width: int, *, dtype: DType = None) -> Array:
+        """The rows of all patches of an image, (height * width, dim): on the host."""
+        table: Any = self
+        return table.table(self.grid_positions(height, width), dtype=dtype)
 
     def truth(self, positions: Any) -> Truth:
         """The table at host ``positions`` with A and B of the error unit, NumPy float64.
@@ -40,11 +72,12 @@ class Table(Encoding, abstract=True):
     def add(self, x: Array, positions: Any) -> Array:
         """``x + table(positions)`` for x (..., S, dim), rounded to x's dtype at the end.
 
-        positions are (S,), (B, S) with B on x's first axis, or have the axes ``x.shape[:-1]``.
+        positions are (S,), (B, S) with B on x's first axis, or have the axes ``x.shape[:-1]``;
+        in front of them the A axes, where there are several.
         """
         check_x(x, self.dim, "dim")
         p = self._positions(positions, x)
-        index = broadcast_axes(p, x)
+        index = broadcast_axes(p if self.num_axes == 1 else of_axis(p, 0), x)
         wide = widen(x)
         rows = astype(self._rows(p, namespace(x), device_of(x)), wide.dtype)
         return astype(wide + (rows[index] if index else rows), x.dtype)
@@ -55,3 +88,8 @@ class Table(Encoding, abstract=True):
         """``(q + PE) . (k + PE) * scale``: q and k are embeddings, projections the identity."""
         scale = self.dim**-0.5 if scale is None else scale
         return dot(self.add(q, q_positions), self.add(k, k_positions), scale)
+
+
+def of_axis(p: Positions, axis: int) -> Positions:
+    """The positions of one axis out of (A, ...)."""
+    return replace(p, values=p.values[axis, ...])

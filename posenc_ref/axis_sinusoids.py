@@ -1,0 +1,124 @@
+"""Sinusoidal tables over several position axes: a table for each axis, side by side."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array, DType, Namespace, finish, from_host
+from ._positions import Positions, as_positions, target
+from .accuracy import Truth
+from .angles import MAX_POSITION
+from .sinusoidal import Sinusoidal
+from .table import Table, of_axis
+
+LAYOUTS = ("concat", "interleaved", "grouped")
+_LAYOUTS = {"half": "concat", "split": "concat"}
+_ORDERS = {"yx": "hw", "xy": "wh", "zyx": "thw"}
+
+
+class AxisSinusoids(Table, abstract=True):
+    """What sinusoidal tables of several axes share.
+
+    A form supplies ``sections`` (the width of each axis), ``axis_order`` (axes by the letter, as
+    their columns come), ``axes`` (the letters in the order of the positions), and the fields of
+    :class:`Sinusoidal`.  A and B of an element are those of its axis' own table.
+    """
+
+    axes: str
+    axis_order: str
+    layout: str
+    first: str
+    base: float
+    denominator: str | float
+
+    def _sections(self) -> tuple[int, ...]:
+        """The width of each axis, in the order of ``axes``."""
+        raise NotImplementedError(f"{type(self).__name__} defines no sections")
+
+    def _of_axis(self) -> dict[str, Any]:
+        """Further fields of the table of one axis."""
+        return {}
+
+    @property
+    def num_axes(self) -> int:  # type: ignore[override]
+        """Number of position axes."""
+        return len(self.axes)
+
+    def parts(self) -> tuple[tuple[int, Sinusoidal], ...]:
+        """The axis and its table, in the order of ``axis_order``."""
+        layout = "interleaved" if self.layout == "interleaved" else "concat"
+        more = {"layout": layout, "first": self.first, "base": self.base, **self._of_axis()}
+        widths = self._sections()
+        return tuple(
+            (axis, Sinusoidal(widths[axis], denominator=self.denominator, **more))
+            for axis in map(self.axes.index, self.axis_order)
+        )
+
+    def columns(self) -> np.ndarray:
+        """Where each column comes from, counting through the tables of :meth:`parts`.
+
+        "grouped" puts the first kind (the sines) of all axes before the second.
+        """
+        order = np.arange(self.dim)
+        if self.layout != "grouped":
+            return order
+        widths = [part.dim for _, part in self.parts()]
+        starts = np.cumsum([0, *widths[:-1]])
+        halves = [
+            order[start + half * width // 2 :][: width // 2]
+            for half in (0, 1)
+            for start, width in zip(starts, widths, strict=True)
+        ]
+        return np.concatenate(halves)
+
+    def frequencies(self) -> tuple[np.ndarray, ...]:
+        """Radians per position of the pairs of each axis, in the order of ``axis_order``."""
+        return tuple(part.frequencies() for _, part in self.parts())
+
+    def table(
+        self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
+    ) -> Array:
+        """The rows of positions (A, ...): (..., dim), float64 unless ``dtype=``.
+
+        Follows the library and device of ``positions`` unless ``xp=`` or ``device=`` say
+        otherwise.
+        """
+        p = self._positions(positions)
+        return finish(self._rows(p, *target(p, xp, device)), dtype)
+
+    def truth(self, positions: Any) -> Truth:
+        """The table with A and B of each axis."""
+        positions = np.asarray(positions)
+        truths = [part.truth(positions[axis]) for axis, part in self.parts()]
+        order = self.columns()
+        value, terms, angle = (
+            np.concatenate([getattr(t, name) for t in truths], axis=-1)[..., order]
+            for name in ("value", "terms", "angle")
+        )
+        amplitude = np.concatenate([t.amplitude for t in truths])[order]
+        return Truth(value, terms, angle, amplitude)
+
+    def _positions(self, positions: Any, x: Array | None = None) -> Positions:
+        fastest = max(abs(part.position_scale) for _, part in self.parts())
+        return self._of_axes(as_positions(positions, x=x, largest=MAX_POSITION / max(1.0, fastest)))
+
+    def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
+        parts = [part._rows(of_axis(p, axis), xp, device) for axis, part in self.parts()]
+        rows = xp.concat(parts, axis=-1)
+        if self.layout != "grouped":
+            return rows
+        return xp.take(rows, from_host(self.columns(), xp, device), axis=-1)
+
+    def _check(self) -> None:
+        """Check and store the fields that all forms have."""
+        orders = tuple(map("".join, permutations(self.axes)))
+        self._set(
+            axis_order=validate.choice("axis_order", self.axis_order, orders, _ORDERS),
+            layout=validate.choice("layout", self.layout, LAYOUTS, _LAYOUTS),
+        )
+        one = self.parts()[0][1]
+        self._set(first=one.first, base=one.base, denominator=one.denominator)

@@ -1,0 +1,113 @@
+"""DETR's sinusoidal table over the valid pixels of a padded image."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import dtype_name, is_array, is_lazy, to_host
+from .axis_sinusoids import AxisSinusoids
+
+TWO_PI = 6.283185307179586
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DETRSine(AxisSinusoids):
+    """Sinusoidal position encoding of the valid part of an image, normalised by its size.
+
+    Formula
+        ``y = cumsum(mask, rows)``, counting from 1, x the same along columns; with ``normalize``
+        ``y <- scale (y + shift) / (y_last + eps)``, y_last the count at the end of the column;
+        ``PE = [sin, cos of y/T**(2k/F), interleaved; the same of x]``, F = dim/2, k < F/2.
+        A = |value|, B = ``|angle|``, which holds the roundings of the normalised position too.
+    Source
+        Carion et al. 2020, *End-to-End Object Detection with Transformers*, arXiv:2005.12872;
+        facebookresearch/detr, models/position_encoding.py.  Deformable DETR: shift -0.5.
+        DAB-DETR and Grounding DINO: base 20.
+
+    Parameters
+    ----------
+    dim : int
+        Size of a row, a multiple of 4.
+    base : float
+        The temperature T.
+    normalize : bool
+        False is the default of DETR's class; its models pass True.
+    scale : float
+        The largest normalised position.  2 pi is where channel 0 has come back to 0.
+    shift, eps : float
+        Before, and in, the normalisation.
+    axis_order : {"hw", "wh"}
+        "hw": columns of y first (the *learned* table of DETR has those of x first).
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
+    """
+
+    dim: int
+    _: KW_ONLY
+    base: float = 10000.0
+    normalize: bool = True
+    scale: float = TWO_PI
+    shift: float = 0.0
+    eps: float = 1e-6
+    axis_order: str = "hw"
+
+    axes = "hw"
+    layout = "interleaved"
+    first = "sin"
+    denominator = "dim"
+
+    def __post_init__(self) -> None:
+        dim = validate.integer("dim", self.dim, minimum=4)
+        if dim % 4:
+            raise ValueError(f"dim must be a multiple of 4, sin and cos of two axes, got {dim}")
+        self._set(
+            dim=dim,
+            normalize=validate.boolean("normalize", self.normalize),
+            scale=validate.real("scale", self.scale, above=0.0),
+            shift=validate.real("shift", self.shift),
+            eps=validate.real("eps", self.eps, minimum=0.0),
+        )
+        self._check()
+
+    def positions(self, mask: Any) -> np.ndarray:
+        """Positions (2, ..., H, W) for a mask (..., H, W), 1 where a pixel is valid; on the host.
+
+        A column (or row) without a valid pixel has position ``scale * shift / eps``, 0 without a
+        shift; DETR masks its pixels.
+        """
+        if is_array(mask) and is_lazy(mask):
+            raise TypeError("mask must be concrete: positions are made on the host")
+        valid = to_host(mask) if is_array(mask) else np.asarray(mask)
+        ones = dtype_name(valid) == "bool" or np.isin(valid, (0, 1)).all()
+        if not ones or valid.ndim < 2:
+            raise ValueError(
+                "mask must hold 1 for valid pixels and 0 for padding, shape (..., H, W); "
+                "torchvision's NestedTensor holds the opposite"
+            )
+        placed = []
+        for axis in (-2, -1):
+            count = np.cumsum(valid.astype(np.float64), axis=axis)
+            if self.normalize:
+                last = np.take(count, [-1], axis=axis) + self.eps
+                empty = last == 0  # eps may be 0, and no pixel valid
+                count = np.where(empty, 0.0, self.scale * (count + self.shift) / (last + empty))
+            placed.append(count)
+        return np.stack(placed)
+
+    def grid_positions(self, height: int, width: int) -> np.ndarray:
+        """Positions of an image without padding, (2, height * width), row by row."""
+        size = (
+            validate.integer("height", height, minimum=1),
+            validate.integer("width", width, minimum=1),
+        )
+        return self.positions(np.ones(size, dtype=bool)).reshape(2, -1)
+
+    def _sections(self) -> tuple[int, ...]:
+        return (self.dim // 2, self.dim // 2)

@@ -1,0 +1,161 @@
+"""Sinusoidal tables of two and three axes: images and videos."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from .axis_sinusoids import AxisSinusoids
+from .vision_positions import grid_positions, linspace_positions
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sinusoidal2D(AxisSinusoids):
+    """Sinusoidal position encoding of image patches: half the columns for each axis.
+
+    Formula
+        ``omega_k = base ** (-k/n)``, k < dim/4, n = dim/4 or dim/4 - 1 by ``denominator``;
+        ``PE(y, x) = [sin(y omega), cos(y omega), sin(x omega), cos(x omega)]`` for ``axis_order``
+        "hw" and ``layout`` "concat".  An element's A is its size, its B that of its axis' angle.
+    Source
+        Chen et al. 2021, *An Empirical Study of Training Self-Supervised Vision Transformers*
+        (MoCo v3), arXiv:2104.02057: "half-1", "wh".  He et al. 2021, *Masked Autoencoders*,
+        arXiv:2111.06377: ``Sinusoidal2D(dim, axis_order="wh")``, whose code calls the width's half
+        the height's; diffusers (DiT, PixArt, SD3) has it from there.  Hugging Face's builder and
+        RT-DETR: "hw".  timm's ``build_sincos2d_pos_embed``: "hw", "grouped".
+
+    Parameters
+    ----------
+    dim : int
+        Size of a row, a multiple of 4.
+    axis_order : {"hw", "wh"}
+        Which axis has the first half of the columns.  Positions are (height, width) always.
+    layout : {"concat", "interleaved", "grouped"}
+        All sines of an axis before its cosines; side by side; or all sines before all cosines.
+    first : {"sin", "cos"}
+    base : float
+    denominator : {"dim", "half-1"} or float
+        n = dim/4, dim/4 - 1, or the number.
+    offset, position_scale, scale : float
+        As in :class:`Sinusoidal`.
+    extent : float, optional
+        For ``grid``: n patches of an axis lie at ``i extent / n``, not at i.  diffusers:
+        ``base_size / interpolation_scale``.  The rows then depend on the size of the image.
+    flatten : {"rows", "columns"}
+        For ``grid``: the order of the patches.  "columns" is OmDet-Turbo's, whose tokens come
+        row by row nevertheless: only square images get what was meant.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
+    """
+
+    dim: int
+    _: KW_ONLY
+    axis_order: str = "hw"
+    layout: str = "concat"
+    first: str = "sin"
+    base: float = 10000.0
+    denominator: str | float = "dim"
+    offset: float = 0
+    position_scale: float = 1.0
+    scale: float = 1.0
+    extent: float | None = None
+    flatten: str = "rows"
+
+    axes = "hw"
+
+    def __post_init__(self) -> None:
+        dim = validate.integer("dim", self.dim, minimum=4)
+        if dim % 4:
+            raise ValueError(f"dim must be a multiple of 4, sin and cos of two axes, got {dim}")
+        self._set(dim=dim)
+        self._check()
+        one, extent = self.parts()[0][1], self.extent
+        self._set(
+            offset=one.offset,
+            position_scale=one.position_scale,
+            scale=one.scale,
+            extent=None if extent is None else validate.real("extent", extent, above=0.0),
+            flatten=validate.choice(
+                "flatten", self.flatten, ("rows", "columns"), {"ij": "rows", "xy": "columns"}
+            ),
+        )
+
+    def grid_positions(self, height: int, width: int) -> np.ndarray:
+        """Rows and columns of the patches, (2, height * width), in the order of ``flatten``."""
+        if self.extent is None:
+            grid = grid_positions(height, width)
+        else:
+            grid = linspace_positions(height, width, stop=(self.extent, self.extent))
+        if self.flatten == "columns":
+            grid = grid.reshape(2, height, width).swapaxes(1, 2).reshape(2, -1)
+        return grid
+
+    def _sections(self) -> tuple[int, ...]:
+        return (self.dim // 2, self.dim // 2)
+
+    def _of_axis(self) -> dict[str, Any]:
+        return {
+            "offset": self.offset, "position_scale": self.position_scale, "scale": self.scale,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sinusoidal3D(AxisSinusoids):
+    """Sinusoidal position encoding of the patches of a video.
+
+    Formula
+        A sinusoidal table for each of time, height and width, side by side; the exponent of pair k
+        of an axis of ``s`` columns is k/n with n = s/2 or s/2 - 1 by ``denominator``.  An element's
+        A is its size, its B that of its axis' angle.
+    Source
+        diffusers, ``get_3d_sincos_pos_embed`` (CogVideoX): ``sections=(d/4, 3d/8, 3d/8)``,
+        ``axis_order="twh"``.  tatp22/multidim-positional-encoding: thirds, "interleaved".
+
+    Parameters
+    ----------
+    sections : (int, int, int)
+        Columns of time, height and width; even.  Their sum is ``dim``.
+    axis_order : str
+        The axes in the order of their columns: a permutation of "thw".  Positions are (time,
+        height, width) always, as ``grid_positions(h, w, frames=t)`` gives them.
+    layout, first, base, denominator
+        As in :class:`Sinusoidal2D`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
+    """
+
+    sections: tuple[int, int, int]
+    _: KW_ONLY
+    axis_order: str = "thw"
+    layout: str = "concat"
+    first: str = "sin"
+    base: float = 10000.0
+    denominator: str | float = "dim"
+
+    axes = "thw"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sections, tuple | list) or len(self.sections) != 3:
+            raise TypeError(f"sections must be three integers (t, h, w), got {self.sections!r}")
+        sections = tuple(validate.integer("sections", s, minimum=2) for s in self.sections)
+        if any(s % 2 for s in sections):
+            raise ValueError(f"sections must be even, sin and cos of an axis, got {sections}")
+        self._set(sections=sections)
+        self._check()
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        """Size of a row."""
+        return sum(self.sections)
+
+    def _sections(self) -> tuple[int, ...]:
+        return self.sections
