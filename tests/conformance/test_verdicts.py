@@ -1,0 +1,117 @@
+"""The verdict on an implementation does not depend on the machine (docs/verdicts.md)."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posenc_ref.conformance import CODES
+from tests import mutants
+from tests.conformance.test_corpus import WITHOUT_A_CASE
+
+ROOT = Path(__file__).resolve().parents[2]
+PATH = ROOT / "tools" / "verdicts.py"
+SPEC = importlib.util.spec_from_file_location("verdicts", PATH)
+verdicts = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(verdicts)
+
+#: A cheap part with much arithmetic in it: one run in a process of its own takes 3 s.
+SAMPLE = (
+    "attention-factor-missing-from-the-tables", "bf16-tables", "fp16-positions",
+    "head-dim-in-the-denominator", "inflated-tables", "llama3-dropped-from-the-tables",
+    "max-distance-64", "qk-keys-at-the-positions-of-queries", "rank-slopes-naive",
+    "table-from-one", "yarn-truncated-table",
+    "by-thresholds", "normed-first", "rows-by-rotation", "tangent-of-the-half-angle",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def default(tmp_path_factory):
+    """The sample as it is judged without any setting."""
+    path = tmp_path_factory.mktemp("verdicts") / "default.json"
+    return verdicts.run(sys.executable, "default", SAMPLE, path)
+
+
+@pytest.mark.parametrize("variant", ["1 thread", "without AVX-512", "baseline CPU"])
+def test_the_same_verdicts_and_codes(variant, default, tmp_path):
+    other = verdicts.run(sys.executable, variant, SAMPLE, tmp_path / "other.json")
+    assert len(other["cases"]) == len(SAMPLE)
+    assert verdicts.differences({"default": default, variant: other}) == []
+
+
+def test_the_settings_take_effect(default):
+    optional, wide = verdicts.features("all"), verdicts.features("avx512")
+    assert set(wide) <= set(optional)
+    ask = [sys.executable, "-c", "import verdicts; print(verdicts.environment()['sin'])"]
+    env = {**os.environ, "PYTHONPATH": str(PATH.parent)}
+    env["NPY_DISABLE_CPU_FEATURES"] = " ".join(optional)
+    done = subprocess.run(ask, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("baseline")
+    assert default["environment"]["sin"] in [*optional, done.stdout.strip()]
+
+
+def test_the_fixed_part_has_nearly_every_code_and_every_surface():
+    known = {case.name: case for case in (*mutants.WRONG, *mutants.CORRECT)}
+    cases = [known[name] for name in verdicts.CASES]
+    codes = {case.expected[0] for case in cases if case.expected}
+    codes |= {"harmless-convention", "position-range"}  # notes on xpos-centred and plain-gather
+    assert len(CODES.keys() - codes - WITHOUT_A_CASE.keys()) <= 6, "new codes: time for cases"
+    assert len(cases) == len(set(verdicts.CASES)) >= 60
+    assert sum(not case.expected for case in cases) >= 15
+    surfaces = {case.surface for case in known.values()}
+    assert surfaces == {case.surface for case in cases}
+
+
+# --- the comparison is able to fail ---------------------------------------------------------------
+
+
+def written(folder, name, **cases):
+    path = folder / name
+    path.write_text(json.dumps({"environment": {}, "cases": cases}), encoding="utf-8")
+    return str(path)
+
+
+def compare(*paths):
+    done = subprocess.run(
+        [sys.executable, str(PATH), "--compare", *paths], capture_output=True, text=True
+    )
+    return done.returncode, done.stdout.strip().splitlines()
+
+
+def test_runs_that_agree(tmp_path):
+    one = written(tmp_path, "one", a=["deviates", "sign"], b=["conforms"])
+    two = written(tmp_path, "two", b=["conforms"], a=["deviates", "sign"])
+    assert compare(one, two) == (0, ["the same verdicts and codes in 2 runs"])
+
+
+@pytest.mark.parametrize(
+    ("cases", "line"),
+    [
+        ({"a": ["conforms"], "b": ["conforms"]}, "a: conforms, not deviates sign"),
+        ({"a": ["deviates", "base"], "b": ["conforms"]}, "a: deviates base, not deviates sign"),
+        ({"a": ["deviates", "sign"]}, "b: not judged, not conforms"),
+        ({}, "a: not judged, not deviates sign"),
+    ],
+)
+def test_runs_that_differ(cases, line, tmp_path):
+    one = written(tmp_path, "one", a=["deviates", "sign"], b=["conforms"])
+    two = written(tmp_path, "two", **cases)
+    code, lines = compare(one, two)
+    assert code == 1
+    assert f"{two}: {line}" in lines
+
+
+def test_runs_of_nothing_do_not_agree(tmp_path):
+    empty = written(tmp_path, "one")
+    assert compare(empty, empty) == (1, [f"{empty}: no case was judged"])
+
+
+def test_what_is_not_in_the_corpus_is_refused(tmp_path):
+    ask = [sys.executable, str(PATH), "--json", str(tmp_path / "x"), "--cases", "bf16-tables", "x"]
+    done = subprocess.run(ask, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "there are no cases x\n")
+    assert not (tmp_path / "x").exists()
