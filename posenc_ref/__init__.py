@@ -17,6 +17,7 @@ from .config import from_config
 from .deberta import DeBERTa
 from .detr_sine import DETRSine
 from .encoding import Encoding, Scaling, from_dict
+from .fourier import FourierFeatures
 from .given import GivenFrequencies
 from .layer_defaults import config_layer_types, config_rope_layers
 from .layer_schedule import rope_layers
@@ -58,6 +59,7 @@ from .sinusoidal import Sinusoidal
 from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
 from .t5 import T5Bias
 from .table import Table
+from .time2vec import Time2Vec
 from .vision_positions import grid_positions, linspace_positions, patch_centres, with_unplaced
 from .xpos import XPos
 from .yarn import NTKByParts, YaRN
@@ -74,6 +76,7 @@ __all__ = [
     "DeBERTa",
     "DynamicNTK",
     "Encoding",
+    "FourierFeatures",
     "FrequencySchedule",
     "GivenFrequencies",
     "Learned",
@@ -103,6 +106,7 @@ __all__ = [
     "SuNTK",
     "T5Bias",
     "Table",
+    "Time2Vec",
     "XPos",
     "YaRN",
     "__version__",

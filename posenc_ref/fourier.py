@@ -1,0 +1,206 @@
+"""Fourier features of real coordinates: NeRF, Gaussian, SAM, Perceiver, learnable Fourier."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array, DType, Namespace, astype, finish, from_host, is_array, send, to_host
+from ._positions import Positions, as_positions, target
+from .accuracy import Truth
+from .angles import MAX_POSITION, TWO_PI, Turns, decimal_context, tables, turns
+from .table import Table, of_axis
+
+#: Radians in one unit of ``matrix @ coordinates``.
+with decimal_context():
+    UNITS = {"radian": Decimal(1), "half-turn": TWO_PI / 2, "turn": TWO_PI}
+LAYOUTS = ("concat", "interleaved", "grouped")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FourierFeatures(Table):
+    """Sines and cosines of linear maps of coordinates.
+
+    Formula
+        ``u = position_scale (v + offset)``; ``angle = unit * matrix u``;
+        ``PE(v) = scale [sin angle, cos angle]``, the pairs arranged by ``layout`` and ``first``,
+        after u itself where ``include_input``.  An element's A is its size, its B
+        ``|scale| unit sum over axes |matrix| |u|``; for u itself A = |u| + |position_scale offset|.
+    Source
+        Tancik et al. 2020, arXiv:2006.10739: "turn", cos first, rows of ``matrix`` drawn from a
+        Gaussian; score SDE (Song et al. 2021, arXiv:2011.13456) the same with sin first; SAM
+        (Kirillov et al. 2023, arXiv:2304.02643): "turn", ``position_scale=2, offset=-0.5``,
+        coordinates (x, y) in 0 .. 1.  NeRF (Mildenhall et al. 2020, arXiv:2003.08934): :meth:`nerf`
+        and Perceiver (Jaegle et al. 2021, arXiv:2103.03206): :meth:`perceiver`.  Learnable Fourier
+        features (Li et al. 2021, arXiv:2106.02795): "radian", cos first, ``scale=dim ** -0.5``,
+        before a two-layer network that is not positional.
+
+    Parameters
+    ----------
+    matrix : array, shape (pairs, A)
+        One row for each pair of a sine and a cosine, one column for each coordinate.  Kept as a
+        copy in float64.
+    unit : {"turn", "half-turn", "radian"}
+        2 pi, pi or 1: no default, it is where implementations differ.
+    layout : {"concat", "interleaved", "grouped"}
+        All of one kind first, side by side, or A pairs at a time (NeRF: all coordinates of one
+        frequency).
+    first : {"sin", "cos"}
+    include_input : bool
+        Whether the coordinates come in front.
+    offset, position_scale, scale : float
+
+    Notes
+    -----
+    Positions are coordinates (...), or (A, ...) for A > 1, in the order of the columns of
+    ``matrix``; those of images are usually (x, y), and normalised by the caller.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
+    """
+
+    matrix: np.ndarray
+    _: KW_ONLY
+    unit: str
+    layout: str = "concat"
+    first: str = "sin"
+    include_input: bool = False
+    offset: float = 0.0
+    position_scale: float = 1.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not is_array(self.matrix):
+            raise TypeError(f"matrix must be an array (pairs, A), got {type(self.matrix).__name__}")
+        matrix = np.array(to_host(self.matrix), dtype=np.float64)
+        if matrix.ndim != 2 or 0 in matrix.shape or not np.isfinite(matrix).all():
+            raise ValueError(f"matrix must be finite, of shape (pairs, A), got {matrix.shape}")
+        layout = validate.choice("layout", self.layout, LAYOUTS, {"half": "concat"})
+        if layout == "grouped" and matrix.shape[0] % matrix.shape[1]:
+            raise ValueError(
+                f"layout 'grouped' puts A pairs together: the rows of matrix must be a multiple of "
+                f"A = {matrix.shape[1]}, got {matrix.shape[0]}"
+            )
+        matrix.setflags(write=False)
+        self._set(
+            matrix=matrix,
+            unit=validate.choice(
+                "unit", self.unit, tuple(UNITS), {"2pi": "turn", "pi": "half-turn"}
+            ),
+            layout=layout,
+            first=validate.choice("first", self.first, ("sin", "cos")),
+            include_input=validate.boolean("include_input", self.include_input),
+            offset=validate.real("offset", self.offset),
+            position_scale=validate.real("position_scale", self.position_scale),
+            scale=validate.real("scale", self.scale),
+        )
+
+    @classmethod
+    def nerf(
+        cls, num_bands: int, *, num_axes: int = 3, unit: str = "half-turn", include_input: bool
+    ) -> Self:
+        """``sin(2**l pi x), cos(2**l pi x)``, l = 0 .. num_bands - 1, as in the paper.
+
+        The released code (and most others) has no pi, ``unit="radian"``, and ``include_input``.
+        """
+        bands = validate.integer("num_bands", num_bands, minimum=1)
+        axes = validate.integer("num_axes", num_axes, minimum=1)
+        matrix = np.concatenate([2.0**level * np.eye(axes) for level in range(bands)])
+        return cls(matrix, unit=unit, layout="grouped", include_input=include_input)
+
+    @classmethod
+    def perceiver(cls, num_bands: int, resolution: tuple[int, ...]) -> Self:
+        """``sin(pi f x), cos(pi f x)`` with f in equal steps from 1 to half the resolution.
+
+        Coordinates run from -1 to 1 and come in front; frequencies are linear, not geometric.
+        """
+        bands = validate.integer("num_bands", num_bands, minimum=1)
+        sizes = [validate.integer("resolution", size, minimum=2) for size in resolution]
+        matrix = np.zeros((len(sizes) * bands, len(sizes)))
+        for axis, size in enumerate(sizes):
+            matrix[axis * bands : (axis + 1) * bands, axis] = np.linspace(1.0, size / 2, bands)
+        return cls(matrix, unit="half-turn", include_input=True)
+
+    @property
+    def num_axes(self) -> int:  # type: ignore[override]
+        """Number A of coordinates."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        """Size of a row."""
+        return 2 * self.matrix.shape[0] + self.num_axes * self.include_input
+
+    def columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """The columns that hold the sines and the cosines, in the order of the rows of matrix."""
+        pairs = np.arange(self.matrix.shape[0])
+        size = {"concat": pairs.size, "interleaved": 1}.get(self.layout, self.num_axes)
+        one = pairs // size * 2 * size + pairs % size + self.num_axes * self.include_input
+        return (one, one + size) if self.first == "sin" else (one + size, one)
+
+    def table(
+        self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
+    ) -> Array:
+        """The features of coordinates (...) or (A, ...): (..., dim), float64 unless ``dtype=``."""
+        p = self._positions(positions)
+        return finish(self._rows(p, *target(p, xp, device)), dtype)
+
+    def truth(self, positions: Any) -> Truth:
+        """``table`` with the A and B of the formula."""
+        value = self.table(np.asarray(positions))
+        v = np.moveaxis(np.asarray(positions, np.float64).reshape(self.num_axes, -1), 0, -1)
+        u = np.abs(self.position_scale) * (np.abs(v) + abs(self.offset))
+        size = u @ np.abs(self.matrix).T * float(UNITS[self.unit]) * abs(self.scale)
+        size = size.reshape(*value.shape[:-1], -1)
+        terms, angle, amplitude = np.abs(value), np.zeros_like(value), np.zeros(self.dim)
+        for at in self.columns():
+            angle[..., at], amplitude[at] = size, abs(self.scale)
+        if self.include_input:
+            terms[..., : self.num_axes] = u.reshape(*value.shape[:-1], -1)
+        return Truth(value, terms, angle, amplitude)
+
+    def grid_positions(self, height: int, width: int) -> np.ndarray:
+        """Refused: every library has its own coordinates for patches."""
+        raise ValueError(
+            "FourierFeatures has no grid of its own: pass coordinates to table, such as "
+            "patch_centres(height, width)[::-1] for (x, y) between -1 and 1"
+        )
+
+    def _positions(self, positions: Any, x: Array | None = None) -> Positions:
+        fastest = max(1.0, *(t.fastest for t in self._turns))
+        p = as_positions(positions, x=x, largest=MAX_POSITION / fastest)
+        return p if self.num_axes == 1 else self._of_axes(p)
+
+    @cached_property
+    def _turns(self) -> tuple[Turns, ...]:
+        """For each axis ``unit * position_scale * matrix``, in 50 digits."""
+        with decimal_context():
+            factor = UNITS[self.unit] * Decimal(self.position_scale)
+            return tuple(
+                turns(tuple(factor * Decimal(entry) for entry in column))
+                for column in self.matrix.T.tolist()
+            )
+
+    def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
+        axes = [p] if self.num_axes == 1 else [of_axis(p, axis) for axis in range(self.num_axes)]
+        cos: Array = None
+        sin: Array = None
+        for at, of in zip(axes, self._turns, strict=True):  # the addition theorem
+            c, s = tables(at.values, of, xp=xp, device=device, offset=self.offset)
+            cos, sin = (c, s) if cos is None else (cos * c - sin * s, sin * c + cos * s)
+        parts = [sin * self.scale, cos * self.scale]
+        sin_at, cos_at = self.columns()
+        order = [sin_at, cos_at]
+        if self.include_input:
+            u = [self.position_scale * (send(at.values, xp, device) + self.offset) for at in axes]
+            parts.append(astype(xp.stack(u, axis=-1), cos.dtype))
+            order.append(np.arange(self.num_axes))
+        index = from_host(np.argsort(np.concatenate(order)), xp, device)
+        return xp.take(xp.concat(parts, axis=-1), index, axis=-1)

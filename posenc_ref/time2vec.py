@@ -1,0 +1,113 @@
+"""Time2Vec: one linear component, and sines with learned frequencies and phases."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array, DType, Namespace, astype, finish, is_array, send, to_host
+from ._positions import Positions, as_positions, target
+from .accuracy import Truth
+from .angles import MAX_POSITION, Turns, tables, turns
+from .table import Table
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Time2Vec(Table):
+    """Time2Vec.
+
+    Formula
+        ``t2v(t)[0] = w_0 t + b_0``, ``t2v(t)[k] = F(w_k t + b_k)``, k = 1 .. dim - 1, F sin or cos.
+        A = |value|, for the linear component |w_0 t| + |b_0|; B = ``|w_k t| + |b_k|``.
+    Source
+        Kazemi et al. 2019, arXiv:1907.05321, equation 1.  The code that most people copy puts the
+        linear component last.
+
+    Parameters
+    ----------
+    weight, bias : array, shape (dim,)
+        w and b, the linear component first, wherever its column is.  Kept as copies in float64.
+    function : {"sin", "cos"}
+    linear : {"first", "last"}
+        The column of the linear component.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
+    """
+
+    weight: np.ndarray
+    bias: np.ndarray
+    _: KW_ONLY
+    function: str = "sin"
+    linear: str = "first"
+
+    def __post_init__(self) -> None:
+        for name in ("weight", "bias"):
+            values = getattr(self, name)
+            if not is_array(values):
+                raise TypeError(f"{name} must be an array (dim,), got {type(values).__name__}")
+            copy = np.array(to_host(values), dtype=np.float64)
+            if copy.ndim != 1 or copy.size < 2 or not np.isfinite(copy).all():
+                raise ValueError(f"{name} must be finite, of shape (dim,), got {copy.shape}")
+            copy.setflags(write=False)
+            self._set(**{name: copy})
+        if self.weight.shape != self.bias.shape:
+            raise ValueError(
+                f"bias must have the shape of weight, {self.weight.shape}, got {self.bias.shape}"
+            )
+        self._set(
+            function=validate.choice("function", self.function, ("sin", "cos")),
+            linear=validate.choice("linear", self.linear, ("first", "last")),
+        )
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        """Size of a row."""
+        return int(self.weight.size)
+
+    def table(
+        self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
+    ) -> Array:
+        """``t2v`` of times (...): (..., dim), float64 unless ``dtype=``."""
+        p = self._positions(positions)
+        return finish(self._rows(p, *target(p, xp, device)), dtype)
+
+    def truth(self, positions: Any) -> Truth:
+        """``table`` with the A and B of the formula."""
+        value = self.table(np.asarray(positions))
+        t = np.abs(np.asarray(positions, np.float64))[..., None]
+        size = t * np.abs(self.weight) + np.abs(self.bias)
+        terms, angle, amplitude = np.abs(value), np.zeros_like(value), np.ones(self.dim)
+        at, rest = (0, np.s_[..., 1:]) if self.linear == "first" else (-1, np.s_[..., :-1])
+        terms[..., at], amplitude[at] = size[..., 0], 0.0
+        angle[rest] = size[..., 1:]
+        return Truth(value, terms, angle, amplitude)
+
+    def _positions(self, positions: Any, x: Array | None = None) -> Positions:
+        fastest = max(1.0, self._turns.fastest)
+        return as_positions(positions, x=x, largest=MAX_POSITION / fastest)
+
+    @cached_property
+    def _turns(self) -> Turns:
+        return turns(tuple(map(Decimal, self.weight[1:].tolist())))
+
+    @cached_property
+    def _phases(self) -> tuple[np.ndarray, np.ndarray]:
+        """cos and sin of b_k."""
+        cos, sin = tables(self.bias[1:], turns((Decimal(1),)), xp=np)
+        return cos[:, 0], sin[:, 0]
+
+    def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
+        cos, sin = tables(p.values, self._turns, xp=xp, device=device)
+        c, s = (astype(send(part, xp, device), cos.dtype) for part in self._phases)
+        wave = sin * c + cos * s if self.function == "sin" else cos * c - sin * s
+        line = float(self.weight[0]) * send(p.values, xp, device) + float(self.bias[0])
+        columns = [astype(line, wave.dtype)[..., None], wave]
+        return xp.concat(columns if self.linear == "first" else columns[::-1], axis=-1)
