@@ -16,7 +16,7 @@ import posenc_ref as pr
 from posenc_ref import MultiAxisRoPE, RoPE
 from posenc_ref.multi_axis import SPACINGS
 
-from .alternatives_shapes import LLAMA3_SHAPES, NTK_SHAPES, YARN_SHAPES
+from .alternatives_shapes import LLAMA3_SHAPES, NTK_SHAPES, PARAMETERS, YARN_SHAPES
 from .frequencies import Explanation
 
 #: Extension factors and original lengths of released models.
@@ -38,6 +38,8 @@ def alternatives(encoding: RoPE) -> Iterator[Explanation]:
         return
     name = type(scaling).__name__
     plain = encoding.replace(scaling=None).frequencies()
+    if isinstance(scaling, pr.Proportional):  # pairs that stand still show that it is there
+        yield from _changed(encoding, "", factor=1.0)
     yield Explanation("scaling-missing", f"the declared scaling is missing: {scaling!r}", plain)
     yield from _parameters(encoding)
     yield from _shapes(encoding)
@@ -50,11 +52,11 @@ def alternatives(encoding: RoPE) -> Iterator[Explanation]:
     if factor and factor != 1.0:
         w = encoding.frequencies()
         yield Explanation(
-            "scaling-parameter",
-            f"every frequency is divided by the factor {factor:g} once more",
+            "position-scale",
+            f"every frequency, or every position, is divided by the factor {factor:g} once more",
             w / factor,
-            {"declared": factor, "measured": factor * factor},
-            ("position-scale",),
+            {"declared": 1.0, "measured": 1 / factor},
+            ("scaling-parameter",),
         )
         yield Explanation(
             "position-scale",
@@ -204,7 +206,7 @@ def _shapes(encoding: RoPE) -> Iterator[Explanation]:
         with np.errstate(all="ignore"):
             predicted = shape(encoding, s)
         if np.isfinite(predicted).all():
-            code = "scaling-parameter" if "in the ramp" in what else "scaling-formula"
+            code = "scaling-parameter" if what in PARAMETERS else "scaling-formula"
             yield Explanation(code, f"{type(s).__name__}: {what}", predicted)
 
 

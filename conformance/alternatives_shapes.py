@@ -48,6 +48,8 @@ def _yarn(
     top: str = "d - 1",
     two_pi: float = 2 * np.pi,
     channels: bool = False,
+    decimal: bool = False,
+    inverted: bool = False,
 ) -> np.ndarray:
     """YaRN's frequencies, with what may be wrong about them."""
     assert encoding.rotary_dim is not None
@@ -57,7 +59,8 @@ def _yarn(
 
     def correction(turns: float) -> float:
         ratio = s.original_max_position / (turns * two_pi)
-        return float(d * np.log(ratio) / (2 * np.log(base or encoding.base)))
+        log = np.log10 if decimal else np.log
+        return float(d * log(ratio) / (2 * np.log(base or encoding.base)))
 
     fast = s.beta_fast if beta_fast is None else beta_fast
     slow = s.beta_slow if beta_slow is None else beta_slow
@@ -73,7 +76,7 @@ def _yarn(
     k = np.arange(f.size) * (2 if channels else 1)
     ramp = np.clip((k - low) / (high - low), 0, 1)
     ramp = 1 - ramp if reverse else ramp
-    scaled = f / s.factor
+    scaled = f * s.factor if inverted else f / s.factor
     if geometric:
         return np.asarray(np.exp((1 - ramp) * np.log(f) + ramp * np.log(scaled)))
     if periods:
@@ -97,6 +100,8 @@ YARN_SHAPES: dict[str, Shape] = {
     "the ramp runs over channels, not pairs": partial(_yarn, channels=True),
     "2 pi is missing from the wavelength": partial(_yarn, two_pi=1.0),
     "pi stands for 2 pi in the wavelength": partial(_yarn, two_pi=np.pi),
+    "a decimal logarithm is divided by a natural one in the ramp": partial(_yarn, decimal=True),
+    "frequencies are multiplied by the factor, not divided": partial(_yarn, inverted=True),
 }
 
 
@@ -175,3 +180,14 @@ NTK_SHAPES: dict[str, Shape] = {
     ),
     "the factor enters squared": partial(_ntk, exponent=lambda d, head: 2 * d / (d - 2)),
 }
+
+#: The declared formulas with another number in one place: its parameters are at fault.
+PARAMETERS = (
+    "the base is 10000 in the ramp",
+    "head_dim is taken for rotary_dim in the ramp",
+    "2 pi is missing from the wavelength",
+    "pi stands for 2 pi in the wavelength",
+    "a decimal logarithm is divided by a natural one in the ramp",
+    "frequencies are multiplied by the factor, not divided",
+    "low_freq_factor and high_freq_factor are exchanged in the blend",
+)

@@ -211,6 +211,14 @@ def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
         if swapped is not None:
             text = "short_factor and long_factor are exchanged"
             yield Rule("scaling-parameter", text, swapped)
+        turned = _replaced(
+            encoding,
+            short_factor=scaling.short_factor[::-1],
+            long_factor=scaling.long_factor[::-1],
+        )
+        if turned is not None:
+            text = "short_factor and long_factor are read from their ends, slow pairs first"
+            yield Rule("scaling-parameter", text, turned)
     factor = getattr(scaling, "factor", None)
     values: list[tuple[str, Any]] = [(field, n) for n in LENGTHS]
     if factor:

@@ -21,6 +21,15 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
         text = "every pair turns: the declared Proportional scaling is missing"
         run.add("scaling-missing", text, evidence, equivalent=("proportional",))
         return True
+    if [(p.a, p.b) for p in measured.pairs] == [(k, k + turning) for k in range(turning)]:
+        run.add(
+            "proportional",
+            f"the first {2 * turning} channels are rotated among themselves, not the first "
+            f"{turning} pairs of the whole head",
+            f"channel 0 is paired with {turning}, declared with {encoding.pairs()[1][0]}",
+            equivalent=("rotary-dim",),
+        )
+        return True
     adjacent = [(2 * k, 2 * k + 1) for k in range(turning)]
     if [(p.a, p.b) for p in measured.pairs] == adjacent:
         run.add(
@@ -43,12 +52,24 @@ def changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
         return True
     turned = np.abs(measured.blocks[1:, k, 1, 0]).max() > 0
     run.add(
-        "amplitude" if turned and np.abs(size).min() > 0.1 else "not-a-rotation",
+        "amplitude" if turned and _directed(run, measured) else "not-a-rotation",
         f"the size of a rotated pair changes with the position: {size[0, k]:.6g} at position "
         f"{measured.positions[1]}, {size[n, k]:.6g} at position {measured.positions[n + 1]}",
         f"pair {k}, channels {measured.pairs[k].a} and {measured.pairs[k].b}",
     )
     return True
+
+
+def _directed(run: Run, measured: Measured) -> bool:
+    """Whether pairs point where they should, whatever their size."""
+    encoding = run.encoding
+    if encoding.num_axes > 1:
+        return True
+    cos, sin = (live(encoding, (t.T,))[0].T for t in encoding.cos_sin(measured.positions[1:]))
+    got = measured.blocks[1:, :, 0, 0] + 1j * encoding.sign * measured.blocks[1:, :, 1, 0]
+    if got.shape != cos.shape:
+        return False
+    return bool(np.abs(np.angle(got * (cos - 1j * sin))).max() <= 0.01)
 
 
 def _factor_on_one(run: Run, measured: Measured) -> bool:

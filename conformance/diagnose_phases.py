@@ -15,7 +15,7 @@ import numpy as np
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 
 from .decode import Decoder
-from .frequencies import SIGMAS, Explanation, Schedule, explain
+from .frequencies import SIGMAS, Explanation, Schedule, explain, unfilled
 from .measure import Phases, Tables, unaliased
 from .precision import classify
 from .probes import GENERIC
@@ -77,6 +77,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared
     k = int(np.argmax(np.abs(w / theta - 1)))
     evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
     for e in found:
+        e = unfilled(e, w, declared.schedule.declared)
         run.add(e.code, e.message, evidence, values=e.values, equivalent=e.equivalent)
     _amplitude(run, tables, phases, declared)
     origin = _origin(run, phases, declared, w)
@@ -203,6 +204,13 @@ def _not_linear(run: Run, tables: Tables, declared: Declared) -> None:
         f"pair {k} at position {at[n]}: cos {cos[n, k]:.6g}, sin {sin[n, k]:.6g}, declared "
         f"{true_cos[n, k]:.6g}, {true_sin[n, k]:.6g}"
     )
+    slack, m = run.budget * ROUNDOFF[run.coarse] * (1 + angle), declared.amplitude
+    for name, a, b in (("cos", 1.0, 1 / m), ("sin", 1 / m, 1.0)):
+        one = np.maximum(np.abs(cos - a * true_cos), np.abs(sin - b * true_sin))
+        if m != 1.0 and (one <= slack).all():
+            text = f"the attention factor {m:.6g} is on {name} alone: it goes on both"
+            run.add("attention-factor", text, where)
+            return
     size = np.hypot(cos, sin)
     small = angle <= np.pi / 4
     folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
@@ -315,7 +323,7 @@ def position_map(run: Run, tables: Tables, declared: Declared) -> None:
     if wrong.sum() > 1 and meets(np.minimum(at, used[first])).all():
         run.add("position-range", f"positions are clamped to {used[first]}", evidence)
         return
-    size = int(at[first] - used[first])
+    size = int(np.gcd.reduce((at - used)[wrong & near]))
     signed = (at + size // 2) % max(size, 1) - size // 2
     if size > 1 and (meets(at % size).all() or meets(signed).all()):
         run.add("position-range", f"positions wrap round modulo {size}", evidence)
@@ -339,9 +347,16 @@ def _large_angles(run: Run, tables: Tables, declared: Declared) -> bool:
     if not small.any() or not fits[small].all() or fits.all():
         return False
     n, k = (int(i) for i in np.argwhere(~fits)[0])
-    run.add(
+    folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
+    code, text = (
         "range-reduction",
         "angles up to pi are right at every position, larger ones are not",
+    )
+    if (folded <= 2 * run.budget * unit).all():
+        code, text = "not-a-rotation", "cos or sin has the wrong sign in some quadrants"
+    run.add(
+        code,
+        text,
         f"pair {k} at position {at[n]}, angle {angle[n, k]:.6g}: cos {cos[n, k]:.6g}, true "
         f"{true_cos[n, k]:.6g}",
     )

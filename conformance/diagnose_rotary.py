@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Proportional, RoPE, Rotary
-from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 
-from . import diagnose_axes, diagnose_length
+from . import diagnose_axes, diagnose_length, diagnose_state
 from .access import Access
 from .declared import declare, live
 from .decode import Decoder
 from .diagnose_calls import diagnose_calls
 from .diagnose_pairs import changing_size, not_proportional
 from .diagnose_phases import diagnose_phases
+from .frequencies import agree
 from .measure import Measured, Tables
-from .probes import unit_pairs
+from .probes import ONE_EACH, ONE_TOKEN, unit_pairs
 from .run import Run
 
 #: Largest finite float16.
@@ -36,6 +37,8 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
     if not isinstance(encoding, Rotary):
         if any(f.check == "properties" for f in run.failures):
             run.add("not-a-rotation", "a property of rotations fails", run.failures[0].place)
+        return
+    if diagnose_state.diagnose(run, access):
         return
     if _rows_differ(run, encoding):
         return
@@ -147,9 +150,12 @@ def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
         return False
     if measured.scaled and not set(measured.scaled) & wanted:
         c = measured.scaled[0]
+        size, m = float(measured.matrices[0, c, c]), encoding.attention_factor()
+        own = m != 1.0 and abs(size - m) <= FACTOR_SLACK * m
         run.add(
-            "amplitude",
-            f"channels outside the rotary slice are multiplied by {measured.matrices[0, c, c]:.6g}",
+            "attention-factor" if own else "amplitude",
+            f"channels outside the rotary slice are multiplied by {size:.6g}"
+            + (", the attention factor of those inside" if own else ""),
             f"channels {measured.scaled[:6]}",
         )
         return False
@@ -213,11 +219,22 @@ def _slice(
     half = encoding.head_dim // 2
     pairs = [(p.a, p.b) for p in measured.pairs]
     if pairs == [(k, k + half) for k in range(len(pairs))] and 2 * len(pairs) == len(wanted):
+        evidence = f"channel 0 is paired with {half}, declared with {encoding.pairs()[1][0]}"
+        told, phases = live(encoding, (encoding.frequencies(),))[0], measured.phases
+        if phases is not None and agree(phases.frequencies, told, phases.sigma).all():
+            run.add(
+                "layout",
+                "pairs reach across the whole head, (k, k + head_dim/2), not across the slice; "
+                "frequencies are those of the slice",
+                evidence,
+                equivalent=("proportional", "rotary-dim"),
+            )
+            return
         run.add(
             "proportional",
             f"the first {len(pairs)} pairs of the whole head are rotated, not the first "
             f"{len(wanted)} channels",
-            f"channel 0 is paired with {half}, declared with {encoding.pairs()[1][0]}",
+            evidence,
             equivalent=("rotary-dim",),
         )
         return
@@ -305,11 +322,17 @@ def _rows(run: Run) -> None:
             "with positions (B, S), rows do not use their own positions",
             failed[rows[0]].place,
         )
-    if "one token at position 37" in failed:
+    if ONE_EACH in failed and ONE_TOKEN not in failed:
+        run.add(
+            "row-offset",
+            "single tokens (decoding): the first row is right, later ones are not",
+            failed[ONE_EACH].place,
+        )
+    elif ONE_TOKEN in failed:
         run.add(
             "decode-offset",
             "a single token (decoding) is not rotated to its position",
-            failed["one token at position 37"].place,
+            failed[ONE_TOKEN].place,
         )
     for case in ("fractional positions", "repeated, unsorted positions", "int32 positions"):
         if case in failed:

@@ -114,6 +114,25 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
     return [_spacing(measured, target, sigma)]
 
 
+def unfilled(found: Explanation, measured: np.ndarray, target: np.ndarray) -> Explanation:
+    """The explanation, unless frequencies that nothing explains are no frequencies at all."""
+    if found.code != "frequency-spacing" or (np.diff(target) > 0).any():
+        return found
+    steps = np.diff(np.abs(measured))
+    ordered = (steps <= 0).all() or (steps >= 0).all()
+    known = np.abs(measured[:, None] / np.where(target != 0, target, 1.0) - 1) <= _SAME
+    if not measured.any():
+        return replace(found, code="uninitialised", message="every frequency is 0")
+    if ordered or known.any():
+        return found
+    return replace(
+        found,
+        code="uninitialised",
+        message=f"frequencies in no order, and none of the declared ones: {found.message}",
+        equivalent=("frequency-spacing",),
+    )
+
+
 def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> bool:
     """Whether only the scaling is off: pairs are scaled by what the declared one scales by.
 

@@ -8,7 +8,7 @@ from posenc_ref import Rotary
 
 from . import diagnose_length
 from .declared import live, schedule_of
-from .frequencies import agree, explain
+from .frequencies import agree, explain, unfilled
 from .judge_length import lengths_of
 from .oracle import exactly
 from .run import Run
@@ -37,7 +37,7 @@ def judge(run: Run) -> None:
     theta, factor = got
     declared = encoding.frequencies()
     if theta.shape != declared.shape:
-        run.add("shape", f"expected {declared.shape} frequencies, got {theta.shape}")
+        _of_another_shape(run, encoding, theta)
         return
     if not run.floats_only():
         return
@@ -58,6 +58,22 @@ def judge(run: Run) -> None:
         _explain_frequencies(run, encoding, theta)
 
 
+def _of_another_shape(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
+    """More or fewer frequencies than declared: those of the whole head, if they are as many."""
+    declared = encoding.frequencies().shape
+    if theta.shape != (encoding.head_dim // 2,):
+        run.add("shape", f"expected {declared} frequencies, got {theta.shape}")
+        return
+    run.add(
+        "rotary-dim",
+        f"there are {theta.size} frequencies, those of the whole head of {encoding.head_dim} "
+        f"channels; {declared[0]} were declared",
+        "the number of frequencies",
+        by="shape",
+        equivalent=("shape",),
+    )
+
+
 def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
     declared = encoding.frequencies()
     still = declared == 0
@@ -68,7 +84,8 @@ def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
         return
     theta, declared = (live(encoding, (t,))[0] for t in (theta, declared))
     k = int(np.argmax(np.abs(theta / declared - 1)))
-    for e in explain(theta, np.zeros(theta.size), schedule_of(encoding)):
+    for found in explain(theta, np.zeros(theta.size), schedule_of(encoding)):
+        e = unfilled(found, theta, declared)
         run.add(
             e.code,
             e.message,

@@ -21,8 +21,10 @@ GENERIC = np.array(
 WINDOWS = (1001, 4093, 32765, 131065)
 #: The report gives the absolute error at the end of contexts of these lengths.
 REPORTED = (2**12, 2**15, 2**17, 2**20)
+#: The cases of one token per call, as in decoding: the first row of a batch, and the later ones.
+ONE_TOKEN, ONE_EACH = "one token at position 37", "one token at position 37, later rows"
 #: Every position below it is tried when the first visible error is looked for.
-SCAN = 2**18
+SCAN = 2**14
 #: Positions whose values name the precision of the angles; the last ones show float32 through
 #: bfloat16 results.
 TELLING = np.array([*GENERIC, 400009, 700001, 999983, 1048573])

@@ -122,19 +122,19 @@ def test_any_rotation_passes_without_an_encoding(base):
 
 
 @pytest.mark.parametrize(
-    "fn",
+    ("fn", "code"),
     [
-        lambda x, p: x,
-        lambda x, p: 0 * x,
-        lambda x, p: x - x.mean(axis=-1, keepdims=True),
-        lambda x, p: np.abs(RIGHT(x, p)),
-        lambda x, p: -RIGHT(x, p),
+        (lambda x, p: x, "not-a-rotation"),
+        (lambda x, p: 0 * x, "not-a-rotation"),
+        (lambda x, p: x - x.mean(axis=-1, keepdims=True), "not-a-rotation"),
+        (lambda x, p: np.abs(RIGHT(x, p)), "not-linear"),
+        (lambda x, p: -RIGHT(x, p), "not-a-rotation"),
     ],
     ids=["identity", "zeros", "mean removed", "absolute values", "negated"],
 )
-def test_what_is_no_rotation_fails_without_an_encoding(fn):
+def test_what_is_no_rotation_fails_without_an_encoding(fn, code):
     report = check(fn, None, "apply", head_dim=DIM)
-    assert report.codes == ["not-a-rotation"], report
+    assert report.codes == [code], report
 
 
 def test_dtypes_that_are_not_floating():

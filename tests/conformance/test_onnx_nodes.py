@@ -1,0 +1,74 @@
+"""What ONNX's own eight node tests of RotaryEmbedding let through, and `check` does not."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import posenc_ref
+from posenc_ref.conformance import check
+from tests.mutants.onnx_kernels import WRONG, Kernel, applied, encoding
+from tests.mutants.onnx_nodes import NODE_TESTS, passes, rotate
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "onnx-rotary-tests.md"
+#: The first is ONNX's own; what is let through must not depend on it.
+SEEDS = range(5)
+RIGHT = [
+    Kernel(name, lambda: rotate, (), True, **form)
+    for name, form in {
+        "half": {},
+        "interleaved": {"interleaved": True},
+        "partial": {"rotary_dim": 16},
+        "merged": {"merged": True},
+        "all at once": {"interleaved": True, "rotary_dim": 16, "merged": True},
+    }.items()
+]
+
+
+def named(kernels):
+    return [pytest.param(k, id=k.name.replace(" ", "-")) for k in kernels]
+
+
+def passed(kernel, seed):
+    return sum(passes(kernel.make(), test, seed) for test in NODE_TESTS)
+
+
+def judged(kernel):
+    def make():
+        return applied(kernel, kernel.make())
+
+    return check(
+        make(),
+        posenc_ref.from_dict(encoding(kernel)),
+        "apply",
+        tensor_layout="bs(hd)" if kernel.merged else "bhsd",
+        name=kernel.name,
+        factory=make,
+    )
+
+
+@pytest.mark.parametrize("kernel", named(WRONG))
+def test_check_rejects_what_the_node_tests_let_through(kernel):
+    counts = {passed(kernel, seed) for seed in SEEDS}
+    assert (min(counts) == len(NODE_TESTS)) == kernel.passes, counts
+    report = judged(kernel)
+    assert report.verdict == "deviates", report
+    assert report.codes[0] in kernel.codes, report
+
+
+@pytest.mark.parametrize("kernel", named(RIGHT))
+def test_right_kernels_pass_both(kernel):
+    assert {passed(kernel, seed) for seed in SEEDS} == {len(NODE_TESTS)}
+    assert judged(kernel).verdict == "conforms"
+
+
+def test_the_document_has_every_kernel_and_what_became_of_it():
+    rows = re.findall(
+        r"^\| (.+?) \| (\d) of 8 \| `(.+)` \|$", DOCUMENT.read_text(encoding="utf-8"), re.M
+    )
+    told = {name: int(count) for name, count, _ in rows}
+    assert told == {k.name: passed(k, SEEDS[0]) for k in WRONG}
+    let_through = sum(k.passes for k in WRONG)
+    text = f"{let_through} of the {len(WRONG)} wrong kernels"
+    assert text in DOCUMENT.read_text(encoding="utf-8")
+    assert {name: code for name, _, code in rows} == {k.name: k.codes[0] for k in WRONG}
