@@ -261,6 +261,12 @@ _ENCODINGS: dict[str, Code] = dict(
             "Use -slope * |i - j| in encoders.",
         ),
         code(
+            "score-term",
+            "A term of the logits is missing, subtracted or multiplied by another factor.",
+            "a factor for every term, fitted to the logits; those of the others are 1",
+            "Compare term by term with posenc_ref's terms(q, k, q_positions, k_positions).",
+        ),
+        code(
             "bucket-direction",
             "Buckets are bidirectional where causal ones were declared, or the reverse.",
             "which sign of the relative position shares a bucket",

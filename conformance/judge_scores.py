@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, Learned, ModelEncoding, Rotary
+from posenc_ref import Bias, Learned, ModelEncoding, Rotary, Score
 from posenc_ref.accuracy import ROUNDOFF, Truth
 
-from . import state, suspects
+from . import judge_terms, state, suspects
 from .oracle_scores import Scored
 from .plain_models import scale_mistakes
 from .probes import dense
@@ -32,6 +32,9 @@ _MASK = -1e4
 
 def judge(run: Run) -> None:
     """``fn(q, k)``: logits (B, H, Q, K); queries stand at the end of the keys."""
+    if isinstance(run.encoding, Score):
+        judge_terms.judge(run)
+        return
     run.report.required = ("logits", "state")
     run.subject.names = ("q", "k")
     seen: list[Seen] = []

@@ -39,7 +39,7 @@ SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
     "slopes": (judge_bias.judge_slopes, ("bias",)),
     "bias": (judge_bias.judge_bias, ("bias",)),
     "bucket": (judge_bias.judge_bucket, ("bias",)),
-    "scores": (judge_scores.judge, ("rotary", "table", "bias", "model")),
+    "scores": (judge_scores.judge, ("rotary", "table", "bias", "score", "model")),
     **{name: (judge_plain.judge, row.families) for name, row in judge_plain.ROWS.items()},
 }
 #: Surfaces that rotate with one map for queries and keys.
@@ -57,6 +57,7 @@ _WORDS = {
     "table": "table encodings",
     "padded table": "Learned tables with padding_idx",
     "bias": "bias encodings",
+    "score": "score encodings",
     "alibi": "ALiBi",
     "model": "whole models (a ModelEncoding, as preset() and from_config() give)",
 }

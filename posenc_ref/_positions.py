@@ -104,13 +104,15 @@ def as_positions(
     return Positions(values, xp, device)
 
 
-def as_pairs(q_positions: Any, k_positions: Any, *, integers: bool) -> tuple[Positions, Positions]:
+def as_pairs(
+    q_positions: Any, k_positions: Any, *, integers: bool, x: Array | None = None
+) -> tuple[Positions, Positions]:
     """Check the positions (Q,) of queries and (K,) of keys, or (B, Q) and (B, K), together.
 
     Both come back in one library: a host side goes where the other is.
     """
-    q = as_positions(q_positions, integers=integers, name="q_positions")
-    k = as_positions(k_positions, integers=integers, name="k_positions")
+    q = as_positions(q_positions, x=x, integers=integers, name="q_positions")
+    k = as_positions(k_positions, x=x, integers=integers, name="k_positions")
     if q.xp is not k.xp and np not in (q.xp, k.xp):
         raise TypeError(
             f"q_positions and k_positions must share a library, got {q.xp.__name__} and "

@@ -80,7 +80,7 @@ class Value:
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, f.name)
             if is_array(value):
-                parts.append(f"{f.name}=<{dtype_name(value)} {tuple(value.shape)}>")
+                parts.append(f"{f.name}={_array(value)}")
             elif f.default is dataclasses.MISSING:
                 parts.append(f"{f.name}={_short(value)}" if f.kw_only else _short(value))
             elif value != f.default and f.name not in self._implied():
@@ -97,6 +97,7 @@ class Encoding(Value, abstract=True):
     ``table``    embeddings, by addition           ``table(positions)``, ``add(x, ...)``
     ``rotary``   queries and keys, by rotation     ``apply(x, positions)``
     ``bias``     scores, by addition               ``bias(q_positions, k_positions)``
+    ``score``    scores, by what q and k hold      ``terms(q, k, q_positions, k_positions)``
     ===========  ================================  =====================================
     """
 
@@ -148,10 +149,16 @@ def from_dict(data: Mapping[str, Any]) -> Any:
 
 
 def _short(value: Any) -> str:
-    """``repr(value)``, the middle of long tuples left out."""
+    """``repr(value)``, the middle of long tuples and the numbers of arrays left out."""
+    if isinstance(value, tuple) and any(map(is_array, value)):
+        return f"({', '.join(map(_array, value))})"
     if isinstance(value, tuple) and len(value) > _SHOWN:
         return f"<{len(value)} values {value[0]!r}, {value[1]!r}, ..., {value[-1]!r}>"
     return repr(value)
+
+
+def _array(value: Array) -> str:
+    return f"<{dtype_name(value)} {tuple(value.shape)}>"
 
 
 def _frozen(value: Any) -> Any:

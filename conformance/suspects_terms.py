@@ -1,0 +1,213 @@
+"""What the terms of a score are known to get wrong, each a complete prediction of every term.
+
+The factors of the terms are fitted by the judge; here are offsets of another sign, clipping or
+alignment, tables read in another order, and terms that are another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import DeBERTa, Score, Shaw
+from posenc_ref.accuracy import Truth
+
+Terms = dict[str, Truth]
+
+
+@dataclass(frozen=True)
+class Call:
+    """Queries and keys (B, H, S, d) of one call, queries at the end of the keys."""
+
+    encoding: Score
+    q: np.ndarray
+    k: np.ndarray
+    scale: float
+
+    @property
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where queries (Q, 1) and keys (1, K) stand."""
+        n_q, n_k = self.q.shape[2], self.k.shape[2]
+        return np.arange(n_k - n_q, n_k)[:, None], np.arange(n_k)[None, :]
+
+    def terms(self, q_at: Any = None, k_at: Any = None) -> Terms:
+        """The terms, at other places if these are given."""
+        at = self.places
+        q_at, k_at = at[0] if q_at is None else q_at, at[1] if k_at is None else k_at
+        return self.encoding.truths(self.q, self.k, q_at, k_at, self.scale)
+
+    def by_offset(self, change: Callable[[np.ndarray], np.ndarray]) -> Terms:
+        """The terms with ``change`` done to key - query."""
+        q_at, k_at = self.places
+        r = change(k_at - q_at)
+        return self.terms(np.zeros_like(r), r)
+
+    def truth(self) -> Truth:
+        """The logits."""
+        return total(self.terms(), {})
+
+
+def total(terms: Terms, factors: dict[str, float]) -> Truth:
+    """The sum of the terms, each times its factor (1 where none is given)."""
+    each = [(factors.get(name, 1.0), t) for name, t in terms.items()]
+    value = sum(f * t.value for f, t in each)
+    size = sum(abs(f) * t.terms for f, t in each)
+    angle = sum(abs(f) * t.angle for f, t in each)
+    return Truth(np.asarray(value), np.asarray(size), np.asarray(angle))
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the declaration; no code where nothing but factors can be wrong."""
+
+    code: str
+    message: str
+    terms: Callable[[Call], Terms]
+
+
+def changes(declared: Score) -> Iterator[Change]:
+    """The declaration itself, then one change of it each."""
+    yield Change("", "", lambda call: call.terms())
+    if isinstance(declared, DeBERTa):
+        yield from _deberta(declared)
+    elif isinstance(declared, Shaw):
+        yield from _shaw(declared)
+    if declared.relative:
+        yield from _offsets(declared)
+    yield from _places()
+    if declared.heads is not None:
+        yield Change("head-order", "heads run from the last to the first", _heads)
+
+
+def _offsets(declared: Score) -> Iterator[Change]:
+    def by_offset(code: str, message: str, change: Callable[[np.ndarray], np.ndarray]) -> Change:
+        return Change(code, message, lambda call: call.by_offset(change))
+
+    yield by_offset("bucket-sign", "the relative position has the opposite sign", lambda r: -r)
+    for name in ("content-position", "position-content", "position-position"):
+        yield Change(
+            "bucket-sign",
+            f"the term {name} takes the relative position with the opposite sign",
+            lambda call, name=name: _one(call, name, lambda r: -r),  # type: ignore[misc]
+        )
+    yield by_offset("relative-symmetric", "an offset and its opposite are treated alike", np.abs)
+    yield by_offset(
+        "relative-symmetric", "an offset and its opposite are treated alike", lambda r: -np.abs(r)
+    )
+    for sign, words in ((1, "late"), (-1, "early")):
+        yield by_offset(
+            "position-origin",
+            f"keys stand one position too {words}",
+            lambda r, sign=sign: r + sign,  # type: ignore[misc]
+        )
+    for sign in (1, -1):
+        yield Change(
+            "relative-absolute",
+            "what is called relative goes by the key's own position",
+            lambda call, sign=sign: call.terms(  # type: ignore[misc]
+                np.zeros_like(call.places[0]), sign * call.places[1]
+            ),
+        )
+    yield Change("relative-shift", "later keys get what the shift leaves there", _left_over)
+
+
+def _places() -> Iterator[Change]:
+    yield Change(
+        "bias-alignment",
+        "queries are counted from 0, although keys stand before them",
+        lambda call: call.terms(np.arange(call.q.shape[2])[:, None]),
+    )
+    yield Change(
+        "bias-alignment",
+        "every query has the position of the last one",
+        lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
+    )
+    yield Change(
+        "wrong-row",
+        "keys stand in the reverse order",
+        lambda call: call.terms(None, call.places[1][:, ::-1]),
+    )
+
+
+def _one(call: Call, name: str, change: Callable[[np.ndarray], np.ndarray]) -> Terms:
+    """One term with ``change`` done to key - query, the others as declared."""
+    declared = call.terms()
+    return declared | {n: t for n, t in call.by_offset(change).items() if n == name in declared}
+
+
+def _left_over(call: Call) -> Terms:
+    """Transformer-XL's shift without its causal mask: 0 at j = i + 1, then the next query's row."""
+    n_q, n_k = call.q.shape[2], call.k.shape[2]
+    declared = call.terms()
+    i, j = np.arange(n_q)[:, None], np.arange(n_k)
+    past = j - i - (n_k - n_q)
+    row = np.minimum(i + (past > 0), n_q - 1)
+    column = np.where(past > 0, past - 2, past + n_k - 1)
+    distances = np.broadcast_to(np.arange(n_k) - (n_k - 1), (n_q, n_k))
+    for name, t in call.by_offset(lambda r: distances).items():
+        if name.endswith("-position"):
+            kept = (past <= 0) | (past >= 2)
+            parts = (t.value, t.terms, t.angle)
+            declared[name] = Truth(
+                *(np.where(kept, part[..., row, np.maximum(column, 0)], 0.0) for part in parts)
+            )
+    return declared
+
+
+def other(code: str, message: str, encoding: Score) -> Change:
+    """Another encoding in the place of the declared one."""
+    return Change(code, message, lambda call: replace(call, encoding=encoding).terms())
+
+
+def _heads(call: Call) -> Terms:
+    turned = replace(call, q=call.q[:, ::-1], k=call.k[:, ::-1]).terms()
+    plain = call.terms()
+    found = {}
+    for name, t in turned.items():
+        back = Truth(t.value[:, ::-1], t.terms[:, ::-1], t.angle[:, ::-1])
+        found[name] = plain[name] if name == "content-content" else back
+    return found
+
+
+def _deberta(declared: DeBERTa) -> Iterator[Change]:
+    where = {"code": "as the authors' code has it", "paper": "as the paper has it"}
+    p2c = "paper" if declared.p2c == "code" else "code"
+    if declared.relative_queries is not None:
+        text = f"position to content is taken {where[p2c]}, declared {where[declared.p2c]}"
+        yield other("bucket-sign", text, declared.replace(p2c=p2c))
+    if declared.buckets is not None:
+        text = "offsets are not put into logarithmic buckets"
+        yield other("bucket-spacing", text, declared.replace(buckets=None, max_position=None))
+    span = declared.span
+    for low, high in ((-span + 1, span - 1), (-span, span - 2)):
+        yield Change(
+            "bucket-clamp",
+            f"offsets query - key are held between {low} and {high}",
+            lambda call, low=low, high=high: call.by_offset(  # type: ignore[misc]
+                lambda r: -np.clip(-r, low, high)
+            ),
+        )
+
+
+def _shaw(declared: Shaw) -> Iterator[Change]:
+    rows = int(declared.keys.shape[-2])
+    for before in (declared.before - 1, declared.before + 1, rows // 2):
+        if 0 <= before < rows and before != declared.before:
+            text = f"offset 0 has row {before}, declared {declared.before}"
+            yield other("table-offset", text, declared.replace(before=before))
+    after = rows - 1 - declared.before
+    for low, high in ((-declared.before + 1, after), (-declared.before, after - 1)):
+        yield Change(
+            "bucket-clamp",
+            f"offsets are held between {low} and {high}, declared {-declared.before} and {after}",
+            lambda call, low=low, high=high: call.by_offset(  # type: ignore[misc]
+                lambda r: (
+                    np.clip(r, low, high)
+                    if declared.counted == "key-query"
+                    else -np.clip(-r, low, high)
+                )
+            ),
+        )

@@ -1,0 +1,158 @@
+"""Disentangled attention of DeBERTa: content to position and position to content."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import (
+    INTEGER,
+    Array,
+    astype,
+    dtype_name,
+    is_array,
+    namespace,
+    wide_integer,
+)
+from .score import Score, beside, check_numbers, clip, gathered, product
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DeBERTa(Score):
+    """Disentangled attention.
+
+    Formula
+        ``A_ij = (q_i . k_j + q_i . Kr[d(i, j)] + k_j . Qr[d(i, j)]) / sqrt(d (1 + terms))``, terms
+        being how many of the last two there are; ``d(i, j) = clip(b(i - j) + span, 0, 2 span - 1)``
+        with ``span = rows / 2``.  b is the identity in v1; in v2 and v3, with mid = buckets // 2,
+        ``b(r) = r`` for |r| <= mid, else
+        ``sign(r) (mid + ceil(log(|r|/mid) / log((max_position - 1)/mid) (mid - 1)))``.
+    Source
+        He et al. 2020, arXiv:2006.03654, equations (2) to (4); buckets: the authors' code
+        (``make_log_bucket_position``).
+    Traps
+        The paper writes ``Qr[d(j, i)]`` in equation (4); the authors' code, and transformers', has
+        ``d(i, j)`` (``p2c="code"``).  The offset is query minus key.  +span and +(span - 1) share
+        a row, -span has its own.
+    Error unit
+        A = the sum of ``|q| |k|``, ``|q| |Kr|`` and ``|k| |Qr|`` over the channels, scaled; B = 0.
+
+    Parameters
+    ----------
+    relative_keys : array (H, 2 span, d), real floating, or None
+        The projected relative embeddings Kr that queries meet (c2p).
+    relative_queries : array (H, 2 span, d), real floating, or None
+        Those that keys meet (p2c), Qr.
+    buckets, max_position : int, optional
+        ``position_buckets`` (256) and ``max_relative_positions`` (512) of v2 and v3; None in v1.
+    p2c : {"code", "paper"}
+    """
+
+    relative_keys: Array | None
+    relative_queries: Array | None
+    _: KW_ONLY
+    buckets: int | None = None
+    max_position: int | None = None
+    p2c: str = "code"
+
+    def __post_init__(self) -> None:
+        tables = {"relative_keys": self.relative_keys, "relative_queries": self.relative_queries}
+        given = {name: check_numbers(name, t, "H", "2 span", "d") for name, t in tables.items()
+                 if t is not None}  # fmt: skip
+        if not given:
+            raise ValueError("relative_keys or relative_queries must be given, both are None")
+        for name, t in given.items():
+            check_numbers(name, t, *self._table.shape)
+        if self._table.shape[-2] % 2:
+            raise ValueError(
+                f"relative_keys must have 2 span rows, an even number, got {self._table.shape[-2]}"
+            )
+        self._set(p2c=validate.choice("p2c", self.p2c, ("code", "paper")))
+        if (self.buckets is None) != (self.max_position is None):
+            raise ValueError("buckets and max_position go together: give both, or neither")
+        if self.buckets is not None:
+            buckets = validate.integer("buckets", self.buckets, minimum=4)
+            if buckets != self.span:
+                raise ValueError(f"buckets must be the span, half of the rows, {self.span}, "
+                                 f"got {buckets}")  # fmt: skip
+            largest = validate.integer("max_position", self.max_position, minimum=buckets // 2 + 2)
+            self._set(buckets=buckets, max_position=largest)
+
+    @property
+    def _table(self) -> Array:
+        return self.relative_queries if self.relative_keys is None else self.relative_keys
+
+    @property
+    def span(self) -> int:
+        """Half of the rows."""
+        return int(self._table.shape[-2]) // 2
+
+    @property
+    def head_dim(self) -> int:  # type: ignore[override]
+        """Size of a row."""
+        return int(self._table.shape[-1])
+
+    @property
+    def heads(self) -> int | None:
+        """The first axis of the tables."""
+        return int(self._table.shape[0])
+
+    def own_scale(self, dim: int) -> float:
+        """``1 / sqrt(d (1 + terms))``."""
+        terms = sum(t is not None for t in (self.relative_keys, self.relative_queries))
+        return float((dim * (1 + terms)) ** -0.5)
+
+    @cached_property
+    def thresholds(self) -> tuple[int, ...]:
+        """The smallest |r| of buckets mid + 1, mid + 2, ..., span, compared in Python integers."""
+        if self.buckets is None or self.max_position is None:
+            return ()
+        mid, starts = self.buckets // 2, [self.buckets // 2 + 1]
+        for t in range(1, self.buckets - mid):
+            r = starts[-1]
+            while r ** (mid - 1) * mid**t <= (self.max_position - 1) ** t * mid ** (mid - 1):
+                r += 1
+            starts.append(r)
+        return tuple(starts)
+
+    def bucket(self, relative_position: Any) -> Array:
+        """b(r) of relative positions ``query - key``: integers (...) to int64 (...).
+
+        Held between -span and span, past which all share a row.
+        """
+        r = relative_position if is_array(relative_position) else np.asarray(relative_position)
+        if dtype_name(r) not in INTEGER:
+            raise TypeError(f"relative_position must be integers, got dtype {dtype_name(r)}")
+        xp = namespace(r)
+        wide = wide_integer(xp)
+        r = astype(r, wide)
+        if self.buckets is None:
+            return clip(r, -self.span, self.span)
+        mid = self.buckets // 2
+        size = clip(xp.abs(r), 0, mid)
+        for start in self.thresholds:
+            size = size + astype(xp.abs(r) >= start, wide)
+        return size * xp.sign(r)
+
+    def row(self, r: Array) -> Array:
+        """``clip(b(r) + span, 0, 2 span - 1)`` for r = query - key."""
+        return clip(self.bucket(r) + self.span, 0, 2 * self.span - 1)
+
+    def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
+        found = {"content-content": product(q, k) * scale}
+        row = self.row(-r)
+        if self.relative_keys is not None:
+            by_row = product(q, beside("relative_keys", self.relative_keys, q))
+            found["content-position"] = gathered(by_row, row) * scale
+        if self.relative_queries is not None:
+            by_row = product(k, beside("relative_queries", self.relative_queries, k))
+            xp = namespace(row)
+            back = xp.matrix_transpose(row if self.p2c == "code" else self.row(r))
+            found["position-content"] = (
+                namespace(q).matrix_transpose(gathered(by_row, back)) * scale
+            )
+        return found

@@ -1,0 +1,110 @@
+"""Relative position representations of Shaw et al.: a learned vector for each clipped offset."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from . import _validate as validate
+from ._namespace import Array, astype, namespace
+from ._positions import as_pairs
+from .score import Score, beside, check_numbers, clip, gathered, product
+from .scoring import widen
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Shaw(Score):
+    """Relative position representations: ``q_i . (k_j + a_ij)``.
+
+    Formula
+        ``e_ij = q_i . (k_j + a_ij) / sqrt(d)``, ``z_i = sum_j alpha_ij (v_j + b_ij)``;
+        ``a_ij = keys[clip(j - i, -before, after) + before]`` with ``after = rows - 1 - before``,
+        and b_ij the same row of ``values``.
+    Source
+        Shaw, Uszkoreit, Vaswani 2018, arXiv:1803.02155, equations (3) to (5), before = after = K.
+        Wav2Vec2-BERT and SeamlessM4T v2: keys only, before = 64, after = 8.  SpeechT5 and
+        Granite-Speech count i - j (``counted="query-key"``), SpeechT5 without the last row.
+        Music Transformer (Huang et al. 2018, arXiv:1809.04281): a table for each head, after = 0.
+    Traps
+        2K + 1 rows, not 2K; the sign of the offset; the skew of Music Transformer leaves garbage
+        at later keys, where this clips.
+    Error unit
+        A = the sum of ``|q| |k|`` and ``|q| |a|`` over the channels, scaled; B = 0.
+
+    Parameters
+    ----------
+    keys : array (rows, d), or (H, rows, d) with a table for each head; real floating
+    before : int
+        How many rows stand before that of offset 0.
+    counted : {"key-query", "query-key"}
+        Which difference counts the rows.
+    values : array of the shape of ``keys``, optional
+        What is added to the values, in :meth:`context`.
+    """
+
+    keys: Array
+    _: KW_ONLY
+    before: int
+    counted: str = "key-query"
+    values: Array | None = None
+
+    def __post_init__(self) -> None:
+        shape = ("H", "rows", "d") if getattr(self.keys, "ndim", 2) == 3 else ("rows", "d")
+        check_numbers("keys", self.keys, *shape)
+        if self.values is not None:
+            check_numbers("values", self.values, *self.keys.shape)
+        before = validate.integer("before", self.before, minimum=0)
+        if before >= self.keys.shape[-2]:
+            raise ValueError(
+                f"before must be a row of keys, below {self.keys.shape[-2]}, got {before}"
+            )
+        self._set(
+            before=before,
+            counted=validate.choice("counted", self.counted, ("key-query", "query-key")),
+        )
+
+    @property
+    def head_dim(self) -> int:  # type: ignore[override]
+        """Size of a row."""
+        return int(self.keys.shape[-1])
+
+    @property
+    def heads(self) -> int | None:
+        """Heads of the table, where it has any."""
+        return int(self.keys.shape[0]) if self.keys.ndim == 3 else None
+
+    def row(self, r: Array) -> Array:
+        """The row of the table for relative positions key - query."""
+        r = r if self.counted == "key-query" else -r
+        after = int(self.keys.shape[-2]) - 1 - self.before
+        return clip(r, -self.before, after) + self.before
+
+    def context(self, weights: Array, v: Array, q_positions: Any, k_positions: Any) -> Array:
+        """``z_i = sum_j weights_ij (v_j + b_ij)``: weights (..., H, Q, K), v (..., H, K, d).
+
+        Positions are (Q,) and (K,), on the host or where v is; the result has v's dtype.
+        """
+        if self.values is None:
+            raise ValueError("values must be given for a context, they are None")
+        xp, wide = namespace(v), widen(v)
+        q_at, k_at = as_pairs(q_positions, k_positions, integers=True, x=v)
+        weights = astype(weights, wide.dtype)
+        row = self.row(k_at.values[None, :] - q_at.values[:, None])
+        b = beside("values", self.values, wide)
+        size = int(b.shape[-2])
+        # How much weight falls on each row: sum_j weights_ij [row_ij = m].
+        falls = xp.stack(
+            [
+                xp.sum(weights * astype(xp.asarray(row == m), wide.dtype), axis=-1)
+                for m in range(size)
+            ],
+            axis=-1,
+        )
+        return astype(xp.matmul(weights, wide) + xp.matmul(falls, b), v.dtype)
+
+    def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
+        by_row = product(q, beside("keys", self.keys, q))
+        return {
+            "content-content": product(q, k) * scale,
+            "content-position": gathered(by_row, self.row(r)) * scale,
+        }
