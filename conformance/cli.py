@@ -6,10 +6,8 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import rich.box
@@ -17,15 +15,16 @@ import rich.table
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.accuracy import ROUNDOFF
 
 from . import show
 from .cli_check import check_command
+from .cli_gallery import gallery_command
 from .cli_identify import identify_command
 from .cli_presets import presets_command
+from .cli_progress import progress
 from .cli_report import report_command
 from .cli_vectors import vectors_command
 from .explain import explain
@@ -119,7 +118,7 @@ def verify_command(
     _among("--dtype", dtype, tuple(ROUNDOFF))
     options = Options(full=full, only=only, dtypes=tuple(dtype or ()))
     asked = {"full": full, "only": only, "dtypes": list(options.dtypes)}
-    with recording(ndjson, "verify", options=asked) as record, _progress() as bar:
+    with recording(ndjson, "verify", options=asked) as record, progress() as bar:
 
         def note(done: list[Outcome], expected: int) -> None:
             bar(done[-1].name if done else "", len(done), expected)
@@ -147,29 +146,6 @@ def verify_command(
         colour = "bold red" if found.exit_code else "bold green"
         console.print(show.summary(found), style=colour, markup=False, highlight=False)
     raise typer.Exit(found.exit_code)
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """A function to call with what was done last, how much is done, and how much there is.
-
-    It moves a bar on standard error where that is a terminal, else it is None.
-    """
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-        yield lambda name, done, expected: bar.update(
-            task, completed=done, total=expected or None, description=name
-        )
 
 
 def _rich(table: show.Table) -> rich.table.Table:
@@ -207,6 +183,7 @@ app.command(
 app.command("identify", epilog="Example: `posenc identify rope.py:apply --head-dim 64`")(
     identify_command
 )
+app.command("gallery", epilog="Example: `posenc gallery --only llama --only mlx`")(gallery_command)
 app.command("report", epilog="Example: `posenc report posenc.ndjson --markdown`")(report_command)
 app.command("presets", epilog="Example: `posenc presets llama-3.1-8b`")(presets_command)
 app.command("vectors", epilog="Example: `posenc vectors --verify`")(vectors_command)
@@ -258,7 +235,7 @@ def sweep_command(
     _among("--dtype", dtype, tuple(ROUNDOFF))
     _among("--surface", surface, SWEPT)
     try:
-        with _progress() as bar:
+        with progress() as bar:
 
             def note(lines: list[Judged], done: int, expected: int) -> None:
                 bar(lines[-1].name if lines else "", done, expected)
