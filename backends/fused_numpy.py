@@ -62,7 +62,7 @@ def make_tables(runs: tuple[Run, ...], phasors: np.ndarray, dim: int) -> Tables:
 
 def _passed(runs: tuple[Run, ...], dim: int) -> tuple[slice, ...]:
     free, at = [], 0
-    for run in sorted(runs, key=lambda r: r.start):
+    for run in runs:
         if run.start > at:
             free.append(slice(at, run.start))
         at = run.channels.stop

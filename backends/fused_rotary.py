@@ -10,17 +10,18 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref import _validate as validate
-from posenc_ref._namespace import Array, dtype_name, library
+from posenc_ref._namespace import Array, device_of, dtype_name, library
 from posenc_ref._positions import Positions, broadcast_axes
 
+from . import fused_numpy, fused_torch
 from .destination import checked_like
-from .fused_numpy import Tables, make_tables, rotate
 from .pair_runs import Run, pair_runs
 from .phasors import phasors
 from .tensor_layouts import heads_first
 
 #: Tables of this many different positions are kept, if they are no larger than the second number.
 _KEPT, _LARGEST = 8, 64 * 2**20
+Tables = fused_numpy.Tables | fused_torch.Tables
 #: float16 and narrower are turned in float32.
 _WORKING = {"float64": "complex128", "float32": "complex64"}
 
@@ -61,7 +62,7 @@ class FusedRotary:
         else:
             tables = self._tables_for(view, positions, seq_len)
             result = self._rotate(x, view, tables, out)
-            path = _name(tables, x) if explain else ""
+            path = _name(tables.runs, x) if explain else ""
         return (result, path) if explain else result
 
     def qk(
@@ -89,19 +90,15 @@ class FusedRotary:
             self(k, at, seq_len=seq_len, out=for_k),
         )
 
-    def prepare(
-        self, positions: Any, *, dtype: str = "float32", seq_len: int | None = None
-    ) -> Prepared:
-        """Tables made once, for NumPy arrays of ``dtype``: for training steps, and for decoding.
+    def prepare(self, positions: Any, *, like: Array, seq_len: int | None = None) -> Prepared:
+        """Tables made once, for arrays of the library, dtype and device of ``like``.
 
-        ``prepare(range(8192))`` serves every window of those positions.
+        ``prepare(range(8192), like=x)`` serves every window of these positions: training steps,
+        decoding, and graphs of ``torch.compile``, which can hold tables but not make them.
         """
-        if self._runs is None:
-            raise ValueError(
-                f"encoding must have pairs on consecutive channels to be prepared, got "
-                f"{self.encoding!r}; call it as it is, and the specification runs"
-            )
-        validate.choice("dtype", dtype, ("float64", "float32", "float16", "bfloat16"))
+        reason = self._refusal(like)
+        if reason:
+            raise ValueError(f"like must be an array with a fused path, got one for the {reason}")
         p = self.encoding._positions(positions)
         values = _on_host(p)
         if values.ndim != (1 if self.encoding.num_axes == 1 else 2):
@@ -109,7 +106,7 @@ class FusedRotary:
                 f"positions must be one row, (S,), to be prepared, got {np.shape(positions)}"
             )
         length = self.encoding._seq_len(seq_len, p)
-        return Prepared(self, self._make(values, length, _WORKING.get(dtype, "complex64")), dtype)
+        return Prepared(self, self._make(values, length, like), like)
 
     # -- how it is done ----------------------------------------------------------------------
 
@@ -117,6 +114,8 @@ class FusedRotary:
         """Why the specification must do it, or nothing."""
         if self._runs is None:
             return "specification: the pairs of this encoding do not lie in a few slices"
+        if library(x) == "torch":
+            return "" if x.layout == _strided() else "specification: x is a sparse tensor"
         if library(x) != "numpy":
             return f"specification: no fused path for {library(x)} arrays"
         if type(x) is not np.ndarray or not x.dtype.isnative:
@@ -131,16 +130,15 @@ class FusedRotary:
         values = _on_host(p)
         index = broadcast_axes(p if encoding.num_axes == 1 else _of_one_axis(p), x)
         length = encoding._seq_len(seq_len, p)
-        kind = _WORKING.get(dtype_name(x), "complex64")
-        size = values.size * len(encoding.pairs()[0]) * np.dtype(kind).itemsize
-        if size > _LARGEST:
-            return self._make(values, length, kind, index)
-        key = (values.tobytes(), values.shape, index and x.ndim, length, kind)
+        if values.size * len(encoding.pairs()[0]) * 16 > _LARGEST:
+            return self._make(values, length, x, index)
+        where = (library(x), dtype_name(x), str(device_of(x)), index and x.ndim)
+        key = (values.tobytes(), values.shape, length, where)
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        made = self._make(values, length, kind, index)
+        made = self._make(values, length, x, index)
         with self._lock:
             self._kept[key] = made
             while len(self._kept) > _KEPT:
@@ -148,24 +146,29 @@ class FusedRotary:
         return made
 
     def _make(
-        self, values: np.ndarray, length: int | None, kind: str, index: tuple[Any, ...] = ()
+        self, values: np.ndarray, length: int | None, x: Array, index: tuple[Any, ...] = ()
     ) -> Tables:
         encoding = self.encoding
         assert self._runs is not None
         found = phasors(
             values,
             encoding._turns(length),
-            dtype=np.dtype(kind),
+            dtype=np.dtype(_WORKING.get(dtype_name(x), "complex64")),
             offset=encoding.offset,
             axes=encoding.axes(),
             amplitude=encoding.attention_factor(length),
             conjugate=encoding.sign < 0,
         )
-        return make_tables(self._runs, found[index] if index else found, encoding.head_dim)
+        if index:
+            found = found[index]
+        if library(x) == "torch":
+            return fused_torch.make_tables(self._runs, found, encoding.head_dim, x.device)
+        return fused_numpy.make_tables(self._runs, found, encoding.head_dim)
 
-    def _rotate(
-        self, x: np.ndarray, view: np.ndarray, tables: Tables, out: np.ndarray | None
-    ) -> np.ndarray:
+    def _rotate(self, x: Array, view: Array, tables: Tables, out: Array | None) -> Array:
+        """``view`` is x with heads first; the result has x's own layout."""
+        if isinstance(tables, fused_torch.Tables):
+            return self._rotate_tensor(x, view, tables, out)
         if out is None:
             out = np.empty_like(x)
         elif out is not x and np.may_share_memory(checked_like(out, x), x):
@@ -177,7 +180,19 @@ class FusedRotary:
         else:
             into = out if view is x else heads_first(out, self.tensor_layout, tables.dim)
         if x.size:
-            rotate(view, tables, into)
+            fused_numpy.rotate(view, tables, into)
+        return out
+
+    def _rotate_tensor(
+        self, x: Array, view: Array, tables: fused_torch.Tables, out: Array | None
+    ) -> Array:
+        layout, dim = self.tensor_layout, tables.dim
+        if out is None:
+            return heads_first(fused_torch.rotate(view, tables), layout, dim, back=x)
+        if out is not x and _may_overlap(checked_like(out, x), x):
+            return out.copy_(self._rotate_tensor(x, view, tables, None))
+        into = view if out is x else heads_first(out, layout, dim)
+        fused_torch.rotate_into(view, tables, into)
         return out
 
     def _specification(
@@ -196,43 +211,35 @@ class FusedRotary:
 class Prepared:
     """Tables of fixed positions; calling it turns arrays whose rows are a window of them."""
 
-    __slots__ = ("_dtype", "_fused", "_plain", "_rows", "_tables")
+    __slots__ = ("_dtype", "_fused", "_kind", "_plain", "_rows", "_tables")
 
-    def __init__(self, fused: FusedRotary, tables: Tables, dtype: str) -> None:
-        self._fused, self._tables, self._dtype = fused, tables, _dtype_of(dtype)
+    def __init__(self, fused: FusedRotary, tables: Tables, like: Array) -> None:
+        self._fused, self._tables = fused, tables
+        self._kind, self._dtype = type(like), like.dtype
         self._rows = tables.rows
         self._plain = fused.tensor_layout == "bhsd"
 
-    def __call__(
-        self, x: np.ndarray, start: int = 0, *, out: np.ndarray | None = None
-    ) -> np.ndarray:
+    def __call__(self, x: Array, start: int = 0, *, out: Array | None = None) -> Any:
         """``x`` (..., S, head_dim) turned to the prepared positions ``start .. start + S - 1``."""
-        if type(x) is not np.ndarray or x.dtype != self._dtype:
-            kind = f"{library(x)} array of {dtype_name(x)}"
-            raise TypeError(f"x must be a NumPy array of {self._dtype}, as prepared, got a {kind}")
-        fused = self._fused
-        dim = self._tables.dim
-        view = x if self._plain else heads_first(x, fused.tensor_layout, dim)
-        if view.ndim < 2 or view.shape[-1] != dim:
-            raise ValueError(f"x must have shape (..., S, {dim}), got {view.shape}")
-        if x.strides[-1] != x.itemsize:
-            raise ValueError("x must be contiguous along its last axis, got other strides")
-        stop = start + view.shape[-2]
-        if not 0 <= start <= stop <= self._rows:
-            raise ValueError(
-                f"start must leave {view.shape[-2]} of the {self._rows} prepared rows, got {start}"
+        if not isinstance(x, self._kind) or x.dtype != self._dtype:
+            raise TypeError(
+                f"x must be a {self._kind.__name__} of {self._dtype}, as prepared, got a "
+                f"{type(x).__name__} of {getattr(x, 'dtype', None)}"
             )
-        tables = self._tables.window(start, stop) if stop - start != self._rows else self._tables
+        fused, tables = self._fused, self._tables
+        view = x if self._plain else heads_first(x, fused.tensor_layout, tables.dim)
+        if view.ndim < 2 or view.shape[-1] != tables.dim:
+            raise ValueError(f"x must have shape (..., S, {tables.dim}), got {tuple(view.shape)}")
+        count = view.shape[-2]
+        if start < 0 or start + count > self._rows:
+            raise ValueError(
+                f"start must leave {count} of the {self._rows} prepared rows, got {start}"
+            )
+        if count != self._rows:
+            tables = tables.window(start, start + count)
+        if isinstance(x, np.ndarray) and x.strides[-1] != x.itemsize:
+            raise ValueError("x must be contiguous along its last axis, got other strides")
         return fused._rotate(x, view, tables, out)
-
-
-def _dtype_of(name: Any) -> np.dtype:
-    if name == "bfloat16":
-        import ml_dtypes
-
-        name = ml_dtypes.bfloat16
-    found: np.dtype = np.dtype(name)
-    return found
 
 
 def _on_host(p: Positions) -> np.ndarray:
@@ -243,11 +250,23 @@ def _of_one_axis(p: Positions) -> Positions:
     return Positions(p.values[0, ...], p.xp, p.device)
 
 
-def _name(tables: Tables, x: np.ndarray) -> str:
+def _name(runs: tuple[Run, ...], x: Array) -> str:
     kinds = []
-    if any(run.interleaved for run in tables.runs):
+    if any(run.interleaved for run in runs):
         kinds.append("complex multiplication")
-    if not all(run.interleaved for run in tables.runs):
-        kinds.append("tiled halves")
-    narrow = tables.factors[0][0].real.dtype != x.dtype if tables.factors else False
-    return f"numpy: {' and '.join(kinds)}, {'float32 inside' if narrow else x.dtype}"
+    if not all(run.interleaved for run in runs):
+        kinds.append("tiled halves" if library(x) == "numpy" else "halves")
+    name = dtype_name(x)
+    inside = name if name in _WORKING else "float32 inside"
+    return f"{library(x)}: {' and '.join(kinds)}, {inside}"
+
+
+def _strided() -> Any:
+    import torch
+
+    return torch.strided
+
+
+def _may_overlap(out: Array, x: Array) -> bool:
+    """Whether two tensors share memory, for all that is known without a search."""
+    return bool(out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr())

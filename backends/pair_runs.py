@@ -33,7 +33,7 @@ class Run:
 
 
 def pair_runs(encoding: Rotary) -> tuple[Run, ...] | None:
-    """The runs of ``encoding``, or None where its pairs do not lie in a few of them.
+    """The runs of ``encoding`` in the order of channels; None where a few do not hold its pairs.
 
     Sections of a multi-axis encoding need none of their own: an axis changes tables, not channels.
     """
@@ -58,4 +58,4 @@ def pair_runs(encoding: Rotary) -> tuple[Run, ...] | None:
         at += size
         if len(runs) > _MOST:
             return None
-    return tuple(runs)
+    return tuple(sorted(runs, key=lambda run: run.start))

@@ -46,8 +46,12 @@ def positions_of(encoding, positions):
     return np.stack([positions + 3 * axis for axis in range(encoding.num_axes)])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ROTARY)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(name, "float32") for name in ROTARY]
+    + [(name, dtype) for name in ("half", "interleaved-partial", "dynamic")
+       for dtype in ("float64", "float16", "bfloat16")],
+)  # fmt: skip
 def test_the_suite_passes(name, dtype):
     encoding = ROTARY[name]
     fast = fused(encoding)
@@ -146,12 +150,12 @@ def test_prepared_tables_serve_every_window():
     for name, dtype in itertools.product(FUSED, DTYPES):
         encoding = ROTARY[name]
         ready = fused(encoding).prepare(
-            positions_of(encoding, range(100, 200)), dtype=dtype, seq_len=200
+            positions_of(encoding, range(100, 200)), like=np.zeros(1, DTYPES[dtype]), seq_len=200
         )
         x = RNG.standard_normal((2, 3, 7, D)).astype(DTYPES[dtype])
         at = positions_of(encoding, range(150, 157))
         assert np.array_equal(ready(x, 50), fused(encoding)(x, at, seq_len=200))
-    ready = fused(ROTARY["half"], tensor_layout="bshd").prepare(range(9))
+    ready = fused(ROTARY["half"], tensor_layout="bshd").prepare(range(9), like=X)
     x = RNG.standard_normal((2, 9, 3, D)).astype(np.float32)
     assert np.array_equal(
         ready(x).swapaxes(1, 2), fused(ROTARY["half"])(x.swapaxes(1, 2), range(9))
@@ -266,6 +270,12 @@ def test_biases(encoding):
 
 
 X = np.ones((2, 5, D), np.float32)
+
+
+def ready(n):
+    return fused(ROTARY["half"]).prepare(range(n), like=X)
+
+
 READ_ONLY = np.broadcast_to(np.float32(0), X.shape)
 
 
@@ -286,13 +296,13 @@ READ_ONLY = np.broadcast_to(np.float32(0), X.shape)
         (lambda: fused(ROTARY["half"], tensor_layout="bshd")(X, range(5)), ValueError, "4 axes"),
         (lambda: fused(ROTARY["half"], tensor_layout="bs(hd)")(X[..., :9], range(5)), ValueError,
          "multiple of head_dim"),
-        (lambda: fused(ROTARY["other-output"]).prepare(range(5)), ValueError, "encoding must"),
-        (lambda: fused(ROTARY["half"]).prepare(np.ones((2, 5))), ValueError, "one row"),
-        (lambda: fused(ROTARY["half"]).prepare(range(5), dtype="int8"), ValueError, "dtype"),
-        (lambda: fused(ROTARY["half"]).prepare(range(5))(X, 1), ValueError, "start must leave 5"),
-        (lambda: fused(ROTARY["half"]).prepare(range(9))(X, -1), ValueError, "start must leave"),
-        (lambda: fused(ROTARY["half"]).prepare(range(5))(X[0, 0]), ValueError, "x must have shape"),
-        (lambda: fused(ROTARY["half"]).prepare(range(5))(X.astype(float)), TypeError, "float32"),
+        (lambda: fused(ROTARY["other-output"]).prepare(range(5), like=X), ValueError,
+         "like must be"),
+        (lambda: fused(ROTARY["half"]).prepare(np.ones((2, 5)), like=X), ValueError, "one row"),
+        (lambda: ready(5)(X, 1), ValueError, "start must leave 5"),
+        (lambda: ready(9)(X, -1), ValueError, "start must leave"),
+        (lambda: ready(5)(X[0, 0]), ValueError, "x must have shape"),
+        (lambda: ready(5)(X.astype(float)), TypeError, "float32"),
         (lambda: fused(SINUSOIDS[0])(range(5), out=np.ones((5, 3))), ValueError, "out must have"),
         (lambda: fused(SINUSOIDS[0])(range(5), dtype=int), TypeError, "dtype must be one of"),
         (lambda: fused(BIASES[0])(0, 5), ValueError, "q_len"),

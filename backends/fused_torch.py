@@ -1,0 +1,215 @@
+"""Rotation of torch tensors: one operator with its own gradient, or a form that compiles well.
+
+Eagerly, each run of pairs is one call of the operator ``posenc_ref::rotate``.  The map is linear,
+so that its gradient is the operator itself with the angle reversed (the factor m stays, once), and
+nothing of x is kept for it.  While a graph is captured, the same is written out in halves instead,
+which Inductor fuses into one loop; what ``rotate_half`` compiles to takes twice that.
+
+Tables are made on the host from exact angles: no autocast and no half precision touches them.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .pair_runs import Run
+
+Tensor = Any
+
+
+@dataclass(slots=True)
+class Tables:
+    """cos and sin of every run of pairs, in the dtype of the arithmetic.
+
+    Pairs side by side: (..., S, pairs, 2), halves: (2, ..., S, pairs).
+    """
+
+    runs: tuple[Run, ...]
+    factors: tuple[Tensor, ...]
+    dim: int
+
+    @property
+    def rows(self) -> int:
+        """The number of positions S."""
+        return int(self.factors[0].shape[-3 if self.runs[0].interleaved else -2])
+
+    def window(self, start: int, stop: int) -> Tables:
+        """Rows of tables that have no other axes before them, as views."""
+        cut = tuple(
+            [
+                f[start:stop] if run.interleaved else f[:, start:stop]
+                for run, f in zip(self.runs, self.factors, strict=True)
+            ]
+        )
+        return Tables(self.runs, cut, self.dim)
+
+
+def make_tables(runs: tuple[Run, ...], phasors: np.ndarray, dim: int, device: Any) -> Tables:
+    """The tables of ``phasors``, complex (..., S, pairs), on ``device``."""
+    import torch
+
+    factors = []
+    for run in runs:
+        turned = phasors[..., run.pairs]
+        pair = np.stack([turned.real, turned.imag], axis=-1 if run.interleaved else 0)
+        factors.append(torch.as_tensor(np.ascontiguousarray(pair)).to(device))
+    return Tables(runs, tuple(factors), dim)
+
+
+def rotate(x: Tensor, tables: Tables) -> Tensor:
+    """``x`` (..., S, dim) turned, as a new tensor; differentiable."""
+    import torch
+
+    if torch.compiler.is_compiling() or _transformed(x):
+        return _written_out(x, tables)
+    turn = _operator()
+    for run, factor in zip(tables.runs, tables.factors, strict=True):
+        x = turn(x, factor, run.interleaved, run.start, False)
+    return x
+
+
+def rotate_into(x: Tensor, tables: Tables, out: Tensor) -> None:
+    """The same into ``out``, which is x itself or does not overlap it; not differentiable."""
+    import torch
+
+    if torch.is_grad_enabled() and (x.requires_grad or out.requires_grad):
+        raise ValueError(
+            "out cannot be given where gradients are wanted: call without it, or under "
+            "torch.no_grad()"
+        )
+    with torch.no_grad():
+        for run, factor in zip(tables.runs, tables.factors, strict=True):
+            part, into = x[..., run.channels], out[..., run.channels]
+            source = part.clone() if out is x and not run.interleaved else part
+            _turn(source, factor, run.interleaved, False, into)
+        if out is not x:
+            _pass(x, tables.runs, out)
+
+
+def _transformed(x: Tensor) -> bool:
+    """Whether torch.func looks through: its transforms need operators they know."""
+    import torch
+
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
+
+
+def _pass(x: Tensor, runs: tuple[Run, ...], out: Tensor) -> None:
+    at = 0
+    for run in runs:
+        if run.start > at:
+            out[..., at : run.start] = x[..., at : run.start]
+        at = run.channels.stop
+    if at < x.shape[-1]:
+        out[..., at:] = x[..., at:]
+
+
+def _written_out(x: Tensor, tables: Tables) -> Tensor:
+    import torch
+
+    pieces, at = [], 0
+    for run, factor in zip(tables.runs, tables.factors, strict=True):
+        if run.start > at:
+            pieces.append(x[..., at : run.start])
+        part = x[..., run.channels].to(factor.dtype)
+        at = run.channels.stop
+        if run.interleaved:
+            x1, x2 = part.unflatten(-1, (-1, 2)).unbind(-1)
+            c, s = factor.unbind(-1)
+            y = torch.stack([x1 * c - x2 * s, x2 * c + x1 * s], dim=-1).flatten(-2)
+            pieces.append(y.to(x.dtype))
+        else:
+            x1, x2 = part.chunk(2, dim=-1)
+            c, s = factor.unbind(0)
+            pieces.append((x1 * c - x2 * s).to(x.dtype))
+            pieces.append((x2 * c + x1 * s).to(x.dtype))
+    if at < x.shape[-1]:
+        pieces.append(x[..., at:])
+    return torch.cat(pieces, dim=-1)
+
+
+_registering = threading.Lock()
+
+
+def _operator() -> Any:
+    """``posenc_ref::rotate``, registered when it is first used."""
+    with _registering:
+        return _registered()
+
+
+@functools.cache
+def _registered() -> Any:
+    import torch
+
+    def forward(x: Tensor, factor: Tensor, interleaved: bool, start: int, back: bool) -> Tensor:
+        out = torch.empty_like(x, memory_format=torch.contiguous_format)
+        pairs = factor.shape[-2] if interleaved else factor.shape[-1]
+        run = Run(interleaved, start, 0, pairs)
+        _turn(x[..., run.channels], factor, interleaved, back, out[..., run.channels])
+        _pass(x, (run,), out)
+        return out
+
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, factor, ctx.interleaved, ctx.start, ctx.back = inputs
+        ctx.save_for_backward(factor)
+
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        (factor,) = ctx.saved_tensors
+        return turn(grad, factor, ctx.interleaved, ctx.start, not ctx.back), None, None, None, None
+
+    turn = torch.library.custom_op(
+        "posenc_ref::rotate",
+        forward,
+        mutates_args=(),
+        schema="(Tensor x, Tensor factor, bool interleaved, int start, bool back) -> Tensor",
+    )
+    turn.register_fake(
+        lambda x, factor, interleaved, start, back: torch.empty_like(
+            x, memory_format=torch.contiguous_format
+        )
+    )
+    turn.register_autograd(backward, setup_context=keep)
+    return turn
+
+
+def _turn(x: Tensor, factor: Tensor, interleaved: bool, back: bool, out: Tensor) -> None:
+    """One run of pairs into ``out``, which does not overlap x but for a whole interleaved one."""
+    import torch
+
+    if interleaved:
+        if x.dtype == factor.dtype and _even(x) and _even(out):
+            by = torch.view_as_complex(factor)
+            if back:
+                by = by.conj()
+            pairs, into = (torch.view_as_complex(t.unflatten(-1, (-1, 2))) for t in (x, out))
+            torch.mul(pairs, by, out=into)
+            return
+        c, s = factor.unbind(-1)
+        x1, x2 = x.to(factor.dtype).unflatten(-1, (-1, 2)).unbind(-1)
+        y = out.unflatten(-1, (-1, 2))
+        sign = -1 if back else 1
+        first = (x1 * c).addcmul_(x2, s, value=-sign)
+        second = (x2 * c).addcmul_(x1, s, value=sign)
+        y[..., 0].copy_(first)
+        y[..., 1].copy_(second)
+        return
+    c, s = factor.unbind(0)
+    x1, x2 = x.to(factor.dtype).chunk(2, dim=-1)
+    y1, y2 = out.chunk(2, dim=-1)
+    sign = -1 if back else 1
+    if x.dtype == factor.dtype:
+        torch.mul(x1, c, out=y1).addcmul_(x2, s, value=-sign)
+        torch.mul(x2, c, out=y2).addcmul_(x1, s, value=sign)
+    else:
+        y1.copy_((x1 * c).addcmul_(x2, s, value=-sign))
+        y2.copy_((x2 * c).addcmul_(x1, s, value=sign))
+
+
+def _even(x: Tensor) -> bool:
+    """Whether x can be seen as complex numbers."""
+    *lead, last = x.stride()
+    return last == 1 and x.storage_offset() % 2 == 0 and all(s % 2 == 0 for s in lead)

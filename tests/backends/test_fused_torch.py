@@ -1,0 +1,201 @@
+"""The fused path on torch: judged by the suite, differentiable twice, compiled whole, autocast."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.accuracy import ROUNDOFF, Truth, budget
+from posenc_ref.backends import fused
+from posenc_ref.conformance import check
+from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
+
+torch = pytest.importorskip("torch")
+RNG = np.random.default_rng(12)
+
+
+def tensor(*shape, dtype="float32", grad=False):
+    values = torch.from_numpy(RNG.standard_normal(shape)).to(getattr(torch, dtype))
+    return values.requires_grad_(grad)
+
+
+def close(one, other, dtype="float32"):
+    """Equal to a few roundings of the larger ones of a row."""
+    one, other = (t.detach().to(torch.float64).numpy() for t in (one, other))
+    size = np.broadcast_to(np.linalg.norm(other, axis=-1, keepdims=True), other.shape)
+    score = Truth(other, size, np.zeros(())).score(one, dtype=dtype)
+    return one.shape == other.shape and score.max() <= budget(dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(name, "float32") for name in ("half-trailing", "interleaved", "sections-half", "dynamic")]
+    + [("half", "float64"), ("half", "float16"), ("interleaved-partial", "bfloat16")],
+)  # fmt: skip
+def test_the_suite_passes(name, dtype):
+    encoding = ROTARY[name]
+    fast = fused(encoding)
+    report = check(lambda x, p: fast(x, p), encoding, "apply", backend="torch", dtype=dtype)
+    assert report.passed, report
+
+
+@pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gradients_are_those_of_the_specification(name, dtype):
+    """With m != 1: once, not twice and not its inverse."""
+    encoding = ROTARY[name]
+
+    def vjp(x, positions, dy):
+        x = x.detach().requires_grad_()
+        fused(encoding)(x, positions).backward(dy)
+        return x.grad
+
+    report = check(vjp, encoding, "apply_vjp", backend="torch", dtype=dtype)
+    assert report.passed, report
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_gradcheck_twice(name):
+    encoding = ROTARY[name]
+    at = positions_of(encoding, [3, 1, 400])
+    x = tensor(2, 3, D, dtype="float64", grad=True)
+    fast = fused(encoding)
+    assert torch.autograd.gradcheck(lambda x: fast(x, at), x)
+    assert torch.autograd.gradgradcheck(lambda x: fast(x, at), x)
+
+
+@pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial"])
+def test_the_operator_is_well_made(name):
+    """torch's own examination: schema, fake tensors, autograd registration, dynamic shapes."""
+    encoding = ROTARY[name]
+    x = tensor(2, 3, D, grad=True)
+    fused(encoding)(x, range(3))  # registers it
+    run = fused(encoding)._runs[0]
+    factor = tensor(3, run.size, 2) if run.interleaved else tensor(2, 3, run.size)
+    arguments = (x, factor, run.interleaved, run.start, False)
+    torch.library.opcheck(torch.ops.posenc_ref.rotate.default, arguments)
+
+
+@pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial", "sections-half"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_graphs_are_whole(name, dtype):
+    """compile(fullgraph=True) sees one graph, forward and backward."""
+    torch._dynamo.reset()
+    encoding = ROTARY[name]
+    at = positions_of(encoding, range(7))
+    x = tensor(2, 3, 7, D, dtype=dtype, grad=True)
+    ready = fused(encoding).prepare(at, like=x)
+    eager = ready(x)
+    (expected,) = torch.autograd.grad(eager.sum(), x)
+    compiled = torch.compile(lambda x: ready(x), fullgraph=True, backend="aot_eager")
+    got = compiled(x)
+    assert close(got, eager, dtype)
+    assert close(torch.autograd.grad(got.sum(), x)[0], expected, dtype)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_inductor():
+    torch._dynamo.reset()
+    encoding = ROTARY["half"]
+    x = tensor(2, 3, 7, D, dtype="bfloat16", grad=True)
+    ready = fused(encoding).prepare(range(9), like=x)
+    compiled = torch.compile(lambda x: ready(x, 2), fullgraph=True)
+    assert close(compiled(x), ready(x, 2), "bfloat16")
+
+
+def test_autocast_leaves_angles_alone():
+    encoding = ROTARY["half"]
+    x = tensor(2, 4, D)
+    far = np.array([3, 2**17 + 1, 2**20 + 3, 2**24 + 1])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = fused(encoding)(x, far)
+    assert y.dtype == torch.float32
+    assert torch.equal(y, fused(encoding)(x, far))
+    assert close(y, encoding.apply(x.double(), far))
+
+
+@pytest.mark.parametrize("name", ["half", "interleaved-partial"])
+def test_torch_func(name):
+    encoding = ROTARY[name]
+    x = tensor(4, 2, 3, D, dtype="float64")
+    fast = fused(encoding)
+    whole = fast(x, range(3))
+    assert close(torch.func.vmap(lambda t: fast(t, range(3)))(x), whole, "float64")
+    gradient = torch.func.grad(lambda t: fast(t, range(3)).square().sum())(x)
+    m = encoding.attention_factor()
+    factors = torch.ones(D, dtype=torch.float64)
+    factors[np.concatenate(encoding.pairs())] = m * m
+    assert close(gradient, 2 * x * factors, "float64")
+    tangent = torch.func.jvp(lambda t: fast(t, range(3)), (x,), (whole,))[1]
+    assert close(tangent, fast(whole, range(3)), "float64")
+
+
+def test_out_and_in_place():
+    for name in FUSED:
+        encoding = ROTARY[name]
+        at = positions_of(encoding, range(7))
+        x = tensor(2, 3, 7, D)
+        fast = fused(encoding)
+        expected = fast(x, at)
+        out = torch.full_like(x, 7)
+        assert fast(x, at, out=out) is out
+        assert torch.equal(out, expected)
+        placed = x.clone()
+        assert fast(placed, at, out=placed) is placed
+        assert torch.equal(placed, expected)
+        both = torch.cat([x, x], dim=2)
+        fast(both[:, :, :7], at, out=both[:, :, 3:10])
+        assert torch.equal(both[:, :, 3:10], expected)
+    with pytest.raises(ValueError, match="where gradients are wanted"):
+        fused(ROTARY["half"])(tensor(2, D, grad=True), range(2), out=tensor(2, D))
+
+
+def test_nothing_of_x_is_kept_for_the_gradient():
+    x = tensor(1, 8, 512, D, grad=True)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        fused(ROTARY["half"])(x, range(512))
+    assert kept
+    assert all(t.numel() <= 512 * D for t in kept)
+
+
+def test_strides_that_are_no_complex_numbers():
+    encoding = pr.RoPE(D, layout="interleaved")
+    for x in (
+        tensor(2, 5, D + 1)[..., 1:],
+        tensor(2, 5, D + 1)[..., :D],
+        tensor(2, D, 5).transpose(1, 2),
+        tensor(5, D).expand(2, 5, D),
+    ):
+        assert close(fused(encoding)(x, range(5)), encoding.apply(x, range(5)))
+        assert close(x, x.clone())
+
+
+def test_threads_share_one_encoding():
+    fast = fused(ROTARY["half"])
+    x = tensor(4, 64, D)
+    alone = [fused(ROTARY["half"])(x, range(n, n + 64)) for n in range(16)]
+    wrong = []
+
+    def work(n):
+        if not torch.equal(fast(x, range(n, n + 64)), alone[n]):
+            wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(n % 16,)) for n in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_what_is_refused():
+    ready = fused(ROTARY["half"]).prepare(range(4), like=tensor(1))
+    with pytest.raises(TypeError, match=r"x must be a Tensor of torch.float32"):
+        ready(tensor(4, D, dtype="bfloat16"))
+    with pytest.raises(TypeError, match="x must be a Tensor"):
+        ready(np.zeros((4, D), np.float32))
+    with pytest.raises(ValueError, match="out must have"):
+        fused(ROTARY["half"])(tensor(4, D), range(4), out=tensor(3, D))
+    assert ROUNDOFF["bfloat16"] > ROUNDOFF["float32"]  # what the refusal is for
