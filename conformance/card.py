@@ -32,6 +32,8 @@ class Card:
     dtype: str
     encoding: Encoding | None = None  #: what it is, or None where no encoding describes it
     facts: dict[str, str] = field(default_factory=dict)  #: what was measured, by name
+    rule: bool = True  #: False: ``encoding`` lists numbers as measured, no rule gives them
+    nearest: str = ""  #: where there is no rule, the one that is nearest, and how far it is
     frequencies: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: signed, rad/position
     uncertainty: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: one standard error
     aliases: tuple[Encoding, ...] = ()  #: other values that are the same map
@@ -55,6 +57,8 @@ class Card:
     def __str__(self) -> str:
         lines = [f"IDENTITY  {self.subject}  ({self.surface}, {self.backend}, {self.dtype})"]
         rows: list[tuple[str, str]] = [("is", self._verdict())]
+        if self.encoding is not None and not self.rule:
+            rows.append(("as measured", self._described()))
         rows += [("same as", repr(a)) for a in self.aliases]
         rows += [("relation", text) for text in self.relations]
         if self.used_by:
@@ -80,6 +84,11 @@ class Card:
     def _verdict(self) -> str:
         if self.encoding is None:
             return "no encoding that is described here"
+        if not self.rule:
+            return f"no known rule{'; nearest is ' if self.nearest else ''}{self.nearest}"
+        return self._described()
+
+    def _described(self) -> str:
         if self.exact:
             return f"{self.encoding!r} (worst {self.residual:.3g} units)"
         return f"nearest to {self.encoding!r}, with the deviations below"
@@ -93,6 +102,8 @@ class Card:
             "dtype": self.dtype,
             "encoding": None if self.encoding is None else self.encoding.to_dict(),
             "exact": self.exact,
+            "rule": self.rule,
+            "nearest": self.nearest,
             "facts": self.facts,
             "frequencies": self.frequencies.tolist(),
             "uncertainty": self.uncertainty.tolist(),

@@ -39,7 +39,7 @@ def identify_command(
     """Say what a function is: its encoding, the models that use it, and what deviates.
 
     Exits with 0 if an encoding describes it with nothing left over, 1 if one does with deviations,
-    2 for a usage error, 3 if none was found.
+    2 for a usage error, 3 if none was found or its frequencies follow no known rule.
     """
     try:
         fn = load_target(target)
@@ -60,4 +60,4 @@ def identify_command(
         typer.echo(f"posenc: {error}", err=True)
         raise typer.Exit(2) from None
     typer.echo(card.to_json() if as_json else str(card))
-    raise typer.Exit(3 if card.encoding is None else 0 if card.exact else 1)
+    raise typer.Exit(3 if card.encoding is None or not card.rule else 0 if card.exact else 1)

@@ -30,9 +30,8 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
     lengths = [n for n in REPORTED if n <= highest + 1] or [highest + 1]
     errors = {n: float(error(error_window(n)).max()) for n in lengths}
     # A half-precision result is one rounding off by itself.
-    visible = VISIBLE + (ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0)
-    step = SCAN if reach.mode == "prefix" else 2**14
-    degrades = _degrades_at(error, highest, visible, step)
+    rounding = ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0
+    degrades = _degrades_at(error, highest, rounding)
     at = TELLING[highest >= TELLING]
     cos, sin = unit_size(tables, at, declared)
     w = declared.frequencies_in(at)
@@ -44,22 +43,24 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
 
 
 def _degrades_at(
-    error: Callable[[np.ndarray], np.ndarray], highest: int, visible: float, step: int
+    error: Callable[[np.ndarray], np.ndarray], highest: int, rounding: float
 ) -> int | None:
-    """The first position with an error over ``visible``.
+    """The first position with a visible error, beyond that of rounding the result.
 
-    Every position below SCAN is tried, if windows show that there is something to find; windows
-    alone beyond it.
+    Every position below SCAN is tried, if windows show that there is something to find; beyond it
+    those between the first window that is off and the one before.
     """
     ends = np.unique(np.round(np.geomspace(min(16, highest + 1), highest + 1, 64)).astype(int))
     windows = np.unique(np.concatenate([np.arange(max(e - 9, 0), e) for e in ends]))
     seen = error(windows)
-    if not (seen > visible / 2).any():
+    if not (seen > rounding + VISIBLE / 2).any():
         return None
-    for start in range(0, min(SCAN, highest + 1), step):
-        positions = np.arange(start, min(start + step, highest + 1))
-        over = error(positions) > visible
-        if over.any():
-            return int(positions[int(np.argmax(over))])
-    over = seen > visible
-    return int(windows[int(np.argmax(over))]) if over.any() else None
+    over = windows[seen > rounding + VISIBLE]
+    late = over[over >= SCAN][:1]
+    parts = [(0, min(SCAN, highest + 1)), *((int(windows[windows < e][-1]), e + 1) for e in late)]
+    for start, end in parts:
+        positions = np.arange(start, end)
+        off = error(positions) > rounding + VISIBLE
+        if off.any():
+            return int(positions[int(np.argmax(off))])
+    return None

@@ -147,7 +147,12 @@ def _yarns(m: Measurement, base: float, factor: float, ramp: Ramp, blend: str) -
         return float(base ** (-2.0 * k / m.rotary_dim) / (2 * np.pi))
 
     whole = (round(low), round(high))
-    for length in LENGTHS:  # rounded ends: any turns that round to them
+    for fast, slow in BETAS:  # rounded ends: any length, then any turns, that round to them
+        least = max(fast / turns(whole[0]), slow / turns(whole[1] - 1))
+        most = min(fast / turns(whole[0] + 1), slow / turns(whole[1]))
+        if least < most:
+            yield from made(round(between(least, most, 4096.0)), fast, slow, True)
+    for length in LENGTHS:
         fast = between(length * turns(whole[0] + 1), length * turns(whole[0]), 32.0)
         slow = between(length * turns(whole[1]), length * turns(whole[1] - 1), 1.0)
         yield from made(length, fast, slow, True)

@@ -10,6 +10,7 @@ import numpy as np
 from . import (
     identify_bias,
     identify_bucket,
+    identify_hints,
     identify_names,
     identify_rotary,
     identify_sinusoid,
@@ -52,7 +53,7 @@ def identify(
     ----------
     fn : callable
         As for :func:`check`; an :class:`Implementation` brings its surface and sizes along.
-    surface : {"apply", "cos_sin", "frequencies", "table"}
+    surface : {"apply", "cos_sin", "frequencies", "table", "slopes", "bias", "bucket"}
         ``apply`` if nothing else is known.
     head_dim : int
         Size of the last axis of x, for ``apply``; the width of a ``table`` shows by itself.
@@ -73,9 +74,9 @@ def identify(
     if surface not in SURFACES:
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
     head_dim = head_dim or (bound.head_dim if bound else None)
-    if surface == "apply" and head_dim is None:
-        raise ValueError("head_dim must be given to identify an apply function, got None")
     run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **options)
+    if surface == "apply" and head_dim is None:
+        raise ValueError(identify_hints.no_head_dim(run))
     report = run.report
     card = Card(report.subject, surface, report.backend, report.dtype)
     with np.errstate(all="ignore"):
@@ -85,13 +86,16 @@ def identify(
                 _apply(run, card, head_dim)
             else:
                 _TABLES[surface](run, card)
+                if card.encoding is None:
+                    card.unknown += identify_hints.arguments(run.subject.fn, surface)
         except (Refused, Malformed) as error:
             card.unknown.append(f"a call failed: {error}")
+            card.unknown += identify_hints.for_tables(run, surface, error)
     card.limits += [text for text in report.limits if text not in card.limits]
     if card.encoding is not None:
         _confirm(fn, run, card, options)
         card.used_by = identify_names.used_by(card.encoding)
-        if not card.used_by:
+        if card.rule and not card.used_by:
             card.closest = identify_names.closest(card.encoding)
     return card
 
@@ -100,6 +104,7 @@ def _apply(run: Run, card: Card, dim: int) -> None:
     if not required_inputs(run, dim):
         first = run.report.findings[0]
         card.unknown.append(f"it cannot be driven: {first.message} ({first.evidence})")
+        card.unknown += identify_hints.for_apply(run, dim)
         return
     x = run.subject.rounded(dense((2, 3, SHORT.size, dim), run.seed))
     before = run.subject.apply(x, SHORT)
@@ -113,6 +118,8 @@ def _apply(run: Run, card: Card, dim: int) -> None:
         card.unknown.append("what comes out is not finite")
         return
     identify_rotary.identify(run, access, measured, card)
+    if card.encoding is None:
+        card.unknown += identify_hints.no_rotation(run, x, before)
     state.replay(run, lambda: run.subject.apply(x, SHORT), before, f"positions 0..{SHORT[-1]}")
 
 

@@ -167,7 +167,8 @@ def _spaced(card: Card, shape: MultiAxisRoPE, m: Measurement) -> Rotary:
         if m.agree(tried.frequencies()).all() and m.has_factor(tried.attention_factor()):
             card.aliases += identify_names.same_axes(tried)
             return tried
-    card.unknown.append(f"{UNSPACED}: none described here gives them, so they stand as measured")
+    card.rule = False
+    card.unknown.append(f"{UNSPACED}: none described here gives them")
     return shape.replace(spacing="global", scaling=given(m))
 
 

@@ -158,6 +158,7 @@ class Lengths:
         )
         if found is not None:
             card.encoding, card.aliases, card.relations = found, (), ()
+            card.rule, card.nearest = True, ""
             card.unknown = [text for text in card.unknown if not text.startswith(UNSPACED)]
         if found is not None or self.whole:
             what = "calls of more than {} tokens have" if self.whole else "past position {} are"

@@ -59,7 +59,7 @@ def same_axes(encoding: MultiAxisRoPE) -> tuple[Encoding, ...]:
 
 def _unscaled(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
     if 1 < m.w.size <= 2:
-        yield "with two frequencies, any scaling that keeps the first one is another base"
+        yield "with two frequencies, a scaling that keeps the first one is the same as another base"
     if encoding.base in PUBLISHED_BASES or m.rotary_dim <= 2:
         return
     for known in PUBLISHED_BASES:
@@ -91,7 +91,7 @@ def _yarn(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
             other = s.replace(attention_factor=None, mscale=one, mscale_all_dim=all_dim)
             if m.has_factor(other.magnitude(None)):
                 yield encoding.replace(scaling=other)
-    yield "original_max_position, beta_fast and beta_slow scale together"
+    yield _together(s, "original_max_position", "beta_fast", "beta_slow")
     ratio = m.w / m.plain(encoding.base)
     divided = np.abs(ratio * s.factor - 1) <= 2 * m.error
     if not divided.any():
@@ -103,6 +103,15 @@ def _yarn(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
         low, high = _lengths(encoding, s, m)
         if high > low:
             yield f"any original_max_position from {low} to {high} gives the same frequencies"
+
+
+def _together(scaling: Any, *names: str) -> str:
+    """The fields whose quotients alone count, with an example."""
+    twice = scaling.replace(**{name: 2 * getattr(scaling, name) for name in names})
+    return (
+        f"the same function if {', '.join(names[:-1])} and {names[-1]} are all multiplied by one "
+        f"number, for example by 2: {twice!r}"
+    )
 
 
 def _lengths(encoding: RoPE, s: Any, m: Measurement) -> tuple[int, int]:
@@ -130,7 +139,7 @@ def _lengths(encoding: RoPE, s: Any, m: Measurement) -> tuple[int, int]:
 
 def _llama3(encoding: RoPE, m: Measurement) -> Iterator[str]:
     s: Any = encoding.scaling
-    yield "original_max_position, low_freq_factor and high_freq_factor scale together"
+    yield _together(s, "original_max_position", "low_freq_factor", "high_freq_factor")
     if s.low_freq_factor == s.high_freq_factor:
         low, high = _lengths(encoding, s, m)
         if high > low:
@@ -197,7 +206,7 @@ def unexplained(m: Measurement) -> tuple[str, ...]:
 
 
 @functools.cache
-def _known() -> tuple[tuple[str, Encoding], ...]:
+def known() -> tuple[tuple[str, Encoding], ...]:
     """Every encoding of every preset that needs no fact from the caller."""
     found = []
     for name in pr.presets():
@@ -211,20 +220,21 @@ def _known() -> tuple[tuple[str, Encoding], ...]:
 
 def used_by(encoding: Encoding) -> tuple[str, ...]:
     """Presets that are the same map."""
-    return tuple(dict.fromkeys(name for name, known in _known() if is_same(known, encoding)))
+    return tuple(dict.fromkeys(name for name, other in known() if is_same(other, encoding)))
 
 
 def closest(encoding: Encoding) -> tuple[str, ...]:
     """Presets that differ in the fewest fields, and in which."""
     mine = encoding.to_dict()
+    sizes = {"head_dim", "dim", "num_heads"} & set(mine)
     rated = []
-    for name, known in _known():
-        if type(known) is not type(encoding):
+    for name, e in known():
+        if type(e) is not type(encoding):
             continue
-        other = known.to_dict()
+        other = e.to_dict()
         apart = [f for f in mine if mine[f] != other[f]]
-        if other["head_dim"] == mine["head_dim"] and 0 < len(apart) <= 2:
-            rated.append((len(apart), name, ", ".join(f"{f}={_field(known, f)}" for f in apart)))
+        if 0 < len(apart) <= 2 and not sizes & set(apart):
+            rated.append((len(apart), name, ", ".join(f"{f}={_field(e, f)}" for f in apart)))
     fewest = min((n for n, _, _ in rated), default=0)
     grouped: dict[str, list[str]] = {}
     for n, name, apart_text in rated:

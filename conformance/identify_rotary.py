@@ -10,7 +10,7 @@ import posenc_ref as pr
 from posenc_ref import RoPE
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 
-from . import identify_axes, identify_names
+from . import identify_axes, identify_names, identify_near
 from .access import Access
 from .card import Card
 from .fit_schedule import Factor, Fit, Measurement, fit
@@ -133,10 +133,8 @@ def encode(
     scaling, base = fitted.scaling, fitted.base
     bare = 1.0 if scaling is None else scaling.magnitude(None)
     if not fitted.named:
-        card.unknown.append(
-            f"{UNSPACED}: no base with a scaling described here gives them, so they stand as "
-            "measured"
-        )
+        card.rule, card.nearest = False, identify_near.nearest(m)
+        card.unknown.append(f"{UNSPACED}: no base with a scaling described here gives them")
         card.relations += identify_names.unexplained(m)
     elif not m.has_factor(bare):
         known = RoPE(m.rotary_dim, layout="half", base=base, scaling=scaling)

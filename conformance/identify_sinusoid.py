@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Sinusoidal
+from posenc_ref import Learned, Sinusoidal
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 
 from .access import TableAccess
@@ -21,6 +21,8 @@ from .measure import Phases, unaliased
 from .run import Run
 from .subject import Malformed
 
+#: A table with more rows than this is not read as a list.
+_MANY_ROWS = 2**16
 _BASES = (*PUBLISHED_BASES, 20.0, 100.0, 2.0)
 
 
@@ -94,11 +96,27 @@ def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
         card.unknown.append("rows of zeros: there is no position in it")
     elif (rows == rows[0]).all():
         card.unknown.append("every row is the same: there is no position in it")
+    elif 0 < last < _MANY_ROWS:
+        _learned(run, card, access, last)
     else:
-        text = "columns form no sinusoids: learned, or another function"
+        text = "columns form no sinusoids, and rows go on: no table of rows, another function"
         if ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
             text += f"; or slow columns look alike in {run.coarse}: identify it in float32"
         card.unknown.append(text)
+
+
+def _learned(run: Run, card: Card, access: TableAccess, last: int) -> None:
+    """A table that ends is a list of rows."""
+    kind = "float64" if run.dtype == "float64" else "float32"  # wider than what came out
+    table = access.rows(np.arange(last + 1)).astype(kind)
+    card.encoding = Learned(table)
+    card.facts["learned"] = "columns form no sinusoids, and the rows end: they are listed"
+    still = np.flatnonzero(~table.any(axis=1)).tolist()
+    if still:
+        card.facts["padding"] = f"row {', '.join(map(str, still[:4]))} is zeros, as for padding"
+    card.relations += (
+        "with an offset of n: the same rows after n others that no position reaches",
+    )
 
 
 def _upright(phases: Phases, factor: Factor) -> tuple[Phases, float]:

@@ -11,7 +11,7 @@ from posenc_ref import ALiBi
 from .bias_cases import Ruler, ask
 from .card import Card
 from .diagnose_slopes import recipe
-from .fit_schedule import nice
+from .fit_schedule import decimals, nice
 from .probes import HEADS
 from .run import Run
 
@@ -81,9 +81,9 @@ def _tops(m: np.ndarray) -> Iterator[float]:
     """max_bias by the last head of a power of two, where there is one."""
     c = 1 << (m.size.bit_length() - 1)
     yield 8.0
-    top = nice(float(-np.log2(m[c - 1])))
-    if top > 0 and np.isfinite(top):
-        yield top
+    top = float(-np.log2(m[c - 1]))
+    if top > 0 and np.isfinite(top):  # a slope of few bits tells it to few digits
+        yield from dict.fromkeys((*decimals(top, error=1 / 64), nice(top)))
 
 
 def _uneven(n: int, top: float) -> str:
