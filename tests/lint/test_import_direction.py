@@ -22,8 +22,10 @@ AT_IMPORT = {"numpy", "posenc_ref", *sys.stdlib_module_names}
 COMMAND_LINE = {
     "conformance/cli.py": {"typer", "rich"},
     "conformance/cli_check.py": {"typer"},
+    "conformance/cli_gallery.py": {"typer"},
     "conformance/cli_identify.py": {"typer"},
     "conformance/cli_presets.py": {"typer"},
+    "conformance/cli_progress.py": {"rich"},
     "conformance/cli_report.py": {"typer"},
     "conformance/cli_vectors.py": {"typer"},
 }
