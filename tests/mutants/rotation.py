@@ -177,3 +177,16 @@ def decays_with_position(x, positions):
 def input_saturates(x, positions):
     """Clips x to [-2, 2] on the way in."""
     return turn_pairs(np.clip(x, -2.0, 2.0), phase(positions, inv_freq(64)))
+
+
+@wrong(
+    "not-a-rotation",
+    encoding=None,
+    head_dim=64,
+    thread="class: tail of a loop over blocks reads its first item again",
+)
+def tail_heads_read_the_first_again(x, positions):
+    """Heads go in blocks of three; what is left over at the end gets the first head left over."""
+    whole = x.shape[1] - x.shape[1] % 3
+    x = np.concatenate([x[:, :whole], np.repeat(x[:, whole : whole + 1], x.shape[1] % 3, 1)], 1)
+    return turn_half(x, phase(positions, inv_freq(64)))
