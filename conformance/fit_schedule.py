@@ -81,6 +81,12 @@ class Measurement:
             noise = np.where(self.w == 0, np.inf, SIGMAS * self.sigma / np.abs(self.w))
         return np.asarray(BUDGET["float32"] * self.roundoff + noise)
 
+    @property
+    def known(self) -> np.ndarray:
+        """How exactly each frequency was measured, relatively: digits beyond it mean nothing."""
+        noise = self.error - BUDGET["float32"] * self.roundoff
+        return np.asarray(noise + 4 * self.roundoff)
+
     def agree(self, predicted: np.ndarray) -> np.ndarray:
         """Where measured frequencies meet predicted ones."""
         slack = BUDGET["float32"] * self.roundoff * np.abs(predicted) + SIGMAS * self.sigma

@@ -176,7 +176,7 @@ def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
     """Every spacing with published bases, then with those fitted, over all pairs or each axis."""
     if not (m.w > 0).all():
         return
-    first = nice(float(m.w[0]), float(m.error[0]))
+    first = _scale(float(m.w[0]), float(m.known[0]))
     for spacing in ("global", "restart", "strided"):
         if spacing == "strided" and len(set(shape.sections)) > 1:
             continue
@@ -187,7 +187,7 @@ def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
                     yield shape.replace(spacing=spacing, base=base, position_scale=scale)
     axes = shape.axes()
     groups = [np.flatnonzero(axes == a) for a in range(len(shape.sections))]
-    own = tuple(nice(float(m.w[g[0]]), float(m.error[g[0]])) for g in groups)
+    own = tuple(_scale(float(m.w[g[0]]), float(m.known[g[0]])) for g in groups)
     for scales in ((1.0,) * len(groups), own):
         whole = fit(m.part(slice(None), scales[0]))
         if whole.named:
@@ -200,6 +200,12 @@ def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
                 spacing="restart", base=tuple(f.base for f in each), scaling=each[0].scaling,
                 position_scale=scales,
             )  # fmt: skip
+
+
+def _scale(first: float, error: float) -> float:
+    """The shortest number that the first frequency can be, or multiple of pi if that is shorter."""
+    plain, turns = nice(first, error), nice(first / np.pi, error)
+    return float(turns * np.pi) if len(repr(turns)) < len(repr(plain)) else plain
 
 
 def _exponents(shape: MultiAxisRoPE, spacing: str) -> np.ndarray:

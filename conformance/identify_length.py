@@ -83,6 +83,8 @@ class Lengths:
             what = "in calls of up to {} tokens" if self.whole else "at positions up to {}"
             card.facts["length"] = f"the same frequencies {what.format(max(self.seen) - 1)}"
             return
+        # Some keep the frequencies of the longest call for shorter ones that are not the shortest.
+        self._fresh = self.run.factory is not None
         low = max((n for n in self.seen if n < self.changed[0]), default=_SHORTEST)
         high = self.changed[0]
         while high - low > 1:
@@ -256,8 +258,9 @@ def _two_lists(
 
 
 def _divisors(base: float, m: Measurement) -> list[float]:
-    pairs = zip(m.plain(base) / m.w, m.error, strict=True)
-    return [nice(float(v), float(e) / 2) for v, e in pairs]
+    """The divisor of every pair, with the digits that were measured."""
+    pairs = zip(m.plain(base) / m.w, m.known, strict=True)
+    return [nice(float(v), float(e)) for v, e in pairs]
 
 
 def _digits(base: float, m: Measurement) -> int:
