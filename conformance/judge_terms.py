@@ -12,7 +12,8 @@ from .probes import dense
 from .run import Run
 from .subject import Malformed, Refused
 from .suspects import Seen
-from .suspects_terms import Call, Change, changes, total
+from .suspects_scored import suspicions
+from .suspects_terms import Call, Change, total
 
 #: (B, H, Q, K): as many keys as queries first; fewer queries may be refused.
 SIZES = ((2, 3, 5, 5), (3, 2, 4, 4), (1, 4, 2, 2), (1, 1, 33, 33), (1, 2, 150, 150))
@@ -100,7 +101,7 @@ def _judged(run: Run, call: Call, actual: np.ndarray) -> np.ndarray | None:
 def _explain(run: Run, seen: list[Seen]) -> None:
     """The first change that meets all logits, as it is; else with a factor for every term."""
     wrong = suspects.failed(run, seen)
-    every = list(changes(seen[0].facts.encoding))
+    every = list(suspicions(seen[0].facts.encoding))
     for change in every:
         if change.code and all(_meets(run, change, {}, one) for one in seen):
             _report(run, change, {}, wrong[0])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import DeBERTa, Score, Shaw
+from posenc_ref import Score
 from posenc_ref.accuracy import Truth
 
 Terms = dict[str, Truth]
@@ -69,12 +69,7 @@ class Change:
 
 
 def changes(declared: Score) -> Iterator[Change]:
-    """The declaration itself, then one change of it each."""
-    yield Change("", "", lambda call: call.terms())
-    if isinstance(declared, DeBERTa):
-        yield from _deberta(declared)
-    elif isinstance(declared, Shaw):
-        yield from _shaw(declared)
+    """One change of the declaration each, of those that any encoding has."""
     if declared.relative:
         yield from _offsets(declared)
     yield from _places()
@@ -170,44 +165,3 @@ def _heads(call: Call) -> Terms:
         back = Truth(t.value[:, ::-1], t.terms[:, ::-1], t.angle[:, ::-1])
         found[name] = plain[name] if name == "content-content" else back
     return found
-
-
-def _deberta(declared: DeBERTa) -> Iterator[Change]:
-    where = {"code": "as the authors' code has it", "paper": "as the paper has it"}
-    p2c = "paper" if declared.p2c == "code" else "code"
-    if declared.relative_queries is not None:
-        text = f"position to content is taken {where[p2c]}, declared {where[declared.p2c]}"
-        yield other("bucket-sign", text, declared.replace(p2c=p2c))
-    if declared.buckets is not None:
-        text = "offsets are not put into logarithmic buckets"
-        yield other("bucket-spacing", text, declared.replace(buckets=None, max_position=None))
-    span = declared.span
-    for low, high in ((-span + 1, span - 1), (-span, span - 2)):
-        yield Change(
-            "bucket-clamp",
-            f"offsets query - key are held between {low} and {high}",
-            lambda call, low=low, high=high: call.by_offset(  # type: ignore[misc]
-                lambda r: -np.clip(-r, low, high)
-            ),
-        )
-
-
-def _shaw(declared: Shaw) -> Iterator[Change]:
-    rows = int(declared.keys.shape[-2])
-    for before in (declared.before - 1, declared.before + 1, rows // 2):
-        if 0 <= before < rows and before != declared.before:
-            text = f"offset 0 has row {before}, declared {declared.before}"
-            yield other("table-offset", text, declared.replace(before=before))
-    after = rows - 1 - declared.before
-    for low, high in ((-declared.before + 1, after), (-declared.before, after - 1)):
-        yield Change(
-            "bucket-clamp",
-            f"offsets are held between {low} and {high}, declared {-declared.before} and {after}",
-            lambda call, low=low, high=high: call.by_offset(  # type: ignore[misc]
-                lambda r: (
-                    np.clip(r, low, high)
-                    if declared.counted == "key-query"
-                    else -np.clip(-r, low, high)
-                )
-            ),
-        )

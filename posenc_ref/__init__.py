@@ -14,7 +14,9 @@ what each array library can do.
 from .alibi import ALiBi
 from .bias import Bias
 from .config import from_config
+from .cope import CoPE
 from .deberta import DeBERTa
+from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
 from .encoding import Encoding, Scaling, from_dict
 from .fourier import FourierFeatures
@@ -60,6 +62,8 @@ from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
 from .t5 import T5Bias
 from .table import Table
 from .time2vec import Time2Vec
+from .transformer_xl import TransformerXL, XLNet
+from .tupe import TUPE
 from .vision_positions import grid_positions, linspace_positions, patch_centres, with_unplaced
 from .xpos import XPos
 from .yarn import NTKByParts, YaRN
@@ -70,10 +74,13 @@ SPEC_VERSION = "0.1"
 
 __all__ = [
     "SPEC_VERSION",
+    "TUPE",
     "ALiBi",
     "Bias",
+    "CoPE",
     "DETRSine",
     "DeBERTa",
+    "DecomposedRelative",
     "DynamicNTK",
     "Encoding",
     "FourierFeatures",
@@ -107,6 +114,8 @@ __all__ = [
     "T5Bias",
     "Table",
     "Time2Vec",
+    "TransformerXL",
+    "XLNet",
     "XPos",
     "YaRN",
     "__version__",

@@ -35,6 +35,7 @@ from . import (  # noqa: F401  (importing a module files its cases)
     robustness,
     rotary,
     rotation,
+    score_models,
     score_terms,
     state,
     surfaces_chunks,

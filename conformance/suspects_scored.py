@@ -1,0 +1,143 @@
+"""What each score encoding is known to get wrong, beside what any of them may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import TUPE, CoPE, DeBERTa, DecomposedRelative, Score, Shaw, TransformerXL
+
+from .suspects_terms import Call, Change, Terms, changes, other
+
+
+def suspicions(declared: Score) -> Iterator[Change]:
+    """The declaration itself, then one change of it each, its own first."""
+    yield Change("", "", lambda call: call.terms())
+    for form, of in _FORMS:
+        if isinstance(declared, form):
+            yield from of(declared)
+    yield from changes(declared)
+
+
+def _deberta(declared: DeBERTa) -> Iterator[Change]:
+    where = {"code": "as the authors' code has it", "paper": "as the paper has it"}
+    p2c = "paper" if declared.p2c == "code" else "code"
+    if declared.relative_queries is not None:
+        text = f"position to content is taken {where[p2c]}, declared {where[declared.p2c]}"
+        yield other("bucket-sign", text, declared.replace(p2c=p2c))
+    if declared.buckets is not None:
+        text = "offsets are not put into logarithmic buckets"
+        yield other("bucket-spacing", text, declared.replace(buckets=None, max_position=None))
+    span = declared.span
+    for low, high in ((-span + 1, span - 1), (-span, span - 2)):
+        yield Change(
+            "bucket-clamp",
+            f"offsets query - key are held between {low} and {high}",
+            lambda call, low=low, high=high: call.by_offset(  # type: ignore[misc]
+                lambda r: -np.clip(-r, low, high)
+            ),
+        )
+
+
+def _shaw(declared: Shaw) -> Iterator[Change]:
+    rows = int(declared.keys.shape[-2])
+    for before in (declared.before - 1, declared.before + 1, rows // 2):
+        if 0 <= before < rows and before != declared.before:
+            text = f"offset 0 has row {before}, declared {declared.before}"
+            yield other("table-offset", text, declared.replace(before=before))
+    after = rows - 1 - declared.before
+    for low, high in ((-declared.before + 1, after), (-declared.before, after - 1)):
+        yield Change(
+            "bucket-clamp",
+            f"offsets are held between {low} and {high}, declared {-declared.before} and {after}",
+            lambda call, low=low, high=high: call.by_offset(  # type: ignore[misc]
+                lambda r: (
+                    np.clip(r, low, high)
+                    if declared.counted == "key-query"
+                    else -np.clip(-r, low, high)
+                )
+            ),
+        )
+
+
+def _transformer_xl(declared: TransformerXL) -> Iterator[Change]:
+    def table(code: str, message: str, **fields: Any) -> Change:
+        return other(code, message, declared.replace(sinusoid=sinusoid.replace(**fields)))
+
+    sinusoid = declared.sinusoid
+    layout = "concat" if sinusoid.layout == "interleaved" else "interleaved"
+    yield table("layout", f"sinusoids are {layout}, declared {sinusoid.layout}", layout=layout)
+    first = "cos" if sinusoid.first == "sin" else "sin"
+    yield table("phase-order", f"{first} comes first, declared {sinusoid.first}", first=first)
+    for denominator in ("dim", "half-1"):
+        if denominator != sinusoid.denominator and sinusoid.dim > 3:
+            text = f"the denominator is {denominator}, declared {sinusoid.denominator}"
+            yield table("denominator", text, denominator=denominator)
+    if declared.clamp is not None:
+        yield other("bucket-clamp", "offsets are not clamped", declared.replace(clamp=None))
+    u, v = declared.content_bias, declared.position_bias
+    if u is not None and v is not None:
+        yield other(
+            "wrong-row",
+            "content_bias and position_bias are exchanged",
+            declared.replace(content_bias=v, position_bias=u),
+        )
+
+
+def _tupe(declared: TUPE) -> Iterator[Change]:
+    if declared.cls_to_others is not None:
+        yield Change("score-term", "position 0 is not untied from the others", _tied)
+        yield other(
+            "wrong-row",
+            "the row and the column of position 0 are exchanged",
+            declared.replace(
+                cls_to_others=declared.others_to_cls, others_to_cls=declared.cls_to_others
+            ),
+        )
+
+
+def _tied(call: Call) -> Terms:
+    plain = call.encoding.replace(cls_to_others=None, others_to_cls=None)
+    return replace(call, encoding=plain).terms()
+
+
+def _cope(declared: CoPE) -> Iterator[Change]:
+    yield Change(
+        "future-keys",
+        "gates of keys after the query are counted: they do not see the mask",
+        lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
+    )
+    yield Change("softmax-scale", "gates see logits that are not scaled", _unscaled_gates)
+
+
+def _unscaled_gates(call: Call) -> Terms:
+    plain = call.terms()
+    raw = replace(call, scale=1.0).terms()
+    return plain | {"content-position": raw["content-position"]}
+
+
+def _decomposed(declared: DecomposedRelative) -> Iterator[Change]:
+    h, w = declared.grid
+    if h == w:
+        yield other(
+            "axis-order",
+            "the tables of height and width are exchanged",
+            declared.replace(height_table=declared.width_table, width_table=declared.height_table),
+        )
+    for axes, name in ((("height",), "height"), (("width",), "width"), (("height", "width"), "")):
+        flipped = {f"{a}_table": getattr(declared, f"{a}_table")[::-1] for a in axes}
+        text = f"the relative {name or 'height and width'} has the opposite sign: key minus query"
+        yield other("bucket-sign", text, declared.replace(**flipped))
+
+
+_FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
+    (DeBERTa, _deberta),
+    (Shaw, _shaw),
+    (TransformerXL, _transformer_xl),
+    (TUPE, _tupe),
+    (CoPE, _cope),
+    (DecomposedRelative, _decomposed),
+)

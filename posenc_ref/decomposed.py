@@ -1,0 +1,78 @@
+"""Relative positions of images, one table for each axis: MViTv2, ViTDet, SAM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from . import _validate as validate
+from ._namespace import Array
+from .score import Score, beside, check_numbers, gathered, product
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DecomposedRelative(Score):
+    """Relative positions decomposed over height and width.
+
+    Formula
+        ``A_ij = q_i . k_j / sqrt(d) + q_i . R_h[y_i - y_j + h - 1] + q_i . R_w[x_i - x_j + w - 1]``
+        for tokens of an h x w grid in row-major order, ``y = p // w`` and ``x = p % w``.
+    Source
+        Li et al. 2021, *MViTv2*, arXiv:2112.01526, equation (4); ViTDet and SAM's image encoder.
+    Traps
+        The position terms take the query before it is scaled.  Grids of another size than the
+        table's need it resized beforehand.
+    Error unit
+        A = the sum of ``|q| |k|``, scaled, ``|q| |R_h|`` and ``|q| |R_w|``; B = 0.
+
+    Parameters
+    ----------
+    height_table, width_table : array (2h - 1, d) and (2w - 1, d), real floating
+    grid : (int, int)
+        Height and width.
+    """
+
+    height_table: Array
+    width_table: Array
+    _: KW_ONLY
+    grid: Sequence[int]
+
+    relative = False
+
+    def __post_init__(self) -> None:
+        h, w = validate_grid("grid", self.grid)
+        _, d = check_numbers("height_table", self.height_table, 2 * h - 1, "d").shape
+        check_numbers("width_table", self.width_table, 2 * w - 1, d)
+        self._set(grid=(h, w))
+
+    @property
+    def head_dim(self) -> int:  # type: ignore[override]
+        """Size of a row."""
+        return int(self.height_table.shape[1])
+
+    @property
+    def rows(self) -> int | None:
+        """How many tokens the grid has."""
+        return int(self.grid[0] * self.grid[1])
+
+    def _of_pairs(
+        self, q: Array, k: Array, q_at: Array, k_at: Array, scale: float
+    ) -> dict[str, Array]:
+        h, w = self.grid
+        dy, dx = q_at // w - k_at // w, q_at % w - k_at % w
+        by_height = product(q, beside("height_table", self.height_table, q))
+        by_width = product(q, beside("width_table", self.width_table, q))
+        return {
+            "content-content": product(q, k) * scale,
+            "content-height": gathered(by_height, dy + h - 1),
+            "content-width": gathered(by_width, dx + w - 1),
+        }
+
+
+def validate_grid(name: str, value: Any) -> tuple[int, int]:
+    """Height and width as two positive integers."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
+        raise TypeError(f"{name} must be (height, width), got {value!r}")
+    h, w = (validate.integer(f"{name}[{a}]", n, minimum=1) for a, n in enumerate(value))
+    return h, w

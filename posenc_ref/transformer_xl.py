@@ -1,0 +1,192 @@
+"""Relative sinusoids with global biases: Transformer-XL, XLNet, Funnel, Conformer."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array, astype, device_of, from_host, is_array, namespace
+from .accuracy import Truth
+from .score import Score, beside, check_numbers, clip, product
+from .scoring import widen
+from .sinusoidal import Sinusoidal
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TransformerXL(Score):
+    """Relative sinusoids, projected for each head, with biases that are the same for all queries.
+
+    Formula
+        ``A_ij = ((q_i + u) . k_j + (q_i + v) . W R(i - j)) / sqrt(d)``: four terms, in the order
+        q k, q W R, u k, v W R.  R(p) is the ``sinusoid``'s row at p, any integer.
+    Source
+        Dai et al. 2019, *Transformer-XL*, arXiv:1901.02860, section 3.3; R is ``[sin | cos]``.
+        Conformer (Gulati et al. 2020, arXiv:2005.08100), ESPnet (``rel_pos_type=latest``),
+        Wav2Vec2-Conformer, Parakeet: R is interleaved.  Funnel, XLNet (:class:`XLNet`): as here.
+    Traps
+        The offset is query minus key.  The shift by reshaping is for causal attention: with the
+        K columns of distances K - 1 .. 0, later keys get what it finds in the next query's row.
+        ESPnet's legacy table counts from the far end of its buffer, so that distance 0 has the
+        row of another distance; ports that leave the shift out go by the key's own position.
+    Error unit
+        A = the sum of ``|q| |k|``, ``|q| |W| |R|``, ``|u| |k|``, ``|v| |W| |R|``; B = that of
+        ``|q| |W|`` and ``|v| |W|`` times ``|(i - j) omega|``; both scaled.
+
+    Parameters
+    ----------
+    projection : array (H, d, D), real floating
+        W, from a sinusoid's row to each head.
+    content_bias, position_bias : array (H, d), optional
+        u and v; None is 0.
+    sinusoid : Sinusoidal
+        R, with D columns.
+    clamp : int, optional
+        Offsets are held between -clamp and clamp (``clamp_len``).
+
+    The definition is evaluated as it stands: R is built for every pair, Q K D numbers.
+    """
+
+    projection: Array
+    content_bias: Array | None = None
+    position_bias: Array | None = None
+    _: KW_ONLY
+    sinusoid: Sinusoidal
+    clamp: int | None = None
+
+    def __post_init__(self) -> None:
+        h, d, width = check_numbers("projection", self.projection, "H", "d", "D").shape
+        if not isinstance(self.sinusoid, Sinusoidal):
+            raise TypeError(f"sinusoid must be a Sinusoidal, got {self.sinusoid!r}")
+        if self.sinusoid.dim != width:
+            raise ValueError(
+                f"sinusoid must have the {width} columns that projection takes, got "
+                f"{self.sinusoid.dim}"
+            )
+        for name in ("content_bias", "position_bias"):
+            if (bias := getattr(self, name)) is not None:
+                check_numbers(name, bias, h, d)
+        if self.clamp is not None:
+            self._set(clamp=validate.integer("clamp", self.clamp, minimum=1))
+
+    @property
+    def head_dim(self) -> int:  # type: ignore[override]
+        """Size of a head."""
+        return int(self.projection.shape[1])
+
+    @property
+    def heads(self) -> int | None:
+        """Heads of the projection."""
+        return int(self.projection.shape[0])
+
+    def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
+        xp, device = namespace(q), device_of(q)
+        r = self._held(r)
+        rows = astype(self.sinusoid.table(-r, xp=xp if isinstance(r, np.ndarray) else None,
+                                          device=device), q.dtype)  # fmt: skip
+        return self._of_rows(q, k, rows, scale)
+
+    def _held(self, r: Array) -> Array:
+        return r if self.clamp is None else clip(r, -self.clamp, self.clamp)
+
+    def _of_rows(self, q: Array, k: Array, rows: Array, scale: float) -> dict[str, Array]:
+        """The terms with R(i - j) given, (Q, K, D)."""
+        found = {
+            "content-content": product(q, k) * scale,
+            "content-position": self._projected(q, rows) * scale,
+        }
+        xp = namespace(q)
+        if self.content_bias is not None:
+            u = beside("content_bias", self.content_bias, q)[:, None, :]
+            found["position-content"] = product(xp.zeros_like(q) + u, k) * scale
+        if self.position_bias is not None:
+            v = beside("position_bias", self.position_bias, q)[:, None, :]
+            found["position-position"] = self._projected(xp.zeros_like(q) + v, rows) * scale
+        return found
+
+    def _projected(self, x: Array, rows: Array) -> Array:
+        """``x_i . W R_ij``: x (..., H, Q, d) and rows (Q, K, D) to (..., H, Q, K)."""
+        xp = namespace(x)
+        wide = xp.matmul(x, beside("projection", self.projection, x))
+        return xp.matmul(wide[..., None, :], xp.matrix_transpose(rows))[..., 0, :]
+
+    def truths(
+        self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
+    ) -> dict[str, Truth]:
+        """Each term with A and B of the error unit."""
+        r = self._held(k_at - q_at)
+        rows = self.sinusoid.table(-r)
+        moved = np.zeros_like(rows)
+        angle = np.abs(r[..., None] * self.sinusoid.frequencies()) * abs(self.sinusoid.scale)
+        for columns in self.sinusoid.columns():
+            moved[..., columns] = angle[..., : columns.size]
+        values = self._of_rows(q, k, rows, scale)
+        sizes = self._sizes()
+        terms = sizes._of_rows(np.abs(q), np.abs(k), np.abs(rows), abs(scale))
+        bends = sizes._of_rows(np.abs(q), np.abs(k), moved, abs(scale))
+        return {
+            name: Truth(v, terms[name], bends[name] * name.endswith("-position"))
+            for name, v in values.items()
+        }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class XLNet(TransformerXL):
+    """Relative attention of XLNet: Transformer-XL's four terms and one about segments.
+
+    Formula
+        ``A_ij = ((q_i + u) . k_j + (q_i + v) . W R(i - j) + (q_i + s) . e[g_ij]) / sqrt(d)``;
+        g_ij is 0 where query and key are of one segment, else 1.
+    Source
+        Yang et al. 2019, *XLNet*, arXiv:1906.08237, section 2.5.  The content stream and the query
+        stream have the same terms, each with its own q.
+    Traps
+        ``attn_type="bi"`` sees both signs of i - j; the shift drops one column more than
+        Transformer-XL's.
+    Error unit
+        That of :class:`TransformerXL`, and ``|q| |e|``, ``|s| |e|`` in A.
+
+    Parameters
+    ----------
+    projection, content_bias, position_bias, sinusoid, clamp
+        As in :class:`TransformerXL`; the sinusoid is ``Sinusoidal(D, layout="concat")``.
+    segment_bias : array (H, d), optional
+        s.
+    segments : array (2, H, d), optional
+        e: the rows of the same segment, and of another one.
+    """
+
+    segment_bias: Array | None = None
+    segments: Array | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        h, d, _ = self.projection.shape
+        if (self.segment_bias is None) != (self.segments is None):
+            raise ValueError("segment_bias and segments go together: give both, or neither")
+        if self.segments is not None:
+            check_numbers("segments", self.segments, 2, h, d)
+            check_numbers("segment_bias", self.segment_bias, h, d)
+
+    def segment_term(
+        self, q: Array, q_segments: Any, k_segments: Any, scale: float | None = None
+    ) -> Array:
+        """The fifth term (..., H, Q, K) of queries (..., H, Q, d); add it to ``scores``.
+
+        Segment numbers are (Q,) and (K,) integers, on the host or where q is.
+        """
+        if self.segments is None:
+            raise ValueError("segments must be given for their term, they are None")
+        scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
+        xp, wide = namespace(q), widen(q)
+        both = beside("segment_bias", self.segment_bias, wide)[:, None, :] + wide
+        e = beside("segments", self.segments, wide)
+        same, other = (xp.sum(both * e[n, :, None, :], axis=-1)[..., None] for n in (0, 1))
+        one, two = (
+            s if is_array(s) and not isinstance(s, np.ndarray)
+            else from_host(np.asarray(s), xp, device_of(q))
+            for s in (q_segments, k_segments)
+        )  # fmt: skip
+        return xp.where(one[:, None] == two[None, :], same, other) * scale

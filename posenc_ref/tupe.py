@@ -1,0 +1,125 @@
+"""Untied positional encoding of TUPE: positions meet positions, never content."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Self
+
+import numpy as np
+
+from ._lookup import lookup
+from ._namespace import Array, device_of, from_host, namespace
+from .score import Score, beside, check_numbers, product
+from .t5 import T5Bias
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TUPE(Score):
+    """Untied positional encoding.
+
+    Formula
+        ``A_ij = q_i . k_j / sqrt(2d) + v_ij``,
+        ``v_ij = (p_i U_Q) . (p_j U_K) / sqrt(2d) + b(j - i)``, but ``v_0j = cls_to_others`` and
+        ``v_i0 = others_to_cls`` for i > 0, where these are given.
+    Source
+        Ke, He, Liu 2020, *Rethinking Positional Encoding in Language Pre-training*,
+        arXiv:2006.15595, equations (7), (8) and (10): TUPE-A without b, TUPE-R with it.
+    Traps
+        No position is added to the embeddings.  The scale has a 2; b is not scaled.  The authors'
+        code resets the product alone and gives [CLS] buckets of its own: the two numbers here are
+        the sums.
+    Error unit
+        A = the sum of ``|q| |k|`` and ``|p U_Q| |p U_K|``, scaled, and ``|b|``; B = 0.
+
+    Parameters
+    ----------
+    position_queries, position_keys : array (rows, H, d), real floating
+        ``p U_Q`` and ``p U_K`` of normalised position embeddings, the same in all layers.
+    bias : T5Bias, optional
+    cls_to_others, others_to_cls : array (H,), optional
+        What stands in the row and the column of position 0.
+    """
+
+    position_queries: Array
+    position_keys: Array
+    _: KW_ONLY
+    bias: T5Bias | None = None
+    cls_to_others: Array | None = None
+    others_to_cls: Array | None = None
+
+    relative = False
+
+    def __post_init__(self) -> None:
+        shape = check_numbers("position_queries", self.position_queries, "rows", "H", "d").shape
+        check_numbers("position_keys", self.position_keys, *shape)
+        if self.bias is not None and not isinstance(self.bias, T5Bias):
+            raise TypeError(f"bias must be a T5Bias, got {self.bias!r}")
+        if self.bias is not None and self.bias.num_heads != shape[1]:
+            raise ValueError(f"bias must have {shape[1]} heads, got {self.bias.num_heads}")
+        if (self.cls_to_others is None) != (self.others_to_cls is None):
+            raise ValueError("cls_to_others and others_to_cls go together: give both, or neither")
+        for name in ("cls_to_others", "others_to_cls"):
+            if getattr(self, name) is not None:
+                check_numbers(name, getattr(self, name), shape[1])
+
+    @property
+    def head_dim(self) -> int:  # type: ignore[override]
+        """Size of a head."""
+        return int(self.position_queries.shape[2])
+
+    @property
+    def heads(self) -> int | None:
+        """Heads of the projections."""
+        return int(self.position_queries.shape[1])
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of the position embedding."""
+        return int(self.position_queries.shape[0])
+
+    def own_scale(self, dim: int) -> float:
+        """``1 / sqrt(2d)``."""
+        return float((2 * dim) ** -0.5)
+
+    def _of_pairs(
+        self, q: Array, k: Array, q_at: Array, k_at: Array, scale: float
+    ) -> dict[str, Array]:
+        sides = (("position_queries", q_at[:, 0]), ("position_keys", k_at[0, :]))
+        pq, pk = (self._rows(name, at, q) for name, at in sides)
+        found = {"position-position": product(pq, pk) * scale}
+        if self.bias is not None:
+            found["bias"] = beside("bias", self.bias.bias(q_at[:, 0], k_at[0, :]), q)
+        if self.cls_to_others is not None:
+            found = self._reset(found, q_at, k_at, q)
+        logits = product(q, k) * scale
+        zero = namespace(q).zeros_like(logits)
+        return {"content-content": logits} | {n: zero + t for n, t in found.items()}
+
+    def _reset(
+        self, found: dict[str, Array], q_at: Array, k_at: Array, q: Array
+    ) -> dict[str, Array]:
+        """The row and the column of position 0 put in the place of product and bias."""
+        xp, device = namespace(q), device_of(q)
+        first, last = (from_host(at, xp, device) if isinstance(at, np.ndarray) else at
+                       for at in (q_at == 0, k_at == 0))  # fmt: skip
+        row = beside("cls_to_others", self.cls_to_others, q)[:, None, None]
+        column = beside("others_to_cls", self.others_to_cls, q)[:, None, None]
+        kept = {name: xp.where(first | last, xp.zeros_like(t), t) for name, t in found.items()}
+        untied = xp.where(first, row, xp.where(last, column, xp.zeros_like(row)))
+        return kept | {"cls": untied}
+
+    def _rows(self, name: str, at: Array, q: Array) -> Array:
+        """Rows of positions (S,), heads first: (H, S, d)."""
+        table = getattr(self, name)
+        rows, h, d = (int(n) for n in table.shape)
+        flat = namespace(table).reshape(table, (rows, h * d))
+        xp = namespace(q)
+        found = beside(name, lookup("positions", flat, at), q)
+        return xp.permute_dims(xp.reshape(found, (int(at.shape[0]), h, d)), (1, 0, 2))
+
+    def _sizes(self) -> Self:
+        sizes = super()._sizes()
+        if self.bias is None:
+            return sizes
+        table = np.abs(np.asarray(self.bias.table, np.float64))
+        return sizes.replace(bias=self.bias.replace(table=table))

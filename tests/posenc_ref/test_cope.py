@@ -1,0 +1,87 @@
+"""CoPE: a double loop in 50 digits, and x-transformers."""
+
+import numpy as np
+import pytest
+
+from posenc_ref import CoPE, from_dict, scores
+from posenc_ref.accuracy import budget
+from posenc_ref.conformance.exact import DIGITS, mpmath
+
+from .naive import D, H, check_terms, dot, k, numbers, q, worst_logits
+
+mp = mpmath().mp
+E = numbers(3, D)
+Q_AT, K_AT = np.array([4, 2, 9, 0]), np.array([0, 1, 3, 2, 9])
+
+
+def counted(b, h, i, j):
+    """p_ij in 50 digits."""
+    total = mp.mpf(0)
+    for t in range(5):
+        if K_AT[j] <= K_AT[t] <= Q_AT[i]:
+            total += 1 / (1 + mp.exp(-mp.fsum(dot(q[b, h, i], k[b, h, t])) / mp.sqrt(D)))
+    return min(total, mp.mpf(len(E) - 1))
+
+
+def position(b, h, i, j):
+    p = counted(b, h, i, j)
+    low = int(mp.floor(p))
+    high = min(low + 1, len(E) - 1)
+    return [(1 - p + low) * x for x in dot(q[b, h, i], E[low])] + [
+        (p - low) * x for x in dot(q[b, h, i], E[high])
+    ]
+
+
+def test_terms_against_a_double_loop():
+    with mp.workdps(DIGITS):
+        check_terms(
+            CoPE(E),
+            {
+                "content-content": lambda b, h, i, j: dot(q[b, h, i], k[b, h, j]),
+                "content-position": position,
+            },
+            {"content-content": 1 / mp.sqrt(D), "content-position": 1},
+            Q_AT,
+            K_AT,
+            judged=Q_AT[:, None] >= K_AT,
+            sizes=False,
+        )
+
+
+def test_positions_count_gates():
+    """p_ii is the query's own gate, p falls with the key, and gates of 1 count the tokens."""
+    encoding, n = CoPE(numbers(40, D)), np.arange(20)
+    logits = np.random.default_rng(0).standard_normal((20, 20))
+    p = encoding.positions(logits, n[:, None], n[None, :])
+    assert (np.diag(p) == np.diag(1 / (1 + np.exp(-logits)))).all()
+    visible = n <= n[:, None]
+    assert (np.diff(p, axis=-1) <= 0)[visible[:, 1:]].all()
+    far = encoding.positions(np.full((20, 20), 800.0), n[:, None], n[None, :])
+    assert (far == n[:, None] - n + 1)[visible].all()
+
+
+def test_x_transformers():
+    x_transformers = pytest.importorskip("x_transformers.x_transformers")
+    torch = pytest.importorskip("torch")
+    module = x_transformers.CoPE(D, H, 3)
+    with torch.no_grad():
+        module.pos_emb.copy_(torch.tensor(E))
+    module = module.double()
+    rng = np.random.default_rng(3)
+    q_, k_ = rng.standard_normal((2, 2, H, 7, D))
+    logits = q_ @ k_.swapaxes(-1, -2) * D**-0.5
+    visible = np.tril(np.ones((7, 7), dtype=bool))
+    masked = torch.tensor(np.where(visible, logits, -1e300))
+    with torch.no_grad():
+        extra = module(torch.tensor(q_), masked).numpy()
+    assert worst_logits(CoPE(E), q_, k_, logits + extra, judged=visible) <= budget("float64")
+    with torch.no_grad():  # gates that do not see the mask
+        extra = module(torch.tensor(q_), torch.tensor(logits)).numpy()
+    assert worst_logits(CoPE(E), q_, k_, logits + extra, judged=visible) > budget("float64")
+
+
+def test_values():
+    assert from_dict(CoPE(E).to_dict()) == CoPE(E)
+    assert scores(CoPE(E), q, k, Q_AT, K_AT).shape == (1, H, 4, 5)
+    with pytest.raises(ValueError, match=r"embedding must have shape \(P, d\)"):
+        CoPE(E[0])
