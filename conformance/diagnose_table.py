@@ -170,15 +170,30 @@ def arrangement(
         )
         return found
     s, c = got[0]
+    declared = f"{encoding.layout} with {encoding.first} first"
+    measured = _arranged(encoding, got)
     run.add(
         "layout",
-        f"columns are not {encoding.layout} with {encoding.first} first",
+        f"columns are {measured}, declared {declared}"
+        if measured
+        else f"columns are not {declared}",
         f"column {s} is a sine and column {c} its cosine, declared {wanted[0][0]} and "
         f"{wanted[0][1]}",
         remedy="Arrange the columns as declared, or declare the layout (and first) that they have.",
-        values={"declared": encoding.layout},
+        values={"declared": encoding.layout, "measured": measured or None},
     )
     return found
+
+
+def _arranged(encoding: Sinusoidal, got: list[tuple[int, int]]) -> str:
+    """What the pairs of sine and cosine columns are called, if they have a name."""
+    for layout in ("interleaved", "concat"):
+        for first in ("sin", "cos"):
+            sines, cosines = encoding.replace(layout=layout, first=first).columns()
+            pairs = zip(sines[: cosines.size].tolist(), cosines.tolist(), strict=True)
+            if got == sorted(pairs):
+                return f"{layout} with {first} first"
+    return ""
 
 
 def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:

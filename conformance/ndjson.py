@@ -143,6 +143,11 @@ class Recorded:
         """The command that wrote it, ``check`` or ``verify``."""
         return str(self.header["kind"])
 
+    @property
+    def executed(self) -> int:
+        """How many cases were executed."""
+        return int(self.footer["executed"])
+
     def of(self, event: str) -> list[Mapping[str, Any]]:
         """The events of one kind."""
         return [e for e in self.events if e["event"] == event]
@@ -274,7 +279,7 @@ def _made(cls: type[Any], event: Mapping[str, Any]) -> Any:
         body["errors"] = {int(p): _number(e) for p, e in body["errors"].items()}
     if cls is Accuracy or body.get("executed"):  # nothing was executed: there is no worst score
         body["worst"] = _number(body["worst"])
-    tuples = ("equivalent", "codes", "messages", "limits")
+    tuples = ("equivalent", "known", "codes", "messages", "limits")
     return cls(**{k: tuple(v) if k in tuples else v for k, v in body.items()})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from posenc_ref import SPEC_VERSION
 
 from .codes import CODES
+from .conventions import known
 from .probes import SCAN
 
 ERROR, NOTE = "error", "note"
@@ -26,12 +27,15 @@ class Finding:
     equivalent: tuple[str, ...] = ()
     reproduce: str = ""
     values: dict[str, Any] = field(default_factory=dict)  #: declared and measured, for machines
+    known: tuple[str, ...] = ()  #: models and libraries with the convention that was measured
 
     def __post_init__(self) -> None:
         if self.code not in CODES:
             raise ValueError(f"code must be a key of CODES, got {self.code!r}")
         if not self.remedy:
             object.__setattr__(self, "remedy", CODES[self.code].remedy)
+        if not self.known:
+            object.__setattr__(self, "known", known(self.code, self.message))
 
     def __str__(self) -> str:
         lines = [f"{self.severity}: {self.code}: {self.message}"]
@@ -41,6 +45,8 @@ class Finding:
             lines.append(f"  remedy    {self.remedy}")
         if self.equivalent:
             lines.append(f"  same as   {', '.join(self.equivalent)}")
+        if self.known:
+            lines.append(f"  as in     {', '.join(self.known)}")
         if self.reproduce:
             lines += ["  reproduce", *(f"    {line}" for line in self.reproduce.splitlines())]
         return "\n".join(lines)
