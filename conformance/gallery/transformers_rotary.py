@@ -41,9 +41,9 @@ _GPT_OSS = {
     "rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0, "beta_fast": 32.0,
     "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 4096,
 }  # fmt: skip
-#: As long as Phi-3's, 48 numbers, and as far apart.
-SHORT = tuple(1.0 + k / 64 for k in range(48))
-LONG = tuple(1.0 + k * k / 32 for k in range(48))
+#: As long as Phi-3's, 48 numbers of two decimals, and as far apart.
+SHORT = tuple((100 + 5 * k) / 100 for k in range(48))
+LONG = tuple((100 + 3 * k * k) / 100 for k in range(48))
 _PHI3 = {
     "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": list(SHORT),
     "long_factor": list(LONG), "original_max_position_embeddings": 4096,
@@ -231,6 +231,10 @@ def _scaled() -> list[Entry]:
             f"LlamaRotaryEmbedding, {apply}{rules}_compute_dynamic_ntk_parameters",
             (*llama, _64 | {"max_position_embeddings": 2048, "rope_parameters": _DYNAMIC}),
             RoPE(64, layout="half", scaling=DynamicNTK(2.0, 2048)),
+            deviations=("state",),
+            remark="A call between the original length and the longest one so far gets the "
+                   "frequencies of that longest call, of another request too "
+                   "(dynamic_rope_update; huggingface/transformers#27227).",
         ),
         _entry(
             "Phi-3, LongRoPE",

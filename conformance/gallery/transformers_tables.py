@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import ALiBi, Sinusoidal, T5Bias
+from posenc_ref import ALiBi, Learned, Sinusoidal, T5Bias
 from posenc_ref.conformance.implementation import Implementation
 
 from .entry import Entry
 
 LIBRARY = "transformers"
-LEARNED = "learned"
+#: Rows that stand for a trained table.
+ROWS = np.random.default_rng(0).integers(-127, 128, (512, 64)).astype(np.float32) / 8
 
 
 def _module(model: str, name: str) -> Any:
@@ -28,13 +29,31 @@ def _table(model: str, cls: str, *arguments: Any, **more: Any) -> Implementation
     return from_transformers(made, surface="table")
 
 
-def _model(model: str, cls: str, settings: dict[str, Any], surface: str) -> Implementation:
-    """What is inside a small model."""
+def _learned(model: str, cls: str, *arguments: Any) -> Implementation:
+    """A table with :data:`ROWS` in it."""
+    from posenc_ref.conformance.adapters import from_transformers
+
+    made = _module(model, cls)(*arguments)
+    _fill(made)
+    return from_transformers(made, surface="table")
+
+
+def _model(model: str, cls: str, path: str, settings: dict[str, Any]) -> Implementation:
+    """A small model with :data:`ROWS` in its table."""
     from posenc_ref.conformance.adapters import from_transformers
 
     configuration = importlib.import_module(f"transformers.models.{model}.configuration_{model}")
     config = getattr(configuration, f"{cls.removesuffix('Model')}Config")(**settings)
-    return from_transformers(_module(model, cls)(config), surface=surface)
+    made = _module(model, cls)(config)
+    _fill(made.get_submodule(path))
+    return from_transformers(made, surface="table")
+
+
+def _fill(table: Any) -> None:
+    import torch
+
+    with torch.no_grad():
+        table.weight.copy_(torch.from_numpy(ROWS))
 
 
 def _function(model: str, name: str, surface: str) -> Implementation:
@@ -129,29 +148,27 @@ def _tables() -> list[Entry]:
             "GPT-2",
             "gpt2",
             "GPT2Model.wpe",
-            partial(_model, "gpt2", "GPT2Model",
-                    {"n_embd": 64, "n_head": 2, "n_layer": 1, "vocab_size": 9}, "table"),
-            None,
-            unknown=LEARNED,
+            partial(_model, "gpt2", "GPT2Model", "wpe",
+                    {"n_embd": 64, "n_head": 2, "n_layer": 1, "vocab_size": 9,
+                     "n_positions": 512}),
+            Learned(ROWS),
         ),
         _entry(
             "OPT",
             "opt",
             "OPTLearnedPositionalEmbedding",
-            partial(_table, "opt", "OPTLearnedPositionalEmbedding", 512, 64),
-            None,
-            unknown=LEARNED,
-            says="rows of a learned table from the third on",
+            partial(_learned, "opt", "OPTLearnedPositionalEmbedding", 510, 64),
+            Learned(ROWS, offset=2),
+            says="the first two rows are for padding",
         ),
         _entry(
             "BERT",
             "bert",
             "BertEmbeddings.position_embeddings",
-            partial(_model, "bert", "BertModel",
+            partial(_model, "bert", "BertModel", "embeddings.position_embeddings",
                     {**small, "hidden_size": 64, "num_attention_heads": 2,
-                     "intermediate_size": 8}, "table"),
-            None,
-            unknown=LEARNED,
+                     "intermediate_size": 8, "max_position_embeddings": 512}),
+            Learned(ROWS),
         ),
     ]  # fmt: skip
 
