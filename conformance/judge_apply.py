@@ -7,7 +7,7 @@ import numpy as np
 from posenc_ref import RoPE, Rotary
 from posenc_ref.accuracy import Truth
 
-from . import diagnose_rotary, judge_axes, judge_length, properties, reproduce, state
+from . import diagnose_rotary, harmless, judge_axes, judge_length, properties, reproduce, state
 from .access import Access
 from .declared import declare
 from .degradation import measure_accuracy
@@ -17,6 +17,7 @@ from .oracle import apply_truth
 from .probes import (
     GENERIC,
     ONE_EACH,
+    ONE_HOT,
     ONE_TOKEN,
     REPORTED,
     SHORT,
@@ -86,6 +87,9 @@ def judge(run: Run) -> None:
     run.explain(diagnose_rotary.diagnose, access, measured)
     if bent and not run.report.codes:
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
+    maybe = bool(run.report.codes) and set(run.report.codes) <= set(harmless.OF_ONE_MAP)
+    if maybe and run.report.surface == "apply" and run.encoding is not None:
+        run.explain(_logits, access)
     if run.failures:
         run.explain(lambda run: reproduce.add(run, access))
 
@@ -283,6 +287,20 @@ def _robustness(run: Run, dim: int) -> str:
             bent = f"the output of {factor:g} x is not {factor:g} times the output of x"
     _memory_order(run, x, clean)
     return bent
+
+
+def _logits(run: Run, access: Access) -> None:
+    """Whether queries and keys that both go through the function have the declared logits."""
+    calls = []
+    for n in range(harmless.FEWEST):
+        sides = []
+        for positions in (ONE_HOT + n, ONE_HOT[:3] * n):
+            at = positions[positions <= access.reach(int(positions.max()))]
+            x = run.subject.rounded(dense((1, 2, at.size, access.dim), run.seed + 30 + len(sides)))
+            sides.append((access.rows(x, at), _truth(run, x, at, access.lengths(at))))
+        (q, query), (k, key) = sides
+        calls.append(harmless.Logits(f"call {n}", q, k, query, key))
+    harmless.remark(run, calls)
 
 
 def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
