@@ -50,11 +50,12 @@ def _rows(found: Gallery) -> list[str]:
     made = [list(HEAD), ["---"] * len(HEAD)]
     for entry in found.entries:
         shown = found.shown.get(entry.name)
-        made.append([*_what(entry), *_outcome(shown)])
-    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in made]
+        made.append([*cells(entry), *_outcome(shown)])
+    return [f"| {' | '.join(row)} |" for row in made]
 
 
-def _what(entry: Entry) -> list[str]:
+def cells(entry: Entry) -> list[str]:
+    """The cells of one row that are known without identifying anything."""
     told = f"`{entry.expected!r}`" if entry.expected is not None else f"none ({entry.unknown})"
     says = f": {entry.says}" if entry.says else ""
     return [entry.name, f"`{entry.library}` {entry.source}", told + says]
@@ -63,9 +64,10 @@ def _what(entry: Entry) -> list[str]:
 def _outcome(shown: Shown | None) -> list[str]:
     if shown is None:
         return ["not run", ""]
+    if not shown.right:
+        return [f"**WRONG**: {shown.wrong.replace('|', '/')}", ""]
     score = "" if shown.score is None or shown.right == "unknown" else f"{shown.score:.3g}"
-    deviations = f", {', '.join(shown.deviations)}" if shown.right and shown.deviations else ""
-    return [shown.right + deviations if shown.right else f"**WRONG**: {shown.wrong}", score]
+    return [", ".join([shown.right, *shown.deviations]), score]
 
 
 def plain(found: Gallery) -> str:

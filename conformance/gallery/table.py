@@ -20,6 +20,8 @@ LIBRARIES = {
     "litgpt": "litgpt",
     "torchtune": "torchtune torchao==0.16.0",
 }
+#: In no extra of ours: they bring trainers and data sets along.
+HEAVY = ("litgpt", "torchtune")
 _PARTS = (transformers_rotary, transformers_tables, text_libraries, images, runtimes)
 
 

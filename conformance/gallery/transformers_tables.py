@@ -199,8 +199,7 @@ def _biases() -> list[Entry]:
     return [
         _entry("BLOOM, slopes", "bloom", build, partial(_function, "bloom", build, "slopes"),
                alibi),
-        _entry("BLOOM, bias", "bloom", build, partial(_function, "bloom", build, "bias"), alibi,
-               fast=True),
+        _entry("BLOOM, bias", "bloom", build, partial(_function, "bloom", build, "bias"), alibi),
         _entry(
             "Falcon, bias", "falcon", build, partial(_function, "falcon", build, "bias"), None,
             unknown="no function of key minus query",
