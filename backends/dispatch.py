@@ -49,7 +49,7 @@ def fused(
     >>> x = np.ones((1, 2, 8, 64), np.float32)
     >>> y, path = fused(pr.RoPE(64, layout="interleaved"))(x, range(8), explain=True)
     >>> path
-    'numpy: complex multiplication, float32'
+    'numpy: pairs side by side, float32'
     >>> fused(pr.ALiBi(8))(4096, 4096, explain=True)[1]
     'numpy: a view of 65528 numbers'
     """

@@ -10,10 +10,10 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref import _validate as validate
-from posenc_ref._namespace import Array, device_of, dtype_name, library
+from posenc_ref._namespace import Array, device_of, dtype_name, is_array, is_lazy, library
 from posenc_ref._positions import Positions, broadcast_axes
 
-from . import fused_numpy, fused_torch
+from . import fused_jax, fused_numpy, fused_torch
 from .destination import checked_like
 from .pair_runs import Run, pair_runs
 from .phasors import phasors
@@ -21,7 +21,7 @@ from .tensor_layouts import heads_first
 
 #: Tables of this many different positions are kept, if they are no larger than the second number.
 _KEPT, _LARGEST = 8, 64 * 2**20
-Tables = fused_numpy.Tables | fused_torch.Tables
+Tables = fused_numpy.Tables | fused_torch.Tables | fused_jax.Tables
 #: float16 and narrower are turned in float32.
 _WORKING = {"float64": "complex128", "float32": "complex64"}
 
@@ -57,6 +57,8 @@ class FusedRotary:
         view = heads_first(x, self.tensor_layout, self.encoding.head_dim)
         validate.check_x(view, self.encoding.head_dim, "head_dim")
         reason = self._refusal(x)
+        if is_array(positions) and is_lazy(positions):
+            reason = "specification: positions are traced"
         if reason:
             result, path = self._specification(x, view, positions, seq_len, out), reason
         else:
@@ -116,6 +118,8 @@ class FusedRotary:
             return "specification: the pairs of this encoding do not lie in a few slices"
         if library(x) == "torch":
             return "" if x.layout == _strided() else "specification: x is a sparse tensor"
+        if library(x) == "jax":
+            return ""
         if library(x) != "numpy":
             return f"specification: no fused path for {library(x)} arrays"
         if type(x) is not np.ndarray or not x.dtype.isnative:
@@ -163,12 +167,19 @@ class FusedRotary:
             found = found[index]
         if library(x) == "torch":
             return fused_torch.make_tables(self._runs, found, encoding.head_dim, x.device)
+        if library(x) == "jax":
+            return fused_jax.make_tables(self._runs, found, encoding.head_dim)
         return fused_numpy.make_tables(self._runs, found, encoding.head_dim)
 
     def _rotate(self, x: Array, view: Array, tables: Tables, out: Array | None) -> Array:
         """``view`` is x with heads first; the result has x's own layout."""
         if isinstance(tables, fused_torch.Tables):
             return self._rotate_tensor(x, view, tables, out)
+        if isinstance(tables, fused_jax.Tables):
+            if out is not None:
+                raise TypeError("out cannot be given for jax arrays: they cannot be written")
+            turned = fused_jax.rotate(view, tables)
+            return heads_first(turned, self.tensor_layout, tables.dim, back=x)
         if out is None:
             out = np.empty_like(x)
         elif out is not x and np.may_share_memory(checked_like(out, x), x):
@@ -211,17 +222,18 @@ class FusedRotary:
 class Prepared:
     """Tables of fixed positions; calling it turns arrays whose rows are a window of them."""
 
-    __slots__ = ("_dtype", "_fused", "_kind", "_plain", "_rows", "_tables")
+    __slots__ = ("_dtype", "_fused", "_kind", "_library", "_plain", "_rows", "_tables")
 
     def __init__(self, fused: FusedRotary, tables: Tables, like: Array) -> None:
         self._fused, self._tables = fused, tables
-        self._kind, self._dtype = type(like), like.dtype
+        self._kind, self._library, self._dtype = type(like), library(like), like.dtype
         self._rows = tables.rows
         self._plain = fused.tensor_layout == "bhsd"
 
     def __call__(self, x: Array, start: int = 0, *, out: Array | None = None) -> Any:
         """``x`` (..., S, head_dim) turned to the prepared positions ``start .. start + S - 1``."""
-        if not isinstance(x, self._kind) or x.dtype != self._dtype:
+        ours = isinstance(x, self._kind) or library(x) == self._library  # a tracer, perhaps
+        if not ours or x.dtype != self._dtype:
             raise TypeError(
                 f"x must be a {self._kind.__name__} of {self._dtype}, as prepared, got a "
                 f"{type(x).__name__} of {getattr(x, 'dtype', None)}"
@@ -253,9 +265,9 @@ def _of_one_axis(p: Positions) -> Positions:
 def _name(runs: tuple[Run, ...], x: Array) -> str:
     kinds = []
     if any(run.interleaved for run in runs):
-        kinds.append("complex multiplication")
+        kinds.append("pairs side by side")
     if not all(run.interleaved for run in runs):
-        kinds.append("tiled halves" if library(x) == "numpy" else "halves")
+        kinds.append("halves")
     name = dtype_name(x)
     inside = name if name in _WORKING else "float32 inside"
     return f"{library(x)}: {' and '.join(kinds)}, {inside}"

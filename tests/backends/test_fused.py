@@ -65,7 +65,7 @@ def test_the_path_is_a_fused_one(name):
     x = np.ones((2, 5, D), np.float32)
     path = fused(encoding)(x, positions_of(encoding, range(5)), explain=True)[1]
     assert path.startswith("numpy: "), path
-    assert ("complex" in path) == ("interleaved" in name)
+    assert ("side by side" in path) == ("interleaved" in name)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""Rotation of JAX arrays, eagerly or traced: halves stacked, which XLA fuses into one loop.
+
+Tables are made on the host from exact angles and enter a trace as constants, so that nothing
+depends on ``jax_enable_x64``.  Everything is elementwise along the axes before the last one:
+sharded arrays stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .pair_runs import Run
+
+Array = Any
+
+
+@dataclass(slots=True)
+class Tables:
+    """cos and sin (..., S, pairs) of every run, on the host: traces take them as constants."""
+
+    runs: tuple[Run, ...]
+    factors: tuple[tuple[np.ndarray, np.ndarray], ...]
+    dim: int
+
+    @property
+    def rows(self) -> int:
+        """The number of positions S."""
+        return int(self.factors[0][0].shape[-2])
+
+    def window(self, start: int, stop: int) -> Tables:
+        """Rows of tables that have no other axes before them."""
+        cut = tuple((c[start:stop], s[start:stop]) for c, s in self.factors)
+        return Tables(self.runs, cut, self.dim)
+
+
+def make_tables(runs: tuple[Run, ...], phasors: np.ndarray, dim: int) -> Tables:
+    """The tables of ``phasors``, complex (..., S, pairs)."""
+    turned = [phasors[..., run.pairs] for run in runs]
+    return Tables(runs, tuple((t.real.copy(), t.imag.copy()) for t in turned), dim)
+
+
+def rotate(x: Array, tables: Tables) -> Array:
+    """``x`` (..., S, dim) turned, as a new array; JAX differentiates it."""
+    import jax.numpy as jnp
+
+    pieces, at = [], 0
+    for run, (cos, sin) in zip(tables.runs, tables.factors, strict=True):
+        if run.start > at:
+            pieces.append(x[..., at : run.start])
+        part, at = x[..., run.channels].astype(cos.dtype), run.channels.stop
+        axis = -1 if run.interleaved else -2
+        split = (run.size, 2) if run.interleaved else (2, run.size)
+        pair = part.reshape(*part.shape[:-1], *split)
+        x1, x2 = jnp.take(pair, 0, axis=axis), jnp.take(pair, 1, axis=axis)
+        y = jnp.stack([x1 * cos - x2 * sin, x2 * cos + x1 * sin], axis=axis)
+        pieces.append(y.reshape(part.shape).astype(x.dtype))
+    if at < x.shape[-1]:
+        pieces.append(x[..., at:])
+    return pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces, axis=-1)

@@ -1,0 +1,298 @@
+"""Rotary embeddings of q or k, side by side with the libraries that people use, on one CPU thread.
+
+    python benchmarks/rope.py                         # [1, 32, 4096, 128], a few minutes
+    python benchmarks/rope.py --shape 1,8,512,64 --rounds 5 --markdown out.md --json out.json
+
+Accuracy stands beside every speed: the largest error against exact angles, over the first and the
+last 32 positions.  Tables are made beforehand for all who can keep them, as attention layers do.
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import argparse
+import datetime
+import json
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+from timing import Candidate, environment, measure, record, table
+
+import posenc_ref as pr
+from posenc_ref.backends import fused
+
+LAYOUTS = ("interleaved", "half")
+PACKAGES = ("numpy", "torch", "transformers", "x-transformers", "rotary-embedding-torch",
+            "onnxruntime", "mlx", "jax")  # fmt: skip
+
+
+class Case:
+    """x of one shape and dtype, what is true of it, and the candidates."""
+
+    def __init__(self, shape, dtype):
+        self.shape, self.dtype = shape, dtype
+        self.heads, self.length, self.dim = shape[1:]
+        x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+        self.x = x.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        n = self.length
+        self.rows = np.unique(np.r_[: min(32, n), max(0, n - 32) : n])
+        self.encodings = {name: pr.RoPE(self.dim, layout=name) for name in LAYOUTS}
+        some = self.x[:, :, self.rows].astype(np.float64)
+        self.true = {name: e.apply(some, self.rows) for name, e in self.encodings.items()}
+        self.candidates = []
+
+    def add(self, name, call, layout=None, host=None):
+        """A candidate; ``host`` brings its result to NumPy (B, H, S, D)."""
+        made = Candidate(name, call)
+        if layout is not None:
+            got = np.asarray((host or np.asarray)(call())).astype(np.float64)
+            made.error = float(np.abs(got[:, :, self.rows] - self.true[layout]).max())
+        self.candidates.append(made)
+
+    def tensor(self):
+        """x as a torch tensor."""
+        import torch
+
+        if self.dtype == "bfloat16":
+            return torch.from_numpy(self.x.astype(np.float32)).bfloat16()
+        return torch.from_numpy(self.x.copy())
+
+
+def limits(case):
+    out, k = np.empty_like(case.x), np.float32(1.01)
+    case.add("limit: np.copyto", lambda: np.copyto(out, case.x))
+    if case.dtype == "float32":
+        case.add("limit: one-pass multiply", lambda: np.multiply(case.x, k, out=out))
+        case.add("limit: fresh copy", lambda: case.x.copy())
+
+
+def ours_numpy(case):
+    out = np.empty_like(case.x)
+    for layout, encoding in case.encodings.items():
+        ready = fused(encoding).prepare(range(case.length), like=case.x)
+        case.add(f"ours NumPy {layout}, out=", lambda r=ready: r(case.x, out=out), layout)
+        case.add(f"ours NumPy {layout}, fresh", lambda r=ready: r(case.x), layout)
+
+
+def ours_torch(case, compiled):
+    import torch
+
+    x = case.tensor()
+    out = torch.empty_like(x)
+    torch.set_grad_enabled(False)
+    for layout, encoding in case.encodings.items():
+        ready = fused(encoding).prepare(range(case.length), like=x)
+        name = f"ours torch {layout}"
+        case.add(f"{name}, out=", lambda r=ready: r(x, out=out), layout, _torch)
+        case.add(f"{name}, fresh", lambda r=ready: r(x), layout, _torch)
+        if compiled:
+            whole = torch.compile(lambda x, r=ready: r(x), fullgraph=True)
+            case.add(f"{name}, compiled", lambda w=whole: w(x), layout, _torch)
+
+
+def transformers(case, compiled):
+    import torch
+    from transformers import LlamaConfig
+    from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as turn_gptj
+    from transformers.models.gptj.modeling_gptj import create_sinusoidal_positions
+    from transformers.models.llama import modeling_llama
+
+    x = case.tensor()
+    config = LlamaConfig(
+        hidden_size=case.heads * case.dim, num_attention_heads=case.heads,
+        max_position_embeddings=case.length,
+    )  # fmt: skip
+    module = modeling_llama.LlamaRotaryEmbedding(config)
+    cos, sin = module(x, torch.arange(case.length)[None])
+    one = x[:, :1, :1]  # the function turns q and k; this k is next to nothing
+
+    def llama(x):
+        return modeling_llama.apply_rotary_pos_emb(x, one, cos, sin)[0]
+
+    case.add("transformers Llama (half), fresh", lambda: llama(x), "half", _torch)
+    if compiled:
+        whole = torch.compile(llama)
+        case.add("transformers Llama (half), compiled", lambda: whole(x), "half", _torch)
+    table = create_sinusoidal_positions(case.length, case.dim)
+    sine, cosine = table[None].to(x.dtype).chunk(2, dim=-1)
+    swapped = x.transpose(1, 2).contiguous()  # GPT-J has (B, S, H, D)
+    case.add(
+        "transformers GPT-J (interleaved), fresh",
+        lambda: turn_gptj(swapped, sine, cosine), "interleaved",
+        lambda y: _torch(y.transpose(1, 2)),
+    )  # fmt: skip
+
+
+def x_transformers(case):
+    import torch
+    from x_transformers.x_transformers import RotaryEmbedding, apply_rotary_pos_emb
+
+    x = case.tensor()
+    freqs, _ = RotaryEmbedding(case.dim)(torch.arange(case.length))
+    case.add(
+        "x-transformers (interleaved), fresh",
+        lambda: apply_rotary_pos_emb(x, freqs), "interleaved", _torch,
+    )  # fmt: skip
+
+
+def rotary_embedding_torch(case):
+    import torch
+    from rotary_embedding_torch import RotaryEmbedding
+
+    x, module = case.tensor(), RotaryEmbedding(case.dim)
+    module.requires_grad_(False)
+    with torch.no_grad():
+        case.add(
+            "rotary-embedding-torch (interleaved), fresh",
+            lambda: module.rotate_queries_or_keys(x), "interleaved", _torch,
+        )  # fmt: skip
+
+
+def onnxruntime(case):
+    import onnxruntime as ort
+    from onnx import TensorProto, helper
+
+    for layout in LAYOUTS:
+        kind = TensorProto.FLOAT
+        node = helper.make_node(
+            "RotaryEmbedding", ["x", "at", "cos", "sin"], ["y"], domain="com.microsoft",
+            interleaved=int(layout == "interleaved"),
+        )  # fmt: skip
+        shape = list(case.shape)
+        graph = helper.make_graph(
+            [node], "rope",
+            [helper.make_tensor_value_info("x", kind, shape),
+             helper.make_tensor_value_info("at", TensorProto.INT64, [1, case.length]),
+             helper.make_tensor_value_info("cos", kind, [case.length, case.dim // 2]),
+             helper.make_tensor_value_info("sin", kind, [case.length, case.dim // 2])],
+            [helper.make_tensor_value_info("y", kind, shape)],
+        )  # fmt: skip
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)],
+            ir_version=9,
+        )
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
+        session = ort.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        cos, sin = case.encodings[layout].cos_sin(np.arange(case.length), dtype=np.float32)
+        feed = {"x": case.x, "at": np.arange(case.length)[None], "cos": cos, "sin": sin}
+        case.add(
+            f"onnxruntime ({layout}), fresh",
+            lambda s=session, f=feed: s.run(None, f)[0], layout,
+        )  # fmt: skip
+
+
+def mlx(case):
+    import mlx.core as mx
+
+    mx.set_default_device(mx.cpu)
+    x = mx.array(case.x)
+    for layout in LAYOUTS:
+
+        def call(traditional=layout == "interleaved"):
+            y = mx.fast.rope(
+                x, case.dim, traditional=traditional, base=10000.0, scale=1.0, offset=0
+            )
+            mx.eval(y)
+            return y
+
+        case.add(f"MLX fast.rope ({layout}), fresh", call, layout)
+
+
+def jax(case):
+    import jax
+    import jax.numpy as jnp
+
+    x = jnp.asarray(case.x)
+    plus = jax.jit(lambda x: x + 1)
+    case.add("limit: JAX jitted x + 1", lambda: plus(x).block_until_ready())
+    cos, sin = (
+        jnp.asarray(t)
+        for t in case.encodings["half"].cos_sin(np.arange(case.length), dtype="float32")
+    )
+
+    def concatenated(x):
+        x1, x2 = jnp.split(x, 2, axis=-1)
+        return jnp.concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin], axis=-1)
+
+    turned = jax.jit(concatenated)
+    case.add("JAX jitted halves, concatenated", lambda: turned(x).block_until_ready(), "half")
+
+
+def _torch(y):
+    return y.float().numpy()
+
+
+def decode(rounds):
+    """One token, [1, 32, 1, 128]: what a prepared call costs."""
+    case = Case((1, 32, 1, 128), "float32")
+    out = np.empty_like(case.x)
+    for layout, encoding in case.encodings.items():
+        ready = fused(encoding).prepare(range(4096), like=case.x)
+        case.add(f"ours NumPy {layout}, out=", lambda r=ready: r(case.x, 4000, out=out))
+    transformers(case, False)
+    return measure(case.candidates, rounds, least=0.02)
+
+
+def run(shape, dtype, rounds, compiled):
+    case = Case(shape, dtype)
+    missing = []
+    jobs = [limits, ours_numpy, lambda c: ours_torch(c, compiled),
+            lambda c: transformers(c, compiled)]  # fmt: skip
+    if dtype == "float32":
+        jobs += [x_transformers, rotary_embedding_torch, onnxruntime, mlx, jax]
+    for job in jobs:
+        try:
+            job(case)
+        except ImportError as error:
+            missing.append(f"{error}")
+    return measure(case.candidates, rounds), missing
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--shape", default="1,32,4096,128", help="B,H,S,D")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    shape = tuple(int(n) for n in options.shape.split(","))
+    facts = environment(*PACKAGES)
+    parts = [f"{datetime.date.today()}, " + ", ".join(f"{k} {v}" for k, v in facts.items()), ""]
+    data = {"environment": facts, "shape": shape}
+    for dtype in ("float32", "bfloat16"):
+        print(f"{dtype} {list(shape)} ...", file=sys.stderr)
+        found, missing = run(shape, dtype, options.rounds, not options.no_compile)
+        names = {c.name for c in found}
+        against = ["limit: one-pass multiply"] if dtype == "float32" else ["limit: np.copyto"]
+        against += [n for n in ("transformers Llama (half), fresh",) if n in names]
+        parts += [f"### {dtype} {list(shape)}", "", table(found, against), ""]
+        parts += [f"Left out: {text}" for text in missing]
+        data[dtype] = record(found)
+    print("decode ...", file=sys.stderr)
+    found = decode(options.rounds)
+    parts += ["### one token, float32 [1, 32, 1, 128]", "", table(found, [], unit="us"), ""]
+    data["decode"] = record(found)
+    text = "\n".join(parts)
+    print(text)
+    if options.markdown:
+        options.markdown.write_text(text + "\n", encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

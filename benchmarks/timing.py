@@ -1,0 +1,90 @@
+"""Timing side by side: rounds over all candidates, so that what disturbs one disturbs all."""
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+
+@dataclass
+class Candidate:
+    """One thing to time."""
+
+    name: str
+    call: Callable[[], object]
+    moved: int = 0  # bytes read and written, for the bandwidth
+    error: float | None = None  # the largest absolute error of what it returns
+    samples: list[float] = field(default_factory=list)
+
+    @property
+    def median(self):
+        """Seconds."""
+        return statistics.median(self.samples)
+
+    @property
+    def best(self):
+        """Seconds."""
+        return min(self.samples)
+
+
+def measure(candidates, rounds=15, least=0.02, warm=2):
+    """Fill in the samples: each round times every candidate once, for at least ``least`` s."""
+    repeats = {}
+    for c in candidates:
+        for _ in range(warm):
+            c.call()
+        start = time.perf_counter()
+        c.call()
+        repeats[c.name] = max(1, round(least / max(time.perf_counter() - start, 1e-9)))
+    for _ in range(rounds):
+        for c in candidates:
+            n = repeats[c.name]
+            start = time.perf_counter()
+            for _ in range(n):
+                c.call()
+            c.samples.append((time.perf_counter() - start) / n)
+    return candidates
+
+
+def table(candidates, against, unit="ms"):
+    """Rows of Markdown: medians, and ratios to the candidates named in ``against``."""
+    scale = {"ms": 1e3, "us": 1e6}[unit]
+    bases = {name: next(c for c in candidates if c.name == name) for name in against}
+    head = ["what", f"median {unit}", f"best {unit}", *(f"x {n}" for n in against), "max error"]
+    rows = ["| " + " | ".join(head) + " |", "|" + "---|" + "---:|" * (len(head) - 1)]
+    for c in candidates:
+        ratios = [f"{c.median / b.median:.2f}" for b in bases.values()]
+        error = "" if c.error is None else f"{c.error:.1e}"
+        cells = [c.name, f"{c.median * scale:.3g}", f"{c.best * scale:.3g}", *ratios, error]
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def record(candidates):
+    """The same for JSON."""
+    return [
+        {"name": c.name, "median_s": c.median, "best_s": c.best, "samples_s": c.samples,
+         "max_error": c.error}
+        for c in candidates
+    ]  # fmt: skip
+
+
+def environment(*packages):
+    """The machine and the versions, in one line each."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as info:
+            line = next(text for text in info if text.startswith("model name"))
+        found["cpu"] = line.split(":", 1)[1].strip()
+    except (OSError, StopIteration):
+        found["cpu"] = platform.processor() or "unknown"
+    found["threads"] = os.environ.get("OMP_NUM_THREADS", "as the libraries choose")
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

@@ -1,0 +1,139 @@
+"""The fused path on JAX: judged by the suite, traced, differentiated, mapped, sharded."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.accuracy import Truth, budget
+from posenc_ref.backends import fused
+from posenc_ref.conformance import check
+from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
+
+jax = pytest.importorskip("jax")
+RNG = np.random.default_rng(13)
+
+
+def array(*shape, dtype="float32"):
+    return jax.numpy.asarray(RNG.standard_normal(shape), dtype)
+
+
+def close(one, other, dtype="float32"):
+    one, other = (np.asarray(a).astype(np.float64) for a in (one, other))
+    size = np.broadcast_to(np.linalg.norm(other, axis=-1, keepdims=True), other.shape)
+    score = Truth(other, size, np.zeros(())).score(one, dtype=dtype)
+    return one.shape == other.shape and score.max() <= budget(dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("half-trailing", "float32"), ("interleaved", "bfloat16")],
+)
+def test_the_suite_passes(name, dtype):
+    encoding = ROTARY[name]
+    fast = fused(encoding)
+    report = check(lambda x, p: fast(x, p), encoding, "apply", backend="jax", dtype=dtype)
+    assert report.passed, report
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_traced_is_the_same_without_float64(name):
+    """Exact angles at 2**20 although jax_enable_x64 is off: tables are constants of the trace."""
+    encoding = ROTARY[name]
+    at = positions_of(encoding, 2**20 + np.arange(5))
+    x = array(2, 3, 5, D)
+    fast = fused(encoding)
+    y, path = fast(x, at, explain=True)
+    assert path.startswith("jax: ")
+    true = encoding.apply(np.asarray(x).astype(np.float64), at)
+    ready = fast.prepare(at, like=x)
+    for turned in (y, jax.jit(lambda x: fast(x, at))(x), jax.jit(lambda x: ready(x))(x)):
+        assert turned.dtype == x.dtype
+        assert close(turned, true)
+
+
+def test_gradients_and_maps():
+    encoding = ROTARY["half-trailing"]
+    x = array(4, 3, D)
+    fast = fused(encoding)
+
+    def loss(x):
+        return (fast(x, range(3)) ** 2).sum() / 2
+
+    m = encoding.attention_factor()
+    factors = np.ones(D)
+    factors[np.concatenate(encoding.pairs())] = m * m
+    assert close(jax.jit(jax.grad(loss))(x), np.asarray(x) * factors)
+    assert close(jax.vmap(lambda x: fast(x, range(3)))(x), fast(x, range(3)))
+    twice = jax.jvp(jax.grad(loss), (x,), (x,))[1]
+    assert close(twice, np.asarray(x) * factors)
+
+
+def test_traced_positions_run_the_specification():
+    encoding = ROTARY["half"]
+    fast = fused(encoding)
+    with jax.enable_x64(True):
+        x, at = array(3, D, dtype="float64"), jax.numpy.arange(3)
+        paths = []
+
+        def call(x, at):
+            y, path = fast(x, at, explain=True)
+            paths.append(path)
+            return y
+
+        assert close(jax.jit(call)(x, at), encoding.apply(np.asarray(x), range(3)), "float64")
+    assert paths == ["specification: positions are traced"]
+
+
+def test_what_is_refused():
+    with pytest.raises(TypeError, match="out cannot be given for jax arrays"):
+        fused(ROTARY["half"])(array(3, D), range(3), out=array(3, D))
+
+
+SHARDED = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+import posenc_ref as pr
+from posenc_ref.backends import fused
+
+mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("heads", "tokens"))
+placed = NamedSharding(mesh, P(None, "heads", "tokens", None))
+x = jax.device_put(np.random.default_rng(0).standard_normal((2, 4, 8, 32)).astype("f4"), placed)
+for layout in ("half", "interleaved"):
+    fast = fused(pr.RoPE(32, layout=layout))
+    turned = jax.jit(lambda x: fast(x, range(8)))
+    y = turned(x)
+    assert y.sharding.is_equivalent_to(placed, 4), y.sharding
+    text = turned.lower(x).compile().as_text()
+    assert not any(word in text for word in ("all-gather", "all-to-all", "collective-permute"))
+    assert np.array_equal(np.asarray(y), np.asarray(turned(np.asarray(x))))
+print("sharded")
+"""
+
+
+def test_sharded_arrays_stay_sharded():
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    run = subprocess.run(
+        [sys.executable, "-c", SHARDED],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert run.stdout.strip() == "sharded", run.stderr
+
+
+def test_a_context_parallel_shard_equals_the_whole():
+    encoding = pr.RoPE(D, layout="half")
+    lengths = [16, 8]
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    x = array(1, 2, 24, D)
+    whole = fused(encoding)(x, pr.packed(np.array(lengths)))
+    for rank in range(2):
+        at = pr.shard_positions(starts, 2, rank)
+        rows = pr.shard_indices(starts, 2, rank)
+        shard = fused(encoding)(x[:, :, rows], at)
+        assert np.array_equal(np.asarray(shard), np.asarray(whole[:, :, rows]))
