@@ -293,7 +293,7 @@ def _logits(run: Run, access: Access) -> None:
     """Whether queries and keys that both go through the function have the declared logits."""
     calls = []
     for n in range(harmless.FEWEST):
-        sides = []
+        sides: list[tuple[np.ndarray, Truth]] = []
         for positions in (ONE_HOT + n, ONE_HOT[:3] * n):
             at = positions[positions <= access.reach(int(positions.max()))]
             x = run.subject.rounded(dense((1, 2, at.size, access.dim), run.seed + 30 + len(sides)))

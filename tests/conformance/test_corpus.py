@@ -20,7 +20,7 @@ WITHOUT_A_CASE = {
     "(test_state.py has functions that end in it)",
 }
 #: How many first findings must be the best one, not only an acceptable one.
-RIGHT_FIRST = 0.9
+RIGHT_FIRST = 0.95
 
 
 @pytest.fixture(scope="session")
@@ -93,14 +93,16 @@ def test_recall_and_naming(judged, held_out, record_property):
     assert len(caught) == len(named) == len(cases), text
 
 
-def test_the_right_code_comes_first(judged):
+@pytest.mark.parametrize("held_out", [False, True], ids=["two thirds", "held out once"])
+def test_the_right_code_comes_first(judged, held_out):
+    cases = [case for case in WRONG if case.held_out == held_out]
     others = {
-        case.name: judged(case)["codes"][0]
-        for case in WRONG
+        case.name: judged(case)["codes"][:1]
+        for case in cases
         if judged(case)["codes"][:1] != [case.expected[0]]
     }
-    share = 1 - len(others) / len(WRONG)
-    print(f"right code first: {share:.1%}")
+    share = 1 - len(others) / len(cases)
+    print(f"right code first: {share:.1%} of {len(cases)}")
     assert share >= RIGHT_FIRST, others
 
 

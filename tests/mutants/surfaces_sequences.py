@@ -214,9 +214,15 @@ def vjp_loses_passed_channels(x, positions, dy):
     return np.concatenate([turned, np.zeros_like(dy[..., 32:])], axis=-1)
 
 
-@wrong("not-a-rotation", surface="apply_vjp", encoding=rope(64), thread="class: rotate_half again")
+@wrong(
+    "not-linear",
+    "not-a-rotation",
+    surface="apply_vjp",
+    encoding=rope(64),
+    thread="class: rotate_half again",
+)
 def vjp_of_rotate_half_by_hand(x, positions, dy):
-    """sin keeps its sign in one half only."""
+    """Every element of rotate_half loses its sign, so that dx is not linear in dy."""
     a = phase(positions, inv_freq(64))
     a = np.concatenate([a, a], axis=-1)
     return dy * np.cos(a) + np.abs(swap_half(dy)) * np.sin(a)
