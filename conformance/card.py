@@ -34,6 +34,7 @@ class Card:
     facts: dict[str, str] = field(default_factory=dict)  #: what was measured, by name
     rule: bool = True  #: False: ``encoding`` lists numbers as measured, no rule gives them
     nearest: str = ""  #: where there is no rule, the one that is nearest, and how far it is
+    softmax_scale: float | None = None  #: the factor on q . k, where logits were measured
     frequencies: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: signed, rad/position
     uncertainty: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: one standard error
     aliases: tuple[Encoding, ...] = ()  #: other values that are the same map
@@ -105,6 +106,7 @@ class Card:
             "rule": self.rule,
             "nearest": self.nearest,
             "facts": self.facts,
+            "softmax_scale": self.softmax_scale,
             "frequencies": self.frequencies.tolist(),
             "uncertainty": self.uncertainty.tolist(),
             "aliases": [a.to_dict() for a in self.aliases],

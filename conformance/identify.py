@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref import Bias, Encoding, ModelEncoding
+
 from . import (
     identify_bias,
     identify_bucket,
     identify_hints,
     identify_names,
     identify_rotary,
+    identify_scores,
     identify_sinusoid,
     identify_slopes,
     identify_table,
@@ -36,7 +39,9 @@ _TABLES = {
     "bias": identify_bias.identify,
     "bucket": identify_bucket.identify,
 }
-SURFACES = ("apply", *_TABLES)
+SURFACES = ("apply", *_TABLES, "scores")
+#: Surfaces whose x, or q and k, have channels.
+_CHANNELS = ("apply", "scores")
 
 
 def identify(
@@ -53,10 +58,11 @@ def identify(
     ----------
     fn : callable
         As for :func:`check`; an :class:`Implementation` brings its surface and sizes along.
-    surface : {"apply", "cos_sin", "frequencies", "table", "slopes", "bias", "bucket"}
+    surface : {"apply", "cos_sin", "frequencies", "table", "slopes", "bias", "bucket", "scores"}
         ``apply`` if nothing else is known.
     head_dim : int
-        Size of the last axis of x, for ``apply``; the width of a ``table`` shows by itself.
+        Size of the last axis of x, or of q and k, for ``apply`` and ``scores``; the width of a
+        ``table`` shows by itself.
     axes : int
         Position axes, where ``apply`` takes positions (A, B, S).
     **options
@@ -75,8 +81,8 @@ def identify(
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
     head_dim = head_dim or (bound.head_dim if bound else None)
     run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **options)
-    if surface == "apply" and head_dim is None:
-        raise ValueError(identify_hints.no_head_dim(run))
+    if surface in _CHANNELS and head_dim is None:
+        raise ValueError(identify_hints.no_head_dim(run, surface))
     report = run.report
     card = Card(report.subject, surface, report.backend, report.dtype)
     with np.errstate(all="ignore"):
@@ -84,6 +90,9 @@ def identify(
             if surface == "apply":
                 assert head_dim is not None
                 _apply(run, card, head_dim)
+            elif surface == "scores":
+                assert head_dim is not None
+                identify_scores.identify(run, card, head_dim)
             else:
                 _TABLES[surface](run, card)
                 if card.encoding is None:
@@ -123,6 +132,17 @@ def _apply(run: Run, card: Card, dim: int) -> None:
     state.replay(run, lambda: run.subject.apply(x, SHORT), before, f"positions 0..{SHORT[-1]}")
 
 
+def _declared(card: Card, dim: int | None) -> Encoding | ModelEncoding:
+    """What is checked: the encoding, with the measured softmax scale where it has another."""
+    assert card.encoding is not None
+    scale, e = card.softmax_scale, card.encoding
+    if scale is None or dim is None:
+        return e
+    if scale == (e.own_scale(dim) if isinstance(e, Bias) else dim**-0.5):
+        return e
+    return ModelEncoding(card.subject, encodings={"every": card.encoding}, softmax_scale=scale)
+
+
 def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, Any]) -> None:
     """The full check against what was identified: what is left are deviations.
 
@@ -139,7 +159,9 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
             return
         fn = run.factory()
     try:
-        report = check(fn, card.encoding, card.surface, **options)
+        report = check(
+            fn, _declared(card, run.head_dim), card.surface, head_dim=run.head_dim, **options
+        )
     except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
         # The suite itself is at fault: the card stands without it.
         card.unknown.append(f"whether it is exact: the check broke off ({error!r}); please report")

@@ -35,18 +35,21 @@ _AXES = (2, 3, 4)
 _HEAD_DIMS = (64, 128, 32, 80, 96, 256, 16, 8)
 
 
-def no_head_dim(run: Run) -> str:
+def no_head_dim(run: Run, surface: str) -> str:
     """What to say where head_dim is missing: which sizes the function takes."""
+    of, gives = ("q and k", _scores) if surface == "scores" else ("x", _gives)
     text = (
-        "head_dim is needed to identify an apply function, the size of the last axis of x: "
+        f"head_dim is needed for surface {surface!r}, the size of the last axis of {of}: "
         "head_dim=64, or --head-dim 64 on the command line"
     )
-    taken = [d for d in _HEAD_DIMS if _gives(_other(run), d)]
+    taken = [d for d in _HEAD_DIMS if gives(_other(run), d)]
     if len(taken) == 1:
         return f"{text}; of the usual sizes this function takes {taken[0]} alone"
     if taken:
         return f"{text}; this function takes {', '.join(map(str, sorted(taken)))} and maybe others"
-    return "; ".join([text, *for_apply(run, _HEAD_DIMS[0])])
+    first = _HEAD_DIMS[0]
+    found = for_apply(run, first) if surface == "apply" else arguments(run.subject.fn, surface)
+    return "; ".join([text, *found])
 
 
 def for_apply(run: Run, dim: int) -> list[str]:
@@ -133,6 +136,11 @@ def _gives(subject: Subject, dim: int) -> bool:
     except (Refused, Malformed):
         return False
     return bool(np.isfinite(y).all())
+
+
+def _scores(subject: Subject, dim: int) -> bool:
+    """Whether q and k of that head_dim are taken."""
+    return _returns(subject, dense((2, 1, 3, dim), 0), dense((2, 1, 3, dim), 1))
 
 
 def _returns(subject: Subject, *args: np.ndarray) -> bool:

@@ -122,24 +122,37 @@ def origin(phases: Phases, dtype: str) -> float:
     return offset if (np.abs(off) <= error * (1 + abs(offset))).all() else 0.0
 
 
-def like_xpos(tables: Tables, access: Reach, dtype: str) -> str:
-    """What to say where amplitudes change by a constant factor per position, as in xPos."""
+def xpos_rates(tables: Tables, access: Reach, dtype: str) -> tuple[np.ndarray, float] | None:
+    """By what log the amplitude of every pair changes per position, and scale_base in XPos.
+
+    None where it is no constant; scale_base is 0 where it is not that of XPos.
+    """
     at = access.within(_XPOS)
     if at.size < _XPOS.size:
-        return ""
+        return None
     size = np.hypot(*tables(at))
     if not (size > 0).all():
-        return ""
+        return None
     steps = np.diff(np.log(size), axis=0) / np.diff(at)[:, None]
     error = BUDGET[dtype] * ROUNDOFF[dtype] / float(np.diff(at).min())
     if np.ptp(steps, axis=0).max() > error or np.abs(steps).max() <= error:
-        return ""
+        return None
     rate, known = steps[0], XPos(2 * size.shape[1], layout="half")
     share = np.arange(size.shape[1]) / size.shape[1]
     expected = np.log((share + known.gamma) / (1 + known.gamma))
     scale = nice(abs(float(expected[0] / rate[0])), error / abs(float(rate[0])))
+    near = np.abs(np.abs(expected) / scale - np.abs(rate)).max() <= 2 * error
+    return rate, scale if near else 0.0
+
+
+def like_xpos(tables: Tables, access: Reach, dtype: str) -> str:
+    """What to say where amplitudes change by a constant factor per position, as in xPos."""
+    found = xpos_rates(tables, access, dtype)
+    if found is None:
+        return ""
     text = "the amplitude of every pair changes by a constant factor per position, as in xPos"
-    if np.abs(np.abs(expected) / scale - np.abs(rate)).max() <= 2 * error:
+    rate, scale = found
+    if scale:
         side = "queries" if rate[0] < 0 else "keys"
-        text += f": XPos(..., scale_base={scale:g}, gamma={known.gamma:g}) for {side}"
+        text += f": XPos(..., scale_base={scale:g}, gamma={XPos.gamma:g}) for {side}"
     return text

@@ -43,13 +43,13 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
         card.unknown += [text for text in [like_xpos(tables, access, run.coarse)] if text]
     lengths = Lengths(run, access, tables, phases, card)
     if run.subject.axes > 1:
-        _pairs(card, measured, every)
+        describe_pairs(card, measured, every)
         identify_axes.identify(run, access, measured, lengths, factor, card)
         return
     # Where the frequencies change is not known to the token in coarse results.
     most = lengths.last // 2 if lengths.changed else reach(access)
     phases = refined(tables, phases, most, run.coarse)
-    _pairs(card, measured, every)
+    describe_pairs(card, measured, every)
     numbers(card, phases, factor, run.coarse)
     if not every:
         some = ", ".join(f"({p.a}, {p.b})" for p in measured.pairs[:6])
@@ -86,7 +86,8 @@ def closest_fit(m: Measurement) -> Fit:
     return looser if looser.named else found
 
 
-def _pairs(card: Card, measured: Measured, every: list[Structure]) -> None:
+def describe_pairs(card: Card, measured: Measured, every: list[Structure]) -> None:
+    """Which channels form the pairs, as a fact."""
     names = {"interleaved": "interleaved (2k, 2k+1)", "half": "half-split (k, k + d/2)"}
     layout = every[0].fields["layout"] if every else ""
     channels = sorted({c for p in measured.pairs for c in (p.a, p.b)})

@@ -117,7 +117,7 @@ def measure(access: Access, dtype: str) -> Measured:
     """Drive ``access`` with one-hot inputs, then with small angles."""
     positions = access.within(ONE_HOT)
     matrices = _matrices(access, positions)
-    found = Measured(positions, matrices, *_pairs(matrices))
+    found = Measured(positions, matrices, *channel_pairs(matrices))
     if found.pairs:
         _frequencies(access, found, dtype)
     return found
@@ -133,9 +133,10 @@ def _matrices(access: Access, positions: np.ndarray) -> np.ndarray:
     return y[:, 0].transpose(1, 2, 0)
 
 
-def _pairs(
+def channel_pairs(
     matrices: np.ndarray,
 ) -> tuple[list[Pair], list[int], list[int], list[int]]:
+    """Pairs, channels passed through, channels that change in size, and all others."""
     lit = (matrices != 0).any(axis=0)
     supports = [tuple(int(r) for r in np.flatnonzero(lit[:, c])) for c in range(lit.shape[1])]
     passed = [c for c, s in enumerate(supports) if s == (c,) and (matrices[:, c, c] == 1).all()]
