@@ -5,7 +5,14 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 
-from . import images, runtimes, text_libraries, transformers_rotary, transformers_tables
+from . import (
+    images,
+    mlx_kernels,
+    onnx_operators,
+    text_libraries,
+    transformers_rotary,
+    transformers_tables,
+)
 from .entry import Entry
 
 #: Distribution: what to install for it.
@@ -17,12 +24,20 @@ LIBRARIES = {
     "onnxruntime": "onnxruntime onnx",
     "onnx": "onnx",
     "mlx": "mlx[cpu]",
+    "mlx-lm": "mlx-lm",
     "litgpt": "litgpt",
     "torchtune": "torchtune torchao==0.16.0",
 }
-#: In no extra of ours: they bring trainers and data sets along.
-HEAVY = ("litgpt", "torchtune")
-_PARTS = (transformers_rotary, transformers_tables, text_libraries, images, runtimes)
+#: In no extra of ours: they bring trainers, data sets or servers along.
+HEAVY = ("mlx-lm", "litgpt", "torchtune")
+_PARTS = (
+    transformers_rotary,
+    transformers_tables,
+    text_libraries,
+    images,
+    onnx_operators,
+    mlx_kernels,
+)
 
 
 @functools.cache

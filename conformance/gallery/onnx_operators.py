@@ -1,4 +1,4 @@
-"""Kernels of ONNX Runtime (and ONNX's own evaluator) and of MLX, as they are on a CPU."""
+"""The rotary operators of ONNX: kernels of ONNX Runtime on a CPU, and ONNX's own evaluator."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import ALiBi, GivenFrequencies, LinearScaling, RoPE, Sinusoidal
-from posenc_ref.conformance.adapters.peers import window_start
+from posenc_ref import RoPE
 from posenc_ref.conformance.implementation import Implementation
 
 from .entry import Entry
@@ -20,11 +19,7 @@ _ROWS = 131072
 
 
 def entries() -> list[Entry]:
-    """The rotary operators of ONNX, and MLX."""
-    return [*_onnx(), *_mlx()]
-
-
-def _onnx() -> list[Entry]:
+    """Both operators, of halves and interleaved, of the whole head and part of it."""
     file = "contrib_ops/cpu/bert/rotary_embedding.cc: RotaryEmbedding"
     core = "core/providers/cpu/llm/rotary_embedding.cc: RotaryEmbedding"
     reference = "reference/ops/op_rotary_embedding.py: rotary_embedding"
@@ -104,79 +99,3 @@ def _session(model: Any, evaluator: str) -> Any:
     return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-
-
-# MLX
-
-
-def _mlx() -> list[Entry]:
-    fast, layers = "mlx/fast.cpp: fast::rope", "nn/layers/positional_encoding.py: "
-
-    def entry(name: str, source: str, build: Any, expected: Any, **more: Any) -> Entry:
-        return Entry(f"mlx {name}", "mlx", source, build, expected, **more)
-
-    return [
-        entry("fast.rope", fast, _mlx_rope, _HALF(), fast=True),
-        entry("fast.rope, traditional", fast, partial(_mlx_rope, traditional=True),
-              _INTERLEAVED()),
-        entry("fast.rope, half of the head", fast, partial(_mlx_rope, dims=32),
-              _HALF(rotary_dim=32)),
-        entry("fast.rope, scale 1/4", fast, partial(_mlx_rope, scale=0.25),
-              _HALF(scaling=LinearScaling(4.0))),
-        entry("fast.rope, freqs", fast, partial(_mlx_rope, base=None, freqs=True),
-              _HALF(scaling=GivenFrequencies(tuple(1 / _periods()))),
-              says="its freqs are divisors: 1 / frequencies"),
-        entry("SinusoidalPositionalEncoding", f"{layers}SinusoidalPositionalEncoding", _mlx_table,
-              Sinusoidal(64, layout="concat", denominator="half-1", scale=(2 / 64) ** 0.5)),
-        entry("ALiBi, slopes", f"{layers}ALiBi.create_alibi_slope",
-              partial(_mlx_alibi, "slopes"), ALiBi(12)),
-        entry("ALiBi", f"{layers}ALiBi.create_alibi_matrix, as ALiBi.__call__ uses it",
-              partial(_mlx_alibi, "bias"), ALiBi(12, causal=False)),
-    ]  # fmt: skip
-
-
-def _periods() -> np.ndarray:
-    """Thirty-two divisors of no published rule, exact in float32."""
-    return np.asarray(1.0 + np.arange(32.0) ** 2 / 8)
-
-
-def _mlx_rope(
-    dims: int = 64, traditional: bool = False, base: float | None = 10000.0, scale: float = 1.0,
-    freqs: bool = False,
-) -> Implementation:  # fmt: skip
-    import mlx.core as mx
-
-    given = mx.array(_periods().astype(np.float32)) if freqs else None
-
-    def apply(x: Any, positions: Any) -> Any:
-        start = window_start(positions)
-        y = mx.fast.rope(
-            mx.array(x), dims, traditional=traditional, base=base, scale=scale, offset=start,
-            freqs=given,
-        )  # fmt: skip
-        return np.array(y)
-
-    return Implementation(call=apply, surface="apply", name="mlx", head_dim=64)
-
-
-def _mlx_table() -> Implementation:
-    import mlx.core as mx
-    from mlx.nn import SinusoidalPositionalEncoding
-
-    module = SinusoidalPositionalEncoding(64)
-    call = lambda positions: np.array(module(mx.array(positions)))  # noqa: E731
-    return Implementation(call=call, surface="table", name="mlx")
-
-
-def _mlx_alibi(surface: str) -> Implementation:
-    from mlx.nn import ALiBi as Layer
-
-    def slopes(num_heads: int) -> Any:
-        return np.array(Layer.create_alibi_slope(num_heads)).reshape(-1)
-
-    def bias(q_len: int, k_len: int) -> Any:
-        offset = k_len - q_len
-        return np.array(Layer.create_alibi_matrix(q_len + offset, k_len, 12, offset=offset))
-
-    call = slopes if surface == "slopes" else bias
-    return Implementation(call=call, surface=surface, name="mlx", num_heads=12)
