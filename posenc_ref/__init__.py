@@ -12,6 +12,7 @@ what each array library can do.
 """
 
 from .alibi import ALiBi
+from .axial_learned import AxialLearned
 from .bias import Bias
 from .config import from_config
 from .cope import CoPE
@@ -21,6 +22,7 @@ from .detr_sine import DETRSine
 from .encoding import Encoding, Scaling, from_dict
 from .fourier import FourierFeatures
 from .given import GivenFrequencies
+from .hybrid import Hybrid
 from .layer_defaults import config_layer_types, config_rope_layers
 from .layer_schedule import rope_layers
 from .layout import convert_layout, layout_permutation, permute_weights
@@ -51,6 +53,7 @@ from .query_scale import (
     QueryTemperature,
 )
 from .relative import relative_index, relative_scores, relative_shift
+from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
 from .scaling import FrequencySchedule, LinearScaling
@@ -76,6 +79,7 @@ __all__ = [
     "SPEC_VERSION",
     "TUPE",
     "ALiBi",
+    "AxialLearned",
     "Bias",
     "CoPE",
     "DETRSine",
@@ -86,6 +90,7 @@ __all__ = [
     "FourierFeatures",
     "FrequencySchedule",
     "GivenFrequencies",
+    "Hybrid",
     "Learned",
     "LinearScaling",
     "Llama3Scaling",
@@ -140,6 +145,8 @@ __all__ = [
     "relative_index",
     "relative_scores",
     "relative_shift",
+    "resize_matrix",
+    "resize_table",
     "rope_layers",
     "rows",
     "scores",

@@ -48,10 +48,7 @@ class Value:
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Self:
         """The value of these fields, as :meth:`to_dict` wrote them; for :func:`from_dict`."""
-        decoded = {key: _decode(value) for key, value in body.items()}
-        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-        positional = [decoded.pop(f.name) for f in fields if not f.kw_only]
-        return cls(*positional, **decoded)
+        return cls(**{key: _decode(value) for key, value in body.items()})
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, checked like a new value."""

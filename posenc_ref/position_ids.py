@@ -27,8 +27,9 @@ def position_ids(attention_mask: Any, *, padding: int = 0) -> np.ndarray:
     attention_mask : integers or booleans, shape (..., S)
         1 where the token is real.
     padding : int
-        The position of padding tokens, at least 0.  It reaches no output, because padding is masked
-        as a key, but it is looked up: transformers 4 wrote 1 (some models still do), 5 writes 0.
+        The position of padding tokens, at least -1.  It reaches no output, because padding is
+        masked as a key, but it is looked up: transformers 4 wrote 1 (some models still do), 5
+        writes 0; -1 is OPT's, whose ``Learned(offset=2)`` keeps row 1 for it.
 
     Returns
     -------
@@ -49,7 +50,7 @@ def position_ids(attention_mask: Any, *, padding: int = 0) -> np.ndarray:
             "attention_mask must hold 1 for real tokens and 0 for padding, shape (..., S); "
             "additive masks (0 and -inf) have another meaning"
         )
-    padding = validate.integer("padding", padding, minimum=0)
+    padding = validate.integer("padding", padding, minimum=-1)
     return np.where(mask == 1, np.cumsum(mask, axis=-1) - 1, padding)
 
 

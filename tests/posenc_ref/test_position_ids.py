@@ -21,7 +21,7 @@ MASKS = hnp.arrays(
 )
 
 
-@given(mask=MASKS, padding=st.integers(0, 3))
+@given(mask=MASKS, padding=st.integers(-1, 3))
 def test_real_tokens_are_counted(mask, padding):
     ids = position_ids(mask, padding=padding)
     assert ids.dtype == np.int64
@@ -126,7 +126,7 @@ def test_the_load_balancer_of_pytorch(size, chunk):
         (lambda: position_ids([[0, 2]]), ValueError, "attention_mask must hold 1 for real tokens"),
         (lambda: position_ids([0.0, 1.0]), TypeError, "attention_mask must be integers.*float64"),
         (lambda: position_ids(1), ValueError, r"shape \(..., S\)"),
-        (lambda: position_ids([1], padding=-1), ValueError, "padding must be at least 0"),
+        (lambda: position_ids([1], padding=-2), ValueError, "padding must be at least -1"),
         (lambda: packed([3, -1]), ValueError, "lengths must be a flat list of counts"),
         (lambda: packed([[3]]), ValueError, "lengths must be a flat list of counts"),
         (lambda: packed([2.5]), TypeError, "lengths must be integers, got float64"),

@@ -1,0 +1,147 @@
+"""Learned tables in factors: one small table for each axis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._lookup import check_beside, check_table, lookup
+from ._namespace import Array, DType, Namespace, astype, dtype_name, finish, library, namespace
+from ._positions import Positions, as_positions
+from .accuracy import Truth
+from .scoring import widen
+from .table import Table, of_axis
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AxialLearned(Table):
+    """Learned position embedding made of one table for each axis.
+
+    Formula
+        ``PE(p_0, p_1, ...) = [E_0[p_0], E_1[p_1], ...]`` or their sum.  Joined rows are looked up,
+        so A = B = 0; a sum has A = the sum of the absolute values, B = 0.
+    Source
+        Kitaev et al. 2020, *Reformer*, arXiv:2001.04451 (``flat``).  DETR's learned encoding,
+        arXiv:2005.12872: 50 rows for each axis, ``order=(1, 0)``: those of x first, although its
+        sines have those of y first.  ViViT, MViT and VideoPrism add ("sum").
+
+    Parameters
+    ----------
+    tables : sequence of arrays, shapes (rows of the axis, columns of the axis)
+        In the order of the positions' axes; of one library and dtype.  Kept as given.
+    combine : {"concat", "sum"}
+    order : sequence of int, optional
+        The axes in the order of their columns.
+    flat : bool
+        Positions are single integers, ``p = (p_0 * rows_1 + p_1) * rows_2 + ...``: the last axis
+        runs fastest.
+
+    Raises
+    ------
+    TypeError
+        Positions that are not integers, tables that are not real floating arrays.
+    ValueError
+        A position outside its table: nothing is clamped or wrapped round.
+    """
+
+    tables: tuple[Array, ...]
+    _: KW_ONLY
+    combine: str = "concat"
+    order: tuple[int, ...] | None = None
+    flat: bool = False
+
+    integers = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tables, tuple | list) or len(self.tables) < 2:
+            raise TypeError(f"tables must be two or more arrays, got {self.tables!r}")
+        tables = tuple(self.tables)
+        for axis, table in enumerate(tables):
+            check_table(f"tables[{axis}]", table, "(rows, columns)")
+        kinds = {(library(t), dtype_name(t)) for t in tables}
+        if len(kinds) > 1:
+            raise TypeError(f"tables must share a library and a dtype, got {sorted(kinds)}")
+        combine = validate.choice("combine", self.combine, ("concat", "sum"))
+        widths = [t.shape[1] for t in tables]
+        if combine == "sum" and len(set(widths)) > 1:
+            raise ValueError(f"tables must have the same columns to be added, got {widths}")
+        order = tuple(range(len(tables))) if self.order is None else tuple(self.order)
+        if sorted(order) != list(range(len(tables))):
+            raise ValueError(f"order must be a permutation of the axes, got {self.order!r}")
+        self._set(
+            tables=tables,
+            combine=combine,
+            order=order,
+            flat=validate.boolean("flat", self.flat),
+        )
+
+    @property
+    def num_axes(self) -> int:  # type: ignore[override]
+        """Number of axes of the positions: 1 where they are flat."""
+        return 1 if self.flat else len(self.tables)
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        """Size of a row."""
+        widths = [int(t.shape[1]) for t in self.tables]
+        return sum(widths) if self.combine == "concat" else widths[0]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that there are for flat positions."""
+        return math.prod(int(t.shape[0]) for t in self.tables)
+
+    def table(self, positions: Any, *, dtype: DType = None) -> Array:
+        """The rows of integer positions (A, ...), or (...) where flat: (..., dim)."""
+        return finish(self._combined(self._positions(positions)), dtype)
+
+    def truth(self, positions: Any) -> Truth:
+        """``table`` with A and B; looked up rows are bit-equal."""
+        p = self._positions(np.asarray(positions))
+        parts = [np.asarray(astype(part, "float64")) for part in self._parts(p)]
+        if self.combine == "concat":
+            value = np.concatenate(parts, axis=-1)
+            return Truth(value, np.zeros_like(value), np.zeros_like(value))
+        value, terms = sum(parts), sum(map(np.abs, parts))
+        return Truth(np.asarray(value), np.asarray(terms), np.zeros_like(value))
+
+    def _positions(self, positions: Any, x: Array | None = None) -> Positions:
+        p = as_positions(positions, x=x, integers=True)
+        return p if self.flat else self._of_axes(p)
+
+    def _parts(self, p: Positions) -> list[Array]:
+        """The rows of each axis, in the order of their columns."""
+        check_beside(p.values, self.tables[0])
+        if self.flat:
+            at, left = [], p.values
+            for table in reversed(self.tables[1:]):
+                at.append(left % table.shape[0])
+                left = left // table.shape[0]
+            index = [left, *reversed(at)]
+        else:
+            index = [of_axis(p, axis).values for axis in range(self.num_axes)]
+        assert self.order is not None
+        return [lookup(f"positions of axis {a}", self.tables[a], index[a]) for a in self.order]
+
+    def _combined(self, p: Positions) -> Array:
+        parts = self._parts(p)
+        xp: Any = namespace(parts[0])
+        if self.combine == "concat":
+            return xp.concat(parts, axis=-1)
+        total = widen(parts[0])
+        for part in parts[1:]:
+            total = total + astype(part, total.dtype)
+        return astype(total, parts[0].dtype)
+
+    def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
+        rows = self._combined(p)
+        if namespace(rows) is not xp:
+            raise TypeError(
+                f"x must be an array of the library that tables belong to, "
+                f"{namespace(rows).__name__}, got {xp.__name__}"
+            )
+        return rows

@@ -1,0 +1,123 @@
+"""Several tables at once: added, or side by side."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array, DType, Namespace, astype, device_of, finish, namespace, send
+from ._positions import Positions, as_positions
+from .accuracy import Truth
+from .scoring import widen
+from .table import Table
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Hybrid(Table):
+    """The sum of several table encodings, or their rows side by side.
+
+    Formula
+        ``PE(p) = PE_1(p) + PE_2(p) + ...`` or ``[PE_1(p), PE_2(p), ...]``.  A and B of a sum are
+        the sums of A and B, where a looked up row counts with its size.
+    Source
+        SpeechT5's encoder prenet adds a sinusoid to a convolution's output, Kimi-K2.5 a fixed table
+        of frames to a learned one of patches; no model is known that joins learned columns to
+        fixed ones.
+
+    Parameters
+    ----------
+    parts : sequence of table encodings
+        All with the same positions; of the same ``dim`` to be added.
+    combine : {"sum", "concat"}
+
+    Raises
+    ------
+    TypeError, ValueError
+        Parts that are no tables, or do not fit together; positions that one of them refuses.
+    """
+
+    parts: tuple[Table, ...]
+    _: KW_ONLY
+    combine: str = "sum"
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.parts) if isinstance(self.parts, tuple | list) else ()
+        if len(parts) < 2 or not all(isinstance(part, Table) for part in parts):
+            raise TypeError(f"parts must be two or more table encodings, got {self.parts!r}")
+        combine = validate.choice("combine", self.combine, ("sum", "concat"))
+        dims = [part.dim for part in parts]
+        if combine == "sum" and len(set(dims)) > 1:
+            raise ValueError(f"parts must have the same dim to be added, got {dims}")
+        if len({part.num_axes for part in parts}) > 1:
+            raise ValueError(
+                f"parts must have the same position axes, got {[part.num_axes for part in parts]}"
+            )
+        self._set(parts=parts, combine=combine)
+
+    @property
+    def num_axes(self) -> int:  # type: ignore[override]
+        """Number of position axes."""
+        return self.parts[0].num_axes
+
+    @property
+    def integers(self) -> bool:  # type: ignore[override]
+        """Whether positions must be integers: where one part looks them up."""
+        return any(part.integers for part in self.parts)
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        """Size of a row."""
+        dims = [part.dim for part in self.parts]
+        return sum(dims) if self.combine == "concat" else dims[0]
+
+    def table(self, positions: Any, *, dtype: DType = None) -> Array:
+        """The rows of positions, float64 unless ``dtype=``, in the library of learned parts."""
+        parts: list[Any] = list(self.parts)
+        rows = [part.table(positions) for part in parts]
+        home = next((r for r in rows if not isinstance(r, np.ndarray)), rows[0])
+        there = [send(r, namespace(home), device_of(home)) for r in rows]
+        return finish(self._combined(there), dtype)
+
+    def grid_positions(self, height: int, width: int) -> np.ndarray:
+        """The positions that the first part gives to the patches of an image."""
+        return self.parts[0].grid_positions(height, width)
+
+    def truth(self, positions: Any) -> Truth:
+        """The table with A and B of the parts."""
+        truths = [part.truth(positions) for part in self.parts]
+        if self.combine == "concat":
+            joined = (
+                np.concatenate([getattr(t, name) for t in truths], axis=-1)
+                for name in ("value", "terms", "angle")
+            )
+            sizes = [
+                np.broadcast_to(t.amplitude, part.dim)
+                for t, part in zip(truths, self.parts, strict=True)
+            ]
+            return Truth(*joined, np.concatenate(sizes))
+        terms = [np.maximum(t.terms, np.abs(t.value)) for t in truths]
+        return Truth(
+            np.sum([t.value for t in truths], axis=0),
+            np.sum(terms, axis=0),
+            np.sum([t.angle for t in truths], axis=0),
+            np.asarray(sum(t.amplitude for t in truths)),
+        )
+
+    def _positions(self, positions: Any, x: Array | None = None) -> Positions:
+        for part in self.parts:
+            part._positions(positions, x)
+        return as_positions(positions, x=x, integers=self.integers)
+
+    def _combined(self, rows: list[Array]) -> Array:
+        first = widen(rows[0])
+        rest = [astype(part, first.dtype) for part in rows[1:]]
+        if self.combine == "concat":
+            xp: Any = namespace(first)
+            return xp.concat([first, *rest], axis=-1)
+        return sum(rest, start=first)
+
+    def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
+        return self._combined([part._rows(p, xp, device) for part in self.parts])
