@@ -20,8 +20,9 @@ def report_command(
 ) -> None:
     """Show what `posenc check --ndjson` or `posenc verify --ndjson` recorded.
 
-    Exits with 0 whatever the verdict was, and with 2 for a file that is not complete: one without
-    its footer, because the run broke off, or one whose counts, identities or digest disagree.
+    Exits with 0 whatever the verdict was, with 3 if no case was executed in one of the files, and
+    with 2 for a file that is not complete: one without its footer, because the run broke off, or
+    one whose counts, identities or digest disagree.
     """
     try:
         recorded = [read_ndjson(path) for path in files]
@@ -30,6 +31,10 @@ def report_command(
         raise typer.Exit(2) from None
     if as_markdown:
         typer.echo(markdown(recorded), nl=False)
-        return
-    for one in recorded:
-        typer.echo(str(one.report()) if one.kind == "check" else plain(one.verification()))
+    else:
+        for one in recorded:
+            typer.echo(str(one.report()) if one.kind == "check" else plain(one.verification()))
+    empty = [str(path) for path, one in zip(files, recorded, strict=True) if not one.executed]
+    if empty:
+        typer.echo(f"posenc: no case was executed in {', '.join(empty)}", err=True)
+        raise typer.Exit(3)

@@ -171,6 +171,8 @@ def summary(found: Verification) -> str:
     own = f"{len(ours)} of our own FAIL" if ours else "none of our own deviates"
     if c["error"] and not ours:
         own = "what went wrong is above"
+    elif not any(o.executed for o in found.outcomes):
+        own = "NOTHING was executed"
     return f"{', '.join(parts)}; {own} ({found.seconds:.0f} s)"
 
 

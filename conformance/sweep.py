@@ -33,6 +33,8 @@ Progress = Callable[[list[Judged], int, int], None]
 TIME_LIMIT = 300.0
 #: Outcomes that need no explanation.
 GOOD = ("conforms", "refused")
+#: Outcomes of tables that were driven and compared.
+JUDGED = ("conforms", "deviates")
 
 
 class Resumed(ValueError):
@@ -79,8 +81,13 @@ class Sweep:
 
     @property
     def exit_code(self) -> int:
-        """0 where everything conforms or is explained, and no explanation is out of date."""
-        return 1 if self.unexplained or self.stale else 0
+        """0 where everything conforms or is explained, no explanation is out of date: else 1.
+
+        3 if nothing was judged at all.
+        """
+        if self.unexplained or self.stale:
+            return 1
+        return 0 if any(line.outcome in JUDGED for line in self.lines) else 3
 
     def footer(self) -> dict[str, Any]:
         """The last line of the file."""

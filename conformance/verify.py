@@ -48,10 +48,12 @@ class Verification:
 
     @property
     def exit_code(self) -> int:
-        """1 where one of our own backends deviates, 2 for an error of the harness, else 0."""
+        """1 where one of our own backends deviates, 2 for an error, 3 if nothing was executed."""
         if any(o.verdict in ("deviates", "inconclusive") and o.ours for o in self.outcomes):
             return 1
-        return 2 if self.counts["error"] else 0
+        if self.counts["error"]:
+            return 2
+        return 0 if any(o.executed for o in self.outcomes) else 3
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready data."""

@@ -25,7 +25,8 @@ def load_vectors(
 ) -> list[VectorCase]:
     """The golden vectors, or those of one surface, one encoding (a class name), with all ``flags``.
 
-    ``folder`` reads a copy; nothing is verified (``posenc vectors --verify`` does that).
+    ``folder`` reads a copy; nothing is verified (``posenc vectors --verify`` does that).  A choice
+    that leaves no vector is a ValueError: a loop over none would pass without a judgement.
 
         >>> for case in load_vectors(surface="apply", encoding="RoPE"):
         ...     score = case.judge(my_rope(case.declared, *case.arguments()))
@@ -40,4 +41,8 @@ def load_vectors(
             declared = group["encoding"] or {}
             if chosen and encoding in (None, declared.get("encoding")):
                 found.append(VectorCase.read(name, group, case))
+    if not found:
+        asked = {"surface": surface, "encoding": encoding, "flags": sorted(wanted) or None}
+        words = ", ".join(f"{key}={value!r}" for key, value in asked.items() if value is not None)
+        raise ValueError(f"there is no vector with {words}" if words else f"no vector in {home}")
     return found

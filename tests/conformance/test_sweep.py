@@ -80,7 +80,7 @@ def test_the_exit_code():
     assert Sweep([deviating], {}, known=()).exit_code == 1
     assert Sweep([line_of()], {}, known=(ENTRY,)).exit_code == 1  # no longer true
     assert Sweep([line_of(outcome="gap")], {}, known=(ENTRY,)).exit_code == 1
-    assert Sweep([line_of(outcome="gap", surface="scores")], {}, known=()).exit_code == 0
+    assert Sweep([line_of(), line_of(outcome="gap", surface="scores")], {}, known=()).exit_code == 0
     assert Sweep([deviating.replace(surface="scores")], {}, known=()).exit_code == 1
 
 
