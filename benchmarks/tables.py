@@ -1,0 +1,195 @@
+"""Tables and relative biases side by side, on one CPU thread.
+
+    python benchmarks/tables.py                       # a few minutes and 5 GiB
+    python benchmarks/tables.py --scale 0.1           # smaller
+
+The limit is writing the result once (``fill``).  The errors are absolute, at the last 32 positions.
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import datetime
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from timing import Candidate, environment, measure, record, table
+
+import posenc_ref as pr
+from posenc_ref.backends import fused
+from posenc_ref.backends.phasors import phasors
+
+PACKAGES = ("numpy", "torch", "transformers", "x-transformers")
+
+
+def error_of(encoding, rows, positions):
+    true = encoding.table(positions)
+    return float(np.abs(np.asarray(rows)[-32:].astype(np.float64) - true[-32:]).max())
+
+
+def sinusoidal(length, dim):
+    """PE [length, dim] in float32."""
+    from transformers.models.gptj.modeling_gptj import create_sinusoidal_positions
+
+    encoding = pr.Sinusoidal(dim, layout="concat")
+    fast, out = fused(encoding), np.empty((length, dim), np.float32)
+    at = np.arange(length)
+    w32 = encoding.frequencies().astype(np.float32)
+    w64 = encoding.frequencies()
+
+    def textbook(w, kind):
+        angles = np.arange(length, dtype=kind)[:, None] * w
+        return np.concatenate([np.sin(angles), np.cos(angles)], axis=-1).astype(np.float32)
+
+    found = [
+        Candidate("limit: fill", lambda: out.fill(1)),
+        Candidate("ours, out=", lambda: fast(at, out=out)),
+        Candidate("ours, fresh", lambda: fast(at, dtype=np.float32)),
+        Candidate("NumPy, float64 angles", lambda: textbook(w64, np.float64)),
+        Candidate("NumPy, float32 angles", lambda: textbook(w32, np.float32)),
+        Candidate(
+            "transformers GPT-J, float32 angles",
+            lambda: create_sinusoidal_positions(length, dim).numpy(),
+        ),
+    ]
+    for c in found[1:]:
+        rows = c.call()
+        c.error = error_of(encoding, rows, at[-32:])
+    return found
+
+
+def rotary(length, dim):
+    """cos and sin [length, dim/2], float32."""
+    import torch
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    encoding = pr.RoPE(dim, layout="half")
+    at = np.arange(length)
+    out = np.empty((length, dim), np.float32)
+    values = at.astype(np.float64)
+    w = encoding.frequencies()
+    config = LlamaConfig(hidden_size=dim, num_attention_heads=1, max_position_embeddings=length)
+    module, x, ids = LlamaRotaryEmbedding(config), torch.zeros(1), torch.arange(length)[None]
+
+    def textbook():
+        angles = values[:, None] * w
+        return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+    def ours():
+        found = phasors(values, encoding._turns(None), dtype=np.dtype("complex64"))
+        return found.real, found.imag
+
+    found = [
+        Candidate("limit: fill", lambda: out.fill(1)),
+        Candidate("ours, fresh", ours),
+        Candidate("NumPy, float64 angles", textbook),
+        Candidate(
+            "transformers Llama, float32 angles (twice as wide)",
+            lambda: tuple(t[0].numpy()[:, : dim // 2] for t in module(x, ids)),
+        ),
+    ]
+    true = encoding.cos_sin(at[-32:])
+    for c in found[1:]:
+        rows = c.call()
+        c.error = max(
+            float(np.abs(a[-32:].astype(np.float64) - b).max())
+            for a, b in zip(rows, true, strict=True)
+        )
+    return found
+
+
+def alibi(heads, length):
+    """ALiBi [heads, length, length], float32."""
+    import torch
+    from x_transformers.x_transformers import AlibiPositionalBias
+
+    encoding = pr.ALiBi(heads)
+    fast, out = fused(encoding), np.empty((heads, length, length), np.float32)
+    peer = AlibiPositionalBias(heads)
+    slopes = encoding.slopes().astype(np.float32)[:, None, None]
+
+    def textbook():
+        at = np.arange(length, dtype=np.float32)
+        return -slopes * np.abs(at[None, :] - at[:, None])
+
+    with torch.no_grad():
+        return [
+            Candidate("limit: fill", lambda: out.fill(1)),
+            Candidate("ours, a view", lambda: fast(length, length, dtype=np.float32)),
+            Candidate("ours, out=", lambda: fast(length, length, out=out)),
+            Candidate("NumPy, |j - i| times slopes", textbook),
+            Candidate("x-transformers", lambda: _fresh(peer, length)),
+        ]
+
+
+def _fresh(module, length):
+    module.bias = None  # it keeps what it made
+    return module(length, length)
+
+
+def t5(length):
+    """T5 [8, length, length], float32."""
+    import torch
+    from transformers import T5Config
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    torch.manual_seed(0)
+    torch.set_grad_enabled(False)
+    module = T5Attention(T5Config(num_heads=8), has_relative_attention_bias=True)
+    encoding = pr.T5Bias(module.relative_attention_bias.weight.numpy().copy())
+    fast, out = fused(encoding), np.empty((8, length, length), np.float32)
+    peer = module.compute_bias(length, length)[0].numpy()
+    same = np.array_equal(fast(length, length, dtype=np.float32), peer)
+    print(f"T5: equal to transformers bit for bit: {same}", file=sys.stderr)
+    return [
+        Candidate("limit: fill", lambda: out.fill(1)),
+        Candidate("ours, a view", lambda: fast(length, length, dtype=np.float32)),
+        Candidate("ours, out=", lambda: fast(length, length, out=out)),
+        Candidate("transformers", lambda: module.compute_bias(length, length)),
+    ]
+
+
+def main():
+    raw = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the lengths")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+    def scaled(n):
+        return max(64, round(n * options.scale))
+
+    jobs = {
+        f"sinusoidal [{scaled(131072)}, 1024]": lambda: sinusoidal(scaled(131072), 1024),
+        f"rotary cos and sin [{scaled(2**20)}, 64] x 2": lambda: rotary(scaled(2**20), 128),
+        f"ALiBi [32, {scaled(4096)}, {scaled(4096)}]": lambda: alibi(32, scaled(4096)),
+        f"T5 [8, {scaled(2048)}, {scaled(2048)}]": lambda: t5(scaled(2048)),
+    }
+    facts = environment(*PACKAGES)
+    parts = [f"{datetime.date.today()}, " + ", ".join(f"{k} {v}" for k, v in facts.items()), ""]
+    data = {"environment": facts}
+    for title, job in jobs.items():
+        print(f"{title} ...", file=sys.stderr)
+        found = measure(job(), options.rounds, warm=1)
+        parts += [f"### {title}", "", table(found, ["limit: fill"]), ""]
+        data[title] = record(found)
+    text = "\n".join(parts)
+    print(text)
+    if options.markdown:
+        options.markdown.write_text(text + "\n", encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
