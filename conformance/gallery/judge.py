@@ -107,7 +107,7 @@ def _same(card: Card, expected: Encoding) -> str:
         return "alias"
     if type(found) is not type(expected):
         return ""
-    free = "relation" if card.relations else "measured" if _unspaced(found, expected) else ""
+    free = "measured" if _unspaced(found, expected) else "relation" if card.relations else ""
     return free if free and _one_map(found, expected, card.surface) else ""
 
 

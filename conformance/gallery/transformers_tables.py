@@ -204,11 +204,10 @@ def _biases() -> list[Entry]:
             "Falcon, bias", "falcon", build, partial(_function, "falcon", build, "bias"), None,
             unknown="no function of key minus query",
             says="ALiBi, whose slopes and products are rounded to bfloat16 whatever the dtype",
-            remark="The bias of a key is rounded to eight bits: with slope 2**-0.5, keys from 1448 "
-                   "on share one value in steps of eight logits, in float32 models too. "
-                   "tiiuae/falcon-rw-1b was trained with the same line, "
-                   "`slopes[..., None].bfloat16() * arange_tensor`; who implements Falcon by the "
-                   "paper's formula differs from the checkpoint.",
+            remark="The bias of a key is rounded to eight bits, in float32 models too: with slope "
+                   "2**-0.5, keys from 1448 on share one value for eleven keys, and the next is "
+                   "eight logits away. It is a line of the original model code, `slopes[..., "
+                   "None].bfloat16() * arange_tensor`; Falcon by the paper's formula differs.",
         ),
         _entry("MPT, slopes", "mpt", "build_mpt_alibi_tensor",
                partial(_function, "mpt", "build_mpt_alibi_tensor", "slopes"), alibi),
