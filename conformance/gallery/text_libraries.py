@@ -121,7 +121,7 @@ def _rotary_embedding_torch() -> list[Entry]:
               remark="rotate_queries_with_cached_keys centres queries by their own number and keys "
                      "by theirs, so the centres do not cancel: with 1024 keys and the last query "
                      "alone, logits of random q and k differ from those of the whole sequence by "
-                     "up to 8.8, where the largest is 23.8; without xPos they agree to the last bit "
+                     "up to 8.8, the largest being 23.8; without xPos they agree to the last bit "
                      "(lucidrains/rotary-embedding-torch#27 is where the method got its scales)."),
     ]  # fmt: skip
 

@@ -205,7 +205,7 @@ def _biases() -> list[Entry]:
             unknown="no function of key minus query",
             says="ALiBi, whose slopes and products are rounded to bfloat16 whatever the dtype",
             remark="The bias of a key is rounded to eight bits, in float32 models too: with slope "
-                   "2**-0.5, keys from 1448 on share one value for eleven keys, and the next is "
+                   "2**-0.5, from key 1448 on 7 to 16 keys share one value, and the next is "
                    "eight logits away. It is a line of the original model code, `slopes[..., "
                    "None].bfloat16() * arange_tensor`; Falcon by the paper's formula differs.",
         ),
