@@ -213,6 +213,10 @@ def jax(case):
     x = jnp.asarray(case.x)
     plus = jax.jit(lambda x: x + 1)
     case.add("limit: JAX jitted x + 1", lambda: plus(x).block_until_ready())
+    for layout, encoding in case.encodings.items():
+        ready = fused(encoding).prepare(range(case.length), like=x)
+        ours = jax.jit(lambda x, r=ready: r(x))
+        case.add(f"ours JAX {layout}, jitted", lambda f=ours: f(x).block_until_ready(), layout)
     cos, sin = (
         jnp.asarray(t)
         for t in case.encodings["half"].cos_sin(np.arange(case.length), dtype="float32")
@@ -278,7 +282,8 @@ def main():
         found, missing = run(shape, dtype, options.rounds, not options.no_compile)
         names = {c.name for c in found}
         against = ["limit: one-pass multiply"] if dtype == "float32" else ["limit: np.copyto"]
-        against += [n for n in ("transformers Llama (half), fresh",) if n in names]
+        peers = ("transformers Llama (half), fresh", "limit: JAX jitted x + 1")
+        against += [name for name in peers if name in names]
         parts += [f"### {dtype} {list(shape)}", "", table(found, against), ""]
         parts += [f"Left out: {text}" for text in missing]
         data[dtype] = record(found)
