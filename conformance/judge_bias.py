@@ -1,12 +1,13 @@
-"""Judge of the biases of ALiBi and T5."""
+"""Judge of biases."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from posenc_ref import ALiBi, T5Bias
+from posenc_ref import ALiBi, Bias, T5Bias
 
 from .bias_cases import Answer, BiasCase, Property, Ruler, ask, fresh, judge_properties
 from .bias_properties import (
@@ -20,6 +21,7 @@ from .bias_properties import (
     saturated,
 )
 from .diagnose_bias import diagnose_alibi
+from .diagnose_other_bias import diagnose_other
 from .diagnose_t5 import diagnose_t5
 from .judge_buckets import judge_bucket
 from .judge_slopes import judge_slopes
@@ -27,6 +29,8 @@ from .oracle import bias_truth
 from .probes import LENGTHS as PROBED
 from .run import Run
 from .subject import Subject
+
+Diagnosis = Callable[[Run, Sequence[BiasCase]], None]
 
 __all__ = ["judge_bias", "judge_bucket", "judge_slopes"]
 
@@ -54,8 +58,8 @@ class _Called:
 
 def judge_bias(run: Run) -> None:
     """``fn(q_len, k_len)``: values, properties, state, and odd lengths."""
-    encoding: ALiBi | T5Bias = run.encoding
-    run.report.required = ("values", "replay", TRANSLATION.name)
+    encoding: Bias = run.encoding
+    run.report.required = ("values", "replay")
     called = [_call(run, run.subject, lengths) for lengths in _lengths(run)]
     first = called[0]
     if first.answer.code == "raises":
@@ -94,17 +98,19 @@ def judge_bias(run: Run) -> None:
     malformed = any(one.answer.code == "shape" for one in called)
     if run.failures and not malformed:
         finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
-        diagnose = diagnose_alibi if isinstance(encoding, ALiBi) else diagnose_t5
-        run.explain(diagnose, finite)
+        own: dict[type, Diagnosis] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
+        run.explain(own.get(type(encoding), diagnose_other), finite)
 
 
-def _properties(encoding: ALiBi | T5Bias, longest: int) -> list[Property]:
+def _properties(encoding: Bias, longest: int) -> list[Property]:
     if isinstance(encoding, T5Bias):
         table = np.asarray(encoding.table, dtype=np.float64)
         reach = encoding.thresholds[-1]
         found = [TRANSLATION]
         found += [saturated(reach)] if reach + 1 < longest else []
         return found + ([ONE_RUN] if len(np.unique(table, axis=0)) == len(table) else [])
+    if not isinstance(encoding, ALiBi):
+        return [TRANSLATION] if encoding.relative else []
     found = [TRANSLATION, LINEAR, FARTHER]
     found += [HEADS] if encoding.num_heads > 1 else []
     return found if encoding.causal else [*found, SYMMETRIC, OWN]
@@ -113,6 +119,8 @@ def _properties(encoding: ALiBi | T5Bias, longest: int) -> list[Property]:
 def _lengths(run: Run) -> list[tuple[int, int]]:
     """(q_len, k_len) from short to long; the longest must not cost a dense builder gigabytes."""
     most = np.inf if run.max_position is None else run.max_position + 1
+    if (tokens := getattr(run.encoding, "tokens", None)) is not None:
+        return [(tokens, tokens)]
     every = list(LENGTHS)
     reach = run.encoding.thresholds[-1] if isinstance(run.encoding, T5Bias) else 0
     if LENGTHS[-3][0] < reach <= SQUARE:
@@ -154,13 +162,10 @@ def _call(run: Run, subject: Subject, lengths: tuple[int, int]) -> _Called:
     except ValueError:
         words = f"expected a shape that broadcasts to (H, Q, K) = {shape}, got {values.shape}"
         return _Called(lengths, Answer(None, answer.raw, "shape", words), None)
-    causal = (
-        run.encoding.causal if isinstance(run.encoding, ALiBi) else not run.encoding.bidirectional
-    )
     judged = np.ones((q_len, k_len), dtype=bool)
-    if causal:
+    if not run.encoding.sees_future:
         judged = np.arange(k_len) <= np.arange(k_len - q_len, k_len)[:, None]
-    free = causal and isinstance(run.encoding, ALiBi)
+    free = run.encoding.up_to_constant
     return _Called(lengths, answer, BiasCase(q_len, k_len, values, judged, free))
 
 
@@ -239,6 +244,8 @@ def _file(run: Run, one: _Called) -> None:
 
 def _empty(run: Run) -> None:
     """No queries at all: optional."""
+    if getattr(run.encoding, "tokens", None) is not None:
+        return
     answer = _call(run, run.subject, (0, LENGTHS[0][1]))
     if answer.case is None:
         run.limit(f"q_len 0 gives nothing to use ({answer.answer.problem})")

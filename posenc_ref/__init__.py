@@ -20,9 +20,11 @@ from .deberta import DeBERTa
 from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
 from .encoding import Encoding, Scaling, from_dict
+from .fire import FIRE
 from .fourier import FourierFeatures
 from .given import GivenFrequencies
 from .hybrid import Hybrid
+from .kerple import Kerple
 from .layer_defaults import config_layer_types, config_rope_layers
 from .layer_schedule import rope_layers
 from .layout import convert_layout, layout_permutation, permute_weights
@@ -56,6 +58,7 @@ from .relative import relative_index, relative_scores, relative_shift
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
+from .sandwich import Sandwich
 from .scaling import FrequencySchedule, LinearScaling
 from .score import Score
 from .scoring import scores
@@ -68,6 +71,7 @@ from .time2vec import Time2Vec
 from .transformer_xl import TransformerXL, XLNet
 from .tupe import TUPE
 from .vision_positions import grid_positions, linspace_positions, patch_centres, with_unplaced
+from .window_bias import BEiTBias, LeViTBias, LogCPB, SwinBias
 from .xpos import XPos
 from .yarn import NTKByParts, YaRN
 
@@ -76,10 +80,12 @@ __version__ = "0.1.0"
 SPEC_VERSION = "0.1"
 
 __all__ = [
+    "FIRE",
     "SPEC_VERSION",
     "TUPE",
     "ALiBi",
     "AxialLearned",
+    "BEiTBias",
     "Bias",
     "CoPE",
     "DETRSine",
@@ -91,9 +97,12 @@ __all__ = [
     "FrequencySchedule",
     "GivenFrequencies",
     "Hybrid",
+    "Kerple",
+    "LeViTBias",
     "Learned",
     "LinearScaling",
     "Llama3Scaling",
+    "LogCPB",
     "LogNScale",
     "LogTemperature",
     "LongRoPE",
@@ -109,6 +118,7 @@ __all__ = [
     "QwenNTK",
     "RoPE",
     "Rotary",
+    "Sandwich",
     "Scaling",
     "Score",
     "Shaw",
@@ -116,6 +126,7 @@ __all__ = [
     "Sinusoidal2D",
     "Sinusoidal3D",
     "SuNTK",
+    "SwinBias",
     "T5Bias",
     "Table",
     "Time2Vec",

@@ -41,9 +41,20 @@ class Bias(Encoding, abstract=True):
         return self._of_offset(k - q)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """The bias with A and B of the error unit, NumPy float64; by default A = |value|, B = 0."""
-        value = np.asarray(to_host(self.bias(q_positions, k_positions)), dtype=np.float64)
-        return Truth(value, np.abs(value), np.zeros_like(value))
+        """The bias (H, Q, K) with A and B of the error unit, NumPy float64; positions on the host.
+
+        A relative bias is computed once for each offset there is.
+        """
+        if not self.relative:
+            return _sized(self.bias(q_positions, k_positions))
+        r = np.asarray(k_positions)[None, :] - np.asarray(q_positions)[:, None]
+        offsets, at = np.unique(r, return_inverse=True)
+        truth, at = self._truth_of(offsets), at.reshape(r.shape)
+        return Truth(truth.value[:, at], truth.terms[:, at], truth.angle[:, at])
+
+    def _truth_of(self, offsets: np.ndarray) -> Truth:
+        """The truth (H, n) of offsets (n,); by default A = |value|, B = 0."""
+        return _sized(self._of_offset(offsets[None, :])[..., 0, :])
 
     def bias(self, q_positions: Any, k_positions: Any, *, dtype: DType = None) -> Array:
         """The bias (H, Q, K) of query positions (Q,) and key positions (K,).
@@ -59,6 +70,8 @@ class Bias(Encoding, abstract=True):
 
         ``bias(range(k_len - q_len, k_len), range(k_len))[h, i, j] == t[h, j - i + q_len - 1]``.
         """
+        if not self.relative:
+            raise ValueError(f"{type(self).__name__} is no function of key - query: use bias()")
         q_len = validate.integer("q_len", q_len, minimum=1)
         k_len = validate.integer("k_len", k_len, minimum=1)
         kind = np.int64 if self.integers else np.float64
@@ -96,6 +109,12 @@ class Bias(Encoding, abstract=True):
             bias = bias[(slice(None), *[None] * (q.ndim - 4), ...)]
         bias = _beside(bias, q)
         return dot(q, k, scale, bias * scale if self.bias_inside_scale else bias)
+
+
+def _sized(values: Array) -> Truth:
+    """Computed numbers with no angle in them."""
+    value = np.asarray(to_host(values), dtype=np.float64)
+    return Truth(value, np.abs(value), np.zeros_like(value))
 
 
 def _beside(bias: Array, q: Array) -> Array:

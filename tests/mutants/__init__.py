@@ -29,6 +29,7 @@ from . import (  # noqa: F401  (importing a module files its cases)
     multi_axis,
     multi_axis_frequencies,
     ntk,
+    other_biases,
     partial,
     positions,
     precision,

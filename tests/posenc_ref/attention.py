@@ -26,7 +26,8 @@ def softmax_inputs():
 def filled(module, seed=0):
     """``module`` in float64 with every parameter drawn at random, dropout off."""
     generator = torch.Generator().manual_seed(seed)
-    module = module.double().eval()
+    module.double()
+    module.eval()
     with torch.no_grad():
         for p in module.parameters():
             p.copy_(torch.randn(p.shape, generator=generator, dtype=torch.float64) / 4)

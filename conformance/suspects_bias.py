@@ -1,0 +1,199 @@
+"""What biases other than ALiBi's and T5's are known to get wrong: each a complete prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import (
+    FIRE,
+    BEiTBias,
+    Bias,
+    Kerple,
+    LeViTBias,
+    LogCPB,
+    Sandwich,
+    SwinBias,
+)
+from posenc_ref.accuracy import Truth
+
+Places = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class BiasChange:
+    """A change of the declared bias, for positions (Q,) and (K,); no code: only a factor."""
+
+    code: str
+    message: str
+    truth: Callable[[np.ndarray, np.ndarray], Truth]
+
+
+def bias_changes(declared: Bias) -> Iterator[BiasChange]:
+    """The declaration itself, then one change of it each, its own first."""
+    yield BiasChange("", "", declared.truth)
+    for form, of in _FORMS:
+        if isinstance(declared, form):
+            yield from of(declared)
+    yield BiasChange(
+        "bias-alignment",
+        "queries are not aligned with the last keys: query i sits at key i",
+        lambda q, k: declared.truth(np.arange(len(q)), k),
+    )
+    yield BiasChange(
+        "head-order",
+        "heads run from the last to the first",
+        lambda q, k: _each(declared.truth(q, k), lambda part: part[::-1]),
+    )
+    if declared.sees_future:
+        yield BiasChange(
+            "future-keys",
+            "keys after the query have no bias",
+            lambda q, k: _each(
+                declared.truth(q, k), lambda part: np.where(k > q[:, None], 0, part)
+            ),
+        )
+
+
+def _each(truth: Truth, change: Callable[[np.ndarray], np.ndarray]) -> Truth:
+    return Truth(change(truth.value), change(truth.terms), change(truth.angle))
+
+
+def _other(code: str, message: str, encoding: Bias) -> BiasChange:
+    return BiasChange(code, message, encoding.truth)
+
+
+def _kerple(declared: Kerple) -> Iterator[BiasChange]:
+    r1, r2 = declared.r1, declared.r2
+    if declared.form == "log" or max(r1) <= 2:
+        yield _other("wrong-row", "r1 and r2 are exchanged", declared.replace(r1=r2, r2=r1))
+    form = "power" if declared.form == "log" else "log"
+    if form == "log" or max(r2) <= 2:
+        text = f"the {form} form, declared {declared.form}"
+        yield _other("bucket-spacing", text, declared.replace(form=form))
+
+
+def _sandwich(declared: Sandwich) -> Iterator[BiasChange]:
+    half = declared.dim // 2
+
+    def from_zero(q: np.ndarray, k: np.ndarray) -> Truth:
+        r, at = np.unique(k[None, :] - q[:, None], return_inverse=True)
+        waves = declared.base ** (-np.arange(half) / half)
+        cos = np.cos(r[:, None] * waves)
+        h = 8 * np.arange(1, declared.num_heads + 1)[:, None] / declared.num_heads
+        size, angle = (np.abs(cos).sum(axis=-1) + half) / h, np.abs(r) * waves.sum() / h
+        at = at.reshape(len(q), len(k))
+        return Truth(*(part[:, at] for part in ((cos.sum(axis=-1) - half) / h, size, angle)))
+
+    yield BiasChange("exponent", "the exponents start at k = 0, declared 1", from_zero)
+
+
+def _fire(declared: FIRE) -> Iterator[BiasChange]:
+    yield _other(
+        "position-scale",
+        "distances are divided by psi(i), without the threshold on the length",
+        declared.replace(length=1e-9),
+    )
+    yield BiasChange(
+        "position-scale",
+        "distances are divided by psi(length), whatever the query",
+        lambda q, k: _from_zero(declared, q, k),
+    )
+
+
+def _from_zero(declared: FIRE, q: np.ndarray, k: np.ndarray) -> Truth:
+    """As if every query stood at 0, where the threshold normalises."""
+    r, at = np.unique(k[None, :] - q[:, None], return_inverse=True)
+    truth, at = declared.truth(np.array([0]), r), at.reshape(len(q), len(k))
+    return Truth(*(part[:, 0][:, at] for part in (truth.value, truth.terms, truth.angle)))
+
+
+def _swin(declared: SwinBias) -> Iterator[BiasChange]:
+    h, w = declared.window
+    n = len(declared.table)
+
+    def indexed(code: str, message: str, row: Callable[[Any, Any], Any]) -> BiasChange:
+        table = np.asarray(declared.table, np.float64)
+
+        def truth(q: np.ndarray, k: np.ndarray) -> Truth:
+            q, k = q[:, None], k[None, :]
+            index = np.asarray(row(q // w - k // w, q % w - k % w)) % n
+            value = np.moveaxis(table[index], -1, 0)
+            return Truth(value, np.abs(value), np.zeros_like(value))
+
+        return BiasChange(code, message, truth)
+
+    yield indexed(
+        "bucket-sign",
+        "the offsets have the opposite sign: key minus query",
+        lambda dy, dx: (h - 1 - dy) * (2 * w - 1) + w - 1 - dx,
+    )
+    yield indexed(
+        "index-collision",
+        "dy is multiplied by 2h - 1, not 2w - 1",
+        lambda dy, dx: (dy + h - 1) * (2 * h - 1) + dx + w - 1,
+    )
+    yield indexed(
+        "axis-order",
+        "height and width are exchanged",
+        lambda dy, dx: (dx + w - 1) * (2 * h - 1) + dy + h - 1,
+    )
+    yield indexed(
+        "relative-symmetric",
+        "an offset and its opposite are treated alike",
+        lambda dy, dx: (abs(dy) + h - 1) * (2 * w - 1) + abs(dx) + w - 1,
+    )
+
+
+def _beit(declared: BEiTBias) -> Iterator[BiasChange]:
+    n = len(declared.table)
+    rows = np.arange(n)
+    for order, text in (
+        ([n - 2, n - 3, n - 1], "the rows of [CLS] to patches and of patches to [CLS]"),
+        ([n - 1, n - 2, n - 3], "the rows of [CLS] to patches and of [CLS] to itself"),
+    ):
+        changed = np.asarray(declared.table)[np.r_[rows[:-3], order]]
+        yield _other("wrong-row", f"{text} are exchanged", declared.replace(table=changed))
+    mirrored = np.asarray(declared.table)[np.r_[rows[:-3][::-1], rows[-3:]]]
+    text = "the offsets have the opposite sign: key minus query"
+    yield _other("bucket-sign", text, declared.replace(table=mirrored))
+
+
+def _levit(declared: LeViTBias) -> Iterator[BiasChange]:
+    h, w = declared.window
+    table = np.asarray(declared.table)
+    if h == w:
+        turned = table.reshape(h, w, -1).swapaxes(0, 1).reshape(table.shape)
+        text = "height and width are exchanged"
+        yield _other("axis-order", text, declared.replace(table=turned))
+
+
+def _log_cpb(declared: LogCPB) -> Iterator[BiasChange]:
+    swapped = declared.replace(hidden=np.asarray(declared.hidden)[:, ::-1])
+    yield _other("axis-order", "the network takes (dx, dy), declared (dy, dx)", swapped)
+    mirrored = declared.replace(hidden=-np.asarray(declared.hidden))
+    text = "the offsets have the opposite sign: key minus query"
+    yield _other("bucket-sign", text, mirrored)
+    if declared.pretrained_window is not None:
+        text = "offsets are divided by the window's own side, not the pretrained one's"
+        yield _other("position-scale", text, declared.replace(pretrained_window=None))
+    for factor, text in (
+        (3.0, "offsets are not divided by log2(8)"),
+        (3.0 * np.log(2), "the logarithm is natural, and not divided by log(8)"),
+    ):
+        scaled = declared.replace(hidden=np.asarray(declared.hidden) * factor)
+        yield _other("position-scale", text, scaled)
+
+
+_FORMS: tuple[tuple[type[Bias], Callable[[Any], Iterator[BiasChange]]], ...] = (
+    (Kerple, _kerple),
+    (Sandwich, _sandwich),
+    (FIRE, _fire),
+    (SwinBias, _swin),
+    (BEiTBias, _beit),
+    (LeViTBias, _levit),
+    (LogCPB, _log_cpb),
+)

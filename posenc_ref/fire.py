@@ -1,0 +1,88 @@
+"""FIRE: a learned function of the distance, relative to the query's own position."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._mlp import check_mlp, mlp, mlp_size
+from ._namespace import Array, astype, namespace, working_dtype
+from .accuracy import Truth
+from .bias import Bias
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FIRE(Bias):
+    """Functional interpolation for relative position encoding.
+
+    Formula
+        ``b(i, j) = f(psi(i - j) / (psi(max(i, length)) + eps))`` for j <= i, with
+        ``psi(x) = log(1 + c x)`` and ``f(x) = output relu(hidden x + hidden_bias) + output_bias``.
+    Source
+        Li et al. 2023, *Functional Interpolation for Relative Positions*, arXiv:2310.04418,
+        equation (7) and its code (appendix), which adds eps.
+    Traps
+        The normaliser goes by the query, so the bias is no function of j - i once i passes
+        ``length``.  Positions count from 0.
+    Error unit
+        A = the sum of the absolute values of all products of f, its argument x taken as
+        ``x + 1 / psi(max(i, length))``, for rounding inside the logarithm.  B = 0.
+
+    Parameters
+    ----------
+    hidden : array (W, 1);  hidden_bias : array (W,);  output : array (H, W), real floating
+    output_bias : array (H,), optional
+    c, length : float
+        Positive: the code takes absolute values of what it has learned, and ``length`` is the
+        product of a learned factor and 512.
+    eps : float
+    """
+
+    hidden: Array
+    hidden_bias: Array
+    output: Array
+    output_bias: Array | None = None
+    _: KW_ONLY
+    c: float = 0.1
+    length: float = 512.0
+    eps: float = 1e-6
+
+    relative = False
+    sees_future = False
+
+    def __post_init__(self) -> None:
+        check_mlp(self, 1)
+        self._set(
+            c=validate.real("c", self.c, above=0.0),
+            length=validate.real("length", self.length, above=0.0),
+            eps=validate.real("eps", self.eps, minimum=0.0),
+        )
+
+    @property
+    def num_heads(self) -> int:  # type: ignore[override]
+        """Rows of the output layer."""
+        return int(self.output.shape[0])
+
+    def _argument(self, q: Array, k: Array) -> tuple[Array, Array]:
+        """What f takes, 0 for later keys, and the normaliser."""
+        xp = namespace(q)
+        distance = xp.maximum(q - k, xp.zeros_like(q - k))
+        norm = xp.log1p(self.c * xp.maximum(q, xp.full_like(q, self.length))) + self.eps
+        return xp.log1p(self.c * distance) / norm, norm
+
+    def _of_pairs(self, q: Array, k: Array) -> Array:
+        x, _ = self._argument(q, k)
+        x = astype(x, working_dtype(x))
+        return namespace(x).moveaxis(mlp(self, x[..., None]), -1, -3)
+
+    def truth(self, q_positions: Any, k_positions: Any) -> Truth:
+        """The bias with A and B of the error unit."""
+        plain = super().truth(q_positions, k_positions)
+        at = (np.asarray(p, np.float64) for p in (q_positions, k_positions))
+        q, k = next(at)[:, None], next(at)[None, :]
+        x, norm = self._argument(q, k)
+        size = np.moveaxis(mlp_size(self, (x + 1 / norm)[..., None]), -1, 0)
+        return Truth(plain.value, size, plain.angle)

@@ -1,0 +1,253 @@
+"""Relative biases inside windows of image patches: Swin, BEiT, LeViT, Swin v2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from ._lookup import check_beside, lookup
+from ._mlp import check_mlp, mlp, mlp_size
+from ._namespace import Array, astype, is_lazy, namespace, working_dtype
+from .accuracy import Truth
+from .bias import Bias
+from .decomposed import validate_grid
+from .score import check_numbers
+
+
+class WindowBias(Bias, abstract=True):
+    """Biases of the tokens of one window; positions are their row-major numbers."""
+
+    integers = True
+    relative = False
+    window: Sequence[int]
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens a window has."""
+        return int(self.window[0] * self.window[1])
+
+    def _check(self, q: Array, k: Array) -> None:
+        """Concrete positions must be tokens of the window; lazy ones are taken as they are."""
+        for name, at in (("q_positions", q), ("k_positions", k)):
+            if is_lazy(at) or 0 in at.shape:
+                continue
+            xp = namespace(at)
+            low, high = int(xp.min(at)), int(xp.max(at))
+            if low < 0 or high >= self.tokens:
+                raise ValueError(
+                    f"{name} must be tokens of the window, 0 .. {self.tokens - 1}, got "
+                    f"{low if low < 0 else high}"
+                )
+
+    def _of_pairs(self, q: Array, k: Array) -> Array:
+        self._check(q, k)
+        _, w = self.window
+        return self._of_axes(q // w - k // w, q % w - k % w)
+
+    def _of_axes(self, dy: Array, dx: Array) -> Array:
+        """The bias (H, Q, K) of query minus key, in rows and in columns."""
+        raise NotImplementedError(f"{type(self).__name__} defines no bias")
+
+
+class WindowTable(WindowBias, abstract=True):
+    """Window biases that are rows of a learned table."""
+
+    table: Array
+
+    @property
+    def num_heads(self) -> int:  # type: ignore[override]
+        """Columns of the table."""
+        return int(self.table.shape[1])
+
+    def _entries(self, row: Array) -> Array:
+        """``table[row]`` with the heads in front."""
+        check_beside(row, self.table)
+        return namespace(self.table).moveaxis(lookup("row", self.table, row), -1, -3)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SwinBias(WindowTable):
+    """Relative position bias of Swin.
+
+    Formula
+        ``b_h(i, j) = table[(dy + h - 1) (2w - 1) + dx + w - 1, h]`` with ``dy = y_i - y_j`` and
+        ``dx = x_i - x_j``, added to ``q . k / sqrt(d)``.
+    Source
+        Liu et al. 2021, *Swin Transformer*, arXiv:2103.14030, equation (4) and its code
+        (:func:`relative_index`).
+    Traps
+        The factor is 2w - 1, not 2h - 1; differences are query minus key.
+
+    Parameters
+    ----------
+    table : array ((2h - 1)(2w - 1), H), real floating
+        Biases are its entries, bit for bit.
+    window : (int, int)
+        Height and width.
+    """
+
+    table: Array
+    _: KW_ONLY
+    window: Sequence[int]
+
+    def __post_init__(self) -> None:
+        h, w = validate_grid("window", self.window)
+        check_numbers("table", self.table, (2 * h - 1) * (2 * w - 1), "H")
+        self._set(window=(h, w))
+
+    def _of_axes(self, dy: Array, dx: Array) -> Array:
+        h, w = self.window
+        return self._entries((dy + h - 1) * (2 * w - 1) + dx + w - 1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BEiTBias(WindowTable):
+    """Relative position bias of BEiT: Swin's, and three rows for the [CLS] token.
+
+    Formula
+        As :class:`SwinBias` for the patches, which are tokens 1 .. h w; with n rows,
+        ``b(0, j) = table[n - 3]``, ``b(i, 0) = table[n - 2]``, ``b(0, 0) = table[n - 1]``.
+    Source
+        Bao et al. 2021, *BEiT*, arXiv:2106.08254, and its code; also Data2Vec-vision.
+
+    Parameters
+    ----------
+    table : array ((2h - 1)(2w - 1) + 3, H), real floating
+        Biases are its entries, bit for bit.
+    window : (int, int)
+        Height and width in patches.
+    """
+
+    table: Array
+    _: KW_ONLY
+    window: Sequence[int]
+
+    def __post_init__(self) -> None:
+        h, w = validate_grid("window", self.window)
+        check_numbers("table", self.table, (2 * h - 1) * (2 * w - 1) + 3, "H")
+        self._set(window=(h, w))
+
+    @property
+    def tokens(self) -> int:
+        """The patches and [CLS] before them."""
+        return super().tokens + 1
+
+    def _of_pairs(self, q: Array, k: Array) -> Array:
+        self._check(q, k)
+        h, w = self.window
+        n, xp = int(self.table.shape[0]), namespace(q)
+        i, j = q - 1, k - 1
+        row = (i // w - j // w + h - 1) * (2 * w - 1) + i % w - j % w + w - 1
+        row = xp.where(k == 0, xp.full_like(row, n - 2), row)
+        row = xp.where(q == 0, xp.where(k == 0, xp.full_like(row, n - 1), n - 3), row)
+        return self._entries(row)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LeViTBias(WindowTable):
+    """Attention bias of LeViT: by the absolute offsets.
+
+    Formula
+        ``b_h(i, j) = table[|dy| w + |dx|, h]``, added to ``q . k / sqrt(d)``.
+    Source
+        Graham et al. 2021, *LeViT*, arXiv:2104.01136, equation (3) and its code, whose
+        ``attention_biases`` are (H, h w).
+
+    Parameters
+    ----------
+    table : array (h w, H), real floating
+        Biases are its entries, bit for bit.
+    window : (int, int)
+        Height and width.
+    """
+
+    table: Array
+    _: KW_ONLY
+    window: Sequence[int]
+
+    def __post_init__(self) -> None:
+        h, w = validate_grid("window", self.window)
+        check_numbers("table", self.table, h * w, "H")
+        self._set(window=(h, w))
+
+    def _of_axes(self, dy: Array, dx: Array) -> Array:
+        xp = namespace(dy)
+        return self._entries(xp.abs(dy) * self.window[1] + xp.abs(dx))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LogCPB(WindowBias):
+    """Log-spaced continuous position bias of Swin v2.
+
+    Formula
+        ``b(i, j) = 16 sigmoid(f(s(dy), s(dx)))``, ``f(x) = output relu(hidden x + hidden_bias)``,
+        ``s(d) = sign(d) log2(1 + 8 |d| / (n - 1)) / log2(8)``, n the side of ``pretrained_window``
+        (of ``window``, where that is None).
+    Source
+        Liu et al. 2021, *Swin Transformer V2*, arXiv:2111.09883, equations (3) and (4) and its
+        code, which has the 8, the 16 and the sigmoid.
+    Traps
+        The bias is added to cosine attention, so ``scores`` takes q and k of length 1 times the
+        root of the learned temperature, and has scale 1.  Coordinates are (dy, dx), in that order.
+    Error unit
+        A = ``16 (s + s (1 - s) S)``, s the sigmoid and S the sum of the absolute values of all
+        products of f, its arguments taken as ``|x| + 1/3``, for rounding inside the logarithm.
+
+    Parameters
+    ----------
+    hidden : array (W, 2);  hidden_bias : array (W,);  output : array (H, W), real floating
+    window : (int, int)
+    pretrained_window : (int, int), optional
+    """
+
+    hidden: Array
+    hidden_bias: Array
+    output: Array
+    _: KW_ONLY
+    window: Sequence[int]
+    pretrained_window: Sequence[int] | None = None
+
+    output_bias = None
+
+    def __post_init__(self) -> None:
+        check_mlp(self, 2)
+        self._set(window=validate_grid("window", self.window))
+        if self.pretrained_window is not None:
+            grid = validate_grid("pretrained_window", self.pretrained_window)
+            self._set(pretrained_window=grid)
+
+    @property
+    def num_heads(self) -> int:  # type: ignore[override]
+        """Rows of the output layer."""
+        return int(self.output.shape[0])
+
+    def own_scale(self, dim: int) -> float:
+        """1: cosine attention brings its temperature along."""
+        return 1.0
+
+    def _inputs(self, dy: Array, dx: Array) -> Array:
+        """``s(dy), s(dx)``, (..., 2)."""
+        xp = namespace(dy)
+        sides = self.pretrained_window or self.window
+        found = []
+        for d, n in zip((dy, dx), sides, strict=True):
+            d = astype(d, working_dtype(d)) / float(max(n - 1, 1))
+            found.append(xp.sign(d) * xp.log2(1.0 + 8.0 * xp.abs(d)) / 3.0)
+        return xp.stack(xp.broadcast_arrays(*found), axis=-1)
+
+    def _of_axes(self, dy: Array, dx: Array) -> Array:
+        xp = namespace(dy)
+        return xp.moveaxis(16.0 / (1.0 + xp.exp(-mlp(self, self._inputs(dy, dx)))), -1, -3)
+
+    def truth(self, q_positions: Any, k_positions: Any) -> Truth:
+        """The bias with A and B of the error unit."""
+        plain = super().truth(q_positions, k_positions)
+        (q, k), (_, w) = (np.asarray(p) for p in (q_positions, k_positions)), self.window
+        q, k = q[:, None], k[None, :]
+        x = np.abs(self._inputs(q // w - k // w, q % w - k % w))
+        size = np.moveaxis(mlp_size(self, x + 1 / 3), -1, 0)
+        s = plain.value / 16
+        return Truth(plain.value, 16 * (s + s * (1 - s) * size), plain.angle)
