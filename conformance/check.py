@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -135,11 +135,11 @@ def check(
         seed=seed,
         name=name,
     )
-    return complete(run, bound.problems() if bound and bound.problems else ())
+    return complete(run, bound.problems if bound else None)
 
 
-def complete(run: Run, problems: Sequence[tuple[str, str]] = ()) -> Report:
-    """Judge what a run was made for; ``problems`` are an adapter's own."""
+def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = None) -> Report:
+    """Judge what a run was made for; an adapter is asked for ``problems`` of its own afterwards."""
     surface = run.report.surface
     judge, _ = SURFACES[surface]
     if run.encoding is None and needs_nothing(surface):
@@ -151,7 +151,7 @@ def complete(run: Run, problems: Sequence[tuple[str, str]] = ()) -> Report:
         run.add("raises", "a call raises whose like was accepted before", str(error))
     except Malformed as error:
         run.add("shape", str(error), "another call of that kind came out right before")
-    for problem in problems:
+    for problem in problems() if problems else ():
         run.add("raises", *problem)
     return run.finish()
 
