@@ -47,7 +47,9 @@ class Card:
     deviations: list[Finding] = field(default_factory=list)  #: findings against ``encoding``
     limits: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)  #: what could not be determined
-    conversion: list[str] = field(default_factory=list)  #: how to use it as something else
+    origin: float = 0.0  #: the position that position 0 is treated like
+    conversion: list[str] = field(default_factory=list)  #: how to use it as ``to``
+    converted: str = ""  #: lines of a function ``converted``, which calls ``fn`` and is ``to``
     report: Report | None = None  #: the check against ``encoding``
 
     @property
@@ -80,6 +82,7 @@ class Card:
             lines += textwrap.wrap(
                 text, _WIDTH, initial_indent=first, subsequent_indent=" " * _INDENT
             ) or [first.rstrip()]
+        lines += [f"{'':<{_INDENT}}{line}" for line in self.converted.splitlines()]
         return "\n".join(lines)
 
     def _verdict(self) -> str:
@@ -123,5 +126,6 @@ class Card:
             "limits": self.limits,
             "unknown": self.unknown,
             "conversion": self.conversion,
+            "converted": self.converted,
         }
         return json.dumps(data, indent=2)

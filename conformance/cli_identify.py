@@ -8,9 +8,12 @@ from typing import Annotated
 
 import typer
 
+from posenc_ref import Encoding
+
 from .identify import SURFACES, identify
 from .implementation import Implementation
-from .loading import UsageError, load_target
+from .loading import UsageError, load_encoding, load_target
+from .models import encoding_of, load_model
 from .subject import TENSOR_LAYOUTS
 
 
@@ -34,6 +37,10 @@ def identify_command(
     ] = None,
     device: Annotated[str | None, typer.Option(help="Where the arrays live, e.g. cuda.")] = None,
     max_position: Annotated[int | None, typer.Option(help="Try no position beyond it.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="Say how to use it as this: a preset, or JSON (@file) of an encoding."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
 ) -> None:
     """Say what a function is: its encoding, the models that use it, and what deviates.
@@ -49,6 +56,7 @@ def identify_command(
                 surface,
                 head_dim=head_dim,
                 axes=axes,
+                to=None if to is None else _target(to),
                 backend=backend,
                 dtype=dtype,
                 tensor_layout=tensor_layout,
@@ -61,3 +69,10 @@ def identify_command(
         raise typer.Exit(2) from None
     typer.echo(card.to_json() if as_json else str(card))
     raise typer.Exit(3 if card.encoding is None or not card.rule else 0 if card.exact else 1)
+
+
+def _target(text: str) -> Encoding:
+    """The encoding of ``--to``."""
+    if text.lstrip().startswith(("{", "@")):
+        return load_encoding(text)
+    return encoding_of(load_model(text), None)

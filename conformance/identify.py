@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, Encoding, ModelEncoding
+from posenc_ref import Bias, Encoding, ModelEncoding, RoPE
 
 from . import (
     identify_bias,
@@ -24,10 +24,12 @@ from . import (
 from .access import Access
 from .card import Card
 from .check import check, make_run
+from .identify_convert import convert
 from .implementation import Implementation
 from .judge_apply import required_inputs
 from .measure import measure
 from .probes import SHORT, dense
+from .report import ERROR
 from .run import Run
 from .subject import Malformed, Refused
 
@@ -50,6 +52,7 @@ def identify(
     *,
     head_dim: int | None = None,
     axes: int = 1,
+    to: Encoding | None = None,
     **options: Any,
 ) -> Card:
     """Find out what ``fn`` is, and return it as an identity card.
@@ -65,6 +68,9 @@ def identify(
         ``table`` shows by itself.
     axes : int
         Position axes, where ``apply`` takes positions (A, B, S).
+    to : Encoding, optional
+        What the function should be used as: ``.conversion`` says how, and ``.converted`` has the
+        lines that do it, or the reason why it cannot be.
     **options
         ``backend``, ``dtype``, ``tensor_layout``, ``device``, ``max_position``, ``factory``,
         ``seed`` and ``name`` as for :func:`check`.
@@ -106,7 +112,26 @@ def identify(
         card.used_by = identify_names.used_by(card.encoding)
         if card.rule and not card.used_by:
             card.closest = identify_names.closest(card.encoding)
+    if to is not None:
+        _convert(card, to)
     return card
+
+
+def _convert(card: Card, to: Encoding) -> None:
+    """How to use it as something else; deviations have to be mended first."""
+    if card.encoding is None:
+        card.conversion = ["cannot be converted: no encoding that is described here"]
+        return
+    origin = card.origin if card.origin != getattr(card.encoding, "offset", 0.0) else 0.0
+    found, mended = card.encoding, {"position-origin"}
+    if card.surface == "cos_sin" and isinstance(found, RoPE) and (card.frequencies < 0).all():
+        found, mended = found.replace(sign=-1), {*mended, "sign"}
+    advice = convert(found, to, card.surface, origin, card.softmax_scale)
+    wrong = [f.code for f in card.deviations if f.severity == ERROR and f.code not in mended]
+    if wrong:
+        card.conversion.append(f"mend first what deviates: {', '.join(wrong)}")
+    card.conversion += advice.steps
+    card.converted = advice.code
 
 
 def _apply(run: Run, card: Card, dim: int) -> None:

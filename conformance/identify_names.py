@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import posenc_ref as pr
-from posenc_ref import Encoding, MultiAxisRoPE, RoPE, Rotary
+from posenc_ref import Encoding, MixedRoPE, MultiAxisRoPE, RoPE, Rotary, XPos
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 
 from .fit_blend import MSCALES
@@ -254,6 +254,8 @@ def _field(encoding: Encoding, name: str) -> str:
 def is_same(one: Encoding, other: Encoding) -> bool:
     """The same map of vectors, whatever it is called."""
     if not isinstance(one, Rotary) or not isinstance(other, Rotary):
+        return one == other
+    if any(isinstance(e, XPos | MixedRoPE) for e in (one, other)):
         return one == other
     if one.head_dim != other.head_dim or one.depends_on_length != other.depends_on_length:
         return False

@@ -124,6 +124,7 @@ def numbers(card: Card, phases: Phases, factor: Factor, dtype: str) -> None:
         )
     start = origin(phases, dtype)
     if start:
+        card.origin = start
         card.facts["origin"] = f"position 0 is turned like position {start:g}"
 
 
