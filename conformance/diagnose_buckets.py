@@ -40,7 +40,12 @@ def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
     run.report.measured = words(encoding, r, b)
     if found.complete:
         report(run, found)
-        return
+    else:
+        by_no_rule(run, encoding, r, b)
+
+
+def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None:
+    """Buckets that are wrong in no way that is known: where they are."""
     wrong = np.flatnonzero(model(encoding, {}, r) != b)
     n = wrong[np.argmin(np.abs(r[wrong]))]
     outside = (b < 0) | (b >= encoding.num_buckets)

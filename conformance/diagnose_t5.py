@@ -13,7 +13,7 @@ from .bias_cases import BiasCase, Ruler
 from .bucket_model import bases, model, shift
 from .causes import Cause, Residual, explain, report
 from .diagnose_bias import alignment_cause
-from .diagnose_buckets import bucket_causes, unique, words
+from .diagnose_buckets import bucket_causes, by_no_rule, unique, words
 from .diagnose_slopes import scale_cause
 from .frequencies import half_precision
 from .run import Run
@@ -43,6 +43,8 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
     explanation = explain(_residual(encoding, table, cases, ruler), kept)
     report(run, explanation)
     r, b = _merged(decoded)
+    if not explanation.causes and (model(encoding, {}, r) != b).any():
+        by_no_rule(run, encoding, r, b)
     run.report.measured = words(encoding, r, b)
 
 

@@ -199,7 +199,7 @@ def properties_of(num_buckets: int, bidirectional: bool) -> list[Property]:
 
     found = [
         Property("bucket(0) = 0", own, set_to(0, 1.0)),
-        Property(f"buckets are 0 .. {last}", inside, set_to(-2, last + 1.0)),
+        Property("buckets are 0 .. the last", inside, set_to(-2, last + 1.0)),
         Property("buckets grow with the distance", monotone, set_to(-2, 4.0 * num_buckets)),
     ]
     if half > 3:

@@ -95,7 +95,8 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
     _case(run, "pair norm", lambda t: pair_norm(q, q1 * t, measured))
 
     offset = 0.0 if run.encoding is None else run.encoding.offset
-    if not measured.in_out() or offset != round(offset):
+    elsewhere = run.encoding is None and not _upright(run, measured)
+    if not measured.in_out() or offset != round(offset) or elsewhere:
         return
     channel = np.ones(dim)
     for pair, amplitude in zip(measured.pairs, m, strict=True):
@@ -105,6 +106,12 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
     twice, once = access.rows(q1, at), access.rows(q, 2 * at + round(offset))
     angle = float(4 * at.max()) * fastest
     _case(run, "composition", lambda t: composition(twice * t, once, angle, channel))
+
+
+def _upright(run: Run, measured: Measured) -> bool:
+    """Whether no pair is turned at position 0; where it is, nobody said from what origin."""
+    slack = run.budget * ROUNDOFF[run.coarse]
+    return measured.phases is None or bool((np.abs(measured.phases.start) <= slack).all())
 
 
 def _case(run: Run, name: str, prop: Callable[[Any], Check]) -> None:

@@ -56,7 +56,8 @@ def same_length(
             f"wrong in a later call of {late.size}",
         )
     elif not (first and second and alone):
-        run.failed("state", "calls of one length at other positions", np.inf, "three calls")
+        # Wrong whatever was called before: no matter of state.
+        run.failed("values", "calls of one length at other positions", np.inf, "three calls")
 
 
 def kept_result(run: Run, one: Callable[[], object], two: Callable[[], object]) -> None:

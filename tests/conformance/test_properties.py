@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_ref import Sinusoidal
+from posenc_ref import RoPE, Sinusoidal
 from posenc_ref.conformance import check, diagnose_table, judge_apply
 from posenc_ref.conformance import properties as rotation
 from posenc_ref.conformance.access import Access, TableAccess
@@ -47,7 +47,7 @@ ROTATIONS = {
     ),
     "pairs stretched to one norm": (rope(after=even_pairs), {"pair norm"}),
     "positions of five bits": (rope(positions=five_bits), {"relative offset"}),
-    "positions from 1": (rope(positions=lambda p: p + 1), {"composition"}),
+    "positions modulo 32": (rope(positions=lambda p: p % 32), {"composition"}),
     # What is wrong everywhere shows in several.
     "reflection": (
         rope(block=lambda c, s, p: (c, s, s, -c)),
@@ -64,10 +64,6 @@ ROTATIONS = {
     "positions clamped to 40": (
         rope(positions=lambda p: np.minimum(p, 40)),
         {"relative offset"},
-    ),
-    "positions modulo 32": (
-        rope(positions=lambda p: p % 32),
-        {"composition"},
     ),
 }
 
@@ -89,6 +85,18 @@ def test_rotation_with_the_oracle_withheld(fn, caught_by):
     report = check(fn, None, "apply", head_dim=HEAD_DIM)
     assert report.verdict == ("deviates" if caught_by else "conforms"), report
     assert "values" not in report.executed
+
+
+@pytest.mark.parametrize(
+    ("declared", "caught_by"), [(RoPE(HEAD_DIM, layout="half"), {"composition"}), (None, set())]
+)
+def test_positions_from_1_are_wrong_only_where_0_is_declared(declared, caught_by):
+    run = run_of(rope(positions=lambda p: p + 1), declared)
+    access = Access(run, dim=HEAD_DIM)
+    access.learn()
+    rotation.judge(run, access, measure(access, run.dtype))
+    assert {failure.case for failure in run.failures} == caught_by
+    assert run.report.executed == {"properties": 5 if declared else 4}
 
 
 def test_every_property_is_a_sole_killer():

@@ -144,7 +144,7 @@ def test_every_check_is_counted():
     run = run_of(RIGHT, ENCODING)
     judge_apply.judge(run)
     assert run.report.executed["state"] == 5  # replay, kept result, three calls of one length
-    assert run.report.executed["robustness"] == 6
+    assert run.report.executed["robustness"] == 7
     assert run.report.findings == run.failures == run.report.limits == []
 
 

@@ -22,6 +22,12 @@ def exponent_from_zero(num_heads):
     return 2.0 ** (-8.0 * np.arange(num_heads) / num_heads)
 
 
+@wrong("bias-sign", surface="slopes", encoding=alibi(8), thread="class: sign put into the slopes")
+def negative_slopes(num_heads):
+    """Slopes that are meant to be added, not subtracted."""
+    return -press_slopes(num_heads)
+
+
 @wrong(
     "slopes",
     surface="slopes",

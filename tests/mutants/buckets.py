@@ -192,6 +192,20 @@ def buckets_are_floats(relative):
 # --- T5 biases -----------------------------------------------------------------------------------
 
 
+@wrong(
+    "bucket-clamp",
+    "bucket-spacing",
+    "position-range",
+    surface="bias",
+    encoding=t5(T5_TABLE),
+    thread="class: relative positions from a ring buffer",
+)
+def t5_distances_wrap(q_len, k_len):
+    """Distances start again at 0 after 256 tokens, so far keys get the bias of near ones."""
+    r = -distances(q_len, k_len)
+    return np.moveaxis(T5_TABLE[t5_bucket(np.sign(r) * (np.abs(r) % 256))], -1, 0)
+
+
 @wrong("bias-alignment", surface="bias", encoding=t5(T5_TABLE), thread="huggingface/candle#899")
 def t5_query_at_zero(q_len, k_len):
     """Query i sits at i although k_len - q_len keys came before."""

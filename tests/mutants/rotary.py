@@ -299,3 +299,15 @@ def proportional_quarter(x, positions):
     a = phase(positions, np.where(np.arange(64) < 16, inv_freq(128, 1000000.0), np.float32(0.0)))
     a = np.concatenate([a, a], axis=-1)
     return x * np.cos(a) + swap_half(x) * np.sin(a)
+
+
+@wrong(
+    "layout",
+    surface="cos_sin",
+    encoding=rope(64, "half"),
+    thread="huggingface/transformers#47328",
+)
+def tables_repeated_for_the_other_pairs(positions):
+    """Tables of full width with every column twice, where half-split pairs need them end to end."""
+    a = np.repeat(np.asarray(positions, np.float32)[:, None] * inv_freq(64), 2, axis=-1)
+    return np.cos(a), np.sin(a)
