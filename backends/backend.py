@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +35,8 @@ class Backend:
     @property
     def version(self) -> str:
         """The installed version, or an empty string."""
+        import importlib.metadata  # it loads the parsers of e-mail: `import` stays light
+
         try:
             return importlib.metadata.version(self.distribution)
         except importlib.metadata.PackageNotFoundError:

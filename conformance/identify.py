@@ -9,39 +9,16 @@ import numpy as np
 
 from posenc_ref import Bias, Encoding, ModelEncoding, RoPE
 
-from . import (
-    identify_bias,
-    identify_bucket,
-    identify_hints,
-    identify_names,
-    identify_rotary,
-    identify_scores,
-    identify_sinusoid,
-    identify_slopes,
-    identify_table,
-    state,
-)
-from .access import Access
 from .card import Card
 from .check import check, make_run
-from .identify_convert import convert
 from .implementation import Implementation
-from .judge_apply import required_inputs
-from .measure import measure
-from .probes import SHORT, dense
 from .report import ERROR
 from .run import Run
 from .subject import Malformed, Refused
 
-_TABLES = {
-    "cos_sin": identify_table.cos_sin,
-    "frequencies": identify_table.frequencies,
-    "table": identify_sinusoid.identify,
-    "slopes": identify_slopes.identify,
-    "bias": identify_bias.identify,
-    "bucket": identify_bucket.identify,
-}
-SURFACES = ("apply", *_TABLES, "scores")
+SURFACES = (
+    "apply", "cos_sin", "frequencies", "table", "slopes", "bias", "bucket", "scores",
+)  # fmt: skip
 #: Surfaces whose x, or q and k, have channels.
 _CHANNELS = ("apply", "scores")
 
@@ -81,6 +58,8 @@ def identify(
         ``.encoding`` (a value, or None), ``.deviations``, ``.frequencies``, ``.uncertainty``,
         ``.aliases``, ``.used_by``, ``.by_length``, ``.unknown``, ``.to_json()``; print it.
     """
+    from . import identify_drive, identify_hints, identify_names  # a tenth of the import's time
+
     bound = fn if isinstance(fn, Implementation) else None
     surface = surface or (bound.surface if bound else "apply")
     if surface not in SURFACES:
@@ -93,16 +72,7 @@ def identify(
     card = Card(report.subject, surface, report.backend, report.dtype)
     with np.errstate(all="ignore"):
         try:
-            if surface == "apply":
-                assert head_dim is not None
-                _apply(run, card, head_dim)
-            elif surface == "scores":
-                assert head_dim is not None
-                identify_scores.identify(run, card, head_dim)
-            else:
-                _TABLES[surface](run, card)
-                if card.encoding is None:
-                    card.unknown += identify_hints.arguments(run.subject.fn, surface)
+            identify_drive.drive(run, card, surface, head_dim or 0)
         except (Refused, Malformed) as error:
             card.unknown.append(f"a call failed: {error}")
             card.unknown += identify_hints.for_tables(run, surface, error)
@@ -119,6 +89,8 @@ def identify(
 
 def _convert(card: Card, to: Encoding) -> None:
     """How to use it as something else; deviations have to be mended first."""
+    from .identify_convert import convert
+
     if card.encoding is None:
         card.conversion = ["cannot be converted: no encoding that is described here"]
         return
@@ -132,29 +104,6 @@ def _convert(card: Card, to: Encoding) -> None:
         card.conversion.append(f"mend first what deviates: {', '.join(wrong)}")
     card.conversion += advice.steps
     card.converted = advice.code
-
-
-def _apply(run: Run, card: Card, dim: int) -> None:
-    if not required_inputs(run, dim):
-        first = run.report.findings[0]
-        card.unknown.append(f"it cannot be driven: {first.message} ({first.evidence})")
-        card.unknown += identify_hints.for_apply(run, dim)
-        return
-    x = run.subject.rounded(dense((2, 3, SHORT.size, dim), run.seed))
-    before = run.subject.apply(x, SHORT)
-    if not np.array_equal(before, run.subject.apply(x, SHORT)):
-        card.unknown.append("the same call gives other values at once: it is not a function of x")
-        return
-    access = Access(run, dim=dim)
-    access.learn()
-    measured = measure(access, run.coarse)
-    if not np.isfinite(measured.matrices).all():
-        card.unknown.append("what comes out is not finite")
-        return
-    identify_rotary.identify(run, access, measured, card)
-    if card.encoding is None:
-        card.unknown += identify_hints.no_rotation(run, x, before)
-    state.replay(run, lambda: run.subject.apply(x, SHORT), before, f"positions 0..{SHORT[-1]}")
 
 
 def _declared(card: Card, dim: int | None) -> Encoding | ModelEncoding:
