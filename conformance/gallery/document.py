@@ -24,7 +24,7 @@ def markdown(found: Gallery) -> str:
     parts = [
         "# Identity cards of real functions",
         f"{datetime.date.today().isoformat()}, with {told}. Written by `posenc gallery --markdown "
-        f"FILE` in {found.seconds:.0f} s.",
+        f"FILE` in {found.cpu_seconds:.0f} s of processor time.",
         f"**{counts}.**",
         READING,
         "\n".join(f"- **{word}**: {meaning}." for word, meaning in RIGHT.items()),
