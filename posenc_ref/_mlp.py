@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._namespace import Array, astype, namespace, to_host
+from ._namespace import Array, astype, device_of, namespace, send, to_host
 from .score import beside, check_numbers
 
 
@@ -20,7 +20,11 @@ def check_mlp(encoding: Any, inputs: int) -> None:
 
 
 def mlp(encoding: Any, x: Array) -> Array:
-    """``output relu(hidden x + hidden_bias) + output_bias``: (..., inputs) to (..., H)."""
+    """``output relu(hidden x + hidden_bias) + output_bias``: (..., inputs) to (..., H).
+
+    Host inputs go to where the network is.
+    """
+    x = send(x, namespace(encoding.hidden), device_of(encoding.hidden))
     xp = namespace(x)
     names = ("hidden", "hidden_bias", "output", "output_bias")
     w1, b1, w2, b2 = (

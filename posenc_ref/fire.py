@@ -76,7 +76,8 @@ class FIRE(Bias):
     def _of_pairs(self, q: Array, k: Array) -> Array:
         x, _ = self._argument(q, k)
         x = astype(x, working_dtype(x))
-        return namespace(x).moveaxis(mlp(self, x[..., None]), -1, -3)
+        y = mlp(self, x[..., None])
+        return namespace(y).moveaxis(y, -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
         """The bias with A and B of the error unit."""

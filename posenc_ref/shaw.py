@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import numpy as np
+
 from . import _validate as validate
-from ._namespace import Array, astype, namespace
+from ._namespace import Array, astype, device_of, from_host, namespace
 from ._positions import as_pairs
 from .score import Score, beside, check_numbers, clip, gathered, product
 from .scoring import widen
@@ -91,15 +93,13 @@ class Shaw(Score):
         weights = astype(weights, wide.dtype)
         row = self.row(k_at.values[None, :] - q_at.values[:, None])
         b = beside("values", self.values, wide)
-        size = int(b.shape[-2])
         # How much weight falls on each row: sum_j weights_ij [row_ij = m].
-        falls = xp.stack(
-            [
-                xp.sum(weights * astype(xp.asarray(row == m), wide.dtype), axis=-1)
-                for m in range(size)
-            ],
-            axis=-1,
-        )
+        falls = []
+        for m in range(int(b.shape[-2])):
+            mask = row == m
+            here = from_host(mask, xp, device_of(v)) if isinstance(mask, np.ndarray) else mask
+            falls.append(xp.sum(weights * astype(here, wide.dtype), axis=-1))
+        falls = xp.stack(falls, axis=-1)
         return astype(xp.matmul(weights, wide) + xp.matmul(falls, b), v.dtype)
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:

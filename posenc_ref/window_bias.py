@@ -239,8 +239,9 @@ class LogCPB(WindowBias):
         return xp.stack(xp.broadcast_arrays(*found), axis=-1)
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:
-        xp = namespace(dy)
-        return xp.moveaxis(16.0 / (1.0 + xp.exp(-mlp(self, self._inputs(dy, dx)))), -1, -3)
+        y = mlp(self, self._inputs(dy, dx))
+        xp = namespace(y)
+        return xp.moveaxis(16.0 / (1.0 + xp.exp(-y)), -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
         """The bias with A and B of the error unit."""

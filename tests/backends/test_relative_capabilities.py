@@ -1,0 +1,144 @@
+"""Relative biases and scores on each declared library, device and dtype.
+
+The truths are those of NumPy, which ``tests/posenc_ref`` compares with 50-digit arithmetic.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from posenc_ref import (
+    FIRE,
+    TUPE,
+    BEiTBias,
+    CoPE,
+    DeBERTa,
+    DecomposedRelative,
+    Kerple,
+    LeViTBias,
+    LogCPB,
+    Sandwich,
+    Shaw,
+    Sinusoidal,
+    SwinBias,
+    T5Bias,
+    TransformerXL,
+    scores,
+)
+from posenc_ref._namespace import is_array
+from posenc_ref.accuracy import Truth, budget
+
+B, H, S, D = 2, 3, 5, 4
+RNG = np.random.default_rng(7)
+
+
+def table(*shape):
+    """Numbers that every dtype holds."""
+    return RNG.integers(-127, 128, shape) / 32
+
+
+Q, K = table(B, H, S, D), table(B, H, S, D)
+AT = np.array([0, 7, 3, 11, 8])
+SCORES = {
+    "DeBERTa v2": DeBERTa(table(H, 8, D), table(H, 8, D), buckets=4, max_position=9),
+    "Shaw per head": Shaw(table(H, 9, D), before=8, counted="query-key"),
+    "TransformerXL": TransformerXL(
+        table(H, D, 8), table(H, D), table(H, D), sinusoid=Sinusoidal(8, layout="concat"), clamp=6
+    ),
+    "TUPE": TUPE(
+        table(12, H, D),
+        table(12, H, D),
+        bias=T5Bias(table(32, H)),
+        cls_to_others=table(H),
+        others_to_cls=table(H),
+    ),
+    "CoPE": CoPE(table(3, D)),
+    "DecomposedRelative": DecomposedRelative(table(5, D), table(7, D), grid=(3, 4)),
+}
+BIASES = {
+    "Kerple": Kerple([0.5, 1.5, 0.25], [0.1, 0.7, 2.0]),
+    "Sandwich": Sandwich(H, 8),
+    "FIRE": FIRE(table(6, 1), table(6), table(H, 6), table(H), length=4.0),
+    "SwinBias": SwinBias(table(35, H), window=(3, 4)),
+    "BEiTBias": BEiTBias(table(38, H), window=(3, 4)),
+    "LeViTBias": LeViTBias(table(12, H), window=(3, 4)),
+    "LogCPB": LogCPB(table(6, 2), table(6), table(H, 6) / 64, window=(3, 4)),
+}
+
+
+def moved(encoding, place):
+    """The encoding with its learned numbers at this place."""
+    arrays = {}
+    for f in dataclasses.fields(encoding):
+        value = getattr(encoding, f.name)
+        if is_array(value):
+            arrays[f.name] = place.array(value)
+        elif isinstance(value, T5Bias):
+            arrays[f.name] = moved(value, place)
+    return encoding.replace(**arrays)
+
+
+def judge(place, result, truth, dtype, judged=True):
+    host = np.asarray(place.at_home(result, dtype), np.float64)
+    assert host.shape == truth.value.shape
+    score = np.where(judged, truth.score(host, dtype=dtype, angles="float64"), 0.0)
+    # A device without float64 computes angles in float32.
+    if place.working == "float32":
+        score = np.where(judged, truth.score(host, dtype=dtype, angles="float32"), 0.0)
+    assert score.max() <= budget(dtype)
+
+
+def some(place, every, few):
+    """All encodings in float32; in the other dtypes, which only round differently, a few."""
+    return every if place.dtype == "float32" else {name: every[name] for name in few}
+
+
+def test_scores(place):
+    for encoding in some(place, SCORES, ("DeBERTa v2", "TransformerXL")).values():
+        judge_scores(place, encoding)
+
+
+def test_bias(place):
+    for encoding in some(place, BIASES, ("Kerple", "SwinBias", "FIRE")).values():
+        judge_bias(place, encoding)
+
+
+def judge_scores(place, encoding):
+    parts = encoding.truths(Q, K, AT[:, None], AT[None, :], encoding.own_scale(D)).values()
+    truth = Truth(*(sum(getattr(t, a) for t in parts) for a in ("value", "terms", "angle")))
+    judged = True if encoding.sees_future else AT[:, None] >= AT
+    there = moved(encoding, place)
+    for at in place.ways(AT):
+        logits = scores(there, place.array(Q), place.array(K), at, at)
+        judge(place, logits, truth, place.dtype, judged)
+    # Learned numbers on the host go along.
+    logits = scores(encoding, place.array(Q), place.array(K), AT, AT)
+    judge(place, logits, truth, place.dtype, judged)
+
+
+def judge_bias(place, encoding):
+    truth = encoding.truth(AT, AT)
+    there = moved(encoding, place)
+    learned = any(is_array(getattr(encoding, f.name)) for f in dataclasses.fields(encoding))
+    rows = isinstance(encoding, SwinBias | BEiTBias | LeViTBias)
+    dtype = place.dtype if rows else place.working
+    judge(place, there.bias(*[place.integers(AT)] * 2), truth, dtype)
+    product = Q @ K.swapaxes(-1, -2) * encoding.own_scale(D)
+    size = np.abs(Q) @ np.abs(K).swapaxes(-1, -2) + truth.terms
+    logits = Truth(product + truth.value, size, np.broadcast_to(truth.angle, product.shape))
+    at = place.ways(AT)[0] if learned else place.integers(AT)
+    judge(place, scores(there, place.array(Q), place.array(K), at, at), logits, place.dtype)
+
+
+def test_context(place):
+    values = table(9, D)
+    weights = np.abs(table(B, H, S, S)) / 16
+    row = np.clip(AT[None, :] - AT[:, None], -4, 4) + 4
+    each = K[:, :, None] + values[row]
+    size = np.abs(K[:, :, None]) + np.abs(values[row])
+    want, terms = (np.einsum("bhij,bhijd->bhid", weights, x) for x in (each, size))
+    encoding = moved(Shaw(table(9, D), before=4, values=values), place)
+    truth = Truth(want, terms, np.zeros_like(want))
+    for at in place.ways(AT):
+        found = encoding.context(place.array(weights), place.array(K), at, at)
+        judge(place, found, truth, place.dtype)
