@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from posenc_ref import ALiBi, Encoding, Learned, ModelEncoding, RoPE, Rotary, XPos
+from posenc_ref import ALiBi, Encoding, Learned, ModelEncoding, RoPE, Rotary, T5Bias, XPos
 
 from . import (
     judge_apply,
@@ -36,9 +36,9 @@ SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
     "table": (judge_tables.judge_table, ("table",)),
     "add": (judge_grid_add.judge_add, ("table",)),
     "grid": (judge_grid_add.judge_grid, ("table",)),
-    "slopes": (judge_bias.judge_slopes, ("bias",)),
+    "slopes": (judge_bias.judge_slopes, ("alibi",)),
     "bias": (judge_bias.judge_bias, ("bias",)),
-    "bucket": (judge_bias.judge_bucket, ("bias",)),
+    "bucket": (judge_bias.judge_bucket, ("t5",)),
     "scores": (judge_scores.judge, ("rotary", "table", "bias", "score", "model")),
     **{name: (judge_plain.judge, row.families) for name, row in judge_plain.ROWS.items()},
 }
@@ -59,6 +59,7 @@ _WORDS = {
     "bias": "bias encodings",
     "score": "score encodings",
     "alibi": "ALiBi",
+    "t5": "T5Bias",
     "model": "whole models (a ModelEncoding, as preset() and from_config() give)",
 }
 
@@ -72,6 +73,8 @@ def families_of(declared: Declared) -> tuple[str, ...]:
     found = [declared.family]
     if isinstance(declared, ALiBi):
         found.append("alibi")
+    if isinstance(declared, T5Bias):
+        found.append("t5")
     if isinstance(declared, RoPE):
         found.append("rope")
     if isinstance(declared, Learned) and declared.padding_idx is not None:

@@ -179,3 +179,32 @@ def test_values_and_refusals():
         XLNet(W, U, V, U, sinusoid=sinusoid)
     with pytest.raises(ValueError, match="segments must be given for their term"):
         XLNet(W, U, V, sinusoid=sinusoid).segment_term(q, [0] * 4, [0] * 5)
+
+
+@pytest.mark.parametrize("kind", ["relative_shift", "factorized"])
+def test_the_real_funnel(kind):
+    """Both of Funnel's ways, where its first token is not kept apart."""
+    pytest.importorskip("transformers")
+    from transformers.models.funnel import modeling_funnel as module
+    from transformers.models.funnel.configuration_funnel import FunnelConfig
+
+    from .attention import filled, heads, host, softmax_inputs, tokens
+
+    config = FunnelConfig(
+        d_model=24, n_head=3, d_head=8, attention_type=kind, separate_cls=False, block_sizes=[1]
+    )
+    attention, x = filled(module.FunnelRelMultiheadAttention(config, 0)), tokens(2, 9, 24)
+    inputs = module.FunnelAttentionStructure(config).eval().init_attention_inputs(x)
+    with softmax_inputs() as seen:
+        attention(x, x, x, inputs)
+    encoding = TransformerXL(
+        host(attention.r_kernel).transpose(1, 2, 0),
+        host(attention.r_w_bias),
+        host(attention.r_r_bias),
+        sinusoid=Sinusoidal(24, layout="concat"),
+    )
+    q_, k_ = heads(attention.q_head(x), 3), heads(attention.k_head(x), 3)
+    wrong = encoding.replace(position_bias=None)
+    # attn_score.float(): single precision.
+    assert worst_logits(encoding, q_, k_, seen[0], "float32") <= budget("float32")
+    assert worst_logits(wrong, q_, k_, seen[0], "float32") > budget("float32")
