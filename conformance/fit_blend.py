@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,10 @@ from .fit_schedule import PLAIN, Fit, Measurement, between, decimals, fast_bases
 
 #: DeepSeek's pairs of mscale and mscale_all_dim, as they are published.
 MSCALES = ((1.0, 1.0), (0.707, 0.707), (1.0, 0.707), (0.707, 1.0), (0.5, 1.0), (1.0, 0.5))
+
+
+#: The ends of a ramp may be rounded, and pairs near them look like kept or divided ones.
+_ROUNDED = 2.5
 
 
 @dataclass(frozen=True)
@@ -124,9 +129,17 @@ def _integers(value: float) -> list[int]:
 
 def _yarns(m: Measurement, base: float, factor: float, ramp: Ramp, blend: str) -> Iterator[pr.YaRN]:
     """The share grows linearly with the number of the pair."""
+    per_turn = m.rotary_dim / (2 * math.log(base))
+
+    def near(length: int, fast: float, slow: float) -> bool:
+        """Whether the ramp may begin and end where it does: thousands are tried."""
+        low, high = (per_turn * math.log(length / (2 * math.pi * b)) for b in (fast, slow))
+        begins = abs(max(low, 0.0) - max(ramp.last_kept, 0)) <= _ROUNDED
+        ends = high - ramp.first_divided <= _ROUNDED or ramp.first_divided == m.w.size
+        return bool(begins and ends and high >= ramp.first_divided - _ROUNDED)
 
     def made(length: int, fast: float, slow: float, truncate: bool) -> Iterator[pr.YaRN]:
-        if length >= 1 and 0 < slow <= fast:
+        if length >= 1 and 0 < slow <= fast and near(length, fast, slow):
             yield pr.YaRN(
                 factor, length, beta_fast=fast, beta_slow=slow, truncate=truncate, blend=blend
             )
