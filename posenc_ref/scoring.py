@@ -29,9 +29,9 @@ def scores(
     """Attention logits (..., Q, K) of ``q`` (..., Q, d) and ``k`` (..., K, d).
 
     Tables: ``(q + PE) . (k + PE) * scale`` (identity projections).  Rotary: ``R q . R k * scale``.
-    Biases: ``q . k * scale + bias``, q and k with a head axis (..., H, Q, d).  ``scale=None`` is
-    the encoding's own: 1/sqrt(d), and 1 for T5, whose initialisation absorbs it.  Masking is the
-    caller's.
+    Biases: ``q . k * scale + bias``, q and k with a head axis (..., H, Q, d); scores: the sum of
+    ``encoding.terms``.  ``scale=None`` is the encoding's own: 1/sqrt(d), 1 for T5, whose
+    initialisation absorbs it, 1/sqrt(d (1 + terms)) for DeBERTa.  Masking is the caller's.
     """
     if not isinstance(encoding, Encoding):
         raise TypeError(f"encoding must be a posenc_ref encoding, got {type(encoding).__name__}")
