@@ -100,7 +100,7 @@ def test_the_sign_belongs_to_the_rotation():
         (lambda: -inv_freq(DIM), ["sign"]),
         (lambda: inv_freq(DIM) ** 2, ["exponent"]),
         (lambda: inv_freq(DIM) / 3, ["position-scale"]),
-        (lambda: 0 * inv_freq(DIM), ["frequency-spacing"]),
+        (lambda: 0 * inv_freq(DIM), ["uninitialised"]),
         (lambda: inv_freq(DIM)[::-1], ["frequency-spacing"]),
         (lambda: inv_freq(DIM)[:-1], ["shape"]),
         (lambda: np.repeat(inv_freq(DIM), 2), ["shape"]),
