@@ -22,7 +22,7 @@ def bias_card(encoding, dtype="float32"):
     return identify(fn, "bias", dtype=dtype)
 
 
-SLOPES = [ALiBi(3), ALiBi(1), ALiBi(8, max_bias=16.0), ALiBi(5, max_bias=4.0)]
+SLOPES = [ALiBi(3), ALiBi(1), ALiBi(2, max_bias=16.0), ALiBi(3, max_bias=4.0)]
 TABLES = [
     T5Bias(RANDOM.normal(size=(32, 2)).astype(np.float32)),
     T5Bias(RANDOM.normal(size=(32, 3)).astype(np.float32), bidirectional=False),
@@ -59,8 +59,11 @@ def test_keys_after_the_query_are_masked():
     assert card.facts["later keys"] == "masked"
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-@pytest.mark.parametrize("encoding", TABLES, ids=str)
+@pytest.mark.parametrize(
+    ("encoding", "dtype"),
+    [*((e, "float32") for e in TABLES), (TABLES[0], "float64"), (TABLES[1], "bfloat16")],
+    ids=str,
+)
 def test_a_bucketed_bias_is_itself(encoding, dtype):
     card = bias_card(encoding, dtype)
     same = encoding.replace(table=card.encoding.table)

@@ -208,9 +208,9 @@ def bias_of(encoding):
 
 
 def test_a_bias_is_converted_head_by_head():
-    fn, target = bias_of(ALiBi(4, causal=False)), ALiBi(4, causal=False, max_bias=4.0)
+    fn, target = bias_of(ALiBi(2, causal=False)), ALiBi(2, causal=False, max_bias=4.0)
     card = identify(fn, "bias", to=target)
-    assert "multiply the bias head by head, by 2, 4, 8, 16" in card.conversion
+    assert "multiply the bias head by head, by 4, 16" in card.conversion
     assert check(followed(card, fn), target, "bias").passed
 
 
