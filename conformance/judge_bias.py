@@ -59,7 +59,8 @@ class _Called:
 def judge_bias(run: Run) -> None:
     """``fn(q_len, k_len)``: values, properties, state, and odd lengths."""
     encoding: Bias = run.encoding
-    run.report.required = ("values", "replay")
+    translated = [TRANSLATION.name] if encoding.relative else []
+    run.report.required = ("values", "replay", *translated)
     called = [_call(run, run.subject, lengths) for lengths in _lengths(run)]
     first = called[0]
     if first.answer.code == "raises":
