@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ import numpy as np
 from posenc_ref import Learned, Sinusoidal, Table
 from posenc_ref.accuracy import Truth
 
-from . import judge_tables, state, suspects
-from .oracle import identical, table_truth
+from . import judge_tables, state, suspects, suspects_tables
+from .judge_features import longest, rows_of
 from .probes import dense
 from .run import Run
 from .subject import Malformed, Refused
@@ -28,18 +29,6 @@ SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
 LONG = ((1, 130), (2, 600), (1, 2050))
 #: (height, width): wide and high, so that the axes cannot be exchanged.
 GRIDS = ((2, 3), (3, 2), (1, 4), (4, 1), (4, 4), (5, 7), (14, 14))
-
-
-def _rows(run: Run, encoding: Any, positions: np.ndarray) -> Truth:
-    """The table at ``positions``; a learned one as the dtype holds it."""
-    if isinstance(encoding, Sinusoidal):
-        return table_truth(encoding, positions)
-    return identical(run.subject.rounded(np.asarray(encoding.table(positions), np.float64)))
-
-
-def _longest(encoding: Table) -> int:
-    """How many rows there are."""
-    return encoding.rows - max(encoding.offset, 0) if isinstance(encoding, Learned) else 2**40
 
 
 @dataclass(frozen=True)
@@ -66,14 +55,14 @@ def judge_add(run: Run) -> None:
     encoding = run.encoding
     run.report.required = ("sums", "state")
     run.subject.keeps_dtype = True
-    longest = _longest(encoding)
+    last = longest(encoding)
     seen: list[Seen] = []
     for required, sizes in ((True, SIZES), (False, LONG)):
         for b, s in sizes:
-            if s > min(longest, (run.max_position or 2**40) + 1):
+            if s > min(last, (run.max_position or 2**40) + 1):
                 continue
             x = run.subject.rounded(dense((b, s, encoding.dim), run.seed + b + s))
-            call = Added(encoding, x, lambda p: _rows(run, encoding, p))
+            call = Added(encoding, x, lambda p: rows_of(run, encoding, p))
             try:
                 actual = _sum(run, x)
             except (Refused, Malformed) as error:
@@ -148,9 +137,10 @@ def _sum_suspects(encoding: Any) -> Iterator[Suspect]:
     yield Suspect(
         "wrong-row", "the rows come in reverse order", at(lambda b, s: np.arange(s)[::-1])
     )
-    if encoding.offset:
-        text = f"the table's offset {encoding.offset} is missing"
-        yield Suspect("table-offset", text, at(lambda b, s: np.arange(s) - encoding.offset))
+    offset = getattr(encoding, "offset", 0)
+    if offset:
+        text = f"the table's offset {offset} is missing"
+        yield Suspect("table-offset", text, at(lambda b, s: np.arange(s) - offset))
     yield Suspect("table-offset", "rows are one too late", at(lambda b, s: np.arange(s) + 1))
     yield Suspect("table-offset", "rows are one too early", at(lambda b, s: np.arange(s) - 1))
     for message, x, pe in (
@@ -175,7 +165,7 @@ def judge_grid(run: Run) -> None:
     seen: list[Seen] = []
     refused = 0
     for h, w in GRIDS:
-        if h * w > _longest(encoding):
+        if (h * w if encoding.num_axes == 1 else max(h, w)) > longest(encoding):
             continue
         try:
             actual = _patches(run, h, w)
@@ -188,7 +178,7 @@ def judge_grid(run: Run) -> None:
             return
         if not run.floats_only():
             return
-        truth = _rows(run, encoding, np.arange(h * w))
+        truth = rows_of(run, encoding, encoding.grid_positions(h, w))
         one = Seen(f"a grid of {h} x {w}", actual, truth, (h, w))
         seen.append(suspects.judge_seen(run, "grids", one))
     if not seen:
@@ -196,9 +186,12 @@ def judge_grid(run: Run) -> None:
         return
     h, w = seen[0].facts
     state.replay(run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case)
-    if suspects.name(run, seen, _grid_suspects(run)) and run.report.codes:
+    every = chain(_grid_suspects(run), _other_tables(run))
+    if suspects.name(run, seen, every) and run.report.codes:
         return
-    if run.failures and not (run.report.codes or _reordered(run, seen)):
+    if not run.failures or run.report.codes or _reordered(run, seen):
+        return
+    if isinstance(encoding, Sinusoidal | Learned):
         with seen_as(run, _as_rows(run), encoding, "lambda p: fn(1, len(p))"):
             judge_tables.judge_table(run)
 
@@ -250,8 +243,11 @@ def _grid_suspects(run: Run) -> Iterator[Suspect]:
             h, w = size
             y, x = np.divmod(np.arange(h * w), w)
             try:
-                return _rows(run, run.encoding, number(y, x, h, w))
-            except ValueError:  # past the end of a learned table
+                at = number(y, x, h, w)
+                if run.encoding.num_axes > 1:
+                    at = run.encoding.grid_positions(h, w)[:, at]
+                return rows_of(run, run.encoding, at)
+            except (IndexError, ValueError):  # past the end of a learned table, or of the image
                 return None
 
         return predict
@@ -275,6 +271,20 @@ def _grid_suspects(run: Run) -> Iterator[Suspect]:
         "every row is one too late, as where the first belongs to a CLS token",
         at(lambda y, x, h, w: y * w + x + 1),
     )
-    if run.encoding.offset:
-        text = f"the table's offset {run.encoding.offset} is missing"
-        yield Suspect("table-offset", text, at(lambda y, x, h, w: y * w + x - run.encoding.offset))
+    offset = getattr(run.encoding, "offset", 0)
+    if offset and run.encoding.num_axes == 1:
+        text = f"the table's offset {offset} is missing"
+        yield Suspect("table-offset", text, at(lambda y, x, h, w: y * w + x - offset))
+
+
+def _other_tables(run: Run) -> Iterator[Suspect]:
+    """The declaration with one field changed, over its own patches."""
+    for other in suspects_tables.others(run.encoding):
+
+        def predict(size: tuple[int, int], table: Table = other.table) -> Truth | None:
+            try:
+                return rows_of(run, table, table.grid_positions(*size))
+            except (TypeError, ValueError):  # past the end of a learned table
+                return None
+
+        yield Suspect(other.code, other.message, predict)

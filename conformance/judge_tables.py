@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Rotary, Sinusoidal
+from posenc_ref import Learned, Rotary, Sinusoidal
 from posenc_ref.accuracy import Truth
 
-from . import diagnose_table, fitted, state
+from . import diagnose_table, fitted, judge_features, state
 from .access import TableAccess
 from .declared import declare
 from .degradation import measure_accuracy
 from .diagnose_phases import Declared, diagnose_phases
 from .measure import Tables, unaliased, unwrap
-from .oracle import cos_sin_truth, table_truth
+from .oracle import cos_sin_truth
 from .probes import GENERIC, ONE_HOT, REPORTED, WINDOWS, error_window
 from .run import Run
 from .subject import Malformed, Refused
@@ -118,7 +118,7 @@ def judge_table(run: Run) -> None:
     """Judge ``fn(positions) -> (S, dim)`` against a :class:`Sinusoidal`."""
     encoding = run.encoding
     if not isinstance(encoding, Sinusoidal):
-        _judge_lookup(run)
+        (_judge_lookup if isinstance(encoding, Learned) else judge_features.judge_table)(run)
         return
     run.report.required = ("required inputs", "values", "properties", "state")
 
@@ -129,7 +129,7 @@ def judge_table(run: Run) -> None:
         return table
 
     def judge_at(check: str, case: str, positions: np.ndarray, rows: np.ndarray) -> None:
-        _judge(run, check, case, rows, table_truth(encoding, positions))
+        _judge(run, check, case, rows, encoding.truth(positions))
 
     access = TableAccess(run, read=read)
     first = _required(run, access, judge_at)
@@ -137,7 +137,7 @@ def judge_table(run: Run) -> None:
         return
     _table_values(run, access, judge_at)
     diagnose_table.properties(run, access, encoding)
-    _state(run, access, first, lambda p: table_truth(encoding, p))
+    _state(run, access, first, lambda p: encoding.truth(p))
     declared = diagnose_table.declare(encoding)
     tables = diagnose_table.tables_of(access, encoding)
     measure_accuracy(run, access, tables, declared)

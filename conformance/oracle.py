@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posenc_ref import Bias, Rotary, Sinusoidal
+from posenc_ref import Bias, Rotary
 from posenc_ref.accuracy import Truth
 
 
@@ -70,21 +70,6 @@ def cos_sin_truth(encoding: Rotary, positions: np.ndarray) -> tuple[Truth, Truth
     moved = angle * size
     cos, sin = encoding.cos_sin(positions)
     return Truth(cos, np.abs(cos), moved, size), Truth(sin, np.abs(sin), moved, size)
-
-
-def table_truth(encoding: Sinusoidal, positions: np.ndarray) -> Truth:
-    """``Sinusoidal.table``: A = |value|, B = |(p + offset) omega| |scale|; a zero column 0."""
-    value = encoding.table(positions)
-    omega = encoding.frequencies()
-    sines, cosines = encoding.columns()
-    moved = np.zeros_like(value)
-    angle = np.abs((positions + encoding.offset)[..., None] * omega) * abs(encoding.scale)
-    moved[..., sines] = angle[..., : sines.size]
-    moved[..., cosines] = angle[..., : cosines.size]
-    amplitude = np.where(
-        np.isin(np.arange(encoding.dim), [*sines, *cosines]), abs(encoding.scale), 0.0
-    )
-    return Truth(value, np.abs(value), moved, amplitude)
 
 
 def exactly(value: np.ndarray) -> Truth:

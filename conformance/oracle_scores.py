@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, Rotary, Sinusoidal, XPos
+from posenc_ref import Bias, Rotary, XPos
 from posenc_ref.accuracy import Truth
 
-from .oracle import identical, table_truth
 from .oracle_calls import at_length, logits, xpos_truth
 
 
@@ -127,9 +126,6 @@ def _plain(x: np.ndarray) -> Truth:
 
 
 def _added(encoding: Any, x: np.ndarray, at: np.ndarray) -> Truth:
-    if isinstance(encoding, Sinusoidal):
-        rows = table_truth(encoding, at)
-    else:
-        rows = identical(np.asarray(encoding.table(at), np.float64))
+    rows = encoding.truth(at)
     angle = np.broadcast_to(rows.angle, x.shape)
     return Truth(x + rows.value, np.abs(x) + np.abs(rows.value), angle)

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 import posenc_ref as pr
-from posenc_ref import Learned, ModelEncoding, Sinusoidal, YaRN
+from posenc_ref import Learned, ModelEncoding, YaRN
 from posenc_ref.accuracy import Truth
 from posenc_ref.yarn import mscale
 
-from .oracle import exactly, identical, table_truth
+from .judge_features import longest
+from .oracle import exactly
 from .plain import Function, Mistake, Plain, Probe
 
 LENGTHS = (5, 1, 2, 16, 64)
@@ -25,7 +26,8 @@ SIZES = (5000, 512, 1024, 2048, 4096, 8192, 10000)
 
 def _longest(encoding: Any) -> int:
     """How many rows a sequence may have."""
-    return encoding.rows - max(encoding.offset, 0) if isinstance(encoding, Learned) else 2050
+    last = longest(encoding)
+    return last if isinstance(encoding, Learned) else min(last, 2050)
 
 
 def _sequences(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
@@ -37,17 +39,17 @@ def _sequences(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
 
 
 def _rows_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
-    if not isinstance(encoding, Sinusoidal):
-        return identical(value)
-    truth = table_truth(encoding, np.arange(arguments[0]))
-    return Truth(value, np.maximum(truth.terms, np.abs(value)), truth.angle, truth.amplitude)
+    truth = encoding.truth(np.arange(arguments[0]))
+    looked_up = (truth.terms == 0) & (truth.angle == 0) & (truth.amplitude == 0)
+    terms = np.where(looked_up, 0.0, np.maximum(truth.terms, np.abs(value)))
+    return Truth(value, terms, truth.angle, truth.amplitude)
 
 
 def _row_mistakes(encoding: Any) -> Iterator[Mistake]:
     def at(positions: Function) -> Function:
         return lambda n: np.asarray(encoding.table(positions(np.arange(n))))
 
-    offset = encoding.offset
+    offset = getattr(encoding, "offset", 0)
     if offset:
         text = f"the table's offset {offset} is missing: sequences start at row 0"
         yield Mistake("table-offset", text, at(lambda p: p - offset))

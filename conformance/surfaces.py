@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from posenc_ref import ALiBi, Encoding, Learned, ModelEncoding, RoPE, Rotary, T5Bias, XPos
+from posenc_ref import ALiBi, Encoding, Learned, ModelEncoding, RoPE, Rotary, T5Bias, Table, XPos
 
 from . import (
     judge_apply,
@@ -100,13 +100,18 @@ def refuse(surface: str, declared: Declared) -> None:
         if isinstance(declared, ModelEncoding):
             hint = f": pass .only, or one of .encodings ({', '.join(declared.encodings)})"
         elif surface == "grid":
-            hint = (
-                "; a table of one axis is judged over patches in row-major order, and one of two, "
-                "Sinusoidal2D, is not part of this version"
-            )
+            hint = "; tables of one axis number the patches row by row, those of two have both"
         raise ValueError(
             f"surface {surface!r} is for {_listed(families)}, got {type(declared).__name__}{hint}"
         )
+    if isinstance(declared, Table):
+        if surface == "grid":
+            declared.grid_positions(1, 1)  # raises where a table has no grid
+        elif declared.num_axes > 1 and surface in ("add", "rows", "scores"):
+            raise ValueError(
+                f"surface {surface!r} numbers tokens 0, 1, 2, ..., but {type(declared).__name__} "
+                f"has {declared.num_axes} axes of positions; judge it on surface 'grid' or 'table'"
+            )
     if isinstance(declared, XPos) and surface in ONE_MAP:
         raise ValueError(
             f"XPos has no one map for surface {surface!r}: queries and keys are treated "

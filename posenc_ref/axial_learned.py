@@ -106,8 +106,8 @@ class AxialLearned(Table):
         if self.combine == "concat":
             value = np.concatenate(parts, axis=-1)
             return Truth(value, np.zeros_like(value), np.zeros_like(value))
-        value, terms = sum(parts), sum(map(np.abs, parts))
-        return Truth(np.asarray(value), np.asarray(terms), np.zeros_like(value))
+        total = np.sum(parts, axis=0)
+        return Truth(total, np.sum(np.abs(parts), axis=0), np.zeros_like(total))
 
     def _positions(self, positions: Any, x: Array | None = None) -> Positions:
         p = as_positions(positions, x=x, integers=True)

@@ -136,7 +136,7 @@ class FourierFeatures(Table):
     @property
     def dim(self) -> int:  # type: ignore[override]
         """Size of a row."""
-        return 2 * self.matrix.shape[0] + self.num_axes * self.include_input
+        return int(2 * self.matrix.shape[0] + self.num_axes * self.include_input)
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
         """The columns that hold the sines and the cosines, in the order of the rows of matrix."""

@@ -89,7 +89,7 @@ class Hybrid(Table):
         """The table with A and B of the parts."""
         truths = [part.truth(positions) for part in self.parts]
         if self.combine == "concat":
-            joined = (
+            value, terms, angle = (
                 np.concatenate([getattr(t, name) for t in truths], axis=-1)
                 for name in ("value", "terms", "angle")
             )
@@ -97,11 +97,11 @@ class Hybrid(Table):
                 np.broadcast_to(t.amplitude, part.dim)
                 for t, part in zip(truths, self.parts, strict=True)
             ]
-            return Truth(*joined, np.concatenate(sizes))
-        terms = [np.maximum(t.terms, np.abs(t.value)) for t in truths]
+            return Truth(value, terms, angle, np.concatenate(sizes))
+        counted = [np.maximum(t.terms, np.abs(t.value)) for t in truths]
         return Truth(
             np.sum([t.value for t in truths], axis=0),
-            np.sum(terms, axis=0),
+            np.sum(counted, axis=0),
             np.sum([t.angle for t in truths], axis=0),
             np.asarray(sum(t.amplitude for t in truths)),
         )

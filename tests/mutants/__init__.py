@@ -23,6 +23,7 @@ from . import (  # noqa: F401  (importing a module files its cases)
     correct_scaling,
     correct_tables,
     correct_yarn,
+    feature_tables,
     frequencies,
     llama3,
     longrope,
