@@ -78,7 +78,7 @@ class Card:
         rows += [("unknown", text) for text in self.unknown]
         rows += [("convert", text) for text in self.conversion]
         for label, text in rows:
-            first = f"{label:<{_INDENT}}"
+            first = f"{label:<{_INDENT - 1}} "
             lines += textwrap.wrap(
                 text, _WIDTH, initial_indent=first, subsequent_indent=" " * _INDENT
             ) or [first.rstrip()]

@@ -125,7 +125,14 @@ def _sub(
     identify_it: Callable[[Run, Card], None], **options: Any,
 ) -> None:  # fmt: skip
     """Identify a part of the logits as if it were a function of its own."""
-    part = make_run(fn, None, surface, dtype=run.coarse, name=surface, **options)
+
+    def driven(*args: Any) -> Any:
+        try:
+            return fn(*args)
+        except Refused as error:
+            raise error.cause from None  # what the function said, not that it was refused twice
+
+    part = make_run(driven, None, surface, dtype=run.coarse, name=surface, **options)
     found = Card(surface, surface, "numpy", run.coarse)
     try:
         identify_it(part, found)

@@ -6,12 +6,15 @@ import pytest
 
 from posenc_ref import (
     ALiBi,
+    CoPE,
     DynamicNTK,
     Learned,
     LinearScaling,
     RoPE,
+    Shaw,
     Sinusoidal,
     T5Bias,
+    TransformerXL,
     XPos,
     YaRN,
     scores,
@@ -158,6 +161,24 @@ def offsets(q, k, shared):
 def test_what_is_no_encoding_is_none_and_says_why(fn, words):
     card = card_of(fn)
     assert card.encoding is None, str(card)
+    assert any(words in text for text in card.unknown), str(card)
+
+
+NUMBERS = [RANDOM.normal(size=s).astype(np.float32) for s in ((2, DIM, 8), (2, DIM), (9, DIM))]
+FAMILIES = {
+    "Shaw": (Shaw(NUMBERS[2], before=4), "Shaw: a vector for each offset"),
+    "TransformerXL": (
+        TransformerXL(*NUMBERS[:2], NUMBERS[1], sinusoid=Sinusoidal(8, layout="concat")),
+        "Transformer-XL: offsets and two biases",
+    ),
+    "CoPE": (CoPE(NUMBERS[2]), "as in CoPE"),
+}
+
+
+@pytest.mark.parametrize(("encoding", "words"), FAMILIES.values(), ids=list(FAMILIES))
+def test_families_without_a_value_are_named_by_their_terms(encoding, words):
+    card = card_of(logits(encoding))
+    assert card.encoding is None
     assert any(words in text for text in card.unknown), str(card)
 
 
