@@ -47,6 +47,7 @@ def test_verdict(changes, verdict):
     assert r.passed == (verdict == "conforms")
     assert str(r).startswith(verdict.upper())
     assert strict(r.to_json())["verdict"] == verdict
+    assert r.exit_code == ["conforms", "deviates", "error", "inconclusive"].index(verdict)
     if r.passed:
         r.raise_if_failed()
     else:

@@ -143,6 +143,10 @@ def test_a_wrong_shape_and_a_missing_part():
     assert report.codes == ["shape"]
     report = check(lambda x, chunks: x[:, :, : chunks[-1]], HALF, "key_cache")
     assert report.codes == ["shape"]
+    for results in (lambda calls: [x for x, _ in calls][:-1], lambda calls: {0: calls[0][0]}):
+        report = check(results, HALF, "calls")
+        assert report.codes == ["shape"]
+        assert "expected a list of" in report.findings[0].message
 
 
 def test_an_offset_that_is_advanced_in_place():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from posenc_ref import FrequencySchedule, Llama3Scaling, MultiAxisRoPE, RoPE, YaRN
-from posenc_ref.accuracy import ROUNDOFF, TINY
+from posenc_ref.accuracy import ROUNDOFF, TINY, Truth
 from posenc_ref.angles import DIGITS, TWO_PI, decimal_context, geometric, tables, turns
 
 YARN = {"factor": 4.0, "original_max_position": 4096}
@@ -27,6 +27,11 @@ def test_the_smallest_normal_numbers_are_those_of_the_dtypes(dtype):
         info = pytest.importorskip("ml_dtypes").finfo
     smallest = float(info(dtype).smallest_normal)
     assert TINY[dtype] == (2 * smallest if dtype == "float64" else smallest)
+
+
+def test_a_sum_of_absolute_values_that_is_negative_gives_no_room():
+    truth = Truth(np.ones(3), np.array([-1.0, 0.0, 1.0]), np.zeros(3))
+    assert truth.unit("float32").tolist() == [0.0, 0.0, ROUNDOFF["float32"]]
 
 
 def test_decimals_have_two_guard_digits():
