@@ -27,14 +27,17 @@ class T5Bias(Bias):
     """Bucketed relative position bias of T5.
 
     Formula
-        ``b_h(i, j) = table[bucket(j - i), h]``, added to ``q . k`` without 1/sqrt(d).
+        ``b_h(i, j) = table[bucket(j - i), h]``, added to ``q . k`` without 1/sqrt(d); to
+        ``q . k / sqrt(d)`` where ``scaled``; ``(q . k + b) / sqrt(d)`` with ``bias_inside_scale``
+        too.
         With r = j - i (key minus query): bidirectional, ``nb = num_buckets/2``, n = |r|, and keys
         after the query get ``+ nb``; otherwise ``nb = num_buckets``, n = max(-r, 0).
         ``me = nb // 2``; bucket = n for n < me, else
         ``min(me + floor(log(n/me) / log(max_distance/me) * (nb - me)), nb - 1)``.
     Source
         Raffel et al. 2019, arXiv:1910.10683, section 2.1; mesh_tensorflow
-        ``_relative_position_bucket``.
+        ``_relative_position_bucket``.  MPNet, WavLM and LayoutLMv2 have it beside scaled scores,
+        LayoutLMv3 inside the scale.
 
     The logarithm is not evaluated: bucket ``me + t`` starts at the smallest integer n with
     ``n**(nb-me) * me**t >= max_distance**t * me**(nb-me)``, compared in Python integers, so ties
@@ -47,6 +50,8 @@ class T5Bias(Bias):
     num_buckets, max_distance : int
     bidirectional : bool
         True in encoders; in decoders (False) all later keys share bucket 0.
+    scaled, bias_inside_scale : bool
+        Whether 1/sqrt(d) multiplies the product, and the bias with it.
     """
 
     table: Array
@@ -54,6 +59,8 @@ class T5Bias(Bias):
     num_buckets: int = 32
     max_distance: int = 128
     bidirectional: bool = True
+    scaled: bool = False
+    bias_inside_scale: bool = False
 
     integers = True
 
@@ -72,7 +79,17 @@ class T5Bias(Bias):
         exact = (buckets // 2 if bidirectional else buckets) // 2
         why = f" (more than the {exact} distances that have their own bucket)"
         distance = validate.integer("max_distance", self.max_distance, minimum=exact + 1, why=why)
-        self._set(num_buckets=buckets, max_distance=distance, bidirectional=bidirectional)
+        inside = validate.boolean("bias_inside_scale", self.bias_inside_scale)
+        scaled = validate.boolean("scaled", self.scaled)
+        if inside and not scaled:
+            raise ValueError("bias_inside_scale needs scaled=True: without a scale nothing differs")
+        self._set(
+            num_buckets=buckets,
+            max_distance=distance,
+            bidirectional=bidirectional,
+            scaled=scaled,
+            bias_inside_scale=inside,
+        )
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
@@ -116,8 +133,8 @@ class T5Bias(Bias):
         return bucket
 
     def own_scale(self, dim: int) -> float:
-        """1: T5 does not divide by sqrt(d), its initialisation absorbs it."""
-        return 1.0
+        """1, T5's initialisation absorbs 1/sqrt(d); 1/sqrt(d) where ``scaled``."""
+        return super().own_scale(dim) if self.scaled else 1.0
 
     def _of_offset(self, offset: Array) -> Array:
         bucket = self.bucket(offset)

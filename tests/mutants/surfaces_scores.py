@@ -225,6 +225,17 @@ def t5_scores_scaled(q, k):
     return dot(q, k) + np.moveaxis(T5_TABLE[bucket], -1, 0)
 
 
+@wrong(
+    "bias-scale",
+    surface="scores",
+    encoding=t5(T5_TABLE, scaled=True, bias_inside_scale=True),
+    thread="class: LayoutLMv3's bias beside the scale",
+)
+def t5_bias_beside_the_scale(q, k):
+    """q . k / sqrt(d) + bias, declared inside the scale."""
+    return t5_scores_scaled(q, k)
+
+
 @wrong("bucket-sign", surface="scores", encoding=t5(T5_TABLE), thread="dmlc/gluon-nlp#1470")
 def t5_scores_query_minus_key(q, k):
     """The relative position is query minus key."""
