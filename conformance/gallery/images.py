@@ -80,6 +80,8 @@ def _apply(call: Any, head_dim: int = 64, axes: int = 1) -> Implementation:
     def rotate(x: Any, positions: Any) -> Any:
         if positions.ndim == (1 if axes == 1 else 2):
             return call(x, positions)
+        if not len(x):
+            return x
         rows = positions.unbind(-2)
         return torch.cat([call(one[None], row) for one, row in zip(x, rows, strict=True)])
 

@@ -150,7 +150,7 @@ def _mlx_lm() -> list[Entry]:
               RoPE(96, layout="half", scaling=_always_long()), base=10000.0,
               says="short_factor is never read, and the factor on cos and sin is always there",
               remark="Phi-3's own code and transformers take short_factor up to the original "
-                     "length (ml-explore/mlx-lm#660 says so of an earlier version)."),
+                     "length (ml-explore/mlx-lm#660 describes the same)."),
         entry("ProportionalRoPE", {"rope_type": "proportional", "partial_rotary_factor": 0.25},
               RoPE(128, layout="half", base=1e6, scaling=Proportional(0.25))),
         entry("DynamicNTKScalingRoPE", {"rope_type": "dynamic", "factor": 2.0},

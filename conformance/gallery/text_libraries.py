@@ -117,7 +117,8 @@ def _rotary_embedding_torch() -> list[Entry]:
               MultiAxisRoPE(64, sections=(16, 16), layout="interleaved", spacing="restart")),
         entry("xPos", "RotaryEmbedding.get_scale, apply_rotary_emb", _ret_xpos, None,
               unknown="as in xPos",
-              says="the power is centred by the length of the call: (p - S // 2) / 512",
+              says="the power is centred by the length of the call, (p - S // 2) / 512; at the "
+                   "last token that is p / 1024, which is what single calls show",
               remark="rotate_queries_with_cached_keys centres queries by their own number and keys "
                      "by theirs, so the centres do not cancel: with 1024 keys and the last query "
                      "alone, logits of random q and k differ from those of the whole sequence by "
