@@ -36,8 +36,7 @@ def test_terms_against_a_double_loop():
         )
 
 
-def test_sam():
-    pytest.importorskip("transformers")
+def sam():
     from transformers.models.sam.configuration_sam import SamVisionConfig
     from transformers.models.sam.modeling_sam import SamVisionAttention
 
@@ -49,7 +48,12 @@ def test_sam():
         module(x)
     q_, k_, _ = host(module.qkv(x)).reshape(2, 16, 3, 3, 8).transpose(2, 0, 3, 1, 4)
     encoding = DecomposedRelative(host(module.rel_pos_h), host(module.rel_pos_w), grid=(4, 4))
-    logits = seen[0].reshape(2, 3, 16, 16)
+    return encoding, q_, k_, seen[0].reshape(2, 3, 16, 16)
+
+
+def test_logits_of_the_real_module():
+    pytest.importorskip("transformers")
+    encoding, q_, k_, logits = sam()
     assert worst_logits(encoding, q_, k_, logits) <= budget("float64")
     swapped = encoding.replace(height_table=encoding.width_table, width_table=encoding.height_table)
     assert worst_logits(swapped, q_, k_, logits) > budget("float64")

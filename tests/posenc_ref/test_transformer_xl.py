@@ -181,10 +181,11 @@ def test_values_and_refusals():
         XLNet(W, U, V, sinusoid=sinusoid).segment_term(q, [0] * 4, [0] * 5)
 
 
-@pytest.mark.parametrize("kind", ["relative_shift", "factorized"])
-def test_the_real_funnel(kind):
-    """Both of Funnel's ways, where its first token is not kept apart."""
-    pytest.importorskip("transformers")
+FUNNEL = ("relative_shift", "factorized")
+
+
+def funnel(kind):
+    """Where its first token is not kept apart."""
     from transformers.models.funnel import modeling_funnel as module
     from transformers.models.funnel.configuration_funnel import FunnelConfig
 
@@ -203,8 +204,13 @@ def test_the_real_funnel(kind):
         host(attention.r_r_bias),
         sinusoid=Sinusoidal(24, layout="concat"),
     )
-    q_, k_ = heads(attention.q_head(x), 3), heads(attention.k_head(x), 3)
+    return encoding, heads(attention.q_head(x), 3), heads(attention.k_head(x), 3), seen[0]
+
+
+@pytest.mark.parametrize("kind", FUNNEL)
+def test_both_ways_of_the_real_funnel(kind):
+    pytest.importorskip("transformers")
+    encoding, q_, k_, logits = funnel(kind)
+    assert worst_logits(encoding, q_, k_, logits, "float32") <= budget("float32")
     wrong = encoding.replace(position_bias=None)
-    # attn_score.float(): single precision.
-    assert worst_logits(encoding, q_, k_, seen[0], "float32") <= budget("float32")
-    assert worst_logits(wrong, q_, k_, seen[0], "float32") > budget("float32")
+    assert worst_logits(wrong, q_, k_, logits, "float32") > budget("float32")
