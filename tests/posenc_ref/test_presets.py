@@ -19,7 +19,7 @@ INCOMPLETE = [name for name in presets() if needs(name)]
 FACTS = {
     "base": 10000.0, "head_dim": 128, "layout": "half", "rotary_dim": 64, "num_heads": 8,
     "scaling": None, "beta_fast": 32.0, "original_max_position": 8192, "attention_factor": 1.2,
-    "sections": (32, 32), "dim": 64,
+    "sections": (32, 32), "dim": 64, "weight": np.ones((9, 4)), "table": np.ones((32, 8)),
 }  # fmt: skip
 
 
