@@ -21,7 +21,10 @@ from posenc_ref import (
 from posenc_ref.conformance import check
 from posenc_ref.conformance.alternatives_shapes import NTK_SHAPES, YARN_SHAPES
 from posenc_ref.conformance.conventions import CONVENTIONS, known
+from posenc_ref.conformance.ndjson import read_ndjson
+from posenc_ref.conformance.ndjson_markdown import markdown
 from posenc_ref.conformance.report import Finding
+from tests.conformance.recorded import record
 
 
 def rope(layout="half", **fields):
@@ -165,6 +168,15 @@ def test_a_finding_names_who_follows_its_convention(one):
     assert f"  as in     {', '.join(found[0].known)}" in str(report)
     told = {f["code"]: f["known"] for f in json.loads(report.to_json())["findings"]}
     assert told[found[0].code] == list(found[0].known)
+
+
+def test_a_recorded_report_keeps_who_it_is(tmp_path):
+    report = judged("interleaved pairs")
+    recorded = read_ndjson(record(tmp_path / "a", report))
+    finding = recorded.report().findings[0]
+    assert finding.known == report.findings[0].known
+    assert recorded.of("finding")[0]["known"] == list(finding.known)
+    assert "  - as in: GPT-J, RoFormer, Cohere, GLM-4, " in markdown([recorded])
 
 
 def test_every_convention_has_an_example_and_somebody_who_follows_it():
