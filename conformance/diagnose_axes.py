@@ -19,8 +19,8 @@ from .run import Run
 
 def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
     """Findings about the axes; False where every pair follows its own, from its own origin."""
-    if not any(f.check == "axes" for f in run.failures):
-        return False
+    if encoding.axes() is None or not any(f.check == "axes" for f in run.failures):
+        return False  # pairs of RoPE-Mixed follow every axis: none is another's
     wanted = declared_axes(encoding)
     if len(measured.pairs) != wanted.size:
         return False

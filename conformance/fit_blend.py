@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -46,7 +47,8 @@ def blends(m: Measurement) -> Iterator[Fit]:
         return
     for base in fast_bases(m):
         ratio = m.w / m.plain(base)
-        for factor in _factors(m, ratio):
+        # What is published, with any factor, before what is fitted.
+        for fitted, factor in product((False, True), _factors(m, ratio)):
             inverse = 1 / factor
             linear = (1 - ratio) / (1 - inverse)
             geometric = -np.log(ratio) / np.log(factor)
@@ -54,12 +56,12 @@ def blends(m: Measurement) -> Iterator[Fit]:
             plain = _ramp(linear, error)
             if plain is None:
                 continue
-            yield from (Fit(base, s) for s in _llama3(m, base, factor, plain))
-            for scaling in _yarns(m, base, factor, plain, "linear"):
+            yield from (Fit(base, s) for s in _llama3(m, base, factor, plain, fitted))
+            for scaling in _yarns(m, base, factor, plain, "linear", fitted):
                 yield from _with_factor(m, base, scaling)
             other = _ramp(geometric, m.error / np.log(factor))
             if other is not None:
-                for scaling in _yarns(m, base, factor, other, "geometric"):
+                for scaling in _yarns(m, base, factor, other, "geometric", fitted):
                     yield from _with_factor(m, base, scaling)
         for factor in _factors(m, ratio)[:1]:
             yield from (Fit(base, pr.NTKByParts(factor, length)) for length in LENGTHS)
@@ -97,11 +99,15 @@ def _ramp(share: np.ndarray, error: np.ndarray) -> Ramp | None:
     return Ramp(k, share[k], error[k], last, first)
 
 
-def _llama3(m: Measurement, base: float, factor: float, ramp: Ramp) -> Iterator[FrequencySchedule]:
+def _llama3(
+    m: Measurement, base: float, factor: float, ramp: Ramp, fitted: bool
+) -> Iterator[FrequencySchedule]:
     """The share falls linearly with the frequency: low and high, up to the original length."""
-    for low, high in LOW_HIGH:
-        for length in LENGTHS:
-            yield pr.Llama3Scaling(factor, low, high, length)
+    if not fitted:
+        for low, high in LOW_HIGH:
+            for length in LENGTHS:
+                yield pr.Llama3Scaling(factor, low, high, length)
+        return
     turns = m.plain(base) / (2 * np.pi)  # for a length of 1
     ends = ramp.line(turns)
     if ends is None:
@@ -127,7 +133,9 @@ def _integers(value: float) -> list[int]:
     return list(dict.fromkeys([round(v) for v in decimals(value)] + [round(value)]))
 
 
-def _yarns(m: Measurement, base: float, factor: float, ramp: Ramp, blend: str) -> Iterator[pr.YaRN]:
+def _yarns(
+    m: Measurement, base: float, factor: float, ramp: Ramp, blend: str, fitted: bool
+) -> Iterator[pr.YaRN]:
     """The share grows linearly with the number of the pair."""
     per_turn = m.rotary_dim / (2 * math.log(base))
 
@@ -144,10 +152,12 @@ def _yarns(m: Measurement, base: float, factor: float, ramp: Ramp, blend: str) -
                 factor, length, beta_fast=fast, beta_slow=slow, truncate=truncate, blend=blend
             )
 
-    for fast, slow in BETAS:
-        for length in LENGTHS:
-            for truncate in (True, False):
-                yield from made(length, fast, slow, truncate)
+    if not fitted:
+        for fast, slow in BETAS:
+            for length in LENGTHS:
+                for truncate in (True, False):
+                    yield from made(length, fast, slow, truncate)
+        return
     ends = ramp.line(np.arange(m.w.size).astype(float))
     if ends is None:
         ends = (float(ramp.last_kept), float(ramp.first_divided))

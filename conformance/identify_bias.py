@@ -73,6 +73,9 @@ def identify(run: Run, card: Card) -> None:
     if again is None or not np.array_equal(again.values, square.values, equal_nan=True):
         card.unknown.append("the same call gives other values at once: it is no function of them")
         return
+    if square.hidden.all():
+        card.unknown.append("every key is masked, or not a number: there is no bias in it")
+        return
     calls = [square, *(c for pair in _OTHERS if (c := _call(run, card, *pair)))]
     run.highest = max(c.k_len for c in calls) - 1
     if not all(np.isfinite(c.values[:, ~c.hidden]).all() for c in calls):
@@ -133,6 +136,8 @@ def _profile(calls: list[Call], ruler: Ruler, constant: bool) -> Profile | None:
         index = index.reshape(c.offsets.shape)
         visible = ~c.hidden
         at, chosen = np.unique(index[visible], return_index=True)
+        if not at.size:
+            continue
         one, much = (t[:, visible][:, chosen] for t in (values, size))
         for k, n in enumerate(offsets[at].tolist()):
             found.value.setdefault(n, one[:, k])

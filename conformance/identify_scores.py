@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Learned, XPos
+from posenc_ref import ALiBi, Learned, XPos
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 
 from . import identify_bias, identify_sinusoid
 from .access import Reach
+from .bias_cases import Ruler
 from .card import Card
 from .check import make_run
 from .fit_schedule import Factor, Measurement
@@ -90,10 +91,23 @@ def _unmoved(run: Run, card: Card, logits: Logits, terms: Terms, present: list[s
         card.unknown.append("positions make no difference: logits of a layer without encoding")
     elif present == ["content", "bias"]:
         _sub(run, card, "bias", lambda q, k: logits.bias(q, k), identify_bias.identify)
+        _inside(run, card, s, logits)
     elif terms.same("query", "queries") and terms.same("key", "keys"):
         _added(run, card, logits, s)
     else:
         _relative(card, terms)
+
+
+def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
+    """Whether the scale multiplies the bias as well."""
+    e = card.encoding
+    if not isinstance(e, ALiBi) or s == 1.0:
+        return
+    got, told = logits.bias(5, 5), e.bias(range(5), range(5))
+    seen = np.tril(np.ones((5, 5), bool), -1)
+    if not Ruler(run.coarse).differ(got, s * told, told)[:, seen].any():
+        card.encoding = e.replace(bias_inside_scale=True)
+        card.facts["recipe"] = "those of ALiBi, times the scale as the content is"
 
 
 def _added(run: Run, card: Card, logits: Logits, s: float) -> None:

@@ -110,6 +110,12 @@ def test_slopes_are_themselves(top, dtype):
     assert card.exact, str(card)
 
 
+def test_nothing_but_a_mask_is_no_bias():
+    card = identify(lambda q, k: np.full((2, q, k), -np.inf, np.float32), "bias")
+    assert card.encoding is None
+    assert "every key is masked" in card.unknown[0]
+
+
 def test_slopes_of_uneven_numbers_of_heads_by_another_rule():
     def fn(n):
         return np.array([2 ** (-8 * (h + 1) / n) for h in range(n)], np.float32)

@@ -23,7 +23,7 @@ from posenc_ref import (
     preset,
 )
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance import identify
+from posenc_ref.conformance import check, identify
 from tests.conformance.functions import rope
 
 #: Far enough for every rule of length below, and near enough to be quick.
@@ -60,6 +60,7 @@ SCHEDULES = [
     RoPE(64, layout="half", scaling=YaRN(16.0, 4096, attention_factor=1.0)),
     RoPE(64, layout="half", scaling=YaRN(16.0, 4096, attention_factor=1.14)),
     RoPE(64, layout="half", scaling=YaRN(40.0, 4096, mscale=0.707, mscale_all_dim=1.0)),
+    RoPE(64, layout="half", scaling=YaRN(8.0, 131072)),  # no pair is slow enough for the factor
 ]
 BY_LENGTH = [
     RoPE(16, layout="half", scaling=DynamicNTK(2.0, 2048)),
@@ -132,6 +133,25 @@ def test_several_axes_are_themselves(encoding):
     card = card_of(encoding, max_position=4096)
     assert card.encoding == encoding, str(card)
     assert card.exact, str(card)
+
+
+def test_axes_that_are_torn_deviate_and_the_suite_does_not_break():
+    """An image's tokens are turned by what the call before had: no axis is followed evenly."""
+    inner, seen = AXES[0].apply, {}
+
+    def stale(x, p):
+        return inner(x, seen.setdefault(p.shape, p))
+
+    card = identify(stale, head_dim=32, axes=2, max_position=256)
+    assert not card.exact
+    assert not any("please report" in text for text in card.unknown), str(card)
+
+
+def test_a_wrong_weight_of_mixed_axes_is_judged():
+    weight = np.array([[1.0, 0.5, 0.25, 0.1], [0.3, -0.4, 0.75, 0.9]])
+    fn = MixedRoPE(8, weight, layout="half").apply
+    report = check(fn, MixedRoPE(8, 1.5 * weight, layout="half"), "apply", max_position=256)
+    assert report.verdict == "deviates"
 
 
 def test_pairs_that_follow_two_axes_at_once():

@@ -53,6 +53,7 @@ CASES = [
     (XPos(DIM, layout="half", scale_base=256.0), None, "float32"),
     (ALiBi(3, causal=False), None, "float32"),
     (ALiBi(2, causal=False), 1.0, "bfloat16"),
+    (ALiBi(2, causal=False, bias_inside_scale=True), None, "float32"),
     (T5Bias(TABLE, bidirectional=False), None, "float32"),
     (Sinusoidal(DIM), None, "float32"),
     (Sinusoidal(DIM, layout="concat", offset=1), None, "float64"),
