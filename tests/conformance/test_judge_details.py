@@ -1,0 +1,66 @@
+"""What single lines of the judges are for: each was broken once, and no other test noticed.
+
+tools/mutate.py breaks them; docs/mutation-testing.md has what it found.
+"""
+
+import numpy as np
+
+from posenc_ref import RoPE, Sinusoidal
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance import check
+from posenc_ref.conformance.judge_grid_add import Added
+from posenc_ref.conformance.oracle import exactly
+from tests.conformance.functions import HEAD_DIM, inv_freq, rope, run_of
+
+HALF = RoPE(HEAD_DIM, layout="half")
+RIGHT = rope()
+
+
+def test_as_many_rows_as_heads_are_still_rows():
+    def guesses(x, p):
+        if p.ndim == 2 and p.shape[0] == x.shape[1]:  # takes them for the positions of heads
+            return np.swapaxes(RIGHT(np.swapaxes(x, 0, 1), p), 0, 1)
+        return RIGHT(x, p)
+
+    report = check(guesses, HALF, "apply")
+    assert report.verdict == "deviates", report
+    assert "B = H" in str(report)
+
+
+def test_short_chunks_are_fed_and_not_only_long_ones():
+    def restarts(x, chunks):
+        if len(chunks) == 1 or sum(chunks) > 60:
+            return RIGHT(x, np.arange(x.shape[2]))
+        return RIGHT(x, np.concatenate([np.arange(n) for n in chunks]))
+
+    report = check(restarts, HALF, "decode")
+    assert report.verdict == "deviates", report
+
+
+def test_tables_have_no_sign():
+    def cos_sin(p):
+        angle = np.asarray(p, np.float32)[:, None] * inv_freq()
+        return np.cos(angle), np.sin(angle)
+
+    for sign in (1, -1):
+        report = check(cos_sin, RoPE(HEAD_DIM, layout="half", sign=sign), "cos_sin")
+        assert report.verdict == "conforms", report
+
+
+def test_a_wrong_answer_to_what_may_be_refused_is_a_note():
+    run = run_of(None)
+    run.report.controls["moved"] = True
+    run.note("negative positions", np.array([2.0]), exactly(np.array([1.0])))
+    (note,) = run.finish().findings
+    assert (note.code, note.severity) == ("position-range", "note")
+    assert note.message.startswith("negative positions are accepted and answered wrongly")
+    assert note.evidence == "index (0,): 2, truth 1"
+
+
+def test_the_unit_of_a_sum_counts_both_terms():
+    x, value = np.array([[[1.0, -2.0]]]), np.array([[[0.5, 4.0]]])
+    added = Added(Sinusoidal(2), x, lambda p: Truth(value, np.abs(value), 7 * np.ones_like(value)))
+    truth = added.truth(x=-3.0, pe=2.0)
+    assert truth.value.tolist() == [[[-2.0, 14.0]]]
+    assert truth.terms.tolist() == [[[4.0, 14.0]]]
+    assert truth.angle.tolist() == [[[14.0, 14.0]]]
