@@ -120,4 +120,8 @@ class Hybrid(Table):
         return sum(rest, start=first)
 
     def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
-        return self._combined([part._rows(p, xp, device) for part in self.parts])
+        # Each part asks for positions of its own kind: whole ones may have stayed on a device
+        # that has no float64.
+        own = [part._positions(p.values) for part in self.parts]
+        rows = [part._rows(at, xp, device) for part, at in zip(self.parts, own, strict=True)]
+        return self._combined(rows)

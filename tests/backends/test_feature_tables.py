@@ -1,0 +1,87 @@
+"""Tables of images, coordinates, factors and sums on each declared library, device and dtype."""
+
+import numpy as np
+import pytest
+
+from posenc_ref import (
+    AxialLearned,
+    DETRSine,
+    FourierFeatures,
+    Hybrid,
+    Learned,
+    Sinusoidal,
+    Sinusoidal2D,
+    Sinusoidal3D,
+    Time2Vec,
+    resize_table,
+)
+from posenc_ref.accuracy import budget
+
+RNG = np.random.default_rng(12)
+# Multiples of 1/64 with seven bits: exact in every dtype.
+ROWS, COLUMNS = (RNG.integers(-127, 128, (n, 8)) / 64 for n in (9, 7))
+PLACES = np.array([[0, 3, 8, 5], [6, 0, 2, 1]])
+GAUSS = RNG.integers(-127, 128, (4, 2)) / 64
+
+TABLES = {
+    "Sinusoidal2D": (Sinusoidal2D(16, layout="grouped", axis_order="wh"), PLACES),
+    "Sinusoidal3D": (Sinusoidal3D((4, 6, 6)), np.stack([*PLACES, PLACES[0]])),
+    "DETRSine": (DETRSine(16), PLACES),
+    "FourierFeatures": (FourierFeatures(GAUSS, unit="turn", include_input=True), PLACES),
+    "FourierFeatures, one axis": (FourierFeatures(GAUSS[:, :1], unit="radian"), PLACES[0]),
+    "Time2Vec": (Time2Vec(ROWS[0], ROWS[1]), PLACES[0]),
+}
+LEARNED = {
+    "AxialLearned": (lambda a, b: AxialLearned((a, b)), PLACES),
+    "AxialLearned, sum": (lambda a, b: AxialLearned((a, b), combine="sum"), PLACES),
+    "AxialLearned, flat": (
+        lambda a, b: AxialLearned((a, b), flat=True), PLACES[0] * 7 + PLACES[1],
+    ),
+    "Hybrid": (lambda a, b: Hybrid((Learned(a), Sinusoidal(8))), PLACES[0]),
+    "Hybrid, beside": (
+        lambda a, b: Hybrid((Sinusoidal(6), Learned(a)), combine="concat"), PLACES[0],
+    ),
+}  # fmt: skip
+
+
+def fits(place, truth, result, dtype=None):
+    """Within the budget of the dtype; the truth of a learned table is exact."""
+    dtype = dtype or place.dtype
+    got = place.at_home(result, dtype)
+    assert truth.score(got.astype(np.float64), dtype=dtype).max(initial=0) <= budget(dtype)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables(place, name):
+    encoding, positions = TABLES[name]
+    truth = encoding.truth(positions)
+    for dtype in dict.fromkeys((None, place.dtype)):
+        kind = dtype or place.working
+        fits(place, truth, encoding.table(place.integers(positions), dtype=dtype), kind)
+        there = {"xp": place.module, "device": place.home}
+        fits(place, truth, encoding.table(positions, dtype=dtype, **there), kind)
+    x = np.zeros((2, 4, encoding.dim))
+    for where in place.ways(positions):
+        y = place.at_home(encoding.add(place.array(x), where))
+        assert truth.score(y[1].astype(np.float64), dtype=place.dtype).max() <= budget(place.dtype)
+        assert (y[0] == y[1]).all()
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_learned_tables(place, name):
+    make, positions = LEARNED[name]
+    truth = make(ROWS, COLUMNS).truth(positions)
+    encoding = make(place.array(ROWS), place.array(COLUMNS))
+    for where in place.ways(positions):
+        fits(place, truth, encoding.table(where, dtype=place.dtype))
+        fits(place, truth, encoding.add(place.array(np.zeros((4, encoding.dim))), where))
+
+
+def test_resized(place):
+    """Halved, bilinear: means of pairs, which these numbers have exactly."""
+    weight = RNG.integers(-31, 32, (1 + 4 * 6, 3)) / 32
+    new = resize_table(place.array(weight), (4, 6), (2, 3), kept=1, mode="bilinear")
+    got = place.at_home(new)
+    means = weight[1:].reshape(2, 2, 3, 2, 3).mean(axis=(1, 3)).reshape(-1, 3)
+    rounded = place.host(place.array(np.concatenate([weight[:1], means])))
+    assert (got == rounded).all()
