@@ -20,7 +20,8 @@ from .subject import TENSOR_LAYOUTS
 def identify_command(
     target: Annotated[str, typer.Argument(help="file.py:function or package.module:function")],
     head_dim: Annotated[
-        int | None, typer.Option(help="Size of the last axis of x; needed for `apply`.")
+        int | None,
+        typer.Option(help="Size of the last axis of x (or q and k); for `apply` and `scores`."),
     ] = None,
     surface: Annotated[
         str | None, typer.Option(help=f"The shape of the function: {', '.join(SURFACES)}.")
