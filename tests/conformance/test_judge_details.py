@@ -5,7 +5,7 @@ tools/mutate.py breaks them; docs/mutation-testing.md has what it found.
 
 import numpy as np
 
-from posenc_ref import RoPE, Sinusoidal
+from posenc_ref import Proportional, RoPE, Sinusoidal
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance import check
 from posenc_ref.conformance.judge_grid_add import Added
@@ -64,3 +64,37 @@ def test_the_unit_of_a_sum_counts_both_terms():
     assert truth.value.tolist() == [[[-2.0, 14.0]]]
     assert truth.terms.tolist() == [[[4.0, 14.0]]]
     assert truth.angle.tolist() == [[[14.0, 14.0]]]
+
+
+def test_pairs_that_rightly_stand_still_do_not_hide_what_the_others_do():
+    declared = RoPE(16, layout="half", scaling=Proportional(0.5))
+    theta = declared.frequencies()
+    assert (theta == 0).any()
+    turning = RoPE(16, layout="half", base=500000.0, scaling=Proportional(0.5)).frequencies()
+    assert check(lambda: theta.astype(np.float32), declared, "frequencies").passed
+    report = check(lambda: turning.astype(np.float32), declared, "frequencies")
+    assert report.codes == ["base"], report
+    still = np.where(theta == 0, 0.5, theta)
+    report = check(lambda: still.astype(np.float32), declared, "frequencies")
+    assert report.codes == ["proportional"], report
+
+
+def test_one_position_per_call_is_judged_to_the_end_of_long_contexts():
+    def clamped(x, p):
+        if p.size > 1:
+            raise ValueError("one position, please")
+        return RIGHT(x, np.minimum(p, 300000))
+
+    report = check(clamped, HALF, "apply")
+    assert report.verdict == "deviates", report
+
+
+def test_patches_in_an_order_that_nobody_would_guess():
+    declared = Sinusoidal(16)
+
+    def shuffled(height, width):
+        rows = declared.table(range(height * width)).astype(np.float32)
+        return rows[np.random.default_rng(height * width).permutation(len(rows))]
+
+    report = check(shuffled, declared, "grid")
+    assert report.codes == ["token-order"], report
