@@ -17,7 +17,9 @@ ALIASES = {
     "dynamic": "DynamicNTK", "dynamicntk": "DynamicNTK", "llama3": "Llama3Scaling",
     "su": "LongRoPE", "prope": "Proportional", "mrope": "MultiAxisRoPE", "axial": "MultiAxisRoPE",
     "partial": "RoPE", "partialrotary": "RoPE", "t5": "T5Bias", "learnedfrequencies":
-    "GivenFrequencies",
+    "GivenFrequencies", "conformer": "TransformerXL", "funnel": "TransformerXL",
+    "musictransformer": "Shaw", "swin": "SwinBias", "swinv2": "LogCPB", "beit": "BEiTBias",
+    "levit": "LeViTBias", "mvit": "DecomposedRelative", "sam": "DecomposedRelative",
 }  # fmt: skip
 
 

@@ -48,9 +48,15 @@ class Bias(Encoding, abstract=True):
         if not self.relative:
             return _sized(self.bias(q_positions, k_positions))
         r = np.asarray(k_positions)[None, :] - np.asarray(q_positions)[:, None]
-        offsets, at = np.unique(r, return_inverse=True)
-        truth, at = self._truth_of(offsets), at.reshape(r.shape)
-        return Truth(truth.value[:, at], truth.terms[:, at], truth.angle[:, at])
+        if r.dtype.kind == "i" and r.size and r.max() - r.min() < r.size:
+            offsets = np.arange(r.min(), r.max() + 1)
+            at = r - r.min()
+        else:  # far apart, or fractions
+            offsets, at = np.unique(r, return_inverse=True)
+            at = at.reshape(r.shape)
+        truth = self._truth_of(offsets)
+        return Truth(*(np.take(part, at, axis=1) if part.any() else np.zeros((len(part), *r.shape))
+                       for part in (truth.value, truth.terms, truth.angle)))  # fmt: skip
 
     def _truth_of(self, offsets: np.ndarray) -> Truth:
         """The truth (H, n) of offsets (n,); by default A = |value|, B = 0."""
