@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref import _validate as validate
-from posenc_ref._namespace import Array, device_of, dtype_name, is_array, is_lazy, library
+from posenc_ref._namespace import Array, device_of, dtype_name, is_array, is_lazy, library, to_host
 from posenc_ref._positions import Positions, broadcast_axes
 
-from . import fused_jax, fused_numpy, fused_torch
+from . import fused_cupy, fused_jax, fused_numpy, fused_torch
 from .destination import checked_like
 from .pair_runs import Run, pair_runs
 from .phasors import phasors
@@ -21,7 +22,7 @@ from .tensor_layouts import heads_first
 
 #: Tables of this many different positions are kept, if they are no larger than the second number.
 _KEPT, _LARGEST = 8, 64 * 2**20
-Tables = fused_numpy.Tables | fused_torch.Tables | fused_jax.Tables
+Tables = fused_numpy.Tables | fused_torch.Tables | fused_jax.Tables | fused_cupy.Tables
 #: float16 and narrower are turned in float32.
 _WORKING = {"float64": "complex128", "float32": "complex64"}
 
@@ -35,6 +36,7 @@ class FusedRotary:
         own = type(encoding)
         plain = own.apply is Rotary.apply and own._tables is Rotary._tables
         self._runs: tuple[Run, ...] | None = pair_runs(encoding) if plain else None
+        self._cupy = fused_cupy.Source(encoding, self._runs) if self._runs is not None else None
         self._kept: OrderedDict[Any, Tables] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -64,7 +66,7 @@ class FusedRotary:
         else:
             tables = self._tables_for(view, positions, seq_len)
             result = self._rotate(x, view, tables, out)
-            path = _name(tables.runs, x) if explain else ""
+            path = _name(tables, x) if explain else ""
         return (result, path) if explain else result
 
     def qk(
@@ -87,6 +89,15 @@ class FusedRotary:
             lengths = [self.encoding._seq_len(None, p) for p in both]
             seq_len = max((n for n in lengths if n is not None), default=None)
         for_q, for_k = (None, None) if out is None else out
+        if self._cupy and k_positions is None and library(q) == library(k) == "cupy":
+            views = [heads_first(a, self.tensor_layout, self.encoding.head_dim) for a in (q, k)]
+            for view in views:
+                validate.check_x(view, self.encoding.head_dim, "head_dim")
+            tables = self._cupy.tables(views[0], positions, seq_len)
+            if fused_cupy.shared(tables, *views):
+                given = zip((q, k), views, (for_q, for_k), strict=True)
+                first, second = self._rotate_cupy(given, tables)
+                return first, second
         return (
             self(q, positions, seq_len=seq_len, out=for_q),
             self(k, at, seq_len=seq_len, out=for_k),
@@ -118,7 +129,7 @@ class FusedRotary:
             return "specification: the pairs of this encoding do not lie in a few slices"
         if library(x) == "torch":
             return "" if x.layout == _strided() else "specification: x is a sparse tensor"
-        if library(x) == "jax":
+        if library(x) in ("jax", "cupy"):
             return ""
         if library(x) != "numpy":
             return f"specification: no fused path for {library(x)} arrays"
@@ -130,6 +141,8 @@ class FusedRotary:
 
     def _tables_for(self, x: np.ndarray, positions: Any, seq_len: int | None) -> Tables:
         encoding = self.encoding
+        if self._cupy and library(x) == "cupy":
+            return self._cupy.tables(x, positions, seq_len)
         p = encoding._positions(positions, x)
         values = _on_host(p)
         index = broadcast_axes(p if encoding.num_axes == 1 else _of_one_axis(p), x)
@@ -167,6 +180,8 @@ class FusedRotary:
             found = found[index]
         if library(x) == "torch":
             return fused_torch.make_tables(self._runs, found, encoding.head_dim, x.device)
+        if self._cupy and library(x) == "cupy":
+            return self._cupy.prepared(found, x)
         if library(x) == "jax":
             return fused_jax.make_tables(self._runs, found, encoding.head_dim)
         return fused_numpy.make_tables(self._runs, found, encoding.head_dim)
@@ -175,6 +190,8 @@ class FusedRotary:
         """``view`` is x with heads first; the result has x's own layout."""
         if isinstance(tables, fused_torch.Tables):
             return self._rotate_tensor(x, view, tables, out)
+        if isinstance(tables, fused_cupy.Tables):
+            return self._rotate_cupy([(x, view, out)], tables)[0]
         if isinstance(tables, fused_jax.Tables):
             if out is not None:
                 raise TypeError("out cannot be given for jax arrays: they cannot be written")
@@ -205,6 +222,25 @@ class FusedRotary:
         into = view if out is x else heads_first(out, layout, dim)
         fused_torch.rotate_into(view, tables, into)
         return out
+
+    def _rotate_cupy(
+        self, given: Iterable[tuple[Array, Array, Array | None]], tables: fused_cupy.Tables
+    ) -> list[Array]:
+        """Each of ``given`` is x, x with heads first, and ``out``; one launch for all."""
+        results, turned, copied = [], [], []
+        for x, view, out in given:
+            if out is None:
+                goal = fused_cupy.empty_like(x)
+            else:
+                goal = fused_cupy.checked_out(checked_like(out, x))
+                if fused_cupy.overlap(x, goal):
+                    copied.append((goal, goal := fused_cupy.empty_like(x)))
+            results.append(goal if out is None else out)
+            turned.append((view, heads_first(goal, self.tensor_layout, tables.dim)))
+        fused_cupy.rotate(turned, tables)
+        for into, result in copied:
+            into[...] = result
+        return results
 
     def _specification(
         self, x: Array, view: Array, positions: Any, seq_len: int | None, out: Array | None
@@ -255,22 +291,25 @@ class Prepared:
 
 
 def _on_host(p: Positions) -> np.ndarray:
-    return np.asarray(p.values, dtype=np.float64)
+    return np.asarray(to_host(p.values), dtype=np.float64)
 
 
 def _of_one_axis(p: Positions) -> Positions:
     return Positions(p.values[0, ...], p.xp, p.device)
 
 
-def _name(runs: tuple[Run, ...], x: Array) -> str:
-    kinds = []
+def _name(tables: Tables, x: Array) -> str:
+    kinds, runs = [], tables.runs
     if any(run.interleaved for run in runs):
         kinds.append("pairs side by side")
     if not all(run.interleaved for run in runs):
         kinds.append("halves")
     name = dtype_name(x)
     inside = name if name in _WORKING else "float32 inside"
-    return f"{library(x)}: {' and '.join(kinds)}, {inside}"
+    made = ""
+    if isinstance(tables, fused_cupy.Tables):
+        made = ", from a table" if tables.table else ", angles made in the kernel"
+    return f"{library(x)}: {' and '.join(kinds)}, {inside}{made}"
 
 
 def _strided() -> Any:

@@ -1,0 +1,90 @@
+"""Rotation of CuPy arrays by one CUDA kernel, ``rotary.cu``: 16 bytes at a time, one launch.
+
+Angles of whole positions are made inside the kernel, exactly, from frequencies in 128-bit
+fractions of a turn; those of other positions, and prepared ones, come from a table.  A call reads
+nothing back from the device: integer positions that live there are not looked at, so that calls
+can be captured in a graph, and a position beyond the domain gives NaN and raises a flag
+(:func:`out_of_bounds`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from posenc_ref._namespace import Array, dtype_name
+
+from .cupy_angles import Source, Tables
+from .cupy_device import empty_like, flag_of, out_of_bounds, start
+from .rotary_launch import Call, View, arguments, plan
+
+__all__ = [
+    "Source", "Tables", "checked_out", "empty_like", "out_of_bounds", "overlap", "rotate", "shared",
+]  # fmt: skip
+
+#: Plans are kept by the shapes and strides of a call: this many.
+_plan = functools.lru_cache(maxsize=1024)(plan)
+
+
+def rotate(arrays: Sequence[tuple[Array, Array]], tables: Tables) -> None:
+    """Turn each x (..., S, dim) into its result: x itself, or an array that does not overlap it.
+
+    All have one dtype and one device.  Two of them, queries and keys, go in one launch.
+    """
+    x, y = [a.data.ptr for a, _ in arrays], [a.data.ptr for _, a in arrays]
+    first = arrays[0][0]
+    name, item = dtype_name(first), first.itemsize
+    views = tuple(
+        View(a.shape, _elements(a), _elements(b), (p | q) % 16 == 0)
+        for (a, b), p, q in zip(arrays, x, y, strict=True)
+    )
+    flag = flag_of(first.device.id).data.ptr
+    place = (*[0] * (first.ndim - 1 - len(tables.place)), *tables.place)
+    positions = 0 if tables.positions is None else tables.positions.data.ptr
+    for group in tables.groups:
+        call = Call(
+            group.angles.data.ptr, positions, 0 if group.axes is None else group.axes.data.ptr,
+            flag, tables.first, tables.lowest, tables.highest, tables.offset, tables.cos_factor,
+            tables.sin_factor,
+        )  # fmt: skip
+        for launch in _plan(views, place, tables.axis_stride, name, group.runs, group.gaps,
+                            tables.table):  # fmt: skip
+            start(launch, arguments(launch, x, y, item, call), first)
+
+
+def shared(tables: Tables, q: Array, k: Array) -> bool:
+    """Whether tables made for ``q`` are right for ``k``, and both can go in one launch."""
+    if (q.ndim, q.shape[-2], q.dtype, q.device) != (k.ndim, k.shape[-2], k.dtype, k.device):
+        return False
+    lead = zip(tables.place[-2::-1], q.shape[-3::-1], k.shape[-3::-1], strict=False)
+    return all(place == 0 or one == other for place, one, other in lead)
+
+
+def overlap(x: Array, out: Array) -> bool:
+    """Whether ``out`` may share memory with ``x`` without being it, element for element."""
+    if (x.data.ptr, x.strides) == (out.data.ptr, out.strides):
+        return False
+    (low, high), (start, stop) = _extent(x), _extent(out)
+    return bool(low < stop and start < high)
+
+
+def checked_out(out: Array) -> Array:
+    """``out`` if no two of its elements are one."""
+    if any(step == 0 and size > 1 for size, step in zip(out.shape, out.strides, strict=True)):
+        raise ValueError("out must be an array of its own, got one that is broadcast")
+    return out
+
+
+def _extent(a: Array) -> tuple[int, int]:
+    if a.size == 0:
+        return 0, 0
+    reach = [(size - 1) * step for size, step in zip(a.shape, a.strides, strict=True)]
+    start = a.data.ptr
+    return (
+        start + sum(r for r in reach if r < 0),
+        start + sum(r for r in reach if r > 0) + a.itemsize,
+    )
+
+
+def _elements(a: Array) -> tuple[int, ...]:
+    return tuple([step // a.itemsize for step in a.strides])
