@@ -48,6 +48,21 @@ def test_context_adds_a_vector_to_every_value():
         Shaw(SHARED, before=4).context(weights, k, Q_AT, K_AT)
 
 
+def test_the_skew_of_music_transformer_up_to_the_query():
+    """Pad a column on the left, reshape, drop the first row: a table for each head, L rows."""
+    n = 7
+    table, q_ = numbers(H, n, D), RNG.standard_normal((2, H, n, D))
+    by_row = q_ @ table.astype(np.float64).swapaxes(1, 2) * D**-0.5
+    padded = np.concatenate([np.zeros((2, H, n, 1)), by_row], axis=-1)
+    skewed = padded.reshape(2, H, n + 1, n)[:, :, 1:]
+    at = np.arange(n)
+    encoding = Shaw(table, before=n - 1)
+    truth = encoding.truths(q_, q_, at[:, None], at[None, :], D**-0.5)["content-position"]
+    score, visible = truth.score(skewed), at[:, None] >= at
+    assert score[..., visible].max() <= budget("float64")
+    assert score[..., ~visible].max() > budget("float64")
+
+
 def wav2vec2_bert():
     from transformers.models.wav2vec2_bert.configuration_wav2vec2_bert import Wav2Vec2BertConfig
     from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertSelfAttention
