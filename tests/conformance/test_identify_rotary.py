@@ -106,14 +106,14 @@ def test_a_shape_is_itself(encoding, dtype):
 
 @pytest.mark.parametrize("encoding", SCHEDULES, ids=repr)
 def test_a_schedule_is_itself(encoding):
-    card = card_of(encoding)
+    card = card_of(encoding, max_position=2**16)
     assert card.encoding == encoding, str(card)
     assert card.exact, str(card)
     assert card.rule
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
-@pytest.mark.parametrize("encoding", SCHEDULES[1::3], ids=repr)
+@pytest.mark.parametrize("encoding", SCHEDULES[1::4], ids=repr)
 def test_a_schedule_is_itself_in_other_dtypes(encoding, dtype):
     card = card_of(encoding, dtype)
     assert card.encoding == encoding, str(card)
@@ -208,7 +208,7 @@ def llama3(w, factor=8.0, low=1.0, high=4.0, length=8192):
 
 def test_a_scaling_that_shares_no_code_with_the_specification():
     w = llama3(1 / 500000.0 ** (np.arange(0, 64, 2) / 64))
-    card = identify(rope(frequencies=w), head_dim=64)
+    card = identify(rope(frequencies=w), head_dim=64, max_position=2**16)
     told = Llama3Scaling(8.0, 1.0, 4.0, 8192)
     assert card.encoding == RoPE(64, layout="half", base=500000.0, scaling=told)
     (relation,) = card.relations
@@ -221,7 +221,7 @@ def test_a_measured_factor_is_not_rounded_into_a_deviation():
     plain = tuple(RoPE(16, layout="half").frequencies().tolist())
     own = GivenFrequencies(plain, attention_factor=size)
     for dtype in ("float32", "float64", "bfloat16"):
-        card = card_of(RoPE(16, layout="half", scaling=own), dtype)
+        card = card_of(RoPE(16, layout="half", scaling=own), dtype, max_position=NEAR)
         assert card.exact, str(card)
         assert card.rule  # base 10000, only the factor has no field
         assert card.relations[0].startswith("base=10000, with cos and sin multiplied by 1.13")

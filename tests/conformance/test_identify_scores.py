@@ -87,7 +87,7 @@ def test_partial_rotation_shows_m_beside_the_scale():
 
 
 def test_a_learned_table_is_read_through_products():
-    rows = RANDOM.normal(size=(40, DIM)).astype(np.float32)
+    rows = np.random.default_rng(12).normal(size=(40, DIM)).astype(np.float32)
     card = card_of(logits(Learned(rows)))
     assert isinstance(card.encoding, Learned), str(card)
     assert np.array_equal(
