@@ -51,7 +51,7 @@ def test_context_adds_a_vector_to_every_value():
 def test_the_skew_of_music_transformer_up_to_the_query():
     """Pad a column on the left, reshape, drop the first row: a table for each head, L rows."""
     n = 7
-    table, q_ = numbers(H, n, D), RNG.standard_normal((2, H, n, D))
+    table, q_ = numbers(H, n, D), numbers(2, H, n, D).astype(np.float64)
     by_row = q_ @ table.astype(np.float64).swapaxes(1, 2) * D**-0.5
     padded = np.concatenate([np.zeros((2, H, n, 1)), by_row], axis=-1)
     skewed = padded.reshape(2, H, n + 1, n)[:, :, 1:]
