@@ -5,11 +5,12 @@ tools/mutate.py breaks them; docs/mutation-testing.md has what it found.
 
 import numpy as np
 
-from posenc_ref import Proportional, RoPE, Sinusoidal
+from posenc_ref import Proportional, RoPE, Sinusoidal, T5Bias
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance import check
 from posenc_ref.conformance.judge_grid_add import Added
 from posenc_ref.conformance.oracle import exactly
+from posenc_ref.conformance.properties import orthogonality
 from tests.conformance.functions import HEAD_DIM, inv_freq, rope, run_of
 
 HALF = RoPE(HEAD_DIM, layout="half")
@@ -98,3 +99,18 @@ def test_patches_in_an_order_that_nobody_would_guess():
 
     report = check(shuffled, declared, "grid")
     assert report.codes == ["token-order"], report
+
+
+def test_the_unit_of_a_gram_matrix_is_that_of_its_products():
+    blocks = np.array([[[[1.0, -2.0], [3.0, 4.0]]]])
+    gram, truth = orthogonality(blocks, np.array([3.0]))
+    assert gram.tolist() == [[[[10.0, 10.0], [10.0, 20.0]]]]
+    assert truth.value.tolist() == [[[[9.0, 0.0], [0.0, 9.0]]]]
+    assert truth.terms.tolist() == [[[[20.0, 28.0], [28.0, 40.0]]]]
+
+
+def test_whole_numbers_that_come_as_floats():
+    t5 = T5Bias(np.zeros((32, 2)))
+    report = check(lambda r: t5.bucket(r).astype(np.float32), t5, "bucket")
+    assert report.codes == ["dtype"], report
+    assert report.findings[0].message.endswith("not integers")
