@@ -20,8 +20,8 @@ ALIASES = {
     "GivenFrequencies", "conformer": "TransformerXL", "funnel": "TransformerXL",
     "musictransformer": "Shaw", "swin": "SwinBias", "swinv2": "LogCPB", "beit": "BEiTBias",
     "levit": "LeViTBias", "mvit": "DecomposedRelative", "sam": "DecomposedRelative",
-    "nerf": "FourierFeatures", "perceiver": "FourierFeatures", "fourier": "FourierFeatures",
-    "detr": "DETRSine", "sincos2d": "Sinusoidal2D", "mae": "Sinusoidal2D", "reformer":
+    "perceiver": "FourierFeatures", "fourier": "FourierFeatures", "detr": "DETRSine",
+    "sincos2d": "Sinusoidal2D", "mae": "Sinusoidal2D", "reformer":
     "AxialLearned",
 }  # fmt: skip
 

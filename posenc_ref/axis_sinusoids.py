@@ -13,7 +13,7 @@ from ._positions import Positions, as_positions, target
 from .accuracy import Truth
 from .angles import MAX_POSITION
 from .sinusoidal import Sinusoidal
-from .table import Table, of_axis
+from .table import PAIRED, Table, of_axis
 
 LAYOUTS = ("concat", "interleaved", "grouped")
 _LAYOUTS = {"half": "concat", "split": "concat"}
@@ -47,6 +47,11 @@ class AxisSinusoids(Table, abstract=True):
     def num_axes(self) -> int:  # type: ignore[override]
         """Number of position axes."""
         return len(self.axes)
+
+    @property
+    def properties(self) -> frozenset[str]:
+        """All of them, of the positions as they are passed."""
+        return PAIRED
 
     def parts(self) -> tuple[tuple[int, Sinusoidal], ...]:
         """The axis and its table, in the order of ``axis_order``."""

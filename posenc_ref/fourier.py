@@ -14,7 +14,7 @@ from ._namespace import Array, DType, Namespace, astype, finish, from_host, is_a
 from ._positions import Positions, as_positions, target
 from .accuracy import Truth
 from .angles import MAX_POSITION, TWO_PI, Turns, decimal_context, tables, turns
-from .table import Table, of_axis
+from .table import PAIRED, Table, of_axis
 
 #: Radians in one unit of ``matrix @ coordinates``.
 with decimal_context():
@@ -137,6 +137,11 @@ class FourierFeatures(Table):
     def dim(self) -> int:  # type: ignore[override]
         """Size of a row."""
         return int(2 * self.matrix.shape[0] + self.num_axes * self.include_input)
+
+    @property
+    def properties(self) -> frozenset[str]:
+        """All of them, unless the coordinates themselves are columns."""
+        return frozenset() if self.include_input else PAIRED
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
         """The columns that hold the sines and the cosines, in the order of the rows of matrix."""

@@ -73,6 +73,15 @@ class Hybrid(Table):
         dims = [part.dim for part in self.parts]
         return sum(dims) if self.combine == "concat" else dims[0]
 
+    @property
+    def properties(self) -> frozenset[str]:
+        """Rows side by side keep what all parts have."""
+        return (
+            frozenset.intersection(*(part.properties for part in self.parts))
+            if self.combine == "concat"
+            else frozenset()
+        )
+
     def table(self, positions: Any, *, dtype: DType = None) -> Array:
         """The rows of positions, float64 unless ``dtype=``, in the library of learned parts."""
         parts: list[Any] = list(self.parts)

@@ -14,7 +14,7 @@ from ._namespace import Array, DType, Namespace, finish, from_host
 from ._positions import Positions, as_positions, target
 from .accuracy import Truth
 from .angles import MAX_POSITION, Turns, decimal_context, geometric, tables, turns
-from .table import Table
+from .table import PAIRED, Table
 
 LAYOUTS = ("interleaved", "concat")
 
@@ -103,6 +103,11 @@ class Sinusoidal(Table):
             position_scale=position_scale,
             scale=validate.real("scale", self.scale),
         )
+
+    @property
+    def properties(self) -> frozenset[str]:
+        """All of them, unless an extra sine column has no cosine."""
+        return frozenset() if self.dim % 2 and self.odd == "extra-sin" else PAIRED
 
     def decimal_frequencies(self) -> tuple[Decimal, ...]:
         """``position_scale * base ** (-k/n)`` in 50-digit decimal, one per pair."""

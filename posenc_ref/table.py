@@ -27,6 +27,18 @@ class Table(Encoding, abstract=True):
     num_axes = 1  # A
     dim: int
 
+    @property
+    def properties(self) -> frozenset[str]:
+        """Which of these hold for all positions: what is not named here does not.
+
+        ``constant-norm``  ``|PE(p)|`` is the same everywhere
+        ``linear-shift``   ``PE(p + k) = M(k) PE(p)`` with one matrix for each k
+        ``relative-gram``  ``PE(p) . PE(q)`` depends on ``p - q`` alone
+
+        None says that the product falls with the distance: for sinusoids it does not.
+        """
+        return frozenset()
+
     def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
         """The vectors of checked positions, (..., dim), as an array of ``xp`` on ``device``."""
         raise NotImplementedError(f"{type(self).__name__} defines no rows")
@@ -88,6 +100,10 @@ class Table(Encoding, abstract=True):
         """``(q + PE) . (k + PE) * scale``: q and k are embeddings, projections the identity."""
         scale = self.dim**-0.5 if scale is None else scale
         return dot(self.add(q, q_positions), self.add(k, k_positions), scale)
+
+
+#: What holds where every sine has its cosine, and nothing else is there.
+PAIRED = frozenset({"constant-norm", "linear-shift", "relative-gram"})
 
 
 def of_axis(p: Positions, axis: int) -> Positions:
