@@ -32,9 +32,11 @@ class FusedBias:
     ) -> Any:
         """The bias (H, q_len, k_len), queries at the end of the keys.
 
-        A read-only view of H (q_len + k_len - 1) numbers, float64 unless ``dtype``; written out in
+        Where it depends on key - query alone, a read-only view of H (q_len + k_len - 1) numbers, float64 unless ``dtype``; written out in
         full only into ``out``.
         """
+        if not self.encoding.relative:
+            return self._specification(q_len, k_len, dtype, out, explain)
         row = np.asarray(self.encoding.toeplitz(q_len, k_len))
         like = (
             fresh((), dtype) if out is None else checked_shape(out, (len(row), q_len, k_len), dtype)
@@ -44,6 +46,18 @@ class FusedBias:
             return (view, f"numpy: a view of {row.size} numbers") if explain else view
         np.copyto(out, view)
         return (out, f"numpy: {row.size} numbers, written out") if explain else out
+
+    def _specification(
+        self, q_len: int, k_len: int, dtype: Any, out: np.ndarray | None, explain: bool
+    ) -> Any:
+        positions = np.arange(k_len - q_len, k_len), np.arange(k_len)
+        whole = np.asarray(self.encoding.bias(*positions))
+        like = fresh((), dtype) if out is None else checked_shape(out, whole.shape, dtype)
+        if out is None:
+            out = whole.astype(like.dtype, copy=False)
+        else:
+            out[...] = whole
+        return (out, "specification: no function of key - query") if explain else out
 
 
 def toeplitz_view(row: np.ndarray, q_len: int, k_len: int) -> np.ndarray:

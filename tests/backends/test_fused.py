@@ -269,6 +269,16 @@ def test_biases(encoding):
     assert report.passed, report
 
 
+def test_a_bias_that_is_no_function_of_the_distance_is_the_specification_s():
+    square = pr.SwinBias(RNG.standard_normal((9, 2)), window=(2, 2))
+    whole, path = fused(square)(4, 4, explain=True)
+    assert path == "specification: no function of key - query"
+    assert np.array_equal(whole, square.bias(range(4), range(4)))
+    out = np.zeros(whole.shape, np.float32)
+    assert fused(square)(4, 4, out=out) is out
+    assert np.array_equal(out, whole.astype(np.float32))
+
+
 X = np.ones((2, 5, D), np.float32)
 
 
