@@ -32,8 +32,8 @@ class FusedBias:
     ) -> Any:
         """The bias (H, q_len, k_len), queries at the end of the keys.
 
-        Where it depends on key - query alone, a read-only view of H (q_len + k_len - 1) numbers, float64 unless ``dtype``; written out in
-        full only into ``out``.
+        Where it depends on key - query alone, a read-only view of H (q_len + k_len - 1) numbers,
+        float64 unless ``dtype``, and written out in full only into ``out``.
         """
         if not self.encoding.relative:
             return self._specification(q_len, k_len, dtype, out, explain)
