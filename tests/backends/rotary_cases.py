@@ -1,6 +1,6 @@
 """What the kernel must do, case by case, on a GPU or on the model of one.
 
-    python -m tests.backends.rotary_cases build/rotary.so       # all cases, one line each
+    python -m tests.backends.rotary_cases build/rotary.so ...     # one line for each
 
 Every case runs ``fused(encoding)`` as a user would and compares with the specification: rotated
 channels in roundings of the size of their pair, which no position makes larger; the others bit for
@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.accuracy import Truth, budget
+from posenc_ref.accuracy import Truth
 from posenc_ref.backends import cupy_device, fused
 from tests.backends import rotary_model
 from tests.backends.rotary_model import Array
 from tests.backends.test_fused import DTYPES, ROTARY, D, positions_of
 
-#: Roundings of the size of a pair: the narrowest budget there is.
-MOST = budget("bfloat16")
+#: Roundings of the size of a pair.  Wide: cos and sin are good to 1.2 each, which makes 1.7 of a
+#: pair, and m, its product and the sum add their own.  Narrow: float32 inside, rounded once.
+MOST = {"float64": 4, "float32": 4, "float16": 1.01, "bfloat16": 1.01}
 FAR = 2**30
 CASES = {}
 
@@ -34,6 +35,11 @@ def case(function):
 
 def random(*shape, dtype="float32", seed=5):
     return np.random.default_rng(seed).standard_normal(shape).astype(DTYPES[dtype])
+
+
+def exact(encoding, x, positions, y, seq_len=None):
+    """Whether ``y`` is right, as far as its dtype can tell."""
+    return score(encoding, x, positions, y, seq_len) <= MOST[str(x.dtype)]
 
 
 def score(encoding, x, positions, y, seq_len=None):
@@ -58,7 +64,9 @@ def right(encoding, x, positions, *, given=None, out=None, path="made in the ker
     assert how.endswith(path), how
     assert out is None or y is goal
     found = score(encoding, before, positions, y.host, options.get("seq_len"))
-    assert found <= MOST, f"{encoding!r}, {x.dtype}, strides {x.strides}: {found} roundings"
+    assert found <= MOST[str(x.dtype)], (
+        f"{encoding!r}, {x.dtype}, strides {x.strides}: {found} roundings"
+    )
     assert out is x or x.tobytes() == before.tobytes()
     return y.host
 
@@ -98,7 +106,7 @@ def every_encoding_and_dtype():
 @case
 def every_way_to_lie_in_memory():
     for how, dtype, layout in itertools.product(STRIDES, DTYPES, ("interleaved", "half")):
-        encoding = pr.RoPE(40, layout=layout, rotary_dim=32, rotary_start=8)
+        encoding = pr.RoPE(40, layout=layout, rotary_dim=16, rotary_start=8)
         x = memory(how, (2, 5, 3, 40), dtype)
         right(encoding, x, range(FAR, FAR + 3))
         right(encoding, x, range(3), out=rotary_model.poisoned(memory("bshd", x.shape, dtype)))
@@ -217,18 +225,18 @@ def queries_and_keys_in_one_launch():
             before = len(library.launched)
             found = fast.qk(Array(q), Array(k), given)
             assert len(library.launched) == before + 1
-            assert score(encoding, q, at, found[0].host) <= MOST
-            assert score(encoding, k, at, found[1].host) <= MOST
+            assert exact(encoding, q, at, found[0].host)
+            assert exact(encoding, k, at, found[1].host)
         placed = Array(q.copy()), Array(k.copy())
         assert fast.qk(*placed, rows, out=placed)[1] is placed[1]
-        assert score(encoding, k, rows, placed[1].host) <= MOST
+        assert exact(encoding, k, rows, placed[1].host)
         long = random(2, 2, 9, D, dtype=dtype)
         found = fast.qk(Array(q), Array(long), range(5, 9), range(9))
-        assert score(encoding, q, range(5, 9), found[0].host) <= MOST
-        assert score(encoding, long, range(9), found[1].host) <= MOST
+        assert exact(encoding, q, range(5, 9), found[0].host)
+        assert exact(encoding, long, range(9), found[1].host)
     at = np.arange(2 * 6 * 4).reshape(2, 6, 4)  # each head has its own
     found = fast.qk(Array(q), Array(q), at)
-    assert score(encoding, q, at, found[1].host) <= MOST
+    assert exact(encoding, q, at, found[1].host)
 
 
 @case
@@ -246,7 +254,7 @@ def tensor_layouts():
             y = fused(encoding, tensor_layout=layout)(Array(given), range(rows), out=out)
             assert y.shape == shape
             turned = y.host.reshape(first.shape).transpose(order)
-            assert score(encoding, heads, range(rows), turned) <= MOST
+            assert exact(encoding, heads, range(rows), turned)
 
 
 @case
@@ -255,7 +263,7 @@ def an_out_that_overlaps():
     memory = random(9, 32)
     true = memory[:8].copy()
     fused(encoding)(Array(memory[:8]), range(8), out=Array(memory[1:]))
-    assert score(encoding, true, range(8), memory[1:]) <= MOST
+    assert exact(encoding, true, range(8), memory[1:])
     same = memory[::2]
     right(encoding, same, range(5), out=same)  # one memory, two arrays
     twice = np.broadcast_to(random(32), (3, 32))
@@ -274,7 +282,7 @@ def prepared_tables():
             ready = fused(encoding).prepare(at, like=Array(x), seq_len=200)
             for start in (0, 7, 46):
                 here = at[..., start : start + 4]
-                assert score(encoding, x, here, ready(Array(x), start).host, 200) <= MOST
+                assert exact(encoding, x, here, ready(Array(x), start).host, 200)
 
 
 @case
@@ -292,7 +300,7 @@ def beyond_the_domain():
         assert not cupy_device.out_of_bounds()
         assert np.isnan(y[..., 2:, :16].astype(np.float64)).all()
         assert np.array_equal(y[..., 16:], x[..., 16:])
-        assert score(encoding, x[..., :2, :], at[:2], y[..., :2, :]) <= MOST
+        assert exact(encoding, x[..., :2, :], at[:2], y[..., :2, :])
         ready = fast.prepare(range(9), like=Array(x))
         ready._tables.positions = Array(np.array([8, 9, -1, 0]))
         ready._tables.rows = 4
@@ -300,7 +308,7 @@ def beyond_the_domain():
         assert cupy_device.out_of_bounds()
         assert np.isnan(y[..., 1:3, :16].astype(np.float64)).all()
         known = [0, 3]
-        assert score(encoding, x[..., known, :], [8, 0], y[..., known, :]) <= MOST
+        assert exact(encoding, x[..., known, :], [8, 0], y[..., known, :])
 
 
 @case
@@ -312,7 +320,7 @@ def subnormal_infinite_and_no_numbers():
         x[..., 0, :] = (np.arange(32) - 9) * np.float64(small) * 3
         x[..., 1, 3], x[..., 2, 5] = np.nan, np.inf
         y = fused(encoding)(Array(x), [7, 7, 7]).host
-        assert score(encoding, x[..., :1, :], [7], y[..., :1, :]) <= MOST
+        assert exact(encoding, x[..., :1, :], [7], y[..., :1, :])
         assert np.count_nonzero(y[..., 0, :]) >= 30
         broken = ~np.isfinite(y.astype(np.float64))
         assert [np.flatnonzero(row).tolist() for row in broken[0, 0]] == [[], [3, 19], [5, 21]]
@@ -330,7 +338,7 @@ def there_and_back():
         true = there.adjoint(x.astype(np.float64), at)
         size = np.abs(x.astype(np.float64)) + np.abs(np.roll(x.astype(np.float64), 16, axis=-1))
         found = Truth(true, there.attention_factor() * size, np.zeros(())).score(y, dtype=dtype)
-        assert found.max() <= MOST
+        assert found.max() <= MOST[dtype]
 
 
 @case
@@ -352,26 +360,17 @@ def a_captured_graph():
     assert all(map(np.array_equal, first, again))
 
 
-def failures(path):
-    """The cases that the kernel in the library at ``path`` fails, with the reasons."""
-    before = sys.modules.get("cupy")
+def failure(path):
+    """The first case that the kernel in the library at ``path`` fails, and why; None if none."""
     rotary_model.install(path)
-    found = {}
-    try:
-        for name, run in CASES.items():
-            try:
-                run()
-            except AssertionError as error:
-                found[name] = str(error)
-    finally:
-        sys.modules.pop("cupy")
-        if before is not None:
-            sys.modules["cupy"] = before
-    return found
+    for name, run in CASES.items():
+        try:
+            run()
+        except AssertionError as error:
+            return f"{name}: {error}".splitlines()[0]
+    return None
 
 
 if __name__ == "__main__":
-    failed = failures(sys.argv[1])
-    for name in CASES:
-        print(f"{name}: {failed.get(name, 'right')}")
-    sys.exit(bool(failed))
+    for path in sys.argv[1:]:
+        print(path, failure(path) or "right", sep="\t", flush=True)

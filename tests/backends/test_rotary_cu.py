@@ -1,0 +1,155 @@
+"""The CUDA kernel without a GPU: run by the CPU, under sanitizers, and with bugs put in.
+
+What this leaves to a GPU: that NVRTC's code does what g++'s does, CuPy's own calls
+(``cupy_device.py``), streams, and speed.  ``benchmarks/gpu_rope.py`` is there for that.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.backends import rotary_cases, rotary_model
+from tests.backends.rotary_model import HERE, SOURCE, build
+
+ROOT = HERE.parents[1]
+
+
+def compiler():
+    """In CI g++ is there; its absence must not look like a pass."""
+    if shutil.which("g++") is None:
+        if os.environ.get("CI"):
+            pytest.fail("g++ is missing: the kernel cannot be run")
+        pytest.skip("g++ is missing: the CUDA kernel is not run here")
+
+
+def judged(paths, **environment):
+    """All cases in a process of its own, for the libraries at ``paths`` one after another."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.backends.rotary_cases", *paths],
+        cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    compiler()
+    return build(tmp_path_factory.mktemp("rotary"))
+
+
+@pytest.fixture
+def stand_in(library, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", sys.modules.get("cupy"))
+    return rotary_model.install(library)
+
+
+@pytest.mark.parametrize("name", rotary_cases.CASES)
+def test_the_kernel_on_the_cpu(name, stand_in):
+    rotary_cases.CASES[name]()
+
+
+def test_every_variant_of_the_kernel_was_run(stand_in):
+    for run in rotary_cases.CASES.values():
+        run()
+    kinds = {"half16": 8, "brain16": 8, "float": 4, "double": 2}
+    every = {
+        f"rotary<{kind}, {width}, {layout}, {table}, 4>"
+        for kind, pack in kinds.items()
+        for width in (1, pack)
+        for layout in ("false", "true")
+        for table in ("false", "true")
+    }
+    assert set(stand_in.launched) == every
+
+
+def test_conversions_are_those_of_the_instructions(library):
+    """The model rounds to 16 bits as NumPy and ml_dtypes do: all values, ties, subnormals."""
+    import ctypes
+
+    high = np.arange(2**16, dtype=np.uint32) << 16
+    generator = np.random.default_rng(0)
+    bits = [high, high | 0x8000, generator.integers(0, 2**32, 2**18, dtype=np.uint32)]
+    bits += [np.arange(a, a + 8192, dtype=np.uint32)
+             for a in (0x33000000, 0x38000000, 0x387FE000, 0x477FE000)]  # fmt: skip
+    values = np.concatenate(bits).view(np.float32)
+    half, brain = (np.empty(values.size, np.uint16) for _ in range(2))
+    given = [ctypes.c_void_p(a.ctypes.data) for a in (values, half, brain)]
+    ctypes.CDLL(str(library)).convert(*given, ctypes.c_longlong(values.size))
+    with np.errstate(all="ignore"):
+        expected = values.astype(np.float16), values.astype(ml_dtypes.bfloat16)
+    known = ~np.isnan(values)
+    for got, true in zip((half, brain), expected, strict=True):
+        assert np.array_equal(got[known], true.view(np.uint16)[known])
+        assert np.isnan(got.view(true.dtype)[~known].astype(np.float32)).all()
+
+
+def test_under_sanitizers(tmp_path):
+    """No access outside an array, no undefined step, in any case."""
+    compiler()
+    flags = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    path = build(tmp_path, flags=flags)
+    names = ("libasan.so", "libubsan.so")
+    found = [subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True,
+                            check=True).stdout.strip() for name in names]  # fmt: skip
+    run = judged([str(path)], LD_PRELOAD=":".join(found), ASAN_OPTIONS="detect_leaks=0")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout == f"{path}\tright\n"
+
+
+#: name -> (what stands in the source, what the bug makes of it)
+BUGS = {
+    "quadrant rounded down": ("(phase + (1ULL << 61)) >> 62", "phase >> 62"),
+    "sign in the upper half turn": ("s = (quarter & 2) ? negative(a) : a", "s = a"),
+    "positions of 32 bits": ("const u64 p = (u64)position;", "const u64 p = (u32)position;"),
+    "frequencies of 32 bits": ("p * frequency +", "p * (frequency >> 32 << 32) +"),
+    "frequencies of 64 bits": ("upper_half(p, below) - (position < 0 ? below : 0)", "0"),
+    "negative positions": ("- (position < 0 ? below : 0)", ""),
+    "a coefficient of float32": ("0x1.466bbap-9f", "0x1.46600ap-9f"),
+    "a coefficient of float64": ("0x1.466bc6775aae2p-9);", "0x1.466bc6775a000p-9);"),
+    "last head": ("if (end > g.heads[0] + g.heads[1]) end = g.heads[0] + g.heads[1];",
+                  "if (end > g.heads[0] + g.heads[1] - 1) end = g.heads[0] + g.heads[1] - 1;"),
+    "keys by the strides of queries": ("key ? g.x_strides[1] : g.x_strides[0]", "g.x_strides[0]"),
+    "last token": ("if (token >= g.batch * g.rows) return;",
+                   "if (token >= g.batch * g.rows - 1) return;"),
+    "second channel of a pair": ("INTERLEAVED ? 2 * j + 1 :", "INTERLEAVED ? 2 * j :"),
+    "passed channels": ("if (g.gaps == 0) return;", "return;"),
+    "only the first gap": ("k < g.gaps", "k < 1"),
+    "only the first run": ("g.run[r++].pairs;", "g.run[r].pairs;\n    r = 0;"),
+    "lower bound of positions": ("g.lowest <= given && given", "given"),
+    "upper bound of positions": ("given <= g.highest", "given <= g.highest + 1"),
+    "no flag": ("if (!known[j]) *g.flag = 1;", ""),
+    "factor on sin only": ("c[j] = times(c[j], cos_factor);", ""),
+    "sign of the rotation": ("nearest(g.sin_factor, sin_factor);",
+                             "nearest(g.cos_factor, sin_factor);"),
+    "positions of the first axis": ("at + g.axes[p + j] * g.place[2] : at", "at : at"),
+    "positions of the first batch row": ("b * g.place[0] + s * g.place[1]", "s * g.place[1]"),
+    "written before it is read": ("const A x1 = widened(in.v[i1])",
+                                    "const A x1 = widened(j ? out.v[i1] : in.v[i1])"),
+    "backward strides": ("row.dy = sy[3];", "row.dy = sy[3] < 0 ? -sy[3] : sy[3];"),
+}  # fmt: skip
+
+
+def with_bug(folder, bug):
+    before, after = BUGS[bug]
+    source = SOURCE.read_text(encoding="utf-8")
+    assert source.count(before) == 1, f"{bug}: {before!r} is not in the source exactly once"
+    place = folder / bug.replace(" ", "-")
+    place.mkdir()
+    return str(build(place, source=source.replace(before, after), flags=("-O0",)))
+
+
+def test_bugs_are_caught(tmp_path):
+    compiler()
+    with ThreadPoolExecutor(2) as pool:
+        paths = list(pool.map(lambda bug: with_bug(tmp_path, bug), BUGS))
+    run = judged(paths)
+    assert run.returncode == 0, run.stderr
+    found = [line.split("\t") for line in run.stdout.splitlines()]
+    assert [path for path, _ in found] == paths
+    verdicts = dict(zip(BUGS, [verdict for _, verdict in found], strict=True))
+    assert [bug for bug, verdict in verdicts.items() if verdict == "right"] == []
