@@ -308,6 +308,5 @@ def _scale(run: Run, card: Card, s: float, dim: int) -> None:
     known = {f"1/sqrt({dim})": dim**-0.5, "1": 1.0, f"1/{dim}": 1 / dim, "1/2": 0.5}
     near = [(name, v) for name, v in known.items() if abs(s / v - 1) <= slack]
     card.softmax_scale = near[0][1] if near else Factor(s, 0.0, 8 * ROUNDOFF[run.coarse]).short
-    card.facts["scale"] = f"{card.softmax_scale:.6g}" + (
-        f" = {near[0][0]}" if near and near[0][0] != "1" else ""
-    )
+    told = f" = {near[0][0]}" if near else f", where 1/sqrt({dim}) would be {dim**-0.5:.6g}"
+    card.facts["scale"] = f"{card.softmax_scale:.6g}{'' if card.softmax_scale == 1.0 else told}"

@@ -84,6 +84,12 @@ def test_partial_rotation_shows_m_beside_the_scale():
     card = card_of(logits(e, 0.5))
     assert card.encoding == e, str(card)
     assert card.softmax_scale == 0.5
+    assert card.facts["scale"] == "0.5 = 1/2"
+
+
+def test_a_scale_that_nobody_chose_is_held_against_the_usual_one():
+    card = card_of(logits(RoPE(DIM, layout="half"), 0.3))
+    assert card.facts["scale"] == "0.3, where 1/sqrt(16) would be 0.25"
 
 
 def test_a_learned_table_is_read_through_products():
