@@ -4,6 +4,7 @@ tools/mutate.py breaks them; docs/mutation-testing.md has what it found.
 """
 
 import numpy as np
+import pytest
 
 from posenc_ref import Proportional, RoPE, Sinusoidal, T5Bias
 from posenc_ref.accuracy import Truth
@@ -114,3 +115,29 @@ def test_whole_numbers_that_come_as_floats():
     report = check(lambda r: t5.bucket(r).astype(np.float32), t5, "bucket")
     assert report.codes == ["dtype"], report
     assert report.findings[0].message.endswith("not integers")
+
+
+@pytest.mark.parametrize(
+    ("x", "pe", "message"),
+    [
+        (4.0, 1.0, "x is multiplied by sqrt(dim)"),
+        (0.25, 1.0, "x is divided by sqrt(dim)"),
+        (1.0, 4.0, "the encoding is multiplied by sqrt(dim)"),
+        (1.0, 0.25, "the encoding is divided by sqrt(dim)"),
+        (4.0, 4.0, "the sum is multiplied by sqrt(dim)"),
+        (1.0, 2.0, "the encoding is added twice"),
+        (1.0, -1.0, "the encoding is subtracted"),
+        (1.0, 0.0, "nothing is added"),
+        (0.0, 1.0, "x is missing: the encoding alone comes out"),
+        (2.0, 1.0, "x is added twice"),
+    ],
+)
+def test_sums_with_a_factor_are_told_apart(x, pe, message):
+    declared = Sinusoidal(16)
+
+    def added(values):
+        rows = declared.table(range(values.shape[1])).astype(np.float32)
+        return np.float32(x) * values + np.float32(pe) * rows
+
+    first = check(added, declared, "add").findings[0]
+    assert (first.code, first.message) == ("amplitude", message)
