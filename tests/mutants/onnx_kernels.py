@@ -18,7 +18,7 @@ class Kernel:
 
     name: str
     make: object  #: a fresh kernel
-    codes: tuple  #: codes of ours that name it; the first is the best one
+    code: str  #: our name for it
     passes: bool  #: whether all eight node tests let it through
     interleaved: bool = False
     rotary_dim: int = 0
@@ -28,26 +28,26 @@ class Kernel:
 WRONG = []
 
 
-def wrong(*codes, passes, **form):
+def wrong(code, *, passes, **form):
     """File the decorated kernel, or class of stateful ones."""
 
     def decorate(thing):
         made = thing if isinstance(thing, type) else lambda: thing
         name = thing.__doc__.strip().splitlines()[0].rstrip(".")
-        WRONG.append(Kernel(name, made, codes, passes, **form))
+        WRONG.append(Kernel(name, made, code, passes, **form))
         return thing
 
     return decorate
 
 
-def changed(what, *codes, passes, **form):
+def changed(what, code, *, passes, **form):
     """File a kernel that does ``what`` to its arrays, and is right otherwise."""
 
     def decorate(change):
         def kernel(x, cos, sin, ids=None, **attributes):
             return rotate(*change(x, cos, sin, ids), **attributes)
 
-        WRONG.append(Kernel(what, lambda: kernel, codes, passes, **form))
+        WRONG.append(Kernel(what, lambda: kernel, code, passes, **form))
         return change
 
     return decorate
@@ -81,12 +81,12 @@ def _(x, cos, sin, ids):
     return x, cos, sin, None if ids is None else np.minimum(ids, 63)
 
 
-@changed("positions are held in int8", "position-range", "wrong-row", passes=True)
+@changed("positions are held in int8", "wrong-row", passes=True)
 def _(x, cos, sin, ids):
     return x, cos, sin, None if ids is None else ids.astype(np.int8)
 
 
-@changed("positions are held in int16", "position-range", "wrong-row", passes=True)
+@changed("positions are held in int16", "position-range", passes=True)
 def _(x, cos, sin, ids):
     return x, cos, sin, None if ids is None else ids.astype(np.int16)
 
@@ -117,7 +117,7 @@ def _(x, cos, sin, ids):
     return x, *(t.astype(ml_dtypes.bfloat16).astype(np.float32) for t in (cos, sin)), ids
 
 
-@changed("sin and cos are exchanged", "phase-order", "position-origin", passes=False)
+@changed("sin and cos are exchanged", "phase-order", passes=False)
 def _(x, cos, sin, ids):
     return x, sin, cos, ids
 
@@ -143,7 +143,7 @@ class FirstPositions:
 # --- what x may hold, and how large it may be ----------------------------------------------------
 
 
-@changed("negative elements of x are set to 0", "not-linear", "not-a-rotation", passes=True)
+@changed("negative elements of x are set to 0", "not-linear", passes=True)
 def _(x, cos, sin, ids):
     return np.maximum(x, 0), cos, sin, ids
 
@@ -181,7 +181,7 @@ def _blocks():
         ("only the first 2 rows of a batch are rotated", 0, 2, "row-offset"),
     ):
         kernel = partial(_block, first, axis)
-        WRONG.append(Kernel(what, lambda kernel=kernel: kernel, (code,), True))
+        WRONG.append(Kernel(what, lambda kernel=kernel: kernel, code, True))
 
 
 _blocks()
@@ -216,7 +216,7 @@ WRONG += [
     Kernel(
         "interleaved is ignored where x has three axes",
         _told(interleaved=False, when=lambda x, ids, told: x.ndim == 3),
-        ("layout",),
+        "layout",
         True,
         interleaved=True,
         merged=True,
@@ -224,7 +224,7 @@ WRONG += [
     Kernel(
         "interleaved is ignored where only a part is rotated",
         _told(interleaved=False, when=lambda x, ids, told: told["rotary_dim"]),
-        ("layout",),
+        "layout",
         False,
         interleaved=True,
         rotary_dim=16,
@@ -232,7 +232,7 @@ WRONG += [
     Kernel(
         "interleaved is ignored",
         _told(interleaved=False, when=lambda x, ids, told: True),
-        ("layout",),
+        "layout",
         False,
         interleaved=True,
     ),
@@ -256,7 +256,7 @@ def _(x, cos, sin, ids=None, *, rotary_dim=0, num_heads=0, **attributes):
     return merge(np.roll(y, -rotary_dim, -1) if rotary_dim else y, x)
 
 
-@wrong("position-axis", "rotary-dim", passes=True, rotary_dim=16, merged=True)
+@wrong("position-axis", passes=True, rotary_dim=16, merged=True)
 def _(x, cos, sin, ids=None, *, rotary_dim=0, num_heads=0, **attributes):
     """rotary_dim is applied once per token, not once per head, where x has three axes."""
     if x.ndim == 4 or not rotary_dim:
