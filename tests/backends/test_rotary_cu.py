@@ -14,8 +14,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from posenc_ref.backends import fused, fused_cupy
+from posenc_ref.conformance import check
 from tests.backends import rotary_cases, rotary_model
-from tests.backends.rotary_model import HERE, SOURCE, build
+from tests.backends.rotary_model import HERE, SOURCE, Array, build
+from tests.backends.test_fused import ROTARY
 
 ROOT = HERE.parents[1]
 
@@ -153,3 +156,35 @@ def test_bugs_are_caught(tmp_path):
     assert [path for path, _ in found] == paths
     verdicts = dict(zip(BUGS, [verdict for _, verdict in found], strict=True))
     assert [bug for bug, verdict in verdicts.items() if verdict == "right"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("half", "float32"), ("interleaved-partial", "bfloat16"), ("sections-half", "float16")],
+)
+def test_the_suite_passes(name, dtype, stand_in):
+    encoding = ROTARY[name]
+    fast = fused(encoding)
+    report = check(lambda x, p: fast(Array(x), p).host, encoding, "apply", dtype=dtype)
+    assert report.passed, report
+    assert stand_in.launched
+
+
+def test_the_suite_passes_for_queries_and_keys(stand_in):
+    encoding = ROTARY["dynamic"]
+    fast = fused(encoding)
+
+    def turned(q, k, *positions):
+        return tuple(y.host for y in fast.qk(Array(q), Array(k), *positions))
+
+    report = check(turned, encoding, "apply_qk")
+    assert report.passed, report
+
+
+def test_a_plan_is_made_once(stand_in):
+    fast = fused(ROTARY["half"])
+    fused_cupy._plan.cache_clear()
+    q, k = Array(rotary_cases.random(2, 6, 1, 32)), Array(rotary_cases.random(2, 2, 1, 32))
+    for position in range(50):
+        fast.qk(q, k, [position])
+    assert fused_cupy._plan.cache_info().misses == 1
