@@ -6,7 +6,7 @@ tools/mutate.py breaks them; docs/mutation-testing.md has what it found.
 import numpy as np
 import pytest
 
-from posenc_ref import Proportional, RoPE, Sinusoidal, T5Bias
+from posenc_ref import Proportional, RoPE, Sinusoidal, T5Bias, YaRN
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance import check
 from posenc_ref.conformance.judge_grid_add import Added
@@ -141,3 +141,15 @@ def test_sums_with_a_factor_are_told_apart(x, pe, message):
 
     first = check(added, declared, "add").findings[0]
     assert (first.code, first.message) == ("amplitude", message)
+
+
+def test_what_bfloat16_elements_hide_is_fitted():
+    scaling = YaRN(4.0, 4096)
+    declared = RoPE(64, layout="half", scaling=scaling)
+    other = scaling.replace(attention_factor=1.006 * scaling.magnitude(None))
+    slightly_larger = declared.replace(scaling=other)
+    for encoding, verdict in ((declared, "conforms"), (slightly_larger, "deviates")):
+        report = check(encoding.apply, declared, "apply", dtype="bfloat16")
+        assert report.verdict == verdict, report
+    assert report.codes[0] == "attention-factor", report
+    assert report.accuracy.worst < report.accuracy.budget  # no element shows it
