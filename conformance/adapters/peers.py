@@ -116,7 +116,12 @@ def x_transformers_relative(
         call=bucket if surface == "bucket" else bias,
         surface=surface,
         name="x-transformers RelativePositionBias",
-        encoding=posenc_ref.T5Bias(table, bidirectional=not causal, **settings),
+        encoding=posenc_ref.T5Bias(
+            table,
+            num_buckets=num_buckets,
+            max_distance=max_distance,
+            bidirectional=not causal,
+        ),
         backend="torch",
         num_heads=num_heads,
     )
