@@ -67,18 +67,14 @@ class Source:
 
     def tables(self, x: Array, positions: Any, seq_len: int | None) -> Tables:
         """For ``x`` (..., S, dim) at ``positions``."""
-        encoding = self.encoding
         with on_device_of(x):
+            if isinstance(positions, range):  # nothing to look through, so that the host is quick
+                key = (positions, seq_len, x.shape[-2], dtype_name(x) == "float64")
+                made: Tables = self._keep(key, lambda: self._of_host(x, positions, seq_len))
+                return made
             if self._stays(positions, seq_len):
                 return self._unread(x, positions, seq_len)
-            p = encoding._positions(positions, x)
-            values = to_host(p.values).astype(np.float64)
-            index = broadcast_axes(p if encoding.num_axes == 1 else _one_axis(p), x)
-            length = encoding._seq_len(seq_len, p)
-            wide = dtype_name(x) == "float64"
-            key = (values.tobytes(), values.shape, length, len(index), wide)
-            made: Tables = self._keep(key, lambda: self._make(values, length, index, wide))
-            return made
+            return self._of_host(x, positions, seq_len)
 
     def prepared(self, found: np.ndarray, like: Array) -> Tables:
         """:meth:`table` on the device of ``like``, for use on any stream."""
@@ -140,6 +136,17 @@ class Source:
         at = at.astype(np.int64, copy=False)
         shown = (at[0] if several else at)[index or ...]
         return self._computed(length, several, at, _places(shown), at.strides[0] // 8, 0)
+
+    def _of_host(self, x: Array, positions: Any, seq_len: int | None) -> Tables:
+        encoding = self.encoding
+        p = encoding._positions(positions, x)
+        values = to_host(p.values).astype(np.float64)
+        index = broadcast_axes(p if encoding.num_axes == 1 else _one_axis(p), x)
+        length = encoding._seq_len(seq_len, p)
+        wide = dtype_name(x) == "float64"
+        key = (values.tobytes(), values.shape, length, len(index), wide)
+        made: Tables = self._keep(key, lambda: self._make(values, length, index, wide))
+        return made
 
     def _make(
         self, values: np.ndarray, length: int | None, index: tuple[Any, ...], wide: bool
