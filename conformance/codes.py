@@ -185,8 +185,8 @@ _ENCODINGS: dict[str, Code] = dict(
         code(
             "uninitialised",
             "Values follow no sinusoid, or frequencies no order: memory that was never filled.",
-            "columns that no amplitude, frequency and phase reproduce; frequencies that are 0, or in "
-            "no order",
+            "columns that no amplitude, frequency and phase reproduce; frequencies that are 0, or "
+            "in no order",
             "Fill the table (or the non-persistent buffer) after construction and after loading.",
         ),
         code(
