@@ -15,7 +15,7 @@ from posenc_ref._namespace import INTEGER, Array, dtype_name, library, to_host
 from posenc_ref._positions import Positions, broadcast_axes
 from posenc_ref.angles import MAX_POSITION, Turns
 
-from .cupy_device import on_device_of
+from .cupy_device import not_captured, on_device_of
 from .pair_runs import Run
 from .phasors import phasors
 
@@ -69,7 +69,7 @@ class Source:
         """For ``x`` (..., S, dim) at ``positions``."""
         with on_device_of(x):
             if isinstance(positions, range):  # nothing to look through, so that the host is quick
-                key = (positions, seq_len, x.shape[-2], dtype_name(x) == "float64")
+                key = (positions, seq_len, x.shape[-2], x.dtype == np.float64)
                 made: Tables = self._keep(key, lambda: self._of_host(x, positions, seq_len))
                 return made
             if self._stays(positions, seq_len):
@@ -133,7 +133,9 @@ class Source:
         index = broadcast_axes(Positions(one, None, None), x)
         p = Positions(at, None, None)
         length = seq_len if encoding.depends_on_length else encoding._seq_len(seq_len, p)
-        at = at.astype(np.int64, copy=False)
+        if at.dtype != np.int64:
+            not_captured(f"positions must be int64, got {dtype_name(at)}")
+            at = at.astype(np.int64)
         shown = (at[0] if several else at)[index or ...]
         return self._computed(length, several, at, _places(shown), at.strides[0] // 8, 0)
 
@@ -143,7 +145,7 @@ class Source:
         values = to_host(p.values).astype(np.float64)
         index = broadcast_axes(p if encoding.num_axes == 1 else _one_axis(p), x)
         length = encoding._seq_len(seq_len, p)
-        wide = dtype_name(x) == "float64"
+        wide = x.dtype == np.float64
         key = (values.tobytes(), values.shape, length, len(index), wide)
         made: Tables = self._keep(key, lambda: self._make(values, length, index, wide))
         return made
@@ -224,11 +226,7 @@ class Source:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        if stream.is_capturing():
-            raise ValueError(
-                "positions must be seen once before a graph is captured, so that their angles "
-                "can be sent to the device: call with the same ones first"
-            )
+        not_captured("positions must be those of an earlier call, or int64 on the device")
         made = make()
         with self._lock:
             self._kept[key] = made

@@ -35,6 +35,14 @@ def empty_like(x: Array) -> Array:
         return cupy.empty_like(x)
 
 
+def not_captured(reason: str) -> None:
+    """Refuse what a graph must not hold: its memory would belong to others when it is replayed."""
+    import cupy
+
+    if cupy.cuda.get_current_stream().is_capturing():
+        raise ValueError(f"{reason}, while a graph is captured")
+
+
 @functools.cache
 def kernel(name: str) -> Any:
     """One variant of the kernel, compiled when it is first launched, for each device."""

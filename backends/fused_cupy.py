@@ -15,15 +15,17 @@ from collections.abc import Sequence
 from posenc_ref._namespace import Array, dtype_name
 
 from .cupy_angles import Source, Tables
-from .cupy_device import empty_like, flag_of, out_of_bounds, start
+from .cupy_device import empty_like, flag_of, not_captured, out_of_bounds, start
 from .rotary_launch import Call, View, arguments, plan
 
 __all__ = [
-    "Source", "Tables", "checked_out", "empty_like", "out_of_bounds", "overlap", "rotate", "shared",
+    "Source", "Tables", "checked_out", "empty_like", "not_captured", "out_of_bounds", "overlap",
+    "rotate", "shared",
 ]  # fmt: skip
 
 #: Plans are kept by the shapes and strides of a call: this many.
 _plan = functools.lru_cache(maxsize=1024)(plan)
+_name = functools.cache(dtype_name)
 
 
 def rotate(arrays: Sequence[tuple[Array, Array]], tables: Tables) -> None:
@@ -33,7 +35,7 @@ def rotate(arrays: Sequence[tuple[Array, Array]], tables: Tables) -> None:
     """
     x, y = [a.data.ptr for a, _ in arrays], [a.data.ptr for _, a in arrays]
     first = arrays[0][0]
-    name, item = dtype_name(first), first.itemsize
+    name, item = _name(first.dtype), first.itemsize
     views = tuple(
         View(a.shape, _elements(a), _elements(b), (p | q) % 16 == 0)
         for (a, b), p, q in zip(arrays, x, y, strict=True)
@@ -68,8 +70,10 @@ def overlap(x: Array, out: Array) -> bool:
     return bool(low < stop and start < high)
 
 
-def checked_out(out: Array) -> Array:
-    """``out`` if no two of its elements are one."""
+def checked_out(out: Array, x: Array) -> Array:
+    """``out`` if it is on the device of ``x`` and no two of its elements are one."""
+    if out.device != x.device:
+        raise ValueError(f"out must be on x's device {x.device}, got one on {out.device}")
     if any(step == 0 and size > 1 for size, step in zip(out.shape, out.strides, strict=True)):
         raise ValueError("out must be an array of its own, got one that is broadcast")
     return out

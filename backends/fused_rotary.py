@@ -232,8 +232,9 @@ class FusedRotary:
             if out is None:
                 goal = fused_cupy.empty_like(x)
             else:
-                goal = fused_cupy.checked_out(checked_like(out, x))
+                goal = fused_cupy.checked_out(checked_like(out, x), x)
                 if fused_cupy.overlap(x, goal):
+                    fused_cupy.not_captured("out must be x, or share no memory with it")
                     copied.append((goal, goal := fused_cupy.empty_like(x)))
             results.append(goal if out is None else out)
             turned.append((view, heads_first(goal, self.tensor_layout, tables.dim)))

@@ -353,8 +353,12 @@ def a_captured_graph():
     library.stream.capturing = True
     try:
         again = fast(x, at).host, ready(x, 3).host, fast(x, [4, 1, 7, 7]).host
-        with pytest.raises(ValueError, match="before a graph is captured"):
+        with pytest.raises(ValueError, match=r"of an earlier call.*while a graph is captured"):
             fast(x, [4, 1, 7, 8])
+        with pytest.raises(ValueError, match="must be int64, got int32"):
+            fast(x, Array(np.arange(4, dtype=np.int32)))
+        with pytest.raises(ValueError, match="out must be x, or share no memory"):
+            fast(x[:1, :2], at, out=x[:1, 1:])
     finally:
         library.stream.capturing = False
     assert all(map(np.array_equal, first, again))
