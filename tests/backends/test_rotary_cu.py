@@ -91,17 +91,33 @@ def test_conversions_are_those_of_the_instructions(library):
         assert np.isnan(got.view(true.dtype)[~known].astype(np.float32)).all()
 
 
-def test_under_sanitizers(tmp_path):
-    """No access outside an array, no undefined step, in any case."""
-    compiler()
-    flags = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    path = build(tmp_path, flags=flags)
+def sanitized(folder, source=None):
+    """All cases under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    flags = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    path = build(folder, source=source, flags=flags)
     names = ("libasan.so", "libubsan.so")
     found = [subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True,
                             check=True).stdout.strip() for name in names]  # fmt: skip
-    run = judged([str(path)], LD_PRELOAD=":".join(found), ASAN_OPTIONS="detect_leaks=0")
+    return judged([str(path)], LD_PRELOAD=":".join(found), ASAN_OPTIONS="detect_leaks=0")
+
+
+def test_under_sanitizers(tmp_path):
+    """No access outside an array, no undefined step, in any case."""
+    compiler()
+    run = sanitized(tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stdout == f"{path}\tright\n"
+    assert run.stdout.endswith("\tright\n")
+
+
+def test_sanitizers_see_what_values_do_not(tmp_path):
+    """A row outside the table is read, and NaN written all the same."""
+    compiler()
+    before, after = "position = known[j] ? given + g.offset : 0;", "position = given + g.offset;"
+    source = SOURCE.read_text(encoding="utf-8")
+    assert source.count(before) == 1
+    run = sanitized(tmp_path, source.replace(before, after))
+    assert run.returncode != 0
+    assert "AddressSanitizer: heap-buffer-overflow" in run.stderr or "runtime error" in run.stderr
 
 
 #: name -> (what stands in the source, what the bug makes of it)
