@@ -8,6 +8,7 @@ bit.
 """
 
 import itertools
+import mmap
 import sys
 
 import ml_dtypes
@@ -25,6 +26,8 @@ from tests.backends.test_fused import DTYPES, ROTARY, D, positions_of
 #: pair, and m, its product and the sum add their own.  Narrow: float32 inside, rounded once.
 MOST = {"float64": 4, "float32": 4, "float16": 1.01, "bfloat16": 1.01}
 FAR = 2**30
+#: Linux's flag for memory that is taken when it is touched; Python names it from 3.13 on.
+NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 CASES = {}
 
 
@@ -204,6 +207,33 @@ def blocks_that_are_not_full():
             right(encoding, random(heads, tokens, dim, dtype="float16"), range(tokens))
     wide = pr.RoPE(1200, layout="half", rotary_dim=1100)  # more pairs than threads
     right(wide, random(2, 3, 1200), range(3))
+
+
+@case
+def offsets_of_more_than_32_bits():
+    """Two rows of memory that is never touched between them."""
+    apart = 2**32
+    room = mmap.mmap(-1, 2 * (apart + 64), flags=mmap.MAP_PRIVATE | NO_RESERVE)
+    line = np.frombuffer(room, np.float16)
+    x = np.lib.stride_tricks.as_strided(line, (2, 2, 1, 32), (2 * apart, 64, 64, 2))
+    x[...] = random(*x.shape, dtype="float16")
+    encoding = pr.RoPE(32, layout="half", rotary_dim=16)
+    right(encoding, x, [[3], [FAR]])
+    right(encoding, x, [[3], [FAR]], out=x)
+
+
+@case
+def a_row_alone_and_among_others():
+    """The same bits, and the same one element at a time as 16 bytes at a time."""
+    for dtype, layout in itertools.product(DTYPES, ("interleaved", "half")):
+        fast = fused(pr.RoPE(64, layout=layout))
+        x, at = random(3, 19, 37, 64, dtype=dtype), np.arange(37) * 1009
+        whole = fast(Array(x), at).host
+        alone = fast(Array(x[1:2, 4:5, 20:21].copy()), at[20:21]).host
+        wide = np.zeros((*x.shape[:-1], 128), x.dtype)[..., ::2]
+        wide[...] = x
+        assert np.array_equal(alone, whole[1:2, 4:5, 20:21])
+        assert np.array_equal(fast(Array(wide), at).host, whole)
 
 
 @case

@@ -149,6 +149,8 @@ BUGS = {
     "positions of the first batch row": ("b * g.place[0] + s * g.place[1]", "s * g.place[1]"),
     "written before it is read": ("const A x1 = widened(in.v[i1])",
                                     "const A x1 = widened(j ? out.v[i1] : in.v[i1])"),
+    "offsets of 32 bits": ("+ (b * sx[0] + h * sx[1] + s * sx[2])",
+                           "+ (int)(b * sx[0] + h * sx[1] + s * sx[2])"),
     "backward strides": ("row.dy = sy[3];", "row.dy = sy[3] < 0 ? -sy[3] : sy[3];"),
 }  # fmt: skip
 
