@@ -173,11 +173,16 @@ def poisoned(like):
     return made
 
 
-def install(path):
-    """The stand-in as the module ``cupy``; the caller puts back what was there."""
+def forget():
+    """Drop compiled kernels: they belong to the ``cupy`` that made them."""
     from posenc_ref.backends import cupy_device
 
     for kept in (cupy_device.kernel, cupy_device.flag_of):
         kept.cache_clear()
+
+
+def install(path):
+    """The stand-in as the module ``cupy``; the caller puts back what was there."""
+    forget()
     sys.modules["cupy"] = library = Library(path)
     return library

@@ -48,7 +48,8 @@ def library(tmp_path_factory):
 @pytest.fixture
 def stand_in(library, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", sys.modules.get("cupy"))
-    return rotary_model.install(library)
+    yield rotary_model.install(library)
+    rotary_model.forget()
 
 
 @pytest.mark.parametrize("name", rotary_cases.CASES)

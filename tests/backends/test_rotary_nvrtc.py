@@ -131,6 +131,19 @@ def test_machine_code_without_spills(architecture):
     assert max(registers) <= 65536 // (128 * 3)  # three blocks of 128 threads fit
 
 
+def test_cupy_finds_the_kernel_by_its_name():
+    """By CuPy's own binding of NVRTC, which needs no device; RawModule goes through it."""
+    nvrtc()
+    compiler = pytest.importorskip("cupy").cuda.compiler
+    name = name_of("brain16", 8, "true")
+    program = compiler._NVRTCProgram(
+        SOURCE.read_text(encoding="utf-8"), "rotary.cu", name_expressions=(name,), method="cubin"
+    )
+    code, found = program.compile((*OPTIONS, FLUSH, "-arch=sm_90"))
+    assert code[:4] == b"\x7fELF"
+    assert found[name].encode() in code
+
+
 def test_an_error_is_an_error():
     with pytest.raises(ValueError, match=r"rotary\.cu"):
         compiled([name_of("float", 4)], (*OPTIONS, "-arch=compute_90"), source="broken")
