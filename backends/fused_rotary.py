@@ -43,6 +43,10 @@ class FusedRotary:
     def __repr__(self) -> str:
         return f"fused({self.encoding!r}, tensor_layout={self.tensor_layout!r})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is kept is made again: models that hold this are copied and sent to workers.
+        return type(self), (self.encoding, self.tensor_layout)
+
     def __call__(
         self,
         x: Array,
@@ -198,7 +202,7 @@ class FusedRotary:
             turned = fused_jax.rotate(view, tables)
             return heads_first(turned, self.tensor_layout, tables.dim, back=x)
         if out is None:
-            out = np.empty_like(x)
+            out = np.empty(x.shape, x.dtype)
         elif out is not x and np.may_share_memory(checked_like(out, x), x):
             # They may overlap without being one: a copy is turned.
             out[...] = self._rotate(x, view, tables, None)
@@ -269,7 +273,8 @@ class Prepared:
 
     def __call__(self, x: Array, start: int = 0, *, out: Array | None = None) -> Any:
         """``x`` (..., S, head_dim) turned to the prepared positions ``start .. start + S - 1``."""
-        ours = isinstance(x, self._kind) or library(x) == self._library  # a tracer, perhaps
+        # A tracer is of another type; a subclass of NumPy's array is not for these kernels.
+        ours = type(x) is self._kind or (self._library != "numpy" and library(x) == self._library)
         if not ours or x.dtype != self._dtype:
             raise TypeError(
                 f"x must be a {self._kind.__name__} of {self._dtype}, as prepared, got a "

@@ -54,10 +54,12 @@ def make_tables(runs: tuple[Run, ...], phasors: np.ndarray, dim: int, device: An
     import torch
 
     factors = []
-    for run in runs:
-        turned = phasors[..., run.pairs]
-        pair = np.stack([turned.real, turned.imag], axis=-1 if run.interleaved else 0)
-        factors.append(torch.as_tensor(np.ascontiguousarray(pair)).to(device))
+    # Kept tables serve training too, wherever they were first made; no default device moves them.
+    with torch.inference_mode(False), torch.device("cpu"):
+        for run in runs:
+            turned = phasors[..., run.pairs]
+            pair = np.stack([turned.real, turned.imag], axis=-1 if run.interleaved else 0)
+            factors.append(torch.from_numpy(np.ascontiguousarray(pair)).to(device))
     return Tables(runs, tuple(factors), dim)
 
 
@@ -67,6 +69,8 @@ def rotate(x: Tensor, tables: Tables) -> Tensor:
 
     if torch.compiler.is_compiling() or _transformed(x):
         return _written_out(x, tables)
+    if x.numel() == 0:
+        return x.clone()
     turn = _operator()
     for run, factor in zip(tables.runs, tables.factors, strict=True):
         x = turn(x, factor, run.interleaved, run.start, False)
@@ -82,6 +86,8 @@ def rotate_into(x: Tensor, tables: Tables, out: Tensor) -> None:
             "out cannot be given where gradients are wanted: call without it, or under "
             "torch.no_grad()"
         )
+    if x.numel() == 0:
+        return
     with torch.no_grad():
         for run, factor in zip(tables.runs, tables.factors, strict=True):
             part, into = x[..., run.channels], out[..., run.channels]
@@ -92,10 +98,12 @@ def rotate_into(x: Tensor, tables: Tables, out: Tensor) -> None:
 
 
 def _transformed(x: Tensor) -> bool:
-    """Whether torch.func looks through: its transforms need operators they know."""
+    """Whether torch.func or forward mode looks through: they need operators they know."""
     import torch
 
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
+    if torch._C._functorch.is_functorch_wrapped_tensor(x):
+        return True
+    return torch.autograd.forward_ad.unpack_dual(x).tangent is not None
 
 
 def _pass(x: Tensor, runs: tuple[Run, ...], out: Tensor) -> None:

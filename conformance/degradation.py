@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from posenc_ref.accuracy import ROUNDOFF, VISIBLE
+from posenc_ref.accuracy import ROUNDOFF, VISIBLE, Truth
 
 from .access import Reach
 from .diagnose_phases import Declared, unit_size
@@ -18,12 +18,22 @@ from .run import Run
 
 
 def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared) -> None:
-    """Absolute errors at long positions, where they become visible, and the precision class."""
+    """Absolute errors at long positions, where they become visible, and the precision class.
+
+    What is looked at here is judged as well: a band of wrong positions may lie between all probes.
+    """
+    wrong: list[tuple[int, float]] = []
 
     def error(positions: np.ndarray) -> np.ndarray:
         off = np.zeros(positions.size)
         for got, true in zip(tables(positions), declared.exact(positions), strict=True):
             off = np.maximum(off, np.abs(got / declared.amplitude - true).max(axis=1, initial=0.0))
+            if declared.by_length is None and true.size and not wrong:
+                angle = (np.abs(positions) + abs(declared.origin))[:, None] * declared.frequencies
+                truth = Truth(true, np.ones_like(true), np.abs(angle))
+                score = run.scores(got / declared.amplitude, truth).max(axis=1)
+                over = np.flatnonzero(score > run.budget)
+                wrong.extend((int(positions[i]), float(score[i])) for i in over[:1])
         return np.where(np.isnan(off), np.inf, off)
 
     highest = reach.reach(REPORTED[-1] - 1)
@@ -32,6 +42,9 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
     # A half-precision result is one rounding off by itself.
     rounding = ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0
     degrades = _degrades_at(error, highest, rounding)
+    if wrong and not run.failures:
+        position, score = wrong[0]
+        run.failed("values", f"position {position}", score, "cos or sin is wrong there")
     at = TELLING[highest >= TELLING]
     cos, sin = unit_size(tables, at, declared)
     w = declared.frequencies_in(at)

@@ -13,6 +13,9 @@ from .bucket_model import WIDEST, bases, model, shift, starts
 from .causes import Cause, explain, report
 from .run import Run
 
+#: More buckets than this follow no rule that is looked for.
+_MOST = 1024
+
 
 def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
     """File what explains the bucket ``b`` of every relative position ``r``."""
@@ -76,8 +79,8 @@ def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> list[Cause]
     """Every deviation that the measured map suggests."""
     declared = model(encoding, {}, r)
     wrong = np.flatnonzero(declared != b)
-    if not wrong.size:
-        return []
+    if not wrong.size or np.ptp(b) > max(_MOST, 4 * encoding.num_buckets):
+        return []  # nothing wrong; or distances themselves, which are no buckets
     at = wrong[np.argmin(np.abs(r[wrong]))]
     where = f"bucket({r[at]}) = {b[at]}, declared {declared[at]}"
     past, later = _profile(r, b, -1), _profile(r, b, 1)
@@ -166,7 +169,8 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
             yield Cause(
                 "bucket-clamp",
                 f"buckets are not clamped to {size - 1}: they run up to {top}",
-                f"the first distance of bucket {top} is {first[top - 1]}",
+                f"the first distance of bucket {top} is "
+                f"{min(n for n, b in profile.items() if b - low == top)}",
                 {"clamp": False},
                 values=values,
             )

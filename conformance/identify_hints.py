@@ -118,6 +118,8 @@ def _libraries(run: Run, works: Callable[[Subject], bool]) -> Iterator[str]:
     for library in backends():
         if library.name == run.subject.backend_name or library.module not in sys.modules:
             continue
+        if library.unusable() is not None:
+            continue
         if run.subject.dtype in library.dtypes and works(_other(run, backend_name=library.name)):
             name = library.name
             yield f"it works on arrays of {name}: pass backend={name!r}, or --backend {name}"

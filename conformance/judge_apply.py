@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from posenc_ref import RoPE, Rotary
@@ -304,18 +306,27 @@ def _logits(run: Run, access: Access) -> None:
 
 
 def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
-    """The same values behind other strides, and a read-only array (NumPy)."""
-    if run.subject.backend_name != "numpy" or run.subject.tensor_layout != "bhsd":
+    """The same values behind other strides (what models pass is a transposed view)."""
+    subject = run.subject
+    if subject.backend_name not in ("numpy", "torch") or subject.tensor_layout != "bhsd":
         return
-    kind = run.subject.backend.asarray(x, run.dtype, None)
-    strided = np.repeat(kind, 2, axis=-1)[..., ::2]
-    locked = np.asfortranarray(kind)
-    locked.flags.writeable = False
-    for case, given in (("strided", strided), ("Fortran order, read-only", locked)):
+    kind = subject.backend.asarray(x, run.dtype, subject.device)
+    given: dict[str, Any] = {}
+    if subject.backend_name == "torch":
+        given["heads and tokens transposed"] = kind.transpose(1, 2).contiguous().transpose(1, 2)
+    else:
+        given["strided"] = np.repeat(kind, 2, axis=-1)[..., ::2]
+        given["heads and tokens transposed"] = kind.swapaxes(1, 2).copy().swapaxes(1, 2)
+        given["reversed heads"] = kind[:, ::-1].copy()[:, ::-1]
+        locked = given["Fortran order, read-only"] = np.asfortranarray(kind)
+        locked.flags.writeable = False
+    for case, other in given.items():
         run.count("robustness")
         try:
-            at = run.subject.arguments(x, np.arange(5))[1]
-            y = np.asarray(run.subject.fn(given, at)).astype(np.float64)
+            at = subject.backend.asarray(
+                subject.arguments(x, np.arange(5))[1], "int64", subject.device
+            )
+            y = subject.array(subject.fn(other, at)).astype(np.float64)
         except Exception as error:
             run.limit(f"x in {case}: refused ({type(error).__name__}: {error})"[:200])
             continue

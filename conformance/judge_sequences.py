@@ -33,6 +33,7 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
     "a prompt and its tokens": (((2, 3, 6), 0), ((2, 3, 1), 6), ((2, 3, 1), 7), ((2, 3, 2), 8)),
     "two sequences in turn": (((1, 2, 5), 0), ((1, 2, 3), 0), ((1, 2, 1), 5), ((1, 2, 1), 3)),
     "one call three times": (((1, 2, 6), 2), ((1, 2, 6), 2), ((1, 2, 6), 2)),
+    "one place, other x": (((1, 2, 6), 2), ((1, 2, 6), 2), ((1, 2, 6), 2)),
     "other batches": (((1, 2, 3), 4), ((3, 2, 3), 4), ((2, 1, 3), 4)),
     "on and back": (((1, 1, 8), 0), ((1, 1, 8), 8), ((1, 1, 8), 16), ((1, 1, 8), 0)),
     "past 4096 and back": (((1, 2, 4), 0), ((1, 2, 3), 5000), ((1, 2, 4), 0), ((1, 2, 3), 9)),
@@ -90,8 +91,9 @@ def judge(run: Run) -> None:
 def _ask(run: Run, encoding: Rotary, name: str, calls: tuple[Call, ...]) -> list[Seen]:
     """The calls of one sequence, each to be judged."""
     inputs = [
-        InTurn(encoding, _x(run, encoding, size, i, calls), np.full(size[0], start), i, calls)
+        InTurn(encoding, _x(run, encoding, size, at), np.full(size[0], start), i, calls)
         for i, (size, start) in enumerate(calls)
+        for at in (i if name == "one place, other x" else calls.index((size, start)),)
     ]
     outputs = _called(run, inputs)
     seen = []
@@ -102,11 +104,9 @@ def _ask(run: Run, encoding: Rotary, name: str, calls: tuple[Call, ...]) -> list
     return seen
 
 
-def _x(
-    run: Run, encoding: Rotary, size: tuple[int, int, int], index: int, calls: tuple[Call, ...]
-) -> np.ndarray:
-    """Random x; the same for the same call of a sequence."""
-    seed = run.seed + sum(size) + calls.index(calls[index])
+def _x(run: Run, encoding: Rotary, size: tuple[int, int, int], index: int) -> np.ndarray:
+    """Random x, another one for every index."""
+    seed = run.seed + sum(size) + index
     return run.subject.rounded(dense((*size, encoding.head_dim), seed))
 
 

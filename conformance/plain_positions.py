@@ -19,6 +19,9 @@ def _masks(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     yield Probe("padding on the right", (left[:, ::-1].copy(),))
     lengths = np.random.default_rng(seed).integers(1, 40, 7)
     yield Probe("many lengths", ((np.arange(40) >= 40 - lengths[:, None]).astype(np.int64),))
+    lengths = np.random.default_rng(seed + 1).integers(1, 700, 11)
+    wide = (np.arange(700) >= 700 - lengths[:, None]).astype(np.int64)
+    yield Probe("eleven rows of 700", (wide,))
     yield Probe("padding between", (np.array([[1, 1, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1]]),), False)
     yield Probe("a row of padding", (np.array([[0, 0, 0], [0, 1, 1]]),), False)
 
@@ -66,7 +69,8 @@ def _mask_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 
 def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
-    for lengths in ([4], [2, 3], [1, 1, 4], [5, 2, 7, 1], [300, 2, 77]):
+    long = [1, 40000, 3, 3, 600, 2, 9]
+    for lengths in ([4], [2, 3], [1, 1, 4], [5, 2, 7, 1], [300, 2, 77], [6, 6, 6], long):
         yield Probe(f"{len(lengths)} documents", (np.array(lengths),))
     yield Probe("an empty document", (np.array([2, 0, 3]),), False)
     yield Probe("no documents", (np.zeros(0, np.int64),), False)
@@ -106,7 +110,7 @@ def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 
 def _prompts(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
-    for prompt, steps in ((5, 3), (1, 1), (7, 1), (100, 20), (4095, 3)):
+    for prompt, steps in ((5, 3), (1, 1), (7, 1), (100, 20), (4095, 3), (33000, 300)):
         yield Probe(f"{steps} steps", (prompt, steps))
     yield Probe("no prompt", (0, 4), False)
     yield Probe("no steps", (6, 0), False)
@@ -146,7 +150,10 @@ def _decode_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 
 def _shards(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
-    for bounds, size in (([0, 8], 2), ([0, 8, 20], 2), ([0, 12, 36, 48], 3), ([0, 64], 4)):
+    many, long = [0, 16, 48, 64, 160, 176], [0, 16, 40016]
+    for bounds, size in (
+        ([0, 8], 2), ([0, 8, 20], 2), ([0, 12, 36, 48], 3), ([0, 64], 4), (many, 8), (long, 8),
+    ):  # fmt: skip
         for rank in range(size):
             yield Probe(f"rank {rank} of {size}", (np.array(bounds), size, rank))
     yield Probe("one rank", (np.array([0, 6, 8]), 1, 0), False)
@@ -241,7 +248,10 @@ def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     yield Probe("other tokens, same lengths", (ids(left[:, ::-1]),))
     yield Probe("a row of padding", (ids(np.zeros((2, min(3, room)))),), False)
     if room > 5:
-        yield Probe("padding between", (ids([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]]),), False)
+        lengths = np.random.default_rng(seed + 1).integers(1, 700, 11)
+    wide = (np.arange(700) >= 700 - lengths[:, None]).astype(np.int64)
+    yield Probe("eleven rows of 700", (wide,))
+    yield Probe("padding between", (ids([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]]),), False)
 
 
 def _token_mistakes(encoding: Any) -> Iterator[Mistake]:

@@ -109,9 +109,21 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
 
 
 def _upright(run: Run, measured: Measured) -> bool:
-    """Whether no pair is turned at position 0; where it is, nobody said from what origin."""
+    """Whether positions count from 0: not where all pairs are turned as from another origin."""
+    phases = measured.phases
+    if phases is None:
+        return True
     slack = run.budget * ROUNDOFF[run.coarse]
-    return measured.phases is None or bool((np.abs(measured.phases.start) <= slack).all())
+    if (np.abs(phases.start) <= slack).all():
+        return True
+    fastest = int(np.argmax(np.abs(phases.frequencies)))
+    speed = phases.frequencies[fastest]
+    if speed == 0:
+        return True
+    origins = (phases.start[fastest] + 2 * np.pi * np.arange(-64, 65)) / speed
+    off = phases.start - origins[:, None] * phases.frequencies
+    off = np.abs(off - 2 * np.pi * np.rint(off / (2 * np.pi)))
+    return not bool((off <= slack * (1 + np.abs(origins))[:, None]).all(axis=1).any())
 
 
 def _case(run: Run, name: str, prop: Callable[[Any], Check]) -> None:

@@ -1,4 +1,8 @@
-"""The oracle in somebody's test suite: `pytest examples/ci_test.py`."""
+"""The oracle in somebody's test suite, where `pytest` finds it by itself.
+
+In this repository, whose own tests are imported otherwise:
+`pytest --import-mode=prepend examples/ci_test.py`.
+"""
 
 import my_rope
 

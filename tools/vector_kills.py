@@ -5,6 +5,7 @@ the case and has its surface, on a fresh instance.  The names go into the files 
 conformance/vectors/v0, the flags that depend on them are set anew, and the manifest follows.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def kill_list(implementations, cases=None):
 
 def main():
     """Compute the kills over the whole corpus and write them."""
+    raw = argparse.RawTextHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args()
     import tests.conformance.wrong_vectors_counted  # noqa: F401  (files its cases)
     from tests.conformance.wrong_vectors import ALSO_WRONG
     from tests.mutants import WRONG

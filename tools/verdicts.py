@@ -189,6 +189,8 @@ def main():
         done = {"environment": environment(), "cases": judged(args.cases)}
         Path(args.json).write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
     elif args.compare:
+        if len(args.compare) < 2:
+            parser.error("--compare takes at least two files: one run agrees with itself")
         runs = {name: json.loads(Path(name).read_text("utf-8")) for name in args.compare}
         wrong = differences(runs)
         print("\n".join(wrong) or f"the same verdicts and codes in {len(runs)} runs")

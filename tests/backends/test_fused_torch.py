@@ -1,5 +1,7 @@
 """The fused path on torch: judged by the suite, differentiable twice, compiled whole, autocast."""
 
+import copy
+import pickle
 import threading
 
 import numpy as np
@@ -199,3 +201,45 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="out must have"):
         fused(ROTARY["half"])(tensor(4, D), range(4), out=tensor(3, D))
     assert ROUNDOFF["bfloat16"] > ROUNDOFF["float32"]  # what the refusal is for
+
+
+def test_forward_mode():
+    for encoding in (ROTARY["half-trailing"], ROTARY["interleaved"]):
+        x = tensor(1, 2, D, dtype="float64")
+        fast = fused(encoding)
+        jacobians = [
+            torch.autograd.functional.jacobian(f, x, strategy="forward-mode", vectorize=True)
+            for f in (lambda t, fast=fast: fast(t, range(2)),
+                      lambda t, encoding=encoding: encoding.apply(t, range(2)))
+        ]  # fmt: skip
+        assert close(*jacobians, "float64")
+        assert jacobians[0].abs().sum() > 0
+
+
+def test_tables_made_while_evaluating_serve_training():
+    fast = fused(ROTARY["half"])
+    x = tensor(2, 5, D)
+    with torch.inference_mode(), torch.device("meta"):
+        fast(x, range(5))
+    fast(x.clone().requires_grad_(), range(5)).sum().backward()
+
+
+def test_copies_and_workers():
+    for encoding in (ROTARY["half"], ROTARY["interleaved-partial"]):
+        fast = fused(encoding, tensor_layout="bshd")
+        x = tensor(1, 5, 2, D)
+        ready = fast.prepare(range(5), like=x)
+        for one in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
+            assert torch.equal(one(x, range(5)), fast(x, range(5)))
+        for one in (copy.deepcopy(ready), pickle.loads(pickle.dumps(ready))):
+            assert torch.equal(one(x), ready(x))
+
+
+@pytest.mark.parametrize("name", ["half", "interleaved"])
+def test_nothing_is_nothing(name):
+    fast = fused(ROTARY[name])
+    for shape in ((2, 3, 0, D), (0, 3, 5, D)):
+        assert fast(tensor(*shape), range(shape[2])).shape == shape
+        assert fast(np.zeros(shape, np.float32), range(shape[2])).shape == shape
+    spread = np.broadcast_to(np.ones(D, np.float32), (1, 2, 5, D))
+    assert np.array_equal(fast(spread, range(5)), fast(spread.copy(), range(5)))
