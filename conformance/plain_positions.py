@@ -21,7 +21,7 @@ def _masks(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     yield Probe("many lengths", ((np.arange(40) >= 40 - lengths[:, None]).astype(np.int64),))
     lengths = np.random.default_rng(seed + 1).integers(1, 700, 11)
     wide = (np.arange(700) >= 700 - lengths[:, None]).astype(np.int64)
-    yield Probe("eleven rows of 700", (wide,))
+    yield Probe("eleven rows of 700", (wide,), False)
     yield Probe("padding between", (np.array([[1, 1, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1]]),), False)
     yield Probe("a row of padding", (np.array([[0, 0, 0], [0, 1, 1]]),), False)
 
@@ -250,7 +250,7 @@ def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     if room > 5:
         lengths = np.random.default_rng(seed + 1).integers(1, 700, 11)
     wide = (np.arange(700) >= 700 - lengths[:, None]).astype(np.int64)
-    yield Probe("eleven rows of 700", (wide,))
+    yield Probe("eleven rows of 700", (wide,), False)
     yield Probe("padding between", (ids([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]]),), False)
 
 
