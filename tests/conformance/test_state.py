@@ -133,18 +133,20 @@ def test_the_only_finding(make):
 )
 def test_the_only_failure(fn, case):
     found, failed = findings(fn)
-    assert failed == [case]
+    strides = {"strided", "heads and tokens transposed", "reversed heads"}
+    assert case in failed
+    assert set(failed) <= strides | {"Fortran order, read-only"}
     assert found == []
     report = check(fn, ENCODING, "apply")
     assert report.codes == ["inaccurate"]
-    assert case in report.findings[0].evidence
+    assert failed[0] in report.findings[0].evidence
 
 
 def test_every_check_is_counted():
     run = run_of(RIGHT, ENCODING)
     judge_apply.judge(run)
     assert run.report.executed["state"] == 5  # replay, kept result, three calls of one length
-    assert run.report.executed["robustness"] == 7
+    assert run.report.executed["robustness"] == 9
     assert run.report.findings == run.failures == run.report.limits == []
 
 
