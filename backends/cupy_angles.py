@@ -12,11 +12,11 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref._namespace import INTEGER, Array, dtype_name, library, to_host
-from posenc_ref._positions import Positions, broadcast_axes
+from posenc_ref._positions import Positions, broadcast_axes, first_axis
 from posenc_ref.angles import MAX_POSITION, Turns
 
 from .cupy_device import not_captured, on_device_of
-from .pair_runs import Run
+from .pair_runs import Run, untouched
 from .phasors import phasors
 
 #: What is sent to the device is kept for this many different positions.
@@ -143,7 +143,7 @@ class Source:
         encoding = self.encoding
         p = encoding._positions(positions, x)
         values = to_host(p.values).astype(np.float64)
-        index = broadcast_axes(p if encoding.num_axes == 1 else _one_axis(p), x)
+        index = broadcast_axes(first_axis(p, encoding.num_axes), x)
         length = encoding._seq_len(seq_len, p)
         wide = x.dtype == np.float64
         key = (values.tobytes(), values.shape, length, len(index), wide)
@@ -255,14 +255,8 @@ def _groups(
         runs = tuple(replace(run, interleaved=run.interleaved and run.size > 1) for run in runs)
     kinds = [tuple(r for r in runs if r.interleaved is kind) for kind in (False, True)]
     kinds = [kind for kind in kinds if kind] or [()]
-    gaps, at = [], 0
-    for run in runs:
-        if run.start > at:
-            gaps.append((at, run.start))
-        at = run.channels.stop
-    if at < dim:
-        gaps.append((at, dim))
-    return [(kind, tuple(gaps) if i == 0 else ()) for i, kind in enumerate(kinds)]
+    gaps = tuple([(kept.start, kept.stop) for kept in untouched(runs, dim)])
+    return [(kind, gaps if i == 0 else ()) for i, kind in enumerate(kinds)]
 
 
 def _send(values: np.ndarray) -> Array:
@@ -276,10 +270,6 @@ def _pairs(runs: tuple[Run, ...]) -> np.ndarray:
     """The pairs in the order of the runs, which is that of the kernel."""
     every = [np.arange(run.pairs.start, run.pairs.stop) for run in runs]
     return np.concatenate([np.zeros(0, np.int64), *every])
-
-
-def _one_axis(p: Positions) -> Positions:
-    return Positions(p.values[0, ...], p.xp, p.device)
 
 
 def _places(shown: Array) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .pair_runs import Run
+from .pair_runs import Run, untouched
 
 #: Bytes of a tile.
 _TILE = 256 * 1024
@@ -57,18 +57,7 @@ def make_tables(runs: tuple[Run, ...], phasors: np.ndarray, dim: int) -> Tables:
             factors.append(
                 (np.concatenate([cos, cos], axis=-1), np.concatenate([-sin, sin], axis=-1))
             )
-    return Tables(runs, _passed(runs, dim), tuple(factors), dim)
-
-
-def _passed(runs: tuple[Run, ...], dim: int) -> tuple[slice, ...]:
-    free, at = [], 0
-    for run in runs:
-        if run.start > at:
-            free.append(slice(at, run.start))
-        at = run.channels.stop
-    if at < dim:
-        free.append(slice(at, dim))
-    return tuple(free)
+    return Tables(runs, untouched(runs, dim), tuple(factors), dim)
 
 
 def rotate(x: np.ndarray, tables: Tables, out: np.ndarray) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref import _validate as validate
 from posenc_ref._namespace import Array, device_of, dtype_name, is_array, is_lazy, library, to_host
-from posenc_ref._positions import Positions, broadcast_axes
+from posenc_ref._positions import Positions, broadcast_axes, first_axis
 
 from . import fused_cupy, fused_jax, fused_numpy, fused_torch
 from .destination import checked_like
@@ -149,7 +149,7 @@ class FusedRotary:
             return self._cupy.tables(x, positions, seq_len)
         p = encoding._positions(positions, x)
         values = _on_host(p)
-        index = broadcast_axes(p if encoding.num_axes == 1 else _of_one_axis(p), x)
+        index = broadcast_axes(first_axis(p, encoding.num_axes), x)
         length = encoding._seq_len(seq_len, p)
         if values.size * len(encoding.pairs()[0]) * 16 > _LARGEST:
             return self._make(values, length, x, index)
@@ -298,10 +298,6 @@ class Prepared:
 
 def _on_host(p: Positions) -> np.ndarray:
     return np.asarray(to_host(p.values), dtype=np.float64)
-
-
-def _of_one_axis(p: Positions) -> Positions:
-    return Positions(p.values[0, ...], p.xp, p.device)
 
 
 def _name(tables: Tables, x: Array) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .pair_runs import Run
+from .pair_runs import Run, untouched
 
 Tensor = Any
 
@@ -107,13 +107,8 @@ def _transformed(x: Tensor) -> bool:
 
 
 def _pass(x: Tensor, runs: tuple[Run, ...], out: Tensor) -> None:
-    at = 0
-    for run in runs:
-        if run.start > at:
-            out[..., at : run.start] = x[..., at : run.start]
-        at = run.channels.stop
-    if at < x.shape[-1]:
-        out[..., at:] = x[..., at:]
+    for kept in untouched(runs, x.shape[-1]):
+        out[..., kept] = x[..., kept]
 
 
 def _written_out(x: Tensor, tables: Tables) -> Tensor:

@@ -32,6 +32,18 @@ class Run:
         return slice(self.first_pair, self.first_pair + self.size)
 
 
+def untouched(runs: tuple[Run, ...], dim: int) -> tuple[slice, ...]:
+    """The channels of ``dim`` that no run turns; ``runs`` are in the order of channels."""
+    free, at = [], 0
+    for run in runs:
+        if run.start > at:
+            free.append(slice(at, run.start))
+        at = run.channels.stop
+    if at < dim:
+        free.append(slice(at, dim))
+    return tuple(free)
+
+
 def pair_runs(encoding: Rotary) -> tuple[Run, ...] | None:
     """The runs of ``encoding`` in the order of channels; None where a few do not hold its pairs.
 

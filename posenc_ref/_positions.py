@@ -177,6 +177,11 @@ def _same_place(array: Array, x: Array, name: str) -> None:
         )
 
 
+def first_axis(positions: Positions, num_axes: int) -> Positions:
+    """The positions (A, ...) of the first of several axes, (...); those of one axis as they are."""
+    return positions if num_axes == 1 else replace(positions, values=positions.values[0, ...])
+
+
 def broadcast_axes(positions: Positions, x: Array) -> tuple[Any, ...]:
     """How positions line up with ``x`` (..., S, dim): the index that inserts the missing axes.
 

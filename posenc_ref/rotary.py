@@ -37,7 +37,7 @@ from ._namespace import (
     send,
     working_dtype,
 )
-from ._positions import Positions, as_positions, broadcast_axes, target
+from ._positions import Positions, as_positions, broadcast_axes, first_axis, target
 from .angles import MAX_POSITION, Turns, tables, turns
 from .encoding import Encoding
 from .scoring import dot
@@ -278,8 +278,7 @@ class Rotary(Encoding, abstract=True):
         """cos and sin in the working dtype of ``x``, lined up to broadcast with it, and m."""
         validate.check_x(x, self.head_dim, "head_dim")
         p = self._positions(positions, x)
-        one_axis = p if self.num_axes == 1 else replace(p, values=p.values[0, ...])
-        index = broadcast_axes(one_axis, x)
+        index = broadcast_axes(first_axis(p, self.num_axes), x)
         xp, device = namespace(x), device_of(x)
         # Host positions are sent over first, so that the work is done on x's device.  Not where
         # it has no float64, and not for lazy arrays: tables made now are exact constants there.
