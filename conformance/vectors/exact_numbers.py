@@ -29,6 +29,7 @@ class Real:
     angle: Array  # B
     judged: Array | None = None  #: booleans, where not every element belongs to the encoding
     relative_to: Array | None = None  #: (Q,) columns, where rows are judged up to a constant
+    amplitude: Array | None = None  #: of the sines and cosines, for certificates
 
     def to_json(self) -> dict[str, Any]:
         """The output as the file has it."""

@@ -1,0 +1,73 @@
+"""One entry for every encoding: all that the suite has to be told of it.
+
+To add one, put a module beside this file (they are found by themselves) with the formula written
+once more, in the numbers of :mod:`posenc_ref.conformance.counted`, and nothing of the class but
+its fields::
+
+    @register(
+        Kerple,
+        spec="Chi et al. 2022, KERPLE, arXiv:2205.09921, equations (4) and (5)",
+        examples={"kerple": Kerple((0.5, 0.25), (1.5, 0.5))},
+    )
+    def kerple(e, i, j):
+        return [-r1 * log(1 + r2 * abs(i - j)) for r1, r2 in zip(e.r1, e.r2, strict=True)]
+
+:mod:`posenc_ref.conformance.entry` says what the function takes in each family.  Examples are
+named by the ids of their golden vectors; take two or three small ones that differ in form, with
+learned numbers from :func:`numbers`, which every dtype holds exactly.  From the entry follow, by
+themselves: the rows of ``posenc verify`` and ``posenc accuracy``, the golden vectors (``posenc
+vectors --generate``), the row of ``docs/encodings.md`` (``python tools/encodings_page.py``), and
+the tests of ``tests/conformance/test_registry.py``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from posenc_ref import Encoding
+from posenc_ref.conformance.entry import Entry, Exact
+from posenc_ref.conformance.vectors.recipe import Recipe, numbers
+
+__all__ = ["REGISTRY", "entries", "entry_of", "numbers", "register"]
+
+#: The entries by class; :func:`entries` has them all.
+REGISTRY: dict[type[Encoding], Entry] = {}
+
+
+def register(
+    encoding: type[Encoding],
+    *,
+    spec: str,
+    examples: Mapping[str, Encoding],
+    inputs: Callable[[Any], Iterable[Recipe]] | None = None,
+) -> Callable[[Exact], Exact]:
+    """Register the decorated formula with examples of ``encoding``."""
+
+    def decorated(exact: Exact) -> Exact:
+        if encoding in REGISTRY:
+            raise ValueError(f"{encoding.__name__} has an entry already")
+        strangers = [name for name, e in examples.items() if type(e) is not encoding]
+        if strangers or not examples:
+            raise ValueError(
+                f"examples must be of {encoding.__name__}, one or more; these are not: "
+                f"{', '.join(strangers) or '(none given)'}"
+            )
+        REGISTRY[encoding] = Entry(encoding, spec, dict(examples), exact, inputs)
+        return exact
+
+    return decorated
+
+
+def entries() -> tuple[Entry, ...]:
+    """All entries, by the name of the class."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    return tuple(sorted(REGISTRY.values(), key=lambda entry: entry.name))
+
+
+def entry_of(encoding: Encoding | None) -> Entry | None:
+    """The entry of an encoding, if there is one."""
+    return next((entry for entry in entries() if entry.encoding is type(encoding)), None)

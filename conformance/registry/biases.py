@@ -1,0 +1,67 @@
+"""Biases that are functions of positions: KERPLE, Sandwich, FIRE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from posenc_ref import FIRE, Kerple, Sandwich
+from posenc_ref.conformance.counted import Counted, cos, counted, fraction, log, power, total
+
+from . import numbers, register
+from .networks import network
+
+
+@register(
+    Kerple,
+    spec="Chi et al. 2022, KERPLE, arXiv:2205.09921, equations (4) and (5)",
+    examples={
+        "kerple-log": Kerple((0.5, 0.25), (1.5, 0.5)),
+        "kerple-power": Kerple((0.5, 0.25), (1.5, 0.5), form="power", causal=False),
+    },
+)
+def kerple(e: Kerple, i: Any, j: Any) -> Sequence[Any]:
+    """Minus r1 times the logarithm, or the power, of the distance."""
+    distance = counted(abs(i - j))
+    if e.form == "log":
+        return [-r1 * log(1 + r2 * distance) for r1, r2 in zip(e.r1, e.r2, strict=True)]
+    return [-r1 * distance**r2 for r1, r2 in zip(e.r1, e.r2, strict=True)]
+
+
+@register(
+    Sandwich,
+    spec="Chi et al. 2022, Dissecting Length Extrapolation, arXiv:2212.10356, section 5",
+    examples={
+        "sandwich-3": Sandwich(3, 16),
+        "sandwich-2-base-500": Sandwich(2, 8, base=500.0, causal=False),
+    },
+)
+def sandwich(e: Sandwich, i: Any, j: Any) -> Sequence[Any]:
+    """The inner product of two sinusoids less its largest value, over 8h/H."""
+    waves = [power(e.base, fraction(-2 * k, e.dim)) for k in range(1, e.dim // 2 + 1)]
+    product = total(cos(Counted((i - j) * w)) for w in waves) - e.dim // 2
+    return [product * fraction(e.num_heads, 8 * h) for h in range(1, e.num_heads + 1)]
+
+
+_LAYERS = (
+    numbers("fire-hidden", 4, 1),
+    numbers("fire-hidden-bias", 4),
+    numbers("fire-output", 2, 4),
+)
+
+
+@register(
+    FIRE,
+    spec="Li et al. 2023, Functional Interpolation, arXiv:2310.04418, equation (7) and appendix",
+    examples={
+        "fire": FIRE(*_LAYERS, length=16.0),
+        "fire-output-bias": FIRE(*_LAYERS, numbers("fire-output-bias", 2), c=0.5, length=4.0),
+    },
+)
+def fire(e: FIRE, i: Any, j: Any) -> Sequence[Any]:
+    """A network of the distance's logarithm over that of the query's position."""
+
+    def psi(x: Any) -> Counted:
+        return log(1 + e.c * counted(x))
+
+    return network(e, [psi(max(i - j, 0)) / (psi(max(i, e.length)) + e.eps)])

@@ -1,0 +1,18 @@
+"""The small network that some biases are, in counted numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from posenc_ref.conformance.counted import Counted, dot, relu
+
+
+def network(e: Any, x: Sequence[Any]) -> list[Counted]:
+    """``output relu(hidden x + hidden_bias) + output_bias``."""
+    hidden = [
+        relu(dot(row, x) + b)
+        for row, b in zip(e.hidden.tolist(), e.hidden_bias.tolist(), strict=True)
+    ]
+    last = [0.0] * len(e.output) if e.output_bias is None else e.output_bias.tolist()
+    return [dot(row, hidden) + b for row, b in zip(e.output.tolist(), last, strict=True)]
