@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import AxialLearned, DETRSine, FourierFeatures, Hybrid, Learned, Table, Time2Vec
+from posenc_ref import (
+    AxialLearned,
+    BoxSine,
+    DETRSine,
+    FourierFeatures,
+    Hybrid,
+    Learned,
+    Table,
+    Time2Vec,
+)
 from posenc_ref.accuracy import Truth
 
 from . import state, suspects, suspects_tables
@@ -151,7 +160,7 @@ def _inputs(encoding: Table, run: Run) -> Inputs:
     rng = np.random.default_rng(run.seed)
     axes = encoding.num_axes
     last = min(longest(encoding), (run.max_position or 2**40) + 1)
-    if isinstance(encoding, FourierFeatures | Time2Vec | DETRSine):
+    if isinstance(encoding, FourierFeatures | Time2Vec | DETRSine | BoxSine):
         top = 2 * np.pi if isinstance(encoding, DETRSine) else 1.0
         for n in (_FIRST, 1, 64):
             yield True, f"{n} coordinates", _shaped(axes, rng.uniform(0, top, (axes, n)))

@@ -14,6 +14,7 @@ import numpy as np
 
 from posenc_ref import (
     AxialLearned,
+    BoxSine,
     DETRSine,
     FourierFeatures,
     Hybrid,
@@ -65,12 +66,16 @@ Change = tuple[str, str, Callable[[], Any]]
 
 
 def _changes(declared: Table) -> Iterator[Change]:
-    if isinstance(declared, Sinusoidal2D | Sinusoidal3D | DETRSine):
+    if isinstance(declared, Sinusoidal2D | Sinusoidal3D | DETRSine | BoxSine):
         yield from _of_axes(declared)
     if isinstance(declared, Sinusoidal2D | FourierFeatures):
         yield from _placed(declared)
     if isinstance(declared, DETRSine):
         yield from _detr(declared)
+    if isinstance(declared, BoxSine):
+        for name, scale in (("1", 1.0), ("pi", np.pi), ("2 pi", 2 * np.pi)):
+            text = f"coordinates are multiplied by {name}, declared {declared.scale:.4g}"
+            yield "position-scale", text, lambda s=scale: declared.replace(scale=s)  # type: ignore[misc]
     if isinstance(declared, FourierFeatures):
         yield from _fourier(declared)
     if isinstance(declared, Time2Vec):
@@ -102,7 +107,7 @@ def _of_axes(declared: Any) -> Iterator[Change]:
     for order in map("".join, permutations(declared.axes)):
         text = f"columns belong to the axes {order}, declared {declared.axis_order}"
         yield "axis-order", text, to(axis_order=order)
-    if not isinstance(declared, DETRSine):
+    if not isinstance(declared, DETRSine | BoxSine):
         for layout in ("concat", "interleaved", "grouped"):
             yield "layout", f"columns are {layout}, declared {declared.layout}", to(layout=layout)
         for first in ("sin", "cos"):
@@ -170,6 +175,9 @@ def _detr(declared: DETRSine) -> Iterator[Change]:
     def to(**fields: Any) -> Callable[[], Any]:
         return lambda: declared.replace(**fields)
 
+    if declared.width_base is not None:
+        text = f"the width has the base of the height, declared {declared.width_base:g}"
+        yield "base", text, to(width_base=None)
     said = "not normalised" if declared.normalize else "normalised by the size"
     yield "position-scale", f"positions are {said}", to(normalize=not declared.normalize)
     for name, scale in (("1", 1.0), ("pi", np.pi), ("2 pi", 2 * np.pi)):

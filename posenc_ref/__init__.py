@@ -14,6 +14,7 @@ what each array library can do.
 from .alibi import ALiBi
 from .axial_learned import AxialLearned
 from .bias import Bias
+from .box_sine import BoxSine
 from .config import from_config
 from .cope import CoPE
 from .deberta import DeBERTa
@@ -87,6 +88,7 @@ __all__ = [
     "AxialLearned",
     "BEiTBias",
     "Bias",
+    "BoxSine",
     "CoPE",
     "DETRSine",
     "DeBERTa",

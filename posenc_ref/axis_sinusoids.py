@@ -43,6 +43,10 @@ class AxisSinusoids(Table, abstract=True):
         """Further fields of the table of one axis."""
         return {}
 
+    def _base(self, axis: int) -> float:
+        """The base of one axis."""
+        return self.base
+
     @property
     def num_axes(self) -> int:  # type: ignore[override]
         """Number of position axes."""
@@ -56,10 +60,11 @@ class AxisSinusoids(Table, abstract=True):
     def parts(self) -> tuple[tuple[int, Sinusoidal], ...]:
         """The axis and its table, in the order of ``axis_order``."""
         layout = "interleaved" if self.layout == "interleaved" else "concat"
-        more = {"layout": layout, "first": self.first, "base": self.base, **self._of_axis()}
+        more: dict[str, Any] = {"layout": layout, "first": self.first, **self._of_axis()}
+        more["denominator"] = self.denominator
         widths = self._sections()
         return tuple(
-            (axis, Sinusoidal(widths[axis], denominator=self.denominator, **more))
+            (axis, Sinusoidal(widths[axis], base=self._base(axis), **more))
             for axis in map(self.axes.index, self.axis_order)
         )
 
@@ -125,5 +130,5 @@ class AxisSinusoids(Table, abstract=True):
             axis_order=validate.choice("axis_order", self.axis_order, orders, _ORDERS),
             layout=validate.choice("layout", self.layout, LAYOUTS, _LAYOUTS),
         )
-        one = self.parts()[0][1]
+        one = dict(self.parts())[0]
         self._set(first=one.first, base=one.base, denominator=one.denominator)

@@ -26,7 +26,8 @@ class DETRSine(AxisSinusoids):
     Source
         Carion et al. 2020, *End-to-End Object Detection with Transformers*, arXiv:2005.12872;
         facebookresearch/detr, models/position_encoding.py.  Deformable DETR: shift -0.5.
-        DAB-DETR and Grounding DINO: base 20.
+        DAB-DETR and Grounding DINO: base 20; DAB-DETR has two settings, ``temperatureH`` for y and
+        ``temperatureW`` for x.
 
     Parameters
     ----------
@@ -34,6 +35,8 @@ class DETRSine(AxisSinusoids):
         Size of a row, a multiple of 4.
     base : float
         The temperature T.
+    width_base : float, optional
+        The temperature of x, where it is another.
     normalize : bool
         False is the default of DETR's class; its models pass True.
     scale : float
@@ -52,6 +55,7 @@ class DETRSine(AxisSinusoids):
     dim: int
     _: KW_ONLY
     base: float = 10000.0
+    width_base: float | None = None
     normalize: bool = True
     scale: float = TWO_PI
     shift: float = 0.0
@@ -74,6 +78,8 @@ class DETRSine(AxisSinusoids):
             shift=validate.real("shift", self.shift),
             eps=validate.real("eps", self.eps, minimum=0.0),
         )
+        if self.width_base is not None:
+            self._set(width_base=validate.real("width_base", self.width_base, above=1.0))
         self._check()
 
     def positions(self, mask: Any) -> np.ndarray:
@@ -108,6 +114,9 @@ class DETRSine(AxisSinusoids):
             validate.integer("width", width, minimum=1),
         )
         return self.positions(np.ones(size, dtype=bool)).reshape(2, -1)
+
+    def _base(self, axis: int) -> float:
+        return self.base if axis == 0 or self.width_base is None else self.width_base
 
     def _sections(self) -> tuple[int, ...]:
         return (self.dim // 2, self.dim // 2)

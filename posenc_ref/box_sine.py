@@ -1,0 +1,87 @@
+"""Sinusoidal tables over the coordinates of boxes and reference points: the DETR family."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from .axis_sinusoids import AxisSinusoids
+from .detr_sine import TWO_PI
+
+#: The coordinates of what is encoded, a letter for each.
+COORDINATES = ("xywh", "xy")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BoxSine(AxisSinusoids):
+    """Sinusoidal encoding of reference points (x, y) or boxes (x, y, w, h) between 0 and 1.
+
+    Formula
+        ``s(c)[2k], s(c)[2k + 1] = sin, cos of scale c / base ** (2k/F)``, k < F/2, for each of the
+        n coordinates c; F = dim/n; ``PE = [s(y), s(x), s(w), s(h)]`` by ``axis_order``.
+        A = |value|, B = ``|angle|``.
+    Source
+        Meng et al. 2021, *Conditional DETR*, arXiv:2108.06152, and Liu et al. 2022, *DAB-DETR*,
+        arXiv:2201.12329, equation (2) and its code (``gen_sineembed_for_position``): y before x.
+        Also Grounding DINO, LW-DETR, RF-DETR and SAM 3.  Zhu et al. 2020, *Deformable DETR*,
+        arXiv:2010.04159, two stages (``get_proposal_pos_embed``): as the box comes, "xywh".
+        Points alone are ``BoxSine(dim, axes="xy", axis_order="yx")``.
+    Traps
+        x and y change places, w and h do not.  No cumulative sum, and no half pixel: what
+        :class:`DETRSine` counts over a mask is given here.  Grounding DINO sends the *numbers* of
+        text tokens through the same function: times 2 pi, so that column 0 is 0 and column 1 is 1
+        for all of them (``Sinusoidal(dim, position_scale=2 pi)``).
+
+    Parameters
+    ----------
+    dim : int
+        Size of a row, a multiple of 2n.
+    axes : {"xywh", "xy"}
+        The coordinates in the order in which positions (n, ...) have them.
+    axis_order : str
+        The coordinates in the order of their columns, a permutation of ``axes``.
+    base : float
+        The temperature T; 10000 in the models above, DAB-DETR's images have 20.
+    scale : float
+        The factor on coordinates.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
+    """
+
+    dim: int
+    _: KW_ONLY
+    axes: str = "xywh"
+    axis_order: str = "yxwh"
+    base: float = 10000.0
+    scale: float = TWO_PI
+
+    layout = "interleaved"
+    first = "sin"
+    denominator = "dim"
+
+    def __post_init__(self) -> None:
+        axes = validate.choice("axes", self.axes, COORDINATES)
+        dim = validate.integer("dim", self.dim, minimum=2 * len(axes))
+        if dim % (2 * len(axes)):
+            raise ValueError(
+                f"dim must be a multiple of {2 * len(axes)}, sin and cos of {len(axes)} "
+                f"coordinates, got {dim}"
+            )
+        self._set(dim=dim, scale=validate.real("scale", self.scale, above=0.0))
+        self._check()
+
+    def grid_positions(self, height: int, width: int) -> np.ndarray:
+        """Refused: boxes are not on a grid."""
+        raise ValueError("BoxSine has no grid: pass the coordinates of boxes to table")
+
+    def _sections(self) -> tuple[int, ...]:
+        return (self.dim // len(self.axes),) * len(self.axes)
+
+    def _of_axis(self) -> dict[str, Any]:
+        return {"position_scale": self.scale}
