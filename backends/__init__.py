@@ -2,7 +2,8 @@
 
 ``posenc_ref`` itself needs none of this: it runs on any Array API library.  Here stands what each
 one is able to (dtypes, devices), why it cannot be used on this machine, and how the conformance
-suite gets arrays in and out.  ``fused(encoding)`` is the fast path.
+suite gets arrays in and out.  ``fused(encoding)`` is the fast path, and ``score_mod(encoding)`` a
+bias inside torch's ``flex_attention``.
 """
 
 if __name__ != "posenc_ref.backends":
@@ -17,11 +18,12 @@ from .dask import BACKEND as _DASK
 from .dispatch import fused
 from .jax import BACKEND as _JAX
 from .numpy import BACKEND as _NUMPY
+from .score_mod import ScoreMod, score_mod
 from .torch import BACKEND as _TORCH
 
 _BACKENDS = {b.name: b for b in (_NUMPY, _TORCH, _JAX, _DASK, _STRICT, _CUPY)}
 
-__all__ = ["Backend", "backend", "backends", "fused"]
+__all__ = ["Backend", "ScoreMod", "backend", "backends", "fused", "score_mod"]
 
 
 def backends() -> tuple[Backend, ...]:

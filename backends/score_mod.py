@@ -1,0 +1,260 @@
+"""Attention biases as a ``score_mod`` of torch's ``flex_attention``: nothing of size Q times K.
+
+A bias is then a few operations on the indices of a query and a key, inside the attention kernel.
+What is looked up is small: slopes, a learned table and the bucket of each near distance, a window's
+offsets.  Learned tensors are used as they are, so that gradients reach them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import FIRE, ALiBi, BEiTBias, Bias, Kerple, LeViTBias, LogCPB, SwinBias, T5Bias
+from posenc_ref import _validate as validate
+from posenc_ref._namespace import library
+
+Tensor = Any
+#: The bias of a head, a query position and a key position, each an integer tensor of no axes.
+Element = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class ScoreMod:
+    """What :func:`score_mod` returns: ``flex_attention(q, k, v, score_mod=mod, scale=mod.scale)``.
+
+    ``scale`` is what the product of q and k must be multiplied by; ``offset``, an integer tensor
+    of no axes, is where the first query stands, and may be written to between calls.
+    """
+
+    def __init__(
+        self, encoding: Bias, element: Element, offset: Tensor, scale: float, factor: Tensor | None
+    ) -> None:
+        self.encoding, self.offset, self.scale = encoding, offset, scale
+        self._element, self._factor = element, factor
+
+    def __repr__(self) -> str:
+        return f"score_mod({self.encoding!r}, offset={int(self.offset)}, scale={self.scale!r})"
+
+    def __call__(
+        self, score: Tensor, batch: Tensor, head: Tensor, q_index: Tensor, k_index: Tensor
+    ) -> Tensor:
+        """``score`` with the bias of one head, query and key added."""
+        bias = self._element(head, q_index + self.offset, k_index).to(score.dtype)
+        return score + (bias if self._factor is None else bias * self._factor)
+
+
+def score_mod(
+    encoding: Bias,
+    *,
+    like: Tensor,
+    offset: int | Tensor = 0,
+    scale: float | None = None,
+    k_len: int | None = None,
+) -> ScoreMod:
+    """A bias for ``torch.nn.attention.flex_attention``, which then materialises nothing.
+
+    Query i stands at position ``offset + i`` and key j at j: with queries at the end of the keys,
+    as in decoding, ``offset = k_len - q_len``.  Masking is the caller's, causal or not.
+
+    Parameters
+    ----------
+    encoding : Bias
+        ``ALiBi``, ``T5Bias``, ``Kerple``, ``FIRE`` and the biases of windows, whose tokens are the
+        positions (outside the window the bias is NaN); other relative biases with ``k_len``.
+    like : torch.Tensor, shape (..., H, Q, d)
+        Queries: their number of heads, d, device and dtype count, not their values.
+    offset : int or integer tensor of no axes
+        A tensor is kept, not copied: written to in place, it serves every step of a decoding loop.
+    scale : float, optional
+        What multiplies q . k; the encoding's own by default.  ``flex_attention`` must be given the
+        same, which is ``.scale`` of the result: its own default is wrong for T5.
+    k_len : int, optional
+        How many keys there will be at most.  Needed by a relative bias that has no short form,
+        ``Sandwich`` for one: it is looked up among H (2 k_len - 1) numbers.
+
+    Notes
+    -----
+    Where the bias is a network of (dy, dx) (``LogCPB``), the network is evaluated here, for all
+    offsets of the window: after a training step a new ``score_mod`` is due.
+
+    Examples
+    --------
+    >>> import torch, posenc_ref as pr
+    >>> from torch.nn.attention.flex_attention import flex_attention
+    >>> from posenc_ref.backends import score_mod
+    >>> q, k, v = torch.ones(1, 8, 3, 64), torch.ones(1, 8, 9, 64), torch.ones(1, 8, 9, 64)
+    >>> mod = score_mod(pr.ALiBi(8), like=q, offset=9 - 3)
+    >>> mod.scale
+    0.125
+    >>> flex_attention(q, k, v, score_mod=mod, scale=mod.scale)  # doctest: +SKIP
+    """
+    if not isinstance(encoding, Bias):
+        raise TypeError(f"encoding must be a bias, got {type(encoding).__name__}")
+    if library(like) != "torch":
+        raise TypeError(f"like must be a torch tensor (..., H, Q, d), got {type(like).__name__}")
+    if like.ndim < 3 or like.shape[-3] != encoding.num_heads:
+        raise ValueError(
+            f"like must have shape (..., H, Q, d) with H = {encoding.num_heads} heads, got "
+            f"{tuple(like.shape)}"
+        )
+    own = encoding.own_scale(int(like.shape[-1]))
+    scale = own if scale is None else validate.real("scale", scale)
+    element = _element(encoding, like, k_len)
+    factor = _numbers(np.array(scale), like) if encoding.bias_inside_scale else None
+    return ScoreMod(encoding, element, _offset(offset, like), scale, factor)
+
+
+def _offset(offset: Any, like: Tensor) -> Tensor:
+    import torch
+
+    if library(offset) != "torch":
+        value = validate.integer("offset", offset)
+        return torch.tensor(value, dtype=torch.int32, device=like.device)
+    if offset.ndim or offset.is_floating_point() or offset.device != like.device:
+        raise ValueError(
+            f"offset must be an int or an integer tensor of no axes on {like.device}, got "
+            f"{offset.dtype} of shape {tuple(offset.shape)} on {offset.device}"
+        )
+    return offset
+
+
+def _element(encoding: Bias, like: Tensor, k_len: int | None) -> Element:
+    """The bias of one head, query and key."""
+    match encoding:
+        case ALiBi():
+            return _alibi(encoding, like)
+        case Kerple():
+            return _kerple(encoding, like)
+        case T5Bias():
+            return _t5(encoding, like)
+        case FIRE():
+            return _fire(encoding, like)
+        case SwinBias() | BEiTBias() | LeViTBias() | LogCPB():
+            return _window(encoding, like)
+    if not encoding.relative:
+        raise TypeError(
+            f"{type(encoding).__name__} has no score_mod: it is no function of key - query, and "
+            "none of the forms known here"
+        )
+    if k_len is None:
+        raise ValueError(
+            f"k_len must be given for {type(encoding).__name__}: its bias is looked up by distance"
+        )
+    return _by_distance(encoding, like, validate.integer("k_len", k_len, minimum=1))
+
+
+def _numbers(values: Any, like: Tensor) -> Tensor:
+    """Learned or computed ``values`` beside ``like``: tensors as they are, others sent over."""
+    import torch
+
+    if library(values) == "torch":
+        if values.device != like.device:
+            raise ValueError(
+                f"like is on {like.device}, but a tensor of the encoding on {values.device}: "
+                "move one of them"
+            )
+        return values
+    if library(values) != "numpy":
+        raise TypeError(
+            f"the arrays of the encoding must be torch tensors or NumPy's, got {library(values)}'s"
+        )
+    wide = torch.float64 if like.dtype == torch.float64 else torch.float32
+    return torch.tensor(values.astype(np.float64), dtype=wide, device=like.device)
+
+
+def _alibi(encoding: ALiBi, like: Tensor) -> Element:
+    slopes = _numbers(-encoding.slopes(), like)
+
+    def element(head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return slopes[head] * (k - q).abs().to(slopes.dtype)
+
+    return element
+
+
+def _kerple(encoding: Kerple, like: Tensor) -> Element:
+    r1, r2 = (_numbers(np.array(r), like) for r in (encoding.r1, encoding.r2))
+    log = encoding.form == "log"
+
+    def element(head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        distance = (k - q).abs().to(r1.dtype)
+        return -r1[head] * ((r2[head] * distance).log1p() if log else distance ** r2[head])
+
+    return element
+
+
+def _t5(encoding: T5Bias, like: Tensor) -> Element:
+    import torch
+
+    table, last = _numbers(encoding.table, like), encoding.thresholds[-1]
+    # From the last threshold on, distances share a bucket.
+    near = encoding.bucket(np.arange(-last, last + 1)).astype(np.int32)
+    bucket = torch.tensor(near, device=like.device)
+
+    def element(head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return table[bucket[(k - q).clamp(-last, last) + last], head]
+
+    return element
+
+
+def _fire(encoding: FIRE, like: Tensor) -> Element:
+    w1, b1, w2 = (_numbers(n, like) for n in (encoding.hidden, encoding.hidden_bias,
+                                              encoding.output))  # fmt: skip
+    b2 = None if encoding.output_bias is None else _numbers(encoding.output_bias, like)
+    width = int(w1.shape[0])
+    # As tensors: numbers that differ from layer to layer would each be compiled anew.
+    constants = _numbers(np.array([encoding.c, encoding.length, encoding.eps]), like)
+
+    def element(head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        c, length, eps = constants[0], constants[1], constants[2]
+        norm = (c * q.to(c.dtype).maximum(length)).log1p() + eps
+        x = (c * (q - k).clamp(min=0).to(c.dtype)).log1p() / norm
+        # Written out: a reduction has no place in a kernel that works element by element.
+        total = w2[head, 0] * (w1[0, 0] * x + b1[0]).relu()
+        for n in range(1, width):
+            total = total + w2[head, n] * (w1[n, 0] * x + b1[n]).relu()
+        return total if b2 is None else total + b2[head]
+
+    return element
+
+
+def _window(encoding: SwinBias | BEiTBias | LeViTBias | LogCPB, like: Tensor) -> Element:
+    import torch
+
+    h, w = encoding.window
+    levit, first = isinstance(encoding, LeViTBias), int(isinstance(encoding, BEiTBias))
+    if isinstance(encoding, LogCPB):
+        dy, dx = np.arange(1 - h, h)[:, None], np.arange(1 - w, w)[None, :]
+        table = _numbers(encoding._of_axes(dy, dx), like).flatten(1).T
+    else:
+        table = _numbers(encoding.table, like)
+    tokens, rows = encoding.tokens, int(table.shape[0])
+
+    def element(head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        i, j = q - first, k - first
+        dy, dx = i // w - j // w, i % w - j % w
+        if levit:
+            row = dy.abs() * w + dx.abs()
+        else:
+            row = (dy + h - 1) * (2 * w - 1) + dx + w - 1
+        if first:  # [CLS] to all, all to [CLS], [CLS] to itself
+            row = torch.where(k == 0, rows - 2, row)
+            row = torch.where(q == 0, torch.where(k == 0, rows - 1, rows - 3), row)
+        inside = (q >= 0) & (q < tokens) & (k >= 0) & (k < tokens)
+        return torch.where(inside, table[torch.where(inside, row, 0), head], torch.nan)
+
+    return element
+
+
+def _by_distance(encoding: Bias, like: Tensor, k_len: int) -> Element:
+    import torch
+
+    vector = _numbers(encoding.toeplitz(k_len, k_len), like)
+
+    def element(head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        at = k - q + k_len - 1
+        inside = (at >= 0) & (at < 2 * k_len - 1)
+        return torch.where(inside, vector[head, torch.where(inside, at, 0)], torch.nan)
+
+    return element
