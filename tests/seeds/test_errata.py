@@ -13,8 +13,6 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref import ALiBi, RoPE, Sinusoidal
-from posenc_ref.conformance import check
-from posenc_ref.presets import needs
 from tests.seeds.test_worked_examples import rounds_to, same
 
 torch = pytest.importorskip("torch")
@@ -295,31 +293,3 @@ def test_every_row_of_the_page_names_a_test_and_every_test_is_on_the_page():
         assert re.search(r"\d", row.split("|")[4]) or "error" in row.split("|")[4], (number, row)
         named |= set(found)
     assert {name for name in here if re.match(r"test_00\d", name)} <= named
-
-
-TRAINED = {"weight": RNG.standard_normal((80, 8)), "table": RNG.standard_normal((32, 8))}
-FACTS = {**TRAINED, "dim": 16, "num_heads": 8, "head_dim": 64, "base": 10000.0, "layout": "half"}
-
-
-def presets_of_the_page():
-    """The names in the third column."""
-    rows = PAGE[PAGE.index("## The models") :].splitlines()[5:]
-    return sorted({name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[3])})
-
-
-@pytest.mark.parametrize("name", presets_of_the_page())
-def test_the_models_of_the_page(name):
-    """Each preset exists, and a function that does what it says conforms."""
-    facts = {need.fact: FACTS[need.fact] for need in needs(name)}
-    for encoding in pr.preset(name, **facts).encodings.values():
-        if isinstance(encoding, pr.Rotary):
-            report = check(encoding.apply, encoding, "apply", max_position=512)
-        elif isinstance(encoding, pr.Table):
-            report = check(lambda p, e=encoding: np.float32(e.table(p)), encoding, "table")
-        else:
-            report = check(
-                lambda q, k, e=encoding: np.float32(e.bias(range(k - q, k), range(k))),
-                encoding,
-                "bias",
-            )
-        assert report.passed, report
