@@ -21,7 +21,7 @@ ALIASES = {
     "musictransformer": "Shaw", "swin": "SwinBias", "swinv2": "LogCPB", "beit": "BEiTBias",
     "levit": "LeViTBias", "mvit": "DecomposedRelative", "sam": "DecomposedRelative",
     "perceiver": "FourierFeatures", "fourier": "FourierFeatures", "detr": "DETRSine",
-    "dabdetr": "BoxSine", "conditionaldetr": "BoxSine",
+    "dabdetr": "BoxSine", "conditionaldetr": "BoxSine", "wavlm": "GatedBias",
     "sincos2d": "Sinusoidal2D", "mae": "Sinusoidal2D", "reformer":
     "AxialLearned",
 }  # fmt: skip

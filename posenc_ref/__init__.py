@@ -23,6 +23,7 @@ from .detr_sine import DETRSine
 from .encoding import Encoding, Scaling, from_dict
 from .fire import FIRE
 from .fourier import FourierFeatures
+from .gated_bias import GatedBias
 from .given import GivenFrequencies
 from .hybrid import Hybrid
 from .kerple import Kerple
@@ -97,6 +98,7 @@ __all__ = [
     "Encoding",
     "FourierFeatures",
     "FrequencySchedule",
+    "GatedBias",
     "GivenFrequencies",
     "Hybrid",
     "Kerple",

@@ -14,6 +14,7 @@ from posenc_ref import (
     CoPE,
     DeBERTa,
     DecomposedRelative,
+    GatedBias,
     Kerple,
     LeViTBias,
     LogCPB,
@@ -53,6 +54,9 @@ SCORES = {
         others_to_cls=table(H),
     ),
     "CoPE": CoPE(table(3, D)),
+    "GatedBias": GatedBias(
+        T5Bias(table(32, H), num_buckets=32, max_distance=40), table(2, D), table(2), table(H)
+    ),
     "DecomposedRelative": DecomposedRelative(table(5, D), table(7, D), grid=(3, 4)),
 }
 BIASES = {

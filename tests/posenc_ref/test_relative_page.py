@@ -15,6 +15,7 @@ from . import (
     test_cope,
     test_deberta,
     test_decomposed,
+    test_gated_bias,
     test_shaw,
     test_t5_models,
     test_transformer_xl,
@@ -53,6 +54,7 @@ MEASURED = {
     "LayoutLMv3": lambda: test_t5_models.worst(*test_t5_models.layoutlmv3()),
     "Wav2Vec2-BERT": lambda: term(test_shaw.wav2vec2_bert, "float64"),
     "SpeechT5": lambda: term(test_shaw.speecht5, "float64"),
+    "WavLM": lambda: test_gated_bias.worst(*test_gated_bias.wavlm()),
     "XLNet": streams,
     "Wav2Vec2-Conformer": lambda: term(test_transformer_xl.conformer),
     "Funnel": lambda: max(

@@ -1,0 +1,135 @@
+"""WavLM's relative position bias: T5's, turned up and down by what the query holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._namespace import Array, is_array, namespace, to_host
+from ._positions import as_pairs
+from .accuracy import Truth
+from .score import Score, beside, check_numbers, product
+from .scoring import widen
+from .t5 import T5Bias
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GatedBias(Score):
+    """Gated relative position bias.
+
+    Formula
+        ``A_ij = q_i . k_j / sqrt(d) + g_i b(j - i)``, b the ``bias`` of head h,
+        ``g_i = 2 + a_i (scale_h r_i - 1)``, ``a_i = sigmoid(w_0 . x_i + c_0)``,
+        ``r_i = sigmoid(w_1 . x_i + c_1)``; w = ``weight`` and c = ``offset`` are the same for all
+        heads, x_i has the channels of head h.  With the paper's update gate u = 1 - a this is
+        ``b (1 + u + (1 - u) scale_h r)``.
+    Source
+        Chen et al. 2021, *WavLM*, arXiv:2110.13900, section III, after Chi et al. 2021, *XLM-E*,
+        arXiv:2106.16138: x is the query, as in :meth:`terms`.  The authors' code and transformers
+        cut the *hidden states* into heads instead, before any projection (:meth:`gated_bias`);
+        another branch of the authors' code (TorchScript, TPU, incremental) has the projected query
+        after its 1/sqrt(d).
+    Traps
+        The bias stands beside the scaled product.  ``gru_rel_pos_linear`` has eight outputs, which
+        are summed in fours *before* the sigmoid.  One table for all layers, gates of their own.
+        WavLM's buckets are 320 up to a distance of 800.
+    Error unit
+        A = ``|q| |k|``, scaled, and ``|b| (2 + A_a (1 + |scale| A_r))`` with
+        ``A_s = s + s (1 - s) S`` for each sigmoid s, S the sum of ``|w| |x|`` and ``|c|``.  B = 0.
+
+    Parameters
+    ----------
+    bias : T5Bias
+    weight : array (2, d), real floating
+        Rows 0 to 3, and 4 to 7, of ``gru_rel_pos_linear.weight``, summed.
+    offset : array (2,), real floating
+        Those of its bias, summed.
+    scale : array (H,), real floating
+        ``gru_rel_pos_const``.
+    """
+
+    bias: T5Bias
+    weight: Array
+    offset: Array
+    scale: Array
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bias, T5Bias):
+            raise TypeError(f"bias must be a T5Bias, got {self.bias!r}")
+        check_numbers("weight", self.weight, 2, "d")
+        check_numbers("offset", self.offset, 2)
+        check_numbers("scale", self.scale, self.bias.num_heads)
+
+    @property
+    def head_dim(self) -> int:  # type: ignore[override]
+        """Channels of a head."""
+        return int(self.weight.shape[1])
+
+    @property
+    def heads(self) -> int | None:
+        """Heads of the bias."""
+        return self.bias.num_heads
+
+    def gates(self, x: Array) -> Array:
+        """g (..., H, S) of x (..., H, S, d), in the dtype that the specification computes in."""
+        h, d = self.heads, self.head_dim
+        if not is_array(x) or x.ndim < 3 or (x.shape[-3], x.shape[-1]) != (h, d):
+            shape = f"{tuple(x.shape)}" if is_array(x) else type(x).__name__
+            raise ValueError(f"x must be an array (..., H, S, d), H = {h} and d = {d}, got {shape}")
+        x = widen(x)
+        a, r = (1.0 / (1.0 + namespace(x).exp(-self._argument(x, n))) for n in (0, 1))
+        scale = beside("scale", self.scale, x)[:, None]
+        return 2.0 + a * (scale * r - 1.0)
+
+    def gated_bias(self, x: Array, q_positions: Any, k_positions: Any) -> Array:
+        """``g_i b(j - i)`` (..., H, Q, K), gates read from x (..., H, Q, d): hidden states, say.
+
+        Add it to ``q . k / sqrt(d)``.  Positions are (Q,) and (K,).
+        """
+        gates = self.gates(x)
+        q_at, k_at = as_pairs(q_positions, k_positions, integers=True, x=x)
+        if q_at.shape != (gates.shape[-1],):
+            raise ValueError(
+                f"q_positions must be one for each of the {gates.shape[-1]} rows of x, got "
+                f"{q_at.shape}"
+            )
+        r = k_at.values[None, :] - q_at.values[:, None]
+        return gates[..., None] * self._beside(gates, r)
+
+    def _beside(self, x: Array, r: Array) -> Array:
+        """``b`` of relative positions key - query (Q, K) where x is: (H, Q, K)."""
+        return beside("bias", self.bias._of_offset(r), x)
+
+    def _argument(self, x: Array, row: int) -> Array:
+        """``w . x + c`` of one gate, (..., H, S)."""
+        w, c = beside("weight", self.weight, x), beside("offset", self.offset, x)
+        return namespace(x).sum(x * w[row, :], axis=-1) + c[row]
+
+    def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
+        return {
+            "content-content": product(q, k) * scale,
+            "content-position": self.gates(q)[..., None] * self._beside(q, r),
+        }
+
+    def truths(
+        self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
+    ) -> dict[str, Truth]:
+        """Each term with A and B of the error unit."""
+        r = k_at - q_at
+        values = self._of_offset(q, k, r, scale)
+        bias = np.abs(np.asarray(to_host(self.bias._of_offset(r)), np.float64))
+        sizes = {
+            "content-content": product(np.abs(q), np.abs(k)) * abs(scale),
+            "content-position": self.gate_sizes(q)[..., None] * bias,
+        }
+        return {n: Truth(v, sizes[n], np.zeros_like(v)) for n, v in values.items()}
+
+    def gate_sizes(self, x: np.ndarray) -> np.ndarray:
+        """A of the gates of x, rounding inside the sigmoids included."""
+        sizes = self._sizes()
+        a, r = (1 / (1 + np.exp(-self._argument(x, n))) for n in (0, 1))
+        of_a, of_r = (g + g * (1 - g) * sizes._argument(np.abs(x), n) for n, g in enumerate((a, r)))
+        scale = np.asarray(to_host(sizes.scale), np.float64)[:, None]
+        return np.asarray(2 + of_a * (1 + scale * of_r))
