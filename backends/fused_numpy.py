@@ -1,8 +1,9 @@
 """Rotation of NumPy arrays at the memory limit, with no compiled dependency.
 
 Pairs side by side are complex numbers: one multiplication by ``m (cos + i sin)`` through a view,
-one pass.  Halves take three passes over tiles that stay in cache, positions outside and heads
-inside, so that a tile of the table is read once for all heads.  Narrow dtypes go through tiles as
+one pass.  Halves take three passes over tiles that stay in cache (``x cos``, ``x sin``, and the
+second's halves added crosswise), positions outside and heads inside, so that a tile of the table is
+read once for all heads.  Narrow dtypes go through tiles as
 well: widened to float32, turned, and rounded once.
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 from .pair_runs import Run, untouched
 
 #: Bytes of a tile.
-_TILE = 256 * 1024
+_TILE = 512 * 1024
 #: Below it a whole array is one tile.
 _SMALL = 64 * 1024
 
@@ -26,7 +27,8 @@ class Tables:
     """What the kernels multiply by, in their own dtype: one entry per run of pairs.
 
     ``factors[i]`` is complex (..., S, pairs) for pairs side by side, and for halves two real
-    tables (..., S, 2 pairs): cosines twice, and sines with their signs.
+    tables (..., S, 2 pairs): cosines twice, and sines with the signs that they have where each half
+    ends up: + for the first, - for the second.
     """
 
     runs: tuple[Run, ...]
@@ -55,7 +57,7 @@ def make_tables(runs: tuple[Run, ...], phasors: np.ndarray, dim: int) -> Tables:
         else:
             cos, sin = turned.real, turned.imag
             factors.append(
-                (np.concatenate([cos, cos], axis=-1), np.concatenate([-sin, sin], axis=-1))
+                (np.concatenate([cos, cos], axis=-1), np.concatenate([sin, -sin], axis=-1))
             )
     return Tables(runs, untouched(runs, dim), tuple(factors), dim)
 
@@ -86,7 +88,7 @@ def _channels(x: np.ndarray, out: np.ndarray, at: slice) -> tuple[np.ndarray, np
 def _scratch(
     x: np.ndarray, factors: tuple[np.ndarray, ...], shape: tuple[int, ...]
 ) -> tuple[np.ndarray, ...]:
-    """What one tile of ``shape`` needs: the swapped halves, and x and the result widened."""
+    """What one tile of ``shape`` needs: x times the sines, and x and the result widened."""
     wide = factors[0].real.dtype
     need = len(factors) == 2
     return tuple([np.empty(shape, wide) for _ in range(need if x.dtype == wide else need + 2)])
@@ -123,17 +125,17 @@ def _tile(
         np.copyto(out, result, casting="unsafe")
         return
     cos, sin = factors
-    swapped = work[0]
+    crossed = work[0]
     if len(work) == 1:
         wide, result = x, out
     else:
         wide, result = work[1], work[2]
         np.copyto(wide, x)
-    swapped[..., :half] = wide[..., half:]
-    swapped[..., half:] = wide[..., :half]
-    np.multiply(swapped, sin, out=swapped)
+    np.multiply(wide, sin, out=crossed)
     np.multiply(wide, cos, out=result)
-    np.add(result, swapped, out=result)
+    halves = (*x.shape[:-1], 2, half)
+    ends = result.reshape(halves, copy=False)
+    np.add(ends, crossed.reshape(halves, copy=False)[..., ::-1, :], out=ends)
     if result is not out:
         np.copyto(out, result, casting="unsafe")
 
