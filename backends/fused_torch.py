@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .pair_runs import Run, untouched
+from .torch_tiles import in_tiles
 
 Tensor = Any
 
@@ -91,7 +92,8 @@ def rotate_into(x: Tensor, tables: Tables, out: Tensor) -> None:
     with torch.no_grad():
         for run, factor in zip(tables.runs, tables.factors, strict=True):
             part, into = x[..., run.channels], out[..., run.channels]
-            source = part.clone() if out is x and not run.interleaved else part
+            same = out is x and not run.interleaved and x.dtype == factor.dtype
+            source = part.clone() if same else part
             _turn(source, factor, run.interleaved, False, into)
         if out is not x:
             _pass(x, tables.runs, out)
@@ -180,36 +182,37 @@ def _registered() -> Any:
 
 
 def _turn(x: Tensor, factor: Tensor, interleaved: bool, back: bool, out: Tensor) -> None:
-    """One run of pairs into ``out``, which does not overlap x but for a whole interleaved one."""
+    """One run of pairs into ``out``: x itself, unless they are halves, or apart from it.
+
+    In dtypes that are narrower than the factor's, halves may be in place as well.
+    """
     import torch
 
-    if interleaved:
-        if x.dtype == factor.dtype and _even(x) and _even(out):
-            by = torch.view_as_complex(factor)
-            if back:
-                by = by.conj()
-            pairs, into = (torch.view_as_complex(t.unflatten(-1, (-1, 2))) for t in (x, out))
-            torch.mul(pairs, by, out=into)
-            return
+    if x.dtype != factor.dtype:
+        in_tiles(
+            x, factor, -3 if interleaved else -2, out,
+            lambda wide, table, result: _turn(wide, table, interleaved, back, result),
+        )  # fmt: skip
+        return
+    sign = -1 if back else 1
+    if not interleaved:
+        c, s = factor.unbind(0)
+        x1, x2 = x.chunk(2, dim=-1)
+        y1, y2 = out.chunk(2, dim=-1)
+        torch.mul(x1, c, out=y1).addcmul_(x2, s, value=-sign)
+        torch.mul(x2, c, out=y2).addcmul_(x1, s, value=sign)
+    elif _even(x) and _even(out):
+        by = torch.view_as_complex(factor)
+        pairs, into = (torch.view_as_complex(t.unflatten(-1, (-1, 2))) for t in (x, out))
+        torch.mul(pairs, by.conj() if back else by, out=into)
+    else:
         c, s = factor.unbind(-1)
-        x1, x2 = x.to(factor.dtype).unflatten(-1, (-1, 2)).unbind(-1)
+        x1, x2 = x.unflatten(-1, (-1, 2)).unbind(-1)
         y = out.unflatten(-1, (-1, 2))
-        sign = -1 if back else 1
         first = (x1 * c).addcmul_(x2, s, value=-sign)
         second = (x2 * c).addcmul_(x1, s, value=sign)
         y[..., 0].copy_(first)
         y[..., 1].copy_(second)
-        return
-    c, s = factor.unbind(0)
-    x1, x2 = x.to(factor.dtype).chunk(2, dim=-1)
-    y1, y2 = out.chunk(2, dim=-1)
-    sign = -1 if back else 1
-    if x.dtype == factor.dtype:
-        torch.mul(x1, c, out=y1).addcmul_(x2, s, value=-sign)
-        torch.mul(x2, c, out=y2).addcmul_(x1, s, value=sign)
-    else:
-        y1.copy_((x1 * c).addcmul_(x2, s, value=-sign))
-        y2.copy_((x2 * c).addcmul_(x1, s, value=sign))
 
 
 def _even(x: Tensor) -> bool:

@@ -1,0 +1,64 @@
+"""Half-precision tensors a tile at a time: widened in cache, turned, and rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Tensor = Any
+
+#: Bytes of a widened tile.
+_TILE = 512 * 1024
+
+
+def in_tiles(
+    x: Tensor,
+    factor: Tensor,
+    row: int,
+    out: Tensor,
+    turn: Callable[[Tensor, Tensor, Tensor], None],
+) -> None:
+    """``turn(wide, factor, result)`` for every tile of ``x`` (..., S, n), rounded into ``out``.
+
+    Axis ``row`` of ``factor``, counted from behind, has the positions.  On other devices than a
+    CPU everything is one tile: a launch costs more there than a pass through memory.
+    """
+    import torch
+
+    width = x.shape[-1]
+    room = _TILE // (factor.element_size() * width) if x.device.type == "cpu" else x.numel()
+    scratch: Tensor = None
+    for heads, table, into in _planes(x, factor, row, out):
+        count, rows = heads.shape[:2]
+        tall = max(1, min(rows, room))
+        many = max(1, min(count, room // tall))
+        if scratch is None or tuple(scratch.shape[1:3]) != (many, tall):
+            scratch = torch.empty((2, many, tall, width), dtype=factor.dtype, device=x.device)
+        for p in range(0, rows, tall):
+            here = table.narrow(row, p, min(tall, rows - p))
+            for h in range(0, count, many):
+                tile = heads[h : h + many, p : p + tall]
+                wide, result = scratch[:, : tile.shape[0], : tile.shape[1]].unbind(0)
+                wide.copy_(tile)
+                turn(wide, here, result)
+                into[h : h + many, p : p + tall].copy_(result)
+
+
+def _planes(
+    x: Tensor, factor: Tensor, row: int, out: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """(heads, S, n) at a time, with the table (.., S, ..) of three axes that these heads share."""
+    lead = 1 if row == -2 else 0  # halves are the first axis of their factor
+    extra = factor.ndim - 3
+    if extra and all(size == 1 for size in factor.shape[lead : lead + extra]):
+        factor, extra = factor.flatten(0, extra) if not lead else factor.flatten(1, extra + 1), 0
+    if not extra:
+        shape = (-1, *x.shape[-2:])
+        try:
+            yield x.view(shape), factor, out.view(shape)
+            return
+        except RuntimeError:  # strides that no single axis describes
+            pass
+    for i in range(x.shape[0]):
+        part = factor.select(lead, min(i, factor.shape[lead] - 1)) if extra else factor
+        yield from _planes(x[i], part, row, out[i])
