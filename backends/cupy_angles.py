@@ -17,7 +17,7 @@ from posenc_ref.angles import MAX_POSITION, Turns
 
 from .cupy_device import not_captured, on_device_of
 from .pair_runs import Run, untouched
-from .phasors import phasors
+from .phasors import factor_and_sign, rotary_phasors
 
 #: What is sent to the device is kept for this many different positions.
 _KEPT = 64
@@ -58,10 +58,10 @@ class Tables:
 
 
 class Source:
-    """The angles of one encoding, made when they are asked for and kept."""
+    """The angles of one encoding, or of the way ``back``, made when asked for and kept."""
 
-    def __init__(self, encoding: Rotary, runs: tuple[Run, ...]) -> None:
-        self.encoding, self.runs = encoding, runs
+    def __init__(self, encoding: Rotary, runs: tuple[Run, ...], back: bool = False) -> None:
+        self.encoding, self.runs, self.back = encoding, runs, back
         self._kept: OrderedDict[Any, Any] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -161,15 +161,8 @@ class Source:
         axes = encoding.axes() if several else None
         whole = float(encoding.offset).is_integer() and bool((values == np.floor(values)).all())
         if not whole:
-            found = phasors(
-                values,
-                encoding._turns(length),
-                dtype=np.dtype("complex128" if wide else "complex64"),
-                offset=encoding.offset,
-                axes=axes,
-                amplitude=encoding.attention_factor(length),
-                conjugate=encoding.sign < 0,
-            )
+            kind = np.dtype("complex128" if wide else "complex64")
+            found = rotary_phasors(encoding, values, length, dtype=kind, axes=axes, back=self.back)
             return self.table(found, index)
         at = np.ascontiguousarray(values, np.int64)
         steps = np.diff(at) if at.ndim == 1 else np.zeros(0, np.int64)
@@ -194,13 +187,13 @@ class Source:
         encoding = self.encoding
         turns = encoding._turns(length)
         limit = int(MAX_POSITION / max(1.0, turns.fastest))
-        m = float(encoding.attention_factor(length))
+        m, sign = factor_and_sign(encoding, length, self.back)
         axes = encoding.axes() if several else None
         groups = self._keep(("turns", length, several), lambda: self._frequencies(turns, axes))
         rows = 0 if positions is None else positions.shape[-1]
         return Tables(
             self.runs, encoding.head_dim, groups, False, positions, place, axis_stride, rows,
-            first, -limit, limit, int(encoding.offset), m, m * encoding.sign,
+            first, -limit, limit, int(encoding.offset), m, m * sign,
         )  # fmt: skip
 
     def _frequencies(self, turns: Turns, axes: np.ndarray | None) -> tuple[Group, ...]:

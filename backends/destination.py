@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ def checked_like(out: Any, x: Array) -> Any:
         _writeable(out)
         if out.size and out.strides[-1] != out.itemsize:
             raise ValueError("out must be contiguous along its last axis, got other strides")
+        _own_elements(out.shape, out.strides, out.flags.c_contiguous, out.itemsize)
+    elif library(out) == "torch":
+        _own_elements(out.shape, out.stride(), out.is_contiguous(), 1)
     return out
 
 
@@ -34,6 +38,7 @@ def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     if dtype is not None and out.dtype != np.dtype(dtype):
         raise ValueError(f"out must have the dtype that was asked for, {dtype}, got {out.dtype}")
     _writeable(out)
+    _own_elements(out.shape, out.strides, out.flags.c_contiguous, out.itemsize)
     return out
 
 
@@ -46,6 +51,24 @@ def fresh(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+
+def _own_elements(shape: Sequence[int], strides: Sequence[int], contiguous: bool, one: int) -> None:
+    """Refuse an array with two elements in one place: what is written last would stand in both.
+
+    ``one`` is the step from an element to the next.  An array passes whose axes can be ordered so
+    that each steps over all that the ones before it reach.
+    """
+    if contiguous or 0 in shape:
+        return
+    reach = one
+    for step, size in sorted((abs(t), n) for n, t in zip(shape, strides, strict=True) if n > 1):
+        if step < reach:
+            raise ValueError(
+                f"out must not overlap itself, as broadcast arrays do, got shape {tuple(shape)} "
+                f"with strides {tuple(strides)}"
+            )
+        reach = step * (size - 1) + reach
 
 
 def _writeable(out: np.ndarray) -> None:

@@ -22,7 +22,7 @@ class Tables:
     """cos and sin (..., S, pairs) of every run, on the host: traces take them as constants."""
 
     runs: tuple[Run, ...]
-    factors: tuple[tuple[np.ndarray, np.ndarray], ...]
+    factors: tuple[tuple[Array, Array], ...]
     dim: int
 
     @property
@@ -33,6 +33,22 @@ class Tables:
     def window(self, start: int, stop: int) -> Tables:
         """Rows of tables that have no other axes before them."""
         cut = tuple((c[start:stop], s[start:stop]) for c, s in self.factors)
+        return Tables(self.runs, cut, self.dim)
+
+    def traced_window(self, start: Array, count: int) -> Tables:
+        """``count`` rows from a ``start`` that is known only when the trace runs; NaN outside."""
+        import jax.numpy as jnp
+
+        if start.ndim or not jnp.issubdtype(start.dtype, jnp.integer):
+            raise TypeError(
+                f"start must be an integer without axes, got {start.dtype} of shape {start.shape}"
+            )
+        at = start + jnp.arange(count)
+        at = jnp.where(at < 0, self.rows, at)  # a negative index would count from the end
+        cut = tuple(
+            (jnp.take(c, at, axis=0, mode="fill"), jnp.take(s, at, axis=0, mode="fill"))
+            for c, s in ((jnp.asarray(c), jnp.asarray(s)) for c, s in self.factors)
+        )
         return Tables(self.runs, cut, self.dim)
 
 

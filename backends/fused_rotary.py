@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from posenc_ref._positions import Positions, broadcast_axes, first_axis
 from . import fused_cupy, fused_jax, fused_numpy, fused_torch
 from .destination import checked_like
 from .pair_runs import Run, pair_runs
-from .phasors import phasors
+from .phasors import rotary_phasors
 from .tensor_layouts import heads_first
 
 #: Tables of this many different positions are kept, if they are no larger than the second number.
@@ -30,22 +31,30 @@ _WORKING = {"float64": "complex128", "float32": "complex64"}
 class FusedRotary:
     """A rotary encoding made fast; see :func:`posenc_ref.backends.fused`."""
 
-    def __init__(self, encoding: Rotary, tensor_layout: str) -> None:
+    def __init__(self, encoding: Rotary, tensor_layout: str, back: bool = False) -> None:
         self.encoding = encoding
         self.tensor_layout = tensor_layout
+        self._back = back
         own = type(encoding)
         plain = own.apply is Rotary.apply and own._tables is Rotary._tables
+        plain = plain and own.inverse is Rotary.inverse
         self._runs: tuple[Run, ...] | None = pair_runs(encoding) if plain else None
-        self._cupy = fused_cupy.Source(encoding, self._runs) if self._runs is not None else None
+        self._cupy = None if self._runs is None else fused_cupy.Source(encoding, self._runs, back)
         self._kept: OrderedDict[Any, Tables] = OrderedDict()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"fused({self.encoding!r}, tensor_layout={self.tensor_layout!r})"
+        shown = f"fused({self.encoding!r}, tensor_layout={self.tensor_layout!r})"
+        return f"{shown}.inverse" if self._back else shown
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is kept is made again: models that hold this are copied and sent to workers.
-        return type(self), (self.encoding, self.tensor_layout)
+        return type(self), (self.encoding, self.tensor_layout, self._back)
+
+    @functools.cached_property
+    def inverse(self) -> FusedRotary:
+        """``encoding.inverse`` made fast: the same calls, ``prepare`` and ``qk`` included."""
+        return type(self)(self.encoding, self.tensor_layout, not self._back)
 
     def __call__(
         self,
@@ -57,6 +66,8 @@ class FusedRotary:
         explain: bool = False,
     ) -> Any:
         """``encoding.apply(x, positions)``, into ``out`` if it is given; ``out=x`` is in place.
+
+        Of :attr:`inverse`, ``encoding.inverse(x, positions)``.
 
         With ``explain=True``, a pair of the result and the name of the path that made it.
         """
@@ -151,7 +162,8 @@ class FusedRotary:
         values = _on_host(p)
         index = broadcast_axes(first_axis(p, encoding.num_axes), x)
         length = encoding._seq_len(seq_len, p)
-        if values.size * len(encoding.pairs()[0]) * 16 > _LARGEST:
+        large = values.size * len(encoding.pairs()[0]) * 16 > _LARGEST
+        if large or (library(x) == "torch" and not _lasting()):
             return self._make(values, length, x, index)
         where = (library(x), dtype_name(x), str(device_of(x)), index and x.ndim)
         key = (values.tobytes(), values.shape, length, where)
@@ -171,14 +183,9 @@ class FusedRotary:
     ) -> Tables:
         encoding = self.encoding
         assert self._runs is not None
-        found = phasors(
-            values,
-            encoding._turns(length),
-            dtype=np.dtype(_WORKING.get(dtype_name(x), "complex64")),
-            offset=encoding.offset,
-            axes=encoding.axes(),
-            amplitude=encoding.attention_factor(length),
-            conjugate=encoding.sign < 0,
+        kind = np.dtype(_WORKING.get(dtype_name(x), "complex64"))
+        found = rotary_phasors(
+            encoding, values, length, dtype=kind, axes=encoding.axes(), back=self._back
         )
         if index:
             found = found[index]
@@ -203,7 +210,7 @@ class FusedRotary:
             return heads_first(turned, self.tensor_layout, tables.dim, back=x)
         if out is None:
             out = np.empty(x.shape, x.dtype)
-        elif out is not x and np.may_share_memory(checked_like(out, x), x):
+        elif checked_like(out, x) is not x and np.may_share_memory(out, x):
             # They may overlap without being one: a copy is turned.
             out[...] = self._rotate(x, view, tables, None)
             return out
@@ -221,7 +228,7 @@ class FusedRotary:
         layout, dim = self.tensor_layout, tables.dim
         if out is None:
             return heads_first(fused_torch.rotate(view, tables), layout, dim, back=x)
-        if out is not x and _may_overlap(checked_like(out, x), x):
+        if checked_like(out, x) is not x and _may_overlap(out, x):
             return out.copy_(self._rotate_tensor(x, view, tables, None))
         into = view if out is x else heads_first(out, layout, dim)
         fused_torch.rotate_into(view, tables, into)
@@ -250,7 +257,8 @@ class FusedRotary:
     def _specification(
         self, x: Array, view: Array, positions: Any, seq_len: int | None, out: Array | None
     ) -> Array:
-        result = self.encoding.apply(view, positions, seq_len=seq_len)
+        turn = self.encoding.inverse if self._back else self.encoding.apply
+        result = turn(view, positions, seq_len=seq_len)
         result = heads_first(result, self.tensor_layout, self.encoding.head_dim, back=x)
         if out is None:
             return result
@@ -263,7 +271,9 @@ class FusedRotary:
 class Prepared:
     """Tables of fixed positions; calling it turns arrays whose rows are a window of them."""
 
-    __slots__ = ("_dtype", "_fused", "_kind", "_library", "_plain", "_rows", "_tables")
+    # jax.jit refers weakly to what it is given.
+    __slots__ = ("__weakref__", "_dtype", "_fused", "_kind", "_library", "_plain", "_rows",
+                 "_tables")  # fmt: skip
 
     def __init__(self, fused: FusedRotary, tables: Tables, like: Array) -> None:
         self._fused, self._tables = fused, tables
@@ -272,7 +282,10 @@ class Prepared:
         self._plain = fused.tensor_layout == "bhsd"
 
     def __call__(self, x: Array, start: int = 0, *, out: Array | None = None) -> Any:
-        """``x`` (..., S, head_dim) turned to the prepared positions ``start .. start + S - 1``."""
+        """``x`` (..., S, head_dim) turned to the prepared positions ``start .. start + S - 1``.
+
+        In a trace of JAX ``start`` may be traced too; rows outside the tables are NaN then.
+        """
         # A tracer is of another type; a subclass of NumPy's array is not for these kernels.
         ours = type(x) is self._kind or (self._library != "numpy" and library(x) == self._library)
         if not ours or x.dtype != self._dtype:
@@ -285,6 +298,8 @@ class Prepared:
         if view.ndim < 2 or view.shape[-1] != tables.dim:
             raise ValueError(f"x must have shape (..., S, {tables.dim}), got {tuple(view.shape)}")
         count = view.shape[-2]
+        if isinstance(tables, fused_jax.Tables) and is_array(start) and is_lazy(start):
+            return fused._rotate(x, view, tables.traced_window(start, count), out)
         if start < 0 or start + count > self._rows:
             raise ValueError(
                 f"start must leave {count} of the {self._rows} prepared rows, got {start}"
@@ -318,6 +333,15 @@ def _strided() -> Any:
     import torch
 
     return torch.strided
+
+
+def _lasting() -> bool:
+    """Whether tensors made now are torch's own: under fake tensors and transforms they are not."""
+    import torch
+
+    probe = torch.empty(0)
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(probe)
+    return type(probe) is torch.Tensor and not wrapped
 
 
 def _may_overlap(out: Array, x: Array) -> bool:

@@ -11,12 +11,41 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from posenc_ref import Rotary
 from posenc_ref.angles import Turns, cos_sin
 
 #: Bytes of a block that stays in the second-level cache.
 _BLOCK = 512 * 1024
 #: An upper bound of the error of an entry of amplitude 1, in float64.
 ERROR_BOUND = 8 * 2.0**-53
+
+
+def factor_and_sign(encoding: Rotary, length: int | None, back: bool) -> tuple[float, int]:
+    """What a rotation multiplies by and which way it turns; ``back`` undoes it."""
+    m = float(encoding.attention_factor(length))
+    return (1.0 / m, -encoding.sign) if back else (m, encoding.sign)
+
+
+def rotary_phasors(
+    encoding: Rotary,
+    values: np.ndarray,
+    length: int | None,
+    *,
+    dtype: np.dtype,
+    axes: np.ndarray | None,
+    back: bool,
+) -> np.ndarray:
+    """:func:`phasors` of a rotary encoding at float64 positions, its factor and sign in them."""
+    amplitude, sign = factor_and_sign(encoding, length, back)
+    return phasors(
+        values,
+        encoding._turns(length),
+        dtype=dtype,
+        offset=encoding.offset,
+        axes=axes,
+        amplitude=amplitude,
+        conjugate=sign < 0,
+    )
 
 
 def phasors(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from posenc_ref import Bias
+from posenc_ref import _validate as validate
 
 from .destination import checked_shape, fresh
 
@@ -35,7 +36,9 @@ class FusedBias:
         Where it depends on key - query alone, a read-only view of H (q_len + k_len - 1) numbers,
         float64 unless ``dtype``, and written out in full only into ``out``.
         """
-        if not self.encoding.relative:
+        q_len = validate.integer("q_len", q_len, minimum=0)
+        k_len = validate.integer("k_len", k_len, minimum=0)
+        if not self.encoding.relative or 0 in (q_len, k_len):
             return self._specification(q_len, k_len, dtype, out, explain)
         row = np.asarray(self.encoding.toeplitz(q_len, k_len))
         like = (
@@ -57,7 +60,8 @@ class FusedBias:
             out = whole.astype(like.dtype, copy=False)
         else:
             out[...] = whole
-        return (out, "specification: no function of key - query") if explain else out
+        why = "no function of key - query" if not self.encoding.relative else "nothing to compute"
+        return (out, f"specification: {why}") if explain else out
 
 
 def toeplitz_view(row: np.ndarray, q_len: int, k_len: int) -> np.ndarray:

@@ -315,7 +315,7 @@ READ_ONLY = np.broadcast_to(np.float32(0), X.shape)
         (lambda: ready(5)(X.astype(float)), TypeError, "float32"),
         (lambda: fused(SINUSOIDS[0])(range(5), out=np.ones((5, 3))), ValueError, "out must have"),
         (lambda: fused(SINUSOIDS[0])(range(5), dtype=int), TypeError, "dtype must be one of"),
-        (lambda: fused(BIASES[0])(0, 5), ValueError, "q_len"),
+        (lambda: fused(BIASES[0])(-1, 5), ValueError, "q_len must be at least 0"),
         (lambda: fused(BIASES[0])(2, 5, out=np.ones(3)), ValueError, "out must have shape"),
     ],
 )  # fmt: skip

@@ -14,11 +14,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from posenc_ref.accuracy import Truth
 from posenc_ref.backends import fused, fused_cupy
 from posenc_ref.conformance import check
 from tests.backends import rotary_cases, rotary_model
 from tests.backends.rotary_model import HERE, SOURCE, Array, build
-from tests.backends.test_fused import ROTARY
+from tests.backends.test_fused import ROTARY, D, positions_of
 
 ROOT = HERE.parents[1]
 
@@ -69,6 +70,23 @@ def test_every_variant_of_the_kernel_was_run(stand_in):
         for table in ("false", "true")
     }
     assert set(stand_in.launched) == every
+
+
+@pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial", "sections-half"])
+def test_the_inverse(name, stand_in):
+    """Angles made in the kernel, from a table, and prepared; m is divided by."""
+    encoding = ROTARY[name]
+    x = np.random.default_rng(6).standard_normal((2, 3, 7, D)).astype(np.float32)
+    size = np.broadcast_to(np.linalg.norm(x, axis=-1, keepdims=True), x.shape)
+    undo = fused(encoding).inverse
+    for first in (100_003, 0.5):
+        at = positions_of(encoding, first + np.arange(7))
+        true = encoding.inverse(x.astype(np.float64), at)
+        ready = undo.prepare(at, like=Array(x))
+        for y in (undo(Array(x), at), ready(Array(x)), undo.qk(Array(x), Array(x), at)[1]):
+            assert (
+                Truth(true, size, np.zeros(())).score(y.host).max() <= rotary_cases.MOST["float32"]
+            )
 
 
 def test_conversions_are_those_of_the_instructions(library):

@@ -1,0 +1,181 @@
+"""What fused once got wrong, or could not do: each case here failed before it was mended."""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.accuracy import Truth, budget
+from posenc_ref.backends import backend, fused
+from tests.backends.test_fused import ROTARY, D, positions_of
+
+RNG = np.random.default_rng(15)
+HALF = ROTARY["half"]
+
+
+def spread(shape, kind=np.float32):
+    """An array that may be written to, all of whose rows are one."""
+    return np.lib.stride_tricks.as_strided(
+        np.zeros(shape[-1], kind), shape, (0,) * (len(shape) - 1) + (np.dtype(kind).itemsize,)
+    )
+
+
+def sliding(shape):
+    """Rows that share elements with the next one."""
+    return np.lib.stride_tricks.as_strided(np.zeros(500, np.float32), shape, (64, 4, 4))
+
+
+@pytest.mark.parametrize("out", [spread((2, 5, D)), sliding((2, 5, D))])
+@pytest.mark.parametrize("name", ["half", "interleaved", "other-output"])
+def test_an_out_that_overlaps_itself_is_refused(name, out):
+    x = RNG.standard_normal((2, 5, D)).astype(np.float32)
+    fast = fused(ROTARY[name])
+    for call in (lambda: fast(x, range(5), out=out), lambda: fast(out, range(5), out=out)):
+        with pytest.raises(ValueError, match="out must not overlap itself"):
+            call()
+    if name != "other-output":
+        with pytest.raises(ValueError, match="out must not overlap itself"):
+            fast.prepare(range(5), like=x)(x, out=out)
+
+
+def test_tables_and_biases_refuse_it_too():
+    with pytest.raises(ValueError, match="out must not overlap itself"):
+        fused(pr.ALiBi(2))(3, 4, out=spread((2, 3, 4)))
+    with pytest.raises(ValueError, match="out must not overlap itself"):
+        fused(pr.Sinusoidal(4))(range(3), out=spread((3, 4), np.float64))
+
+
+def test_torch_refuses_it_too():
+    torch = pytest.importorskip("torch")
+    x = torch.ones(2, 5, D)
+    for name in ("half", "interleaved", "other-output"):
+        with pytest.raises(ValueError, match="out must not overlap itself"):
+            fused(ROTARY[name])(x, range(5), out=torch.zeros(5, D).expand(2, 5, D))
+
+
+def test_arrays_of_strides_that_do_not_overlap_are_taken():
+    x = RNG.standard_normal((2, 5, D)).astype(np.float32)
+    expected = fused(HALF)(x, range(5))
+    room = np.zeros((3, 9, 2, D + 3), np.float32)
+    for out in (room[0, :5, :, 1:-2].swapaxes(0, 1), room[1, ::-2, :, :D].swapaxes(0, 1)):
+        assert fused(HALF)(x, range(5), out=out) is out
+        assert np.array_equal(out, expected)
+
+
+LIBRARIES = [
+    ("numpy", "float32"), ("numpy", "float64"), ("numpy", "bfloat16"), ("torch", "float32"),
+    ("torch", "bfloat16"), ("jax", "float32"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("library", "dtype"), LIBRARIES)
+@pytest.mark.parametrize("name", ROTARY)
+def test_the_inverse(name, library, dtype):
+    """Against the specification's in float64; with m != 1 it is no adjoint."""
+    encoding, home = ROTARY[name], backend(library)
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    x = RNG.standard_normal((2, 3, 70, D)).astype(kind)
+    at = positions_of(encoding, RNG.integers(0, 2**20, (2, 70)))
+    undo = fused(encoding).inverse
+    y, path = undo(home.asarray(x, dtype, home.devices()[0]), at, explain=True)
+    assert path.startswith("specification" if name == "other-output" else library)
+    wide = x.astype(np.float64)
+    size = np.linalg.norm(wide, axis=-1, keepdims=True)
+    truth = Truth(encoding.inverse(wide, at), np.broadcast_to(size, x.shape), np.zeros(()))
+    assert truth.score(home.asnumpy(y), dtype=dtype).max() <= budget(dtype)
+    assert repr(undo).endswith(".inverse")
+    back = undo.inverse(home.asarray(x, dtype, home.devices()[0]), at)
+    there = fused(encoding)(home.asarray(x, dtype, home.devices()[0]), at)
+    assert np.array_equal(home.asnumpy(back), home.asnumpy(there))
+
+
+def test_the_inverse_prepared_in_place_and_for_queries_and_keys():
+    for name in ("half-trailing", "interleaved-partial"):
+        undo = fused(ROTARY[name], tensor_layout="bshd").inverse
+        x = RNG.standard_normal((2, 9, 3, D)).astype(np.float32)
+        expected = undo(x, range(4, 13))
+        ready = undo.prepare(range(20), like=x)
+        assert np.array_equal(ready(x, 4), expected)
+        placed = x.copy()
+        assert undo(placed, range(4, 13), out=placed) is placed
+        assert np.array_equal(placed, expected)
+        for one in undo.qk(x, x, range(4, 13)):
+            assert np.array_equal(one, expected)
+
+
+def test_no_queries_and_no_keys():
+    encoding = pr.T5Bias(RNG.standard_normal((32, 3)))
+    for one, (q, k) in itertools.product((pr.ALiBi(3), encoding), ((0, 5), (5, 0), (0, 0))):
+        got = fused(one)(q, k)
+        assert got.shape == (3, q, k)
+        assert got.dtype == np.asarray(one.bias(range(k - q, k), range(k))).dtype
+        out = np.zeros((3, q, k), np.float32)
+        assert fused(one)(q, k, out=out) is out
+
+
+def at_five(fast):
+    return lambda t: fast(t, range(5))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_tables_of_fake_tensors_are_not_kept():
+    torch = pytest.importorskip("torch")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x = torch.from_numpy(RNG.standard_normal((2, 5, D)))
+    expected = fused(HALF)(x, range(5))
+    fast = fused(HALF)
+    for _ in range(2):  # the second time with real tables kept
+        with FakeTensorMode():
+            y = fast(torch.empty(2, 5, D, dtype=torch.float64), range(5))
+            assert (y.shape, y.dtype) == (x.shape, x.dtype)
+        assert torch.equal(fast(x, range(5)), expected)
+    for mode in ("real", "fake", "symbolic"):
+        fast = fused(HALF)
+        traced = make_fx(at_five(fast), tracing_mode=mode)(x)
+        assert torch.equal(fast(x, range(5)), expected)
+        assert torch.equal(traced(x), expected)
+    for transform in (torch.func.functionalize, lambda f: torch.func.grad(lambda t: f(t).sum())):
+        fast = fused(HALF)
+        transform(at_five(fast))(x)
+        for tables in fast._kept.values():
+            for factor in tables.factors:
+                assert not torch._C._functorch.is_functorch_wrapped_tensor(factor)
+        assert torch.equal(fast(x, range(5)), expected)
+
+
+def test_a_traced_start_decodes_under_jit():
+    jax = pytest.importorskip("jax")
+    for name, layout in itertools.product(("half-trailing", "interleaved"), ("bhsd", "bshd")):
+        fast = fused(ROTARY[name], tensor_layout=layout)
+        x = jax.numpy.asarray(RNG.standard_normal((1, 12, 12, D)), "float32")
+        ready = fast.prepare(range(12), like=x)
+        axis = layout.index("s")
+
+        def step(n, done, ready=ready, x=x, axis=axis):
+            token = jax.lax.dynamic_slice_in_dim(x, n, 1, axis)
+            return jax.lax.dynamic_update_slice_in_dim(done, ready(token, n), n, axis)
+
+        decoded = jax.jit(lambda x, step=step: jax.lax.fori_loop(0, 12, step, 0 * x))(x)
+        whole = np.asarray(jax.jit(ready)(x), np.float64)
+        size = np.broadcast_to(np.linalg.norm(whole, axis=-1, keepdims=True), whole.shape)
+        truth = Truth(whole, size, np.zeros(()))
+        assert truth.score(np.asarray(decoded)).max() <= budget("float32")
+
+
+def test_a_traced_start_outside_of_the_tables_gives_nan():
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.ones((2, 3, D))
+    ready = fused(HALF).prepare(range(9), like=x)
+    turned = jax.jit(ready)
+    for start, bad in ((-2, [0, 1]), (6, []), (7, [2]), (100, [0, 1, 2])):
+        found = np.isnan(np.asarray(turned(x, start)))
+        assert np.flatnonzero(found.all(axis=(0, 2))).tolist() == bad
+        assert found.any() == bool(bad)
+    with pytest.raises(TypeError, match="start must be an integer without axes"):
+        turned(x, 1.0)
+    with pytest.raises(ValueError, match="start must leave 3"):
+        ready(x, 7)
