@@ -6,7 +6,7 @@ docstring says how to add one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,8 @@ from posenc_ref import Encoding, Table
 
 from .counted import DIGITS, Counted
 from .exact import mpmath
-from .vectors.case import VectorCase
 from .vectors.exact_numbers import Real
+from .vectors.output import Output
 from .vectors.recipe import Group, Recipe, numbers
 
 #: The formula in counted numbers, by family:
@@ -66,29 +66,10 @@ class Entry:
         with mpmath().mp.workdps(digits):
             return _TRUTHS[e.family](self.exact, e, inputs)
 
-    def cases(self, name: str) -> list[VectorCase]:
-        """The golden vectors of one example, computed now."""
-        return [self.case(name, recipe) for recipe in self.group(name).cases]
-
-    def case(self, name: str, recipe: Recipe) -> VectorCase:
-        """One of them."""
-        from .vectors.bits import write_array
-
-        truth = self.truth(self.examples[name], recipe.inputs).to_json()
-        inputs = {key: write_array(value) for key, value in recipe.inputs.items()}
-        return VectorCase(
-            id=f"{name}-{recipe.name}",
-            file="",
-            group=name,
-            surface=self.surface,
-            declared=self.examples[name].to_dict(),
-            spec=self.spec,
-            comment=recipe.comment,
-            flags=(),
-            kills=(),
-            level="required",
-            data={"inputs": inputs, "truth": {SURFACE[self.encoding.family][1]: truth}},
-        )
+    def cases(self, name: str) -> Iterator[tuple[Recipe, Output]]:
+        """The inputs of one example, and the truth of each."""
+        for recipe in self.group(name).cases:
+            yield recipe, self.truth(self.examples[name], recipe.inputs).output()
 
 
 # --- inputs --------------------------------------------------------------------------------------
@@ -106,9 +87,9 @@ def lengths(q_len: int, k_len: int) -> Recipe:
     return Recipe(f"{q_len}-of-{k_len}", says, {"q_len": q_len, "k_len": k_len})
 
 
-def tokens(ident: str, heads: int, dim: int, count: int) -> Recipe:
-    """A score: ``count`` tokens ask each other."""
-    q, k = (numbers(f"{ident}-{side}", 1, heads, count, dim) for side in "qk")
+def tokens(ident: str, heads: int, dim: int, count: int, size: float = 1.0) -> Recipe:
+    """A score: ``count`` tokens ask each other; ``size`` is a power of two that is 1 at most."""
+    q, k = (numbers(f"{ident}-{side}", 1, heads, count, dim) * np.float32(size) for side in "qk")
     return Recipe(f"{count}-tokens", f"{count} tokens ask each other.", {"q": q, "k": k})
 
 
@@ -116,7 +97,7 @@ def _tables(e: Table, name: str) -> list[Recipe]:
     """The first positions, far ones, and those between; every axis has others."""
     if e.integers:
         raise ValueError(f"{name} looks rows up: its entry must say which, by inputs=")
-    first, far, between = [0, 1, 2, 3], [257, 5003, 65537, 40000], [-1.5, 0.25, 33.75, 0.5]
+    first, far, between = [0, 1, 2, 3], [257, 5003, 8191, 3001], [-1.5, 0.25, 33.75, 0.5]
 
     def axes(positions: list[Any]) -> list[Any]:
         turned = [positions[a:] + positions[:a] for a in range(e.num_axes)]
@@ -124,7 +105,7 @@ def _tables(e: Table, name: str) -> list[Recipe]:
 
     return [
         at("first", "The first four positions.", *axes(first)),
-        at("far", "Past 256, 5000 and 65536.", *axes(far)),
+        at("far", "Past 256, 2048 and 5000.", *axes(far)),
         at("between", "Left of the origin, and between tokens.", *axes(between)),
     ]
 
@@ -197,10 +178,8 @@ def _sides(inputs: Mapping[str, Any], q_len: Any, k_len: Any) -> tuple[list[Any]
     return list(range(k_len - q_len, k_len)), list(range(k_len))
 
 
-def _judged(e: Any, q_at: list[Any], k_at: list[Any]) -> np.ndarray | None:
-    if e.sees_future:
-        return None
-    return np.array([[j <= i for j in k_at] for i in q_at])
+def _judged(e: Any, q_at: list[Any], k_at: list[Any]) -> np.ndarray:
+    return np.array([[e.sees_future or j <= i for j in k_at] for i in q_at])
 
 
 def _real(counted: Any, lookups: bool = False, **how: Any) -> Real:

@@ -155,6 +155,10 @@ class LeViTBias(WindowTable):
     Source
         Graham et al. 2021, *LeViT*, arXiv:2104.01136, equation (3) and its code, whose
         ``attention_biases`` are (H, h w).
+    Traps
+        Where a stage shrinks the grid, its queries are fewer, and stand at every second row and
+        column of the *keys'* grid: q_positions are ``arange(h * w).reshape(h, w)[::2, ::2]``,
+        flat, not their own numbers.
 
     Parameters
     ----------
@@ -194,7 +198,7 @@ class LogCPB(WindowBias):
         root of the learned temperature, and has scale 1.  Coordinates are (dy, dx), in that order.
     Error unit
         A = ``16 (s + s (1 - s) S)``, s the sigmoid and S the sum of the absolute values of all
-        products of f, its arguments taken as ``|x| + 1/3``, for rounding inside the logarithm.
+        products of f, its arguments taken as ``|x| + 1/log(8)``, for rounding inside the logarithm.
 
     Parameters
     ----------
@@ -249,6 +253,6 @@ class LogCPB(WindowBias):
         (q, k), (_, w) = (np.asarray(p) for p in (q_positions, k_positions)), self.window
         q, k = q[:, None], k[None, :]
         x = np.abs(self._inputs(q // w - k // w, q % w - k % w))
-        size = np.moveaxis(mlp_size(self, x + 1 / 3), -1, 0)
+        size = np.moveaxis(mlp_size(self, x + 1 / np.log(8)), -1, 0)
         s = plain.value / 16
         return Truth(plain.value, 16 * (s + s * (1 - s) * size), plain.angle)

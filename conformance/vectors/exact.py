@@ -13,6 +13,7 @@ from . import exact_rotary as rotary
 from . import exact_tables as tables
 from .exact_numbers import Json, Real, Whole, computed
 from .exact_scores import relative_scores, relative_shift, scores
+from .registered import registered
 
 Inputs = Mapping[str, Any]
 Truths = Mapping[str, Real | Whole]
@@ -41,10 +42,10 @@ ROUTES: dict[str, Callable[[Json, Inputs], Truths]] = {
     "apply_keys": lambda e, i: {"y": rotary.rotate(e, i["x"], i["positions"], decay=-1)},
     "cos_sin": lambda e, i: rotary.cos_sin(e, i["positions"]),
     "frequencies": rotary.frequency_truths,
-    "table": lambda e, i: {"table": tables.table(e, i)},
+    "table": lambda e, i: {"table": registered(e, i)},
     "add": lambda e, i: {"y": tables.add(e, i)},
     "slopes": lambda e, i: {"slopes": biases.slopes(e, i)},
-    "bias": lambda e, i: {"bias": biases.bias(e, i)},
+    "bias": lambda e, i: {"bias": registered(e, i)},
     "bucket": lambda e, i: {"bucket": Whole(biases.bucket(e, i))},
     "scores": lambda e, i: {"logits": scores(e, i)},
     "convert_layout": lambda e, i: {"y": integers.convert_layout(i)},

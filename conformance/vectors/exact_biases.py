@@ -1,4 +1,4 @@
-"""Biases in 50-digit mpmath, entry by entry, from the JSON form."""
+"""Slopes and buckets in 50-digit mpmath, from the JSON form."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 
 from posenc_ref.conformance.exact import exact_bucket, mpmath
 
-from .bits import read_array
-from .exact_numbers import Json, Number, Real, exactly, objects, sizes
+from .exact_numbers import Json, Number, Real, exactly
 
 Inputs = Mapping[str, Any]
 
@@ -33,28 +32,6 @@ def slopes(e: Json, inputs: Inputs) -> Real:
     """The slopes of ``num_heads`` heads."""
     n = inputs["num_heads"]
     return exactly([slope(n, h, e["max_bias"]) for h in range(n)])
-
-
-def bias(e: Json, inputs: Inputs) -> Real:
-    """A = |value|; causal ALiBi is judged up to a constant per row, relative to the query's key."""
-    q_len, k_len = inputs["q_len"], inputs["k_len"]
-    rows = range(k_len - q_len, k_len)
-    alibi = e["encoding"] == "ALiBi"
-    heads = e["num_heads"] if alibi else e["table"]["shape"][1]
-    value = objects((heads, q_len, k_len))
-    for h in range(heads):
-        m = slope(heads, h, e["max_bias"]) if alibi else 0
-        for i, at in enumerate(rows):
-            for j in range(k_len):
-                value[h, i, j] = -m * abs(at - j) if alibi else _t5(e, j - at, h)
-    causal = e["causal"] if alibi else not e["bidirectional"]
-    judged = np.array([[j <= at or not causal for j in range(k_len)] for at in rows])
-    own = np.array(list(rows)) if alibi and causal else None
-    return Real(value, sizes(value), objects(value.shape), judged, own)
-
-
-def _t5(e: Json, r: int, head: int) -> Number:
-    return mpmath().mp.mpf(read_array(e["table"])[_bucket(e, r), head].item())
 
 
 def _bucket(e: Json, r: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from posenc_ref.conformance.exact import DIGITS, mpmath
 
 from .bits import to_hex
+from .output import Output
 
 #: Two routes to a truth must agree to 2**-AGREEMENT of the size of the element.
 AGREEMENT = 90
@@ -49,6 +50,13 @@ class Real:
         if self.relative_to is not None:
             data["relative_to"] = [int(c) for c in self.relative_to]
         return data
+
+    def output(self) -> Output:
+        """The output as a judge has it, with the amplitudes that no file has."""
+        read = Output.read(self.to_json())
+        if self.amplitude is None:
+            return read
+        return replace(read, amplitude=self.amplitude.astype(np.float64))
 
     def disagreement(self, other: Array) -> str:
         """Where ``other``, decimals or exact floats, differs; empty where nowhere."""

@@ -12,17 +12,23 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref import from_dict
 from posenc_ref.conformance.exact import mpmath
 
-from .exact_biases import bias
 from .exact_numbers import Json, Real, identical, objects, sizes
 from .exact_rotary import pairs, rotate
+from .registered import registered
 
 
 def scores(e: Json, inputs: Mapping[str, Any]) -> Real:
-    """``q . k * scale`` of rotated q and k, or plus the bias; positions 0 .. S-1."""
+    """``q . k * scale`` of rotated q and k, or plus the bias; positions 0 .. S-1.
+
+    Scores that depend on what q and k hold have it all in their entry.
+    """
     mp = mpmath().mp
     q, k = inputs["q"], inputs["k"]
+    if from_dict(e).family == "score":
+        return registered(e, inputs)
     shape = (*q.shape[:3], k.shape[2])
     value, terms, moved = (objects(shape) for _ in range(3))
     rotary = e["encoding"] in ("RoPE", "XPos", "MultiAxisRoPE", "MixedRoPE")
@@ -44,7 +50,7 @@ def scores(e: Json, inputs: Mapping[str, Any]) -> Real:
         turned = [am[f] * mp.hypot(c[f], c[s]) + mp.hypot(a[f], a[s]) * cm[f] for f, s in written]
         moved[b, h, i, j] = scale * mp.fsum(turned)
     if not rotary:
-        added = bias(e, {"q_len": shape[2], "k_len": shape[3]})
+        added = registered(e, {"q_len": shape[2], "k_len": shape[3]})
         value, terms = value + added.value, terms + added.terms
     return Real(value, terms, moved)
 

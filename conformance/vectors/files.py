@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc_ref import Scaling, from_dict
+from posenc_ref._namespace import is_array
 
 from .bits import canonical
 
@@ -66,7 +67,7 @@ def _minimal(value: Any) -> dict[str, Any]:
         if isinstance(own, Scaling):
             kept[field.name] = _minimal(own)
         elif field.name not in implied and (
-            field.default is dataclasses.MISSING or own != field.default
+            field.default is dataclasses.MISSING or is_array(own) or own != field.default
         ):
             kept[field.name] = full[field.name]
     return kept

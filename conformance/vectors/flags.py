@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Encoding, Rotary, from_dict
+from posenc_ref._namespace import is_array
 
 from .bits import read_array
 
@@ -50,8 +51,9 @@ class View:
         return self.encoding if isinstance(self.encoding, Rotary) else None
 
     def field(self, name: str, default: Any = None) -> Any:
-        """A field of the encoding."""
-        return getattr(self.encoding, name, default)
+        """A field of the encoding; learned numbers are no setting."""
+        value = getattr(self.encoding, name, default)
+        return default if is_array(value) else value
 
     @property
     def length(self) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ class Output:
     relative_to: np.ndarray | None = None  #: the column of each row that is subtracted from it
 
     broadcasts: bool = False  #: a result may have any shape that broadcasts to this one
+    #: of the sines and cosines; files do not have it: for certificates, whose angles are exact
+    amplitude: np.ndarray = field(default_factory=lambda: np.zeros(()))
 
     @classmethod
     def read(cls, data: Mapping[str, Any], broadcasts: bool = False) -> Output:
@@ -53,12 +55,17 @@ class Output:
 
     def score(self, actual: np.ndarray, dtype: str, **how: Any) -> float:
         """The largest ``|actual - truth| / unit``; a wrong shape scores inf, and so does NaN."""
+        return self.worst(actual, dtype, **how)[1]
+
+    def worst(self, actual: np.ndarray, dtype: str, **how: Any) -> tuple[float, float]:
+        """The largest error, and the largest score."""
         got = self._shaped(actual)
         if got.shape != self.shape or got.dtype.kind not in "fiuV":
-            return np.inf
+            return np.inf, np.inf
         if self.whole:
             wrong = (got != self.hi) & (True if self.judged is None else self.judged)
-            return 0.0 if got.dtype.kind in "iu" and not wrong.any() else np.inf
+            fits = got.dtype.kind in "iu" and not wrong.any()
+            return (0.0, 0.0) if fits else (np.inf, np.inf)
         wide, terms = got.astype(np.float64), self.terms
         if self.relative_to is not None:
             constant = np.take_along_axis(
@@ -67,16 +74,18 @@ class Output:
             with np.errstate(invalid="ignore"):
                 wide = wide - constant
             terms = terms + np.where(np.isfinite(constant), np.abs(constant), 0.0)
-        unit = np.broadcast_to(Truth(self.hi, terms, self.angle).unit(dtype, **how), self.shape)
+        truth = Truth(self.hi, terms, self.angle, self.amplitude)
+        unit = np.broadcast_to(truth.unit(dtype, **how), self.shape)
         with np.errstate(invalid="ignore", divide="ignore"):
             error = np.abs((wide - self.hi) - self.lo)
             # Where the unit is 0 only equality passes, to the last bit of a float64.
             error = np.where((unit == 0) & (wide == self.hi), 0.0, error)
             score = np.where(error == 0, 0.0, error / unit)
-        score = np.where(np.isnan(score), np.inf, score)
-        if self.judged is not None:
-            score = np.where(self.judged, score, 0.0)
-        return float(np.max(score, initial=0.0))
+        seen = True if self.judged is None else self.judged
+        error, score = (
+            np.where(seen, np.where(np.isnan(part), np.inf, part), 0.0) for part in (error, score)
+        )
+        return float(np.max(error, initial=0.0)), float(np.max(score, initial=0.0))
 
 
 def _broadcast(got: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

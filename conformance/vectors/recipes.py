@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from posenc_ref.conformance.registry import entries
+
 from . import recipes_axes as axes
 from . import recipes_biases as biases
 from . import recipes_integers as integers
 from . import recipes_rope as rope
 from . import recipes_scaling as scaling
 from . import recipes_tables as tables
-from .recipe import Theme
+from .recipe import Group, Theme
 
 
 def themes() -> list[Theme]:
@@ -30,4 +32,17 @@ def themes() -> list[Theme]:
         biases.scores(),
         integers.layouts(),
         integers.position_ids(),
+        *_registered(),
+    ]
+
+
+def _registered() -> list[Theme]:
+    """The examples of the registry, a file for each family."""
+    found: dict[str, list[Group]] = {}
+    for entry in entries():
+        groups = [entry.group(name) for name in entry.examples]
+        found.setdefault(entry.encoding.family, []).extend(groups)
+    return [
+        Theme(f"examples-{family}", f"Every {family} encoding, by example", tuple(groups))
+        for family, groups in sorted(found.items())
     ]

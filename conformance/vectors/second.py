@@ -1,6 +1,8 @@
 """The second route to the truth of every surface: the specification's own decimal arithmetic.
 
-What the specification only moves or counts it computes itself here.
+What the specification only moves or counts it computes itself here.  What it has in float64 alone,
+the formula of the registry gives once more with more digits; that the formula is the right one is
+for the specification's float64 to say, on its passing.
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Sinusoidal
+from posenc_ref import ALiBi, Learned, Sinusoidal, T5Bias
 from posenc_ref.angles import decimal_context
 from posenc_ref.conformance.exact import DIGITS, mpmath, slope_exponents
 
 from . import exact_schedules
 from . import second_rotary as rotary
+from .registered import registered
 from .surfaces import own_function
 
 Array = Any
@@ -64,8 +67,10 @@ def _frequencies(e: Any, i: Inputs) -> tuple[Array, Array]:
 
 
 def _table(e: Any, positions: np.ndarray) -> Array:
-    if not isinstance(e, Sinusoidal):
+    if isinstance(e, Learned):
         return np.asarray(e.table(positions)).astype(object)
+    if not isinstance(e, Sinusoidal):
+        return _again(e, {"positions": positions})
     made = np.full((positions.size, e.dim), Decimal(0), dtype=object)
     sin_at, cos_at = e.columns()
     with decimal_context():
@@ -77,6 +82,14 @@ def _table(e: Any, positions: np.ndarray) -> Array:
                 if k < cos_at.size:
                     made[s, cos_at[k]] = scale * cos
     return made
+
+
+def _again(e: Any, inputs: Inputs) -> Array:
+    """The formula of the registry with more digits.
+
+    That 50 are enough, where the specification itself has float64, which is judged as well.
+    """
+    return registered(e.to_dict(), inputs, digits=DIGITS + 30).value
 
 
 def _add(e: Any, x: np.ndarray) -> Array:
@@ -99,8 +112,10 @@ def _power(exponent: Fraction) -> Decimal:
 
 def _bias(e: Any, i: Inputs) -> Array:
     at, keys = np.arange(i["k_len"] - i["q_len"], i["k_len"]), np.arange(i["k_len"])
-    if not hasattr(e, "slopes"):
+    if isinstance(e, T5Bias):
         return np.asarray(e.bias(at, keys)).astype(object)
+    if not isinstance(e, ALiBi):
+        return _again(e, i)
     distance = np.frompyfunc(Decimal, 1, 1)(np.abs(keys - at[:, None]).astype(object))
     with decimal_context():
         return -_slopes(e, e.num_heads)[:, None, None] * distance
@@ -108,6 +123,8 @@ def _bias(e: Any, i: Inputs) -> Array:
 
 def _scores(e: Any, i: Inputs) -> Array:
     q, k = i["q"], i["k"]
+    if e.family == "score":
+        return _again(e, i)
     at = [np.arange(x.shape[-2]) for x in (q, k)]
     scale, added = Decimal(q.shape[-1]), Decimal(0)
     if e.family == "rotary":

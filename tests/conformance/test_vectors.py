@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import vector_kills
 
 CASES = load_vectors()
-LARGEST = 3_000_000
+LARGEST = 4_500_000
 
 
 def by_id(case):

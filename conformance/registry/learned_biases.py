@@ -1,0 +1,112 @@
+"""Biases that look a number up, or ask a network: ALiBi's slopes, T5, and the windows of vision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from posenc_ref import ALiBi, BEiTBias, LeViTBias, LogCPB, SwinBias, T5Bias
+from posenc_ref.conformance.counted import Counted, counted, fraction, log, sigmoid
+from posenc_ref.conformance.exact import exact_bucket
+from posenc_ref.conformance.vectors.exact_biases import slope
+
+from . import numbers, register
+from .networks import network
+
+
+@register(
+    ALiBi,
+    spec="Press, Smith, Lewis 2021, Train Short, Test Long, arXiv:2108.12409, section 3",
+    examples={"alibi-6": ALiBi(6), "alibi-3-encoder-16": ALiBi(3, causal=False, max_bias=16.0)},
+)
+def alibi(e: ALiBi, i: Any, j: Any) -> Sequence[Any]:
+    """Minus the slope times the distance."""
+    slopes = (slope(e.num_heads, h, e.max_bias) for h in range(e.num_heads))
+    return [Counted(-m * abs(i - j)) for m in slopes]
+
+
+_BUCKETS = numbers("t5-few-buckets", 8, 2)
+
+
+@register(
+    T5Bias,
+    spec="Raffel et al. 2019, arXiv:1910.10683, section 2.1; mesh_tensorflow, "
+    "_relative_position_bucket",
+    examples={
+        "t5-8": T5Bias(_BUCKETS, num_buckets=8, max_distance=16),
+        "t5-8-decoder": T5Bias(_BUCKETS, num_buckets=8, max_distance=20, bidirectional=False),
+    },
+)
+def t5(e: T5Bias, i: Any, j: Any) -> Sequence[Any]:
+    """The row of the bucket of the distance."""
+    bucket = exact_bucket(j - i, e.num_buckets, e.max_distance, e.bidirectional)
+    row: list[float] = e.table.tolist()[bucket]
+    return row
+
+
+@register(
+    SwinBias,
+    spec="Liu et al. 2021, Swin Transformer, arXiv:2103.14030, equation (4); its code",
+    examples={"swin-2-by-3": SwinBias(numbers("swin", 3 * 5, 2), window=(2, 3))},
+)
+def swin(e: SwinBias, i: Any, j: Any) -> Sequence[Any]:
+    """The row of the two offsets: (2h - 1) times (2w - 1) of them, columns fastest."""
+    h, w = e.window
+    grid = e.table.reshape(2 * h - 1, 2 * w - 1, -1).tolist()
+    row: list[float] = grid[i // w - j // w + h - 1][i % w - j % w + w - 1]
+    return row
+
+
+@register(
+    BEiTBias,
+    spec="Bao et al. 2021, BEiT, arXiv:2106.08254; its code",
+    examples={"beit-2-by-3": BEiTBias(numbers("beit", 3 * 5 + 3, 2), window=(2, 3))},
+)
+def beit(e: BEiTBias, i: Any, j: Any) -> Sequence[Any]:
+    """Three rows at the end for [CLS]: to others, from others, to itself."""
+    h, w = e.window
+    rows: list[list[float]] = e.table.tolist()
+    if i == 0 or j == 0:
+        return rows[-1] if i == j else rows[-3] if i == 0 else rows[-2]
+    (y, x), (v, u) = divmod(i - 1, w), divmod(j - 1, w)
+    return rows[(y - v + h - 1) * (2 * w - 1) + x - u + w - 1]
+
+
+@register(
+    LeViTBias,
+    spec="Graham et al. 2021, LeViT, arXiv:2104.01136, equation (3); its code",
+    examples={"levit-2-by-3": LeViTBias(numbers("levit", 2 * 3, 2), window=(2, 3))},
+)
+def levit(e: LeViTBias, i: Any, j: Any) -> Sequence[Any]:
+    """The row of the two distances."""
+    h, w = e.window
+    grid = e.table.reshape(h, w, -1).tolist()
+    row: list[float] = grid[abs(i // w - j // w)][abs(i % w - j % w)]
+    return row
+
+
+_LAYERS = (
+    numbers("log-cpb-hidden", 4, 2) * 0.25,
+    numbers("log-cpb-hidden-bias", 4) * 0.25,
+    numbers("log-cpb-output", 2, 4) * 0.25,
+)
+
+
+@register(
+    LogCPB,
+    spec="Liu et al. 2021, Swin Transformer V2, arXiv:2111.09883, equations (3) and (4); its code",
+    examples={
+        "log-cpb-2-by-3": LogCPB(*_LAYERS, window=(2, 3)),
+        "log-cpb-2-by-3-pretrained": LogCPB(*_LAYERS, window=(2, 3), pretrained_window=(4, 8)),
+    },
+)
+def log_cpb(e: LogCPB, i: Any, j: Any) -> Sequence[Any]:
+    """16 times the sigmoid of a network of log-spaced offsets."""
+    (_, w), sides = e.window, e.pretrained_window or e.window
+
+    def spaced(offset: int, n: int) -> Counted:
+        size = log(1 + counted(fraction(8 * abs(offset), n - 1))) / log(8)
+        return size if offset >= 0 else -size
+
+    x = [spaced(i // w - j // w, sides[0]), spaced(i % w - j % w, sides[1])]
+    return [16 * sigmoid(y) for y in network(e, x)]

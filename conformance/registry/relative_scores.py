@@ -1,0 +1,172 @@
+"""Scores of relative positions: Shaw, DeBERTa, TUPE, CoPE, decomposed relative positions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from posenc_ref import TUPE, CoPE, DeBERTa, DecomposedRelative, Shaw, T5Bias
+from posenc_ref.conformance.counted import Counted, counted, dot, fraction, root, sigmoid, total
+from posenc_ref.conformance.entry import tokens
+from posenc_ref.conformance.exact import mpmath
+from posenc_ref.conformance.vectors.recipe import Recipe
+
+from . import numbers, register
+from .learned_biases import t5
+
+Vector = Sequence[Any]
+
+
+@register(
+    Shaw,
+    spec="Shaw, Uszkoreit, Vaswani 2018, arXiv:1803.02155, equations (4) and (5)",
+    examples={
+        "shaw": Shaw(numbers("shaw", 5, 8), before=2),
+        "shaw-heads-query-key": Shaw(numbers("shaw-heads", 2, 6, 4), before=4, counted="query-key"),
+    },
+)
+def shaw(e: Shaw, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]) -> Vector:
+    """Keys and the vectors of clipped offsets, met by the query."""
+    table = (e.keys[h] if e.keys.ndim == 3 else e.keys).tolist()
+    logits = []
+    for k, j in zip(keys, at, strict=True):
+        offset = j - i if e.counted == "key-query" else i - j
+        row = table[min(max(offset + e.before, 0), len(table) - 1)]
+        logits.append((dot(q, k) + dot(q, row)) / root(len(q)))
+    return logits
+
+
+_KEYS, _QUERIES = numbers("deberta-keys", 2, 8, 4), numbers("deberta-queries", 2, 8, 4)
+
+
+def _bucket(e: DeBERTa, r: int) -> int:
+    """The log bucket of query minus key by a 50-digit logarithm, ties decided in integers."""
+    if e.buckets is None or e.max_position is None or abs(r) <= e.buckets // 2:
+        return r
+    mp, mid = mpmath().mp, e.buckets // 2
+    ratio = mp.log(fraction(abs(r), mid)) / mp.log(fraction(e.max_position - 1, mid)) * (mid - 1)
+    t = int(mp.nint(ratio))
+    if abs(ratio - t) > mp.mpf(10) ** -40:
+        t = int(mp.ceil(ratio))
+    elif abs(r) ** (mid - 1) * mid**t > (e.max_position - 1) ** t * mid ** (mid - 1):
+        t += 1
+    return int(math.copysign(mid + t, r))
+
+
+@register(
+    DeBERTa,
+    spec="He et al. 2020, DeBERTa, arXiv:2006.03654, equations (2) to (4); microsoft/DeBERTa, "
+    "disentangled_attention.py",
+    examples={
+        "deberta-v1": DeBERTa(_KEYS, _QUERIES),
+        "deberta-v3": DeBERTa(_KEYS, _QUERIES, buckets=4, max_position=10),
+        "deberta-v3-c2p": DeBERTa(_KEYS, None, buckets=4, max_position=6),
+        "deberta-v1-paper-p2c": DeBERTa(None, _QUERIES, p2c="paper"),
+    },
+)
+def deberta(
+    e: DeBERTa, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]
+) -> Vector:
+    """Content meets content, the query meets the offset's key, the key its query."""
+    tables = [t for t in (e.relative_keys, e.relative_queries) if t is not None]
+    span = tables[0].shape[1] // 2
+    scale = root(len(q) * (1 + len(tables)))
+    logits = []
+    for k, j in zip(keys, at, strict=True):
+        there, back = (min(max(_bucket(e, r) + span, 0), 2 * span - 1) for r in (i - j, j - i))
+        logit = dot(q, k)
+        if e.relative_keys is not None:
+            logit += dot(q, e.relative_keys[h].tolist()[there])
+        if e.relative_queries is not None:
+            logit += dot(k, e.relative_queries[h].tolist()[there if e.p2c == "code" else back])
+        logits.append(logit / scale)
+    return logits
+
+
+_UNTIED = numbers("tupe-queries", 6, 2, 4), numbers("tupe-keys", 6, 2, 4)
+
+
+@register(
+    TUPE,
+    spec="Ke, He, Liu 2020, TUPE, arXiv:2006.15595, equations (7), (8) and (10)",
+    examples={
+        "tupe-absolute": TUPE(*_UNTIED),
+        "tupe-relative-cls": TUPE(
+            *_UNTIED,
+            bias=T5Bias(numbers("tupe-bias", 8, 2), num_buckets=8, max_distance=16),
+            cls_to_others=numbers("tupe-cls-to-others", 2),
+            others_to_cls=numbers("tupe-others-to-cls", 2),
+        ),
+    },
+)
+def tupe(e: TUPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]) -> Vector:
+    """Content meets content and positions meet positions, [CLS] apart."""
+    rows, columns = (t[:, h].tolist() for t in (e.position_queries, e.position_keys))
+    scale = root(2 * len(q))
+    logits = []
+    for k, j in zip(keys, at, strict=True):
+        if e.cls_to_others is not None and e.others_to_cls is not None and 0 in (i, j):
+            untied = counted((e.cls_to_others if i == 0 else e.others_to_cls).tolist()[h])
+        else:
+            untied = dot(rows[i], columns[j]) / scale
+            untied += t5(e.bias, i, j)[h] if e.bias is not None else 0
+        logits.append(dot(q, k) / scale + untied)
+    return logits
+
+
+def _soft(e: CoPE) -> Iterable[Recipe]:
+    """Small numbers, so that gates are neither open nor shut."""
+    return [tokens(f"cope-{len(e.embedding)}", 2, e.head_dim, 7, size=2.0**-4)]
+
+
+@register(
+    CoPE,
+    spec="Golovneva et al. 2024, Contextual Position Encoding, arXiv:2405.18719, equations (3) to "
+    "(5) and appendix B",
+    examples={
+        "cope": CoPE(numbers("cope-embedding", 4, 8)),
+        "cope-long": CoPE(numbers("cope-embedding", 9, 4)),
+    },
+    inputs=_soft,
+)
+def cope(e: CoPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]) -> Vector:
+    """The query counts its keys with gates, and meets the embedding of the count.
+
+    A of the position term is what the class states: both rows, times how far they may be off.
+    """
+    products = [dot(q, k) / root(len(q)) for k in keys]
+    gates = [sigmoid(x) if j <= i else Counted(0) for x, j in zip(products, at, strict=True)]
+    shaken = sum(x.terms for x, j in zip(products, at, strict=True) if j <= i) / 4
+    rows = [dot(q, row) for row in e.embedding.tolist()]
+    logits = []
+    for k, product in enumerate(products):
+        p = min(total(gates[k:]).value, len(rows) - 1)
+        low = int(p)
+        one, two = rows[low], rows[min(low + 1, len(rows) - 1)]
+        value = (1 - (p - low)) * one.value + (p - low) * two.value
+        logits.append(product + Counted(value, (one.terms + two.terms) * (1 + p + shaken)))
+    return logits
+
+
+@register(
+    DecomposedRelative,
+    spec="Li et al. 2021, MViTv2, arXiv:2112.01526, equation (4); SAM's image encoder",
+    examples={
+        "decomposed-2-by-3": DecomposedRelative(
+            numbers("decomposed-height", 3, 4), numbers("decomposed-width", 5, 4), grid=(2, 3)
+        )
+    },
+)
+def decomposed(
+    e: DecomposedRelative, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]
+) -> Vector:
+    """The unscaled query meets a vector of the rows' offset and one of the columns'."""
+    height, width = e.grid
+    by_height, by_width = e.height_table.tolist(), e.width_table.tolist()
+    (y, x), logits = divmod(i, width), []
+    for k, j in zip(keys, at, strict=True):
+        v, u = divmod(j, width)
+        position = dot(q, by_height[y - v + height - 1]) + dot(q, by_width[x - u + width - 1])
+        logits.append(dot(q, k) / root(len(q)) + position)
+    return logits
