@@ -20,6 +20,7 @@ from .cope import CoPE
 from .deberta import DeBERTa
 from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
+from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling, from_dict
 from .fire import FIRE
 from .fourier import FourierFeatures
@@ -94,7 +95,9 @@ __all__ = [
     "DETRSine",
     "DeBERTa",
     "DecomposedRelative",
+    "DynamicBias",
     "DynamicNTK",
+    "DynamicWindowBias",
     "Encoding",
     "FourierFeatures",
     "FrequencySchedule",

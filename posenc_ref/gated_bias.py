@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ._layers import sigmoid
 from ._namespace import Array, is_array, namespace, to_host
 from ._positions import as_pairs
 from .accuracy import Truth
@@ -79,7 +80,7 @@ class GatedBias(Score):
             shape = f"{tuple(x.shape)}" if is_array(x) else type(x).__name__
             raise ValueError(f"x must be an array (..., H, S, d), H = {h} and d = {d}, got {shape}")
         x = widen(x)
-        a, r = (1.0 / (1.0 + namespace(x).exp(-self._argument(x, n))) for n in (0, 1))
+        a, r = (sigmoid(self._argument(x, n)) for n in (0, 1))
         scale = beside("scale", self.scale, x)[:, None]
         return 2.0 + a * (scale * r - 1.0)
 
@@ -129,7 +130,7 @@ class GatedBias(Score):
     def gate_sizes(self, x: np.ndarray) -> np.ndarray:
         """A of the gates of x, rounding inside the sigmoids included."""
         sizes = self._sizes()
-        a, r = (1 / (1 + np.exp(-self._argument(x, n))) for n in (0, 1))
+        a, r = (sigmoid(self._argument(x, n)) for n in (0, 1))
         of_a, of_r = (g + g * (1 - g) * sizes._argument(np.abs(x), n) for n, g in enumerate((a, r)))
         scale = np.asarray(to_host(sizes.scale), np.float64)[:, None]
         return np.asarray(2 + of_a * (1 + scale * of_r))

@@ -14,6 +14,8 @@ from posenc_ref import (
     CoPE,
     DeBERTa,
     DecomposedRelative,
+    DynamicBias,
+    DynamicWindowBias,
     GatedBias,
     Kerple,
     LeViTBias,
@@ -66,6 +68,16 @@ BIASES = {
     "SwinBias": SwinBias(table(35, H), window=(3, 4)),
     "BEiTBias": BEiTBias(table(38, H), window=(3, 4)),
     "LeViTBias": LeViTBias(table(12, H), window=(3, 4)),
+    "DynamicBias": DynamicBias(
+        (table(6, 1) / 64, table(H, 6) / 64), (table(6), table(H)), log_distance=True
+    ),
+    "DynamicWindowBias": DynamicWindowBias(
+        (table(6, 2), table(H, 6) / 64),
+        (table(6), table(H)),
+        (table(6),),
+        (table(6),),
+        window=(3, 4),
+    ),
     "LogCPB": LogCPB(table(6, 2), table(6), table(H, 6) / 64, window=(3, 4)),
 }
 
@@ -79,6 +91,8 @@ def moved(encoding, place):
             arrays[f.name] = place.array(value)
         elif isinstance(value, T5Bias):
             arrays[f.name] = moved(value, place)
+        elif isinstance(value, tuple) and any(map(is_array, value)):
+            arrays[f.name] = tuple(map(place.array, value))
     return encoding.replace(**arrays)
 
 

@@ -15,6 +15,7 @@ from . import (
     test_cope,
     test_deberta,
     test_decomposed,
+    test_dynamic_bias,
     test_gated_bias,
     test_shaw,
     test_t5_models,
@@ -68,6 +69,7 @@ MEASURED = {
     "Swin v2": lambda: test_window_models.worst(*test_window_models.swin_v2()),
     "BEiT": lambda: test_window_models.worst(*test_window_models.beit()),
     "LeViT": lambda: test_window_models.worst(*test_window_models.levit()),
+    "x-transformers, linear and logarithmic": test_dynamic_bias.worst_of_x_transformers,
 }
 
 

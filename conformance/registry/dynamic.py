@@ -1,0 +1,90 @@
+"""Dynamic position biases: networks of the offset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from posenc_ref import DynamicBias, DynamicWindowBias
+from posenc_ref.conformance.counted import Counted, counted, dot, log, relu, root, sigmoid, total
+
+from . import numbers, register
+
+#: What LayerNorm adds to the variance.
+_EPS = 1e-5
+
+
+def _silu(x: Counted) -> Counted:
+    """x sigmoid(x)."""
+    s = sigmoid(x.value).value
+    value = x.value * s
+    return Counted(value, abs(value) + abs(s * (1 + x.value * (1 - s))) * x.terms)
+
+
+def _normed(x: Sequence[Counted], gain: Sequence[Any], shift: Sequence[Any]) -> list[Counted]:
+    """LayerNorm: its deviation counts as exact."""
+    centred = [v - total(x) / len(x) for v in x]
+    variance = total(Counted(c.value) * c.value for c in centred) / len(x)
+    deviation = root(variance.value + _EPS)
+    return [c / deviation * g + s for c, g, s in zip(centred, gain, shift, strict=True)]
+
+
+def _network(e: Any, x: Sequence[Any]) -> list[Counted]:
+    """Linear layers, with a norm and an activation behind each but the last."""
+    activation = relu if e.activation == "relu" else _silu
+    values = list(map(counted, x))
+    for n, (weight, bias) in enumerate(zip(e.weights, e.biases, strict=True)):
+        rows = zip(weight.tolist(), bias.tolist(), strict=True)
+        values = [dot(row, values) + b for row, b in rows]
+        if n == len(e.weights) - 1:
+            break
+        if e.gains:
+            values = _normed(values, e.gains[n].tolist(), e.shifts[n].tolist())
+        values = [activation(v) for v in values]
+    return values
+
+
+def _layers(name: str, *widths: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    pairs = list(zip(widths[1:], widths[:-1], strict=True))
+    weights = tuple(numbers(f"{name}-weight-{n}", *pair) * 0.25 for n, pair in enumerate(pairs))
+    return weights, tuple(numbers(f"{name}-bias-{n}", a) * 0.25 for n, (a, _) in enumerate(pairs))
+
+
+def _norms(name: str, *widths: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    gains, shifts = (
+        tuple(numbers(f"{name}-{kind}-{n}", width) for n, width in enumerate(widths))
+        for kind in ("gain", "shift")
+    )
+    return gains, shifts
+
+
+@register(
+    DynamicBias,
+    spec="lucidrains/x-transformers, x_transformers.py, DynamicPositionBias",
+    examples={
+        "dynamic": DynamicBias(*_layers("dynamic", 1, 4, 4, 2)),
+        "dynamic-log": DynamicBias(*_layers("dynamic-log", 1, 4, 2), log_distance=True),
+    },
+)
+def dynamic(e: DynamicBias, i: Any, j: Any) -> Sequence[Any]:
+    """A network of query minus key, or of its logarithm."""
+    x = counted(i - j)
+    if e.log_distance:
+        size = log(1 + abs(x))
+        x = size if i >= j else -size
+    return _network(e, [x])
+
+
+@register(
+    DynamicWindowBias,
+    spec="Wang et al. 2021, CrossFormer, arXiv:2108.00154, section 3.2.2; its code",
+    examples={
+        "crossformer-2-by-3": DynamicWindowBias(
+            *_layers("crossformer", 2, 4, 4, 2), *_norms("crossformer", 4, 4), window=(2, 3)
+        )
+    },
+)
+def crossformer(e: DynamicWindowBias, i: Any, j: Any) -> Sequence[Any]:
+    """A network of the two offsets."""
+    w = e.window[1]
+    return _network(e, [i // w - j // w, i % w - j % w])

@@ -1,0 +1,139 @@
+"""Dynamic position bias: a small network of the offset, of sequences and of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+
+from . import _validate as validate
+from ._layers import check_layers, layers, layers_size
+from ._namespace import Array, astype, namespace, to_host, working_dtype
+from .accuracy import Truth
+from .bias import Bias
+from .decomposed import validate_grid
+from .window_bias import WindowBias
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DynamicBias(Bias):
+    """Dynamic position bias of a sequence: a network of the offset.
+
+    Formula
+        ``b(i, j) = f(i - j)``, or with ``log_distance`` ``f(sign(i - j) log(1 + |i - j|))``;
+        f is a linear layer, SiLU, ..., a linear layer with an output for each head.
+    Source
+        x-transformers, ``DynamicPositionBias`` (``dynamic_pos_bias=True``, ``norm=False``), after
+        Wang et al. 2021, *CrossFormer*, arXiv:2108.00154 (:class:`DynamicWindowBias`).
+    Traps
+        The offset is query minus key, and goes in as it is: not divided by the length.
+    Error unit
+        A follows the layers: ``|W| A + |b|``; for SiLU s ``|s(x)| + |s'(x)| A``.  It starts with
+        |i - j|, or the logarithm and 1 for rounding its argument.  B = 0.
+
+    Parameters
+    ----------
+    weights : tuple of arrays (W1, 1), (W2, W1), ..., (H, W), real floating
+    biases : tuple of arrays, one for each of them: (W1,), ..., (H,)
+    gains, shifts : tuples of arrays, one for each hidden layer, or none
+        Those of a LayerNorm between a hidden layer and its activation.
+    activation : {"silu", "relu"}
+    log_distance : bool
+    """
+
+    weights: Sequence[Array]
+    biases: Sequence[Array]
+    _: KW_ONLY
+    gains: Sequence[Array] = ()
+    shifts: Sequence[Array] = ()
+    activation: str = "silu"
+    log_distance: bool = False
+
+    def __post_init__(self) -> None:
+        log = validate.boolean("log_distance", self.log_distance)
+        self._set(**check_layers(self, 1), log_distance=log)
+
+    @property
+    def num_heads(self) -> int:  # type: ignore[override]
+        """Outputs of the last layer."""
+        return int(self.weights[-1].shape[0])
+
+    def _input(self, offset: Array) -> Array:
+        """What f takes, (..., 1), for key - query."""
+        xp = namespace(offset)
+        r = -astype(offset, working_dtype(offset))
+        return (xp.sign(r) * xp.log1p(xp.abs(r)) if self.log_distance else r)[..., None]
+
+    def _of_offset(self, offset: Array) -> Array:
+        y = layers(self, self._input(offset))
+        return namespace(y).moveaxis(y, -1, -3)
+
+    def _truth_of(self, offsets: np.ndarray) -> Truth:
+        plain, x = super()._truth_of(offsets), self._input(offsets)
+        size = layers_size(self, x, np.abs(x) + self.log_distance).T
+        return Truth(plain.value, size, plain.angle)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DynamicWindowBias(WindowBias):
+    """Dynamic position bias of CrossFormer: a network of the offsets in a window.
+
+    Formula
+        ``b(i, j) = f(y_i - y_j, x_i - x_j)`` for tokens of an h x w window in row-major order,
+        added to ``q . k / sqrt(d)``; f is a linear layer, then three times LayerNorm, ReLU and a
+        linear layer, the last with an output for each head.
+    Source
+        Wang et al. 2021, *CrossFormer*, arXiv:2108.00154, section 3.2.2 and its code
+        (``DynamicPosBias``, ``residual=False``).  Swin v2's logarithms (:class:`LogCPB`) are
+        later.
+    Traps
+        Offsets are whole numbers of tokens, not normalised; the network is evaluated for every
+        offset of the window, (dy, dx) in that order.
+    Error unit
+        A follows the layers as in :class:`DynamicBias`; a norm makes it
+        ``|gain| (A + mean of A) / deviation + |shift|``.  B = 0.
+
+    Parameters
+    ----------
+    weights, biases, gains, shifts : tuples of arrays
+        As in :class:`DynamicBias`; the first weight is (W1, 2).
+    window : (int, int)
+        Height and width.
+    activation : {"relu", "silu"}
+    """
+
+    weights: Sequence[Array]
+    biases: Sequence[Array]
+    gains: Sequence[Array] = ()
+    shifts: Sequence[Array] = ()
+    _: KW_ONLY
+    window: Sequence[int]
+    activation: str = "relu"
+
+    def __post_init__(self) -> None:
+        self._set(**check_layers(self, 2), window=validate_grid("window", self.window))
+
+    @property
+    def num_heads(self) -> int:  # type: ignore[override]
+        """Outputs of the last layer."""
+        return int(self.weights[-1].shape[0])
+
+    def _input(self, dy: Array, dx: Array) -> Array:
+        xp = namespace(dy)
+        dtype = working_dtype(dy)
+        return xp.stack(xp.broadcast_arrays(astype(dy, dtype), astype(dx, dtype)), axis=-1)
+
+    def _of_axes(self, dy: Array, dx: Array) -> Array:
+        y = layers(self, self._input(dy, dx))
+        return namespace(y).moveaxis(y, -1, -3)
+
+    def truth(self, q_positions: object, k_positions: object) -> Truth:
+        """The bias with A and B of the error unit."""
+        q, k = (np.asarray(p) for p in (q_positions, k_positions))
+        value = np.asarray(to_host(self.bias(q, k)), np.float64)
+        _, w = self.window
+        q, k = q[:, None], k[None, :]
+        x = self._input(q // w - k // w, q % w - k % w)
+        size = np.moveaxis(layers_size(self, x, np.abs(x)), -1, 0)
+        return Truth(value, size, np.zeros_like(value))
