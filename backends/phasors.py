@@ -15,7 +15,7 @@ from posenc_ref import Rotary
 from posenc_ref.angles import Turns, cos_sin
 
 #: Bytes of a block that stays in the second-level cache.
-_BLOCK = 512 * 1024
+_BLOCK = 1024 * 1024
 #: An upper bound of the error of an entry of amplitude 1, in float64.
 ERROR_BOUND = 8 * 2.0**-53
 

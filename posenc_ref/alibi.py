@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -72,15 +73,19 @@ class ALiBi(Bias):
 
     def slopes(self) -> np.ndarray:
         """The slopes m_h, shape (num_heads,), NumPy float64, correctly rounded."""
-        n = self.num_heads
-        c = 1 << (n.bit_length() - 1)  # the largest power of two that is at most n
-        first = [Decimal(h) / c for h in range(1, c + 1)]
-        then = [Decimal(h) / (2 * c) for h in range(1, 2 * c + 1, 2)]
-        with decimal_context():
-            top = Decimal(self.max_bias)
-            return np.array([float(2 ** (-top * e)) for e in (first + then)[:n]])
+        return np.array(_slopes(self.num_heads, self.max_bias))
 
     def _of_offset(self, offset: Array) -> Array:
         xp: Any = namespace(offset)
         slopes = from_host(self.slopes()[:, None, None], xp, device_of(offset))
         return -slopes * xp.abs(xp.expand_dims(offset, axis=-3))
+
+
+@lru_cache(maxsize=64)  # 50 digits take longer than the rest of a bias
+def _slopes(n: int, max_bias: float) -> tuple[float, ...]:
+    c = 1 << (n.bit_length() - 1)  # the largest power of two that is at most n
+    first = [Decimal(h) / c for h in range(1, c + 1)]
+    then = [Decimal(h) / (2 * c) for h in range(1, 2 * c + 1, 2)]
+    with decimal_context():
+        top = Decimal(max_bias)
+        return tuple([float(2 ** (-top * e)) for e in (first + then)[:n]])
