@@ -3,7 +3,8 @@
 ``posenc_ref`` itself needs none of this: it runs on any Array API library.  Here stands what each
 one is able to (dtypes, devices), why it cannot be used on this machine, and how the conformance
 suite gets arrays in and out.  ``fused(encoding)`` is the fast path, and ``score_mod(encoding)`` a
-bias inside torch's ``flex_attention``.
+bias inside torch's ``flex_attention``; ``toeplitz_view`` spreads what depends on ``j - i`` alone
+over queries and keys, without a copy.
 """
 
 if __name__ != "posenc_ref.backends":
@@ -19,11 +20,12 @@ from .dispatch import fused
 from .jax import BACKEND as _JAX
 from .numpy import BACKEND as _NUMPY
 from .score_mod import ScoreMod, score_mod
+from .toeplitz import toeplitz_view
 from .torch import BACKEND as _TORCH
 
 _BACKENDS = {b.name: b for b in (_NUMPY, _TORCH, _JAX, _DASK, _STRICT, _CUPY)}
 
-__all__ = ["Backend", "ScoreMod", "backend", "backends", "fused", "score_mod"]
+__all__ = ["Backend", "ScoreMod", "backend", "backends", "fused", "score_mod", "toeplitz_view"]
 
 
 def backends() -> tuple[Backend, ...]:

@@ -20,7 +20,7 @@ import numpy as np
 from timing import Candidate, environment, measure, record, table
 
 import posenc_ref as pr
-from posenc_ref.backends import fused
+from posenc_ref.backends import fused, toeplitz_view
 from posenc_ref.backends.phasors import phasors
 
 PACKAGES = ("numpy", "torch", "transformers", "x-transformers")
@@ -154,6 +154,35 @@ def t5(length):
     ]
 
 
+def deberta(length):
+    """DeBERTa-v2's buckets [length, length] of query minus key, int64."""
+    from transformers.models.deberta_v2.modeling_deberta_v2 import build_relative_position
+
+    some = np.zeros((1, 512, 2), np.float32)
+    encoding = pr.DeBERTa(some, some, buckets=256, max_position=512)
+    out, like = np.empty((length, length), np.int64), np.empty((1, length, 1), np.float32)
+
+    def view():
+        return toeplitz_view(encoding.bucket(np.arange(length - 1, -length, -1)), length, length)
+
+    import torch
+
+    token = torch.from_numpy(like)
+
+    def theirs():
+        return build_relative_position(token, token, 256, 512)
+
+    held = np.clip(theirs()[0].numpy(), -256, 256)  # as DeBERTa does when it looks rows up
+    same = np.array_equal(view(), held)
+    print(f"DeBERTa-v2: equal to transformers: {same}", file=sys.stderr)
+    return [
+        Candidate("limit: fill", lambda: out.fill(1)),
+        Candidate("ours, a view", view),
+        Candidate("ours, out=", lambda: np.copyto(out, view())),
+        Candidate("transformers", theirs),
+    ]
+
+
 def main():
     raw = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
@@ -174,6 +203,7 @@ def main():
         f"rotary cos and sin [{scaled(2**20)}, 64] x 2": lambda: rotary(scaled(2**20), 128),
         f"ALiBi [32, {scaled(4096)}, {scaled(4096)}]": lambda: alibi(32, scaled(4096)),
         f"T5 [8, {scaled(2048)}, {scaled(2048)}]": lambda: t5(scaled(2048)),
+        f"DeBERTa buckets [{scaled(2048)}, {scaled(2048)}]": lambda: deberta(scaled(2048)),
     }
     facts = environment(*PACKAGES)
     parts = [f"{datetime.date.today()}, " + ", ".join(f"{k} {v}" for k, v in facts.items()), ""]
