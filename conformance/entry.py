@@ -24,14 +24,16 @@ from .vectors.recipe import Group, Recipe, numbers
 #: table  ``exact(e, *p) -> row``: p is the position, one number for each axis; a list of ``dim``.
 #: bias   ``exact(e, i, j) -> values``: positions of query and key; one number for each head.
 #: score  ``exact(e, h, q, keys, i, at) -> logits``: head h, the vector of the query at i, those of
-#:        all keys and their positions; one logit for each key.
+#:        all keys and their positions; one logit for each key.  Where logits depend on other
+#:        queries (``mixes_queries``): the vectors of all queries and their positions, and a row of
+#:        logits for each.
 Exact = Callable[..., Sequence[Any]]
 
 #: The surface on which each family is judged, and what comes out.
 SURFACE = {"table": ("table", "table"), "bias": ("bias", "bias"), "score": ("scores", "logits")}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """An encoding as the suite judges it."""
 
@@ -158,6 +160,8 @@ def _score_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
 
     def head(b: int, h: int) -> list[Any]:
         queries, keys = q[b, h].tolist(), k[b, h].tolist()
+        if e.mixes_queries:
+            return list(exact(e, h, queries, keys, q_at, k_at))
         return [exact(e, h, q_i, keys, i, k_at) for q_i, i in zip(queries, q_at, strict=True)]
 
     logits = [[head(b, h) for h in range(q.shape[1])] for b in range(q.shape[0])]

@@ -22,6 +22,7 @@ from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
 from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling, from_dict
+from .espnet_legacy import ESPnetLegacy
 from .fire import FIRE
 from .fourier import FourierFeatures
 from .gated_bias import GatedBias
@@ -98,6 +99,7 @@ __all__ = [
     "DynamicBias",
     "DynamicNTK",
     "DynamicWindowBias",
+    "ESPnetLegacy",
     "Encoding",
     "FourierFeatures",
     "FrequencySchedule",

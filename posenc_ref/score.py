@@ -41,6 +41,7 @@ class Score(Encoding, abstract=True):
     integers = True  # whether positions must be integers
     relative = True  # whether positions count through key - query alone
     sees_future = True  # whether keys after the query belong to the encoding
+    mixes_queries = False  # whether a logit depends on other queries too
     head_dim: int
 
     @property

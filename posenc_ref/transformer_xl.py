@@ -29,8 +29,8 @@ class TransformerXL(Score):
     Traps
         The offset is query minus key.  The shift by reshaping is for causal attention: with the
         K columns of distances K - 1 .. 0, later keys get what it finds in the next query's row.
-        ESPnet's legacy table counts from the far end of its buffer, so that distance 0 has the
-        row of another distance; ports that leave the shift out go by the key's own position.
+        ESPnet's legacy table is :class:`ESPnetLegacy`; ports that leave the shift out go by the
+        key's own position.
     Error unit
         A = the sum of ``|q| |k|``, ``|q| |W| |R|``, ``|u| |k|``, ``|v| |W| |R|``; B = that of
         ``|q| |W|`` and ``|v| |W|`` times ``|(i - j) omega|``; both scaled.
@@ -82,11 +82,20 @@ class TransformerXL(Score):
         return int(self.projection.shape[0])
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
-        xp, device = namespace(q), device_of(q)
-        r = self._held(r)
-        rows = astype(self.sinusoid.table(-r, xp=xp if isinstance(r, np.ndarray) else None,
-                                          device=device), q.dtype)  # fmt: skip
-        return self._of_rows(q, k, rows, scale)
+        return self._of_rows(q, k, self._table(-self._held(r), q), scale)
+
+    def _table(self, at: Array, q: Array) -> Array:
+        """R at these positions (Q, K), in the dtype of q and where it is: (Q, K, D)."""
+        xp = namespace(q) if isinstance(at, np.ndarray) else None
+        return astype(self.sinusoid.table(at, xp=xp, device=device_of(q)), q.dtype)
+
+    def _angles(self, at: np.ndarray) -> np.ndarray:
+        """B of R at these positions."""
+        moved = np.zeros((*at.shape, self.sinusoid.dim))
+        angle = np.abs(at[..., None] * self.sinusoid.frequencies()) * abs(self.sinusoid.scale)
+        for columns in self.sinusoid.columns():
+            moved[..., columns] = angle[..., : columns.size]
+        return moved
 
     def _held(self, r: Array) -> Array:
         return r if self.clamp is None else clip(r, -self.clamp, self.clamp)
@@ -117,11 +126,7 @@ class TransformerXL(Score):
     ) -> dict[str, Truth]:
         """Each term with A and B of the error unit."""
         r = self._held(k_at - q_at)
-        rows = self.sinusoid.table(-r)
-        moved = np.zeros_like(rows)
-        angle = np.abs(r[..., None] * self.sinusoid.frequencies()) * abs(self.sinusoid.scale)
-        for columns in self.sinusoid.columns():
-            moved[..., columns] = angle[..., : columns.size]
+        rows, moved = self._table(-r, q), self._angles(r)
         values = self._of_rows(q, k, rows, scale)
         sizes = self._sizes()
         terms = sizes._of_rows(np.abs(q), np.abs(k), np.abs(rows), abs(scale))

@@ -16,6 +16,7 @@ from posenc_ref import (
     DecomposedRelative,
     DynamicBias,
     DynamicWindowBias,
+    ESPnetLegacy,
     GatedBias,
     Kerple,
     LeViTBias,
@@ -47,6 +48,9 @@ SCORES = {
     "Shaw per head": Shaw(table(H, 9, D), before=8, counted="query-key"),
     "TransformerXL": TransformerXL(
         table(H, D, 8), table(H, D), table(H, D), sinusoid=Sinusoidal(8, layout="concat"), clamp=6
+    ),
+    "ESPnetLegacy": ESPnetLegacy(
+        table(H, D, 8), table(H, D), table(H, D), sinusoid=Sinusoidal(8), max_len=20
     ),
     "TUPE": TUPE(
         table(12, H, D),

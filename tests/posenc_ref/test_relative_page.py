@@ -16,6 +16,7 @@ from . import (
     test_deberta,
     test_decomposed,
     test_dynamic_bias,
+    test_espnet_legacy,
     test_gated_bias,
     test_shaw,
     test_t5_models,
@@ -58,6 +59,7 @@ MEASURED = {
     "WavLM": lambda: test_gated_bias.worst(*test_gated_bias.wavlm()),
     "XLNet": streams,
     "Wav2Vec2-Conformer": lambda: term(test_transformer_xl.conformer),
+    "FastSpeech2-Conformer": lambda: term(test_espnet_legacy.fastspeech),
     "Funnel": lambda: max(
         term(partial(test_transformer_xl.funnel, kind)) for kind in test_transformer_xl.FUNNEL
     ),
