@@ -1,6 +1,7 @@
 """The benchmarks run, and what they print of our own accuracy is what the suite would say."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,24 +14,22 @@ from posenc_ref.accuracy import Truth
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.parametrize(
-    ("script", "options"),
-    [
-        ("rope.py", ["--shape", "1,2,64,32", "--no-compile"]),
-        ("tables.py", ["--scale", "0.001"]),
-    ],
-)
-def test_benchmark(script, options, tmp_path):
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    out, page = tmp_path / "out.json", tmp_path / "out.md"
-    command = [sys.executable, str(ROOT / "benchmarks" / script), *options, "--rounds", "1"]
-    run = subprocess.run(
-        [*command, "--json", str(out), "--markdown", str(page)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """The folder that the report of small shapes was written into."""
+    for name in ("torch", "transformers", "matplotlib"):
+        pytest.importorskip(name)
+    folder = tmp_path_factory.mktemp("benchmarks")
+    script = ROOT / "benchmarks" / "report.py"
+    command = [sys.executable, str(script), "--quick", "--output", str(folder)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    data = json.loads(out.read_text(encoding="utf-8"))
+    return folder
+
+
+@pytest.mark.parametrize("script", ["rope", "tables"])
+def test_our_errors_are_roundings(report, script):
+    data = json.loads((report / "benchmarks.json").read_bytes())[script]
     groups = {
         name: [c for c in group if c["name"].startswith("ours")]
         for name, group in data.items()
@@ -45,4 +44,22 @@ def test_benchmark(script, options, tmp_path):
     truth = Truth(np.zeros(len(errors)), size, np.zeros(()))
     assert errors
     assert truth.score(np.array(errors), dtype="float32").max() <= 1
-    assert "| limit: " in page.read_text(encoding="utf-8")
+
+
+def test_every_goal_has_a_number_or_says_that_it_was_left_out(report):
+    page = (report / "benchmarks.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:-1] for line in page.splitlines() if re.match(r"\|.*\| [<>]= ", line)]
+    assert len(rows) >= 20
+    for goal, limit, measured, missed in rows:
+        if measured.strip() == "left out":
+            assert "compiled" in goal
+            continue
+        sign, bound = limit.split()
+        value = float(measured)
+        met = value <= float(bound) if sign == "<=" else value >= float(bound)
+        assert met == ("missed" not in missed) or value == float(bound)
+    assert "| limit: " in page
+
+
+def test_the_plot_names_what_it_shows(report):
+    assert "ours JAX half, jitted" in (report / "benchmarks.svg").read_text(encoding="utf-8")

@@ -1,0 +1,168 @@
+"""Every CPU benchmark in one run, and what it says about the goals: Markdown, JSON and a plot.
+
+python benchmarks/report.py                        # prints; about ten minutes and 5 GiB
+python benchmarks/report.py --output docs          # writes docs/benchmarks.{md,json,svg}
+python benchmarks/report.py --quick                # small shapes: whether it runs, no more
+
+The goals are ratios of one run; what is missed is printed as missed.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+QUICK = {
+    "rope.py": ["--shape", "1,2,64,32", "--no-compile", "--rounds", "1"],
+    "tables.py": ["--scale", "0.001", "--rounds", "1"],
+}
+INTRODUCTION = """# Speed on a CPU, beside others
+
+Written by `python benchmarks/report.py --output docs`, one thread, float32 unless said. Each
+round times every candidate once, so that what disturbs one disturbs all; numbers are medians.
+*out=* writes into an array that is there, *fresh* returns a new one, which costs page faults that
+no arithmetic hides: compare like with like. The last column is the largest error against exact
+angles.
+
+## Goals
+"""
+
+
+class Group:
+    """The medians of one table."""
+
+    def __init__(self, rows):
+        self.seconds = {row["name"]: row["median_s"] for row in rows}
+
+    def ratio(self, one, other):
+        """How many times as long ``one`` takes as ``other``; None where one was left out."""
+        if one not in self.seconds or other not in self.seconds:
+            return None
+        return self.seconds[one] / self.seconds[other]
+
+
+def goals(data):
+    """Rows of (goal, what is divided by what, its limit, whether smaller is better, measured)."""
+    f32, bf16 = Group(data["rope"]["float32"]), Group(data["rope"]["bfloat16"])
+    decode = Group(data["rope"]["decode"]).seconds
+    tables = {name.split(" [")[0]: Group(rows) for name, rows in data["tables"].items()
+              if name != "environment"}  # fmt: skip
+    llama, gptj = "transformers Llama (half), fresh", "transformers GPT-J (interleaved), fresh"
+    once, plus = "limit: one-pass multiply", "limit: JAX jitted x + 1"
+    found = []
+
+    def at_most(what, limit, value):
+        found.append((what, f"<= {limit:g}", value, value is None or value <= limit))
+
+    def at_least(what, limit, value):
+        found.append((what, f">= {limit:g}", value, value is None or value >= limit))
+
+    for layout, pass_, out, fresh, peer in (
+        ("interleaved", 1.3, 8, 5, gptj), ("half", 3.5, 4, 3, llama),
+    ):  # fmt: skip
+        ours = f"ours NumPy {layout}"
+        there = f"{ours}, out="
+        at_most(f"NumPy {layout}, out= / one-pass multiply", pass_, f32.ratio(there, once))
+        at_least(f"transformers eager / NumPy {layout}, out=", out, f32.ratio(peer, there))
+        at_least(
+            f"transformers eager / NumPy {layout}, fresh against fresh", fresh,
+            f32.ratio(peer, f"{ours}, fresh"),
+        )  # fmt: skip
+        for library in ("NumPy", "torch"):
+            at_least(
+                f"bfloat16: transformers eager / {library} {layout}, fresh", 1,
+                bf16.ratio(peer, f"ours {library} {layout}, fresh"),
+            )  # fmt: skip
+        at_most(f"one token, prepared call, {layout}, microseconds", 15, decode[there] * 1e6)
+        at_most(f"JAX {layout} / jitted x + 1", 1.8, f32.ratio(f"ours JAX {layout}, jitted", plus))
+    at_least(
+        "transformers compiled / torch half compiled", 2,
+        f32.ratio("transformers Llama (half), compiled", "ours torch half, compiled"),
+    )  # fmt: skip
+    at_least(
+        "transformers eager / torch interleaved, fresh", 3.5,
+        f32.ratio(gptj, "ours torch interleaved, fresh"),
+    )  # fmt: skip
+    for name, ours in (("sinusoidal", "ours, out="), ("rotary cos and sin", "ours, fresh")):
+        at_most(f"{name} / fill", 3, tables[name].ratio(ours, "limit: fill"))
+        at_least(
+            f"NumPy float64 / {name}", 15, tables[name].ratio("NumPy, float64 angles", ours)
+        )  # fmt: skip
+    view = tables["ALiBi"].seconds["ours, a view"]
+    at_most("ALiBi as a view, milliseconds", 1, view * 1e3)
+    at_most("ALiBi written out / fill", 1.3, tables["ALiBi"].ratio("ours, out=", "limit: fill"))
+    for name in ("T5", "DeBERTa buckets"):
+        ratio = tables[name].ratio("transformers", "ours, out=")
+        at_least(f"transformers / {name}, out=", 10, ratio)
+    return found
+
+
+def as_markdown(found):
+    rows = ["| goal | limit | measured | |", "|---|---:|---:|---|"]
+    for what, limit, value, met in found:
+        shown = "left out" if value is None else f"{value:.3g}"
+        rows.append(f"| {what} | {limit} | {shown} | {'' if met else '**missed**'} |")
+    return "\n".join(rows)
+
+
+def plot(data, path):
+    """Bars of the float32 rotation, fresh against fresh."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "posenc_ref"
+    import matplotlib.pyplot as plt
+
+    rows = [r for r in data["rope"]["float32"] if "out=" not in r["name"]]
+    rows.sort(key=lambda r: -r["median_s"])
+    figure, axes = plt.subplots(figsize=(8, 0.28 * len(rows) + 1.2), layout="constrained")
+    colours = ["#0072b2" if r["name"].startswith("ours") else
+               "#999999" if r["name"].startswith("limit") else "#d55e00" for r in rows]  # fmt: skip
+    axes.barh([r["name"] for r in rows], [r["median_s"] * 1e3 for r in rows], color=colours)
+    shape = ", ".join(map(str, data["rope"]["shape"]))
+    axes.set_xlabel(f"median ms, float32 [{shape}], a new array each time, one thread")
+    axes.set_xscale("log")
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def measured(script, options):
+    """What a benchmark prints, and its data."""
+    print(f"{script} ...", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        page, data = Path(folder) / "page.md", Path(folder) / "data.json"
+        command = [sys.executable, str(HERE / script), *options]
+        subprocess.run(
+            [*command, "--markdown", str(page), "--json", str(data)],
+            check=True, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        return page.read_text(encoding="utf-8"), json.loads(data.read_text(encoding="utf-8"))
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--output", type=Path, help="the folder for benchmarks.{md,json,svg}")
+    parser.add_argument("--quick", action="store_true", help="small shapes, one round")
+    options = parser.parse_args()
+    pages, data = [], {}
+    for script, title in (("rope.py", "Rotation"), ("tables.py", "Tables and biases")):
+        page, data[script[:-3]] = measured(script, QUICK[script] if options.quick else [])
+        pages.append(f"## {title}\n\n{page.strip()}\n")
+    text = f"{INTRODUCTION}\n{as_markdown(goals(data))}\n\n" + "\n".join(pages)
+    if options.output is None:
+        print(text)
+        return
+    options.output.mkdir(parents=True, exist_ok=True)
+    text = text.replace("## Rotation\n", "## Rotation\n\n![Medians](benchmarks.svg)\n", 1)
+    (options.output / "benchmarks.md").write_text(text, encoding="utf-8")
+    (options.output / "benchmarks.json").write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+    plot(data, options.output / "benchmarks.svg")
+
+
+if __name__ == "__main__":
+    main()
