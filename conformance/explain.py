@@ -22,6 +22,7 @@ ALIASES = {
     "levit": "LeViTBias", "mvit": "DecomposedRelative", "sam": "DecomposedRelative",
     "perceiver": "FourierFeatures", "fourier": "FourierFeatures", "detr": "DETRSine",
     "dabdetr": "BoxSine", "conditionaldetr": "BoxSine", "wavlm": "GatedBias",
+    "patchtst": "StandardizedSinusoidal",
     "espnet": "TransformerXL",
     "crossformer": "DynamicWindowBias",
     "sincos2d": "Sinusoidal2D", "mae": "Sinusoidal2D", "reformer":

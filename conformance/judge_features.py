@@ -18,6 +18,7 @@ from posenc_ref import (
     FourierFeatures,
     Hybrid,
     Learned,
+    StandardizedSinusoidal,
     Table,
     Time2Vec,
 )
@@ -38,6 +39,8 @@ def longest(encoding: Table) -> int:
     """How many positions there are on one axis."""
     if isinstance(encoding, Learned):
         return encoding.rows - max(encoding.offset, 0)
+    if isinstance(encoding, StandardizedSinusoidal):
+        return encoding.length
     if isinstance(encoding, AxialLearned):
         return encoding.rows if encoding.flat else min(t.shape[0] for t in encoding.tables)
     if isinstance(encoding, Hybrid):

@@ -69,6 +69,7 @@ from .scoring import scores
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
 from .sinusoidal_2d import Sinusoidal2D, Sinusoidal3D
+from .standardized import StandardizedSinusoidal
 from .t5 import T5Bias
 from .table import Table
 from .time2vec import Time2Vec
@@ -134,6 +135,7 @@ __all__ = [
     "Sinusoidal",
     "Sinusoidal2D",
     "Sinusoidal3D",
+    "StandardizedSinusoidal",
     "SuNTK",
     "SwinBias",
     "T5Bias",

@@ -1,0 +1,101 @@
+"""The sinusoids of PatchTST: a whole table brought to mean 0 and one standard deviation."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any
+
+from . import _validate as validate
+from ._namespace import Array, DType, Namespace, finish
+from ._positions import Positions, target
+from .accuracy import Truth
+from .sinusoidal import Sinusoidal
+from .table import Table
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StandardizedSinusoidal(Table):
+    """Sinusoidal table of ``length`` rows, less its mean, divided by a multiple of its deviation.
+
+    Formula
+        ``PE(p) = (S(p) - mean) / (divisor std)``; S is ``Sinusoidal(dim)``, interleaved, and mean
+        and std are taken over all elements of S(0) .. S(length - 1), std with n - 1 in its
+        denominator.
+    Source
+        Nie et al. 2022, *PatchTST*, arXiv:2211.14730, in its code (``PositionalEncoding``,
+        ``pe="sincos"``, ``normalize=True``); transformers: PatchTST and PatchTSMixer
+        (``positional_encoding_type="sincos"``).  The paper says learned; so are all other
+        settings ("zeros", "normal", "uniform", "random"), which differ in how they start.
+    Traps
+        The rows depend on the length: another number of patches is another table.  PatchTST's
+        [CLS] counts as a patch.  ``torch.std`` has n - 1, ``numpy.std`` n.
+    Error unit
+        A = ``(|S(p)| + mean of |S|) / (divisor std)``, B = ``(|angle| + mean of |angle|) / (divisor
+        std)``; the deviation counts as exact.
+
+    Parameters
+    ----------
+    dim : int
+        Size of a row, even.
+    length : int
+        Rows over which mean and std are taken.
+    divisor : float
+        10: the rows are small beside the embeddings.
+    base : float
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
+    """
+
+    dim: int
+    length: int
+    _: KW_ONLY
+    divisor: float = 10.0
+    base: float = 10000.0
+
+    def __post_init__(self) -> None:
+        plain = Sinusoidal(self.dim, base=self.base)
+        self._set(
+            dim=plain.dim,
+            length=validate.integer("length", self.length, minimum=1),
+            divisor=validate.real("divisor", self.divisor, above=0.0),
+            base=plain.base,
+        )
+
+    @cached_property
+    def _plain(self) -> Sinusoidal:
+        return Sinusoidal(self.dim, base=self.base)
+
+    @cached_property
+    def _moments(self) -> tuple[float, float]:
+        """The mean, and the number that divides."""
+        table = self._plain.table(range(self.length))
+        return float(table.mean()), self.divisor * float(table.std(ddof=1))
+
+    def table(
+        self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
+    ) -> Array:
+        """``PE(positions)``: positions (...) to (..., dim), float64 unless ``dtype=``."""
+        p = self._positions(positions)
+        return finish(self._rows(p, *target(p, xp, device)), dtype)
+
+    def truth(self, positions: Any) -> Truth:
+        """``table`` with the A and B of the formula."""
+        plain, (mean, by) = self._plain.truth(positions), self._moments
+        every = self._plain.truth(range(self.length))
+        return Truth(
+            (plain.value - mean) / by,
+            (plain.terms + every.terms.mean()) / by,
+            (plain.angle + every.angle.mean()) / by,
+            (plain.amplitude + every.amplitude.mean()) / by,
+        )
+
+    def _positions(self, positions: Any, x: Array | None = None) -> Positions:
+        return self._plain._positions(positions, x)
+
+    def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
+        mean, by = self._moments
+        return (self._plain._rows(p, xp, device) - mean) / by
