@@ -12,15 +12,11 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-import argparse
-import datetime
-import json
 import sys
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
-from timing import Candidate, environment, measure, record, table
+from timing import Candidate, arguments, environment, heading, measure, publish, record, table
 
 import posenc_ref as pr
 from posenc_ref.backends import fused
@@ -261,21 +257,16 @@ def run(shape, dtype, rounds, compiled):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = arguments(__doc__, rounds=15)
     parser.add_argument("--shape", default="1,32,4096,128", help="B,H,S,D")
-    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
-    parser.add_argument("--markdown", type=Path)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     shape = tuple(int(n) for n in options.shape.split(","))
     facts = environment(*PACKAGES)
-    parts = [f"{datetime.date.today()}, " + ", ".join(f"{k} {v}" for k, v in facts.items()), ""]
+    parts = [heading(facts), ""]
     data = {"environment": facts, "shape": shape}
     for dtype in ("float32", "bfloat16"):
         print(f"{dtype} {list(shape)} ...", file=sys.stderr)
@@ -291,12 +282,7 @@ def main():
     found = decode(options.rounds)
     parts += ["### one token, float32 [1, 32, 1, 128]", "", table(found, [], unit="us"), ""]
     data["decode"] = record(found)
-    text = "\n".join(parts)
-    print(text)
-    if options.markdown:
-        options.markdown.write_text(text + "\n", encoding="utf-8")
-    if options.json:
-        options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    publish(options, parts, data)
 
 
 if __name__ == "__main__":

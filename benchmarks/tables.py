@@ -10,14 +10,10 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
-import datetime
-import json
 import sys
-from pathlib import Path
 
 import numpy as np
-from timing import Candidate, environment, measure, record, table
+from timing import Candidate, arguments, environment, heading, measure, publish, record, table
 
 import posenc_ref as pr
 from posenc_ref.backends import fused, toeplitz_view
@@ -184,12 +180,8 @@ def deberta(length):
 
 
 def main():
-    raw = argparse.RawTextHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = arguments(__doc__, rounds=5)
     parser.add_argument("--scale", type=float, default=1.0, help="of the lengths")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--markdown", type=Path)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     import torch
 
@@ -206,19 +198,14 @@ def main():
         f"DeBERTa buckets [{scaled(2048)}, {scaled(2048)}]": lambda: deberta(scaled(2048)),
     }
     facts = environment(*PACKAGES)
-    parts = [f"{datetime.date.today()}, " + ", ".join(f"{k} {v}" for k, v in facts.items()), ""]
+    parts = [heading(facts), ""]
     data = {"environment": facts}
     for title, job in jobs.items():
         print(f"{title} ...", file=sys.stderr)
         found = measure(job(), options.rounds, warm=1)
         parts += [f"### {title}", "", table(found, ["limit: fill"]), ""]
         data[title] = record(found)
-    text = "\n".join(parts)
-    print(text)
-    if options.markdown:
-        options.markdown.write_text(text + "\n", encoding="utf-8")
-    if options.json:
-        options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    publish(options, parts, data)
 
 
 if __name__ == "__main__":

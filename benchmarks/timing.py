@@ -1,5 +1,8 @@
 """Timing side by side: rounds over all candidates, so that what disturbs one disturbs all."""
 
+import argparse
+import datetime
+import json
 import os
 import platform
 import statistics
@@ -7,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 
 @dataclass
@@ -70,6 +74,31 @@ def record(candidates):
          "max_error": c.error}
         for c in candidates
     ]  # fmt: skip
+
+
+def arguments(description, rounds):
+    """A parser of what all benchmarks take."""
+    raw = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=description, formatter_class=raw)
+    parser.add_argument("--rounds", type=int, default=rounds, help="how often each is timed")
+    parser.add_argument("--markdown", type=Path, help="a file for what is printed")
+    parser.add_argument("--json", type=Path, help="a file for every sample")
+    return parser
+
+
+def heading(facts):
+    """The day and the machine, as the first line of a report."""
+    return f"{datetime.date.today()}, " + ", ".join(f"{k} {v}" for k, v in facts.items())
+
+
+def publish(options, parts, data):
+    """Print the parts, and write the files that were asked for."""
+    text = "\n".join(parts)
+    print(text)
+    if options.markdown:
+        options.markdown.write_text(text + "\n", encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
 def environment(*packages):
