@@ -6,21 +6,20 @@ Each encoding is compared with the arithmetic of :mod:`.exact`, which shares no 
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from posenc_ref import ALiBi, Learned, LinearScaling, RoPE, Sinusoidal, T5Bias
-from posenc_ref.accuracy import ROUNDOFF, budget
+from posenc_ref import LinearScaling, RoPE, Sinusoidal, T5Bias
+from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.angles import ERROR_BOUND
 
+from .certified import Row, dtypes
+from .certify_registry import certify_registry
 from .exact import (
-    BITS,
     DIGITS,
     Exact,
     consecutive_cos_sin,
@@ -29,31 +28,10 @@ from .exact import (
     geometric,
     mpmath,
     nearest_quarter_turns,
-    slope_exponents,
     to_float,
 )
 
 Array = Any
-
-
-@dataclass(frozen=True)
-class Row:
-    """The worst of one encoding in one dtype over one range of positions."""
-
-    encoding: str
-    dtype: str
-    positions: str
-    elements: int
-    error: float  #: largest absolute error
-    score: float  #: largest score in the unit of `posenc_ref.accuracy`, ``angles="exact"``
-    claimed: float | None = None  #: the largest absolute error that is certified, if one is
-
-    @property
-    def passed(self) -> bool:
-        """Whether the score is within the budget and the error within the claim."""
-        certified = self.claimed is None or self.error <= self.claimed
-        limit = 0.0 if self.dtype not in ROUNDOFF else budget(self.dtype)
-        return certified and self.score <= limit
 
 
 def position_ranges(frequencies: Sequence[Any], count: int, seed: int = 0) -> dict[str, list[Any]]:
@@ -71,16 +49,6 @@ def position_ranges(frequencies: Sequence[Any], count: int, seed: int = 0) -> di
     return ranges
 
 
-def dtypes() -> list[str]:
-    """The floating dtypes of NumPy here, bfloat16 where ml_dtypes is installed."""
-    names = ["float64", "float32", "float16"]
-    if importlib.util.find_spec("ml_dtypes"):
-        import ml_dtypes  # noqa: F401  (registers bfloat16)
-
-        names.append("bfloat16")
-    return names
-
-
 def certify(quick: bool = True) -> list[Row]:
     """The certified accuracy table; ``quick`` takes a few seconds, otherwise a minute."""
     count = 48 if quick else 1024
@@ -94,9 +62,8 @@ def certify(quick: bool = True) -> list[Row]:
     rows += _sinusoidal(Sinusoidal(64), [Fraction(k, 32) for k in range(32)], count)
     fairseq = Sinusoidal(64, layout="concat", denominator="half-1", offset=2)
     rows += _sinusoidal(fairseq, [Fraction(k, 31) for k in range(32)], count)
-    for heads in (8, 12):
-        rows += _alibi(ALiBi(heads), count)
-    rows += _integers(count)
+    rows += _buckets(count)
+    rows += certify_registry(count)
     return rows
 
 
@@ -168,27 +135,8 @@ def _sinusoidal(encoding: Sinusoidal, exponents: list[Fraction], count: int) -> 
             yield _row(f"{encoding!r}", where, exact, table, np.abs(exact.hi), 1.0, claim)
 
 
-def _alibi(encoding: ALiBi, count: int) -> Iterator[Row]:
-    mp = mpmath().mp
-    with mp.workdps(DIGITS):
-        slopes = [
-            int(mp.mpf(2) ** (BITS - mp.mpf(e.numerator) / e.denominator))
-            for e in slope_exponents(encoding.num_heads, encoding.max_bias)
-        ]
-    rng = np.random.default_rng(2)
-    for bits in (12, 20, 40):
-        positions = rng.integers(0, 2**bits, 2 * min(count, 128))
-        distance = np.abs(positions[:, None] - positions[None, ::2]).astype(object)
-        exact = Exact(np.stack([-slope * distance for slope in slopes]))
-        for dtype in dtypes():
-            if dtype == "float16" and bits > 12:
-                continue  # float16 ends at 65504
-            bias = encoding.bias(positions, positions[::2], dtype=np.dtype(dtype))
-            yield _row(f"{encoding!r}", f"up to 2**{bits}", exact, bias, np.abs(exact.hi), 0.0)
-
-
-def _integers(count: int) -> Iterator[Row]:
-    """What has to be equal: buckets, and the rows of learned tables."""
+def _buckets(count: int) -> Iterator[Row]:
+    """Buckets have to be equal."""
     reach = 16 * count
     for buckets, distance, both in ((32, 128, True), (32, 128, False), (320, 800, True)):
         encoding = T5Bias(
@@ -196,21 +144,11 @@ def _integers(count: int) -> Iterator[Row]:
         )
         r = np.arange(-reach, reach + 1)
         want = np.array([exact_bucket(int(n), buckets, distance, both) for n in r])
-        yield _equal(f"{encoding!r} bucket", "int64", r, encoding.bucket(r), want)
-    rng = np.random.default_rng(3)
-    for dtype in dtypes():
-        weight = rng.standard_normal((4098, 8)).astype(dtype)
-        learned = Learned(weight, offset=2)
-        p = np.arange(4096)
-        want = np.array([weight[i + 2] for i in range(4096)])
-        yield _equal("Learned(weight, offset=2)", dtype, p, learned.table(p), want)
-
-
-def _equal(name: str, dtype: str, p: np.ndarray, actual: Array, want: Array) -> Row:
-    error = np.abs(actual.astype(np.float64) - want.astype(np.float64))
-    score = 0.0 if actual.dtype == want.dtype and bool((actual == want).all()) else math.inf
-    where = f"{p[0]} .. {p[-1]}"
-    return Row(name, dtype, where, error.size, float(error.max()), score, 0.0)
+        error = np.abs(encoding.bucket(r) - want)
+        score = 0.0 if not error.any() else math.inf
+        where = f"{-reach} .. {reach}"
+        name = f"{encoding!r} bucket"
+        yield Row(name, "int64", where, error.size, float(error.max()), score, 0.0)
 
 
 def format_table(rows: Sequence[Row]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from posenc_ref.backends import backends
 
 from .ours import LABELS
+from .ours_registered import labels
 from .outcome import Outcome
 from .probes import REPORTED
 from .verify import Verification
@@ -54,7 +55,7 @@ def own_table(found: Verification) -> Table | None:
     """Our own backends: a row per device and dtype, a column per encoding, worst scores in it."""
     rows: dict[tuple[str, str, str], dict[str, Outcome]] = {}
     for o in found.outcomes:
-        if o.kind == "backend" and o.label:
+        if o.kind == "backend" and o.label in LABELS:
             place = f"{o.group} {o.version}" + (f" {o.device}" if o.device else "")
             rows.setdefault((o.group, place, o.dtype), {})[o.label] = o
     if not rows:
@@ -69,6 +70,33 @@ def own_table(found: Verification) -> Table | None:
     for (_, place, dtype), cells in sorted(rows.items(), key=lambda row: order[row[0][0]]):
         table.add([(place, ""), (dtype, ""), *(_cell(cells.get(label)) for label in used)])
     return table
+
+
+def vectors_table(found: Verification) -> Table | None:
+    """Every encoding on its vectors: a row for each, a column per library, worst scores in it."""
+    rows: dict[str, dict[str, Outcome]] = {}
+    for o in found.outcomes:
+        if o.kind == "backend" and o.label in labels():
+            cells = rows.setdefault(o.label, {})
+            known = cells.get(o.group)
+            if known is None or _badness(o) > _badness(known):
+                cells[o.group] = o
+    used = [b.name for b in backends() if any(b.name in cells for cells in rows.values())]
+    if not rows:
+        return None
+    table = Table(
+        "posenc_ref against 50 digits: the examples of every encoding, worst score of all dtypes",
+        ["encoding", *used],
+        numbers=frozenset(used),
+    )
+    for label, cells in sorted(rows.items()):
+        table.add([(labels()[label].name, ""), *(_cell(cells.get(name)) for name in used)])
+    return table
+
+
+def _badness(o: Outcome) -> tuple[bool, float]:
+    """What is worse than conforming comes first, then the score as part of its budget."""
+    return o.verdict != "conforms", (o.worst or 0.0) / (o.budget or 1.0)
 
 
 def _cell(o: Outcome | None) -> tuple[str, str]:
@@ -107,6 +135,12 @@ def library_table(found: Verification) -> Table | None:
             ]
         )
     return table
+
+
+def tables(found: Verification) -> list[Table]:
+    """All tables that there is something for."""
+    every = (own_table(found), vectors_table(found), library_table(found))
+    return [table for table in every if table is not None]
 
 
 def legend(found: Verification) -> str:
@@ -178,8 +212,7 @@ def summary(found: Verification) -> str:
 
 def plain(found: Verification) -> str:
     """The whole result as plain text."""
-    tables = [own_table(found), library_table(found)]
-    parts = [str(t) for t in tables if t is not None]
+    parts = [str(t) for t in tables(found)]
     if parts:
         parts.append(legend(found))
     parts += ["\n".join(sentences(found)), summary(found)]

@@ -21,12 +21,15 @@ from posenc_ref.backends import Backend, backends
 
 from .apart import judge_apart
 from .check import check
+from .entry import Entry
 from .options import Options
 from .ours import LABELS, ONCE, own_surfaces, wide
+from .ours_registered import judge_entry, labels
 from .outcome import CERTIFICATE, Outcome, failed, judged, kind_of, skipped
 
 #: Judged unless asked otherwise: what other people's models compute in.
 LIBRARY_DTYPES = ("float32", "bfloat16")
+NO_MPMATH = 'mpmath is not installed; pip install "posenc-ref[cli]"'
 #: Called with the outcomes so far and the number of checks known of.
 Progress = Callable[[list[Outcome], int], None]
 #: Where every call costs a graph or a compilation: these dtypes, unless asked otherwise.
@@ -148,22 +151,29 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome | int
         yield skipped(blank, reason)
         return
     devices = backend.devices()
+    once = set(ONCE)
     if backend.name in QUICK and not (options.full or options.dtypes):
         left = [dtype for dtype in kinds if dtype not in QUICK[backend.name]]
         kinds = [dtype for dtype in kinds if dtype not in left]
         for dtype in left:
             why = f"{backend.name} takes long; --full, or --dtype {dtype}, judges it"
             yield skipped(blank.replace(dtype=dtype), why)
+        for dtype in kinds[1:]:
+            if any(_wanted(backend, label, dtype, options) for label in labels()):
+                why = f"vectors in {kinds[0]} alone; --full, or --dtype {dtype}, judges them"
+                yield skipped(blank.replace(dtype=dtype), why)
+        once |= set(labels())
     yield len(devices) * sum(
         _wanted(backend, label, dtype, options)
         for dtype in kinds
-        for label in LABELS
-        if label not in ONCE or dtype == kinds[0]
+        for label in (*LABELS, *labels())
+        if label not in once or dtype == kinds[0]
     )
     # Fewer channels are fewer calls; the libraries that most people use get whole heads.
     dim = 64 if options.full or backend.name in ("numpy", "torch") else 16
     for device in devices:
         exact = wide(backend, device)
+        angles = "exact" if exact else None
         place = device if len(devices) > 1 else None
         finished: set[str] = set()
         for dtype in kinds:
@@ -184,14 +194,33 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome | int
                     backend=backend.name,
                     dtype=dtype,
                     device=device,
-                    angles="exact" if exact else None,
+                    angles=angles,
                 )
+            for label, entry in labels().items():
+                asked = label not in once or dtype == kinds[0]
+                if asked and _wanted(backend, label, dtype, options):
+                    yield _registered(entry, backend, here.replace(label=label), device, angles)
+
+
+def _registered(
+    entry: Entry, backend: Backend, blank: Outcome, device: str | None, angles: str | None
+) -> Outcome:
+    if importlib.util.find_spec("mpmath") is None:
+        return skipped(blank, NO_MPMATH)
+    begin = time.perf_counter()
+    try:
+        found = judge_entry(entry, backend, blank.dtype, device, blank, angles)
+    except Exception as error:
+        return failed(blank, error)
+    return found.replace(seconds=time.perf_counter() - begin)
 
 
 def _dtypes(backend: Backend, options: Options) -> list[str]:
     """The dtypes of ``backend`` in which anything was asked for."""
     return [
-        d for d in backend.dtypes if any(_wanted(backend, label, d, options) for label in LABELS)
+        d
+        for d in backend.dtypes
+        if any(_wanted(backend, label, d, options) for label in (*LABELS, *labels()))
     ]
 
 
@@ -248,7 +277,7 @@ def _certificate(options: Options) -> Iterator[Outcome | int]:
     """cos, sin and every encoding against arithmetic that shares no code with them."""
     blank = Outcome("certificate", CERTIFICATE, label="all encodings, NumPy")
     if importlib.util.find_spec("mpmath") is None:
-        yield skipped(blank, 'mpmath is not installed; pip install "posenc-ref[cli]"')
+        yield skipped(blank, NO_MPMATH)
         return
     from .certify import certify
 

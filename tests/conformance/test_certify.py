@@ -1,5 +1,6 @@
 """The certified table: complete, passing, and able to fail; and the arithmetic behind it."""
 
+import re
 import sys
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -11,7 +12,9 @@ from posenc_ref import ALiBi, T5Bias, angles
 from posenc_ref.accuracy import ROUNDOFF, budget
 from posenc_ref.angles import ERROR_BOUND
 from posenc_ref.conformance import exact
-from posenc_ref.conformance.certify import Row, certify, dtypes, format_table, position_ranges
+from posenc_ref.conformance.certified import Row, dtypes
+from posenc_ref.conformance.certify import certify, format_table, position_ranges
+from posenc_ref.conformance.registry import entries
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +37,14 @@ def test_the_table_is_complete(rows):
     for name in ("RoPE(64", "Sinusoidal(64", "RoPE(128"):
         found = {(row.dtype, row.positions) for row in rows if row.encoding.startswith(name)}
         assert found == {(dtype, where) for dtype in dtypes() for where in ranges}
-    for name in ("ALiBi", "T5Bias", "Learned"):
-        assert any(row.encoding.startswith(name) for row in rows)
+    for entry in entries():
+        for name in entry.examples:
+            (near, *far) = dict.fromkeys(
+                row.positions for row in rows if row.encoding == f"{entry.name}: {name}"
+            )
+            assert near == "as in its vectors"
+            assert far in ([], ["up to 2**20"], ["up to 2**20", "up to 2**40"])
+    assert any(row.encoding.startswith("T5Bias(") for row in rows)
     claimed = [row for row in rows if row.claimed == ERROR_BOUND]
     assert {row.dtype for row in claimed} == {"float64"}
 
@@ -66,9 +75,11 @@ def test_a_wrong_specification_fails(monkeypatch):
     monkeypatch.setattr(ALiBi, "slopes", naive_slopes)
     monkeypatch.setattr(T5Bias, "bucket", lambda self, r: bucket(self, r - (r == 64)))
     failed = [row.encoding for row in certify() if not row.passed]
-    assert {name.partition("(")[0] for name in failed} == {"RoPE", "Sinusoidal", "ALiBi", "T5Bias"}
-    assert not any(name.startswith("ALiBi(8") for name in failed)  # the recipes agree there
-    assert sum(name.startswith("T5Bias") for name in failed) == 2  # causal: later keys share one
+    names = {re.split(r"\W", name)[0] for name in failed}
+    assert {"RoPE", "Sinusoidal", "ALiBi", "T5Bias", "Sandwich", "DETRSine"} <= names
+    assert names.isdisjoint({"Learned", "SwinBias", "Shaw", "Kerple", "CoPE"})
+    assert "ALiBi: alibi-6" in failed
+    assert sum(name.startswith("T5Bias(") for name in failed) == 2  # causal: later keys share one
 
 
 def test_without_mpmath_the_way_to_get_it_is_named(monkeypatch):

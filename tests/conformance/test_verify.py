@@ -25,7 +25,7 @@ def judge(only=None, *dtypes, **settings):
 def test_our_encodings_conform_on_numpy():
     found = judge("numpy *", "float32")
     assert [o.label for o in found.outcomes if o.verdict != "conforms"] == []
-    assert {o.label for o in found.outcomes} == set(verify.LABELS)
+    assert {o.label for o in found.outcomes} == {*verify.LABELS, *verify.labels()}
     assert found.exit_code == 0
     assert all(o.executed for o in found.outcomes)
 
@@ -69,7 +69,7 @@ def test_an_error_of_the_harness_exits_with_2(monkeypatch):
     for name in ("check", "own_surfaces"):
         with monkeypatch.context() as patch:
             patch.setattr(verify, name, broken)
-            found = judge("numpy learned", "float32")
+            found = judge("numpy learned float32")
         assert found.counts["error"] == 1
         assert found.exit_code == 2
         assert "RuntimeError: no arrays today" in show.plain(found)
@@ -78,7 +78,7 @@ def test_an_error_of_the_harness_exits_with_2(monkeypatch):
 def test_a_missing_backend_is_skipped_with_the_reason(monkeypatch):
     absent = dataclasses.replace(backend("cupy"), module="no_such_module")
     monkeypatch.setattr(verify, "backends", lambda: (backend("numpy"), absent))
-    found = judge("learned", "float32")
+    found = judge("learned float32")
     assert found.counts["skipped"] == 1
     assert found.counts["conforms"] == 1
     assert found.exit_code == 0
@@ -89,7 +89,7 @@ def test_a_missing_backend_is_skipped_with_the_reason(monkeypatch):
 
 def test_a_device_without_float64_is_skipped_in_float64():
     pytest.importorskip("array_api_strict", reason="it has a device without float64")
-    found = judge("array_api_strict learned", "float64")
+    found = judge("array_api_strict learned float64")
     assert [o.device for o in found.outcomes if o.verdict == "conforms"] == [
         "CPU_DEVICE",
         "device1",
@@ -112,20 +112,20 @@ def test_missing_libraries_are_listed_with_what_to_install(monkeypatch):
 def test_what_takes_long_is_left_out_unless_asked_for(monkeypatch):
     monkeypatch.setattr(verify, "backends", lambda: (backend("dask"),))
     pytest.importorskip("dask", reason="the slow backend")
-    quick = judge("dask learned")
+    quick = judge("dask learned float*")
     assert {o.dtype: o.verdict for o in quick.outcomes} == {
         "float32": "conforms",
         "float64": "skipped",
         "float16": "skipped",
     }
-    (asked,) = judge("dask learned", "float16").outcomes
+    (asked,) = judge("dask learned float16", "float16").outcomes
     assert asked.verdict == "conforms"
 
 
 def test_processes_give_the_same_outcomes():
     seen = []
-    here = judge("learned", "float32")
-    there = judge("learned", "float32", processes=2, progress=lambda done, n: seen.append(n))
+    here = judge("learned float32")
+    there = judge("learned float32", processes=2, progress=lambda done, n: seen.append(n))
     strip = [[dataclasses.replace(o, seconds=0.0) for o in v.outcomes] for v in (here, there)]
     assert strip[0] == strip[1]
     assert seen[-1] >= len(there.outcomes)
