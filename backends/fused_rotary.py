@@ -15,7 +15,7 @@ from posenc_ref import _validate as validate
 from posenc_ref._namespace import Array, device_of, dtype_name, is_array, is_lazy, library, to_host
 from posenc_ref._positions import Positions, broadcast_axes, first_axis
 
-from . import fused_cupy, fused_jax, fused_numpy, fused_torch
+from . import fused_cupy, fused_dask, fused_jax, fused_numpy, fused_torch
 from .destination import checked_like
 from .pair_runs import Run, pair_runs
 from .phasors import rotary_phasors
@@ -74,9 +74,14 @@ class FusedRotary:
         view = heads_first(x, self.tensor_layout, self.encoding.head_dim)
         validate.check_x(view, self.encoding.head_dim, "head_dim")
         reason = self._refusal(x)
-        if is_array(positions) and is_lazy(positions):
+        lazy = is_array(positions) and is_lazy(positions)
+        if lazy:
             reason = "specification: positions are traced"
-        if reason:
+        if library(x) == "dask" and self._runs is not None and not lazy and out is None:
+            turned = fused_dask.rotate(self.encoding, self._back, view, positions, seq_len)
+            result = heads_first(turned, self.tensor_layout, self.encoding.head_dim, back=x)
+            path = "dask: chunk by chunk, each on its own fast path"
+        elif reason:
             result, path = self._specification(x, view, positions, seq_len, out), reason
         else:
             tables = self._tables_for(view, positions, seq_len)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Sinusoidal
+from posenc_ref._namespace import is_array, library
 
 from .destination import checked_shape, fresh
 from .phasors import blocks
@@ -29,9 +30,22 @@ class FusedTable:
         out: np.ndarray | None = None,
         explain: bool = False,
     ) -> Any:
-        """``encoding.table(positions)`` as a NumPy array, float64 unless ``dtype`` or ``out``."""
+        """``encoding.table(positions)``, float64 unless ``dtype`` or ``out``.
+
+        Positions on the host make a NumPy array; those of another library stay there, by the
+        specification.
+        """
         encoding = self.encoding
         p = encoding._positions(positions)
+        if is_array(positions) and library(positions) != "numpy":
+            if out is not None:
+                raise TypeError(
+                    f"out cannot be given for positions of {library(positions)}: the table is "
+                    "made there"
+                )
+            made = encoding.table(positions, dtype=dtype)
+            where = f"specification: positions are of {library(positions)}"
+            return (made, where) if explain else made
         values = np.asarray(p.values, dtype=np.float64)
         shape = (*values.shape, encoding.dim)
         out = fresh(shape, dtype) if out is None else checked_shape(out, shape, dtype)

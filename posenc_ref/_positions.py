@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -208,6 +209,22 @@ def broadcast_axes(positions: Positions, x: Array) -> tuple[Any, ...]:
             f"{tuple(x.shape)}, where S = {lead[-1]}; got positions of shape {shape}"
         )
     return index
+
+
+def cut_like(p: Positions, x: Array, num_axes: int = 1) -> Positions:
+    """Host positions of a Dask array x (..., S, dim): lazy too, and cut into chunks where x is.
+
+    Otherwise every task would be given the table of all positions.
+    """
+    if library(x) != "dask" or not isinstance(p.values, np.ndarray):
+        return p
+    shape = p.shape if num_axes == 1 else p.shape[1:]
+    last = x.ndim - 1
+    axes = (0, last - 1) if len(shape) == 2 and last > 2 else range(last - len(shape), last)
+    chunks = [x.chunks[a] if n == x.shape[a] else (n,) for a, n in zip(axes, shape, strict=True)]
+    whole = [(n,) for n in p.shape[: p.ndim - len(shape)]]
+    lazy = sys.modules["dask.array"].from_array(p.values, chunks=(*whole, *chunks))
+    return replace(p, values=lazy)
 
 
 def target(p: Positions, xp: Namespace = None, device: Any = None) -> tuple[Namespace, Any]:

@@ -37,7 +37,7 @@ from ._namespace import (
     send,
     working_dtype,
 )
-from ._positions import Positions, as_positions, broadcast_axes, first_axis, target
+from ._positions import Positions, as_positions, broadcast_axes, cut_like, first_axis, target
 from .angles import MAX_POSITION, Turns, tables, turns
 from .encoding import Encoding
 from .scoring import dot
@@ -248,11 +248,12 @@ class Rotary(Encoding, abstract=True):
 
     def _turns(self, seq_len: int | None) -> Turns:
         kept = self._kept_turns
-        if seq_len not in kept:
+        found = kept.get(seq_len)  # looked up once: another thread may clear it meanwhile
+        if found is None:
             if len(kept) >= _KEPT:
                 kept.clear()
-            kept[seq_len] = turns(self.decimal_frequencies(seq_len))
-        return kept[seq_len]
+            found = kept[seq_len] = turns(self.decimal_frequencies(seq_len))
+        return found
 
     @cached_property
     def _kept_turns(self) -> dict[int | None, Turns]:
@@ -282,7 +283,7 @@ class Rotary(Encoding, abstract=True):
         xp, device = namespace(x), device_of(x)
         # Host positions are sent over first, so that the work is done on x's device.  Not where
         # it has no float64, and not for lazy arrays: tables made now are exact constants there.
-        values = p.values
+        values = cut_like(p, x, self.num_axes).values
         if has_float64(xp, device) and not is_lazy(x):
             values = send(values, xp, device)
         length = self._seq_len(seq_len, p)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ._namespace import Array, DType, Namespace, astype, device_of, namespace
-from ._positions import Positions, as_positions, broadcast_axes
+from ._positions import Positions, as_positions, broadcast_axes, cut_like
 from ._validate import check_x
 from .accuracy import Truth
 from .encoding import Encoding
@@ -91,6 +91,8 @@ class Table(Encoding, abstract=True):
         p = self._positions(positions, x)
         index = broadcast_axes(p if self.num_axes == 1 else of_axis(p, 0), x)
         wide = widen(x)
+        if not self.integers:  # rows that are looked up are checked on the host
+            p = cut_like(p, x, self.num_axes)
         rows = astype(self._rows(p, namespace(x), device_of(x)), wide.dtype)
         return astype(wide + (rows[index] if index else rows), x.dtype)
 

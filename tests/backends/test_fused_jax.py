@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-import posenc_ref as pr
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.backends import fused
 from posenc_ref.conformance import check
@@ -99,23 +98,41 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 import posenc_ref as pr
 from posenc_ref.backends import fused
 
-mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("heads", "tokens"))
-placed = NamedSharding(mesh, P(None, "heads", "tokens", None))
+mesh = Mesh(np.array(jax.devices()).reshape(2, 2, 2), ("rows", "heads", "tokens"))
+placed = NamedSharding(mesh, P("rows", "heads", "tokens", None))
+gathers = ("all-gather", "all-to-all", "collective-permute", "all-reduce")
 x = jax.device_put(np.random.default_rng(0).standard_normal((2, 4, 8, 32)).astype("f4"), placed)
 for layout in ("half", "interleaved"):
-    fast = fused(pr.RoPE(32, layout=layout))
-    turned = jax.jit(lambda x: fast(x, range(8)))
-    y = turned(x)
-    assert y.sharding.is_equivalent_to(placed, 4), y.sharding
-    text = turned.lower(x).compile().as_text()
-    assert not any(word in text for word in ("all-gather", "all-to-all", "collective-permute"))
-    assert np.array_equal(np.asarray(y), np.asarray(turned(np.asarray(x))))
+    encoding = pr.RoPE(32, layout=layout)
+    fast = fused(encoding)
+    ready = fast.prepare(range(20), like=x)
+    calls = (
+        lambda x: fast(x, range(8)), lambda x: fast.inverse(x, range(8)), lambda x: ready(x, 3),
+        lambda x: encoding.apply(x, range(8)), lambda x: pr.Sinusoidal(32).add(x, range(8)),
+    )
+    for call in calls:
+        turned = jax.jit(call)
+        y = turned(x)
+        assert y.sharding.is_equivalent_to(placed, 4), y.sharding
+        text = turned.lower(x).compile().as_text()
+        assert not any(word in text for word in gathers)
+        assert np.array_equal(np.asarray(y), np.asarray(turned(np.asarray(x))))
+# The heads of a rank have the slopes that they have in the whole, and stay where they are.
+by_head = NamedSharding(mesh, P("rows", ("heads", "tokens"), None, None))
+q = jax.device_put(np.asarray(x), by_head)
+logits = jax.jit(lambda q: pr.scores(pr.ALiBi(4), q, q, range(8), range(8)))
+assert logits(q).sharding.is_equivalent_to(by_head, 4), logits(q).sharding
+assert not any(word in logits.lower(q).compile().as_text() for word in gathers)
+whole = np.asarray(logits(np.asarray(x)))
+for shard in logits(q).addressable_shards:
+    assert shard.data.shape == (1, 1, 8, 8)
+    assert np.array_equal(np.asarray(shard.data), whole[shard.index])
 print("sharded")
 """
 
 
 def test_sharded_arrays_stay_sharded():
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     run = subprocess.run(
         [sys.executable, "-c", SHARDED],
         capture_output=True,
@@ -124,16 +141,3 @@ def test_sharded_arrays_stay_sharded():
         check=False,
     )
     assert run.stdout.strip() == "sharded", run.stderr
-
-
-def test_a_context_parallel_shard_equals_the_whole():
-    encoding = pr.RoPE(D, layout="half")
-    lengths = [16, 8]
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    x = array(1, 2, 24, D)
-    whole = fused(encoding)(x, pr.packed(np.array(lengths)))
-    for rank in range(2):
-        at = pr.shard_positions(starts, 2, rank)
-        rows = pr.shard_indices(starts, 2, rank)
-        shard = fused(encoding)(x[:, :, rows], at)
-        assert np.array_equal(np.asarray(shard), np.asarray(whole[:, :, rows]))

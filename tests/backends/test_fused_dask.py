@@ -1,0 +1,160 @@
+"""fused on Dask: chunk by chunk, nothing gathered, nothing computed before it is asked for."""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.accuracy import Truth, budget
+from posenc_ref.backends import fused
+from tests.backends.test_dask import refuse
+from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+pytestmark = pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
+RNG = np.random.default_rng(16)
+SHAPE = (2, 4, 12, D)
+X = RNG.standard_normal(SHAPE).astype(np.float32)
+CHUNKS = [SHAPE, (1, 4, 5, D), (2, 1, 12, D), (1, 3, 7, D), (1, 3, 7, 9)]
+
+
+def lazy(values, chunks):
+    return da.from_array(values, chunks=chunks)
+
+
+def right(encoding, x, at, y):
+    wide = x.astype(np.float64)
+    size = np.broadcast_to(np.linalg.norm(wide, axis=-1, keepdims=True), x.shape)
+    truth = Truth(encoding.apply(wide, at), size, np.zeros(()))
+    return truth.score(y, dtype=str(x.dtype)).max() <= budget(str(x.dtype))
+
+
+@pytest.mark.parametrize("chunks", CHUNKS, ids=str)
+@pytest.mark.parametrize("name", FUSED)
+def test_chunks_equal_the_whole(name, chunks):
+    encoding = ROTARY[name]
+    rows = RNG.integers(0, 2**20, (2, 12))
+    for at in (rows[0], rows, rows[:1], np.broadcast_to(rows[:, None], SHAPE[:3])):
+        at = positions_of(encoding, at)
+        with dask.config.set(scheduler=refuse):
+            y, path = fused(encoding)(lazy(X, chunks), at, explain=True)
+            back = fused(encoding).inverse(y, at)
+        assert path == "dask: chunk by chunk, each on its own fast path"
+        # The channels of a head are joined; no other axis is.
+        assert y.chunks == (*lazy(X, chunks).chunks[:3], (D,))
+        assert right(encoding, X, at, y.compute(scheduler="synchronous"))
+        assert back.chunks == y.chunks
+    size = np.broadcast_to(np.linalg.norm(X, axis=-1, keepdims=True), X.shape)
+    returned = back.compute(scheduler="synchronous")
+    assert Truth(X.astype(np.float64), size, np.zeros(())).score(returned).max() <= 128
+
+
+def test_other_layouts_dtypes_and_lazy_positions():
+    encoding = ROTARY["half"]
+    x = X.astype(np.float64)
+    y = fused(encoding, tensor_layout="bshd")(lazy(x.swapaxes(1, 2), (1, 5, 2, D)), range(12))
+    assert y.chunks[:3] == ((1, 1), (5, 5, 2), (2, 2))
+    assert right(encoding, x, range(12), y.compute(scheduler="synchronous").swapaxes(1, 2))
+    with dask.config.set(scheduler=refuse):
+        at = lazy(np.arange(12), 5)
+        y, path = fused(encoding)(lazy(x, (1, 2, 5, D)), at, explain=True)
+        table, where = fused(pr.Sinusoidal(8))(at, explain=True)
+    assert path == "specification: positions are traced"
+    assert where == "specification: positions are of dask"
+    assert right(encoding, x, range(12), y.compute(scheduler="synchronous"))
+    assert table.chunks == ((5, 5, 2), (8,))
+    whole = np.asarray(pr.Sinusoidal(8).table(range(12)))
+    assert np.array_equal(table.compute(scheduler="synchronous"), whole)
+
+
+def test_what_is_refused():
+    x = lazy(X, (1, 4, 5, D))
+    with pytest.raises(TypeError, match="out cannot be given for dask arrays"):
+        fused(ROTARY["half"])(x, range(12), out=x)
+    with pytest.raises(ValueError, match="where S = 12; got positions of shape"):
+        fused(ROTARY["half"])(x, range(5))
+    with pytest.raises(ValueError, match="must be finite and at most"):
+        fused(ROTARY["half"])(x, np.full(12, 2.0**41))
+    with pytest.raises(TypeError, match="out cannot be given for positions of dask"):
+        fused(pr.Sinusoidal(8))(lazy(np.arange(3), 2), out=np.zeros((3, 8)))
+
+
+BIG = (2, 4, 64, D)
+CUT = (1, 2, 16, D)
+#: What is laid over chunks of CUT.
+WORK = {
+    "apply": lambda x, at: pr.RoPE(D, layout="half").apply(x, at),
+    "fused": lambda x, at: fused(pr.RoPE(D, layout="half"))(x, at),
+    "fused interleaved": lambda x, at: fused(pr.RoPE(D, layout="interleaved"))(x, at),
+    "add": lambda x, at: pr.Sinusoidal(D).add(x, at),
+    "table": lambda x, at: pr.Sinusoidal(D).table(lazy(np.asarray(at), CUT[2])),
+    "alibi": lambda x, at: pr.ALiBi(4).bias(*[lazy(np.asarray(at), CUT[2])] * 2),
+}
+
+
+class Inputs:
+    """The bytes of the largest input of any task."""
+
+    def __init__(self):
+        from dask.callbacks import Callback
+
+        self.largest, self.tasks = 0, 0
+        self.callback = Callback(pretask=self.look)
+
+    def look(self, key, dsk, state):
+        self.tasks += 1
+        for one in state["dependencies"][key]:
+            self.largest = max(self.largest, getattr(state["cache"][one], "nbytes", 0))
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_no_task_sees_more_than_a_chunk(name):
+    """A chunk of the result, in float64, in which the specification works."""
+    x = RNG.standard_normal(BIG).astype(np.float32)
+    y = WORK[name](lazy(x, CUT), np.arange(64))
+    chunk = np.prod([max(c) for c in y.chunks]) * 8
+    seen = Inputs()
+    with seen.callback:
+        y.compute(scheduler="synchronous", optimize_graph=False)
+    assert seen.tasks > 4
+    assert 0 < seen.largest <= chunk
+    assert np.prod(y.shape) * 8 >= 4 * chunk
+    assert not [key for key in dict(y.dask.layers) if "rechunk-merge" in key]
+
+
+def test_a_gather_would_be_seen():
+    seen = Inputs()
+    with seen.callback:
+        lazy(np.ones(BIG), CUT).rechunk(BIG).sum().compute(
+            scheduler="synchronous", optimize_graph=False
+        )
+    assert seen.largest > np.prod(CUT) * 8
+
+
+@pytest.mark.filterwarnings("default")
+def test_on_a_cluster_of_workers():
+    """Two workers: the same numbers, no result larger than a chunk, until the user gathers."""
+    distributed = pytest.importorskip("distributed")
+    x = RNG.standard_normal(BIG).astype(np.float32)
+    at = np.arange(64) * 1001
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(
+            distributed.LocalCluster(
+                n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+            )
+        )
+        client = stack.enter_context(distributed.Client(cluster))
+        for name, work in WORK.items():
+            y = work(lazy(x, CUT), at).persist()
+            distributed.wait(y)
+            held = {task.nbytes for task in cluster.scheduler.tasks.values() if task.nbytes}
+            chunk = np.prod([max(c) for c in y.chunks]) * 8
+            assert max(held) <= chunk, name
+            assert len(client.who_has(y)) == np.prod(y.numblocks)
+            if name == "fused":
+                assert right(pr.RoPE(D, layout="half"), x, at, y.compute())
+            else:
+                assert np.isfinite(y.compute()).all()
+            del y

@@ -1,0 +1,90 @@
+"""Shards equal the whole: zig-zag halves of a context-parallel group, and the heads of a rank."""
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.backends import backend, fused, score_mod
+from tests.backends.test_fused import ROTARY, D
+
+LIBRARIES = ["numpy", "torch", "jax"]
+#: Lengths of packed sequences, and the size of the group.
+GROUPS = [((16, 8), 2), ((16,), 4), ((24, 48, 12), 3)]
+
+
+def several(encoding, at):
+    """Positions (S,), or three different rows of them for three axes."""
+    return at if encoding.num_axes == 1 else np.stack([at, at // 4, at % 4])[: encoding.num_axes]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("name", ["half-trailing", "interleaved", "sections-half", "dynamic"])
+def test_zig_zag_halves(name, library):
+    """Bit for bit: a token does not see who is beside it."""
+    encoding, home = ROTARY[name], backend(library)
+    call = fused(encoding)
+    for lengths, size in GROUPS:
+        total = sum(lengths)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        x = np.random.default_rng(total).standard_normal((2, 3, total, D))
+        x = home.asarray(x, "float32", home.devices()[0])
+        every = several(encoding, pr.packed(np.array(lengths)))
+        for turn in (call, call.inverse, encoding.apply):
+            whole = home.asnumpy(turn(x, every, seq_len=max(lengths)))
+            held = []
+            for rank in range(size):
+                rows = pr.shard_indices(starts, size, rank)
+                at = several(encoding, pr.shard_positions(starts, size, rank))
+                shard = home.asnumpy(turn(x[:, :, rows], at, seq_len=max(lengths)))
+                assert np.array_equal(shard, whole[:, :, rows])
+                held.append(rows)
+            assert np.array_equal(np.sort(np.concatenate(held)), np.arange(total))
+        # The positions that a rank would count by itself are others.
+        own = several(encoding, np.arange(rows.size))
+        assert not np.array_equal(home.asnumpy(call(x[:, :, rows], own, seq_len=64)), shard)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_logits_of_a_context_parallel_ring(library):
+    """Each rank's queries meet each rank's keys: the tiles make up the logits of the whole."""
+    encoding, home = ROTARY["half-trailing"], backend(library)
+    q, k = (np.random.default_rng(n).standard_normal((1, 2, 24, D)) for n in (1, 2))
+    q, k = (home.asarray(x, "float32", home.devices()[0]) for x in (q, k))
+    whole = home.asnumpy(pr.scores(encoding, q, k, range(24), range(24)))
+    for ours in range(3):
+        i = pr.shard_indices([0, 24], 3, ours)
+        for theirs in range(3):
+            j = pr.shard_indices([0, 24], 3, theirs)
+            tile = home.asnumpy(pr.scores(encoding, q[:, :, i], k[:, :, j], i, j))
+            size = (
+                np.linalg.norm(home.asnumpy(q)[:, :, i], axis=-1)[..., None]
+                * np.linalg.norm(home.asnumpy(k)[:, :, j], axis=-1)[:, :, None]
+            )
+            wide = whole[:, :, i][..., j].astype(np.float64)
+            truth = pr.accuracy.Truth(wide, size, np.zeros(()))
+            assert truth.score(tile, dtype="float32").max() <= pr.accuracy.budget("float32")
+
+
+@pytest.mark.parametrize("heads", [8, 12])
+def test_the_heads_of_a_rank(heads):
+    """Views of the whole bias: slopes of a rank are no slopes of that many heads."""
+    encoding, size = pr.ALiBi(heads), 4
+    whole = fused(encoding)(5, 9)
+    local = heads // size
+    for rank in range(size):
+        mine = slice(rank * local, (rank + 1) * local)
+        assert np.array_equal(whole[mine], encoding.bias(range(4, 9), range(9))[mine])
+        assert np.shares_memory(whole[mine], whole)
+        assert not np.array_equal(whole[mine], fused(pr.ALiBi(local))(5, 9))
+
+
+def test_the_heads_of_a_rank_in_flex_attention():
+    torch = pytest.importorskip("torch")
+    encoding, size = pr.ALiBi(12), 4
+    mod = score_mod(encoding, like=torch.ones(1, 12, 5, 8), offset=4)
+    i, j = torch.arange(5)[:, None], torch.arange(9)
+    for rank in range(size):
+        for h in range(3):
+            got = mod(torch.zeros(5, 9), torch.tensor(0), torch.tensor(3 * rank + h), i, j)
+            want = encoding.bias(range(4, 9), range(9), dtype=np.float32)[3 * rank + h]
+            assert np.array_equal(got.numpy(), want)
