@@ -16,8 +16,8 @@ import numpy as np
 
 from .pair_runs import Run, untouched
 
-#: Bytes of a tile.
-_TILE = 512 * 1024
+#: Bytes of a tile, and of a tile that is widened and needs three of them: below a MiB in all.
+_TILE, _WIDENED = 512 * 1024, 256 * 1024
 #: Below it a whole array is one tile.
 _SMALL = 64 * 1024
 
@@ -96,11 +96,12 @@ def _scratch(
 
 def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> None:
     wide = factors[0].real.dtype
+    room = _TILE if x.dtype == wide else _WIDENED
     scratch: tuple[np.ndarray, ...] = ()
     for heads, into, tables in _planes(x, factors, out):
         count, rows, width = heads.shape
-        tall = max(1, min(rows, _TILE // (width * wide.itemsize)))
-        many = max(1, min(count, _TILE // (width * wide.itemsize * tall)))
+        tall = max(1, min(rows, room // (width * wide.itemsize)))
+        many = max(1, min(count, room // (width * wide.itemsize * tall)))
         if not scratch or scratch[0].shape[:2] != (many, tall):
             scratch = _scratch(x, factors, (many, tall, width))
         for p in range(0, rows, tall):

@@ -8,7 +8,7 @@ from typing import Any
 Tensor = Any
 
 #: Bytes of a widened tile.
-_TILE = 512 * 1024
+_TILE = 256 * 1024
 
 
 def in_tiles(
