@@ -17,9 +17,11 @@ from . import numbers, register
     FourierFeatures,
     spec="Tancik et al. 2020, arXiv:2006.10739; Mildenhall et al. 2020, NeRF, arXiv:2003.08934",
     examples={
-        "fourier-turn": FourierFeatures(numbers("fourier", 4, 2), unit="turn", first="cos"),
+        "fourier-turn": FourierFeatures(
+            numbers("fourier", 4, 2) / 3, unit="turn", first="cos"
+        ),
         "fourier-radian": FourierFeatures(
-            numbers("fourier-radian", 5, 1), unit="radian", layout="interleaved", scale=0.5,
+            numbers("fourier-radian", 5, 1) / 3, unit="radian", layout="interleaved", scale=0.5,
             offset=-0.5, position_scale=2.0,
         ),
         "fourier-nerf": FourierFeatures.nerf(3, num_axes=2, include_input=True),
@@ -40,7 +42,7 @@ def fourier_features(e: FourierFeatures, *v: Any) -> Sequence[Any]:
     return columns
 
 
-_TIMES = np.abs(numbers("time2vec-weight", 6)), numbers("time2vec-bias", 6)
+_TIMES = np.abs(numbers("time2vec-weight", 6)) / 3, numbers("time2vec-bias", 6)
 
 
 @register(
