@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import rich.box
@@ -32,6 +32,7 @@ from .loading import UsageError
 from .ndjson import recording
 from .options import Options
 from .outcome import Outcome
+from .sweep_families import FAMILIES
 from .sweep_record import APPLY, AS_CONFIGURED, FLOAT32, Judged
 from .sweep_record import SURFACES as SWEPT
 from .sweep_scaled import ROPE_TYPES
@@ -138,9 +139,8 @@ def verify_command(
         typer.echo(show.plain(found))  # a folded table would break words and lose columns
     else:
         console = Console()
-        for table in (show.own_table(found), show.library_table(found)):
-            if table is not None:
-                console.print(_rich(table))
+        for table in show.tables(found):
+            console.print(_rich(table))
         console.print(show.legend(found), style="dim", markup=False, highlight=False)
         console.print("\n".join(show.sentences(found)), markup=False, highlight=False)
         colour = "bold red" if found.exit_code else "bold green"
@@ -206,6 +206,10 @@ def sweep_command(
         list[str] | None,
         typer.Option(help="The function that rotates (apply), or logits of attention (scores)."),
     ] = None,
+    family: Annotated[
+        list[str] | None,
+        typer.Option(help=f"rotary, or what is no rotation: {', '.join(FAMILIES)}."),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write one line of JSON per table to this file.")
     ] = None,
@@ -222,13 +226,20 @@ def sweep_command(
 ) -> None:
     """Judge every rotary module of the installed `transformers` against its own configuration.
 
+    With `--family`, every table, bias or score that is no rotation, against what its source says.
     Exits with 0 if every module conforms, or does not for a reason that is on record; 1 if
     something else deviates, is beyond us or cannot be driven; 2 for a usage error.
     """
     from . import sweep_show
     from .sweep import sweep
     from .sweep_document import markdown as document
+    from .sweep_other import sweep_other
+    from .sweep_other_document import markdown as other_document
 
+    families = sorted(set(family or ("rotary",)))
+    _among("--family", families, ("rotary", *FAMILIES))
+    if families != ["rotary"] and ("rotary" in families or rope_type or dtype or surface):
+        raise _fail("--family other than rotary goes with no rope type, dtype, surface, nor rotary")
     if json_file is not None and resume is not None:
         raise _fail("--json begins a file and --resume continues one: give one of them")
     _among("--rope-type", rope_type, (AS_CONFIGURED, *ROPE_TYPES))
@@ -240,23 +251,37 @@ def sweep_command(
             def note(lines: list[Judged], done: int, expected: int) -> None:
                 bar(lines[-1].name if lines else "", done, expected)
 
-            found = sweep(
-                only or (),
-                rope_types=rope_type or (AS_CONFIGURED,),
-                dtypes=dtype or (FLOAT32,),
-                surfaces=surface or (APPLY,),
-                file=resume or json_file,
-                resume=resume is not None,
-                time_limit=time_limit,
-                processes=processes,
-                progress=note if bar else None,
-            )
+            common: dict[str, Any] = {
+                "file": resume or json_file,
+                "resume": resume is not None,
+                "time_limit": time_limit,
+                "processes": processes,
+                "progress": note if bar else None,
+            }
+            if families != ["rotary"]:
+                found = sweep_other(families, only or (), **common)
+            else:
+                found = sweep(
+                    only or (),
+                    rope_types=rope_type or (AS_CONFIGURED,),
+                    dtypes=dtype or (FLOAT32,),
+                    surfaces=surface or (APPLY,),
+                    **common,
+                )
     except (ModuleNotFoundError, ValueError, OSError) as error:
         raise _fail(str(error)) from None
     if not found.lines:
-        raise _fail(f"no rotary module is called {' or '.join(map(repr, only or ()))}")
+        what = "rotary module" if families == ["rotary"] else "place of these families"
+        raise _fail(f"no {what} is called {' or '.join(map(repr, only or ()))}")
     if markdown is not None:
-        markdown.write_text(document(found, markdown.parent), encoding="utf-8")
+        folder = markdown.parent
+        command = " ".join(["posenc sweep", *(f"--family {f}" for f in families)])
+        text = (
+            document(found, folder)
+            if families == ["rotary"]
+            else other_document(found, f"{command} --markdown FILE", folder)
+        )
+        markdown.write_text(text, encoding="utf-8")
     if not _styled() or Console().width < _TABLE:
         typer.echo(sweep_show.plain(found))
     else:

@@ -137,8 +137,6 @@ def sweep(
     ``file`` gets one line of JSON per judged table, and a last one with versions and counts.  With
     ``resume`` what it already has is kept, and not judged again.
     """
-    begin = time.perf_counter()
-    found = versions()
     targets = census(only)
     cases = [
         Case(target, rope_type, dtype, surface)
@@ -148,13 +146,32 @@ def sweep(
         if dtype == dtypes[0] or (rope_type == AS_CONFIGURED and surface == APPLY)
         for target in targets
     ]
+    return run(
+        cases, file=file, resume=resume, time_limit=time_limit, processes=processes,
+        progress=progress,
+    )  # fmt: skip
+
+
+def run(
+    cases: Sequence[Any],
+    *,
+    file: Path | None,
+    resume: bool,
+    time_limit: float,
+    processes: int,
+    progress: Progress | None,
+    known: tuple[Expected, ...] | None = None,
+) -> Sweep:
+    """Judge cases (what has a name, a blank line and a way to judge it), as :func:`sweep` says."""
+    begin = time.perf_counter()
+    found = versions()
     old = _read(file, found) if resume and file is not None else []
     names = {case.name for case in cases}
     lines = [line for line in old if line.case in names]
     done = {line.case for line in lines}
     if file is not None:
         _write(file, found, old)
-    left: queue.SimpleQueue[Case] = queue.SimpleQueue()
+    left: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for case in cases:
         if case.name not in done:
             left.put(case)
@@ -195,7 +212,8 @@ def sweep(
     finally:
         pool.shutdown(cancel_futures=True)
     lines.sort(key=lambda line: (line.surface, line.rope_type != AS_CONFIGURED, line.name))
-    result = Sweep(lines, found, time.perf_counter() - begin)
+    seconds = time.perf_counter() - begin
+    result = Sweep(lines, found, seconds, expected() if known is None else known)
     if file is not None:
         _append(file, [result.footer()])
     return result

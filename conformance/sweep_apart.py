@@ -91,10 +91,8 @@ def _serve(pipe: Any) -> None:
 
 def _answer(pipe: Any, case: Case) -> None:
     """Send the lines of a case, and None after the last."""
-    from .sweep_judge import judge_case
-
     try:
-        for line in judge_case(case):
+        for line in case.judge():
             pipe.send(line)
     except BrokenPipeError:
         raise

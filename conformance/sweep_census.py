@@ -58,14 +58,14 @@ def census(only: Sequence[str] = ()) -> list[Target]:
     if not only:
         return list(found)
     patterns = [pattern.lower() for pattern in only]
-    return [t for t in found if any(_matches(t, pattern) for pattern in patterns)]
+    return [t for t in found if any(matches(t.name, t.model, pattern) for pattern in patterns)]
 
 
-def _matches(target: Target, pattern: str) -> bool:
+def matches(name: str, model: str, pattern: str) -> bool:
     """A plain word names a model, or is part of a module's name; wildcards match the whole."""
     if any(c in pattern for c in "*?["):
-        return fnmatch.fnmatchcase(target.name.lower(), pattern)
-    return pattern == target.model or (pattern in target.name.lower() and "." in pattern)
+        return fnmatch.fnmatchcase(name.lower(), pattern)
+    return pattern == model or (pattern in name.lower() and "." in pattern)
 
 
 def version() -> str:
@@ -78,12 +78,16 @@ def _every() -> tuple[Target, ...]:
     return tuple(sorted(set(_all())))
 
 
-def _all() -> Iterator[Target]:
+def models_folder() -> Path:
+    """The folder that has a folder for every model."""
     spec = importlib.util.find_spec("transformers")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("transformers is not installed; pip install 'transformers>=5'")
-    models = Path(spec.origin).parent / "models"
-    for file in sorted(models.glob("*/modeling_*.py")):
+    return Path(spec.origin).parent / "models"
+
+
+def _all() -> Iterator[Target]:
+    for file in sorted(models_folder().glob("*/modeling_*.py")):
         model = file.parent.name
         if file.stem != f"modeling_{model}":
             continue

@@ -55,9 +55,9 @@ def _fits(pattern: str, line: Judged) -> bool:
     return fnmatch.fnmatchcase(line.name, pattern.replace("[", "[[]"))
 
 
-def expected() -> tuple[Expected, ...]:
-    """The entries of the data file."""
-    entries: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+def expected(file: Path = FILE) -> tuple[Expected, ...]:
+    """The entries of a data file."""
+    entries: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
     for entry in entries:
         entry |= {key: tuple(entry[key]) for key in ("patterns", "codes") if key in entry}
     return tuple(Expected(**entry) for entry in entries)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -45,6 +46,12 @@ class Case:
         names = (self.name, target.name, target.model, target.module)
         return Judged(*names, self.rope_type, self.dtype, self.surface)
 
+    def judge(self) -> Iterator[Judged]:
+        """One line per table, in this process."""
+        from .sweep_judge import judge_case
+
+        return judge_case(self)
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -58,6 +65,9 @@ class Judged:
     dtype: str = FLOAT32
     surface: str = APPLY
     layer_type: str = ""
+    part: str = ""  #: what of the target is judged, where that is not a layer type
+    kind: str = ""  #: of encoding, where it is no rotation
+    source: str = ""  #: file and line
     outcome: str = "gap"
     reason: str = ""  #: why it is a gap, or cannot be driven
     settings: str = ""  #: what the configuration was built with, other than its defaults, and why
@@ -79,8 +89,9 @@ class Judged:
 
     @property
     def name(self) -> str:
-        """The case, and the layer type where there are several."""
-        return self.case + (f" [{self.layer_type}]" if self.layer_type else "")
+        """The case, and the layer type or the part where there are several."""
+        inside = self.layer_type or self.part
+        return self.case + (f" [{inside}]" if inside else "")
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed."""

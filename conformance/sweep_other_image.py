@@ -1,0 +1,201 @@
+"""What a model adds to the patches of an image: everything but its table is made zero."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Learned
+
+from .implementation import Implementation
+from .sweep_other_build import Unbound, build, call, takes, text_of
+from .sweep_other_census import Place
+from .sweep_other_resized import Resized
+
+#: Patches of the image that a table is made for, on each side.
+SIDE = 14
+#: Settings that a class has to have for its table to be there.
+SETTINGS: dict[str, Any] = {
+    "use_absolute_position_embeddings": True,
+    "use_absolute_embeddings": True,
+    "use_abs_pos": True,
+    "num_channels": 3,
+    "use_mask_token": False,
+    "mask_ratio": 0.0,
+}
+#: More rows than these are no image's.
+MOST_EXTRA = 8
+
+
+class _Found(Exception):
+    """Thrown out of a model's code at its first layer."""
+
+
+def is_image(place: Place) -> bool:
+    """Whether a table is one of patches, as names and the way it is made tell."""
+    names = re.search("Vision|Image|Visual|ViT|Patch|DetModel|Eomt|Videomt", place.owner)
+    return bool(names or "Parameter(" in place.made) and "Text" not in place.owner
+
+
+class Patches:
+    """A class that adds a table to patches, with nothing else left in it."""
+
+    def __init__(self, place: Place) -> None:
+        import torch
+
+        _, config = build(place, SETTINGS)
+        patch = _pair(getattr(config, "patch_size", None))
+        if patch is None:
+            raise Unbound(f"{type(config).__name__} has no patch_size")
+        image: Any = [SIDE * p for p in patch]
+        if not isinstance(getattr(config, "image_size", 0), list | tuple):
+            image = image[0]
+        self.patch = patch
+        self.module, self.config = build(place, {**SETTINGS, "image_size": image})
+        self.module.float()
+        table = getattr(self.module, place.attribute)
+        table = getattr(table, "weight", table)
+        if table is None:
+            raise Unbound("its table is not there in any configuration that was tried")
+        with torch.no_grad():
+            for p in self.module.parameters():
+                if p is not table:
+                    p.zero_()
+            for b in self.module.buffers():
+                if b.is_floating_point():
+                    b.zero_()
+        for path, part in list(self.module.named_modules()):
+            if re.search("Norm", type(part).__name__):
+                _replace(self.module, path)
+        shape = tuple(table.shape)
+        rows = table.detach().numpy().astype(np.float32)
+        if table.ndim == 4 and shape[1] != SIDE:  # channels first
+            rows = np.moveaxis(rows, 1, -1)
+        self.weight = rows.reshape(-1, rows.shape[-1])
+        self.extra = len(self.weight) - SIDE * SIDE
+        text = text_of(place)
+        self.after = int(getattr(self.config, "num_detection_tokens", 0) or 0)
+        self.extra -= self.after
+        if not 0 <= self.extra <= MOST_EXTRA:
+            raise Unbound(
+                f"{len(self.weight)} rows for {SIDE} x {SIDE} patches: no grid of one image"
+            )
+        self.settings = interpolation(text)
+
+    def __call__(self, height: int, width: int) -> np.ndarray:
+        """The tokens (S, dim) of an image of so many patches."""
+        import torch
+
+        size = height * self.patch[0], width * self.patch[1]
+        given: dict[str, Any] = {"pixel_values": torch.zeros(1, 3, *size)}
+        given["noise"] = torch.arange(height * width)[None].float()  # nothing is shuffled
+        forward = self.module.forward
+        if takes(forward, "interpolate_pos_encoding"):
+            given["interpolate_pos_encoding"] = (height, width) != (SIDE, SIDE)
+        found: list[Any] = []
+
+        def first(_: Any, args: tuple[Any, ...], more: dict[str, Any]) -> None:
+            found.append(args[0] if args else more["hidden_states"])
+            raise _Found
+
+        hooks = [
+            child[0].register_forward_pre_hook(first, with_kwargs=True)
+            for child in self.module.children()
+            if type(child).__name__ == "ModuleList" and len(child)
+        ]
+        try:
+            with torch.no_grad():
+                found.append(_tensor(call(forward, given)))
+        except _Found:
+            pass
+        finally:
+            for hook in hooks:
+                hook.remove()
+        out = found[0]
+        if out.ndim == 4:  # rows and columns apart, channels last or first
+            if out.shape[-1] != self.weight.shape[1]:
+                out = out.permute(0, 2, 3, 1)
+            out = out.reshape(1, -1, out.shape[-1])
+        return np.array(out[0].numpy())
+
+    @functools.cached_property
+    def front(self) -> int:
+        """Rows before those of the patches that are used: those of a CLS token may not be."""
+        try:
+            tokens = len(self(SIDE, SIDE))
+        except RuntimeError:  # for the judge to find
+            return self.extra
+        return min(tokens - self.after - SIDE * SIDE, self.extra)
+
+    def grid(self, height: int, width: int) -> np.ndarray:
+        """The patches alone."""
+        out = self(height, width)
+        last = len(out) - self.after
+        return out[last - height * width : last]
+
+    def table(self, positions: np.ndarray) -> np.ndarray:
+        """Rows by the number of the token, at the size that the table is made for."""
+        if np.max(positions, initial=0) >= self.front + SIDE * SIDE:
+            raise ValueError("past the last patch")
+        out = self(SIDE, SIDE)
+        last = len(out) - self.after
+        front = self.front
+        whole = np.concatenate([out[:front], out[last - SIDE * SIDE : last]])
+        return whole[positions]
+
+
+def subjects(place: Place) -> Iterator[tuple[Implementation, Any]]:
+    """The rows of every token at the table's own size, and the patches of other sizes."""
+    found = Patches(place)
+    whole = found.weight[: found.extra + SIDE * SIDE]
+    declared = Learned(whole, offset=found.extra - found.front)
+    yield Implementation(call=found.table, surface="table", name=place.name), declared
+    resized = Resized(whole[found.extra :], (SIDE, SIDE), **found.settings)
+    yield Implementation(call=found.grid, surface="grid", name=place.name), resized
+
+
+def interpolation(text: str) -> dict[str, Any]:
+    """How the code of a class resizes its table; nothing where it does not."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("interpolate"):
+            continue
+        said = {k.arg: ast.literal_eval(k.value) for k in node.keywords if _literal(k.value)}
+        names = ("mode", "antialias", "align_corners")
+        settings = {name: said[name] for name in names if said.get(name) is not None}
+        return {"mode": "nearest", **settings}
+    return {}
+
+
+def _literal(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant)
+
+
+def _pair(size: Any) -> tuple[int, int] | None:
+    if isinstance(size, int):
+        return size, size
+    if isinstance(size, list | tuple) and len(size) == 2:
+        return int(size[0]), int(size[1])
+    return None
+
+
+def _tensor(out: Any) -> Any:
+    while not hasattr(out, "ndim"):
+        out = out[0]
+    return out
+
+
+def _replace(module: Any, path: str) -> None:
+    """The part of ``module`` called ``path`` gives back what it is given."""
+    import torch
+
+    class Same(torch.nn.Module):
+        def forward(self, x: Any, *_: Any, **__: Any) -> Any:
+            return x
+
+    parent, _, name = path.rpartition(".")
+    setattr(module.get_submodule(parent) if parent else module, name, Same())
