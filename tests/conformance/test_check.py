@@ -45,6 +45,13 @@ ENCODING = RoPE(HEAD_DIM, layout="half")
         ),
         (rope(), (None, "apply"), {}, ValueError, "encoding must be given"),
         (sinusoid(), (None, "table"), {"head_dim": 8}, ValueError, "encoding must be given"),
+        (
+            rope(),
+            (ENCODING, "apply"),
+            {"head_dim": 2 * HEAD_DIM},
+            ValueError,
+            "head_dim is the encoding's where one is given",
+        ),
         (rope(), (ENCODING, "apply"), {"dtype": "f32"}, ValueError, "dtype must be .*, got 'f32'"),
         (
             rope(),

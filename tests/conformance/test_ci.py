@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from posenc_ref import RoPE
 from posenc_ref.conformance import Report
+from posenc_ref.conformance import check as check_function
 from posenc_ref.conformance.ndjson import EVENTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +38,17 @@ def test_the_block_that_reads_a_report_reads_it(tmp_path):
     run = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, text=True,
                          capture_output=True)  # fmt: skip
     assert run.stdout.endswith("deviates ['base']\n"), run.stderr
+
+
+def test_the_page_names_every_member_of_a_report():
+    part = PAGE[PAGE.index("## A report as one object") : PAGE.index("## Reports that can be kept")]
+    rows = [row.split("|")[1:3] for row in part.splitlines() if row.startswith("| `")]
+    members = {name: row[1] for row in rows for name in re.findall("`([^`]+)`", row[0])}
+    wrong = RoPE(8, layout="half", base=50.0)
+    report = check_function(wrong.apply, RoPE(8, layout="half"), max_position=64).to_dict()
+    assert set(members) == set(report)
+    assert set(re.findall("`([a-z_]+)`", members["accuracy"])) == set(report["accuracy"])
+    assert set(report["findings"][0]) <= set(re.findall("`([a-z_]+)`", members["findings"]))
 
 
 def test_links_lead_somewhere():
