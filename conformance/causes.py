@@ -28,6 +28,7 @@ class Cause:
     fitted: int = 1  #: how much of the output was used to make it: constants 1, free numbers 3
     values: dict[str, Any] = field(default_factory=dict)
     equivalent: tuple[str, ...] = ()
+    remedy: str = ""  #: where the code's own would not be the right one
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def report(run: Run, explanation: Explanation) -> None:
             cause.evidence,
             values=cause.values,
             equivalent=cause.equivalent,
+            remedy=cause.remedy,
         )
 
 

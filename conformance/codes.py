@@ -52,7 +52,8 @@ _ENCODINGS: dict[str, Code] = dict(
             "denominator",
             "The exponent is divided by another size: head_dim for rotary_dim, d/2 - 1 for d/2.",
             "log frequency over the pair index fits the declared base with another denominator",
-            "Divide 2k by rotary_dim (partial rotary), or as the declared denominator says.",
+            "Divide 2k by the declared size: d in the paper, rotary_dim in a partial rotation; k "
+            "over d/2 - 1 is tensor2tensor's, fairseq's and Whisper's.",
         ),
         code(
             "frequency-spacing",
@@ -248,6 +249,12 @@ _ENCODINGS: dict[str, Code] = dict(
             "The whole bias is multiplied by a factor.",
             "one ratio to the declared bias, the same for every head and distance",
             "Add the bias after the 1/sqrt(d), unscaled.",
+        ),
+        code(
+            "bias-missing",
+            "The bias is not added, at all or in some calls.",
+            "calls whose bias is the same for every key, where the declared one is not",
+            "Add the rows of the queries' own positions, k_len - q_len + i, in every call.",
         ),
         code(
             "bias-alignment",

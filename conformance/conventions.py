@@ -170,7 +170,7 @@ CONVENTIONS: tuple[Convention, ...] = (
     Convention(
         "one series of slopes",
         ("slopes",),
-        r"for every n|any number of heads",
+        r"the naive series",
         libraries=("jaketae/alibi", "attention-gym"),
     ),
     Convention(
@@ -180,7 +180,7 @@ CONVENTIONS: tuple[Convention, ...] = (
         libraries=("Falcon-RW in transformers",),
     ),
     Convention(
-        "signed ALiBi without a mask", ("future-keys",), r"keys after the query are rewarded: -1 ",
+        "signed ALiBi without a mask", ("bias-sign",), r"the bias is signed, m \(j - i\)",
         libraries=("jaketae/alibi",),
     ),
     Convention(

@@ -52,7 +52,7 @@ def _causes(encoding: ALiBi, fits: Sequence[Fit], ruler: Ruler) -> list[Cause]:
         found.append(
             Cause(
                 "bias-sign",
-                "the bias grows with the distance",
+                "the bias grows with the distance: far keys are rewarded",
                 f"head {head}: {-first.before[head]:+.9g} per key away, "
                 f"declared {-true[head]:+.9g}",
                 {"sign": -1.0},
@@ -138,6 +138,9 @@ def _future(after: np.ndarray, long: Fit, fits: Sequence[Fit], ruler: Ruler) -> 
     if not ruler.differ(after, mirror, 4 * np.abs(mirror)).any():
         return [free]
     ratio = float(np.median(after / mirror))
+    rewarded = np.sign(long.before).sum() < 0
+    if not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():
+        return [_signed(after, mirror, rewarded), free]
     kind = "are free" if ratio == 0 else "are rewarded" if ratio < 0 else "get another penalty"
     head = int(np.argmax(np.abs(mirror)))
     return [
@@ -151,6 +154,22 @@ def _future(after: np.ndarray, long: Fit, fits: Sequence[Fit], ruler: Ruler) -> 
         ),
         free,
     ]
+
+
+def _signed(after: np.ndarray, mirror: np.ndarray, past_rewarded: bool) -> Cause:
+    """One straight line through both sides: the absolute value was not taken."""
+    formula, side = ("m (i - j)", "before") if past_rewarded else ("m (j - i)", "after")
+    head = int(np.argmax(np.abs(mirror)))
+    return Cause(
+        "bias-sign",
+        f"the bias is signed, {formula}: keys {side} the query are rewarded",
+        f"head {head}: {after[head]:+.9g} per key on both sides of the query, {mirror[head]:+.9g} "
+        "after it would mirror the keys before it",
+        {"sign": -1.0 if past_rewarded else 1.0, "after": after},
+        values={"declared": mirror.tolist(), "measured": after.tolist()},
+        equivalent=("future-keys",),
+        remedy="Take the absolute distance: -slope * |i - j|.",
+    )
 
 
 def _aligned(

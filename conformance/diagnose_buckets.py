@@ -163,6 +163,8 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
     first, top = _first(profile, low), max(profile.values()) - low
     values = {"declared": list(encoding.thresholds), "measured": list(first)}
     other: tuple[str, ...] = ()
+    if cause := _linear(first, half if both else encoding.num_buckets, where, values):
+        yield cause
     for size in (half, encoding.num_buckets):
         true = starts(size, size // 2, encoding.max_distance)
         if top >= size and both is (size == half):
@@ -207,6 +209,22 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
                     values={**values, "exact": exact, "max_distance": best},
                 )
     yield _free(encoding, first, values, other)
+
+
+def _linear(first: tuple[int, ...], size: int, where: str, values: dict[str, Any]) -> Cause | None:
+    """Buckets of one width, as many as there are or fewer."""
+    step = first[0] if first else 0
+    if not 3 <= len(first) < size or first != tuple(step * n for n in range(1, len(first) + 1)):
+        return None
+    wide = "one distance" if step == 1 else f"{step} distances"
+    return Cause(
+        "bucket-spacing",
+        f"buckets are linear: each is {wide} wide, up to bucket {len(first)}",
+        where,
+        {"starts": first},
+        values=values,
+        equivalent=("bucket-clamp",) if step == 1 else (),
+    )
 
 
 def _one_side(encoding: T5Bias, past: dict[int, int], later: dict[int, int]) -> Iterator[Cause]:

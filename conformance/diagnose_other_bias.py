@@ -61,5 +61,5 @@ def _report(run: Run, change: BiasChange, factor: float, case: BiasCase) -> None
     if abs(factor + 1.0) <= slack:
         code, text = "bias-sign", "the bias has the opposite sign"
     elif abs(factor) <= slack:
-        text = "the bias is missing"
+        code, text = "bias-missing", "the bias is missing"
     run.add(code, text, evidence, values={"declared": 1.0, "measured": factor})

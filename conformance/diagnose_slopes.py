@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -93,13 +94,40 @@ def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler)
     bad = ruler.differ(m, true, np.abs(true))
     head = int(np.argmax(bad))
     words = recipe(m, true, max_bias, ruler)
+    told = f"{int(bad.sum())} of {len(m)} slopes are not those of the recipe; measured: {words}"
+    remedy = ""
+    for message, what_to_do, slopes in known_series(len(m), max_bias):
+        if not ruler.differ(m, slopes, slopes).any():
+            words, told = message, f"{message}: {int(bad.sum())} of {len(m)} slopes are wrong"
+            remedy = what_to_do
+            break
     return Cause(
         "slopes",
-        f"{int(bad.sum())} of {len(m)} slopes are not those of the recipe; measured: {words}",
+        told,
         f"head {head}: {m[head]:.9g}, declared {true[head]:.9g}",
         {"slopes": m},
         fitted=3,
         values={"declared": true.tolist(), "measured": m.tolist(), "recipe": words},
+        remedy=remedy,
+    )
+
+
+def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Series that are taken for the recipe with n heads: in words, what to do, and the slopes."""
+    h = np.arange(1, n + 1)
+    if n & (n - 1):
+        c = 1 << (n.bit_length() - 1)
+        yield (
+            f"the naive series 2 ** (-{max_bias:g} h/n) is used although n = {n} is no power of "
+            "two",
+            f"Take the series of {c} heads, then every second slope of the series of {2 * c} "
+            "heads; posenc_ref.ALiBi(n).slopes() has them.",
+            2.0 ** (-max_bias * h / n),
+        )
+    yield (
+        f"the exponents start at h = 0: 2 ** (-{max_bias:g} h/n) for h = 0 .. {n - 1}",
+        "Count heads from 1: the first slope is 2 ** (-max_bias/n), not 1.",
+        2.0 ** (-max_bias * (h - 1) / n),
     )
 
 
@@ -121,9 +149,6 @@ def recipe(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> st
         return f"max_bias {max_bias * power:.6g} for {max_bias:g}"
     words = _series(m, ruler)
     if words:
-        naive = 2.0 ** (-max_bias * np.arange(1, n + 1) / n)
-        if not ruler.differ(m, naive, naive).any():
-            words += f", which is 2 ** (-{max_bias:g} h/n) for every n"
         return words
     c = 1 << (n.bit_length() - 1)
     if c < n and not ruler.differ(m[:c], true[:c], true[:c]).any():

@@ -229,10 +229,10 @@ def _geometric(d: Schedule) -> Iterator[Explanation]:
             yield _base(d, base)
     for name, shape in (
         ("doubled", d.values(n=d.n / 2)),
-        ("halved", d.values(n=d.n * 2)),
+        ("halved, as by one floor division (// 2) too many", d.values(n=d.n * 2)),
         ("counted from 1", d.values(shift=1)),
         ("counted from -1", d.values(shift=-1)),
-        ("0 for every pair (an integer division)", np.ones(d.pairs) / d.factor),
+        ("0 for every pair (a floor division)", np.ones(d.pairs) / d.factor),
         ("of the wrong sign (positions are multiplied by the timescale)", d.values(n=-d.n)),
     ):
         yield Explanation("exponent", f"the exponent of the frequencies is {name}", shape)

@@ -21,6 +21,7 @@ from .bias_properties import (
     saturated,
 )
 from .diagnose_bias import diagnose_alibi
+from .diagnose_missing import missing
 from .diagnose_other_bias import diagnose_other
 from .diagnose_t5 import diagnose_t5
 from .judge_buckets import judge_bucket
@@ -97,7 +98,7 @@ def judge_bias(run: Run) -> None:
         run.report.required = ("values", "replay", *(p.name for p in properties))
         judge_properties(run, properties, cases)
     malformed = any(one.answer.code == "shape" for one in called)
-    if run.failures and not malformed:
+    if run.failures and not malformed and not missing(run, cases):
         finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
         own: dict[type, Diagnosis] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
         run.explain(own.get(type(encoding), diagnose_other), finite)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from posenc_ref.accuracy import ROUNDOFF, Truth
 
 from . import state, suspects
 from .plain import Mistake, Plain, Probe
+from .plain_ids import ID_ROWS
 from .plain_layouts import LAYOUT_ROWS
 from .plain_models import MODEL_ROWS
 from .plain_positions import POSITION_ROWS
@@ -25,6 +27,7 @@ ROWS: dict[str, Plain] = {
     **LAYOUT_ROWS,
     **RELATIVE_ROWS,
     **POSITION_ROWS,
+    **ID_ROWS,
     **MODEL_ROWS,
     **SLOPE_ROWS,
 }
@@ -162,9 +165,9 @@ def _replay(run: Run, row: Plain, one: Seen) -> None:
 
 
 def _explain(run: Run, row: Plain, seen: list[Seen]) -> None:
-    if suspects.name(run, seen, _suspects(run, row)) and run.report.codes:
-        return
     wrong = suspects.failed(run, seen)
+    if suspects.name(run, seen, _suspects(run, row, wrong)) and run.report.codes:
+        return
     if wrong and not run.report.codes:
         one = wrong[0]
         score = run.scores(one.actual, one.truth)
@@ -177,8 +180,9 @@ def _explain(run: Run, row: Plain, seen: list[Seen]) -> None:
         )
 
 
-def _suspects(run: Run, row: Plain) -> Iterator[Suspect]:
-    for mistake in row.mistakes(run.encoding):
+def _suspects(run: Run, row: Plain, wrong: list[Seen]) -> Iterator[Suspect]:
+    suggested = row.suggested(run.encoding, wrong[0].facts, wrong[0].actual) if wrong else ()
+    for mistake in chain(row.mistakes(run.encoding), suggested):
         yield Suspect(
             mistake.code, mistake.message, _predicts(run, row, mistake), remedy=mistake.remedy
         )
@@ -187,7 +191,10 @@ def _suspects(run: Run, row: Plain) -> Iterator[Suspect]:
 def _predicts(run: Run, row: Plain, mistake: Mistake) -> Any:
     def predict(arguments: tuple[Any, ...]) -> Truth | None:
         try:
-            value = np.asarray(mistake.function(*arguments), dtype=np.float64)
+            value = mistake.function(*arguments)
+            if isinstance(value, Truth):
+                return value
+            value = np.asarray(value, dtype=np.float64)
         except (ValueError, IndexError, ArithmeticError):
             return None
         return row.truth(run.encoding, arguments, row.meaning(value))

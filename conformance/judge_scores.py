@@ -17,7 +17,8 @@ from .probes import dense
 from .run import Run
 from .subject import Malformed, Refused
 from .suspects import Seen
-from .suspects_scores import Variant, variants
+from .suspects_scores import variants
+from .suspects_scores_bias import Variant
 
 #: (B, H, Q, K): as many keys as queries first; fewer queries may be refused.
 SIZES = ((2, 3, 5, 5), (3, 2, 4, 4), (1, 4, 2, 2), (1, 1, 33, 33))
@@ -183,7 +184,7 @@ def _fitted(variant: Variant, one: Seen) -> _Fit | None:
 def _report(run: Run, fit: _Fit, one: Seen) -> None:
     evidence = f"{one.case}; with this put into the declaration, all logits agree"
     if fit.variant.code:
-        run.add(fit.variant.code, fit.variant.message, evidence)
+        run.add(fit.variant.code, fit.variant.message, evidence, remedy=fit.variant.remedy)
     call: Scored = one.facts
     slack = run.budget * ROUNDOFF[run.coarse]
     if abs(fit.bias - 1.0) > slack:
@@ -198,7 +199,7 @@ def _bias_factor(run: Run, factor: float, call: Scored, evidence: str, slack: fl
     if abs(factor + 1.0) <= slack:
         code, text = "bias-sign", "the bias is subtracted: distance is rewarded"
     elif abs(factor) <= slack:
-        text = "the bias is missing"
+        code, text = "bias-missing", "the bias is missing"
     elif abs(factor - d**-0.5) <= slack:
         text = f"the bias is inside the scale: divided by sqrt({d})"
     elif abs(factor - d**0.5) <= slack * d**0.5:

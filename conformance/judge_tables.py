@@ -9,7 +9,7 @@ import numpy as np
 from posenc_ref import Learned, Rotary, Sinusoidal
 from posenc_ref.accuracy import Truth
 
-from . import diagnose_table, fitted, judge_features, state
+from . import diagnose_rows, diagnose_table, fitted, judge_features, state
 from .access import TableAccess
 from .declared import declare
 from .degradation import measure_accuracy
@@ -145,6 +145,8 @@ def judge_table(run: Run) -> None:
         fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
     nonfinite = any(f.nonfinite for f in run.failures)
     if run.failures and not run.report.findings and not nonfinite:
+        if diagnose_rows.whole_rows(run, access, encoding):
+            return
         columns = diagnose_table.arrangement(run, access, encoding)
         if columns is not None:
             tables = diagnose_table.tables_of(access, encoding, columns)

@@ -26,7 +26,10 @@ class Probe:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A function that is known to be written in place of the right one."""
+    """A function that is known to be written in place of the right one.
+
+    It gives the values, or a Truth where these have an A and B of their own.
+    """
 
     code: str
     message: str
@@ -51,5 +54,9 @@ class Plain:
     integers: bool = True  #: whether integers (or bools) are wanted
     truth: Callable[[Any, tuple[Any, ...], np.ndarray], Truth] = _identical
     judged: Callable[[tuple[Any, ...]], np.ndarray | None] = lambda arguments: None
+    #: Mistakes that a wrong result suggests, by the encoding, the arguments and what came out.
+    suggested: Callable[[Any, tuple[Any, ...], np.ndarray], Iterable[Mistake]] = (
+        lambda encoding, arguments, actual: ()
+    )
     #: What of a result is compared: the result itself, unless only a part of it has a meaning.
     meaning: Callable[[np.ndarray], np.ndarray] = lambda result: result

@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 
 import posenc_ref as pr
-from posenc_ref import Learned, ModelEncoding, YaRN
+from posenc_ref import Learned, ModelEncoding, Sinusoidal, YaRN
 from posenc_ref.accuracy import Truth
 from posenc_ref.yarn import mscale
 
+from .diagnose_rows import reversed_length
 from .judge_features import longest
 from .oracle import exactly
 from .plain import Function, Mistake, Plain, Probe
 
 LENGTHS = (5, 1, 2, 16, 64)
-#: Rows that tables are often made with.
-SIZES = (5000, 512, 1024, 2048, 4096, 8192, 10000)
 
 
 def _longest(encoding: Any) -> int:
@@ -39,7 +38,11 @@ def _sequences(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
 
 
 def _rows_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
-    truth = encoding.truth(np.arange(arguments[0]))
+    return _sized(encoding.truth(np.arange(arguments[0])), value)
+
+
+def _sized(truth: Truth, value: np.ndarray) -> Truth:
+    """``value`` with the A and B of the rows, and A at least its own size."""
     looked_up = (truth.terms == 0) & (truth.angle == 0) & (truth.amplitude == 0)
     terms = np.where(looked_up, 0.0, np.maximum(truth.terms, np.abs(value)))
     return Truth(value, terms, truth.angle, truth.amplitude)
@@ -47,7 +50,11 @@ def _rows_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) ->
 
 def _row_mistakes(encoding: Any) -> Iterator[Mistake]:
     def at(positions: Function) -> Function:
-        return lambda n: np.asarray(encoding.table(positions(np.arange(n))))
+        def rows(n: int) -> Truth:
+            truth = encoding.truth(positions(np.arange(n)))
+            return _sized(truth, np.asarray(truth.value))
+
+        return rows
 
     offset = getattr(encoding, "offset", 0)
     if offset:
@@ -62,12 +69,29 @@ def _row_mistakes(encoding: Any) -> Iterator[Mistake]:
         text = f"every row is {more} too late, as where rows are kept for padding"
         yield Mistake("table-offset", text, at(lambda p, more=more: p + more))
     yield Mistake("wrong-row", "the rows come in the reverse order", at(lambda p: p[::-1]))
-    for size in (_longest(encoding),) if isinstance(encoding, Learned) else SIZES:
-        text = f"a table of {size} rows is reversed before it is cut to the sequence"
-        yield Mistake("wrong-row", text, at(lambda p, size=size: size - 1 - p))
+    if isinstance(encoding, Learned):
+        yield _reversed(encoding, _longest(encoding))
     yield Mistake("wrong-row", "every token gets the first row", at(lambda p: 0 * p))
     text = "every token gets the row after the last one"
     yield Mistake("wrong-row", text, at(lambda p: 0 * p + p.size))
+
+
+def _reversed(encoding: Any, size: int) -> Mistake:
+    def rows(n: int) -> Truth:
+        truth = encoding.truth(size - 1 - np.arange(n))
+        return _sized(truth, np.asarray(truth.value))
+
+    text = f"a table of {size} rows is reversed before it is cut to the sequence"
+    return Mistake("wrong-row", text, rows, "Cut the table to the sequence first, reverse it then.")
+
+
+def _row_suggestions(
+    encoding: Any, arguments: tuple[Any, ...], actual: np.ndarray
+) -> Iterator[Mistake]:
+    if isinstance(encoding, Sinusoidal) and len(actual):
+        size = reversed_length(encoding, actual[0])
+        if size is not None:
+            yield _reversed(encoding, size)
 
 
 def _depth(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
@@ -161,6 +185,7 @@ MODEL_ROWS = {
         "wrong-row",
         integers=False,
         truth=_rows_truth,
+        suggested=_row_suggestions,
     ),
     "layers": Plain(
         ("model",),

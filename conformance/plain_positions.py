@@ -230,78 +230,6 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
     )
 
 
-def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
-    padding = encoding.padding_idx
-    room = max(min(encoding.rows - padding - 1, 24), 1)
-    rng = np.random.default_rng(seed)
-
-    def ids(real: Any) -> np.ndarray:
-        real = np.asarray(real)
-        tokens = rng.integers(0, 50, real.shape)
-        tokens = tokens + (tokens >= padding)  # anything but padding
-        return np.asarray(np.where(real, tokens, padding))
-
-    left = np.arange(room) >= np.minimum([[0], [room // 2], [room - 1]], room - 1)
-    yield Probe("no padding", (ids(np.ones((2, min(4, room)))),))
-    yield Probe("padding on the right", (ids(left[:, ::-1]),))
-    yield Probe("padding on the left", (ids(left),))
-    yield Probe("other tokens, same lengths", (ids(left[:, ::-1]),))
-    yield Probe("a row of padding", (ids(np.zeros((2, min(3, room)))),), False)
-    if room > 5:
-        lengths = np.random.default_rng(seed + 1).integers(1, 700, 11)
-    wide = (np.arange(700) >= 700 - lengths[:, None]).astype(np.int64)
-    yield Probe("eleven rows of 700", (wide,), False)
-    yield Probe("padding between", (ids([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]]),), False)
-
-
-def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
-    padding, offset = encoding.padding_idx, encoding.offset
-
-    def real(ids: np.ndarray) -> np.ndarray:
-        return np.asarray(ids != padding, dtype=np.int64)
-
-    own = encoding.ids_from_tokens
-    yield Mistake(
-        "padding",
-        "padding is counted: positions go on from padding_idx + 1 over every token",
-        lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) + padding + 1 - offset, ids.shape),
-    )
-    yield Mistake(
-        "padding",
-        "positions are 0 .. S-1, whatever is padding",
-        lambda ids: np.broadcast_to(np.arange(ids.shape[-1]), ids.shape),
-    )
-    yield Mistake(
-        "padding",
-        "padding goes on with the position of the last real token",
-        lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset,
-    )
-    yield Mistake(
-        "padding",
-        "padding tokens do not get the padding row",
-        lambda ids: np.where(real(ids) == 1, own(ids), 0),
-    )
-    yield Mistake(
-        "table-offset",
-        "real tokens start at the padding row",
-        lambda ids: np.where(real(ids) == 1, own(ids) - 1, own(ids)),
-    )
-    yield Mistake(
-        "table-offset",
-        "real tokens start at row 0",
-        lambda ids: np.where(real(ids) == 1, np.cumsum(real(ids), axis=-1) - 1, own(ids)),
-    )
-    yield Mistake(
-        "table-offset",
-        "real tokens start at row 1",
-        lambda ids: np.cumsum(real(ids), axis=-1) * real(ids),
-    )
-    if offset:
-        yield Mistake(
-            "table-offset", "the table's offset is not taken off", lambda ids: own(ids) + offset
-        )
-
-
 POSITION_ROWS = {
     "position_ids": Plain(
         ("none",),
@@ -330,13 +258,5 @@ POSITION_ROWS = {
         _shards,
         _shard_mistakes,
         "shard-offset",
-    ),
-    "ids_from_tokens": Plain(
-        ("padded table",),
-        ("input_ids",),
-        lambda encoding: encoding.ids_from_tokens,
-        _tokens,
-        _token_mistakes,
-        "padding",
     ),
 }

@@ -52,6 +52,9 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
             lambda dy, dx, h, w: (dy + h - 1) * (2 * h - 1) + dx + w - 1,
         ),
         ("dy is multiplied by w", lambda dy, dx, h, w: (dy + h - 1) * w + dx + w - 1),
+        ("dy is multiplied by 2w - 2", lambda dy, dx, h, w: (dy + h - 1) * (2 * w - 2) + dx + w),
+        ("dy is multiplied by h", lambda dy, dx, h, w: (dy + h - 1) * h + dx + w - 1),
+        ("dy is multiplied by 2h", lambda dy, dx, h, w: (dy + h - 1) * 2 * h + dx + w - 1),
         ("dy is multiplied by 2w", lambda dy, dx, h, w: (dy + h - 1) * 2 * w + dx + w - 1),
         ("dy and dx are added", lambda dy, dx, h, w: dy + dx),
         (

@@ -132,18 +132,27 @@ def _swin(declared: SwinBias) -> Iterator[BiasChange]:
         lambda dy, dx: (h - 1 - dy) * (2 * w - 1) + w - 1 - dx,
     )
     yield indexed(
-        "index-collision",
-        "dy is multiplied by 2h - 1, not 2w - 1",
-        lambda dy, dx: (dy + h - 1) * (2 * h - 1) + dx + w - 1,
-    )
-    yield indexed(
         "axis-order",
         "height and width are exchanged",
         lambda dy, dx: (dx + w - 1) * (2 * h - 1) + dy + h - 1,
     )
+    for by, factor in (
+        ("2h - 1", 2 * h - 1), ("w", w), ("h", h), ("2w", 2 * w), ("2w - 2", 2 * w - 2), ("1", 1),
+    ):  # fmt: skip
+        text = f"different offsets share a row: dy is multiplied by {by}, not 2w - 1"
+        yield indexed(
+            "index-collision",
+            text,
+            lambda dy, dx, factor=factor: (dy + h - 1) * factor + dx + w - 1,  # type: ignore[misc]
+        )
+    yield indexed(
+        "index-collision",
+        "different offsets share a row: dx is multiplied by 2w - 1, and dy is added",
+        lambda dy, dx: (dx + w - 1) * (2 * w - 1) + dy + h - 1,
+    )
     yield indexed(
         "relative-symmetric",
-        "an offset and its opposite are treated alike",
+        "an offset and its opposite share a row: absolute values are taken",
         lambda dy, dx: (abs(dy) + h - 1) * (2 * w - 1) + abs(dx) + w - 1,
     )
 

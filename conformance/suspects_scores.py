@@ -6,29 +6,18 @@ on the bias are then fitted, two numbers for all logits of a call, and named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from posenc_ref import ALiBi, Bias, MultiAxisRoPE, RoPE, Rotary, Sinusoidal, T5Bias, Table, XPos
-from posenc_ref.accuracy import Truth
+from posenc_ref import Bias, MultiAxisRoPE, RoPE, Rotary, Sinusoidal, Table, XPos
 
+from . import suspects_scores_bias
 from .frequencies import PUBLISHED_BASES
-from .oracle import exactly
 from .oracle_scores import Scored
+from .suspects_scores_bias import Variant
 from .suspects_xpos import GAMMAS, SCALE_BASES
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A change of the declaration; no code where nothing but factors can be wrong."""
-
-    code: str
-    message: str
-    change: Callable[[Scored], Scored | None]
-    bias: Callable[[Scored], Truth] = lambda call: call.bias()
 
 
 def variants(declared: Any) -> Iterator[Variant]:
@@ -41,13 +30,13 @@ def variants(declared: Any) -> Iterator[Variant]:
         yield from _rotary(declared)
     elif isinstance(declared, Table):
         yield from _table(declared)
-    elif isinstance(declared, ALiBi | T5Bias):
-        yield from _bias(declared)
+    elif isinstance(declared, Bias):
+        yield from suspects_scores_bias.variants(declared)
     if declared is not None:
         yield Variant(
             "frequency-spacing"
             if isinstance(declared, Rotary)
-            else "bias-scale"
+            else "bias-missing"
             if isinstance(declared, Bias)
             else "amplitude",
             "logits do not depend on positions: the encoding is missing",
@@ -189,60 +178,3 @@ def _table(declared: Table) -> Iterator[Variant]:
         yield _other("phase-order", f"{first} comes first", declared.replace(first=first))
         for base in PUBLISHED_BASES:
             yield _other("base", f"the base is {base:g}", declared.replace(base=base))
-
-
-def _bias(declared: ALiBi | T5Bias) -> Iterator[Variant]:
-    def with_bias(code: str, message: str, of: Callable[[Scored], np.ndarray]) -> Variant:
-        def added(call: Scored) -> Truth:
-            return call.added(exactly(of(call)))
-
-        return Variant(code, message, lambda call: call, added)
-
-    if isinstance(declared, T5Bias):
-        yield with_bias(
-            "bucket-sign",
-            "the relative position has the opposite sign: query minus key",
-            lambda call: np.asarray(
-                call.encoding.bias(-call.positions[0], -call.positions[1]), np.float64
-            ),
-        )
-        if declared.num_buckets % 2 == 0:
-            other = declared.replace(bidirectional=not declared.bidirectional)
-            text = f"buckets are {'bi' if other.bidirectional else 'uni'}directional"
-            yield with_bias(
-                "bucket-direction",
-                text,
-                lambda call: np.asarray(other.bias(*call.positions), np.float64),
-            )
-        return
-    n = declared.num_heads
-    h = np.arange(1, n + 1)
-
-    def recipe(slopes: np.ndarray) -> Callable[[Scored], np.ndarray]:
-        def bias(call: Scored) -> np.ndarray:
-            q_at, k_at = call.positions
-            return np.asarray(-slopes[:, None, None] * np.abs(k_at - q_at[:, None]))
-
-        return bias
-
-    def plain(call: Scored) -> np.ndarray:
-        return np.asarray(declared.bias(*call.positions))
-
-    top = declared.max_bias
-    for message, slopes in (
-        ("2 ** (-8 h / n) is taken for any number of heads", 2.0 ** (-top * h / n)),
-        ("the exponents of the slopes start at 0", 2.0 ** (-top * (h - 1) / n)),
-        ("the slopes run from the last head to the first", declared.slopes()[::-1]),
-    ):
-        yield with_bias("slopes", message, recipe(slopes))
-    if not declared.causal:
-        yield with_bias(
-            "future-keys",
-            "keys after the query are rewarded",
-            lambda call: plain(call) * np.where(call.visible, 1.0, -1.0),
-        )
-        yield with_bias(
-            "future-keys",
-            "keys after the query have no bias",
-            lambda call: plain(call) * call.visible,
-        )

@@ -100,21 +100,32 @@ def _changes(declared: Table) -> Iterator[Change]:
         yield from _hybrid(declared)
 
 
+def _axes_in_words(order: str, declared: str) -> str:
+    """Whose columns come in which order."""
+    said = {"t": "time", "h": "height", "w": "width", "x": "x", "y": "y"}
+
+    def listed(names: str) -> str:
+        return ", ".join(said.get(name, name) for name in names)
+
+    return f"the columns come in the order {listed(order)}, declared {listed(declared)}"
+
+
 def _of_axes(declared: Any) -> Iterator[Change]:
     def to(**fields: Any) -> Callable[[], Any]:
         return lambda: declared.replace(**fields)
 
     for order in map("".join, permutations(declared.axes)):
-        text = f"columns belong to the axes {order}, declared {declared.axis_order}"
-        yield "axis-order", text, to(axis_order=order)
+        yield "axis-order", _axes_in_words(order, declared.axis_order), to(axis_order=order)
     if not isinstance(declared, DETRSine | BoxSine):
         for layout in ("concat", "interleaved", "grouped"):
             yield "layout", f"columns are {layout}, declared {declared.layout}", to(layout=layout)
         for first in ("sin", "cos"):
             yield "phase-order", f"{first} comes first, declared {declared.first}", to(first=first)
         for name in ("dim", "half-1"):
-            said = "every axis' own pairs" if name == "dim" else "every axis' own pairs less 1"
-            yield "denominator", f"the exponent is divided by {said}", to(denominator=name)
+            pairs = declared.parts()[0][1].dim // 2
+            n = pairs if name == "dim" else pairs - 1
+            text = f"the exponent of pair k of an axis is k/{n} ({name})"
+            yield "denominator", text, to(denominator=name)
         pairs = declared.parts()[0][1].dim // 2
         own = declared.parts()[0][1].denominator
         n = {"dim": pairs, "half-1": pairs - 1}.get(own, own)
@@ -124,6 +135,13 @@ def _of_axes(declared: Any) -> Iterator[Change]:
             to(denominator=float(2 * n)),
         )
         yield "exponent", "the exponent is doubled", to(denominator=n / 2)
+        yield "exponent", "the exponent is halved", to(denominator=2 * n)
+        for m, power in ((1, "k"), (2, "2 k"), (3, "3 k")):
+            text = (
+                f"the exponent of pair k of an axis is {power}, to the base e: a floor division "
+                "(//) has made a whole number of log(base)/n"
+            )
+            yield "exponent", text, to(denominator=float(pairs), base=float(np.exp(m * pairs)))
     for base in BASES:
         yield "base", f"the base is {base:g}, declared {declared.base:g}", to(base=base)
 

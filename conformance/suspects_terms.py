@@ -106,7 +106,17 @@ def _offsets(declared: Score) -> Iterator[Change]:
                 np.zeros_like(call.places[0]), sign * call.places[1]
             ),
         )
-    yield Change("relative-shift", "later keys get what the shift leaves there", _left_over)
+    yield Change(
+        "relative-absolute",
+        "what is called relative goes by the key's own position, counted from the last one: "
+        "nothing is shifted",
+        lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
+    )
+    yield Change(
+        "relative-shift",
+        "the causal shift is used where the future is seen: later keys get what it leaves there",
+        _left_over,
+    )
 
 
 def _places() -> Iterator[Change]:

@@ -71,7 +71,7 @@ BIASES = [
     ("bias-alignment bias-sign", ALIBI, lambda q, k: SLOPES * np.abs(front(q, k))),
     ("bias-scale bias-alignment", ALIBI, lambda q, k: -3 * SLOPES * np.abs(front(q, k))),
     ("slopes bias-alignment", ALIBI, lambda q, k: -NAIVE * np.abs(front(q, k))),
-    ("bias-sign future-keys", BOTH, lambda q, k: -SLOPES * offsets(q, k)),
+    ("bias-sign", BOTH, lambda q, k: -SLOPES * offsets(q, k)),
     ("slopes", ALIBI, lambda q, k: SLOPES[::-1] * offsets(q, k)),
     ("slopes", ALIBI, lambda q, k: np.where(SLOPES < 0.1, 0.0, SLOPES) * offsets(q, k)),
     ("bias-alignment", ALIBI, lambda q, k: SLOPES * np.minimum(front(q, k), 0)),
@@ -169,7 +169,7 @@ def only(report):
 
 def test_slopes_come_with_their_rule():
     found = only(check(lambda q, k: NAIVE * offsets(q, k), ALIBI, "bias"))
-    assert "2 ** (-8 h/n) for every n" in found.values["recipe"]
+    assert "naive series 2 ** (-8 h/n)" in found.values["recipe"]
     assert found.values["declared"] == ALIBI.slopes().tolist()
     assert check(lambda n: 2.0 ** -np.arange(n), ALIBI, "slopes").findings[0].values["recipe"]
 

@@ -139,8 +139,8 @@ def future_rewarded(q_len, k_len):
 
 
 @wrong(
-    "future-keys",
     "bias-sign",
+    "future-keys",
     surface="bias",
     encoding=alibi(12, causal=False),
     thread="mosaicml/llm-foundry#186",

@@ -24,11 +24,17 @@ def kerple(q_len, k_len, r1=R1, r2=R2):
 
 
 @wrong(
-    "bias-scale", surface="bias", encoding=KERPLE, thread="class: a plain tensor of zeros (NeMo)"
+    "bias-missing", surface="bias", encoding=KERPLE, thread="class: a plain tensor of zeros (NeMo)"
 )
 def kerple_of_zeros(q_len, k_len):
     """The parameter is a tensor of zeros: there is no bias at all."""
     return 0 * kerple(q_len, k_len)
+
+
+@wrong("bias-missing", surface="bias", encoding=KERPLE, thread="class: no bias while decoding")
+def kerple_for_several_queries_only(q_len, k_len):
+    """A single query gets no bias."""
+    return kerple(q_len, k_len) * np.float32(q_len > 1)
 
 
 @wrong("bias-sign", surface="bias", encoding=KERPLE, thread="class: distance rewarded")

@@ -1,0 +1,88 @@
+"""Sinusoidal rows that are wrong as a whole: floored frequencies, a reversed table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from posenc_ref import Sinusoidal
+from posenc_ref.accuracy import Truth
+
+from .access import TableAccess
+from .run import Run
+from .suspects import Seen, fits
+
+#: No table that is reversed as a whole has more rows.
+LONGEST = 16385
+#: Exponents of e that floor division makes of a logarithm of the base.
+_WHOLE = range(1, 10)
+
+
+def whole_rows(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
+    """Whether one of these explains the first rows; a finding says so."""
+    at = access.within(np.arange(17))
+    rows = access.rows(at)
+    for message, w in _floored(encoding):
+        if _meets(run, rows, _rows(encoding, w, at)):
+            run.add(
+                "exponent",
+                message,
+                "positions 0..16: the rows are those of these frequencies, to rounding",
+                remedy="Divide with /, not //, and put the quotient into parentheses.",
+                equivalent=("frequency-spacing",),
+            )
+            return True
+    length = reversed_length(encoding, rows[0])
+    if length is None or not _meets(run, rows, encoding.truth(length - 1 - at)):
+        return False
+    run.add(
+        "wrong-row",
+        f"a table of {length} rows is reversed before it is cut: position p gets row "
+        f"{length - 1} - p",
+        f"position 0 gets row {length - 1}, position 1 row {length - 2}",
+        remedy="Cut the table to the sequence first, and reverse it then.",
+        values={"measured": length},
+    )
+    return True
+
+
+def reversed_length(encoding: Sinusoidal, first: np.ndarray) -> int | None:
+    """How many rows a table has whose last row comes first; None where it is no such row."""
+    waves = encoding.frequencies()
+    angle = (np.arange(LONGEST) + encoding.offset)[:, None] * waves
+    table = np.zeros((LONGEST, encoding.dim))
+    for columns, function in zip(encoding.columns(), (np.sin, np.cos), strict=True):
+        table[:, columns] = encoding.scale * function(angle[:, : columns.size])
+    last = int(np.argmin(np.abs(table - first).max(axis=1)))
+    return last + 1 if last > len(encoding.columns()) else None
+
+
+def _floored(encoding: Sinusoidal) -> Iterator[tuple[str, np.ndarray]]:
+    k = np.arange(encoding.columns()[0].size)
+    for m in _WHOLE:
+        power = f"{m} k" if m > 1 else "k"
+        yield (
+            f"the exponent of pair k is {power}, to the base e: a floor division (//) has made a "
+            "whole number of log(base)/n",
+            np.exp(-float(m) * k),
+        )
+    yield (
+        "the exponent is 0 for every pair, all frequencies are 1: a floor division (//) has made "
+        "it 0",
+        np.ones(k.size),
+    )
+
+
+def _rows(encoding: Sinusoidal, w: np.ndarray, at: np.ndarray) -> Truth:
+    """The table with other frequencies, at small positions."""
+    angle = (encoding.position_scale * (at + encoding.offset))[:, None] * w
+    value, size = np.zeros((2, at.size, encoding.dim))
+    for columns, function in zip(encoding.columns(), (np.sin, np.cos), strict=True):
+        value[:, columns] = encoding.scale * function(angle[:, : columns.size])
+        size[:, columns] = abs(encoding.scale) * np.abs(angle[:, : columns.size])
+    return Truth(value, np.full(value.shape, abs(encoding.scale)), size)
+
+
+def _meets(run: Run, rows: np.ndarray, truth: Truth) -> bool:
+    return fits(run, Seen("", rows, truth, None), truth)
