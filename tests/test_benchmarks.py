@@ -63,3 +63,20 @@ def test_every_goal_has_a_number_or_says_that_it_was_left_out(report):
 
 def test_the_plot_names_what_it_shows(report):
     assert "ours JAX half, jitted" in (report / "benchmarks.svg").read_text(encoding="utf-8")
+
+
+def test_cost_laws_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    plot, data = tmp_path / "laws.svg", tmp_path / "laws.json"
+    command = [sys.executable, str(ROOT / "benchmarks" / "cost_laws.py"), "--quick"]
+    command += ["--plot", str(plot), "--json", str(data)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    curves = json.loads(data.read_bytes())["curves"]
+    assert {(c["axis"], c["kind"]) for c in curves} == {
+        ("S", "time"), ("H", "time"), ("D", "time"), ("S", "memory"),
+    }  # fmt: skip
+    assert all(len(c["sizes"]) == len(c["values"]) >= 3 for c in curves)
+    assert all(min(c["values"]) > 0 for c in curves)
+    text = set(re.findall(r"<!-- (.*?) -->", plot.read_text(encoding="utf-8")))
+    assert {c["name"] for c in curves} <= text
