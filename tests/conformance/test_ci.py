@@ -45,7 +45,9 @@ def test_the_page_names_every_member_of_a_report():
     rows = [row.split("|")[1:3] for row in part.splitlines() if row.startswith("| `")]
     members = {name: row[1] for row in rows for name in re.findall("`([^`]+)`", row[0])}
     wrong = RoPE(8, layout="half", base=50.0)
-    report = check_function(wrong.apply, RoPE(8, layout="half"), max_position=64).to_dict()
+    report = check_function(
+        wrong.apply, RoPE(8, layout="half"), "apply", max_position=128
+    ).to_dict()
     assert set(members) == set(report)
     assert set(re.findall("`([a-z_]+)`", members["accuracy"])) == set(report["accuracy"])
     assert set(report["findings"][0]) <= set(re.findall("`([a-z_]+)`", members["findings"]))
