@@ -22,6 +22,7 @@ ALIASES = {
     "levit": "LeViTBias", "mvit": "DecomposedRelative", "sam": "DecomposedRelative",
     "perceiver": "FourierFeatures", "fourier": "FourierFeatures", "detr": "DETRSine",
     "dabdetr": "BoxSine", "conditionaldetr": "BoxSine", "wavlm": "GatedBias",
+    "fox": "ForgettingBias", "cable": "ForgettingBias", "convit": "ConViTBias",
     "patchtst": "StandardizedSinusoidal",
     "espnet": "TransformerXL",
     "crossformer": "DynamicWindowBias",

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from posenc_ref import ALiBi, Encoding, Learned, ModelEncoding, RoPE, Rotary, T5Bias, Table, XPos
+from posenc_ref import (
+    ALiBi,
+    ConViTBias,
+    Encoding,
+    Learned,
+    ModelEncoding,
+    RoPE,
+    Rotary,
+    T5Bias,
+    Table,
+    XPos,
+)
 
 from . import (
     judge_apply,
@@ -112,6 +123,11 @@ def refuse(surface: str, declared: Declared) -> None:
                 f"surface {surface!r} numbers tokens 0, 1, 2, ..., but {type(declared).__name__} "
                 f"has {declared.num_axes} axes of positions; judge it on surface 'grid' or 'table'"
             )
+    if isinstance(declared, ConViTBias) and surface == "scores":
+        raise ValueError(
+            "ConViTBias has no scores: its softmax is blended with that of q . k, not added to it; "
+            "judge its positional logits on surface 'bias'"
+        )
     if isinstance(declared, XPos) and surface in ONE_MAP:
         raise ValueError(
             f"XPos has no one map for surface {surface!r}: queries and keys are treated "

@@ -16,6 +16,7 @@ from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
 from .config import from_config
+from .convit import ConViTBias
 from .cope import CoPE
 from .deberta import DeBERTa
 from .decomposed import DecomposedRelative
@@ -24,6 +25,7 @@ from .dynamic_bias import DynamicBias, DynamicWindowBias
 from .encoding import Encoding, Scaling, from_dict
 from .espnet_legacy import ESPnetLegacy
 from .fire import FIRE
+from .forgetting import ForgettingBias
 from .fourier import FourierFeatures
 from .gated_bias import GatedBias
 from .given import GivenFrequencies
@@ -94,6 +96,7 @@ __all__ = [
     "Bias",
     "BoxSine",
     "CoPE",
+    "ConViTBias",
     "DETRSine",
     "DeBERTa",
     "DecomposedRelative",
@@ -102,6 +105,7 @@ __all__ = [
     "DynamicWindowBias",
     "ESPnetLegacy",
     "Encoding",
+    "ForgettingBias",
     "FourierFeatures",
     "FrequencySchedule",
     "GatedBias",

@@ -11,12 +11,14 @@ from posenc_ref import (
     FIRE,
     TUPE,
     BEiTBias,
+    ConViTBias,
     CoPE,
     DeBERTa,
     DecomposedRelative,
     DynamicBias,
     DynamicWindowBias,
     ESPnetLegacy,
+    ForgettingBias,
     GatedBias,
     Kerple,
     LeViTBias,
@@ -82,6 +84,7 @@ BIASES = {
         (table(6),),
         window=(3, 4),
     ),
+    "ForgettingBias": ForgettingBias(-np.abs(table(H, 12))),
     "LogCPB": LogCPB(table(6, 2), table(6), table(H, 6) / 64, window=(3, 4)),
 }
 
@@ -150,6 +153,16 @@ def judge_bias(place, encoding):
     logits = Truth(product + truth.value, size, np.broadcast_to(truth.angle, product.shape))
     at = place.ways(AT)[0] if learned else place.integers(AT)
     judge(place, scores(there, place.array(Q), place.array(K), at, at), logits, place.dtype)
+
+
+def test_blended_softmax(place):
+    encoding = ConViTBias(table(H, 3) / 64, table(H), table(H), window=(3, 4))
+    judge(place, moved(encoding, place).bias(AT, AT), encoding.truth(AT, AT), place.working)
+    want = encoding.weights(Q, K, AT, AT)
+    # The size of the logits is what rounding them moves.
+    size = want * (1 + encoding.truth(AT, AT).terms.max() + 64)
+    found = moved(encoding, place).weights(place.array(Q), place.array(K), AT, AT)
+    judge(place, found, Truth(want, size, np.zeros_like(want)), place.dtype)
 
 
 def test_context(place):

@@ -17,6 +17,7 @@ from . import (
     test_decomposed,
     test_dynamic_bias,
     test_espnet_legacy,
+    test_forgetting,
     test_gated_bias,
     test_shaw,
     test_t5_models,
@@ -71,6 +72,7 @@ MEASURED = {
     "Swin v2": lambda: test_window_models.worst(*test_window_models.swin_v2()),
     "BEiT": lambda: test_window_models.worst(*test_window_models.beit()),
     "LeViT": lambda: test_window_models.worst(*test_window_models.levit()),
+    "x-transformers, data-dependent ALiBi": test_forgetting.worst_of_x_transformers,
     "x-transformers, linear and logarithmic": test_dynamic_bias.worst_of_x_transformers,
 }
 

@@ -1,0 +1,120 @@
+"""ConViT's gated positional self-attention: positions have a softmax of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from ._layers import sigmoid
+from ._namespace import Array, astype, device_of, namespace, send, working_dtype
+from .accuracy import Truth
+from .decomposed import validate_grid
+from .score import beside, check_numbers
+from .scoring import dot, widen
+from .window_bias import WindowBias
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConViTBias(WindowBias):
+    """Positional logits of ConViT, and the gate between them and the content's.
+
+    Formula
+        ``b_h(i, j) = weight_h . (dx, dy, dx^2 + dy^2) + offset_h`` with ``dx = x_j - x_i`` and
+        ``dy = y_j - y_i``; attention is ``(1 - s) softmax_j(q_i . k_j / sqrt(d)) + s softmax_j(b)``
+        with ``s = sigmoid(gate_h)`` (:meth:`weights`).
+    Source
+        d'Ascoli et al. 2021, *ConViT*, arXiv:2103.10697, equations (5) to (8), and its code
+        (``GPSA``), which timm has.
+    Traps
+        The logits are *not* added to ``q . k``: no scores exist whose sum this is, and ``scores``
+        refuses.  Offsets are key minus query, x first, and not normalised.  The paper's u gives
+        three numbers for a head; the code's linear layer has an offset too, which this softmax
+        does not see.
+    Error unit
+        A = ``|weight| . (|dx|, |dy|, dx^2 + dy^2) + |offset|``, B = 0.
+
+    Parameters
+    ----------
+    weight : array (H, 3), real floating
+        ``pos_proj.weight``: of dx, dy and the squared distance.
+    offset : array (H,), real floating
+        ``pos_proj.bias``.
+    gate : array (H,), real floating
+        ``gating_param``, before the sigmoid.
+    window : (int, int)
+        Height and width of the image in patches, without a [CLS].
+    """
+
+    weight: Array
+    offset: Array
+    gate: Array
+    _: KW_ONLY
+    window: Sequence[int]
+
+    def __post_init__(self) -> None:
+        heads = int(check_numbers("weight", self.weight, "H", 3).shape[0])
+        check_numbers("offset", self.offset, heads)
+        check_numbers("gate", self.gate, heads)
+        self._set(window=validate_grid("window", self.window))
+
+    @property
+    def num_heads(self) -> int:  # type: ignore[override]
+        """Rows of the weight."""
+        return int(self.weight.shape[0])
+
+    def weights(
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+    ) -> Array:
+        """Attention weights (..., H, Q, K) of q (..., H, Q, d) and k (..., H, K, d), unmasked.
+
+        The keys are all that there are: both softmaxes run over them.
+        """
+        if q.ndim < 3 or q.shape[-3] != self.num_heads:
+            raise ValueError(
+                f"q and k must have shape (..., H, S, d) with H = {self.num_heads} heads, "
+                f"got {tuple(q.shape)}"
+            )
+        scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
+        wide = widen(q)
+        bias = beside("bias", self.bias(q_positions, k_positions), wide)
+        s = sigmoid(beside("gate", self.gate, wide))[:, None, None]
+        mixed = (1.0 - s) * _softmax(dot(wide, widen(k), scale)) + s * _softmax(bias)
+        return astype(mixed, q.dtype)
+
+    def scores(
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+    ) -> Array:
+        """Refused: attention is a blend of two softmaxes, and no softmax of a sum."""
+        raise ValueError(
+            "ConViTBias is not added to q . k, its softmax is blended with the content's: "
+            "use weights() for the attention, or bias() for the positional logits"
+        )
+
+    def _of_axes(self, dy: Array, dx: Array) -> Array:
+        xp = namespace(self.weight)
+        dy, dx = (astype(d, working_dtype(d)) for d in (dy, dx))
+        dy, dx = (send(d, xp, device_of(self.weight)) for d in (dy, dx))
+        w, c = (beside(n, getattr(self, n), dx) for n in ("weight", "offset"))
+        by_x, by_y, by_d, c = (v[:, None, None] for v in (w[:, 0], w[:, 1], w[:, 2], c))
+        dy, dx = (xp.expand_dims(d, axis=-3) for d in (dy, dx))
+        return -by_x * dx - by_y * dy + by_d * (dx * dx + dy * dy) + c
+
+    def truth(self, q_positions: Any, k_positions: Any) -> Truth:
+        """The bias with A and B of the error unit."""
+        plain = super().truth(q_positions, k_positions)
+        (q, k), (_, w) = (np.asarray(p) for p in (q_positions, k_positions)), self.window
+        q, k = q[:, None], k[None, :]
+        dy, dx = np.abs(q // w - k // w), np.abs(q % w - k % w)
+        size, c = (np.abs(np.asarray(widen(a), np.float64)) for a in (self.weight, self.offset))
+        parts = np.stack(np.broadcast_arrays(dx, dy, dx * dx + dy * dy))
+        terms = np.tensordot(size, parts, axes=1) + c[:, None, None]
+        return Truth(plain.value, terms, plain.angle)
+
+
+def _softmax(x: Array) -> Array:
+    xp = namespace(x)
+    e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
+    return e / xp.sum(e, axis=-1, keepdims=True)

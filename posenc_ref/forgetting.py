@@ -1,0 +1,115 @@
+"""Biases that add up what the tokens in between say: the Forgetting Transformer, and CABLE."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from . import _validate as validate
+from ._lookup import check_beside, lookup
+from ._namespace import Array, astype, namespace, to_host, working_dtype
+from .accuracy import Truth
+from .bias import Bias
+from .score import beside, check_numbers, product
+from .scoring import widen
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ForgettingBias(Bias):
+    """The bias of one sequence's forget gates.
+
+    Formula
+        ``b_h(i, j) = sum of log f_h,t for t = j + 1 .. i``, j <= i, added to ``q . k / sqrt(d)``;
+        ``log_gates`` holds ``log f_h,t = log sigmoid(w_h . x_t + c_h)`` of hidden states x_t
+        (:meth:`of`).
+    Source
+        Lin et al. 2025, *Forgetting Transformer*, arXiv:2503.02130, equation (4): FoX; its kernel
+        takes ``log_fgate``.  x-transformers, ``data_dependent_alibi``.
+        CABLE (Veisi et al. 2025, *Context-aware Biases for Length Extrapolation*,
+        arXiv:2503.08067), as its code has it, adds ``-softplus(w_h . x_t + c_h)``, which is
+        ``log sigmoid`` of minus the argument: FoX with the signs of w and c changed
+        (:meth:`cable`), and no 1/sqrt(d): the code divides by sqrt(C/n_embd), which is 1.
+    Traps
+        The key's own gate is not in the sum, the query's is: b(i, i) = 0.  With one gate g for all
+        tokens this is ALiBi of slope -log g.
+    Error unit
+        A = the sums of ``|log f|`` up to i and up to j, as kernels subtract one cumulative sum
+        from another; B = 0.
+
+    Parameters
+    ----------
+    log_gates : array (H, S), real floating
+        Of the tokens at positions 0 .. S - 1, at most 0.  Kept as given.
+    scaled : bool
+        Whether 1/sqrt(d) multiplies the product: True in FoX, False in CABLE's code.
+    """
+
+    log_gates: Array
+    _: KW_ONLY
+    scaled: bool = True
+
+    integers = True
+    relative = False
+    sees_future = False
+
+    def __post_init__(self) -> None:
+        check_numbers("log_gates", self.log_gates, "H", "S")
+        self._set(scaled=validate.boolean("scaled", self.scaled))
+
+    @classmethod
+    def of(cls, x: Array, weight: Array, bias: Array | None = None, *, scaled: bool = True) -> Self:
+        """FoX's, for hidden states x (S, D), weight (H, D) and bias (H,)."""
+        width = check_numbers("x", x, "S", "D").shape[1]
+        heads = check_numbers("weight", weight, "H", width).shape[0]
+        x = widen(x)
+        z = product(beside("weight", weight, x), x)
+        if bias is not None:
+            check_numbers("bias", bias, heads)
+            z = z + beside("bias", bias, x)[:, None]
+        xp: Any = namespace(z)
+        # log sigmoid, without overflow and to rounding on both sides.
+        return cls(xp.minimum(z, xp.zeros_like(z)) - xp.log1p(xp.exp(-xp.abs(z))), scaled=scaled)
+
+    @classmethod
+    def cable(cls, x: Array, weight: Array, bias: Array | None = None) -> Self:
+        """CABLE's, for the same arguments."""
+        return cls.of(x, -weight, None if bias is None else -bias, scaled=False)
+
+    @property
+    def num_heads(self) -> int:  # type: ignore[override]
+        """Rows of the gates."""
+        return int(self.log_gates.shape[0])
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the sequence has."""
+        return int(self.log_gates.shape[1])
+
+    def own_scale(self, dim: int) -> float:
+        """1/sqrt(d), or 1 where not ``scaled``."""
+        return super().own_scale(dim) if self.scaled else 1.0
+
+    @cached_property
+    def _sums(self) -> Array:
+        """Sums of the gates up to each position, (S, H)."""
+        wide = astype(self.log_gates, working_dtype(self.log_gates))
+        xp: Any = namespace(wide)
+        return xp.matrix_transpose(xp.cumulative_sum(wide, axis=-1))
+
+    def _of_pairs(self, q: Array, k: Array) -> Array:
+        check_beside(q, self._sums)
+        up_to_q = lookup("q_positions", self._sums, q)
+        up_to_k = lookup("k_positions", self._sums, k)
+        return namespace(self._sums).moveaxis(up_to_q - up_to_k, -1, -3)
+
+    def truth(self, q_positions: Any, k_positions: Any) -> Truth:
+        """The bias with A and B of the error unit."""
+        value = np.asarray(to_host(self.bias(q_positions, k_positions)), np.float64)
+        gates = np.abs(np.asarray(to_host(self.log_gates), np.float64))
+        size = np.cumsum(gates, axis=-1)
+        q, k = (np.asarray(p) for p in (q_positions, k_positions))
+        terms = size[:, q][:, :, None] + size[:, k][:, None, :]
+        return Truth(value, terms, np.zeros_like(value))
