@@ -24,10 +24,11 @@ class BoxSine(AxisSinusoids):
         n coordinates c; F = dim/n; ``PE = [s(y), s(x), s(w), s(h)]`` by ``axis_order``.
         A = |value|, B = ``|angle|``.
     Source
-        Meng et al. 2021, *Conditional DETR*, arXiv:2108.06152, and Liu et al. 2022, *DAB-DETR*,
-        arXiv:2201.12329, equation (2) and its code (``gen_sineembed_for_position``): y before x.
-        Also Grounding DINO, LW-DETR, RF-DETR and SAM 3.  Zhu et al. 2020, *Deformable DETR*,
-        arXiv:2010.04159, two stages (``get_proposal_pos_embed``): as the box comes, "xywh".
+        The code of Meng et al. 2021, *Conditional DETR*, arXiv:2108.06152, and of Liu et al. 2022,
+        *DAB-DETR*, arXiv:2201.12329 (``gen_sineembed_for_position``): y before x, where the paper
+        of DAB-DETR, section 4, writes x, y, w, h.  Also Grounding DINO, LW-DETR, RF-DETR, SAM 3.
+        Zhu et al. 2020, *Deformable DETR*, arXiv:2010.04159, two stages
+        (``get_proposal_pos_embed``): as the box comes, "xywh".
         Points alone are ``BoxSine(dim, axes="xy", axis_order="yx")``.
     Traps
         x and y change places, w and h do not.  No cumulative sum, and no half pixel: what

@@ -26,8 +26,8 @@ class ConViTBias(WindowBias):
         ``dy = y_j - y_i``; attention is ``(1 - s) softmax_j(q_i . k_j / sqrt(d)) + s softmax_j(b)``
         with ``s = sigmoid(gate_h)`` (:meth:`weights`).
     Source
-        d'Ascoli et al. 2021, *ConViT*, arXiv:2103.10697, equations (5) to (8), and its code
-        (``GPSA``), which timm has.
+        d'Ascoli et al. 2021, *ConViT*, arXiv:2103.10697, section 3, and its code (``GPSA``),
+        which timm has.
     Traps
         The logits are *not* added to ``q . k``: no scores exist whose sum this is, and ``scores``
         refuses.  Offsets are key minus query, x first, and not normalised.  The paper's u gives

@@ -84,7 +84,7 @@ class DynamicWindowBias(WindowBias):
         added to ``q . k / sqrt(d)``; f is a linear layer, then three times LayerNorm, ReLU and a
         linear layer, the last with an output for each head.
     Source
-        Wang et al. 2021, *CrossFormer*, arXiv:2108.00154, section 3.2.2 and its code
+        Wang et al. 2021, *CrossFormer*, arXiv:2108.00154, and its code
         (``DynamicPosBias``, ``residual=False``).  Swin v2's logarithms (:class:`LogCPB`) are
         later.
     Traps

@@ -26,7 +26,7 @@ class ForgettingBias(Bias):
         ``log_gates`` holds ``log f_h,t = log sigmoid(w_h . x_t + c_h)`` of hidden states x_t
         (:meth:`of`).
     Source
-        Lin et al. 2025, *Forgetting Transformer*, arXiv:2503.02130, equation (4): FoX; its kernel
+        Lin et al. 2025, *Forgetting Transformer* (FoX), arXiv:2503.02130, section 3; its kernel
         takes ``log_fgate``.  x-transformers, ``data_dependent_alibi``.
         CABLE (Veisi et al. 2025, *Context-aware Biases for Length Extrapolation*,
         arXiv:2503.08067), as its code has it, adds ``-softplus(w_h . x_t + c_h)``, which is

@@ -77,7 +77,7 @@ def dynamic(e: DynamicBias, i: Any, j: Any) -> Sequence[Any]:
 
 @register(
     DynamicWindowBias,
-    spec="Wang et al. 2021, CrossFormer, arXiv:2108.00154, section 3.2.2; its code",
+    spec="Wang et al. 2021, CrossFormer, arXiv:2108.00154; its code",
     examples={
         "crossformer-2-by-3": DynamicWindowBias(
             *_layers("crossformer", 2, 4, 4, 2), *_norms("crossformer", 4, 4), window=(2, 3)

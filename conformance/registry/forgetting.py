@@ -15,7 +15,7 @@ from . import numbers, register
 
 @register(
     ForgettingBias,
-    spec="Lin et al. 2025, Forgetting Transformer, arXiv:2503.02130, equation (4)",
+    spec="Lin et al. 2025, Forgetting Transformer, arXiv:2503.02130, section 3",
     examples={
         "forgetting-8": ForgettingBias(-np.abs(numbers("forgetting", 2, 8)) * 0.25),
         "cable-6": ForgettingBias(-np.abs(numbers("cable", 2, 6)) * 0.25, scaled=False),

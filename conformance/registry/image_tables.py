@@ -115,8 +115,8 @@ def detr_sine(e: DETRSine, y: Any, x: Any) -> Sequence[Any]:
 
 @register(
     BoxSine,
-    spec="Liu et al. 2022, DAB-DETR, arXiv:2201.12329, equation (2); its code, "
-    "gen_sineembed_for_position",
+    spec="Meng et al. 2021, Conditional DETR, arXiv:2108.06152; Liu et al. 2022, DAB-DETR, "
+    "arXiv:2201.12329; their code, gen_sineembed_for_position",
     examples={
         "boxes-16": BoxSine(16),
         "points-8": BoxSine(8, axes="xy", axis_order="yx", base=20.0, scale=1.0),

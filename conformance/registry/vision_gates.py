@@ -13,7 +13,7 @@ from . import numbers, register
 
 @register(
     ConViTBias,
-    spec="d'Ascoli et al. 2021, ConViT, arXiv:2103.10697, equations (5) to (8); its code, GPSA",
+    spec="d'Ascoli et al. 2021, ConViT, arXiv:2103.10697, section 3; its code, GPSA",
     examples={
         "convit-2-by-3": ConViTBias(
             numbers("convit-weight", 2, 3),
