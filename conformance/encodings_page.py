@@ -30,9 +30,11 @@ _FAMILIES = {
 
 
 def page(entries: Sequence[Entry], rows: Iterable[Row]) -> str:
-    """The whole page; ``rows`` are those of the certificate."""
+    """The whole page; ``rows`` are those of the certificate, a ValueError where one fails."""
     worst: dict[str, dict[str, float]] = {}
     for row in rows:
+        if not row.passed:
+            raise ValueError(f"{row.encoding} scores {row.score:.3g} units in {row.dtype}")
         own = worst.setdefault(row.encoding.partition(":")[0], {})
         own[row.dtype] = max(own.get(row.dtype, 0.0), row.score)
     parts = [_HEAD]

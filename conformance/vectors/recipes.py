@@ -32,11 +32,11 @@ def themes() -> list[Theme]:
         biases.scores(),
         integers.layouts(),
         integers.position_ids(),
-        *_registered(),
+        *registered(),
     ]
 
 
-def _registered() -> list[Theme]:
+def registered() -> list[Theme]:
     """The examples of the registry, a file for each family."""
     found: dict[str, list[Group]] = {}
     for entry in entries():
