@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, DType, device_of, finish, library, namespace, send, to_host
+from ._namespace import (
+    Array,
+    DType,
+    astype,
+    device_of,
+    finish,
+    library,
+    namespace,
+    send,
+    to_host,
+)
 from ._positions import as_pairs
 from .accuracy import Truth
 from .encoding import Encoding
@@ -113,7 +123,7 @@ class Bias(Encoding, abstract=True):
                     f"{bias.shape[0]} and q of shape {tuple(q.shape)}"
                 )
             bias = bias[(slice(None), *[None] * (q.ndim - 4), ...)]
-        bias = _beside(bias, q)
+        bias = astype(_beside(bias, q), q.dtype)  # before the scale: a table may be coarser
         return dot(q, k, scale, bias * scale if self.bias_inside_scale else bias)
 
 

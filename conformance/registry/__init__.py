@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from posenc_ref import Encoding
-from posenc_ref.conformance.entry import Entry, Exact
+from posenc_ref.conformance.entry import SURFACE, Entry, Exact
 from posenc_ref.conformance.vectors.recipe import Recipe, numbers
 
 __all__ = ["REGISTRY", "entries", "entry_of", "numbers", "register"]
@@ -47,6 +47,11 @@ def register(
     """Register the decorated formula with examples of ``encoding``."""
 
     def decorated(exact: Exact) -> Exact:
+        if encoding.family not in SURFACE:
+            raise ValueError(
+                f"{encoding.__name__} is of family {encoding.family!r}: rotary forms have their "
+                "recipes in conformance/vectors, by surface"
+            )
         if encoding in REGISTRY:
             raise ValueError(f"{encoding.__name__} has an entry already")
         strangers = [name for name, e in examples.items() if type(e) is not encoding]

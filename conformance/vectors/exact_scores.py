@@ -32,7 +32,8 @@ def scores(e: Json, inputs: Mapping[str, Any]) -> Real:
     shape = (*q.shape[:3], k.shape[2])
     value, terms, moved = (objects(shape) for _ in range(3))
     rotary = e["encoding"] in ("RoPE", "XPos", "MultiAxisRoPE", "MixedRoPE")
-    scale = 1 if e["encoding"] == "T5Bias" else 1 / mp.sqrt(q.shape[-1])
+    plain = e["encoding"] == "T5Bias" and not e["scaled"]
+    scale = 1 if plain else 1 / mp.sqrt(q.shape[-1])
     if rotary:
         decay = 1 if e["encoding"] == "XPos" else 0
         one = rotate(e, q, np.arange(q.shape[2]), decay=decay)
@@ -51,7 +52,8 @@ def scores(e: Json, inputs: Mapping[str, Any]) -> Real:
         moved[b, h, i, j] = scale * mp.fsum(turned)
     if not rotary:
         added = registered(e, {"q_len": shape[2], "k_len": shape[3]})
-        value, terms = value + added.value, terms + added.terms
+        size = scale if e["bias_inside_scale"] else 1
+        value, terms = value + size * added.value, terms + size * added.terms
     return Real(value, terms, moved)
 
 

@@ -32,6 +32,7 @@ def themes() -> list[Theme]:
         biases.scores(),
         integers.layouts(),
         integers.position_ids(),
+        biases.logits(),
         *registered(),
     ]
 

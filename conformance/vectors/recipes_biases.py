@@ -17,6 +17,9 @@ MPT = "mosaicml/llm-foundry, layers/attention.py, gen_slopes (alibi_bias_max)"
 ENCODER = "ofirpress/attention_with_linear_biases, issue 5 (symmetric form of encoders)"
 SHAW = "Shaw et al. 2018, arXiv:1803.02155, section 3.1, equation (4), without clipping"
 TRANSFORMER_XL = "Dai et al. 2019, Transformer-XL, arXiv:1901.02860, appendix B"
+FALCON = "tiiuae/falcon-rw-1b, modeling_falcon.py: (q . k + alibi) / sqrt(d)"
+MPNET = "Song et al. 2020, MPNet, arXiv:2004.09297; transformers, MPNetSelfAttention"
+LAYOUTLMV3 = "Huang et al. 2022, LayoutLMv3, arXiv:2204.08387; LayoutLMv3SelfAttention"
 T5 = "Raffel et al. 2019, arXiv:1910.10683, section 2.1; mesh_tensorflow _relative_position_bucket"
 
 
@@ -53,6 +56,17 @@ def t5() -> Theme:
         _scores("t5-scores", T5Bias(table[:, :2].copy()), T5),
     )  # fmt: skip
     return Theme("t5", "T5: buckets and biases", groups)
+
+
+def logits() -> Theme:
+    """Where the scale stands: beside the bias, or around it."""
+    table = numbers("t5-scaled", 32, 2)
+    groups = (
+        _scores("alibi-2-inside-scores", ALiBi(2, bias_inside_scale=True), FALCON),
+        _scores("t5-scaled-scores", T5Bias(table, scaled=True), MPNET),
+        _scores("t5-inside-scores", T5Bias(table, scaled=True, bias_inside_scale=True), LAYOUTLMV3),
+    )
+    return Theme("bias-logits", "Logits with a bias, beside and inside the scale", groups)
 
 
 def scores() -> Theme:

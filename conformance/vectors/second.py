@@ -136,7 +136,10 @@ def _scores(e: Any, i: Inputs) -> Array:
         added = np.frompyfunc(Decimal, 1, 1)(bias)
         scale = scale if e.own_scale(q.shape[-1]) != 1 else Decimal(1)
     with decimal_context():
-        return (q[..., :, None, :] * k[..., None, :, :]).sum(axis=-1) / scale.sqrt() + added
+        products = (q[..., :, None, :] * k[..., None, :, :]).sum(axis=-1)
+        if getattr(e, "bias_inside_scale", False):
+            return (products + added) / scale.sqrt()
+        return products / scale.sqrt() + added
 
 
 def _relative_scores(q: np.ndarray, rel: np.ndarray) -> Array:

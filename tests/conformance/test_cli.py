@@ -248,7 +248,7 @@ def test_the_version(posenc):
     assert posenc_ref.__version__ in posenc("--version").stdout
 
 
-VERIFY = ["verify", "--only", "numpy learned", "--dtype", "float32", "--processes", "0"]
+VERIFY = ["verify", "--only", "numpy learned float32", "--dtype", "float32", "--processes", "0"]
 
 
 def on_a_terminal(*arguments, **environment):
