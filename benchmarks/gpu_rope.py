@@ -32,7 +32,7 @@ from posenc_ref.conformance import check
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = (
     "cupy_angles.py", "cupy_device.py", "fused_cupy.py", "fused_rotary.py", "fused_torch.py",
-    "pair_runs.py", "phasors.py", "rotary.cu", "rotary_launch.py",
+    "pair_runs.py", "phasors.py", "rotary.cu", "rotary_launch.py", "triton_rotary.py",
 )  # fmt: skip
 PACKAGES = ("cupy-cuda13x", "ml_dtypes", "numpy", "torch", "transformers", "triton")
 SHAPES = {"training": (1, 32, 32, 8192), "grouped": (4, 32, 8, 4096)}  # B, Hq, Hk, S

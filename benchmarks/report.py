@@ -1,7 +1,7 @@
 """Every CPU benchmark in one run, and what it says about the goals: Markdown, JSON and a plot.
 
 python benchmarks/report.py                        # prints; about ten minutes and 5 GiB
-python benchmarks/report.py --output docs          # writes docs/benchmarks.{md,json,svg}
+python benchmarks/report.py --output docs          # writes docs/benchmarks.* and docs/cost-laws.svg
 python benchmarks/report.py --quick                # small shapes: whether it runs, no more
 
 The goals are ratios of one run; what is missed is printed as missed.
@@ -18,6 +18,12 @@ HERE = Path(__file__).resolve().parent
 QUICK = {
     "rope.py": ["--shape", "1,2,64,32", "--no-compile", "--rounds", "1"],
     "tables.py": ["--scale", "0.001", "--rounds", "1"],
+    "cost_laws.py": ["--quick"],
+}
+TITLES = {
+    "rope.py": "Rotation",
+    "tables.py": "Tables and biases",
+    "cost_laws.py": "Cost laws",
 }
 INTRODUCTION = """# Speed on a CPU, beside others
 
@@ -97,6 +103,13 @@ def goals(data):
     for name in ("T5", "DeBERTa buckets"):
         ratio = tables[name].ratio("transformers", "ours, out=")
         at_least(f"transformers / {name}, out=", 10, ratio)
+    for curve in data["cost_laws"]["curves"]:
+        if curve["kind"] == "memory" and not curve["name"].startswith("ALiBi"):
+            most, numbers = curve["values"][-1], curve["sizes"][-1] * 64
+            if "out=" in curve["name"]:
+                at_most(f"peak memory, {curve['name']}, MiB", 1, most / 2**20)
+            else:
+                at_most(f"peak memory, {curve['name']} / result", 1.02, most / (4 * numbers))
     return found
 
 
@@ -150,15 +163,19 @@ def main():
     parser.add_argument("--quick", action="store_true", help="small shapes, one round")
     options = parser.parse_args()
     pages, data = [], {}
-    for script, title in (("rope.py", "Rotation"), ("tables.py", "Tables and biases")):
-        page, data[script[:-3]] = measured(script, QUICK[script] if options.quick else [])
+    for script, title in TITLES.items():
+        given = QUICK[script] if options.quick else []
+        if script == "cost_laws.py" and options.output is not None:
+            options.output.mkdir(parents=True, exist_ok=True)
+            given = [*given, "--plot", str(options.output / "cost-laws.svg")]
+        page, data[script[:-3]] = measured(script, given)
         pages.append(f"## {title}\n\n{page.strip()}\n")
     text = f"{INTRODUCTION}\n{as_markdown(goals(data))}\n\n" + "\n".join(pages)
     if options.output is None:
         print(text)
         return
-    options.output.mkdir(parents=True, exist_ok=True)
     text = text.replace("## Rotation\n", "## Rotation\n\n![Medians](benchmarks.svg)\n", 1)
+    text = text.replace("## Cost laws\n", "## Cost laws\n\n![Costs](cost-laws.svg)\n", 1)
     (options.output / "benchmarks.md").write_text(text, encoding="utf-8")
     (options.output / "benchmarks.json").write_text(json.dumps(data, indent=1) + "\n", "utf-8")
     plot(data, options.output / "benchmarks.svg")
