@@ -12,6 +12,10 @@ from posenc_ref import (
     FIRE,
     BEiTBias,
     Bias,
+    ConViTBias,
+    DynamicBias,
+    DynamicWindowBias,
+    ForgettingBias,
     Kerple,
     LeViTBias,
     LogCPB,
@@ -197,6 +201,55 @@ def _log_cpb(declared: LogCPB) -> Iterator[BiasChange]:
         yield _other("position-scale", text, scaled)
 
 
+def _dynamic(declared: DynamicBias) -> Iterator[BiasChange]:
+    first, *rest = map(np.asarray, declared.weights)
+    text = "the offset has the opposite sign: key minus query"
+    yield _other("bucket-sign", text, declared.replace(weights=(-first, *rest)))
+    words = ("its logarithm", "the offset itself")
+    text = f"the network takes {words[declared.log_distance]}"
+    yield _other("position-scale", text, declared.replace(log_distance=not declared.log_distance))
+
+
+def _dynamic_window(declared: DynamicWindowBias) -> Iterator[BiasChange]:
+    first, *rest = map(np.asarray, declared.weights)
+    sides = np.maximum(np.array(declared.window) - 1, 1)
+    for code, text, weight in (
+        ("axis-order", "the network takes (dx, dy), declared (dy, dx)", first[:, ::-1]),
+        ("bucket-sign", "the offsets have the opposite sign: key minus query", -first),
+        ("position-scale", "offsets are divided by the side less 1", first / sides),
+    ):
+        yield _other(code, text, declared.replace(weights=(weight, *rest)))
+
+
+def _forgetting(declared: ForgettingBias) -> Iterator[BiasChange]:
+    gates = np.asarray(declared.log_gates)
+    moved = declared.replace(log_gates=np.concatenate([0 * gates[:, :1], gates[:, :-1]], axis=1))
+    yield _other("position-origin", "the key's own gate counts, and not the query's", moved)
+
+    def both(q: np.ndarray, k: np.ndarray) -> Truth:
+        truth, own = declared.truth(q, k), gates[:, None, k].astype(np.float64)
+        return Truth(truth.value + own, truth.terms + np.abs(own), truth.angle)
+
+    yield BiasChange("position-origin", "the key's own gate counts as well", both)
+
+
+def _convit(declared: ConViTBias) -> Iterator[BiasChange]:
+    weight, (_, w) = np.asarray(declared.weight), declared.window
+    text = "the first number of a head belongs to dy, the second to dx"
+    yield _other("axis-order", text, declared.replace(weight=weight[:, [1, 0, 2]]))
+    text = "the offsets have the opposite sign: query minus key"
+    yield _other("bucket-sign", text, declared.replace(weight=weight * np.array([-1, -1, 1])))
+
+    def root(q: np.ndarray, k: np.ndarray) -> Truth:
+        dy, dx = k[None, :] // w - q[:, None] // w, k[None, :] % w - q[:, None] % w
+        distance = np.hypot(dy, dx)
+        change = weight[:, 2, None, None] * (distance - distance**2)
+        truth = declared.truth(q, k)
+        return Truth(truth.value + change, truth.terms, truth.angle)
+
+    yield BiasChange("position-scale", "the distance is not squared", root)
+
+
 _FORMS: tuple[tuple[type[Bias], Callable[[Any], Iterator[BiasChange]]], ...] = (
     (Kerple, _kerple),
     (Sandwich, _sandwich),
@@ -205,4 +258,8 @@ _FORMS: tuple[tuple[type[Bias], Callable[[Any], Iterator[BiasChange]]], ...] = (
     (BEiTBias, _beit),
     (LeViTBias, _levit),
     (LogCPB, _log_cpb),
+    (DynamicBias, _dynamic),
+    (DynamicWindowBias, _dynamic_window),
+    (ForgettingBias, _forgetting),
+    (ConViTBias, _convit),
 )

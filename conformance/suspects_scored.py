@@ -8,7 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import TUPE, CoPE, DeBERTa, DecomposedRelative, Score, Shaw, TransformerXL
+from posenc_ref import (
+    TUPE,
+    CoPE,
+    DeBERTa,
+    DecomposedRelative,
+    ESPnetLegacy,
+    GatedBias,
+    Score,
+    Shaw,
+    TransformerXL,
+    XLNet,
+)
+from posenc_ref.accuracy import Truth
 
 from .suspects_terms import Call, Change, Terms, changes, other
 
@@ -86,6 +98,49 @@ def _transformer_xl(declared: TransformerXL) -> Iterator[Change]:
             declared.replace(content_bias=v, position_bias=u),
         )
 
+    if not isinstance(declared, ESPnetLegacy | XLNet) and declared.clamp is None:
+        parts = (declared.projection, u, v)
+        text = "ESPnet's legacy encoding: distance 0 has the row of max_len less the length"
+        for length in (5000, 1):
+            legacy = ESPnetLegacy(*parts, sinusoid=sinusoid, max_len=length)
+            yield other("relative-shift", text, legacy)
+
+
+def _espnet(declared: ESPnetLegacy) -> Iterator[Change]:
+    parts = (declared.projection, declared.content_bias, declared.position_bias)
+    text = "the latest encoding: R goes by the offset, for later keys too"
+    yield other("relative-shift", text, TransformerXL(*parts, sinusoid=declared.sinusoid))
+    for length, words in ((1, "no longer than the sequence"), (5000, "of 5000 rows")):
+        text = f"the table is {words}, declared {declared.max_len}"
+        yield other("position-origin", text, declared.replace(max_len=length))
+
+
+def _gated(declared: GatedBias) -> Iterator[Change]:
+    weight, offset = np.asarray(declared.weight), np.asarray(declared.offset)
+    exchanged = declared.replace(weight=weight[::-1], offset=offset[::-1])
+    yield other("wrong-row", "the two gates are exchanged", exchanged)
+    yield Change("softmax-scale", "the gates see queries that are scaled", _scaled_gates)
+    sign = np.array([-1, 1])
+    other_gate = declared.replace(weight=weight * sign[:, None], offset=offset * sign)
+    text = "the first gate is 1 less what is declared: the paper's update gate"
+    yield other("score-term", text, other_gate)
+    mean = declared.replace(weight=weight / 4, offset=offset / 4)
+    yield other("score-term", "the gates have the mean of the four outputs, not their sum", mean)
+    yield Change("score-term", "the bias is not gated", _not_gated)
+
+
+def _scaled_gates(call: Call) -> Terms:
+    scaled = replace(call, q=call.q * call.scale).terms()
+    return call.terms() | {"content-position": scaled["content-position"]}
+
+
+def _not_gated(call: Call) -> Terms:
+    plain, (q_at, k_at) = call.terms(), call.places
+    bias = call.encoding.bias.truth(q_at[:, 0], k_at[0])  # type: ignore[attr-defined]
+    shape = plain["content-position"].value.shape
+    parts = (np.broadcast_to(p, shape) for p in (bias.value, bias.terms, bias.angle))
+    return plain | {"content-position": Truth(*parts)}
+
 
 def _tupe(declared: TUPE) -> Iterator[Change]:
     if declared.cls_to_others is not None:
@@ -136,7 +191,9 @@ def _decomposed(declared: DecomposedRelative) -> Iterator[Change]:
 _FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
     (DeBERTa, _deberta),
     (Shaw, _shaw),
+    (ESPnetLegacy, _espnet),
     (TransformerXL, _transformer_xl),
+    (GatedBias, _gated),
     (TUPE, _tupe),
     (CoPE, _cope),
     (DecomposedRelative, _decomposed),

@@ -14,6 +14,7 @@ from .diagnose_missing import CALLS
 from .diagnose_slopes import known_series
 from .oracle import exactly
 from .oracle_scores import Scored
+from .suspects_bias import bias_changes
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,20 @@ def variants(declared: Bias) -> Iterator[Variant]:
         yield from _t5(declared)
     elif isinstance(declared, ALiBi):
         yield from _alibi(declared)
+    else:
+        yield from _changed(declared)
+
+
+def _changed(declared: Bias) -> Iterator[Variant]:
+    """What the bias alone is known to get wrong."""
+    for change in bias_changes(declared):
+        if change.code:
+            yield Variant(
+                change.code,
+                change.message,
+                lambda call: call,
+                lambda call, of=change.truth: call.added(of(*call.positions)),  # type: ignore[misc]
+            )
 
 
 def _without(of: Callable[[int, int], bool]) -> Callable[[Scored], Scored]:

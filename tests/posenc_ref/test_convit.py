@@ -99,16 +99,32 @@ def test_weights_are_a_blend_and_no_softmax_of_a_sum():
     assert worst(SQUARE, added / added.sum(-1, keepdims=True)) > budget("float64")
 
 
-def test_the_suite_judges_the_logits_and_refuses_scores():
-    def logits(q_len, k_len, sign=1):
-        i = np.arange(k_len - q_len, k_len)[:, None]
-        j = np.arange(k_len)
-        dx, dy = (sign * d for d in (j % 4 - i % 4, j // 4 - i // 4))
-        parts = np.stack([dx, dy, dx**2 + dy**2]).astype(np.float32)
-        return np.tensordot(ENCODING.weight, parts, axes=1) + ENCODING.offset[:, None, None]
+def positional(q_len, k_len, sign=1, turned=False, root=False):
+    """Float32, wrong on demand."""
+    i, j = np.arange(k_len - q_len, k_len)[:, None], np.arange(k_len)
+    dx, dy = (sign * d for d in (j % 4 - i % 4, j // 4 - i // 4))
+    first, second = (dy, dx) if turned else (dx, dy)
+    square = np.hypot(dx, dy) if root else dx**2 + dy**2
+    parts = np.stack([first, second, square]).astype(np.float32)
+    return np.tensordot(ENCODING.weight, parts, axes=1) + ENCODING.offset[:, None, None]
 
-    assert check(logits, ENCODING, "bias").passed
-    assert not check(lambda q, k: logits(q, k, -1), ENCODING, "bias").passed
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({}, None),
+        ({"sign": -1}, "bucket-sign"),
+        ({"turned": True}, "axis-order"),
+        ({"root": True}, "position-scale"),
+    ],
+)
+def test_the_suite_names_what_is_wrong(wrong, code):
+    report = check(lambda q, k: positional(q, k, **wrong), ENCODING, "bias")
+    assert report.codes == ([code] if code else [])
+    assert report.passed == (code is None)
+
+
+def test_the_suite_refuses_scores():
     with pytest.raises(ValueError, match="its softmax is blended"):
         check(lambda q, k: q, ENCODING, "scores")
 

@@ -227,12 +227,39 @@ def biased(sign=1, log=False, act=None):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{}, {"sign": -1}, {"log": True}, {"act": lambda x: np.maximum(x, 0)}]
+    ("wrong", "code"),
+    [
+        ({}, None),
+        ({"sign": -1}, "bucket-sign"),
+        ({"log": True}, "position-scale"),
+        ({"act": lambda x: np.maximum(x, 0)}, "inaccurate"),
+    ],
 )
-def test_the_suite_judges_it(wrong):
+def test_the_suite_names_what_is_wrong(wrong, code):
     with np.errstate(over="ignore"):
         report = check(biased(**wrong), PLAIN, "bias")
-    assert report.passed == (wrong == {})
+    assert report.passed == (code is None)
+    assert report.codes == ([code] if code else [])
+
+
+def windowed(first):
+    """A bias of windows whose first layer is another one."""
+    other = WINDOW.replace(weights=(first, *WINDOW.weights[1:]))
+    return lambda q_len, k_len: other.bias(range(q_len), range(k_len)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [
+        (WINDOW.weights[0], None),
+        (WINDOW.weights[0][:, ::-1], "axis-order"),
+        (-WINDOW.weights[0], "bucket-sign"),
+        (WINDOW.weights[0] / np.float32([2, 3]), "position-scale"),
+    ],
+)
+def test_the_suite_names_what_is_wrong_in_a_window(first, code):
+    report = check(windowed(first), WINDOW, "bias")
+    assert report.codes == ([code] if code else [])
 
 
 def test_refusals():

@@ -135,10 +135,31 @@ def test_fastspeech_has_the_latest():
     assert worst_logits(old, q_, k_, logits, "float32") > budget("float32")
 
 
-@pytest.mark.parametrize("wrong", [{}, {"max_len": 41}, {"masked": True}])
-def test_the_suite_judges_it(wrong):
-    report = check(partial(legacy, **wrong), ENCODING, "scores")
-    assert report.passed == (wrong == {})
+LATEST = TransformerXL(W, U, V, sinusoid=Sinusoidal(WIDE))
+
+
+def latest(q, k):
+    """The declared latest encoding, in float32."""
+    n_q, n_k = q.shape[2], k.shape[2]
+    return LATEST.scores(q, k, np.arange(n_k - n_q, n_k), np.arange(n_k)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("fn", "declared", "code"),
+    [
+        (legacy, ENCODING, None),
+        (partial(legacy, max_len=41), ENCODING, "inaccurate"),
+        (partial(legacy, masked=True), ENCODING, "inaccurate"),
+        (partial(legacy, max_len=5000), ENCODING, "position-origin"),
+        (latest, ENCODING, "relative-shift"),
+        (partial(legacy, max_len=5000), LATEST, "relative-shift"),
+        (latest, LATEST, None),
+    ],
+)
+def test_the_suite_names_what_it_is(fn, declared, code):
+    report = check(fn, declared, "scores")
+    assert report.passed == (code is None)
+    assert report.codes == ([code] if code else [])
 
 
 def test_values_and_refusals():

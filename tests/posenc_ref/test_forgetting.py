@@ -143,11 +143,14 @@ def logits(q, k, **wrong):
     return q @ k.swapaxes(-1, -2) / np.sqrt(np.float32(q.shape[-1])) + bias_of(n_q, n_k, **wrong)
 
 
-@pytest.mark.parametrize("wrong", [{}, {"sign": -1}, {"late": 1}])
-def test_the_suite_judges_it(wrong):
+@pytest.mark.parametrize(
+    ("wrong", "code"), [({}, None), ({"sign": -1}, "bias-sign"), ({"late": -1}, "position-origin")]
+)
+def test_the_suite_names_what_is_wrong(wrong, code):
     for fn, surface in ((bias_of, "bias"), (logits, "scores")):
         report = check(partial(fn, **wrong), ENCODING, surface)
-        assert report.passed == (wrong == {}), report
+        assert report.passed == (code is None), report
+        assert report.codes == ([code] if code else []), report
 
 
 def test_refusals():

@@ -113,14 +113,16 @@ def test_the_code_reads_hidden_states_and_the_paper_queries():
 # --- the suite -----------------------------------------------------------------------------------
 
 
-def logits_of(q, k, sign=1, late=False, turned=False):
+def logits_of(q, k, sign=1, late=False, turned=False, read=1.0, less=False, plain=False):
     """The paper's, in float32, wrong on demand."""
     n_q, n_k = q.shape[2], k.shape[2]
     r = sign * (np.arange(n_k) - (n_k - n_q + np.arange(n_q))[:, None])
     bias = np.moveaxis(TABLE[ENCODING.bias.bucket(r)], -1, 0)
     gate = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
-    a, b = (gate(q @ WEIGHT[n] + OFFSET[n]) for n in ((1, 0) if turned else (0, 1)))
-    g = 2 + a * (SCALE[:, None] * b - 1)
+    x = q * np.float32(read)
+    a, b = (gate(x @ WEIGHT[n] + OFFSET[n]) for n in ((1, 0) if turned else (0, 1)))
+    a = 1 - a if less else a
+    g = np.ones_like(a) if plain else 2 + a * (SCALE[:, None] * b - 1)
     product = q @ k.swapaxes(-1, -2)
     scale = np.float32(D**-0.5)
     return (
@@ -134,7 +136,10 @@ def logits_of(q, k, sign=1, late=False, turned=False):
         ({}, []),
         ({"sign": -1}, ["bucket-sign"]),
         ({"late": True}, ["score-term"]),
-        ({"turned": True}, ["inaccurate"]),
+        ({"turned": True}, ["wrong-row"]),
+        ({"read": D**-0.5}, ["softmax-scale"]),
+        ({"less": True}, ["score-term"]),
+        ({"plain": True}, ["score-term"]),
     ],
 )
 def test_the_suite_sees_what_is_wrong(wrong, codes):
