@@ -21,6 +21,7 @@ from posenc_ref import (
     Sinusoidal,
     Sinusoidal2D,
     Sinusoidal3D,
+    StandardizedSinusoidal,
     Table,
     Time2Vec,
 )
@@ -94,6 +95,8 @@ def _changes(declared: Table) -> Iterator[Change]:
             "the phases are missing",
             lambda: declared.replace(bias=np.zeros_like(declared.bias)),
         )
+    if isinstance(declared, StandardizedSinusoidal):
+        yield from _standardized(declared)
     if isinstance(declared, AxialLearned):
         yield from _axial(declared)
     if isinstance(declared, Hybrid):
@@ -218,6 +221,33 @@ def _detr(declared: DETRSine) -> Iterator[Change]:
                 )
             ),
         )
+
+
+def _standardized(declared: StandardizedSinusoidal) -> Iterator[Change]:
+    def to(**fields: Any) -> Callable[[], Any]:
+        return lambda: declared.replace(**fields)
+
+    n, plain = declared.length, Sinusoidal(declared.dim, base=declared.base)
+    every = n * declared.dim
+    yield "amplitude", "rows are not standardised", lambda: plain
+    yield (
+        "amplitude",
+        f"the deviation has {every} in its denominator, declared {every - 1}",
+        to(divisor=declared.divisor * (1 - 1 / every) ** 0.5),
+    )
+    for divisor in (1.0, 10.0):
+        text = f"rows are divided by {divisor:g} deviations, declared {declared.divisor:g}"
+        yield "amplitude", text, to(divisor=divisor)
+    for rows in (n - 1, n + 1):
+        yield "amplitude", f"mean and deviation are of {rows} rows, declared {n}", to(length=rows)
+    deviation = float(plain.table(range(n)).std(ddof=1))
+    yield (
+        "amplitude",
+        "the mean is not taken off",
+        lambda: plain.replace(scale=1 / (declared.divisor * deviation)),
+    )
+    for base in BASES:
+        yield "base", f"the base is {base:g}, declared {declared.base:g}", to(base=base)
 
 
 def _fourier(declared: FourierFeatures) -> Iterator[Change]:

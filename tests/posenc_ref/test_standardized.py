@@ -107,7 +107,7 @@ def test_another_length_is_another_table():
 # --- the suite -----------------------------------------------------------------------------------
 
 
-def table(positions, rows=43, ddof=1, centred=True):
+def table(positions, rows=43, ddof=1, centred=True, by=10):
     """In float32, as PatchTST has it, wrong on demand."""
     w = 10000.0 ** (-np.arange(8) / 8)
 
@@ -117,13 +117,24 @@ def table(positions, rows=43, ddof=1, centred=True):
 
     whole = plain(np.arange(rows))
     mean = whole.mean() if centred else np.float32(0)
-    return (plain(positions) - mean) / (10 * whole.std(ddof=ddof))
+    return (plain(positions) - mean) / (by * whole.std(ddof=ddof))
 
 
-@pytest.mark.parametrize("wrong", [{}, {"rows": 42}, {"ddof": 0}, {"centred": False}])
-def test_the_suite_judges_it(wrong):
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({}, None),
+        ({"rows": 42}, "mean and deviation are of 42 rows, declared 43"),
+        ({"ddof": 0}, "the deviation has 688 in its denominator, declared 687"),
+        ({"centred": False}, "the mean is not taken off"),
+        ({"by": 1}, "rows are divided by 1 deviations, declared 10"),
+    ],
+)
+def test_the_suite_names_what_is_wrong(wrong, said):
     report = check(partial(table, **wrong), StandardizedSinusoidal(16, 43), "table")
     assert report.passed == (wrong == {})
+    assert report.codes == ([] if said is None else ["amplitude"])
+    assert [f.message for f in report.findings if f.code == "amplitude"] == ([said] if said else [])
 
 
 def test_values_and_refusals():
