@@ -11,6 +11,7 @@ Tables are made on the host from exact angles: no autocast and no half precision
 from __future__ import annotations
 
 import functools
+import importlib.util
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -93,6 +94,7 @@ def rotate_into(x: Tensor, tables: Tables, out: Tensor) -> None:
         for run, factor in zip(tables.runs, tables.factors, strict=True):
             part, into = x[..., run.channels], out[..., run.channels]
             same = out is x and not run.interleaved and x.dtype == factor.dtype
+            same = same and not _in_one_launch(x)
             source = part.clone() if same else part
             _turn(source, factor, run.interleaved, False, into)
         if out is not x:
@@ -188,6 +190,11 @@ def _turn(x: Tensor, factor: Tensor, interleaved: bool, back: bool, out: Tensor)
     """
     import torch
 
+    if _in_one_launch(x):
+        from .triton_rotary import turn
+
+        turn(x, factor, interleaved, back, out)
+        return
     if x.dtype != factor.dtype:
         in_tiles(
             x, factor, -3 if interleaved else -2, out,
@@ -213,6 +220,16 @@ def _turn(x: Tensor, factor: Tensor, interleaved: bool, back: bool, out: Tensor)
         second = (x2 * c).addcmul_(x1, s, value=sign)
         y[..., 0].copy_(first)
         y[..., 1].copy_(second)
+
+
+def _in_one_launch(x: Tensor) -> bool:
+    """Whether x is on a GPU and Triton is there; torch's own CUDA wheels depend on it."""
+    return bool(x.is_cuda) and _triton()
+
+
+@functools.cache
+def _triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
 
 
 def _even(x: Tensor) -> bool:

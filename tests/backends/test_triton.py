@@ -1,0 +1,120 @@
+"""The Triton kernel on a CPU: by the model of ``triton_model.py``, or Triton's own interpreter.
+
+pip install triton && TRITON_INTERPRET=1 pytest tests/backends/test_triton.py
+"""
+
+import importlib
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.accuracy import Truth, budget
+from posenc_ref.backends import fused, fused_torch
+from posenc_ref.conformance import check
+from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
+
+torch = pytest.importorskip("torch")
+triton_model = pytest.importorskip("tests.backends.triton_model")
+RNG = np.random.default_rng(18)
+MODULE = "posenc_ref.backends.triton_rotary"
+
+
+@pytest.fixture(autouse=True)
+def kernel(monkeypatch):
+    """The kernel, and tensors of the CPU sent to it."""
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+    with monkeypatch.context() as importing:  # no longer: torch looks for Triton as well
+        if not os.environ.get("TRITON_INTERPRET"):
+            importing.setitem(sys.modules, "triton", triton_model.triton)
+            importing.setitem(sys.modules, "triton.language", triton_model.language)
+        module = importlib.import_module(MODULE)
+    monkeypatch.setattr(fused_torch, "_in_one_launch", lambda x: True)
+    yield module
+    sys.modules.pop(MODULE, None)
+
+
+def tensor(*shape, dtype="float32", grad=False):
+    values = torch.from_numpy(RNG.standard_normal(shape)).to(getattr(torch, dtype))
+    return values.requires_grad_(grad)
+
+
+def right(encoding, x, at, y, turn="apply"):
+    """Rotated in float32 at least and rounded once; channels that are passed, bit for bit."""
+    name = str(x.dtype).rpartition(".")[2]
+    wide, got = (t.detach().double().numpy() for t in (x, y))
+    size = np.zeros(wide.shape)
+    for pair in encoding.pairs():
+        size[..., pair] = np.linalg.norm(wide, axis=-1, keepdims=True)
+    truth = Truth(getattr(encoding, turn)(wide, at), size, np.zeros(()))
+    return truth.score(got, dtype=name).max() <= min(4, budget(name))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", FUSED)
+def test_values(name, dtype):
+    encoding = ROTARY[name]
+    fast = fused(encoding)
+    rows = RNG.integers(0, 2**30, (2, 5))
+    for at in (rows[0], rows, np.broadcast_to(rows[:, None], (2, 3, 5))):
+        at = positions_of(encoding, at)
+        x = tensor(2, 3, 5, D, dtype=dtype)
+        assert right(encoding, x, at, fast(x, at))
+        assert right(encoding, x, at, fast.inverse(x, at), "inverse")
+        placed, out = x.clone(), torch.full_like(x, 7)
+        fast(placed, at, out=placed)
+        fast(x, at, out=out)
+        assert torch.equal(placed, out)
+        assert right(encoding, x, at, out)
+
+
+def test_shapes_and_strides():
+    for name in ("half-trailing", "interleaved-partial"):
+        encoding = ROTARY[name]
+        for shape in ((D,), (4, D), (7, 4, D), (1, 9, 4, D), (2, 1, 3, 4, D), (2, 3, 0, D)):
+            x = tensor(*shape) if len(shape) > 1 else tensor(1, D)
+            assert fused(encoding)(x, range(x.shape[-2])).shape == x.shape
+            assert x.numel() == 0 or right(
+                encoding, x, range(x.shape[-2]), fused(encoding)(x, range(x.shape[-2]))
+            )
+        for x in (
+            tensor(2, 4, 3, D).transpose(1, 2),
+            tensor(2, 3, 4, 2 * D)[..., ::2],
+            tensor(2, 3, 4, D + 1)[..., 1:],
+            tensor(4, D).expand(2, 3, 4, D),
+            tensor(2, 4, 3, 3, D)[:, :, 1].transpose(1, 2),
+        ):
+            assert right(encoding, x, range(4), fused(encoding)(x, range(4)))
+            into = torch.zeros(2, 4, 3, 2 * D).transpose(1, 2)[..., 1 : 2 * D : 2]
+            fused(encoding)(x, range(4), out=into)
+            assert right(encoding, x, range(4), into)
+    wide = pr.RoPE(12, layout="half")  # pairs that are no power of two
+    x = tensor(3, 70, 12)
+    assert right(wide, x, range(70), fused(wide)(x, range(70)))
+    ready = fused(wide).prepare(range(100), like=x)
+    assert right(wide, x, range(9, 79), ready(x, 9))
+
+
+def test_the_suite_passes():
+    """In float32: Triton's interpreter cuts bfloat16 off, as the suite says; a GPU rounds."""
+    encoding = ROTARY["half-trailing"]
+    fast = fused(encoding)
+    before = len(triton_model.LAUNCHES)
+    report = check(lambda x, p: fast(x, p), encoding, "apply", backend="torch")
+    assert report.passed, report
+    assert os.environ.get("TRITON_INTERPRET") or len(triton_model.LAUNCHES) > before + 50
+
+
+@pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial"])
+def test_gradients(name):
+    encoding = ROTARY[name]
+    x, fast = tensor(2, 3, D, dtype="float64", grad=True), fused(encoding)
+    assert torch.autograd.gradcheck(lambda x: fast(x, [3, 1, 400]), x)
+    assert torch.autograd.gradgradcheck(lambda x: fast(x, [3, 1, 400]), x)
+
+
+def test_only_cuda_tensors_go_there(monkeypatch):
+    monkeypatch.undo()
+    assert not fused_torch._in_one_launch(tensor(2, D))
