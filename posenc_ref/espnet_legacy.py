@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class ESPnetLegacy(TransformerXL):
         Rows of the table: 5000, or the longest utterance so far.
     """
 
+    _: KW_ONLY
     max_len: int = 5000
 
     relative = False
