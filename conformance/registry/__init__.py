@@ -17,7 +17,7 @@ named by the ids of their golden vectors; take two or three small ones that diff
 learned numbers from :func:`numbers`, which every dtype holds exactly.  From the entry follow, by
 themselves: the rows of ``posenc verify`` and ``posenc accuracy``, the golden vectors (``posenc
 vectors --generate``), the row of ``docs/encodings.md`` (``python tools/encodings_page.py``), and
-the tests of ``tests/conformance/test_registry.py``.
+the tests of ``tests/conformance/test_registry*.py``.
 """
 
 from __future__ import annotations

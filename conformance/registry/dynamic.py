@@ -58,12 +58,18 @@ def _norms(name: str, *widths: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return gains, shifts
 
 
+_GAINS, _SHIFTS = _norms("dynamic-normed", 4)
+
+
 @register(
     DynamicBias,
     spec="lucidrains/x-transformers, x_transformers.py, DynamicPositionBias",
     examples={
         "dynamic": DynamicBias(*_layers("dynamic", 1, 4, 4, 2)),
         "dynamic-log": DynamicBias(*_layers("dynamic-log", 1, 4, 2), log_distance=True),
+        "dynamic-normed": DynamicBias(
+            *_layers("dynamic-normed", 1, 4, 2), gains=_GAINS, shifts=_SHIFTS
+        ),
     },
 )
 def dynamic(e: DynamicBias, i: Any, j: Any) -> Sequence[Any]:

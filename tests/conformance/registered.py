@@ -1,5 +1,6 @@
 """What every entry of the registry is asked: functions of an entry, an example and its name."""
 
+import functools
 import json
 
 import numpy as np
@@ -24,6 +25,12 @@ BAD = {
     "booleans": (np.array([True, False]), "bool"),
     "far": (np.array([0.0, 2.0**41]), "at most"),
 }
+
+
+@functools.cache
+def cases(entry, name):
+    """The exact cases of an example."""
+    return tuple(entry.cases(name))
 
 
 def sides(inputs):
@@ -72,7 +79,7 @@ def json_and_back(entry, name, e):
 
 def states_the_error_unit_of_its_formula(entry, name, e):
     """A and B of the class are those that follow from the formula, so no budget is wider."""
-    for recipe, truth in entry.cases(name):
+    for recipe, truth in cases(entry, name):
         mine = own_truth(e, recipe.inputs)
         judged = np.broadcast_to(truth.judged if truth.judged is not None else True, truth.shape)
         terms, angle = mine.terms, mine.angle
