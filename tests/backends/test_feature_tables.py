@@ -5,6 +5,7 @@ import pytest
 
 from posenc_ref import (
     AxialLearned,
+    BoxSine,
     DETRSine,
     FourierFeatures,
     Hybrid,
@@ -12,6 +13,7 @@ from posenc_ref import (
     Sinusoidal,
     Sinusoidal2D,
     Sinusoidal3D,
+    StandardizedSinusoidal,
     Time2Vec,
     resize_table,
 )
@@ -27,6 +29,8 @@ TABLES = {
     "Sinusoidal2D": (Sinusoidal2D(16, layout="grouped", axis_order="wh"), PLACES),
     "Sinusoidal3D": (Sinusoidal3D((4, 6, 6)), np.stack([*PLACES, PLACES[0]])),
     "DETRSine": (DETRSine(16), PLACES),
+    "BoxSine": (BoxSine(16, base=20.0), np.concatenate([PLACES, PLACES[::-1]])),
+    "StandardizedSinusoidal": (StandardizedSinusoidal(8, 9), PLACES[0]),
     "FourierFeatures": (FourierFeatures(GAUSS, unit="turn", include_input=True), PLACES),
     "FourierFeatures, one axis": (FourierFeatures(GAUSS[:, :1], unit="radian"), PLACES[0]),
     "Time2Vec": (Time2Vec(ROWS[0], ROWS[1]), PLACES[0]),

@@ -5,6 +5,7 @@ import pytest
 
 from posenc_ref import (
     AxialLearned,
+    BoxSine,
     DETRSine,
     FourierFeatures,
     Hybrid,
@@ -12,6 +13,7 @@ from posenc_ref import (
     Sinusoidal,
     Sinusoidal2D,
     Sinusoidal3D,
+    StandardizedSinusoidal,
     Time2Vec,
 )
 from posenc_ref.accuracy import Truth, budget
@@ -25,6 +27,8 @@ TABLES = [
     Sinusoidal2D(8, layout="grouped"),
     Sinusoidal3D((4, 4, 2)),
     DETRSine(8),
+    BoxSine(8, axes="xy", axis_order="yx"),
+    StandardizedSinusoidal(8, 12),
     FourierFeatures(RNG.standard_normal((4, 2)), unit="radian"),
     FourierFeatures(RNG.standard_normal((4, 2)), unit="radian", include_input=True),
     Time2Vec(np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.25, 0.125])),
