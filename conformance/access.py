@@ -13,6 +13,8 @@ from .subject import Malformed, Refused
 
 #: Elements of x in one call when a whole prefix must be sent; larger inputs go in parts.
 _CHUNK = 2**24
+#: Calls of so many tokens are never split.
+_FEW = 64
 
 
 @dataclass
@@ -134,6 +136,7 @@ class Access(Reach):
 
     dim: int = 0
     longest: int = 2**15 - 1
+    most: int = 2**20  #: how many tokens a call may have
 
     def touch(self, position: int) -> None:
         """One token."""
@@ -191,7 +194,7 @@ class Access(Reach):
             parts = [apply(x[:, :, i : i + 1], positions[i : i + 1]) for i in range(positions.size)]
             return np.concatenate(parts, axis=2)
         if self.mode != "prefix":
-            return apply(x, positions)
+            return self._pieces(x, positions)
         _countable(positions)
         length = int(positions.max()) + 1
         whole = np.zeros((*x.shape[:2], length, x.shape[3]))
@@ -203,3 +206,21 @@ class Access(Reach):
             part[:, :, positions] = x[b : b + step]
             y[b : b + step] = apply(part, np.arange(length))[:, :, positions]
         return y
+
+    def _pieces(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """One call, or several where a call of so many tokens is refused."""
+        n = positions.size
+        if n <= self.most:
+            try:
+                return self.run.subject.apply(x, positions)
+            except Refused as error:
+                by_length = self.run.encoding is not None and self.run.encoding.depends_on_length
+                if n <= _FEW or by_length:  # shorter calls were accepted, or would differ
+                    raise
+                self.most = max(n // 2, _FEW)
+                self.run.limit(f"calls of {n} tokens are refused ({error}); judged in shorter ones")
+        ends = range(0, n, self.most)
+        parts = [
+            self._pieces(x[:, :, i : i + self.most], positions[i : i + self.most]) for i in ends
+        ]
+        return np.concatenate(parts, axis=2)

@@ -176,6 +176,11 @@ def _sides(cases: Cases) -> list[tuple[BiasCase, int, np.ndarray]]:
 def _move(cases: Cases, ruler: Ruler, offset: int, amount: float = 1.0) -> list[BiasCase]:
     """The cases with one element moved up: key - query = ``offset``, last row, last head."""
     found = list(cases)
+    # Rows may hold large constants of their own, and are compared with one another.
+    size = max(
+        float(np.abs(c.actual, where=np.isfinite(c.actual), out=np.zeros_like(c.actual)).max())
+        for c in cases
+    )
     for n in reversed(range(len(found))):
         case = found[n]
         key = case.k_len - 1 + offset
@@ -186,8 +191,7 @@ def _move(cases: Cases, ruler: Ruler, offset: int, amount: float = 1.0) -> list[
         if case.k_len < 3 or not 0 <= key < case.k_len or not case.judged[row, key]:
             continue
         actual = np.array(case.actual)
-        size = np.nanmax(np.where(np.isfinite(actual[-1, row]), np.abs(actual[-1, row]), 0.0))
-        actual[-1, row, key] += amount * ruler.beyond(float(size))
+        actual[-1, row, key] += amount * ruler.beyond(size)
         found[n] = case.with_values(actual)
         return found
     return found

@@ -13,7 +13,7 @@ from .diagnose_phases import Declared, unit_size
 from .measure import Tables
 from .precision import classify
 from .probes import REPORTED, SCAN, TELLING, error_window
-from .report import Accuracy
+from .report import NOTE, Accuracy
 from .run import Run
 
 
@@ -50,6 +50,9 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
     w = declared.frequencies_in(at)
     model = classify(at, cos, sin, w, run.dtype, declared.origin)
     name = model.name if model else ""
+    if model and model.code == "range-reduction" and not run.failures:
+        text = f"{name}: within the budget, and worse than float32 angles far out"
+        run.add(model.code, text, f"recomputed at {at.size} positions", severity=NOTE)
     if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
         name = "float32 angles or better"  # as far as half-precision results show
     run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.highest)

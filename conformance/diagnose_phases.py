@@ -234,11 +234,25 @@ def _turn(cos: np.ndarray, sin: np.ndarray, true_cos: np.ndarray, true_sin: np.n
 
 
 def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declared) -> None:
-    from .fitted import amplitude_error, is_coarse  # fitted parameters are judged with this module
+    from .fitted import (
+        amplitude_error,
+        cut_short,
+        is_coarse,
+    )  # fitted parameters are judged with this module
 
     if is_coarse(run) and run.highest > 128:
         off = amplitude_error(run, tables, declared)
-        if off:
+        if off and cut_short(run, tables, declared):
+            run.add(
+                "table-precision",
+                f"values are cut to {run.coarse}, not rounded: none is larger than the exact one, "
+                f"on average they are {-off:.2%} too small",
+                "cos and sin at positions 1..128",
+                remedy="Convert by rounding to nearest (a cast does): dropping the lower bits "
+                "makes every value smaller.",
+                values={"declared": declared.amplitude, "measured": declared.amplitude * (1 + off)},
+            )
+        elif off:
             factor = declared.amplitude * (1 + off)
             run.add(
                 declared.amplitude_code,

@@ -74,8 +74,10 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
         run.count("properties")
         return
     p, q, shift = np.array([0, 3, 8]), np.array([5, 1, 21]), 12
-    if access.reach(int(q.max()) + shift) < q.max() + shift:
-        return
+    if access.reach(int(q.max()) + shift) < q.max() + shift:  # a short table
+        p, q, shift = np.array([0, 1, 2]), np.array([3, 1, 4]), 5
+        if access.reach(int(q.max()) + shift) < q.max() + shift:
+            return
     a, b = access.rows(p), access.rows(q)
     a2, b2 = access.rows(p + shift), access.rows(q + shift)
     # Every pair has the same size, so its angle enters with the mean of the frequencies.

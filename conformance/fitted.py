@@ -48,3 +48,15 @@ def amplitude_error(run: Run, tables: Tables, declared: Declared) -> float:
     off = float(np.mean(size)) - 1.0
     error = (SIGMAS + 1) * ROUNDOFF[run.coarse] / np.sqrt(size.size)
     return off if abs(off) > error + FACTOR_SLACK else 0.0
+
+
+def cut_short(run: Run, tables: Tables, declared: Declared) -> bool:
+    """Whether all values lie between the exact ones and 0, by less than one step of the format."""
+    unit = ROUNDOFF[run.coarse]
+    for got, true in zip(unit_size(tables, _POSITIONS, declared), declared.exact(_POSITIONS),
+                         strict=True):  # fmt: skip
+        size, whole = np.abs(got), np.abs(true)
+        grain = ROUNDOFF["float32"] * (1 + _POSITIONS[:, None] * np.abs(declared.frequencies))
+        if ((size > whole + grain) | (size < whole * (1 - 2 * unit) - grain)).any():
+            return False
+    return True

@@ -257,22 +257,8 @@ def _robustness(run: Run, dim: int) -> str:
     bent = ""
     x = run.subject.rounded(dense((2, 3, 5, dim), run.seed + 9))
     clean = run.subject.apply(x, np.arange(5))
-    holed = x.copy()
-    holed[1, 2, 3, 0] = np.nan
-    token = np.zeros(x.shape[:3], dtype=bool)
-    token[1, 2, 3] = True
-    run.count("robustness")
-    try:
-        y = run.subject.apply(holed, np.arange(5))
-    except Refused as error:
-        run.limit(f"NaN in x: refused ({error})")
-        y = clean
-    if not np.array_equal(y[~token], clean[~token]):
-        where = "NaN at index (1, 2, 3, 0)"
-        run.add("nonfinite", "a NaN in one token changes other tokens", where, by="robustness")
-    elif y is not clean and np.isfinite(y[token]).all():
-        text = "a NaN goes in and only finite numbers come out"
-        run.add("nonfinite", text, "(1, 2, 3, 0)", by="robustness")
+    _hole(run, x, clean, "NaN", np.nan, (1, 2, 3, 0))
+    _hole(run, x, clean, "NaN", np.nan, (0, 0, 0, 1))
     empty = x.copy()
     empty[0, 1, 2] = 0.0
     y = run.subject.apply(empty, np.arange(5))
@@ -281,14 +267,41 @@ def _robustness(run: Run, dim: int) -> str:
         code = "nonfinite" if not np.isfinite(y).all() else "not-linear"
         text = "a token of zeros does not come out as zeros"
         run.add(code, text, f"{y[0, 1, 2, :3]} ...", by="robustness")
-    for factor in (2.0**-6, 64.0 if run.coarse == "float16" else 2.0**14, -1.0):
+    for factor in (2.0**-6, 64.0 if run.coarse == "float16" else 2.0**30, -1.0):
         scaled = run.subject.apply(x * factor, np.arange(5))
         run.count("robustness")
         unit = Truth(clean * factor, np.abs(clean * factor), np.zeros_like(clean))
         if not bent and (run.scores(scaled, unit) > run.budget).any():
             bent = f"the output of {factor:g} x is not {factor:g} times the output of x"
+    if not bent:
+        _hole(run, x, clean, "infinity", np.inf, (0, 1, 4, 0))
     _memory_order(run, x, clean)
     return bent
+
+
+def _hole(
+    run: Run, x: np.ndarray, clean: np.ndarray, name: str, value: float, at: tuple[int, ...]
+) -> None:
+    """One number that is not finite stays in its token, and is seen there."""
+    holed = x.copy()
+    holed[at] = value
+    token = np.zeros(x.shape[:3], dtype=bool)
+    token[at[:3]] = True
+    run.count("robustness")
+    try:
+        y = run.subject.apply(holed, np.arange(5))
+    except Refused as error:
+        run.limit(f"{name} in x: refused ({error})")
+        return
+    where = f"{name} at index {at}"
+    if not np.array_equal(y[~token], clean[~token]):
+        text = f"{'a NaN' if name == 'NaN' else name} in one token changes other tokens"
+        run.add("nonfinite", text, where, by="robustness")
+    elif np.isfinite(y[token]).all():
+        text = f"{'a NaN' if name == 'NaN' else name} goes in and only finite numbers come out"
+        run.add("nonfinite", text, where, by="robustness")
+    elif name != "NaN" and not np.isinf(y[token]).any():
+        run.limit(f"{where}: only NaN comes out, from a product with 0 or a guard")
 
 
 def _logits(run: Run, access: Access) -> None:

@@ -39,6 +39,8 @@ __all__ = ["judge_bias", "judge_bucket", "judge_slopes"]
 LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), (257, 300), (600, 600), *PROBED[3:])
 #: A square call of this size stands in where q_len < k_len is refused.
 SQUARE = 512
+#: Buckets of T5 that end farther off than the squares above are met up to here.
+FARTHEST = 1024
 #: Past the usual sizes of caches.
 LONGEST = 4099
 #: So many first calls are replayed at the end.
@@ -125,7 +127,7 @@ def _lengths(run: Run) -> list[tuple[int, int]]:
         return [(tokens, tokens)]
     every = list(LENGTHS)
     reach = run.encoding.thresholds[-1] if isinstance(run.encoding, T5Bias) else 0
-    if LENGTHS[-3][0] < reach <= SQUARE:
+    if SQUARE < reach <= FARTHEST:
         every.append((reach + 8, reach + 16))
     if run.encoding.num_heads * LONGEST**2 <= MOST_NUMBERS:
         every.append((1, LONGEST))

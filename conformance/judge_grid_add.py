@@ -28,7 +28,7 @@ SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
 #: Larger ones may be refused.
 LONG = ((1, 130), (2, 600), (1, 2050))
 #: (height, width): wide and high, so that the axes cannot be exchanged.
-GRIDS = ((2, 3), (3, 2), (1, 4), (4, 1), (4, 4), (5, 7), (14, 14))
+GRIDS = ((2, 3), (3, 2), (1, 4), (4, 1), (4, 4), (5, 7), (14, 14), (16, 16), (24, 32))
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,8 @@ def judge_grid(run: Run) -> None:
             refused += 1
             continue
         except Malformed as error:
+            if run.failures:  # a table that is wrong, and then ends
+                break
             run.add("shape", str(error), f"a grid of {h} x {w}")
             return
         if not run.floats_only():

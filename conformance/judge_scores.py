@@ -22,7 +22,15 @@ from .suspects_scores_bias import Variant
 
 #: (B, H, Q, K): as many keys as queries first; fewer queries may be refused.
 SIZES = ((2, 3, 5, 5), (3, 2, 4, 4), (1, 4, 2, 2), (1, 1, 33, 33))
-OPTIONAL = ((2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 2, 130, 130), (1, 1, 1, 2050))
+OPTIONAL = (
+    (2, 3, 1, 7),
+    (1, 2, 3, 11),
+    (1, 1, 1, 1),
+    (1, 8, 64, 64),
+    (1, 2, 130, 130),
+    (1, 1, 1, 256),
+    (1, 1, 1, 2050),
+)
 #: Channels of q and k where the encoding does not say.
 _DIM = 64
 #: Two factors are fitted to no fewer logits, where there are more.
@@ -81,6 +89,10 @@ def _input(run: Run, size: tuple[int, int, int, int]) -> Scored | None:
         h = encoding.num_heads
     if isinstance(encoding, Learned) and n_k > encoding.rows - max(encoding.offset, 0):
         return None
+    if (tokens := getattr(encoding, "tokens", None)) is not None:  # a window asks as a whole
+        if b == 1:
+            return None
+        n_q = n_k = tokens
     if run.max_position is not None and n_k > run.max_position + 1:
         return None
     d = getattr(encoding, "head_dim", None) or getattr(encoding, "dim", None)

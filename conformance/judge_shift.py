@@ -24,7 +24,7 @@ from .suspects import Seen, Suspect
 from .views import Inexpressible, host_positions, judge_as_apply
 
 #: Forwards, and backwards as a context shift does; from small to large.
-DELTAS = (1, 3, 7, -1, -7, 211, -512, 4096, -4093)
+DELTAS = (1, 3, 7, -1, -7, 211, -512, 4096, -4093, 100003, -70001)
 #: A view makes a call for each token, so it ends here.
 _LONGEST = 8191
 
@@ -88,12 +88,13 @@ def judge(run: Run) -> None:
 @contextmanager
 def _up_to(run: Run, longest: int) -> Iterator[None]:
     """Meanwhile no larger delta is judged."""
-    declared = run.max_position
+    declared, highest = run.max_position, run.highest
     run.max_position = longest if declared is None else min(longest, declared)
+    run.highest = min(highest, run.max_position)
     try:
         yield
     finally:
-        run.max_position = declared
+        run.max_position, run.highest = declared, max(run.highest, highest)
 
 
 def _called(run: Run, call: Moved) -> np.ndarray:

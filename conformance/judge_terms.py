@@ -17,7 +17,14 @@ from .suspects_terms import Call, Change, total
 
 #: (B, H, Q, K): as many keys as queries first; fewer queries may be refused.
 SIZES = ((2, 3, 5, 5), (3, 2, 4, 4), (1, 4, 2, 2), (1, 1, 33, 33), (1, 2, 150, 150))
-OPTIONAL = ((2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 1, 1, 2050))
+OPTIONAL = (
+    (2, 3, 1, 7),
+    (1, 2, 3, 11),
+    (1, 1, 1, 1),
+    (1, 2, 64, 64),
+    (1, 1, 1, 256),
+    (1, 1, 1, 2050),
+)
 #: Factors are fitted to no fewer logits, where there are more.
 _FEW = 100
 #: Logits below stand for minus infinity.

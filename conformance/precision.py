@@ -27,6 +27,7 @@ class Model:
     name: str
     angles: Callable[[np.ndarray, np.ndarray], np.ndarray]
     table: str | None = None  #: the format cos and sin are rounded to
+    exact: bool = False  #: whether it is float64 throughout, so that meeting it decides
 
     def cos_sin(self, positions: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """cos and sin as this model has them, (positions, pairs)."""
@@ -54,7 +55,16 @@ def _product(p: np.ndarray, w: np.ndarray) -> np.ndarray:
 def models() -> list[Model]:
     """Every model, accepted practice first."""
     found = [
-        Model("", "float64 angles", _product),
+        Model("", "float64 angles", _product, exact=True),
+        *(
+            Model(
+                "range-reduction",
+                f"angles reduced with pi = {digits}",
+                lambda p, w, digits=digits: np.fmod(_product(p, w), 2 * float(digits)),  # type: ignore[misc]
+                exact=True,
+            )
+            for digits in ("3.14", "3.1416", "3.14159", "3.141593")
+        ),
         Model(
             "",
             "float32 angles",
@@ -131,7 +141,7 @@ def classify(
         worst = _misfit(positions, (cos, sin), (c, s), frequencies, dtype, model)
         if worst > BUDGET[dtype]:
             continue
-        if not model.code:
+        if not model.code or model.exact:
             return model
         if best is None or worst < best[0]:
             best = worst, model
@@ -150,11 +160,11 @@ def _misfit(
     if model.table:
         return _table_misfit(actual, positions, w, model.table)
     # Coarse angles usually go with cos and sin of that format.
-    for half in ("float32", *_HALF) if model.code else ("float32",):
+    for half in ("float32", *_HALF) if model.code and not model.exact else ("float32",):
         if all(np.array_equal(rounded(a, half), a, equal_nan=True) for a in actual):
             dtype = max((dtype, half), key=lambda name: ROUNDOFF[name])
     angle = np.abs(_product(positions.astype(np.float64), w))
-    grain = ERROR_BOUND if model.name == "float64 angles" else ROUNDOFF["float32"] * angle
+    grain = ERROR_BOUND if model.exact else ROUNDOFF["float32"] * angle
     worst = 0.0
     for a, p in zip(actual, predicted, strict=True):
         # One more rounding of a half-precision quantity may go the other way at a tie.

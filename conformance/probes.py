@@ -7,8 +7,8 @@ import numpy as np
 #: (B, H, S): all sizes distinct, so that a transposed axis cannot hide.
 SIZES = ((2, 3, 5), (3, 2, 1), (4, 2, 4), (1, 4, 1))
 #: Larger calls from position 0: equal sizes that a guess of the layout confuses, more heads, rows
-#: and tokens than one tile of a kernel holds.
-WIDE = ((2, 5, 5), (5, 3, 5), (9, 9, 130), (1, 33, 257), (1, 1, 2050))
+#: and tokens than one tile of a kernel holds; powers of two, as models have them.
+WIDE = ((2, 5, 5), (5, 3, 5), (2, 8, 64), (1, 32, 128), (9, 9, 130), (1, 33, 257), (1, 1, 2050))
 #: Replayed at the end: what came first must come out the same after everything else.
 SHORT = np.arange(4)
 #: One-hot probes: the origin, the smallest step, and odd numbers that no table length divides.
@@ -29,9 +29,9 @@ SCAN = 2**14
 #: bfloat16 results.
 TELLING = np.array([*GENERIC, 400009, 700001, 999983, 1048573])
 #: (q_len, k_len) of biases: square, decoding, prefill behind a cache, and a long one.
-LENGTHS = ((5, 5), (1, 7), (3, 11), (1, 300), (4, 2050))
+LENGTHS = ((5, 5), (1, 7), (3, 11), (64, 64), (1, 128), (16, 256), (1, 300), (1, 1024), (4, 2050))
 #: Numbers of heads: powers of two and their neighbours.
-HEADS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 40, 64, 71, 112, 128)
+HEADS = (*range(1, 17), 20, 24, 25, 32, 40, 48, 64, 71, 96, 112, 128)
 
 
 def dense(shape: tuple[int, ...], seed: int) -> np.ndarray:

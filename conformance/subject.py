@@ -77,6 +77,8 @@ class Subject:
 
     def array(self, result: Any) -> np.ndarray:
         """One returned array as NumPy float64 (or integers); notes its dtype."""
+        if isinstance(result, list) and not result:
+            return np.zeros(0, np.int64)  # an empty list has no dtype
         if isinstance(result, bool | int | float | list):
             result = np.asarray(result)
         if not hasattr(result, "shape") or not hasattr(result, "dtype"):
