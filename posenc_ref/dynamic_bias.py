@@ -24,8 +24,9 @@ class DynamicBias(Bias):
         ``b(i, j) = f(i - j)``, or with ``log_distance`` ``f(sign(i - j) log(1 + |i - j|))``;
         f is a linear layer, SiLU, ..., a linear layer with an output for each head.
     Source
-        x-transformers, ``DynamicPositionBias`` (``dynamic_pos_bias=True``, ``norm=False``), after
-        Wang et al. 2021, *CrossFormer*, arXiv:2108.00154 (:class:`DynamicWindowBias`).
+        x-transformers, ``DynamicPositionBias`` (``dynamic_pos_bias=True``), with its norms or
+        without (the first has no shift), after Wang et al. 2021, *CrossFormer*, arXiv:2108.00154
+        (:class:`DynamicWindowBias`).
     Traps
         The offset is query minus key, and goes in as it is: not divided by the length.
     Error unit

@@ -107,25 +107,32 @@ def test_toeplitz_holds_the_whole_bias():
 # --- libraries -----------------------------------------------------------------------------------
 
 
-def x_transformers(log_distance):
+def x_transformers(log_distance, norm):
     module = pytest.importorskip("x_transformers.x_transformers")
     from .attention import filled, host
 
-    made = filled(module.DynamicPositionBias(6, heads=3, depth=2, log_distance=log_distance))
+    settings = {"log_distance": log_distance, "norm": norm}
+    made = filled(module.DynamicPositionBias(6, heads=3, depth=2, **settings))
     made.float()  # its positions are
-    linears = [layer[0] if hasattr(layer, "__getitem__") else layer for layer in made.mlp]
+    *hidden, last = made.mlp
+    linears, gains, shifts = [*(layer[0] for layer in hidden), last], (), ()
+    if norm:  # the first is x-transformers' own, without a shift; the second torch's
+        gains = (host(hidden[0][1].gamma), host(hidden[1][1].weight))
+        shifts = (np.zeros(6), host(hidden[1][1].bias))
     encoding = DynamicBias(
-        tuple(host(m.weight) for m in linears),
-        tuple(host(m.bias) for m in linears),
-        log_distance=log_distance,
-    )
+        tuple(host(m.weight) for m in linears), tuple(host(m.bias) for m in linears),
+        gains=gains, shifts=shifts, log_distance=log_distance,
+    )  # fmt: skip
     return encoding, host(made(5, 40))
+
+
+SETTINGS = [(False, False), (True, False), (False, True), (True, True)]
 
 
 def worst_of_x_transformers():
     found = []
-    for log_distance in (False, True):
-        encoding, bias = x_transformers(log_distance)
+    for settings in SETTINGS:
+        encoding, bias = x_transformers(*settings)
         truth = encoding.truth(range(35, 40), range(40))
         found.append(truth.score(bias, dtype="float32").max())
     return max(found)
@@ -133,8 +140,8 @@ def worst_of_x_transformers():
 
 def test_x_transformers():
     assert worst_of_x_transformers() <= budget("float32")
-    for log_distance in (False, True):
-        encoding, bias = x_transformers(log_distance)
+    for log_distance, norm in SETTINGS:
+        encoding, bias = x_transformers(log_distance, norm)
         turned = encoding.replace(weights=(-encoding.weights[0], *encoding.weights[1:]))
         for wrong in (
             turned,  # key minus query
