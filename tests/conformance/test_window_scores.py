@@ -1,0 +1,67 @@
+"""Logits of windows and of sequences of one length, judged whole: no other size has a meaning."""
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.conformance import check
+
+RNG = np.random.default_rng(7)
+
+
+def numbers(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+GRID = (3, 4)
+SWIN = pr.SwinBias(numbers(35, 3), window=GRID)
+KERPLE = pr.Kerple([0.5, 1.5, 0.25], [0.1, 0.7, 2.0])
+BIASES = [
+    SWIN,
+    pr.BEiTBias(numbers(38, 3), window=GRID),
+    pr.LeViTBias(numbers(12, 3), window=GRID),
+    pr.LogCPB(numbers(5, 2), numbers(5), numbers(3, 5), window=GRID),
+    pr.DynamicWindowBias(
+        (numbers(5, 2), numbers(3, 5)), (numbers(5), numbers(3)), window=GRID
+    ),
+    pr.ForgettingBias(-np.abs(numbers(3, 30))),
+]  # fmt: skip
+
+
+def attention(encoding, sign=1):
+    """Float32 logits of a module that knows one size."""
+    n = encoding.tokens
+    bias = np.asarray(encoding.bias(range(n), range(n)), np.float32)
+
+    def fn(q, k):
+        if (q.shape[2], k.shape[2]) != (n, n):
+            raise ValueError(f"a window has {n} tokens, got {q.shape[2]}")
+        scale = np.float32(encoding.own_scale(q.shape[-1]))
+        return q @ k.swapaxes(-1, -2) * scale + np.float32(sign) * bias
+
+    return fn
+
+
+@pytest.mark.parametrize("encoding", BIASES, ids=lambda e: type(e).__name__)
+def test_a_window_is_judged_as_a_whole(encoding):
+    report = check(attention(encoding), encoding, "scores")
+    assert report.verdict == "conforms", report
+    assert report.executed["logits"] >= 2
+    assert check(attention(encoding, -1), encoding, "scores").codes == ["bias-sign"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "wrong", "code"),
+    [
+        (SWIN, SWIN.replace(table=SWIN.table[::-1]), "bucket-sign"),
+        (KERPLE, KERPLE.replace(r1=KERPLE.r2, r2=KERPLE.r1), "wrong-row"),
+    ],
+    ids=["SwinBias", "Kerple"],
+)
+def test_what_is_wrong_with_a_bias_is_named_in_logits_too(declared, wrong, code):
+    def logits(q, k):
+        at = np.arange(k.shape[2])
+        bias = wrong.bias(at[-q.shape[2] :], at)
+        return q @ k.swapaxes(-1, -2) * np.float32(q.shape[-1] ** -0.5) + bias.astype(np.float32)
+
+    assert check(logits, declared, "scores").codes == [code]
