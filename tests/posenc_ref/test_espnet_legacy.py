@@ -82,6 +82,23 @@ def test_the_shift_of_its_code():
     assert worst_logits(latest, q_, k_, legacy(q_, k_, dtype=np.float64)) > budget("float64")
 
 
+def shift(x):
+    """A column of zeros before it, read as (K + 1, Q), without the first row: (Q, K)."""
+    padded = np.concatenate([np.zeros((x.shape[0], 1), x.dtype), x], axis=1)
+    return padded.reshape(x.shape[1] + 1, x.shape[0])[1:].reshape(x.shape)
+
+
+def test_its_shift_alone_is_transformer_xls():
+    """Right up to the query, which is all that `relative_shift` judges."""
+    assert check(shift, None, "relative_shift").passed
+    wrong = check(lambda x: shift(np.roll(x, 1, axis=1)), None, "relative_shift")
+    assert not wrong.passed
+    x = np.arange(35.0).reshape(5, 7)
+    up_to = np.arange(7) <= np.arange(2, 7)[:, None]
+    assert (shift(x) == relative_shift(x))[up_to].all()
+    assert (shift(x) != relative_shift(x))[~up_to].any()
+
+
 def test_up_to_the_query_it_is_the_latest_from_another_origin():
     n, at = 7, np.arange(7)
     q_, k_ = tokens(n, n)
