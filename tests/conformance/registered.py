@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 import posenc_ref
-from posenc_ref import from_dict
+from posenc_ref import Encoding, from_dict
 from posenc_ref._namespace import is_array
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.backends import backend
@@ -136,6 +136,49 @@ def takes_host_and_array_positions(entry, name, e):
         assert as_lists.dtype == want.dtype
 
 
+def follows_the_dtype(entry, name, e):
+    """Of x; from positions alone float64, or that of the learned numbers, unless asked."""
+    inputs = entry.group(name).cases[0].inputs
+    if e.family == "table":
+        assert own(e, inputs).dtype in {np.dtype("float64"), *learned_dtypes(e)}
+        count = inputs["positions"].shape[-1]
+
+        def follows(kind):
+            return e.add(np.ones((count, e.dim), kind), inputs["positions"])
+
+    elif e.family == "bias":
+        assert own(e, inputs).dtype in {np.dtype("float64"), *learned_dtypes(e)}
+        q_at, k_at = sides(inputs)
+        ones = np.ones((1, e.num_heads, k_at.size, 8))
+
+        def follows(kind):
+            x = ones.astype(kind)
+            if hasattr(e, "weights"):  # ConViT's is blended with the attention, not added
+                return e.bias(q_at, k_at, dtype=np.dtype(kind))
+            return posenc_ref.scores(e, x[:, :, : q_at.size], x, q_at, k_at)
+
+    else:
+
+        def follows(kind):
+            q, k = (inputs[side].astype(kind) for side in "qk")
+            return posenc_ref.scores(e, q, k, *sides(inputs))
+
+    for kind in ("float64", "float32", "float16"):
+        assert follows(kind).dtype == kind
+
+
+def learned_dtypes(e):
+    """The dtypes of the learned numbers of an encoding, those of its parts among them."""
+    found = set()
+    for value in vars(e).values():
+        for part in value if isinstance(value, tuple) else (value,):
+            if is_array(part):
+                found.add(part.dtype)
+            elif isinstance(part, Encoding):
+                found |= learned_dtypes(part)
+    return found
+
+
 def writes_over_nothing(entry, name, e):
     for recipe in entry.group(name).cases:
         before = json.dumps(e.to_dict())
@@ -199,6 +242,7 @@ ASKED = (
     states_the_error_unit_of_its_formula,
     is_certified,
     conforms,
+    follows_the_dtype,
     takes_host_and_array_positions,
     writes_over_nothing,
     refuses_bad_positions,

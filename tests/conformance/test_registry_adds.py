@@ -223,6 +223,12 @@ def test_examples_are_of_the_class(entry, examples):
         registry.register(entry.encoding, spec="x", examples=examples)(entry.exact)
 
 
+def test_rotary_forms_are_told_where_they_go():
+    rope = posenc_ref.RoPE(8, layout="half")
+    with pytest.raises(ValueError, match=r"RoPE is of family 'rotary': .* conformance/vectors"):
+        registry.register(posenc_ref.RoPE, spec="x", examples={"rope": rope})(lambda *a: [])
+
+
 def test_tables_that_look_rows_up_say_which(entry):
     learned = registry.entry_of(posenc_ref.Learned(np.zeros((2, 2))))
     with pytest.raises(ValueError, match=r"learned-6 looks rows up: its entry must say which"):
