@@ -10,76 +10,28 @@ import numpy as np
 from posenc_ref import Bias, Learned, ModelEncoding, Rotary, Score
 from posenc_ref.accuracy import ROUNDOFF, Truth
 
-from . import judge_terms, state, suspects
+from . import judge_terms, suspects
+from .drive_scores import Size, columns, drive, inputs, past_the_end, to_fit
 from .oracle_scores import Scored
 from .plain_models import scale_mistakes
-from .probes import dense
 from .run import Run
-from .subject import Malformed, Refused
 from .suspects import Seen
 from .suspects_scores import variants
 from .suspects_scores_bias import Variant
 
-#: (B, H, Q, K): as many keys as queries first; fewer queries may be refused.
-SIZES = ((2, 3, 5, 5), (3, 2, 4, 4), (1, 4, 2, 2), (1, 1, 33, 33))
-OPTIONAL = (
-    (2, 3, 1, 7),
-    (1, 2, 3, 11),
-    (1, 1, 1, 1),
-    (1, 8, 64, 64),
-    (1, 2, 130, 130),
-    (1, 1, 1, 256),
-    (1, 1, 1, 2050),
-)
 #: Channels of q and k where the encoding does not say.
 _DIM = 64
-#: Two factors are fitted to no fewer logits, where there are more.
-_FEW = 100
-#: Logits below stand for minus infinity.
-_MASK = -1e4
 
 
 def judge(run: Run) -> None:
     """``fn(q, k)``: logits (B, H, Q, K); queries stand at the end of the keys."""
     if isinstance(run.encoding, Score):
         judge_terms.judge(run)
-        return
-    run.report.required = ("logits", "state")
-    run.subject.names = ("q", "k")
-    seen: list[Seen] = []
-    for required, sizes in ((True, SIZES), (False, OPTIONAL)):
-        for size in sizes:
-            call = _input(run, size)
-            if call is None:
-                continue
-            case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
-            try:
-                actual = _called(run, call)
-            except (Refused, Malformed) as error:
-                if not required and isinstance(error, Refused):
-                    run.limit(f"{case}: refused ({error})")
-                    continue
-                code = "raises" if isinstance(error, Refused) else "shape"
-                run.add(code, case, str(error))
-                return
-            if not run.floats_only():
-                return
-            if call.up_to_constant:
-                call = call.replace(constant=call.own(actual))
-            one = Seen(case, call.seen(actual), call.truth(), call, _judged(run, call, actual))
-            seen.append(suspects.judge_seen(run, "logits", one))
-    if not seen:
-        return
-    first: Scored = seen[0].facts
-    state.replay(run, lambda: first.seen(_called(run, first)), seen[0].actual, seen[0].case)
-    state.kept_result(
-        run, lambda: run.subject.call(first.q, first.k), lambda: run.subject.call(first.k, first.q)
-    )
-    if run.failures and not run.report.codes:
-        run.explain(_explain, seen)
+    else:
+        drive(run, _input, _explain)
 
 
-def _input(run: Run, size: tuple[int, int, int, int]) -> Scored | None:
+def _input(run: Run, size: Size) -> Scored | None:
     """Queries and keys of a size that the encoding has room for."""
     declared: Any = run.encoding
     b, h, n_q, n_k = size
@@ -93,12 +45,11 @@ def _input(run: Run, size: tuple[int, int, int, int]) -> Scored | None:
         if b == 1:
             return None
         n_q = n_k = tokens
-    if run.max_position is not None and n_k > run.max_position + 1:
+    if past_the_end(run, n_k):
         return None
     d = getattr(encoding, "head_dim", None) or getattr(encoding, "dim", None)
     d = d or run.head_dim or _DIM
-    q = run.subject.rounded(dense((b, h, n_q, d), run.seed + n_q + n_k))
-    k = run.subject.rounded(dense((b, h, n_k, d), run.seed + n_q + n_k + 7))
+    q, k = inputs(run, h, (n_q, n_k), b, d)
     scale = d**-0.5 if not isinstance(encoding, Bias) else encoding.own_scale(d)
     factor = None
     if model is not None:
@@ -115,31 +66,6 @@ def _only(model: ModelEncoding) -> Any:
     return None if all(e is None for e in every) else model.only
 
 
-def _called(run: Run, call: Scored) -> np.ndarray:
-    y = run.subject.array(run.subject.call(call.q, call.k))
-    shape = (*call.q.shape[:3], call.k.shape[2])
-    if y.shape != shape:
-        raise Malformed(f"expected shape (B, H, Q, K) = {shape}, got {y.shape}")
-    run.highest = max(run.highest, call.k.shape[2] - 1)
-    return y
-
-
-def _judged(run: Run, call: Scored, actual: np.ndarray) -> np.ndarray | None:
-    """Which logits are compared: all, or those of keys up to the query."""
-    visible = np.broadcast_to(call.visible, actual.shape)
-    if call.causal:
-        return visible
-    hidden = ~np.isfinite(actual) | (actual < _MASK)
-    if hidden.any() and np.array_equal(hidden, ~visible):
-        run.limit("logits of keys after the query are masked: the others are judged")
-        return visible
-    return None
-
-
-def _size(one: Seen) -> int:
-    return one.actual.size
-
-
 @dataclass(frozen=True)
 class _Fit:
     """A variant with the factors on its product and its bias."""
@@ -154,7 +80,7 @@ def _explain(run: Run, seen: list[Seen]) -> None:
     wrong = suspects.failed(run, seen)
     every = list(variants(seen[0].facts.encoding))
     exact = (_Fit(v, 1.0, 1.0) for v in every)
-    small = min((one for one in wrong if one.actual.size >= _FEW), default=wrong[-1], key=_size)
+    small = to_fit(wrong)
     fitted = (_fitted(v, small) for v in every)
     for fit in (*exact, *fitted):
         if fit is not None and all(_meets(run, fit, one) for one in seen):
@@ -182,15 +108,11 @@ def _fitted(variant: Variant, one: Seen) -> _Fit | None:
     product, bias = _truth(_Fit(variant, 1.0, 0.0), one), _truth(_Fit(variant, 0.0, 1.0), one)
     if product is None or bias is None:
         return None
-    mask = np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
-    columns = [product.value[mask]]
-    if bias.value.any():
-        columns.append(bias.value[mask])
-    with np.errstate(all="ignore"):
-        if not np.isfinite(one.actual[mask]).all():
-            return None
-        found = np.linalg.lstsq(np.stack(columns, axis=1), one.actual[mask], rcond=None)[0]
-    return _Fit(variant, float(found[0]), float(found[1]) if len(columns) > 1 else 1.0)
+    parts = [product, bias] if bias.value.any() else [product]
+    found = columns(one, parts)
+    if found is None:
+        return None
+    return _Fit(variant, float(found[0]), float(found[1]) if len(parts) > 1 else 1.0)
 
 
 def _report(run: Run, fit: _Fit, one: Seen) -> None:

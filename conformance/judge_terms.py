@@ -7,66 +7,20 @@ import numpy as np
 from posenc_ref import Score
 from posenc_ref.accuracy import ROUNDOFF, Truth
 
-from . import state, suspects
-from .probes import dense
+from . import suspects
+from .drive_scores import Size, columns, drive, inputs, past_the_end, to_fit
 from .run import Run
-from .subject import Malformed, Refused
 from .suspects import Seen
 from .suspects_scored import suspicions
 from .suspects_terms import Call, Change, total
 
-#: (B, H, Q, K): as many keys as queries first; fewer queries may be refused.
-SIZES = ((2, 3, 5, 5), (3, 2, 4, 4), (1, 4, 2, 2), (1, 1, 33, 33), (1, 2, 150, 150))
-OPTIONAL = (
-    (2, 3, 1, 7),
-    (1, 2, 3, 11),
-    (1, 1, 1, 1),
-    (1, 2, 64, 64),
-    (1, 1, 1, 256),
-    (1, 1, 1, 2050),
-)
-#: Factors are fitted to no fewer logits, where there are more.
-_FEW = 100
-#: Logits below stand for minus infinity.
-_MASK = -1e4
-
 
 def judge(run: Run) -> None:
     """``fn(q, k)``: logits (B, H, Q, K); queries stand at the end of the keys."""
-    run.report.required = ("logits", "state")
-    run.subject.names = ("q", "k")
-    seen: list[Seen] = []
-    for required, sizes in ((True, SIZES), (False, OPTIONAL)):
-        for size in sizes:
-            call = _input(run, size)
-            if call is None:
-                continue
-            case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
-            try:
-                actual = _called(run, call)
-            except (Refused, Malformed) as error:
-                if not required and isinstance(error, Refused):
-                    run.limit(f"{case}: refused ({error})")
-                    continue
-                code = "raises" if isinstance(error, Refused) else "shape"
-                run.add(code, case, str(error))
-                return
-            if not run.floats_only():
-                return
-            one = Seen(case, actual, call.truth(), call, _judged(run, call, actual))
-            seen.append(suspects.judge_seen(run, "logits", one))
-    if not seen:
-        return
-    first: Call = seen[0].facts
-    state.replay(run, lambda: _called(run, first), seen[0].actual, seen[0].case)
-    state.kept_result(
-        run, lambda: run.subject.call(first.q, first.k), lambda: run.subject.call(first.k, first.q)
-    )
-    if run.failures and not run.report.codes:
-        run.explain(_explain, seen)
+    drive(run, _input, _explain)
 
 
-def _input(run: Run, size: tuple[int, int, int, int]) -> Call | None:
+def _input(run: Run, size: Size) -> Call | None:
     """Queries and keys of a size that the encoding has room for."""
     encoding: Score = run.encoding
     b, h, n_q, n_k = size
@@ -76,33 +30,10 @@ def _input(run: Run, size: tuple[int, int, int, int]) -> Call | None:
         if n_q != n_k or n_k <= whole + 1:
             return None
         n_q = n_k = whole
-    if run.max_position is not None and n_k > run.max_position + 1:
+    if past_the_end(run, n_k):
         return None
-    q = run.subject.rounded(dense((b, h, n_q, d), run.seed + n_q + n_k))
-    k = run.subject.rounded(dense((b, h, n_k, d), run.seed + n_q + n_k + 7))
+    q, k = inputs(run, h, (n_q, n_k), b, d)
     return Call(encoding, q, k, encoding.own_scale(d))
-
-
-def _called(run: Run, call: Call) -> np.ndarray:
-    y = run.subject.array(run.subject.call(call.q, call.k))
-    shape = (*call.q.shape[:3], call.k.shape[2])
-    if y.shape != shape:
-        raise Malformed(f"expected shape (B, H, Q, K) = {shape}, got {y.shape}")
-    run.highest = max(run.highest, call.k.shape[2] - 1)
-    return y
-
-
-def _judged(run: Run, call: Call, actual: np.ndarray) -> np.ndarray | None:
-    """Which logits are compared: all, or those of keys up to the query."""
-    q_at, k_at = call.places
-    visible = np.broadcast_to(k_at <= q_at, actual.shape)
-    if not call.encoding.sees_future:
-        return visible
-    hidden = ~np.isfinite(actual) | (actual < _MASK)
-    if hidden.any() and np.array_equal(hidden, ~visible):
-        run.limit("logits of keys after the query are masked: the others are judged")
-        return visible
-    return None
 
 
 def _explain(run: Run, seen: list[Seen]) -> None:
@@ -113,8 +44,7 @@ def _explain(run: Run, seen: list[Seen]) -> None:
         if change.code and all(_meets(run, change, {}, one) for one in seen):
             _report(run, change, {}, wrong[0])
             return
-    enough = [one for one in seen if one.actual.size >= _FEW] or seen
-    small = min(enough, key=lambda one: one.actual.size)
+    small = to_fit(seen)
     for change in every:
         factors = _fitted(change, small)
         if factors is not None and all(_meets(run, change, factors, one) for one in seen):
@@ -140,11 +70,9 @@ def _fitted(change: Change, one: Seen) -> dict[str, float] | None:
         terms = change.terms(one.facts)
     except ValueError:
         return None
-    mask = np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
-    if not np.isfinite(one.actual[mask]).all():
+    found = columns(one, list(terms.values()))
+    if found is None:
         return None
-    columns = np.stack([t.value[mask] for t in terms.values()], axis=1)
-    found = np.linalg.lstsq(columns, one.actual[mask], rcond=None)[0]
     return {name: float(c) for name, c in zip(terms, found, strict=True)}
 
 

@@ -101,9 +101,8 @@ def _transformer_xl(declared: TransformerXL) -> Iterator[Change]:
     if not isinstance(declared, ESPnetLegacy | XLNet) and declared.clamp is None:
         parts = (declared.projection, u, v)
         text = "ESPnet's legacy encoding: distance 0 has the row of max_len less the length"
-        for length in (5000, 1):
-            legacy = ESPnetLegacy(*parts, sinusoid=sinusoid, max_len=length)
-            yield other("relative-shift", text, legacy)
+        legacy = ESPnetLegacy(*parts, sinusoid=sinusoid, max_len=5000)
+        yield other("relative-shift", text, legacy)
 
 
 def _espnet(declared: ESPnetLegacy) -> Iterator[Change]:

@@ -33,6 +33,25 @@ class Call:
         n_q, n_k = self.q.shape[2], self.k.shape[2]
         return np.arange(n_k - n_q, n_k)[:, None], np.arange(n_k)[None, :]
 
+    @property
+    def visible(self) -> np.ndarray:
+        """Keys up to the query, (Q, K)."""
+        q_at, k_at = self.places
+        return np.asarray(k_at <= q_at)
+
+    @property
+    def causal(self) -> bool:
+        """Whether the encoding says nothing of later keys."""
+        return not self.encoding.sees_future
+
+    def judged_as(self, actual: np.ndarray) -> Call:
+        """The same call, knowing what came out."""
+        return self
+
+    def seen(self, actual: np.ndarray) -> np.ndarray:
+        """What is compared of logits that came out."""
+        return actual
+
     def terms(self, q_at: Any = None, k_at: Any = None) -> Terms:
         """The terms, at other places if these are given."""
         at = self.places
