@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ._layers import sigmoid
 from ._lookup import check_beside, lookup
 from ._mlp import check_mlp, mlp, mlp_size
 from ._namespace import Array, astype, is_lazy, namespace, working_dtype
@@ -245,7 +246,7 @@ class LogCPB(WindowBias):
     def _of_axes(self, dy: Array, dx: Array) -> Array:
         y = mlp(self, self._inputs(dy, dx))
         xp = namespace(y)
-        return xp.moveaxis(16.0 / (1.0 + xp.exp(-y)), -1, -3)
+        return xp.moveaxis(16.0 * sigmoid(y), -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
         """The bias with A and B of the error unit."""
