@@ -43,6 +43,7 @@ ROUTES: dict[str, Callable[[Json, Inputs], Truths]] = {
     "cos_sin": lambda e, i: rotary.cos_sin(e, i["positions"]),
     "frequencies": rotary.frequency_truths,
     "table": lambda e, i: {"table": registered(e, i)},
+    "grid": lambda e, i: {"table": tables.grid(e, i)},
     "add": lambda e, i: {"y": tables.add(e, i)},
     "slopes": lambda e, i: {"slopes": biases.slopes(e, i)},
     "bias": lambda e, i: {"bias": registered(e, i)},

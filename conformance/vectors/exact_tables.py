@@ -7,10 +7,35 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.exact import mpmath
+from posenc_ref.conformance.exact import DIGITS, mpmath
 
-from .exact_numbers import Array, Json, Real, objects, sizes
+from .exact_numbers import Array, Json, Number, Real, objects, sizes
 from .registered import registered
+
+
+def grid(e: Json, inputs: Mapping[str, Any], digits: int = DIGITS) -> Real:
+    """The rows of all patches, their positions not rounded: B holds what rounding them moves."""
+    mp, h, w = mpmath().mp, inputs["height"], inputs["width"]
+    tokens = range(h * w)
+    if e["encoding"] == "Sinusoidal":
+        return registered(e, {"positions": np.array(tokens)}, digits)
+    by_columns = e.get("flatten") == "columns"
+    places = [divmod(t, h)[::-1] if by_columns else divmod(t, w) for t in tokens]
+    with mp.workdps(digits):
+        positions = [[_placed(e, i, n) for i, n in zip(place, (h, w), strict=True)]
+                     for place in places]  # fmt: skip
+    columns = np.array(positions, dtype=object).T
+    return registered(e, {"positions": columns}, digits)
+
+
+def _placed(e: Json, i: int, n: int) -> Number:
+    """The position of patch i of n on one axis."""
+    mpf = mpmath().mp.mpf
+    if e["encoding"] == "Sinusoidal2D":
+        return mpf(i) if e["extent"] is None else i * mpf(e["extent"]) / n
+    if not e["normalize"]:
+        return mpf(i + 1)
+    return mpf(e["scale"]) * (i + 1 + mpf(e["shift"])) / (n + mpf(e["eps"]))
 
 
 def add(e: Json, inputs: Mapping[str, Any]) -> Real:

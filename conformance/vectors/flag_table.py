@@ -374,7 +374,7 @@ FLAGS: dict[str, Flag] = {
     "Pictures": Flag(
         ("axis-order", "position-origin"),
         "Rows and columns exchanged, patches in another order, text after a picture at its end.",
-        lambda v: v.surface in ("mrope_positions", "grid_positions"),
+        lambda v: v.surface in ("mrope_positions", "grid_positions", "grid"),
     ),
     "Lookup": Flag(
         ("wrong-row",),

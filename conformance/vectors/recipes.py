@@ -33,6 +33,7 @@ def themes() -> list[Theme]:
         integers.layouts(),
         integers.position_ids(),
         biases.logits(),
+        tables.grids(),
         *registered(),
     ]
 

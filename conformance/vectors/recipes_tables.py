@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Learned, Sinusoidal
+from posenc_ref import DETRSine, Learned, Sinusoidal, Sinusoidal2D
 
 from .recipe import Group, Recipe, Theme, numbers, whole
 
@@ -16,6 +16,12 @@ FAIRSEQ = "facebookresearch/fairseq, modules/sinusoidal_positional_embedding.py"
 DIFFUSION = "Ho et al. 2020, DDPM, arXiv:2006.11239, appendix B; diffusers, get_timestep_embedding"
 MUSICGEN = "facebookresearch/audiocraft, modules/transformer.py, create_sin_embedding"
 XLM = "facebookresearch/XLM, transformer.py, create_sinusoidal_embeddings"
+MOCO = "Chen et al. 2021, MoCo v3, arXiv:2104.02057; its code"
+MAE = "He et al. 2021, Masked Autoencoders, arXiv:2111.06377; util/pos_embed.py"
+DIT = "Peebles, Xie 2022, DiT, arXiv:2212.09748; diffusers, get_2d_sincos_pos_embed"
+OMDET = "transformers, modeling_omdet_turbo.py, build_2d_sincos_position_embedding"
+DETR = "Carion et al. 2020, DETR, arXiv:2005.12872; models/position_encoding.py"
+DEFORMABLE = "Zhu et al. 2020, Deformable DETR, arXiv:2010.04159; models/position_encoding.py"
 BERT = "Devlin et al. 2018, BERT, arXiv:1810.04805, section 3, learned position embeddings"
 OPT = "Zhang et al. 2022, OPT, arXiv:2205.01068; transformers, OPTLearnedPositionalEmbedding"
 ROBERTA = "facebookresearch/fairseq, utils.py, make_positions"
@@ -82,6 +88,26 @@ def _brief(ident: str, table: Sinusoidal, spec: str) -> Group:
         _case("scattered", "Unsorted, past 256 and 5000.", 5003, 259),
     )
     return Group(ident, "table", table, spec, cases)
+
+
+def grids() -> Theme:
+    """The tables of whole images, in the order of their tokens."""
+    tables: dict[str, tuple[Any, str]] = {
+        "sinusoidal-32-grid": (Sinusoidal(32), PAPER),
+        "sinusoidal2d-32-grid": (Sinusoidal2D(32), MOCO),
+        "sinusoidal2d-32-wh-grid": (Sinusoidal2D(32, axis_order="wh"), MAE),
+        "sinusoidal2d-32-extent-16-grid": (Sinusoidal2D(32, extent=16.0), DIT),
+        "sinusoidal2d-8-columns-grid": (Sinusoidal2D(8, flatten="columns"), OMDET),
+        "detr-32-grid": (DETRSine(32), DETR),
+        "detr-32-base-20-grid": (DETRSine(32, base=20.0), DETR),
+        "detr-8-counted-grid": (DETRSine(8, normalize=False), DETR),
+        "detr-8-shifted-grid": (DETRSine(8, shift=-0.5, scale=1.0, eps=0.125), DEFORMABLE),
+    }
+    case = Recipe("2-by-3", "Two rows of three patches.", {"height": 2, "width": 3})
+    groups = tuple(
+        Group(name, "grid", table, spec, (case,)) for name, (table, spec) in tables.items()
+    )
+    return Theme("grids", "Tables of images", groups)
 
 
 def learned() -> Theme:

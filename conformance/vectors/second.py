@@ -18,7 +18,7 @@ from posenc_ref import ALiBi, Learned, Sinusoidal, T5Bias
 from posenc_ref.angles import decimal_context
 from posenc_ref.conformance.exact import DIGITS, mpmath, slope_exponents
 
-from . import exact_schedules
+from . import exact_schedules, exact_tables
 from . import second_rotary as rotary
 from .registered import registered
 from .surfaces import own_function
@@ -166,6 +166,7 @@ ROUTES: dict[str, Callable[[Any, Inputs], Any]] = {
     "cos_sin": _cos_sin,
     "frequencies": _frequencies,
     "table": lambda e, i: _table(e, i["positions"]),
+    "grid": lambda e, i: exact_tables.grid(e.to_dict(), i, digits=DIGITS + 30).value,
     "add": lambda e, i: _add(e, i["x"]),
     "slopes": lambda e, i: _slopes(e, i["num_heads"]),
     "bias": _bias,

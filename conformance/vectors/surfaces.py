@@ -134,6 +134,12 @@ SURFACES: dict[str, Surface] = {
         "one row for each of positions (S,): (S, dim)",
         lambda e, dtype: lambda positions: e.table(positions, dtype=np.dtype(dtype)),
     ),
+    "grid": Surface(
+        ("height", "width"),
+        ("table",),
+        "one row for each patch of an image: (height * width, dim), in the order of the tokens",
+        lambda e, dtype: lambda height, width: e.grid(height, width, dtype=np.dtype(dtype)),
+    ),
     "add": Surface(
         ("x",),
         ("y",),

@@ -19,12 +19,12 @@ ELSEWHERE = {
         "Kerple": {"causal"},
         "Sandwich": {"causal"},
     },
-    "logits alone": {
+    "logits: bias-logits.json, and its own tests": {
         "ALiBi": {"bias_inside_scale"},
         "ForgettingBias": {"scaled"},
         "T5Bias": {"scaled", "bias_inside_scale"},
     },
-    "positions of images: tests of vision positions": {
+    "the grid: grids.json": {
         "DETRSine": {"normalize", "scale", "shift", "eps"},
         "Sinusoidal2D": {"extent", "flatten"},
     },
