@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .exact import DIGITS, mpmath
+from .exact import mpmath
 
 Number = Any  # a 50-digit mpmath number, or an int or float that is one exactly
 
@@ -165,23 +165,3 @@ def pi() -> Number:
 def fraction(numerator: Any, denominator: Any) -> Number:
     """A quotient of plain numbers in 50 digits."""
     return mpmath().mp.mpf(numerator) / denominator
-
-
-__all__ = [
-    "DIGITS",
-    "Counted",
-    "cos",
-    "counted",
-    "dot",
-    "exp",
-    "fraction",
-    "given",
-    "log",
-    "pi",
-    "power",
-    "relu",
-    "root",
-    "sigmoid",
-    "sin",
-    "total",
-]

@@ -14,8 +14,8 @@ import numpy as np
 
 from posenc_ref import Encoding, Table
 
-from .counted import DIGITS, Counted
-from .exact import mpmath
+from .counted import Counted, counted
+from .exact import DIGITS, mpmath
 from .vectors.exact_numbers import Real
 from .vectors.output import Output
 from .vectors.recipe import Group, Recipe, numbers
@@ -142,7 +142,7 @@ def _table_truth(exact: Exact, e: Table, inputs: Mapping[str, Any]) -> Real:
 
 def _bias_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
     q_at, k_at = _sides(inputs, inputs.get("q_len"), inputs.get("k_len"))
-    entries = [[[*map(_counted, exact(e, i, j))] for j in k_at] for i in q_at]
+    entries = [[[*map(counted, exact(e, i, j))] for j in k_at] for i in q_at]
     own = None
     if e.up_to_constant:  # rows are judged relative to each query's own key
         own = np.array([k_at.index(i) for i in q_at])
@@ -171,10 +171,6 @@ def _score_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
 _TRUTHS = {"table": _table_truth, "bias": _bias_truth, "score": _score_truth}
 
 
-def _counted(number: Any) -> Counted:
-    return number if isinstance(number, Counted) else Counted(number)
-
-
 def _sides(inputs: Mapping[str, Any], q_len: Any, k_len: Any) -> tuple[list[Any], list[Any]]:
     """Positions of queries and keys: by default those of queries at the end of the keys."""
     if "q_positions" in inputs:
@@ -186,15 +182,15 @@ def _judged(e: Any, q_at: list[Any], k_at: list[Any]) -> np.ndarray:
     return np.array([[e.sees_future or j <= i for j in k_at] for i in q_at])
 
 
-def _real(counted: Any, lookups: bool = False, **how: Any) -> Real:
+def _real(nested: Any, lookups: bool = False, **how: Any) -> Real:
     """Nested counted numbers as values with A, B and amplitude.
 
     Rows of a table that are looked up, and nothing else, are bit-equal: A = 0.
     """
-    made = np.array(counted, dtype=object)
+    made = np.array(nested, dtype=object)
 
     def part(get: Callable[[Counted], Any]) -> np.ndarray:
-        return np.asarray(np.frompyfunc(lambda n: get(_counted(n)), 1, 1)(made), dtype=object)
+        return np.asarray(np.frompyfunc(lambda n: get(counted(n)), 1, 1)(made), dtype=object)
 
     zero = mpmath().mp.mpf(0)
     return Real(
