@@ -1,72 +1,50 @@
 """Which tables lose positions when they are computed in half precision; docs/tables.md has it."""
 
-import re
+import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from posenc_ref import DETRSine, FourierFeatures, Sinusoidal, Sinusoidal2D
+import posenc_ref as pr
+from posenc_ref.encoding import _REGISTRY
+from posenc_ref.table import Table
 
-torch = pytest.importorskip("torch")
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "tables.md"
-POINTS = np.arange(4096)
-SIDE = 64
-
-
-def waves(at, omega, dtype):
-    """Everything in ``dtype``: positions, frequencies, products, sines and cosines."""
-    angle = torch.as_tensor(at).to(dtype)[:, None] * torch.as_tensor(omega).to(dtype)
-    return torch.cat([angle.sin(), angle.cos()], dim=1)
+ROOT = Path(__file__).resolve().parents[2]
+SPEC = importlib.util.spec_from_file_location("half_precision", ROOT / "tools/half_precision.py")
+tool = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(tool)
+PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
 
 
-def sinusoidal(dtype):
-    return waves(POINTS, Sinusoidal(128).frequencies(), dtype)
+def test_the_section_is_what_the_tool_writes():
+    before, after = tool.around(PAGE)
+    assert before + tool.section() + after == PAGE
 
 
-def image(dtype):
-    y, x = np.divmod(POINTS, SIDE)
-    return torch.cat([waves(p, Sinusoidal2D(128).frequencies()[0], dtype) for p in (y, x)], dim=1)
+def test_every_table_is_in_it():
+    section = tool.section()
+    forms = [name for name, cls in _REGISTRY["encoding"].items() if issubclass(cls, Table)]
+    presets = [n for n in pr.presets() if n.startswith(("sinusoidal-", "timesteps-"))]
+    ours = [f for f in forms if _REGISTRY["encoding"][f].__module__.startswith("posenc_ref.")]
+    assert len(ours) >= 10
+    missing = {name for name in (*ours, *presets) if f"`{name}`" not in section}
+    assert missing == {"Sinusoidal"}  # there by its presets
 
 
-def detr(dtype):
-    """The cumulative sum and its normalisation in ``dtype`` too."""
-    y, x = (torch.as_tensor(p + 1).to(dtype) for p in np.divmod(POINTS, SIDE))
-    scaled = [p / (SIDE + 1e-6) * (2 * np.pi) for p in (y, x)]
-    return torch.cat([waves(p, DETRSine(128).frequencies()[0], dtype) for p in scaled], dim=1)
+@pytest.mark.parametrize(("kind", "rows"), [("bfloat16", 769), ("float16", 3073)])
+def test_positions_alone_explain_the_loss(kind, rows):
+    """As many as there are integers of the format below 4096."""
+    assert tool.distinct(tool.Half(kind)(np.arange(4096))[:, None]) == rows
+    assert f"{rows} rows" in PAGE or f"{rows} in float16" in PAGE
 
 
-def nerf(dtype):
-    """One coordinate between 0 and 1, ten bands."""
-    return waves(POINTS / 4096, np.pi * 2.0 ** np.arange(10), dtype)
-
-
-CASES = {"Sinusoidal": sinusoidal, "Sinusoidal2D": image, "DETRSine": detr, "NeRF": nerf}
-OURS = {
-    "Sinusoidal": lambda kind: Sinusoidal(128, layout="concat").table(POINTS, dtype=kind),
-    "Sinusoidal2D": lambda kind: Sinusoidal2D(128).grid(SIDE, SIDE, dtype=kind),
-    "DETRSine": lambda kind: DETRSine(128).grid(SIDE, SIDE, dtype=kind),
-    "NeRF": lambda kind: FourierFeatures.nerf(10, num_axes=1, include_input=False).table(
-        POINTS / 4096, dtype=kind
-    ),
-}
-
-
-def distinct(rows):
-    return len(np.unique(np.asarray(torch.as_tensor(rows).float()), axis=0))
-
-
-def told(name):
-    """bfloat16 throughout, float16 throughout, float64 rounded to bfloat16, to float16."""
-    row = next(r for r in PAGE.read_text(encoding="utf-8").splitlines() if f"| {name} |" in r)
-    return [int(n) for n in re.findall(r"\| (\d+) ", row)]
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_distinct_rows_of_4096(name):
-    throughout = [distinct(CASES[name](kind)) for kind in (torch.bfloat16, torch.float16)]
-    import ml_dtypes
-
-    rounded = [distinct(OURS[name](k).astype(np.float32)) for k in (ml_dtypes.bfloat16, np.float16)]
-    assert told(name) == throughout + rounded
+@pytest.mark.parametrize(("kind", "rows"), [("bfloat16", 769), ("float16", 3073)])
+def test_the_arithmetic_is_that_of_a_library(kind, rows):
+    """Torch's own half-precision sinusoids keep as many rows."""
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, kind)
+    w = torch.tensor(pr.Sinusoidal(128).frequencies()).to(dtype)
+    angle = torch.arange(4096).to(dtype)[:, None] * w
+    table = torch.cat([angle.sin(), angle.cos()], dim=1).float().numpy()
+    assert tool.distinct(table) == rows
