@@ -64,14 +64,15 @@ def test_arrays_of_strides_that_do_not_overlap_are_taken():
         assert np.array_equal(out, expected)
 
 
-LIBRARIES = [
-    ("numpy", "float32"), ("numpy", "float64"), ("numpy", "bfloat16"), ("torch", "float32"),
-    ("torch", "bfloat16"), ("jax", "float32"),
+SOME = ("half-trailing", "interleaved-partial", "sections-half", "other-output")
+INVERSES = [(name, "numpy", "float32") for name in ROTARY] + [
+    (name, library, dtype) for name in SOME
+    for library, dtype in (("numpy", "float64"), ("numpy", "bfloat16"), ("torch", "float32"),
+                           ("torch", "bfloat16"), ("jax", "float32"))
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("library", "dtype"), LIBRARIES)
-@pytest.mark.parametrize("name", ROTARY)
+@pytest.mark.parametrize(("name", "library", "dtype"), INVERSES)
 def test_the_inverse(name, library, dtype):
     """Against the specification's in float64; with m != 1 it is no adjoint."""
     encoding, home = ROTARY[name], backend(library)
