@@ -53,6 +53,8 @@ class ALiBi(Bias):
     max_bias: float = 8.0
     bias_inside_scale: bool = False
 
+    holds = frozenset({"symmetric", "zero-at-own", "decay"})
+
     def __post_init__(self) -> None:
         self._set(
             num_heads=validate.integer("num_heads", self.num_heads, minimum=1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,7 +32,19 @@ class Bias(Encoding, abstract=True):
     bias_inside_scale = False  # whether the scale multiplies the bias as well
     up_to_constant = False  # whether rows count up to a constant, which softmax does not see
     relative = True  # whether the bias depends on key - query alone
+    holds: ClassVar[frozenset[str]] = frozenset()  # properties of the form, beside translation
     num_heads: int
+
+    @property
+    def properties(self) -> frozenset[str]:
+        """Which of these hold for all positions: what is not named here does not.
+
+        ``translation``  ``b(i + s, j + s) = b(i, j)``
+        ``symmetric``    ``b(i, j) = b(j, i)``
+        ``zero-at-own``  ``b(i, i) = 0``
+        ``decay``        of the keys up to the query, an earlier one never has more
+        """
+        return self.holds | {"translation"} if self.relative else self.holds
 
     @property
     def sees_future(self) -> bool:

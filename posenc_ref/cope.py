@@ -40,6 +40,11 @@ class CoPE(Score):
     relative = False
     sees_future = False
 
+    @property
+    def properties(self) -> frozenset[str]:
+        """Positions count through their order alone, so that moving all of them changes nothing."""
+        return frozenset({"prefix", "translation"})
+
     def __post_init__(self) -> None:
         check_numbers("embedding", self.embedding, "P", "d")
 

@@ -47,6 +47,11 @@ class ESPnetLegacy(TransformerXL):
     relative = False
     mixes_queries = True
 
+    @property
+    def properties(self) -> frozenset[str]:
+        """Rows count from the end of the sequence, wherever it stands: a longer one has others."""
+        return frozenset({"translation"})
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clamp is not None:

@@ -53,6 +53,7 @@ class ForgettingBias(Bias):
 
     integers = True
     relative = False
+    holds = frozenset({"zero-at-own", "decay"})
     sees_future = False
 
     def __post_init__(self) -> None:

@@ -46,6 +46,8 @@ class Kerple(Bias):
     form: str = "log"
     causal: bool = True
 
+    holds = frozenset({"symmetric", "zero-at-own", "decay"})
+
     def __post_init__(self) -> None:
         r1, r2 = (real_tuple(name, getattr(self, name), above=0.0) for name in ("r1", "r2"))
         if len(r1) != len(r2):

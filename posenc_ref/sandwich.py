@@ -47,6 +47,7 @@ class Sandwich(Bias):
     causal: bool = True
 
     up_to_constant = True
+    holds = frozenset({"symmetric", "zero-at-own"})  # it does not fall with the distance
 
     def __post_init__(self) -> None:
         dim = validate.integer("dim", self.dim, minimum=2)

@@ -45,6 +45,15 @@ class Score(Encoding, abstract=True):
     head_dim: int
 
     @property
+    def properties(self) -> frozenset[str]:
+        """Which of these hold for all positions: what is not named here does not.
+
+        ``translation``  logits stay what they are where all positions move alike
+        ``prefix``       tokens that follow change no logit of those before them
+        """
+        return frozenset({"prefix", "translation"} if self.relative else {"prefix"})
+
+    @property
     def heads(self) -> int | None:
         """The number of heads, or None where any will do."""
         return None

@@ -173,6 +173,8 @@ class LeViTBias(WindowTable):
     _: KW_ONLY
     window: Sequence[int]
 
+    holds = frozenset({"symmetric"})
+
     def __post_init__(self) -> None:
         h, w = validate_grid("window", self.window)
         check_numbers("table", self.table, h * w, "H")
