@@ -219,8 +219,8 @@ class Access(Reach):
                     raise
                 self.most = max(n // 2, _FEW)
                 self.run.limit(f"calls of {n} tokens are refused ({error}); judged in shorter ones")
-        ends = range(0, n, self.most)
+        step = self.most  # a piece may be cut further, and change it
         parts = [
-            self._pieces(x[:, :, i : i + self.most], positions[i : i + self.most]) for i in ends
+            self._pieces(x[:, :, i : i + step], positions[i : i + step]) for i in range(0, n, step)
         ]
         return np.concatenate(parts, axis=2)

@@ -52,6 +52,14 @@ def test_a_stated_limit_of_length_is_a_limit(surface):
     assert any("at most" in limit for limit in report.limits)
 
 
+@pytest.mark.parametrize("most", [70, 3000])
+def test_calls_are_cut_until_they_are_accepted(most):
+    report = check(up_to(most, HALF.apply, lambda x, p: x.shape[2]), HALF, "apply")
+    assert report.verdict == "conforms", report
+    wrong = up_to(most, lambda x, p: HALF.apply(x, np.minimum(p, 5000)), lambda x, p: x.shape[2])
+    assert check(wrong, HALF, "apply").codes == ["position-range"]
+
+
 def test_a_short_call_that_raises_is_an_error():
     report = check(up_to(3, HALF.apply, lambda x, p: x.shape[2]), HALF, "apply")
     assert report.codes == ["raises"]
