@@ -23,11 +23,9 @@ ALIASES = {
     "perceiver": "FourierFeatures", "fourier": "FourierFeatures", "detr": "DETRSine",
     "dabdetr": "BoxSine", "conditionaldetr": "BoxSine", "wavlm": "GatedBias",
     "fox": "ForgettingBias", "cable": "ForgettingBias", "convit": "ConViTBias",
-    "patchtst": "StandardizedSinusoidal",
-    "espnet": "TransformerXL",
-    "crossformer": "DynamicWindowBias",
-    "sincos2d": "Sinusoidal2D", "mae": "Sinusoidal2D", "reformer":
-    "AxialLearned",
+    "patchtst": "StandardizedSinusoidal", "espnet": "TransformerXL", "neox": "RoPE",
+    "gptneox": "RoPE", "gptj": "RoPE", "crossformer": "DynamicWindowBias",
+    "sincos2d": "Sinusoidal2D", "mae": "Sinusoidal2D", "reformer": "AxialLearned",
 }  # fmt: skip
 
 

@@ -206,12 +206,13 @@ def test_explain(posenc):
     assert result.exit_code == 0
     assert CODES["angle-precision"].meaning in " ".join(result.stdout.split())
     assert "theta_k = base" in posenc("explain", "rope").stdout
+    assert posenc("explain", "gpt-neox").stdout == posenc("explain", "rope").stdout
     everything = posenc("explain").stdout
     assert [name for name in (*CODES, "RoPE", "T5Bias") if name not in everything] == []
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("layuot", "layout"), ("precision", "table-precision"), ("neox", "RoPE")]
+    ("name", "near"), [("layuot", "layout"), ("precision", "table-precision"), ("ropee", "RoPE")]
 )
 def test_explain_lists_near_names(posenc, name, near):
     result = posenc("explain", name)
