@@ -61,13 +61,12 @@ class Sweep:
 
         Logits are judged where an attention class can be asked for them, and nowhere else.
         """
-        return [
-            line
-            for line in self.lines
-            if line.outcome not in GOOD
-            and (line.surface == APPLY or line.outcome == "deviates")
-            and explanation(line, self.known) is None
-        ]
+        return [line for line in self.lines if self.is_open(line)]
+
+    def is_open(self, line: Judged) -> bool:
+        """Whether a line does not conform where it should, and nothing explains it."""
+        wanted = line.surface == APPLY or line.outcome == "deviates"
+        return line.outcome not in GOOD and wanted and explanation(line, self.known) is None
 
     @property
     def stale(self) -> list[str]:

@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,14 +109,18 @@ def _line(blank: Judged, item: Subject | Exception) -> Judged:
         encoding="" if encoding is None else repr(encoding),
     )
     try:
-        report = check(
-            implementation.call, encoding, surface, name=blank.name, backend=implementation.backend
-        )
+        one = replace(implementation, surface=surface)
+        report = check(one, encoding, name=blank.name)
     except Exception as error:
         return blank.replace(outcome="gap", reason=f"the judge: {_said(error)}")
     line = judged(blank, report)
     if line.codes == ("raises",) and not line.executed and not _claimed(line):
-        return line.replace(outcome="undrivable", codes=(), reason="; ".join(line.evidence))
+        return line.replace(
+            outcome="undrivable",
+            codes=(),
+            score=None,
+            reason=": ".join((*line.messages, *line.evidence)),
+        )
     return line
 
 
@@ -133,10 +137,35 @@ def _said(error: Exception) -> str:
 
 def subjects(place: Place) -> Iterator[Subject]:
     """What is judged about a place."""
-    from . import sweep_other_image, sweep_other_lookup
+    from . import sweep_other_bias as bias
+    from . import sweep_other_boxes as boxes
+    from . import sweep_other_image as image
+    from . import sweep_other_lookup as lookup
+    from . import sweep_other_scores as scores
+    from . import sweep_other_sines as sines
+    from . import sweep_other_sines_2d as sines_2d
 
-    if place.kind == "learned":
-        driver = sweep_other_image if sweep_other_image.is_image(place) else sweep_other_lookup
-        yield from driver.subjects(place)
-        return
-    raise Undriven(f"nobody has said how to drive {place.kind}")
+    drivers: dict[str, Callable[[Place], Iterator[Subject]]] = {
+        "sines": sines_2d.subjects if place.model in sines_2d.BUILT else sines.subjects,
+        "timesteps": sines.subjects,
+        "image sines": sines_2d.subjects,
+        "fourier": sines_2d.subjects,
+        "learned": image.subjects if image.is_image(place) else lookup.subjects,
+        "coordinates": boxes.subjects,
+        "alibi": bias.alibis,
+        "t5": bias.t5,
+        "window": bias.windows,
+        "decomposed": scores.decomposed,
+        "relative": scores.relative,
+        "disentangled": scores.disentangled,
+    }
+    if place.kind not in drivers:
+        raise Undriven(WITHOUT[place.kind])
+    yield from drivers[place.kind](place)
+
+
+#: Why nothing is judged about a kind.
+WITHOUT = {
+    "convolution": "positions come from a convolution over the tokens: no table, bias or score",
+    "other": "buckets of segments and distances together: no encoding here",
+}

@@ -29,11 +29,11 @@ class Unbound(Exception):
     """A class wants an argument that nobody knows how to make."""
 
 
-def build(place: Place, settings: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The owner of ``place`` with random weights in evaluation mode, and its configuration.
+def build(place: Place, settings: Mapping[str, Any], *, random: bool = True) -> tuple[Any, Any]:
+    """The owner of ``place`` in evaluation mode, and its configuration.
 
-    ``settings`` are of the configuration, where it has such fields.  Raises Unbuildable with what
-    was tried.
+    ``settings`` are of the configuration, where it has such fields.  Weights are ``random``, or as
+    the class has made them.  Raises Unbuildable with what was tried.
     """
     import torch
 
@@ -41,13 +41,13 @@ def build(place: Place, settings: Mapping[str, Any]) -> tuple[Any, Any]:
     cls = getattr(file, place.owner)
     tried: list[str] = []
     torch.manual_seed(0)
-    for config in _configurations(file, cls, settings):
+    for config in configurations(file, cls, settings):
         try:
             module = cls(**_arguments(cls, config))
         except Exception as error:
             tried.append(f"{type(config).__name__}: {_line(error)}")
             continue
-        return fill(module.eval()), config
+        return fill(module.eval()) if random else module.eval(), config
     raise Unbuildable("; ".join(list(dict.fromkeys(tried))[:3]) or "no configuration class fits")
 
 
@@ -59,8 +59,18 @@ def fill(module: Any, seed: int = 0) -> Any:
     with torch.no_grad():
         for p in module.parameters():
             p.copy_(torch.randn(p.shape, generator=generator))
-            p.requires_grad_(p.requires_grad)
     return module
+
+
+def same() -> Any:
+    """A module that gives back what it is given."""
+    import torch
+
+    class Same(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
+        def forward(self, x: Any, *_: Any, **__: Any) -> Any:
+            return x
+
+    return Same()
 
 
 def call(function: Any, given: Mapping[str, Any]) -> Any:
@@ -95,7 +105,7 @@ def _line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:160]
 
 
-def _configurations(file: ModuleType, cls: type, settings: Mapping[str, Any]) -> Iterator[Any]:
+def configurations(file: ModuleType, cls: type, settings: Mapping[str, Any]) -> Iterator[Any]:
     """Small configurations of the class's own kind, then of any kind that the file knows."""
     found = {
         name: value
@@ -144,4 +154,6 @@ def _arguments(cls: type, config: Any) -> dict[str, Any]:
             given[name] = getattr(config, name)
         elif name == "layer_idx":
             given[name] = 0
+        elif name in ("has_relative_attention_bias", "has_relative_position_bias"):
+            given[name] = True
     return given

@@ -23,13 +23,15 @@ KINDS = (
 )  # fmt: skip
 #: What a model is where it has no place of its own.
 CLASSES = ("non-rotary", "rotary only", "parts", "none", "no model code", "unknown")
+#: Read, and found to speak of positions without encoding any.
+WITHOUT_ANY = ("glpn", "pvt_v2", "segformer", "zamba")
 #: What code with a position encoding has a word of, wherever it is.
 _WORDS = re.compile(r"position_?emb|pos_?emb|positional|alibi|rel_pos|relative_pos", re.IGNORECASE)
 
 _POSITION = re.compile(
     r"(^|_)(pos|position|positions|positional|wpe)(_|$)|^(time|temporal)_embeddings$"
 )
-_LAYOUT = re.compile(r"^(x|y|h|w|box)_position_embeddings$")
+_LAYOUT = re.compile(r"^(x|y|h|w)_position_embeddings$")
 #: Attributes whose names speak of positions, and that are no encoding of them.
 _NOT = re.compile(
     r"query_pos|reference|position_ids|rel_pos|relative|pos_(drop|trans|norm|proj|head|weight)"
@@ -43,13 +45,24 @@ _NO_SINES = re.compile(
     "hann|hamming|stft|kaiser|Attention$|Layer$|Model$|ForPrediction$|Dirac|Fourier(Feature)?Init"
 )
 #: What every place has a word of.
-_WORTH = re.compile(r"posi|wpe|\bsin\(|alibi|rel_pos|pos_emb|rpb|emb_rel|attention_bias|time_embed")
-_RELATIVE = re.compile(r"^(relative_attention_bias|global_relative_attention_bias)$")
+_WORTH = re.compile(
+    r"posi|wpe|\bsin\(|alibi|rel_pos|pos_emb|rpb|emb_rel|attention_bias|time_embed|rel_attn|"
+    r"bias_values|distance_emb|relative_pos",
+    re.IGNORECASE,
+)
+#: What a class or function has that is a place: an attribute, sines, or a name.
+_MAKES = re.compile(
+    r"self\.\w*(pos|wpe|r_w_bias|time_emb|temporal_emb|rel|rpb|attention_bias|bias_values|distance_emb)\w*"
+    r"(: [^=\n]+)? = |\bsin\(|build_2d_sin|^def \w*alibi|^class (\w*RelativePosition|Axial)|"
+    r"^class \w*(PositionalConvEmbedding|ConvPosition|FoldRelativePosition)"
+)
+_RELATIVE = re.compile(r"^(global_)?relative_attention_bias$|^rel_attn_embed$|^bias_values$")
 _WINDOW = re.compile(
     r"^(relative_position_bias_table|attention_biases|continuous_position_bias_mlp|rpb)$"
 )
 _XL = re.compile(
-    r"^(pos_bias_u|linear_pos|relative_k_proj|rel_pos_emb|rel_logits_proj|r_w_bias|emb_rel_k)$"
+    "^(pos_bias_u|linear_pos|relative_k_proj|rel_pos_emb|rel_logits_proj|r_w_bias|emb_rel_k|"
+    "relative_pos_embeddings|distance_embedding)$"
 )
 
 
@@ -110,11 +123,17 @@ def _class(folder: Path, found: bool) -> str:
     if found:
         return "non-rotary"
     text = "".join(f.read_text(encoding="utf-8") for f in _files(folder))
+    text = "\n".join(line for line in text.splitlines() if ">>>" not in line)
     if not text:
         return "no model code"
+    if folder.name in WITHOUT_ANY:
+        return "none"
     if folder.name in WITHOUT or re.search(r"Rotary|RoPE|Rope|apply_rotary|rotate_half", text):
         return "rotary only"
-    if re.search(r"AutoModel|AutoBackbone|load_backbone|timm\.create_model", text):
+    if re.search(
+        r"AutoModel\w*\.from|AutoBackbone\.|load_backbone\(|create_model\(|from \.\.\w+\.modeling",
+        text,
+    ):
         return "parts"
     return "unknown" if _WORDS.search(text) else "none"
 
@@ -129,31 +148,42 @@ def read(model: str, source: str, stem: str = "") -> Iterator[Place]:
     """The places of one modeling file."""
     if not _WORTH.search(source):
         return
-    lines = source.splitlines()
+    tables = set(re.findall(r"^class (?!\w*Sinus)(\w+)\(nn\.Embedding\)", source, re.MULTILINE))
     sines, functions = False, []
-    nodes = ast.parse(source).body
-    tables = {n.name for n in nodes if isinstance(n, ast.ClassDef) and _is_table(n)}
-    for node in nodes:
-        text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
-        if isinstance(node, ast.ClassDef) and _WORTH.search(text):
-            found = list(_attributes(model, node, stem, tables))
-            yield from found
+    for text, line in _blocks(source):
+        if not _MAKES.search(text):
+            continue
+        (node,) = ast.parse(text).body
+        ast.increment_lineno(node, line)
+        if isinstance(node, ast.ClassDef):
             kind = _computes(node, text)
+            kind = "" if model in WITHOUT and kind == "sines" else kind  # those of a rotation
+            found = [] if kind == "fourier" else list(_attributes(model, node, stem, tables))
+            yield from found
             if kind and not any(p.kind == kind for p in found):
                 sines = sines or "sines" in kind
                 yield Place(model, node.name, "", kind, node.lineno, "", stem)
         elif isinstance(node, ast.FunctionDef):
-            kind = _function(node.name, text)
+            kind = _function(model, node.name, text)
             if kind:
                 functions.append(Place(model, node.name, "", kind, node.lineno, "", stem))
-    yield from (f for f in functions if not (sines and "sines" in f.kind))
+    boxes = "encode_sinusoidal_position_embedding"
+    yield from (f for f in functions if f.owner == boxes or not (sines and "sines" in f.kind))
 
 
-def _function(name: str, text: str) -> str:
+def _blocks(source: str) -> Iterator[tuple[str, int]]:
+    """The classes and functions of a file, and the number of lines before each."""
+    starts = [m.start() for m in re.finditer(r"^(class|def) ", source, re.MULTILINE)]
+    for start, end in zip(starts, [*starts[1:], len(source)], strict=True):
+        text = re.split(r"^(?=[^\s)\]}#])", source[start:end], flags=re.MULTILINE)[1]
+        yield text, source.count("\n", 0, start)
+
+
+def _function(model: str, name: str, text: str) -> str:
     """The kind of encoding that a function makes, if it makes one."""
     if "alibi" in name:
         return "alibi" if "build" in name else ""
-    if re.search("rotary|rope|rotate", name) or not re.search(r"\bsin\(", text):
+    if re.search("rotary|rope|rotate", name) or model in WITHOUT or not re.search(r"\bsin\(", text):
         return ""
     if re.search("fourier", name):
         return "fourier"
@@ -179,23 +209,19 @@ def _computes(node: ast.ClassDef, text: str) -> str:
         return ""
     if NAMES.search(name) or _NO_SINES.search(name) or not re.search(r"\bsin", text):
         return ""
-    if re.search(r"DisentangledSelf|Decoder$|Encoder$", name) and "sinusoid" not in text.lower():
+    if re.search(r"DisentangledSelf|Decoder$|Encoder$", name) and not re.search(
+        "(?i)sinusoid|sincos", text
+    ):
         return ""
     if re.search("Timestep|SinusPositionEmbedding|DiffusionHeadSinus|DurationEmb", name):
         return "timesteps"
-    if re.search("SinePosition|PositionEmbeddingSine|2D|HybridEncoder", name):
+    if re.search("HybridEncoder|SinePosition|PositionEmbeddingSine|2D|HybridEncoder", name):
         return "image sines"
     if re.search("^(Sam|EdgeTam|SamHQ).*PositionalEmbedding$|Fourier", name):
         return "fourier"
     if re.search("Rel(ative)?Position|AttentionStructure", name):
         return "relative"
     return "sines"
-
-
-def _is_table(node: ast.ClassDef) -> bool:
-    return (
-        any(ast.unparse(base) == "nn.Embedding" for base in node.bases) and "Sinus" not in node.name
-    )
 
 
 def _attributes(model: str, node: ast.ClassDef, stem: str, tables: set[str]) -> Iterator[Place]:
@@ -232,5 +258,7 @@ def _kind(owner: str, name: str, made: str, tables: set[str]) -> str:
     if _NOT.search(name) or not _POSITION.search(name):
         return ""
     table = re.match(r"(torch\.)?nn\.(Embedding|Parameter)\(|\w*Quant\w*Embedding\(", made)
-    table = table or made.partition("(")[0] in tables
-    return "learned" if table or re.match(r"\w*(Learned|Trainable|Precomputed)\w*\(", made) else ""
+    is_table = table is not None or made.partition("(")[0] in tables
+    return (
+        "learned" if is_table or re.match(r"\w*(Learned|Trainable|Precomputed)\w*\(", made) else ""
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from posenc_ref import Learned
 
 from .implementation import Implementation
-from .sweep_other_build import Unbound, build, call, takes, text_of
+from .sweep_other_build import Unbound, build, call, same, takes, text_of
 from .sweep_other_census import Place
 from .sweep_other_resized import Resized
 
@@ -27,6 +28,7 @@ SETTINGS: dict[str, Any] = {
     "num_channels": 3,
     "use_mask_token": False,
     "mask_ratio": 0.0,
+    "num_patches": SIDE * SIDE,
 }
 #: More rows than these are no image's.
 MOST_EXTRA = 8
@@ -39,7 +41,8 @@ class _Found(Exception):
 def is_image(place: Place) -> bool:
     """Whether a table is one of patches, as names and the way it is made tell."""
     names = re.search("Vision|Image|Visual|ViT|Patch|DetModel|Eomt|Videomt", place.owner)
-    return bool(names or "Parameter(" in place.made) and "Text" not in place.owner
+    tokens = re.search("Text|VisualBert|ImageGPT", place.owner)
+    return bool(names or "Parameter(" in place.made) and not tokens
 
 
 class Patches:
@@ -77,26 +80,28 @@ class Patches:
         if table.ndim == 4 and shape[1] != SIDE:  # channels first
             rows = np.moveaxis(rows, 1, -1)
         self.weight = rows.reshape(-1, rows.shape[-1])
-        self.extra = len(self.weight) - SIDE * SIDE
-        text = text_of(place)
         self.after = int(getattr(self.config, "num_detection_tokens", 0) or 0)
-        self.extra -= self.after
-        if not 0 <= self.extra <= MOST_EXTRA:
-            raise Unbound(
-                f"{len(self.weight)} rows for {SIDE} x {SIDE} patches: no grid of one image"
-            )
+        self.side = SIDE
+        self.extra = len(self.weight) - self.after - SIDE * SIDE
+        if not 0 <= self.extra <= MOST_EXTRA:  # a grid of its own, whatever the image
+            self.side = math.isqrt(len(self.weight) - self.after)
+            self.extra = len(self.weight) - self.after - self.side**2
+        if self.side < 2 or self.extra > MOST_EXTRA:
+            raise Unbound(f"{len(self.weight)} rows are those of no grid")
+        self.merge = int(getattr(self.config, "spatial_merge_size", 1) or 1)
+        text = text_of(place)
+        if "spatial_merge_size" not in text:  # the class lists patches row by row
+            self.merge = 1
         self.settings = interpolation(text)
+        if hasattr(self.config, "interpolate_mode"):
+            self.settings["mode"] = self.config.interpolate_mode
 
     def __call__(self, height: int, width: int) -> np.ndarray:
         """The tokens (S, dim) of an image of so many patches."""
         import torch
 
-        size = height * self.patch[0], width * self.patch[1]
-        given: dict[str, Any] = {"pixel_values": torch.zeros(1, 3, *size)}
-        given["noise"] = torch.arange(height * width)[None].float()  # nothing is shuffled
         forward = self.module.forward
-        if takes(forward, "interpolate_pos_encoding"):
-            given["interpolate_pos_encoding"] = (height, width) != (SIDE, SIDE)
+        given = self.given(height, width)
         found: list[Any] = []
 
         def first(_: Any, args: tuple[Any, ...], more: dict[str, Any]) -> None:
@@ -121,7 +126,48 @@ class Patches:
             if out.shape[-1] != self.weight.shape[1]:
                 out = out.permute(0, 2, 3, 1)
             out = out.reshape(1, -1, out.shape[-1])
-        return np.array(out[0].numpy())
+        rows = np.array(out.reshape(-1, out.shape[-1]).numpy())
+        return rows[self._order(height, width)] if self.merge > 1 else rows
+
+    def given(self, height: int, width: int) -> dict[str, Any]:
+        """An image of zeros in every form that a forward may want it in."""
+        import torch
+
+        count = height * width
+        size = height * self.patch[0], width * self.patch[1]
+        grid = torch.tensor([[1, height, width]])
+        given: dict[str, Any] = {
+            "pixel_values": torch.zeros(1, 3, *size),
+            "noise": torch.arange(count)[None].float(),  # nothing is shuffled
+            "interpolate_pos_encoding": (height, width) != (SIDE, SIDE),
+            "patch_attention_mask": torch.ones(1, height, width, dtype=torch.bool),
+            "target_sizes": grid[:, 1:].int(),
+            "spatial_shapes": grid[:, 1:],
+            "grid_thw": grid,
+            "embeddings": torch.zeros(count, self.weight.shape[1]),
+            "lengths": torch.tensor([count]),
+            "image_shapes": grid,
+            "h_coords": torch.arange(count).div(width, rounding_mode="floor"),
+            "w_coords": torch.arange(count) % width,
+        }
+        if takes(self.module.forward, "spatial_shapes") or takes(self.module.forward, "grid_thw"):
+            weights = [p for n, p in self.module.named_parameters() if "weight" in n and p.ndim > 1]
+            kernel = [p for p in weights if len(p) == self.weight.shape[1]]
+            flat = kernel[0][0].numel() if kernel else self.weight.shape[1]
+            patches = torch.zeros(count, flat)
+            given["hidden_states"] = patches
+            given["pixel_values"] = (
+                patches[None] if takes(self.module.forward, "spatial_shapes") else patches
+            )
+        return given
+
+    def _order(self, height: int, width: int) -> np.ndarray:
+        """Where the patches of a grid are, of which squares are merged later."""
+        m = self.merge
+        if height % m or width % m:
+            raise ValueError(f"patches are merged, {m} x {m} to one")
+        at = np.arange(height * width).reshape(height // m, width // m, m, m)
+        return np.asarray(at.transpose(0, 2, 1, 3).reshape(-1))
 
     @functools.cached_property
     def front(self) -> int:
@@ -146,21 +192,47 @@ class Patches:
         last = len(out) - self.after
         front = self.front
         whole = np.concatenate([out[:front], out[last - SIDE * SIDE : last]])
-        return whole[positions]
+        return np.asarray(whole[positions])
 
 
 def subjects(place: Place) -> Iterator[tuple[Implementation, Any]]:
     """The rows of every token at the table's own size, and the patches of other sizes."""
+    if place.model in OWN_WAYS:
+        raise Unbound(OWN_WAYS[place.model])
     found = Patches(place)
-    whole = found.weight[: found.extra + SIDE * SIDE]
-    declared = Learned(whole, offset=found.extra - found.front)
-    yield Implementation(call=found.table, surface="table", name=place.name), declared
-    resized = Resized(whole[found.extra :], (SIDE, SIDE), **found.settings)
+    whole = found.weight[: found.extra + found.side**2]
+    if found.side == SIDE and not found.settings.get("always"):
+        declared = Learned(whole, offset=found.extra - found.front)
+        yield Implementation(call=found.table, surface="table", name=place.name), declared
+    own = (found.side, found.side)
+    resized = Resized(whole[found.extra :], own, **found.settings)
     yield Implementation(call=found.grid, surface="grid", name=place.name), resized
+
+
+#: Grids that are used in a way that no encoding here has.
+OWN_WAYS = {
+    "muse_glimmer": "its grid is read at (column, row), with zeros outside",
+    "muse_spark": "its grid is read at (column, row), with zeros outside",
+    "radio": "its grid is resized to a square, then cut to the image",
+    "sam2": "a grid of the whole image and one of a window are added",
+    "sam3": "its grid is repeated, not resized",
+    "hiera": "its patches overlap, and are listed by units of windows",
+    "rf_detr": "its patches are listed by windows",
+}
 
 
 def interpolation(text: str) -> dict[str, Any]:
     """How the code of a class resizes its table; nothing where it does not."""
+    if re.search("bucketize|nearest_position_ids", text):
+        return {"mode": "nearest"}
+    method = re.search(r'interpolated_method = "(\w+)"', text)
+    if method:
+        return {"mode": method.group(1), "always": True}
+    mode = re.search(r'interpolation_mode = "(\w+)"', text)
+    corners = re.search(r"interpolation_align_corners = (True|False)", text)
+    if mode and corners:
+        ends = corners.group(1) == "True"
+        return {"mode": mode.group(1), "align_corners": ends, "always": True}
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("interpolate"):
             continue
@@ -191,11 +263,5 @@ def _tensor(out: Any) -> Any:
 
 def _replace(module: Any, path: str) -> None:
     """The part of ``module`` called ``path`` gives back what it is given."""
-    import torch
-
-    class Same(torch.nn.Module):
-        def forward(self, x: Any, *_: Any, **__: Any) -> Any:
-            return x
-
     parent, _, name = path.rpartition(".")
-    setattr(module.get_submodule(parent) if parent else module, name, Same())
+    setattr(module.get_submodule(parent) if parent else module, name, same())

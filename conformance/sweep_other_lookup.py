@@ -30,7 +30,7 @@ FITTING = {"pad_token_id": 1}
 TOKEN = 77
 
 
-class _Found(Exception):
+class Looked(Exception):
     """Thrown out of a model's code as soon as it looks positions up."""
 
 
@@ -64,7 +64,7 @@ class Lookup:
     def __init__(self, place: Place, rows: int) -> None:
         rows = FEW if "torch.tril" in text_of_file(place) else rows
         self.module, self.config = build(place, {**dict.fromkeys(LENGTHS, rows), **FITTING})
-        self.table = getattr(self.module, place.attribute, None)
+        self.table: Any = getattr(self.module, place.attribute, None)
         if self.table is None:
             raise Unbound("by default it has no such table")
         if not hasattr(self.table, "weight"):
@@ -97,6 +97,7 @@ class Lookup:
         embeds = torch.zeros(*tokens.shape, width)
         other = int(getattr(self.config, "encoder_hidden_size", 0) or width)
         given: dict[str, Any] = {"input_ids": tokens, "input": tokens, "text": tokens}
+        given["bbox"] = torch.zeros(*tokens.shape, 4, dtype=torch.int64)
         given |= {"codebook_idx": 1, "encoder_hidden_states": torch.zeros(len(tokens), 3, other)}
         if not self.takes("input_ids"):
             given |= {"inputs_embeds": embeds, "input_embeddings": embeds}
@@ -108,7 +109,7 @@ class Lookup:
         if past:
             given |= {"past_key_values_length": past, "past_key_values": _cache(past)}
             given["use_cache"] = True
-        with looked_up(self.table) as seen, torch.no_grad(), contextlib.suppress(_Found):
+        with looked_up(self.table) as seen, torch.no_grad(), contextlib.suppress(Looked):
             call(self.module.forward, given)
         if not seen:
             raise Unbound("its forward looks nothing up in the table")
@@ -143,7 +144,7 @@ def looked_up(table: Any) -> Iterator[list[np.ndarray]]:
     def caught(ids: Any, weight: Any, *args: Any, **more: Any) -> Any:
         if weight is table.weight:
             seen.append(ids.detach().numpy())
-            raise _Found
+            raise Looked
         return original(ids, weight, *args, **more)
 
     def came_out(_: Any, args: Any, out: Any) -> None:
@@ -155,7 +156,7 @@ def looked_up(table: Any) -> Iterator[list[np.ndarray]]:
         if not np.array_equal(weight[near], rows):
             raise Unbound("what its table gives are no rows of its weight")
         seen.append(near.reshape(out.shape[:-1]))
-        raise _Found
+        raise Looked
 
     hook = table.register_forward_hook(came_out)
     torch.nn.functional.embedding = caught
@@ -199,7 +200,8 @@ def _tokens(shape: Any) -> np.ndarray:
 
 def _anywhere(found: Lookup, positions: np.ndarray) -> np.ndarray:
     p = np.asarray(positions)
-    return found.weight[found.rows(_tokens((1, p.size)), positions=p[None])[0]]
+    rows = found.rows(_tokens((1, p.size)), positions=p[None])[0]
+    return np.asarray(found.weight[rows])
 
 
 def _from_the_start(found: Lookup, positions: np.ndarray, pad: int = 0) -> np.ndarray:
@@ -210,7 +212,7 @@ def _from_the_start(found: Lookup, positions: np.ndarray, pad: int = 0) -> np.nd
     mask, ids = np.ones((1, p.size), np.int64), _tokens((1, p.size))
     mask[:, :pad] = 0
     ids[:, :pad] = TOKEN if found.padding is None else found.padding
-    return found.weight[found.rows(ids, mask=mask if pad else None)[0]]
+    return np.asarray(found.weight[found.rows(ids, mask=mask if pad else None)[0]])
 
 
 def _decode(found: Lookup, prompt: Any, steps: int) -> np.ndarray:

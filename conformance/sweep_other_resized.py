@@ -57,9 +57,17 @@ class Resized(Table, abstract=True):
         )
 
         def mix(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-            return np.einsum("ah,bw,hwd->abd", a, b, np.abs(table)).reshape(-1, self.dim)
+            mixed = np.einsum("ah,bw,hwd->abd", a, b, np.abs(table))
+            return np.asarray(mixed.reshape(-1, self.dim))
 
         value = np.einsum("ah,bw,hwd->abd", h, w, table).reshape(-1, self.dim)
         places = [(np.arange(m) + 1) * n / m + 1 for n, m in zip(self.own, size, strict=True)]
+        near = (_beside(h != 0), _beside(w != 0))  # a place that moves reaches the next as well
         moved = np.add.outer(*places).reshape(-1, 1) * (self.mode != "nearest")
-        return Truth(value, mix(abs(h), abs(w)), mix(h != 0, w != 0) * moved)
+        return Truth(value, mix(abs(h), abs(w)), mix(*near) * moved)
+
+
+def _beside(taps: np.ndarray) -> np.ndarray:
+    """The taps, and the points beside them."""
+    wide = np.pad(taps, ((0, 0), (1, 1)))
+    return np.asarray(wide[:, :-2] | wide[:, 1:-1] | wide[:, 2:])

@@ -61,7 +61,7 @@ def sentences(found: Sweep) -> list[str]:
 def _sentence(found: Sweep, line: Judged) -> str:
     known = explanation(line, found.known)
     if known is None:
-        return f"{line.name}: {what(line)}  [UNEXPLAINED]"
+        return f"{line.name}: {what(line)}" + ("  [UNEXPLAINED]" if found.is_open(line) else "")
     claim = f" ({known.claim})" if known.claim else ""
     return f"{line.name}: {what(line)}. Known{claim}: {known.reason}"
 

@@ -2,6 +2,7 @@
 
 import ast
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ transformers = pytest.importorskip("transformers")
 DOCS = Path(__file__).parents[2] / "docs"
 SCRIPTS = sorted((DOCS / sweep_other_document.SCRIPTS).glob("*.py"))
 PAGE = DOCS / "transformers-sweep-other.md"
+GOOD = "conforms"
 BLANK = Judged("m.C.a", "m.C.a", "m", "C", surface="", kind="learned", source="m.py:1")
 
 
@@ -92,6 +94,62 @@ def test_a_handful_of_real_models_conform():
     assert all(line.executed and line.source and line.kind == "learned" for line in found)
 
 
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("marian.Mar*", ["table"]),
+        ("m2m_100.*", ["ids_from_tokens", "table"]),
+        ("sam.SamPositionalEmbedding", ["table"]),
+        ("deformable_detr.*SinePositionEmbedding", ["grid", "grid, in a larger image"]),
+        ("rt_detr.*", ["grid"]),
+        ("lw_detr.encode*", ["table, boxes", "table, points"]),
+        ("t5", ["bias", "bucket"]),
+        ("layoutlm.*x_pos*", ["table"]),
+        ("swin.*Bias*", ["bias"]),
+        ("sam.*rel_pos_h", ["scores"]),
+        ("deberta.Disentangled*", ["scores"]),
+        ("wav2vec2_bert.*distance*", ["scores"]),
+        ("parakeet.*relative_k*", ["scores"]),
+    ],
+)
+def test_one_of_every_kind_conforms(name, parts):
+    found = judged(name)
+    assert sorted(line.part for line in found) == parts
+    assert [(line.name, line.reason, line.messages) for line in found if line.outcome != GOOD] == []
+    assert all(line.executed for line in found)
+
+
+def test_a_grid_that_is_resized_in_another_way_deviates():
+    (place,) = places(["vit.ViTEmbeddings.*"])
+    _, (implementation, encoding) = sweep_other.subjects(place)
+    assert encoding.mode == "bicubic"
+    for wrong in ({"mode": "bilinear"}, {"antialias": True}, {"align_corners": True}):
+        other = encoding.replace(**wrong)
+        (line,) = lines(BLANK, lambda other=other: [(implementation, other)])
+        assert (line.outcome, line.score > line.budget) == ("deviates", True)
+
+
+def test_the_rows_that_a_mask_gives_are_told_from_those_that_it_does_not():
+    """OPT's positions follow the mask: declared as counted from the start, they deviate."""
+    (place,) = places(["opt"])
+    implementation, _ = next(iter(sweep_other.subjects(place)))
+    (line,) = lines(BLANK, lambda: [(implementation, None)])
+    assert line.outcome == "conforms"
+    counted = subject(lambda mask: np.broadcast_to(np.arange(mask.shape[1]), mask.shape))
+    wrong = replace(counted[0], surface="position_ids")
+    (line,) = lines(BLANK, lambda: [(wrong, None)])
+    assert (line.outcome, line.codes) == ("deviates", ("padding",))
+
+
+def test_a_window_that_is_not_square_is_found():
+    found = judged("beit.*table")
+    assert [(line.part, line.outcome) for line in found] == [
+        ("bias, a window of 4 x 4", "conforms"),
+        ("bias, a window of 4 x 6", "deviates"),
+    ]
+    assert Sweep(found, {}, known=expected(EXPECTED)).exit_code == 0
+
+
 def test_a_bug_on_record_is_found_and_explained():
     found = judged("biogpt")
     (wrong,) = [line for line in found if line.outcome != "conforms"]
@@ -132,7 +190,10 @@ def test_what_raises_is_not_drivable_and_a_run_that_judged_nothing_is_red():
 
     weight = np.ones((4, 2), np.float32)
     (line,) = lines(BLANK, lambda: [subject(refuses, encoding=Learned(weight))])
-    assert (line.outcome, line.reason) == ("undrivable", "TypeError: not this way")
+    assert (line.outcome, line.reason) == (
+        "undrivable",
+        "positions 0..3 raise: TypeError: not this way",
+    )
     (line,) = lines(BLANK, lambda: [subject(refuses, surface="no such surface")])
     assert line.outcome == "gap"
 
