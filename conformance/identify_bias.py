@@ -11,6 +11,7 @@ from posenc_ref import ALiBi
 from .bias_cases import Ruler, ask
 from .card import Card
 from .identify_bucket import rules
+from .identify_curves import curves
 from .identify_slopes import explain
 from .run import Run
 
@@ -95,7 +96,11 @@ def identify(run: Run, card: Card) -> None:
             _directions(run, card, profile, ruler)
             return
     card.facts["Toeplitz"] = "no: other values at the same key minus query"
-    card.unknown.append("a bias that is no function of key minus query is none of those here")
+    card.unknown.append(
+        "what it depends on beside key minus query: the query's position (FIRE), rows and columns "
+        "of a window (Swin and its kin), or what tokens hold; check(fn, encoding, 'bias') says "
+        "whether it is the one that you expect"
+    )
 
 
 def _call(run: Run, card: Card, q_len: int, k_len: int) -> Call | None:
@@ -156,11 +161,29 @@ def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
     own = profile.value.get(0, np.zeros(heads))
     slopes = _line(profile, own, ruler, -1)
     if slopes is None:
-        _bucketed(run, card, profile, own)
+        _curved(run, card, profile, own, ruler)
     elif slopes.any():
         _linear(card, profile, slopes, own, ruler)
     else:
         card.unknown.append("every earlier key gets the same: there is no distance in it")
+
+
+def _curved(run: Run, card: Card, profile: Profile, own: np.ndarray, ruler: Ruler) -> None:
+    """A bias that is no line: a known curve, or constant over ranges."""
+    earlier, later = profile.side(-1), profile.side(1)
+    mirrored = bool(later) and not any(
+        ruler.differ(v, earlier[n], profile.size[n] + profile.size[-n]).any()
+        for n, v in later.items()
+        if n in earlier
+    )
+    found = curves(earlier, profile.size, own, not mirrored, ruler)
+    if found is None:
+        _bucketed(run, card, profile, own)
+        return
+    card.encoding = found
+    card.facts["later keys"] = (
+        "like earlier ones, by distance" if mirrored else "another bias" if later else "masked"
+    )
 
 
 def _line(profile: Profile, own: np.ndarray, ruler: Ruler, sign: int) -> np.ndarray | None:
@@ -226,7 +249,9 @@ def _bucketed(run: Run, card: Card, profile: Profile, own: np.ndarray) -> None:
     if rule is None:
         values = list(past.values())
         card.facts["earlier keys"] = f"{values[-1]} changes over {len(values)} distances"
-        card.unknown.append("neither linear in the distance nor in buckets of T5")
+        card.unknown.append(
+            "neither linear in the distance, nor a curve of KERPLE or Sandwich, nor in T5's buckets"
+        )
         return
     if rule.bidirectional:
         later, ahead = _farther(run, card, later, ahead, past, size)
