@@ -39,6 +39,12 @@ def check_command(
         str | None, typer.Option(help="What it should be, as JSON or @file.json.")
     ] = None,
     preset: Annotated[str | None, typer.Option(help="Or the model whose encoding it is.")] = None,
+    fact: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What a preset lacks, NAME=VALUE: num_heads=12, weight=@rows.npy. Repeatable."
+        ),
+    ] = None,
     config: Annotated[str | None, typer.Option(help="Or its config.json, or a .gguf file.")] = None,
     layer_type: Annotated[
         str | None, typer.Option(help="Of a model with several encodings, which.")
@@ -102,8 +108,10 @@ def check_command(
                 "`posenc explain` lists the encodings, `posenc presets` the models"
             )
         declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
+        if fact and preset is None:
+            raise UsageError("--fact is about --preset")
         if preset is not None or config is not None:
-            model = load_model(preset or config or "")
+            model = load_model(preset or config or "", facts=fact or (), surface=chosen)
             declared = declared_by(model, chosen or fn.surface, layer_type)
         if command is not None:
             fn = from_command(

@@ -138,7 +138,7 @@ def _near(name: str, known: Iterable[str]) -> str:
 def load_encoding(text: str, surface: str | None = None) -> Encoding:
     """The encoding that JSON text, or ``@file.json``, declares.
 
-    For the surface ``bucket`` the learned table of a T5Bias may be left out.
+    Learned numbers that the surface does not look at may be left out (:func:`unread`).
     """
     where = "--encoding"
     if text.startswith("@"):
@@ -156,9 +156,10 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
         ) from error
     if not isinstance(data, dict):
         raise UsageError(f"{where} must be a JSON object such as {EXAMPLE}, got {data!r}")
-    if surface == "bucket" and data.get("encoding") == "T5Bias":
-        data.setdefault("table", [[0.0]] * int(data.get("num_buckets", 32)))
     name = data.get("encoding")
+    for field, rows in unread(surface).items():
+        if name == _LEARNED[field]:
+            data.setdefault(field, [[0.0]] * int(data.get("num_buckets", rows)))
     known = [c.__name__ for c in encodings()]
     if "encoding" in data and name not in known:
         hint = _near(str(name), known)
@@ -170,6 +171,15 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
     if not isinstance(value, Encoding):
         raise UsageError(f"{where} declares a scaling alone; give it inside an encoding")
     return value
+
+
+#: The learned arrays that some surface does not look at, and whose they are.
+_LEARNED = {"table": "T5Bias", "weight": "Learned"}
+
+
+def unread(surface: str | None) -> dict[str, int]:
+    """The learned tables whose numbers do not matter on a surface, and rows enough for it."""
+    return {"bucket": {"table": 32}, "ids_from_tokens": {"weight": 1024}}.get(surface or "", {})
 
 
 def encodings() -> list[type[Encoding]]:

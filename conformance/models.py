@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from posenc_ref import Encoding, ModelEncoding, from_config, preset, presets
 from posenc_ref.presets import needs
 
-from .loading import UsageError
+from .loading import UsageError, unread
 from .surfaces import Declared, of_models
 
 
-def load_model(source: str, part: str | None = None) -> ModelEncoding:
-    """The model that a preset, a ``config.json`` (or its folder) or a ``.gguf`` file names."""
+def load_model(
+    source: str,
+    part: str | None = None,
+    facts: Sequence[str] = (),
+    surface: str | None = None,
+) -> ModelEncoding:
+    """The model that a preset, a ``config.json`` (or its folder) or a ``.gguf`` file names.
+
+    ``facts`` are ``NAME=VALUE`` for a preset that lacks them; learned tables that ``surface``
+    does not look at may be left out.
+    """
     path = Path(source)
+    given = dict(_fact(text) for text in facts)
     try:
         if source not in presets() and (path.exists() or path.suffix in (".json", ".gguf")):
             if path.suffix == ".gguf":
@@ -23,9 +36,30 @@ def load_model(source: str, part: str | None = None) -> ModelEncoding:
 
                 return from_gguf(path)
             return from_config(path, part=part)
-        return preset(source)
+        if source in presets():
+            lacking = {need.fact for need in needs(source)} - set(given)
+            for name, rows in unread(surface).items():
+                if name in lacking:
+                    given[name] = np.zeros((rows, 1))
+        return preset(source, **given)
     except (TypeError, ValueError, ImportError) as error:
         raise UsageError(str(error)) from error
+
+
+def _fact(text: str) -> tuple[str, Any]:
+    """``NAME=VALUE``: JSON, or ``@file.npy``, or else a word."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise UsageError(f"--fact must be NAME=VALUE, such as num_heads=12, got {text!r}")
+    if value.startswith("@"):
+        try:
+            return name, np.load(value[1:], allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--fact {name}: {value[1:]} is no .npy file: {error}") from error
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
 
 
 def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:

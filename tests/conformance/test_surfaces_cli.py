@@ -1,5 +1,6 @@
 """Surfaces on the command line: of no encoding, of whole models, and their help."""
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -34,8 +35,29 @@ def unscaled_logits(q, k):
 """
 
 
+FILE += """
+def ids(tokens):
+    real = tokens != 1
+    return np.where(real, np.cumsum(real, axis=-1) + 1, 1)
+
+def ids_from_zero(tokens):
+    return np.broadcast_to(np.arange(tokens.shape[-1]), tokens.shape)
+
+def bucket(r):
+    return pr.T5Bias(np.zeros((32, 1))).bucket(r)
+
+def slopes(n):
+    return pr.ALiBi(n).slopes()
+
+def rows(p):
+    return np.float32(np.load("wpe.npy"))[p]
+"""
+
+
 @pytest.fixture
 def posenc(tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).standard_normal((1024, 8))
+    np.save(tmp_path / "wpe.npy", rows.astype(np.float32))
     (tmp_path / "mine.py").write_text(FILE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
@@ -65,6 +87,56 @@ def posenc(tmp_path, monkeypatch):
             1,
             "error: softmax-scale: ",
         ),
+        ("ids", ["--surface", "ids_from_tokens", "--preset", "roberta"], 0, "CONFORMS"),
+        (
+            "ids",
+            [
+                "--surface",
+                "ids_from_tokens",
+                "--encoding",
+                '{"encoding": "Learned", "padding_idx": 1}',
+            ],
+            0,
+            "CONFORMS",
+        ),
+        (
+            "ids_from_zero",
+            ["--surface", "ids_from_tokens", "--preset", "roberta"],
+            1,
+            "error: padding: positions are 0 .. S-1",
+        ),
+        (
+            "bucket",
+            ["--surface", "bucket", "--preset", "t5", "--layer-type", "encoder"],
+            0,
+            "CONFORMS",
+        ),
+        (
+            "slopes",
+            ["--surface", "slopes", "--preset", "bloom", "--fact", "num_heads=12"],
+            0,
+            "CONFORMS",
+        ),
+        ("slopes", ["--surface", "slopes", "--preset", "bloom"], 2, "pass num_heads="),
+        (
+            "slopes",
+            ["--surface", "slopes", "--preset", "bloom", "--fact", "12"],
+            2,
+            "--fact must be NAME=VALUE",
+        ),
+        (
+            "rows",
+            ["--surface", "table", "--preset", "gpt-2", "--fact", "weight=@wpe.npy"],
+            0,
+            "CONFORMS",
+        ),
+        (
+            "rows",
+            ["--surface", "table", "--preset", "gpt-2", "--fact", "weight=@mine.py"],
+            2,
+            "is no .npy file",
+        ),
+        ("packed", ["--surface", "packed", "--fact", "a=1"], 2, "--fact is about --preset"),
         ("packed", ["--surface", "rows"], 2, "--encoding says what the function should be"),
         (
             "packed",
