@@ -117,6 +117,16 @@ def decoder_bias_by_query_minus_key(q_len, k_len):
     return looked_up(TABLE, bucket(-relative(q_len, k_len), bidirectional=False))
 
 
+@wrong(SIGN, "bucket-sign", "opposite sign", surface="bias", encoding=DECODER)
+def decoder_bias_by_query_minus_key_in_short_calls(q_len, k_len):
+    return decoder_bias_by_query_minus_key(q_len, k_len)
+
+
+@wrong(SIGN, "bucket-sign", "opposite sign", surface="bias", encoding=SMALL_DECODER)
+def small_decoder_bias_by_query_minus_key(q_len, k_len):
+    return looked_up(SMALL, bucket(-relative(q_len, k_len), False, 16, 64))
+
+
 @wrong(SIGN, "bucket-sign", "opposite sign", surface="scores", encoding=SMALL_ENCODER)
 def logits_by_query_minus_key(q, k):
     bias = looked_up(SMALL, bucket(-relative(q.shape[2], k.shape[2]), True, 16, 64))
