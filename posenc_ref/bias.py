@@ -116,12 +116,17 @@ class Bias(Encoding, abstract=True):
 
         ``(q . k + bias) * scale`` where ``bias_inside_scale``.
         """
+        scale = self.own_scale(q.shape[-1]) if scale is None else scale
+        bias = self._for(q, k, q_positions, k_positions)
+        return dot(q, k, scale, bias * scale if self.bias_inside_scale else bias)
+
+    def _for(self, q: Array, k: Array, q_positions: Any, k_positions: Any) -> Array:
+        """The bias lined up with the logits of q and k, in the dtype and place of q."""
         if q.ndim < 3 or q.shape[-3] != self.num_heads:
             raise ValueError(
                 f"q and k must have shape (..., H, S, d) with H = {self.num_heads} heads, "
                 f"got {tuple(q.shape)}"
             )
-        scale = self.own_scale(q.shape[-1]) if scale is None else scale
         bias = self.bias(q_positions, k_positions)
         if tuple(bias.shape[-2:]) != (q.shape[-2], k.shape[-2]):
             raise ValueError(
@@ -135,8 +140,7 @@ class Bias(Encoding, abstract=True):
                     f"{bias.shape[0]} and q of shape {tuple(q.shape)}"
                 )
             bias = bias[(slice(None), *[None] * (q.ndim - 4), ...)]
-        bias = astype(_beside(bias, q), q.dtype)  # before the scale: a table may be coarser
-        return dot(q, k, scale, bias * scale if self.bias_inside_scale else bias)
+        return astype(_beside(bias, q), q.dtype)  # before the scale: a table may be coarser
 
 
 def _sized(values: Array) -> Truth:

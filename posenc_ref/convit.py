@@ -13,7 +13,7 @@ from ._namespace import Array, astype, device_of, namespace, send, working_dtype
 from .accuracy import Truth
 from .decomposed import validate_grid
 from .score import beside, check_numbers
-from .scoring import dot, widen
+from .scoring import check_sides, dot, widen
 from .window_bias import WindowBias
 
 
@@ -72,14 +72,12 @@ class ConViTBias(WindowBias):
 
         The keys are all that there are: both softmaxes run over them.
         """
-        if q.ndim < 3 or q.shape[-3] != self.num_heads:
-            raise ValueError(
-                f"q and k must have shape (..., H, S, d) with H = {self.num_heads} heads, "
-                f"got {tuple(q.shape)}"
-            )
+        check_sides(q, k)
+        if k.shape[-2] == 0:
+            raise ValueError(f"k must have a key at least, got shape {tuple(k.shape)}")
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
         wide = widen(q)
-        bias = beside("bias", self.bias(q_positions, k_positions), wide)
+        bias = self._for(wide, k, q_positions, k_positions)
         s = sigmoid(beside("gate", self.gate, wide))[:, None, None]
         mixed = (1.0 - s) * _softmax(dot(wide, widen(k), scale)) + s * _softmax(bias)
         return astype(mixed, q.dtype)

@@ -42,7 +42,9 @@ class ForgettingBias(Bias):
     Parameters
     ----------
     log_gates : array (H, S), real floating
-        Of the tokens at positions 0 .. S - 1, at most 0.  Kept as given.
+        Of the tokens at positions 0 .. S - 1, finite and at most 0: a gate of 0 has no place in a
+        difference of sums.  Kept as given, and not looked at: they are made anew for every
+        sequence, on the device.
     scaled : bool
         Whether 1/sqrt(d) multiplies the product: True in FoX, False in CABLE's code.
     """

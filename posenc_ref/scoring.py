@@ -35,6 +35,13 @@ def scores(
     """
     if not isinstance(encoding, Encoding):
         raise TypeError(f"encoding must be a posenc_ref encoding, got {type(encoding).__name__}")
+    check_sides(q, k)
+    logits = encoding.scores(widen(q), widen(k), q_positions, k_positions, scale)
+    return astype(logits, q.dtype)
+
+
+def check_sides(q: Array, k: Array) -> None:
+    """Queries (..., Q, d) and keys (..., K, d) of one library, floats of the same other axes."""
     for name, x in (("q", q), ("k", k)):
         if not is_array(x) or dtype_name(x) not in FLOATING:
             raise TypeError(f"{name} must be a real floating array")
@@ -45,8 +52,6 @@ def scores(
             f"q and k must have shapes (..., Q, d) and (..., K, d), "
             f"got {tuple(q.shape)} and {tuple(k.shape)}"
         )
-    logits = encoding.scores(widen(q), widen(k), q_positions, k_positions, scale)
-    return astype(logits, q.dtype)
 
 
 def widen(x: Array) -> Array:

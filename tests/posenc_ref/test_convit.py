@@ -124,6 +124,17 @@ def test_the_suite_names_what_is_wrong(wrong, code):
     assert report.passed == (code is None)
 
 
+def test_a_scale_of_ones_own_and_logits_that_are_large():
+    q = numbers(3, 9, 4)
+    at = range(9)
+    plain, other = (SQUARE.weights(q, q, at, at, scale=s) for s in (None, 2.0))
+    doubled = SQUARE.weights(np.float32(2) * q, q, at, at, scale=1.0)
+    assert np.array_equal(other, doubled)
+    assert not np.array_equal(plain, other)
+    far = SQUARE.weights(q * np.float32(2**12), q, at, at)
+    assert np.isfinite(far).all()
+
+
 def test_the_suite_refuses_scores():
     with pytest.raises(ValueError, match="its softmax is blended"):
         check(lambda q, k: q, ENCODING, "scores")
@@ -134,6 +145,9 @@ def test_refusals():
     for make, error, text in (
         (lambda: scores(ENCODING, q, q, [0, 1], [0, 1]), ValueError, "is not added to q . k"),
         (lambda: ENCODING.weights(q[:2], q[:2], [0, 1], [0, 1]), ValueError, "H = 3 heads"),
+        (lambda: ENCODING.weights(q, q, [0], [0, 1]), ValueError, "as many as q and k, 2 and 2"),
+        (lambda: ENCODING.weights(q, q[:1], [0, 1], [0, 1]), ValueError, "got .* and .1, 2, 4"),
+        (lambda: ENCODING.weights(q, q[:, :0], [0, 1], []), ValueError, "a key at least"),
         (lambda: ENCODING.bias([12], [0]), ValueError, "q_positions must be tokens"),
         (lambda: ENCODING.replace(weight=numbers(3, 2)), ValueError, r"shape \(H, 3\)"),
         (lambda: ENCODING.replace(gate=numbers(2)), ValueError, r"gate must have shape \(3\)"),

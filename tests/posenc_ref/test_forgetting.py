@@ -68,6 +68,13 @@ def test_gates_far_out_neither_overflow_nor_vanish():
     assert gates[2] == -np.exp(-40.0)
 
 
+def test_sums_of_narrow_gates_are_wide():
+    """Half-precision gates over 2048 tokens: a sum in their dtype would stop at 512."""
+    gates = np.full((1, 2048), -0.25, np.float16)
+    bias = ForgettingBias(gates).bias([2047], [0])
+    assert bias.item() == -0.25 * 2047
+
+
 def test_sums_add_up_and_one_gate_is_alibi():
     at = np.arange(S)
     bias, size = ENCODING.bias(at, at), ENCODING.truth(at, at).terms
