@@ -16,6 +16,9 @@ from .output import Output
 #: Two routes to a truth must agree to 2**-AGREEMENT of the size of the element.
 AGREEMENT = 90
 
+#: The least that float32 holds; A = 0 would say that a value must be equal to the last bit.
+LEAST = 2.0**-149
+
 Array = Any
 Number = Any  # a 50-digit mpmath number
 Json = Mapping[str, Any]
@@ -42,7 +45,7 @@ class Real:
             "shape": list(self.value.shape),
             "hi": to_hex(hi, "float64"),
             "lo": to_hex(lo, "float64"),
-            "A": to_hex(a, "float32"),
+            "A": to_hex(np.where(a > 0, np.maximum(a, LEAST), 0.0), "float32"),
             "B": to_hex(b, "float32"),
         }
         if self.judged is not None:
