@@ -16,6 +16,7 @@ from posenc_ref.conformance.certify_registry import certify_entry
 from posenc_ref.conformance.ours import wide
 from posenc_ref.conformance.ours_registered import judge_entry
 from posenc_ref.conformance.outcome import Outcome
+from tests.conformance.registered_beyond import BEYOND
 from tests.posenc_ref.test_table_properties import CHECKS, rows
 
 #: Refused whatever the encoding; those that look numbers up refuse the dtype first.
@@ -247,6 +248,7 @@ ASKED = (
     writes_over_nothing,
     refuses_bad_positions,
     has_the_properties_it_declares,
+    *BEYOND,
 )
 
 
