@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from posenc_ref.accuracy import ROUNDOFF, Truth, budget
 
 from .run import Run
 from .subject import Malformed, Refused, Subject
+
+#: Numbers in the square call of a long sequence, and no more: a call of one query is longer.
+_MOST_SQUARE = 2**23
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,26 @@ def ask(subject: Subject, *args: Any) -> Answer:
         return Answer(None, code="raises", problem=str(refusal))
     except Malformed as flaw:
         return Answer(None, code="shape", problem=str(flaw))
+
+
+@dataclass(frozen=True)
+class Span:
+    """How many tokens a bias of one window, or of one sequence, has, and which calls make sense."""
+
+    tokens: int  #: of the longest call
+    square: int  #: of the longest call with as many queries as keys
+    whole: bool  #: a window asks as a whole; a causal sequence is decoded too
+
+
+def span(run: Run, bias: Any) -> Span | None:
+    """Of ``bias`` as far as it is to be judged; None where any length has a meaning."""
+    tokens = getattr(bias, "tokens", None)
+    if tokens is None:
+        return None
+    room = tokens if run.max_position is None else min(tokens, run.max_position + 1)
+    if bias.sees_future:  # a part of a window is no window
+        return Span(tokens, tokens if room == tokens else 0, True)
+    return Span(room, min(room, isqrt(_MOST_SQUARE // bias.num_heads)), False)
 
 
 def fresh(run: Run) -> Subject | None:

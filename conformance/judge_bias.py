@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_ref import ALiBi, Bias, T5Bias
 
-from .bias_cases import Answer, BiasCase, Property, Ruler, ask, fresh, judge_properties
+from .bias_cases import Answer, BiasCase, Property, Ruler, ask, fresh, judge_properties, span
 from .bias_properties import (
     FARTHER,
     HEADS,
@@ -65,6 +65,8 @@ def judge_bias(run: Run) -> None:
     translated = [TRANSLATION.name] if encoding.relative else []
     run.report.required = ("values", "replay", *translated)
     called = [_call(run, run.subject, lengths) for lengths in _lengths(run)]
+    if not called:  # a window that max_position cuts
+        return
     first = called[0]
     if first.answer.code == "raises":
         run.failed("values", first.answer.problem, np.inf, first.answer.problem)
@@ -123,8 +125,9 @@ def _properties(encoding: Bias, longest: int) -> list[Property]:
 def _lengths(run: Run) -> list[tuple[int, int]]:
     """(q_len, k_len) from short to long; the longest must not cost a dense builder gigabytes."""
     most = np.inf if run.max_position is None else run.max_position + 1
-    if (tokens := getattr(run.encoding, "tokens", None)) is not None:
-        return [(tokens, tokens)]
+    if (one := span(run, run.encoding)) is not None:
+        decoded = [] if one.whole else [(q, one.tokens) for q in (1, 2) if q < one.tokens]
+        return [*[(one.square, one.square)] * (one.square > 0), *decoded]
     every = list(LENGTHS)
     reach = run.encoding.thresholds[-1] if isinstance(run.encoding, T5Bias) else 0
     if SQUARE < reach <= FARTHEST:

@@ -11,6 +11,7 @@ from posenc_ref import Bias, Learned, ModelEncoding, Rotary, Score
 from posenc_ref.accuracy import ROUNDOFF, Truth
 
 from . import judge_terms, suspects
+from .bias_cases import span
 from .drive_scores import Size, columns, drive, inputs, past_the_end, to_fit
 from .oracle_scores import Scored
 from .plain_models import scale_mistakes
@@ -21,6 +22,8 @@ from .suspects_scores_bias import Variant
 
 #: Channels of q and k where the encoding does not say.
 _DIM = 64
+#: One row of a batch is enough where it has more logits.
+_MANY = 2**20
 
 
 def judge(run: Run) -> None:
@@ -41,10 +44,15 @@ def _input(run: Run, size: Size) -> Scored | None:
         h = encoding.num_heads
     if isinstance(encoding, Learned) and n_k > encoding.rows - max(encoding.offset, 0):
         return None
-    if (tokens := getattr(encoding, "tokens", None)) is not None:  # a window asks as a whole
-        if b == 1:
+    if (one := span(run, encoding)) is not None:
+        if b == 1 and (one.whole or n_q == n_k):  # two batches of the whole are enough
             return None
-        n_q = n_k = tokens
+        square = one.whole or n_q == n_k
+        n_k = one.square if square else one.tokens
+        n_q = n_k if square else min(n_q, n_k)
+        if n_k == 0:
+            return None
+        b = b if h * n_q * n_k <= _MANY else 1
     if past_the_end(run, n_k):
         return None
     d = getattr(encoding, "head_dim", None) or getattr(encoding, "dim", None)

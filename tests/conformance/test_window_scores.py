@@ -65,3 +65,60 @@ def test_what_is_wrong_with_a_bias_is_named_in_logits_too(declared, wrong, code)
         return q @ k.swapaxes(-1, -2) * np.float32(q.shape[-1] ** -0.5) + bias.astype(np.float32)
 
     assert check(logits, declared, "scores").codes == [code]
+
+
+FORGETTING = BIASES[-1]
+
+
+def forgets(q_len, k_len):
+    return FORGETTING.bias(range(k_len - q_len, k_len), range(k_len)).astype(np.float32)
+
+
+DECODED_WRONGLY = {
+    "no bias while decoding": lambda q, k: forgets(q, k) * (q == k),
+    "queries at the start": lambda q, k: forgets(k, k)[:, :q],
+}
+
+
+def with_bias(bias):
+    """Logits with a bias of (q_len, k_len)."""
+
+    def fn(q, k):
+        scale = np.float32(q.shape[-1] ** -0.5)
+        return q @ k.swapaxes(-1, -2) * scale + bias(q.shape[2], k.shape[2])
+
+    return fn
+
+
+@pytest.mark.parametrize("surface", ["bias", "scores"])
+def test_a_sequence_is_decoded_too(surface):
+    def report(bias, **how):
+        fn = bias if surface == "bias" else with_bias(bias)
+        return check(fn, FORGETTING, surface, **how)
+
+    assert report(forgets).verdict == "conforms"
+    for name, wrong in DECODED_WRONGLY.items():
+        assert report(wrong).verdict == "deviates", name
+    short = report(forgets, max_position=9)
+    assert short.verdict == "conforms"
+    assert short.accuracy.highest == 9
+
+
+@pytest.mark.parametrize("surface", ["bias", "scores"])
+def test_a_window_that_max_position_cuts_is_not_judged(surface):
+    fn = attention(SWIN) if surface == "scores" else lambda q, k: SWIN.bias(range(q), range(k))
+    assert check(fn, SWIN, surface, max_position=5).verdict == "inconclusive"
+
+
+def test_a_long_sequence_is_not_asked_as_a_square():
+    long = pr.ForgettingBias(-np.abs(numbers(2, 5000)))
+    sizes = []
+
+    def fn(q_len, k_len):
+        sizes.append(q_len * k_len)
+        return long.bias(range(k_len - q_len, k_len), range(k_len)).astype(np.float32)
+
+    report = check(fn, long, "bias")
+    assert report.verdict == "conforms"
+    assert report.accuracy.highest == long.tokens - 1
+    assert max(sizes) * long.num_heads <= 2**23
