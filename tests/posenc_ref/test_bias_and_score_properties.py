@@ -55,6 +55,33 @@ CHECKS = {
     "zero-at-own": zero_at_own,
     "decay": decay,
 }
+#: What a form is that has it.
+IS = {
+    "translation": "a function of key - query",
+    "symmetric": "symmetric",
+    "zero-at-own": "zero at the query's own position",
+    "decay": "decaying",
+}
+
+
+def assert_declared(encoding, name):
+    """What it declares holds."""
+    b = bias_of(encoding)
+    false = sorted(p for p in encoding.properties if not CHECKS[p](b))
+    assert false == [], f"{name} declares what does not hold: {', '.join(false)}"
+
+
+def assert_no_other(form, check, examples):
+    """Where some do not declare a property, one of those does not have it."""
+    without = [e for e in examples if check not in e.properties]
+    without += [OTHERS[type(e)](e) for e in without if type(e) in OTHERS]
+    forgotten = without and all(CHECKS[check](bias_of(e)) for e in without)
+    assert not forgotten, (
+        f"{form} is {IS[check]} in every example but does not declare it: put {check!r} into its "
+        "holds (translation: relative = True), or give an example that is not"
+    )
+
+
 BIASES = {name: e for name, e in EVERY.items() if e.family == "bias"}
 SCORES = {name: e for name, e in EVERY.items() if e.family == "score"}
 
@@ -63,18 +90,36 @@ SCORES = {name: e for name, e in EVERY.items() if e.family == "score"}
 def test_a_declared_property_of_a_bias_holds(name):
     encoding = BIASES[name]
     assert encoding.properties <= CHECKS.keys()
-    b = bias_of(encoding)
-    assert {p for p in encoding.properties if not CHECKS[p](b)} == set()
+    assert_declared(encoding, name)
 
 
 @pytest.mark.parametrize("form", sorted({type(e).__name__ for e in BIASES.values()}))
 @pytest.mark.parametrize("check", CHECKS)
 def test_an_undeclared_property_of_a_bias_fails_somewhere(form, check):
-    without = [e for e in BIASES.values() if type(e).__name__ == form]
-    without = [e for e in without if check not in e.properties]
-    for e in list(without):
-        without += [OTHERS[type(e)](e)] if type(e) in OTHERS else []
-    assert not without or not all(CHECKS[check](bias_of(e)) for e in without)
+    assert_no_other(form, check, [e for e in BIASES.values() if type(e).__name__ == form])
+
+
+class Hump(pr.bias.Bias, abstract=True):
+    """A bump around the query, which forgets to say that both sides of it are the same."""
+
+    num_heads = 1
+    holds = frozenset()
+
+    def _of_offset(self, offset):
+        return np.exp(-(np.expand_dims(offset / 4, axis=-3) ** 2))
+
+
+def test_what_is_forgotten_is_named():
+    said = "Hump is symmetric in every example but does not declare it"
+    with pytest.raises(AssertionError, match=said):
+        assert_no_other("Hump", "symmetric", [Hump()])
+    assert_no_other("Hump", "zero-at-own", [Hump()])
+
+
+def test_what_is_claimed_is_named(monkeypatch):
+    monkeypatch.setattr(Hump, "holds", frozenset({"symmetric", "zero-at-own"}))
+    with pytest.raises(AssertionError, match="hump declares what does not hold: zero-at-own"):
+        assert_declared(Hump(), "hump")
 
 
 def moved(encoding):
@@ -109,7 +154,9 @@ LOGITS = {"translation": moved, "prefix": continued}
 def test_properties_of_logits_both_ways(name, check):
     assert SCORES[name].properties <= LOGITS.keys()
     one, two, size = LOGITS[check](SCORES[name])
-    assert same(two, one, size) is (check in SCORES[name].properties)
+    holds, declared = same(two, one, size), check in SCORES[name].properties
+    said = "declares" if declared else "does not declare"
+    assert holds is declared, f"{name} {said} {check}, which holds: {holds}"
 
 
 def test_nothing_falls_with_the_distance_but_what_says_so():
