@@ -98,6 +98,7 @@ def test_large_arrays_go_through_tiles_and_give_the_same(name, dtype, monkeypatc
     for tile in (1, 4 * D, 7 * 8 * D, 2**20):
         monkeypatch.setattr(fused_numpy, "_SMALL", 0)
         monkeypatch.setattr(fused_numpy, "_TILE", tile)
+        monkeypatch.setattr(fused_numpy, "_WIDENED", tile)
         assert np.array_equal(fast(x, at), whole)
         placed = x.copy()
         assert fast(placed, at, out=placed) is placed
@@ -326,3 +327,21 @@ def test_what_is_refused(call, error, message):
 
 def test_budget_of_tables_is_below_the_one_of_outputs():
     assert budget("float64") > PHASOR_UNITS
+
+
+def test_kept_tables_know_their_length_and_the_axes_of_x():
+    """The same positions twice, in calls that need other tables."""
+    rows = np.arange(10).reshape(2, 5)
+    flat = np.linspace(-1, 1, 2 * 5 * D, dtype=np.float32).reshape(2, 5, D)
+    tall = np.stack([flat, 2 * flat, flat], axis=1)
+    fast, encoding = fused(pr.RoPE(D, layout="half")), pr.RoPE(D, layout="half")
+    for x in (tall, flat, tall):
+        one = np.stack(
+            [fast(np.ascontiguousarray(row), at) for row, at in zip(x, rows, strict=True)]
+        )
+        assert np.array_equal(fast(x, rows), one)
+        assert fast(x, rows).shape == encoding.apply(x, rows).shape
+    dynamic = fused(pr.RoPE(D, layout="half", scaling=pr.DynamicNTK(2.0, 8)))
+    short, long = (dynamic(flat, rows, seq_len=n) for n in (10, 4000))
+    assert not np.array_equal(short, long)
+    assert np.array_equal(short, dynamic(flat, rows, seq_len=10))

@@ -52,7 +52,7 @@ def test_positions_for_each_row_and_any_strides(layout):
     x = numbers((3, 9, 4, D), "bfloat16").transpose(1, 2)  # (B, S, H, D) in memory
     rows = np.arange(27).reshape(3, 9) ** 2
     each = np.arange(108).reshape(3, 4, 9) ** 2
-    for at in (np.arange(9), rows, rows[:1].repeat(3, 0), each):
+    for at in (np.arange(9), rows, rows[:1].repeat(3, 0), each, each[:1], each[:, :1]):
         want = widened(fast, x, at)
         assert torch.equal(fast(x, at), want)
         kept = x.clone()
