@@ -17,6 +17,8 @@ from .suspects import Seen, fits
 LONGEST = 16385
 #: Exponents of e that floor division makes of a logarithm of the base.
 _WHOLE = range(1, 10)
+#: The frequencies of the sines and of the cosines.
+Waves = tuple[np.ndarray, ...]
 
 
 def whole_rows(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
@@ -58,27 +60,35 @@ def reversed_length(encoding: Sinusoidal, first: np.ndarray) -> int | None:
     return last + 1 if last > len(encoding.columns()) else None
 
 
-def _floored(encoding: Sinusoidal) -> Iterator[tuple[str, np.ndarray]]:
+def _floored(encoding: Sinusoidal) -> Iterator[tuple[str, Waves]]:
     k = np.arange(encoding.columns()[0].size)
     for m in _WHOLE:
         power = f"{m} k" if m > 1 else "k"
         yield (
             f"the exponent of pair k is {power}, to the base e: a floor division (//) has made a "
             "whole number of log(base)/n",
-            np.exp(-float(m) * k),
+            (np.exp(-float(m) * k),) * 2,
         )
     yield (
         "the exponent is 0 for every pair, all frequencies are 1: a floor division (//) has made "
         "it 0",
-        np.ones(k.size),
+        (np.ones(k.size),) * 2,
     )
+    if encoding.dim > 2:
+        i = 2 * k  # of the sine, one less than of its cosine: the two sides of a step may differ
+        yield (
+            "the exponent is 0 for the first half of the columns and 1 for the second, two "
+            "frequencies in all: a floor division (//) has made it whole",
+            tuple(encoding.base ** -(2.0 * at // encoding.dim) for at in (i, i + 1)),
+        )
 
 
-def _rows(encoding: Sinusoidal, w: np.ndarray, at: np.ndarray) -> Truth:
+def _rows(encoding: Sinusoidal, waves: Waves, at: np.ndarray) -> Truth:
     """The table with other frequencies, at small positions."""
-    angle = (encoding.position_scale * (at + encoding.offset))[:, None] * w
+    used = (encoding.position_scale * (at + encoding.offset))[:, None]
     value, size = np.zeros((2, at.size, encoding.dim))
-    for columns, function in zip(encoding.columns(), (np.sin, np.cos), strict=True):
+    for columns, function, w in zip(encoding.columns(), (np.sin, np.cos), waves, strict=True):
+        angle = used * w
         value[:, columns] = encoding.scale * function(angle[:, : columns.size])
         size[:, columns] = abs(encoding.scale) * np.abs(angle[:, : columns.size])
     return Truth(value, np.full(value.shape, abs(encoding.scale)), size)

@@ -287,9 +287,12 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
     with np.errstate(invalid="ignore", divide="ignore"):
         wrong = np.flatnonzero(~(np.abs(w / declared - 1) < 0.01) & (declared > 1e-3))
     c = int(wrong[0]) if wrong.size else 0
+    text = "sine and cosine columns have different frequencies, so they form no pairs"
+    if (np.abs(w[sines[: cosines.size]] - w[cosines]) < 0.01).all():
+        text = "several pairs of columns share one frequency"
     run.add(
         "exponent",
-        "sine and cosine columns have different frequencies, so they form no pairs",
+        text,
         f"column {c} turns by {w[c]:.6g} rad per position, declared {declared[c]:.6g}",
         remedy="Columns 2k and 2k + 1 share the exponent 2k/d.",
         equivalent=("frequency-spacing",),
