@@ -9,6 +9,8 @@ import numpy as np
 
 from .plain import Mistake, Plain, Probe
 
+_BETWEEN = np.array([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]])
+
 
 def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     padding = encoding.padding_idx
@@ -27,11 +29,12 @@ def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     yield Probe("padding on the left", (ids(left),))
     yield Probe("other tokens, same lengths", (ids(left[:, ::-1]),))
     yield Probe("a row of padding", (ids(np.zeros((2, min(3, room)))),), False)
-    if room > 5:
-        lengths = np.random.default_rng(seed + 1).integers(1, 700, 11)
-    wide = (np.arange(700) >= 700 - lengths[:, None]).astype(np.int64)
-    yield Probe("eleven rows of 700", (wide,), False)
-    yield Probe("padding between", (ids([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]]),), False)
+    long = max(min(encoding.rows - padding - 1, 700), 1)
+    lengths = np.random.default_rng(seed + 1).integers(1, long + 1, 11)
+    wide = ids(np.arange(long) >= long - lengths[:, None])
+    yield Probe(f"eleven rows of {long}", (wide,), False)
+    if room >= _BETWEEN.sum(axis=1).max():
+        yield Probe("padding between", (ids(_BETWEEN),), False)
 
 
 def _token_mistakes(encoding: Any) -> Iterator[Mistake]:

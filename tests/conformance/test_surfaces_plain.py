@@ -188,3 +188,20 @@ def test_state_is_told_from_a_mistake():
 def test_errors(encoding, surface, message):
     with pytest.raises(ValueError, match=message):
         check(lambda *a: a, encoding, surface)
+
+
+@pytest.mark.parametrize("rows", range(3, 10))
+def test_tables_of_a_few_rows(rows):
+    table = pr.Learned(np.ones((rows, 4), np.float32), padding_idx=1)
+
+    def fn(ids, start):
+        real = ids != 1
+        at = np.cumsum(real, axis=-1) * real + start
+        if at.max(initial=0) >= rows:
+            raise IndexError(f"the table has {rows} rows")
+        return at
+
+    report = check(lambda ids: fn(ids, 1), table, "ids_from_tokens")
+    assert report.verdict == "conforms", report
+    assert not report.limits
+    assert check(lambda ids: fn(ids, 0), table, "ids_from_tokens").verdict == "deviates"
