@@ -41,11 +41,12 @@ class Real:
             hi = np.frompyfunc(float, 1, 1)(self.value)
             lo = np.frompyfunc(float, 1, 1)(self.value - hi)
             a, b = (np.frompyfunc(float, 1, 1)(part) for part in (self.terms, self.angle))
+        kept = np.where((a > 0) & (b == 0), np.maximum(a, LEAST), a)  # with B no unit is 0
         data = {
             "shape": list(self.value.shape),
             "hi": to_hex(hi, "float64"),
             "lo": to_hex(lo, "float64"),
-            "A": to_hex(np.where(a > 0, np.maximum(a, LEAST), 0.0), "float32"),
+            "A": to_hex(kept, "float32"),
             "B": to_hex(b, "float32"),
         }
         if self.judged is not None:

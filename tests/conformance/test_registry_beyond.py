@@ -130,3 +130,5 @@ def test_a_unit_below_the_range_of_files_asks_for_no_equality():
     assert list(read.terms > 0) == [True, False]
     assert read.score(np.array([1e-100 * (1 + 2.0**-52), 0.0]), "float64") <= 1
     assert np.isinf(read.score(np.array([1e-100, 1e-100]), "float64"))
+    sine = Real(tiny, tiny, np.ones(2, dtype=object)).output()
+    assert not sine.terms.any()  # as files have had it: of sin(pi), say, B is the unit
