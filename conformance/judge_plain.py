@@ -39,8 +39,11 @@ def judge(run: Run) -> None:
     run.report.required = ("values", "state")
     run.subject.names = row.names
     seen: list[Seen] = []
+    malformed: list[tuple[str, str]] = []
     for probe in row.probes(run.encoding, run.seed, run.subject.dtype):
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
+        if run.max_position is not None:
+            arguments = row.within(arguments, run.max_position)
         told = np.asarray(row.own(run.encoding)(*arguments))
         try:
             actual = _called(run, run.subject, row, arguments, told.shape)
@@ -51,7 +54,11 @@ def judge(run: Run) -> None:
             run.add("raises", f"{probe.name}: {_shown(row, arguments)}", str(error))
             return
         except Malformed as error:
-            run.add("shape", str(error), f"{probe.name}: {_shown(row, arguments)}")
+            malformed.append((str(error), f"{probe.name}: {_shown(row, arguments)}"))
+            if run.failures and not probe.required:  # wrong in what fits, and then it ends
+                run.limit(f"{probe.name}: {error}")
+                continue
+            run.add("shape", *malformed[0])
             return
         if not _kind(run, row):
             return
@@ -60,7 +67,7 @@ def judge(run: Run) -> None:
     if seen:
         _state(run, row, seen)
     if run.failures and not run.report.codes:
-        _explain(run, row, seen)
+        _explain(run, row, seen, malformed)
 
 
 def _rounded(run: Run, argument: Any) -> Any:
@@ -164,10 +171,14 @@ def _replay(run: Run, row: Plain, one: Seen) -> None:
         )
 
 
-def _explain(run: Run, row: Plain, seen: list[Seen]) -> None:
+def _explain(run: Run, row: Plain, seen: list[Seen], malformed: list[tuple[str, str]]) -> None:
     wrong = suspects.failed(run, seen)
     if suspects.name(run, seen, _suspects(run, row, wrong)) and run.report.codes:
         return
+    if wrong and not run.report.codes and row.closer is not None:
+        row.closer(run, seen)
+    if malformed and not run.report.codes:
+        run.add("shape", *malformed[0])
     if wrong and not run.report.codes:
         one = wrong[0]
         score = run.scores(one.actual, one.truth)

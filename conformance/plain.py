@@ -11,6 +11,8 @@ import numpy as np
 from posenc_ref.accuracy import Truth
 
 from .oracle import identical
+from .run import Run
+from .suspects import Seen
 
 Function = Callable[..., Any]
 
@@ -58,5 +60,9 @@ class Plain:
     suggested: Callable[[Any, tuple[Any, ...], np.ndarray], Iterable[Mistake]] = (
         lambda encoding, arguments, actual: ()
     )
+    #: The arguments held to positions up to a last one.
+    within: Callable[[tuple[Any, ...], int], tuple[Any, ...]] = lambda arguments, last: arguments
+    #: What looks closer where no mistake explains the calls that came out.
+    closer: Callable[[Run, list[Seen]], None] | None = None
     #: What of a result is compared: the result itself, unless only a part of it has a meaning.
     meaning: Callable[[np.ndarray], np.ndarray] = lambda result: result

@@ -15,10 +15,14 @@ from posenc_ref import Learned, ModelEncoding, Sinusoidal, YaRN
 from posenc_ref.accuracy import Truth
 from posenc_ref.yarn import mscale
 
+from . import judge_tables
 from .diagnose_rows import reversed_length
 from .judge_features import longest
 from .oracle import exactly
 from .plain import Function, Mistake, Plain, Probe
+from .run import Run
+from .suspects import Seen
+from .views import Inexpressible, host_positions, seen_as, starts
 
 LENGTHS = (5, 1, 2, 16, 64)
 
@@ -32,7 +36,7 @@ def _longest(encoding: Any) -> int:
 def _sequences(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     longest = _longest(encoding)
     for n in dict.fromkeys(min(n, longest) for n in LENGTHS):
-        yield Probe(f"{n} tokens", (n,))
+        yield Probe("a sequence", (n,))
     yield Probe("the longest sequence", (longest,), False)
     yield Probe("no tokens", (0,), False)
 
@@ -92,6 +96,24 @@ def _row_suggestions(
         size = reversed_length(encoding, actual[0])
         if size is not None:
             yield _reversed(encoding, size)
+
+
+def _as_table(run: Run, seen: list[Seen]) -> None:
+    """Diagnose the values as those of ``table``, in calls no longer than those that came out."""
+    if not isinstance(run.encoding, Sinusoidal | Learned):
+        return
+    fn, longest = run.subject.fn, max(one.facts[0] for one in seen)
+
+    def view(positions: Any) -> Any:
+        p = host_positions(run, positions)
+        if starts(p) != 0 or p.size > longest:
+            raise Inexpressible(f"a sequence starts at 0 and has at most {longest} rows")
+        return fn(int(p.size))
+
+    limits = list(run.report.limits)  # those of the view are no refusals
+    with seen_as(run, view, run.encoding, "lambda p: fn(len(p))"):
+        judge_tables.judge_table(run)
+    run.report.limits[:] = limits
 
 
 def _depth(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
@@ -186,6 +208,8 @@ MODEL_ROWS = {
         integers=False,
         truth=_rows_truth,
         suggested=_row_suggestions,
+        within=lambda arguments, last: (min(arguments[0], last + 1),),
+        closer=_as_table,
     ),
     "layers": Plain(
         ("model",),

@@ -73,6 +73,18 @@ def cosines_then_sines_in_bfloat16(positions):
     return torch.cat([a.cos(), a.sin()], dim=-1).to(torch.bfloat16)
 
 
+@wrong(HALVES, "phase-order", "cos", surface="rows", encoding=sinusoidal(64, layout="concat"))
+def rows_of_cosines_then_sines(seq_len):
+    a = angles(np.arange(seq_len), omega(32))
+    return np.concatenate([np.cos(a), np.sin(a)], axis=-1)
+
+
+@wrong(HALVES, "phase-order", "cos", surface="rows", encoding=sinusoidal(32))
+def cut_from_512_rows_of_cosines_and_sines(seq_len):
+    a = angles(np.arange(512), omega(16))
+    return np.stack([np.cos(a), np.sin(a)], axis=-1).reshape(512, 32)[:seq_len]
+
+
 @wrong(HALVES, "phase-order", "cos", surface="grid", encoding=image(32))
 def image_of_cosines_then_sines(height, width):
     y, x = np.divmod(np.arange(height * width), width)
@@ -110,6 +122,12 @@ def denominator_of_the_paper(positions):
        encoding=sinusoidal(32, layout="concat"))  # fmt: skip
 def adds_with_another_denominator(x):
     return x + both(angles(np.arange(x.shape[1]), omega(16, 15)))
+
+
+@wrong(DENOMINATOR, "denominator", "dim//2 - 1", surface="rows",
+       encoding=sinusoidal(64, layout="concat"))  # fmt: skip
+def rows_with_another_denominator(seq_len):
+    return both(angles(np.arange(seq_len), omega(32, 31)))
 
 
 @wrong(DENOMINATOR, "denominator", "dim//2 - 1", surface="table",
@@ -154,6 +172,28 @@ def integer_exponents(positions):
     a = angles(positions, w)
     a[:, 0::2], a[:, 1::2] = np.sin(a[:, 0::2]), np.cos(a[:, 1::2])
     return a
+
+
+def of_every_column(positions, dim):
+    """The exponent 2 i // d, with i the number of the column and not of the pair."""
+    a = angles(positions, np.array([1 / 10000 ** (2 * i // dim) for i in range(dim)], np.float32))
+    a[:, 0::2], a[:, 1::2] = np.sin(a[:, 0::2]), np.cos(a[:, 1::2])
+    return a
+
+
+@wrong(FLOOR, "exponent", "floor", surface="table", encoding=sinusoidal(24))
+def integer_exponents_of_every_column(positions):
+    return of_every_column(positions, 24)
+
+
+@wrong(FLOOR, "exponent", "floor", surface="table", encoding=sinusoidal(50))
+def integer_exponents_that_step_inside_a_pair(positions):
+    return of_every_column(positions, 50)
+
+
+@wrong(FLOOR, "exponent", "floor", surface="add", encoding=sinusoidal(512))
+def adds_integer_exponents_of_every_column(x):
+    return x + of_every_column(np.arange(x.shape[1]), 512)
 
 
 @wrong(FLOOR, "exponent", "floor", surface="table", encoding=sinusoidal(128))
@@ -290,6 +330,18 @@ def first_rows_of_a_flipped_tensor(seq_len):
     return torch.cat([a.sin(), a.cos()], dim=-1).flip(0)[:seq_len]
 
 
+@wrong(REVERSED, "wrong-row", "512 rows is reversed", surface="rows",
+       encoding=sinusoidal(64, layout="concat"))  # fmt: skip
+def first_rows_of_512_reversed_ones(seq_len):
+    return reversed_rows(64, 512, seq_len)
+
+
+@wrong(REVERSED, "wrong-row", "2048 rows is reversed", surface="rows",
+       encoding=sinusoidal(64, layout="concat"), max_position=400)  # fmt: skip
+def first_rows_of_2048_reversed_ones(seq_len):
+    return reversed_rows(64, 2048, seq_len)
+
+
 WEIGHT = np.random.default_rng(5).standard_normal((512, 16)).astype(np.float32)
 
 
@@ -309,6 +361,12 @@ def adds_the_first_rows_of_a_reversed_table(x):
        encoding=sinusoidal(64, layout="concat"))  # fmt: skip
 def looks_rows_up_from_the_end(positions):
     return both(angles(4999 - np.asarray(positions), omega(32)))
+
+
+@right(REVERSED, surface="rows", encoding=sinusoidal(64, layout="concat"), max_position=400)
+def rows_of_a_buffer_of_401(seq_len):
+    assert seq_len <= 401
+    return both(angles(np.arange(401), omega(32)))[:seq_len]
 
 
 @right(REVERSED, surface="rows", encoding=sinusoidal(64, layout="concat"))
