@@ -99,7 +99,32 @@ def states_the_error_unit_of_its_formula(entry, name, e):
             stated = np.where(judged, Truth(mine.value, terms, angle).unit(dtype), 0.0)
             # Files keep A and B in float32.
             score = Truth(want, want, np.zeros(())).score(stated, dtype="float32")
-            assert score.max() <= budget("float32"), recipe.name
+            at = np.unravel_index(np.argmax(score), score.shape)
+            assert score.max() <= budget("float32"), unequal(
+                f"{name}-{recipe.name}", inputs_of(recipe, at), (terms, angle), truth, at
+            )
+
+
+def unequal(case, where, stated, truth, at):
+    """What ``_truth_of`` and the like state of an element, beside what its formula says."""
+    size, swing = (np.broadcast_to(part, truth.shape)[at] for part in stated)
+    a, b = (np.broadcast_to(part, truth.shape)[at] for part in (truth.terms, truth.angle))
+    larger = "stated" if size + swing > a + b else "derived"
+    return (
+        f"the error unit, in {case}, {where}: the class states A = {size:.6g}, B = {swing:.6g}; "
+        f"from the formula in counted numbers follow A = {a:.6g}, B = {b:.6g}; the {larger} one "
+        "is larger (conformance/counted.py says how A and B are counted)"
+    )
+
+
+def inputs_of(recipe, at):
+    """An element of the output of a case, in words."""
+    if "positions" in recipe.inputs:
+        row, column = at
+        return f"position {recipe.inputs['positions'][..., row].tolist()}, column {column}"
+    q_at, k_at = sides(recipe.inputs)
+    *_, head, i, j = at
+    return f"head {head}, query at {q_at[i]}, key at {k_at[j]}"
 
 
 def is_certified(entry, name, e):

@@ -184,8 +184,14 @@ def test_a_wider_unit_than_the_formula_has_is_found(entry, monkeypatch):
         return Truth(t.value, 2 * t.terms, t.angle)
 
     monkeypatch.setattr(entry.encoding, "_truth_of", generous)
-    with pytest.raises(AssertionError):
+    said = (
+        r"tisa-4-of-4, head \d, query at \d, key at \d: the class states A = (\S+), B = 0; "
+        r".* follow A = (\S+), B = 0; the stated one is larger"
+    )
+    with pytest.raises(AssertionError, match=said) as found:
         states(entry, "tisa", entry.examples["tisa"])
+    stated, derived = map(float, re.search(said, str(found.value)).groups())
+    assert f"{stated:.4g}" == f"{2 * derived:.4g}"
 
 
 def test_another_dtype_than_asked_for_is_found(entry, monkeypatch):
