@@ -40,7 +40,8 @@ tokens, masks, padding and caches, and what becomes of a grid at another size.
 - `grid`: the patches of images of seven sizes; "refused" sizes are limits in the file.
 - **deviates**: not what it says it is. A *bug* is one by its own source or paper; a *convention* is
   a choice of its own that others have to know.
-- **not drivable**: nothing told us how to build it, or to call it; the reason is the library's."""
+- **not drivable**: it could not be built or called alone; the reason is the library's, or what we
+  lack to drive it."""
 
 
 def counts(found: Sweep) -> str:

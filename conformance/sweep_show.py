@@ -23,7 +23,7 @@ HEAD = ["module", "what it is", "verdict", "score", "angles", "findings"]
 
 def table(found: Sweep) -> Table:
     """One row per judged table; what was refused is counted elsewhere."""
-    made = Table("Rotary modules of transformers", HEAD, numbers=frozenset({"score"}))
+    made = Table("Positional encodings of transformers", HEAD, numbers=frozenset({"score"}))
     for line in found.lines:
         if line.outcome != "refused":
             state = STATES.get(line.outcome, "skipped")

@@ -130,7 +130,14 @@ def diffusers(**settings):
     return make
 
 
+def mlx(p):
+    nn = pytest.importorskip("mlx.nn")
+    core = pytest.importorskip("mlx.core")
+    return np.array(nn.SinusoidalPositionalEncoding(DIM)(core.array(np.asarray(p))))
+
+
 PEERS = {
+    "sinusoidal-mlx": mlx,
     "sinusoidal-xlm": xlm,
     "sinusoidal-videomae": lambda p: models.videomae.modeling_videomae.get_sinusoid_encoding_table(
         ROWS, DIM
@@ -175,7 +182,7 @@ STEPS = {
 #: Read in the source named, where the library is not among those that the tests have.
 READ = {
     "sinusoidal-paper", "sinusoidal-espnet", "sinusoidal-transformer-xl",
-    "sinusoidal-tensor2tensor", "sinusoidal-mlx",
+    "sinusoidal-tensor2tensor",
 }  # fmt: skip
 #: Scores here, in units (budget 128): 0.5 where the table is made in float64, 8.7 at worst.
 POSITIONS = np.array([0, 1, 2, 3, 37, 101, 255, 511, 597])
