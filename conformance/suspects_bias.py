@@ -119,16 +119,18 @@ def _swin(declared: SwinBias) -> Iterator[BiasChange]:
     h, w = declared.window
     n = len(declared.table)
 
-    def indexed(code: str, message: str, row: Callable[[Any, Any], Any]) -> BiasChange:
+    def looked_up(code: str, message: str, row: Callable[[Any, Any], Any]) -> BiasChange:
         table = np.asarray(declared.table, np.float64)
 
         def truth(q: np.ndarray, k: np.ndarray) -> Truth:
-            q, k = q[:, None], k[None, :]
-            index = np.asarray(row(q // w - k // w, q % w - k % w)) % n
+            index = np.broadcast_to(row(q[:, None], k[None, :]), (q.size, k.size)) % n
             value = np.moveaxis(table[index], -1, 0)
             return Truth(value, np.abs(value), np.zeros_like(value))
 
         return BiasChange(code, message, truth)
+
+    def indexed(code: str, message: str, row: Callable[[Any, Any], Any]) -> BiasChange:
+        return looked_up(code, message, lambda q, k: row(q // w - k // w, q % w - k % w))
 
     yield indexed(
         "bucket-sign",
@@ -159,6 +161,16 @@ def _swin(declared: SwinBias) -> Iterator[BiasChange]:
         "an offset and its opposite share a row: absolute values are taken",
         lambda dy, dx: (abs(dy) + h - 1) * (2 * w - 1) + abs(dx) + w - 1,
     )
+    for whose, of in (("key", lambda q, k: k), ("query", lambda q, k: q)):
+        text = f"what is called relative goes by the {whose}'s own "
+        yield looked_up("relative-absolute", f"{text}position, which is taken for the row", of)
+        yield looked_up(
+            "relative-absolute",
+            f"{text}place in the window",
+            lambda q, k, of=of: (  # type: ignore[misc]
+                (of(q, k) // w + h - 1) * (2 * w - 1) + of(q, k) % w + w - 1
+            ),
+        )
 
 
 def _beit(declared: BEiTBias) -> Iterator[BiasChange]:

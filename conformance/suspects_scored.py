@@ -22,7 +22,7 @@ from posenc_ref import (
 )
 from posenc_ref.accuracy import Truth
 
-from .suspects_terms import Call, Change, Terms, changes, other
+from .suspects_terms import ABSOLUTE, Call, Change, Terms, absolute, changes, other
 
 
 def suspicions(declared: Score) -> Iterator[Change]:
@@ -72,6 +72,13 @@ def _shaw(declared: Shaw) -> Iterator[Change]:
                     else -np.clip(-r, low, high)
                 )
             ),
+        )
+
+    sign = 1 if declared.counted == "key-query" else -1
+    for words, place in ABSOLUTE:
+        yield absolute(
+            f"{words}, which is taken for the row",
+            lambda call, of=place: sign * (of(call) - declared.before),  # type: ignore[misc]
         )
 
 

@@ -96,6 +96,35 @@ def changes(declared: Score) -> Iterator[Change]:
         yield Change("head-order", "heads run from the last to the first", _heads)
 
 
+def _before(call: Call) -> int:
+    """How many keys stand before the first query."""
+    return int(call.k.shape[2] - call.q.shape[2])
+
+
+#: What is not relative, by whose own number it goes.
+ABSOLUTE: tuple[tuple[str, Callable[[Call], np.ndarray]], ...] = (
+    ("key's own position", lambda call: call.places[1]),
+    ("query's own position", lambda call: call.places[0]),
+    (
+        "key's own position, counted from the first query",
+        lambda call: call.places[1] - _before(call),
+    ),
+    (
+        "query's own position, counted from the first query",
+        lambda call: call.places[0] - _before(call),
+    ),
+)
+
+
+def absolute(words: str, place: Callable[[Call], np.ndarray]) -> Change:
+    """``place``, (Q, 1) or (1, K), in the place of key - query."""
+    return Change(
+        "relative-absolute",
+        f"what is called relative goes by the {words}",
+        lambda call: call.by_offset(lambda r: np.broadcast_to(place(call), r.shape)),
+    )
+
+
 def _offsets(declared: Score) -> Iterator[Change]:
     def by_offset(code: str, message: str, change: Callable[[np.ndarray], np.ndarray]) -> Change:
         return Change(code, message, lambda call: call.by_offset(change))
@@ -117,14 +146,9 @@ def _offsets(declared: Score) -> Iterator[Change]:
             f"keys stand one position too {words}",
             lambda r, sign=sign: r + sign,  # type: ignore[misc]
         )
-    for sign in (1, -1):
-        yield Change(
-            "relative-absolute",
-            "what is called relative goes by the key's own position",
-            lambda call, sign=sign: call.terms(  # type: ignore[misc]
-                np.zeros_like(call.places[0]), sign * call.places[1]
-            ),
-        )
+    for words, place in ABSOLUTE:
+        for sign in (1, -1):
+            yield absolute(words, lambda call, of=place, sign=sign: sign * of(call))  # type: ignore[misc]
     yield Change(
         "relative-absolute",
         "what is called relative goes by the key's own position, counted from the last one: "

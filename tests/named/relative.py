@@ -223,6 +223,65 @@ def shaw_by_the_key(q, k):
     return (q @ k.swapaxes(-1, -2) + np.einsum("bhid,jd->bhij", q, KEYS[row])) / np.float32(4)
 
 
+MORE_KEYS = RNG.standard_normal((33, 12)).astype(np.float32)
+LONG_SHAW = {"encoding": "Shaw", "keys": MORE_KEYS, "before": 16}
+
+
+def shaw_with(q, k, row):
+    r = MORE_KEYS[np.broadcast_to(np.clip(row, 0, 32), (q.shape[2], k.shape[2]))]
+    return (q @ k.swapaxes(-1, -2) + np.einsum("bhid,ijd->bhij", q, r)) / np.sqrt(np.float32(12))
+
+
+@wrong(ABSOLUTE, "relative-absolute", "key's own position", surface="scores", encoding=LONG_SHAW)
+def shaw_by_the_row_of_the_key(q, k):
+    return shaw_with(q, k, np.arange(k.shape[2]))
+
+
+@wrong(ABSOLUTE, "relative-absolute", "key's own position, counted from", surface="scores",
+       encoding=LONG_SHAW)  # fmt: skip
+def shaw_by_the_row_of_the_key_after_the_cache(q, k):
+    return shaw_with(q, k, np.arange(k.shape[2]) - (k.shape[2] - q.shape[2]))
+
+
+@wrong(ABSOLUTE, "relative-absolute", "query's own position", surface="scores",
+       encoding=LONG_SHAW)  # fmt: skip
+def shaw_by_the_row_of_the_query(q, k):
+    return shaw_with(q, k, np.arange(k.shape[2] - q.shape[2], k.shape[2])[:, None])
+
+
+@wrong(ABSOLUTE, "relative-absolute", "query's own position", surface="scores",
+       encoding={**LONG_SHAW, "counted": "query-key"})  # fmt: skip
+def shaw_by_the_row_of_the_query_counted_backwards(q, k):
+    return shaw_with(q, k, np.arange(q.shape[2])[:, None])
+
+
+@wrong(ABSOLUTE, "relative-absolute", "query's own position", surface="scores", encoding=XL)
+def transformer_xl_by_the_query(q, k):
+    r = np.einsum("rw,hdw->hrd", rows(np.arange(k.shape[2] - q.shape[2], k.shape[2])), PROJECTION)
+    bd = np.einsum("bhid,hid->bhi", q + V[:, None], r)[..., None]
+    return (content(q, k) + bd) / np.sqrt(np.float32(8))
+
+
+WIDE = RNG.standard_normal((117, 2)).astype(np.float32)
+WIDE_SWIN = {"encoding": "SwinBias", "table": WIDE, "window": [5, 7]}
+
+
+@wrong(ABSOLUTE, "relative-absolute", "key's own position", surface="bias", encoding=WIDE_SWIN)
+def swin_bias_of_the_key(q_len, k_len):
+    return np.broadcast_to(WIDE[:35].T[:, None], (2, 35, 35)).copy()
+
+
+@wrong(ABSOLUTE, "relative-absolute", "query's own position", surface="bias", encoding=SWIN)
+def swin_bias_of_the_query(q_len, k_len):
+    return np.broadcast_to(WINDOW[:15].T[:, :, None], (3, 15, 15)).copy()
+
+
+@wrong(ABSOLUTE, "relative-absolute", "key's own place", surface="bias", encoding=WIDE_SWIN)
+def swin_bias_of_the_place_of_the_key(q_len, k_len):
+    y, x = np.divmod(np.arange(35), 7)
+    return np.broadcast_to(WIDE[(y + 4) * 13 + x + 6].T[:, None], (2, 35, 35)).copy()
+
+
 @wrong(ABSOLUTE, "relative-absolute", "pair", surface="relative_index", encoding=None)
 def index_of_the_pair(window):
     n = window[0] * window[1]
