@@ -282,9 +282,9 @@ _ENCODINGS: dict[str, Code] = dict(
         ),
         code(
             "bucket-sign",
-            "The relative position enters with the opposite sign.",
-            "bucket(r) equals the declared bucket(-r)",
-            "relative_position is key minus query.",
+            "The relative position, or the offset that has a row, enters with the opposite sign.",
+            "the bucket or row of an offset is that declared of its opposite",
+            "Count offsets as declared; T5's relative_position is key minus query.",
         ),
         code(
             "bucket-clamp",

@@ -134,7 +134,7 @@ def _swin(declared: SwinBias) -> Iterator[BiasChange]:
 
     yield indexed(
         "bucket-sign",
-        "the offsets have the opposite sign: key minus query",
+        "the offsets have the opposite sign, key minus query: each gets the row of its opposite",
         lambda dy, dx: (h - 1 - dy) * (2 * w - 1) + w - 1 - dx,
     )
     yield indexed(
@@ -183,7 +183,7 @@ def _beit(declared: BEiTBias) -> Iterator[BiasChange]:
         changed = np.asarray(declared.table)[np.r_[rows[:-3], order]]
         yield _other("wrong-row", f"{text} are exchanged", declared.replace(table=changed))
     mirrored = np.asarray(declared.table)[np.r_[rows[:-3][::-1], rows[-3:]]]
-    text = "the offsets have the opposite sign: key minus query"
+    text = "the offsets have the opposite sign, key minus query: each gets the row of its opposite"
     yield _other("bucket-sign", text, declared.replace(table=mirrored))
 
 

@@ -129,11 +129,15 @@ def _offsets(declared: Score) -> Iterator[Change]:
     def by_offset(code: str, message: str, change: Callable[[np.ndarray], np.ndarray]) -> Change:
         return Change(code, message, lambda call: call.by_offset(change))
 
-    yield by_offset("bucket-sign", "the relative position has the opposite sign", lambda r: -r)
+    yield by_offset(
+        "bucket-sign",
+        "offsets have the opposite sign: each gets the row of its opposite",
+        lambda r: -r,
+    )
     for name in ("content-position", "position-content", "position-position"):
         yield Change(
             "bucket-sign",
-            f"the term {name} takes the relative position with the opposite sign",
+            f"in the term {name} each offset gets the row of its opposite",
             lambda call, name=name: _one(call, name, lambda r: -r),  # type: ignore[misc]
         )
     yield by_offset("relative-symmetric", "an offset and its opposite are treated alike", np.abs)

@@ -5,6 +5,7 @@ import numpy as np
 from ._case import right, wrong
 
 COLLIDING, SHIFT = "colliding Swin index", "relative shift without a causal mask"
+SIGN = "sign of the offsets"
 SYMMETRIC, ABSOLUTE = "symmetric 'relative' terms", "absolute 'relative' terms"
 
 RNG = np.random.default_rng(6)
@@ -221,6 +222,24 @@ def transformer_xl_reversed_without_the_shift(q, k):
 def shaw_by_the_key(q, k):
     row = np.minimum(np.arange(k.shape[2]), 4) + 4
     return (q @ k.swapaxes(-1, -2) + np.einsum("bhid,jd->bhij", q, KEYS[row])) / np.float32(4)
+
+
+@wrong(SIGN, "bucket-sign", "row of its opposite", surface="scores", encoding=SHAW)
+def shaw_by_query_minus_key(q, k):
+    i, j = np.arange(k.shape[2] - q.shape[2], k.shape[2])[:, None], np.arange(k.shape[2])
+    row = np.clip(i - j, -4, 4) + 4
+    return (q @ k.swapaxes(-1, -2) + np.einsum("bhid,ijd->bhij", q, KEYS[row])) / np.float32(4)
+
+
+@wrong(SIGN, "bucket-sign", "row of its opposite", surface="bias", encoding=SWIN)
+def swin_bias_by_key_minus_query(q_len, k_len):
+    dy, dx = offsets(3, 5)
+    return np.moveaxis(WINDOW[(2 - dy) * 9 + 4 - dx], -1, 0)
+
+
+@right(SIGN, surface="bias", encoding=SWIN)
+def swin_bias_by_query_minus_key(q_len, k_len):
+    return swin_bias(q_len, k_len)
 
 
 MORE_KEYS = RNG.standard_normal((33, 12)).astype(np.float32)
