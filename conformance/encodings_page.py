@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from .certified import Row, dtypes
+from .declared_properties import in_a_line
 from .entry import Entry
 
 _HEAD = """\
@@ -16,6 +17,10 @@ _HEAD = """\
 Every table, bias and score encoding, in the words of its docstring. Rotary forms and their
 schedules are in [schedules.md](schedules.md). `posenc explain NAME` has the parameters and the
 traps too.
+
+Properties are those that the encoding declares of all positions; what is not named does not hold.
+`posenc explain NAME` says what they mean. One may hold of some settings alone: then the examples
+that do not have it are named, by the ids of their golden vectors.
 
 Made by `python tools/encodings_page.py` from the entries in `conformance/registry`. The numbers are
 the worst of all examples, near and far, against the formula in 50 digits (`posenc accuracy` has
@@ -56,6 +61,7 @@ def section(entry: Entry, worst: dict[str, float]) -> str:
             f"### {entry.name}\n",
             f"{said(entry, 'Formula')}\n",
             f"Source: {said(entry, 'Source')}\n",
+            f"Properties: {in_a_line(entry)}.\n",
             f"Worst scores: {scores}.\n",
         ]
     )

@@ -8,7 +8,9 @@ import textwrap
 
 from .calls import CALLS
 from .codes import CODES
+from .declared_properties import declared, meanings
 from .loading import UsageError, encodings, scalings
+from .registry import entries
 
 WIDTH = 88
 #: What configurations and papers call them.
@@ -44,7 +46,7 @@ def explain(name: str | None = None) -> str:
     by_lower = {known.lower(): known for known in values} | ALIASES
     if wanted.replace("-", "") in by_lower:
         cls = values[by_lower[wanted.replace("-", "")]]
-        return f"{_signature(cls)}\n\n{inspect.getdoc(cls)}"
+        return f"{_signature(cls)}\n\n{inspect.getdoc(cls)}{_properties(cls)}"
     near = difflib.get_close_matches(wanted, [*CODES, *by_lower, *CALLS], n=5, cutoff=0.5)
     near += [code for code in CODES if wanted in code and code not in near]
     texts = {c.name: f"{c.meaning} {c.remedy}" for c in CODES.values()}
@@ -66,6 +68,18 @@ def _signature(cls: type) -> str:
     return textwrap.fill(
         f"{cls.__name__}{arguments}", WIDTH, subsequent_indent=" " * (len(cls.__name__) + 1)
     )
+
+
+def _properties(cls: type) -> str:
+    """What an encoding of the registry declares of all positions, with what the names mean."""
+    entry = next((entry for entry in entries() if entry.encoding is cls), None)
+    if entry is None:
+        return ""
+    known, lines = meanings(entry), ["\n\nProperties"]
+    for what, but in declared(entry).items():
+        text = known[what] + (f"; not of the example {but}" if but else "")
+        lines.append(_hanging(f"  {what}", text, 19))
+    return "\n".join([*lines, *([] if len(lines) > 1 else ["    none declared"])])
 
 
 def _code(name: str) -> str:

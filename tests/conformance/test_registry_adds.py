@@ -18,6 +18,7 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance import certify, certify_registry, load_vectors, registry
 from posenc_ref.conformance.certify_registry import certify_entry
 from posenc_ref.conformance.encodings_page import page
+from posenc_ref.conformance.explain import explain
 from posenc_ref.conformance.options import Options
 from posenc_ref.conformance.vectors import generate, recipes
 from posenc_ref.conformance.vectors.verify import verify_vectors
@@ -127,7 +128,17 @@ def test_the_page_has_its_section(entry):
     text = page((entry,), certify_entry(entry))
     assert "### TISA\n\n`b_h(i, j) = sum_s a_hs exp(" in text
     assert "Source: Wennberg, Henter 2021" in text
+    assert "\nProperties: translation.\n" in text
     assert re.search(r"Worst scores: float64 \S+, float32 \S+, float16 \S+", text)
+
+
+def test_explain_shows_what_it_declares(entry, monkeypatch):
+    monkeypatch.setattr(posenc_ref, "__all__", [*posenc_ref.__all__, "TISA"])
+    monkeypatch.setattr(entry.encoding, "holds", frozenset({"symmetric"}))
+    assert explain("tisa").endswith(
+        "\n\nProperties\n    symmetric        ``b(i, j) = b(j, i)``"
+        "\n    translation      ``b(i + s, j + s) = b(i, j)``"
+    )
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=lambda fn: fn.__name__)
