@@ -8,13 +8,28 @@ from typing import Any
 
 import numpy as np
 
+from .probes import SIZES
 from .run import Run
 from .subject import Malformed, Refused
 
 #: Elements of x in one call when a whole prefix must be sent; larger inputs go in parts.
 _CHUNK = 2**24
-#: Calls of so many tokens are never split.
-_FEW = 64
+#: Tokens of the longest call that is required: longer ones may be refused for their length.
+REQUIRED_TOKENS = max(size[-1] for size in SIZES)
+
+
+def longest_call(accepts: Callable[[int], bool], refused: int, guess: int = 0) -> int:
+    """The most tokens that are accepted, fewer than ``refused``, by bisection; 0 if few are not."""
+    low, high = REQUIRED_TOKENS, refused
+    if low >= high or not accepts(low):
+        return 0
+    for middle in (guess, guess + 1):
+        if low < middle < high:
+            low, high = (middle, high) if accepts(middle) else (low, middle)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if accepts(middle) else (low, middle)
+    return low
 
 
 @dataclass
@@ -214,13 +229,38 @@ class Access(Reach):
             try:
                 return self.run.subject.apply(x, positions)
             except Refused as error:
-                by_length = self.run.encoding is not None and self.run.encoding.depends_on_length
-                if n <= _FEW or by_length:  # shorter calls were accepted, or would differ
+                most = longest_call(lambda size: self._comes_out(x, positions, size), n)
+                if not most:  # it is not the length
                     raise
-                self.most = max(n // 2, _FEW)
-                self.run.limit(f"calls of {n} tokens are refused ({error}); judged in shorter ones")
-        step = self.most  # a piece may be cut further, and change it
-        parts = [
-            self._pieces(x[:, :, i : i + step], positions[i : i + step]) for i in range(0, n, step)
-        ]
-        return np.concatenate(parts, axis=2)
+                self.most = most
+                words = f"({error}); judged in shorter ones"
+                self.run.limit(f"calls of more than {most} tokens are refused {words}")
+        rows: list[np.ndarray] = []
+        start = 0
+        while start < n:
+            part, own = self._part(positions, start, self.most)
+            # A piece may be cut further, and change how many go into the next one.
+            rows.append(self._pieces(x[:, :, part], positions[part])[:, :, :own])
+            start += own
+        return np.concatenate(rows, axis=2)
+
+    def _part(self, positions: np.ndarray, start: int, most: int) -> tuple[np.ndarray, int]:
+        """The tokens of one piece, and how many of them are its own.
+
+        Where the length counts, every piece has the largest position too.
+        """
+        part = np.arange(start, min(start + most, positions.size))
+        last = int(np.argmax(positions))
+        by_length = self.run.encoding is not None and self.run.encoding.depends_on_length
+        if not by_length or last in part:
+            return part, part.size
+        part = part[: most - 1]
+        return np.append(part, last), part.size
+
+    def _comes_out(self, x: np.ndarray, positions: np.ndarray, most: int) -> bool:
+        part, _ = self._part(positions, 0, most)
+        try:
+            self.run.subject.apply(x[:, :, part], positions[part])
+        except Refused:
+            return False
+        return True

@@ -10,7 +10,7 @@ from posenc_ref import RoPE, Rotary
 from posenc_ref.accuracy import Truth
 
 from . import diagnose_rotary, harmless, judge_axes, judge_length, properties, reproduce, state
-from .access import Access
+from .access import Access, longest_call
 from .declared import declare
 from .degradation import measure_accuracy
 from .fitted import judge_fitted
@@ -173,9 +173,10 @@ def _one_hot(run: Run, access: Access, measured: Measured) -> None:
 
 
 def _values(run: Run, access: Access, dim: int) -> None:
+    longest = 0
     for size in WIDE:
         if run.max_position is None or size[-1] <= run.max_position + 1:
-            _wide(run, dim, size)
+            longest = _wide(run, dim, size, longest)
     highest = access.reach(int(GENERIC[-1]))
     groups = {"generic positions": GENERIC}
     groups |= {f"window at {start}": np.arange(start, start + 9) for start in WINDOWS}
@@ -197,17 +198,35 @@ def _values(run: Run, access: Access, dim: int) -> None:
         run.judge("values", ONE_EACH, y, truth, ~first)
 
 
-def _wide(run: Run, dim: int, size: tuple[int, int, int]) -> None:
-    """A larger call from position 0; a length that is refused is a limit."""
+def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int:
+    """A larger call from position 0; where its length is refused, the longest that is not.
+
+    Returns how many tokens that was, if not all: ``known``, from an earlier size, is tried first.
+    """
     x = run.subject.rounded(dense((*size, dim), run.seed + size[-1]))
-    positions = np.arange(size[-1])
+    tokens = size[-1]
     try:
-        y = run.subject.apply(x, positions)
+        y = run.subject.apply(x, np.arange(tokens))
     except Refused as error:
-        run.limit(f"B, H, S = {size}: refused ({error})")
-        return
-    run.highest = max(run.highest, size[-1] - 1)
-    run.judge("values", f"B, H, S = {size}", y, _truth(run, x, positions))
+        tokens = longest_call(lambda n: _comes_out(run, x[:, :, :n]), tokens, known)
+        if not tokens or tokens != known:
+            run.limit(f"B, H, S = {size}: refused ({error})")
+        if not tokens:
+            return known
+        known, x = tokens, x[:, :, :tokens]
+        y = run.subject.apply(x, np.arange(tokens))
+    run.highest = max(run.highest, tokens - 1)
+    case = f"B, H, S = {(*size[:2], tokens)}"
+    run.judge("values", case, y, _truth(run, x, np.arange(tokens)))
+    return known
+
+
+def _comes_out(run: Run, x: np.ndarray) -> bool:
+    try:
+        run.subject.apply(x, np.arange(x.shape[2]))
+    except Refused:
+        return False
+    return True
 
 
 def _optional(run: Run, dim: int) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 
-from .access import Access
+from .access import REQUIRED_TOKENS, Access
 from .declared import live
 from .measure import Pair, unwrap
 from .oracle import apply_truth
@@ -56,32 +56,46 @@ def judge(run: Run, access: Access) -> None:
         shape = (positions.shape[1], 2, positions.shape[2], access.dim)
         x = run.subject.rounded(dense(shape, run.seed + 18))
         try:
-            y = run.subject.apply(x, positions.astype(np.int64))
+            _judge(run, case, x, positions.astype(np.int64))
         except (Refused, Malformed) as error:
             run.add("raises", f"positions (A, B, S) that differ between axes: {case}", str(error))
             return
-        run.judge("axes", case, y, apply_truth(encoding, x, positions))
+
+
+def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
+    """One case, in calls of few tokens where a longer one is refused."""
+    tokens = positions.shape[-1]
+    try:
+        y = run.subject.apply(x, positions)
+    except Refused:
+        if tokens <= REQUIRED_TOKENS:
+            raise
+        for i in range(0, tokens, REQUIRED_TOKENS):
+            part = slice(i, i + REQUIRED_TOKENS)
+            _judge(run, f"{case}, from token {i} on", x[:, :, part], positions[..., part])
+        return
+    run.judge("axes", case, y, apply_truth(run.encoding, x, positions))
 
 
 def stale(run: Run, access: Access) -> None:
     """Calls that share the positions of one axis but not of the others."""
     encoding = run.encoding
     rng = np.random.default_rng(run.seed + 19)
-    x = run.subject.rounded(dense((1, 2, 9, access.dim), run.seed + 20))
+    x = run.subject.rounded(dense((1, 2, REQUIRED_TOKENS, access.dim), run.seed + 20))
 
     def right(positions: np.ndarray) -> bool:
         y = run.subject.apply(x, positions)
         return bool((run.scores(y, apply_truth(encoding, x, positions)) <= run.budget).all())
 
     for axis in range(encoding.num_axes):
-        one, two, three = rng.integers(0, 64, (3, encoding.num_axes, 1, 9))
+        one, two, three = rng.integers(0, 64, (3, encoding.num_axes, 1, REQUIRED_TOKENS))
         two[axis] = one[axis]
         run.count("state")
         if right(one) and not right(two) and right(three):
             run.add(
                 "state",
                 f"a call gets what one with the same positions on axis {axis} computed",
-                "calls of 9 tokens whose positions on the other axes differ",
+                f"calls of {REQUIRED_TOKENS} tokens whose positions on the other axes differ",
             )
             return
 

@@ -52,12 +52,43 @@ def test_a_stated_limit_of_length_is_a_limit(surface):
     assert any("at most" in limit for limit in report.limits)
 
 
-@pytest.mark.parametrize("most", [70, 3000])
+@pytest.mark.parametrize("most", [5, 6, 16, 33, 63, 70, 3000])
 def test_calls_are_cut_until_they_are_accepted(most):
     report = check(up_to(most, HALF.apply, lambda x, p: x.shape[2]), HALF, "apply")
     assert report.verdict == "conforms", report
     wrong = up_to(most, lambda x, p: HALF.apply(x, np.minimum(p, 5000)), lambda x, p: x.shape[2])
     assert check(wrong, HALF, "apply").codes == ["position-range"]
+
+
+NTK = pr.RoPE(D, layout="half", scaling=pr.DynamicNTK(2.0, 128))
+AXES = pr.MultiAxisRoPE(D, sections=(4, 4), layout="half")
+
+
+@pytest.mark.parametrize("most", [5, 8, 300])
+@pytest.mark.parametrize("encoding", [NTK, AXES], ids=["length", "axes"])
+def test_calls_that_are_cut_keep_their_length_and_axes(encoding, most):
+    def grows(x, p):
+        return encoding.apply(x, p) * np.where(np.asarray(p).max(initial=0) > 900, 1.01, 1)
+
+    for fn, passes in ((encoding.apply, True), (grows, False)):
+        report = check(up_to(most, fn, lambda x, p: x.shape[2]), encoding, "apply")
+        assert report.passed is passes, report
+        assert "raises" not in report.codes
+
+
+@pytest.mark.parametrize("most", [100, 200])
+def test_the_longest_call_that_is_accepted_is_judged(most):
+    def late(x, p):
+        return HALF.apply(x, p) * (1.01 if x.shape[2] == most else 1)
+
+    right, wrong = (
+        check(up_to(most, fn, lambda x, p: x.shape[2]), HALF, "apply") for fn in (HALF.apply, late)
+    )
+    assert right.passed
+    assert not wrong.passed
+    said = [limit for limit in right.limits if "at most" in limit]
+    assert len(said) == 2
+    assert any(f"calls of more than {most} tokens" in limit for limit in said)
 
 
 def test_a_short_call_that_raises_is_an_error():
