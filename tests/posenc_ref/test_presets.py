@@ -20,7 +20,20 @@ FACTS = {
     "base": 10000.0, "head_dim": 128, "layout": "half", "rotary_dim": 64, "num_heads": 8,
     "scaling": None, "beta_fast": 32.0, "original_max_position": 8192, "attention_factor": 1.2,
     "sections": (32, 32), "dim": 64, "weight": np.ones((9, 4)), "table": np.ones((32, 8)),
+    "relative_keys": np.ones((2, 512, 4)), "relative_queries": np.ones((2, 512, 4)),
 }  # fmt: skip
+
+
+def test_paper_and_code_are_both_named():
+    sides = {name: FACTS[name] for name in ("relative_keys", "relative_queries")}
+    code, paper = (preset(n, **sides).only for n in ("deberta-v1", "deberta-v1-paper"))
+    assert (code.p2c, paper.p2c) == ("code", "paper")
+    assert code.replace(p2c="paper") == paper
+    assert preset("deberta-v3", **sides).only.bucket(np.array([500])) == 254
+    rows, columns = (preset(n, dim=16).only for n in ("vit-mae", "vit-mae-released"))
+    assert rows.replace(axis_order="wh") == columns
+    inside, beside = (preset(n, num_heads=8).only for n in ("falcon-rw", "bloom"))
+    assert inside.replace(bias_inside_scale=False) == beside == preset("mpt", num_heads=8).only
 
 
 @pytest.mark.parametrize("name", COMPLETE)

@@ -77,6 +77,10 @@ SAME = {"vicuna-7b-v1.3": "llama-7b", "alpaca-7b": "llama-7b"}
 #: Judged elsewhere, on the real module's logits or on the authors' formula.
 ELSEWHERE = {
     "palm": "nobody published its constants",
+    "falcon-rw": "tests/posenc_ref/test_alibi_models.py",
+    "deberta-v1": "tests/posenc_ref/test_deberta.py",
+    "deberta-v1-paper": "tests/posenc_ref/test_deberta.py",
+    "deberta-v3": "tests/posenc_ref/test_deberta.py",
     "sinusoidal-paper": "tests/posenc_ref/test_sinusoidal_presets.py",
     "sinusoidal-tensor2tensor": "tests/posenc_ref/test_sinusoidal_presets.py",
     "sinusoidal-transformer-xl": "tests/posenc_ref/test_transformer_xl.py",
