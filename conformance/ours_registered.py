@@ -14,7 +14,7 @@ from posenc_ref._namespace import dtype_name, is_array
 from posenc_ref.accuracy import budget
 from posenc_ref.backends import Backend
 
-from .entry import Entry
+from .entry import Entry, sides
 from .outcome import Outcome
 from .registry import entries
 from .vectors.control import moved
@@ -95,8 +95,7 @@ def call(e: Any, inputs: Any, backend: Backend, dtype: str, device: str | None) 
         p = inputs["positions"]  # fractions of positions are exact in float32
         return e.table(there(p, "int64" if p.dtype.kind == "i" else "float32"), dtype=dtype)
     if e.family == "bias":
-        q_len, k_len = inputs["q_len"], inputs["k_len"]
-        sides = np.arange(k_len - q_len, k_len), np.arange(k_len)
-        return e.bias(*(there(side, "int64") for side in sides), dtype=dtype)
+        q_at, k_at = map(np.array, sides(inputs, inputs.get("q_len"), inputs.get("k_len")))
+        return e.bias(there(q_at, "int64"), there(k_at, "int64"), dtype=dtype)
     q, k = (there(inputs[name], dtype) for name in "qk")
-    return posenc_ref.scores(e, q, k, range(q.shape[-2]), range(k.shape[-2]))
+    return posenc_ref.scores(e, q, k, *sides(inputs, q.shape[-2], k.shape[-2]))

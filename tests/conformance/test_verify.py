@@ -7,14 +7,18 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from posenc_ref import Shaw
 from posenc_ref.backends import backend
-from posenc_ref.conformance import show, verify
+from posenc_ref.conformance import registry, show, verify
 from posenc_ref.conformance.adapters.known import LIBRARIES, missing_libraries
 from posenc_ref.conformance.apart import judge_apart
 from posenc_ref.conformance.options import Options
+from posenc_ref.conformance.ours_registered import judge_entry
 from posenc_ref.conformance.outcome import Outcome
+from posenc_ref.conformance.vectors.recipe import Recipe, numbers
 from posenc_ref.conformance.verify import Verification
 
 
@@ -28,6 +32,22 @@ def test_our_encodings_conform_on_numpy():
     assert {o.label for o in found.outcomes} == {*verify.LABELS, *verify.labels()}
     assert found.exit_code == 0
     assert all(o.executed for o in found.outcomes)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("placed", [False, True])
+def test_queries_stand_at_the_end_of_the_keys_or_where_they_are_said_to(library, placed):
+    inputs = {"q": numbers("decoded-q", 1, 2, 2, 8), "k": numbers("decoded-k", 1, 2, 5, 8)}
+    if placed:
+        inputs |= {"q_positions": np.array([1, 9]), "k_positions": np.array([0, 1, 4, 6, 9])}
+    decoded = Recipe("decoded", "The last 2 of 5 tokens ask.", inputs)
+    (shaw,) = (entry for entry in registry.entries() if entry.encoding is Shaw)
+    entry = dataclasses.replace(
+        shaw, examples={"shaw": shaw.examples["shaw"]}, inputs=lambda e: [decoded]
+    )
+    blank = Outcome("backend", library)
+    found = judge_entry(entry, backend(library), "float32", None, blank, None)
+    assert found.verdict == "conforms", found.messages
 
 
 def test_a_deviation_of_our_own_exits_with_1(monkeypatch):
