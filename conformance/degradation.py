@@ -51,7 +51,8 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
     model = classify(at, cos, sin, w, run.dtype, declared.origin)
     name = model.name if model else ""
     if model and model.code == "range-reduction" and not run.failures:
-        text = f"{name}: within the budget, and worse than float32 angles far out"
+        than = "float32" if model.slip > ROUNDOFF["float32"] else "float64"
+        text = f"{name}: within the budget, and worse than {than} angles far out"
         run.add(model.code, text, f"recomputed at {at.size} positions", severity=NOTE)
     if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
         name = "float32 angles or better"  # as far as half-precision results show

@@ -17,6 +17,12 @@ from posenc_ref.angles import ERROR_BOUND
 from .frequencies import half_precision
 
 _HALF = ("bfloat16", "float16")
+#: A pi that is off by less, relative to pi, slips no more than other float32 roundings may.
+_NEAR = 8 * ROUNDOFF["float32"]
+#: Those that people write: digits of pi, rounded or cut, and its float32.
+_WRITTEN = {float(np.float32(np.pi))} | {
+    round(float(cut(np.pi * 10.0**n)) / 10.0**n, n) for n in range(2, 10) for cut in (round, int)
+}
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ class Model:
     angles: Callable[[np.ndarray, np.ndarray], np.ndarray]
     table: str | None = None  #: the format cos and sin are rounded to
     exact: bool = False  #: whether it is float64 throughout, so that meeting it decides
+    slip: float = 0.0  #: how far off its pi is, relative to pi
 
     def cos_sin(self, positions: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """cos and sin as this model has them, (positions, pairs)."""
@@ -53,18 +60,9 @@ def _product(p: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def models() -> list[Model]:
-    """Every model, accepted practice first."""
+    """Every model without a number of its own, accepted practice first."""
     found = [
         Model("", "float64 angles", _product, exact=True),
-        *(
-            Model(
-                "range-reduction",
-                f"angles reduced with pi = {digits}",
-                lambda p, w, digits=digits: np.fmod(_product(p, w), 2 * float(digits)),  # type: ignore[misc]
-                exact=True,
-            )
-            for digits in ("3.14", "3.1416", "3.14159", "3.141593")
-        ),
         Model(
             "",
             "float32 angles",
@@ -140,12 +138,71 @@ def classify(
         c, s = model.cos_sin(positions, frequencies)
         worst = _misfit(positions, (cos, sin), (c, s), frequencies, dtype, model)
         if worst > BUDGET[dtype]:
+            if model.exact and (short := _short_pi(positions, (cos, sin), frequencies, dtype)):
+                return short
             continue
-        if not model.code or model.exact:
+        if not model.code:
             return model
         if best is None or worst < best[0]:
             best = worst, model
     return best[1] if best else None
+
+
+def reduced(pi: float, turns: Callable[[np.ndarray], np.ndarray] = np.trunc) -> Model:
+    """Angles from which whole turns of ``2 pi`` were taken, with a pi of one's own."""
+
+    def angles(p: np.ndarray, w: np.ndarray) -> np.ndarray:
+        angle = _product(p, w)
+        return np.asarray(angle - 2 * pi * turns(angle / (2 * pi)))
+
+    name = f"angles reduced with pi = {pi:.12g}"
+    return Model("range-reduction", name, angles, exact=True, slip=abs(pi - np.pi) / np.pi)
+
+
+def _short_pi(
+    positions: np.ndarray, actual: tuple[np.ndarray, np.ndarray], w: np.ndarray, dtype: str
+) -> Model | None:
+    """The reduction with a wrong pi, of as few digits as will do, that meets the values.
+
+    A pi that float32 cannot tell from the right one must be one that people write: a position
+    scale held in float32 lets angles slip in the same way.
+    """
+    for turns in (np.trunc, np.rint):
+        fitted = _fitted_pi(positions, actual, w, turns)
+        short = (round(fitted, digits) for digits in range(2, 10))
+        for pi in (*short, float(np.float32(np.pi)), fitted):
+            model = reduced(pi, turns)
+            most = BUDGET[dtype]
+            if model.slip <= _NEAR:
+                coarse = ROUNDOFF[dtype] > ROUNDOFF["float32"]
+                if pi not in _WRITTEN or (coarse and model.slip <= ROUNDOFF["float32"]):
+                    continue
+                if not coarse:
+                    most /= 8  # nothing else is off but the rounding of cos and sin
+            predicted = model.cos_sin(positions, w)
+            if _misfit(positions, actual, predicted, w, dtype, model) <= most:
+                return model
+    return None
+
+
+def _fitted_pi(
+    positions: np.ndarray,
+    actual: tuple[np.ndarray, np.ndarray],
+    w: np.ndarray,
+    turns: Callable[[np.ndarray], np.ndarray],
+) -> float:
+    """pi from the slip of the angles with every whole turn, few turns first."""
+    angle = _product(positions.astype(np.float64), w)
+    slip = np.arctan2(actual[1], actual[0]).ravel() - angle.ravel()
+    off = 0.0
+    for _ in range(3):  # a pi that is off counts other turns
+        count = turns(angle / (2 * (np.pi + off))).ravel()
+        off = 0.0
+        for i in np.argsort(np.abs(count), kind="stable"):
+            if count[i] and np.isfinite(slip[i]):
+                left = np.remainder(slip[i] + 2 * off * count[i] + np.pi, 2 * np.pi) - np.pi
+                off -= left / (2 * count[i])
+    return float(np.pi + off)
 
 
 def _misfit(

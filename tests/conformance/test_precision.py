@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc_ref.accuracy import ROUNDOFF
-from posenc_ref.conformance.precision import classify, models, rounded
+from posenc_ref.conformance.precision import classify, models, reduced, rounded
 from posenc_ref.conformance.probes import GENERIC
 
 AT = np.unique(np.r_[np.arange(1, 17), GENERIC])
-HALF = [model for model in models() if model.code]
+SHORT = [reduced(pi) for pi in (3.14, 3.1416, 3.14159, 3.141593)]
+HALF = [*SHORT, *(model for model in models() if model.code)]
 HONEST = [model for model in models() if not model.code]
 SCHEDULES = [(64, 10000.0), (128, 500000.0), (32, 10000.0)]
 
@@ -105,3 +106,27 @@ def test_nan_meets_no_model():
     cos, sin = models()[0].cos_sin(AT, w)
     cos[3, 4] = np.nan
     assert classify(AT, cos, sin, w, "float32") is None
+
+
+@pytest.mark.parametrize("turns", [np.trunc, np.rint])
+@pytest.mark.parametrize(
+    "pi",
+    [22 / 7, 3.1415, 3.141592, 3.1415926, 3.1415927, 3.14159265, float(np.float32(np.pi))],
+)  # fmt: skip
+def test_any_short_pi_is_fitted(pi, turns):
+    w = theta(64, 10000.0)
+    cos, sin = (noisy(t, 1) for t in reduced(pi, turns).cos_sin(AT, w))
+    seen = classify(AT, cos, sin, w, "float32")
+    assert seen is not None
+    assert seen.code == "range-reduction"
+    told = seen.name.removeprefix("angles reduced with pi = ")
+    assert f"{float(told):.9g}" == f"{pi:.9g}"
+
+
+def test_a_position_scale_in_float32_is_no_short_pi():
+    w = theta(64, 10000.0)
+    angle = AT[:, None] * float(np.float32(1 / 3)) * w
+    cos, sin = (rounded(t, "float32") for t in (np.cos(angle), np.sin(angle)))
+    seen = classify(AT, cos, sin, w / 3, "float32")
+    assert seen is not None
+    assert seen.name == "float32 angles"
