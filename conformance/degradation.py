@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -75,9 +75,17 @@ def _degrades_at(
     over = windows[seen > rounding + VISIBLE]
     late = over[over >= SCAN][:1]
     parts = [(0, min(SCAN, highest + 1)), *((int(windows[windows < e][-1]), e + 1) for e in late)]
-    for start, end in parts:
+    for start, end in (block for part in parts for block in _blocks(*part)):
         positions = np.arange(start, end)
         off = error(positions) > rounding + VISIBLE
         if off.any():
             return int(positions[int(np.argmax(off))])
     return None
+
+
+def _blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Pieces of a range, the first of them short: what is wrong is mostly so early."""
+    size = 256
+    while start < end:
+        yield start, min(start + size, end)
+        start, size = start + size, min(2 * size, 4096)

@@ -35,7 +35,7 @@ def whole_rows(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
                 equivalent=("frequency-spacing",),
             )
             return True
-    length = reversed_length(encoding, rows[0])
+    length = reversed_length(encoding, rows[0], at.size)
     if length is None or not _meets(run, rows, encoding.truth(length - 1 - at)):
         return False
     run.add(
@@ -49,15 +49,23 @@ def whole_rows(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     return True
 
 
-def reversed_length(encoding: Sinusoidal, first: np.ndarray) -> int | None:
-    """How many rows a table has whose last row comes first; None where it is no such row."""
-    waves = encoding.frequencies()
-    angle = (np.arange(LONGEST) + encoding.offset)[:, None] * waves
-    table = np.zeros((LONGEST, encoding.dim))
+def reversed_length(encoding: Sinusoidal, first: np.ndarray, answered: int) -> int | None:
+    """How many rows a table has whose last row comes first.
+
+    None where it would have fewer than the positions ``answered``: a shorter table ends before
+    them.  Eight sines and eight cosines tell the rows apart; the caller holds all columns
+    against the table that is found.
+    """
+    last = np.arange(answered - 1, LONGEST)
+    if not last.size:
+        return None
+    frequencies, misfit = encoding.frequencies(), np.zeros(last.size)
     for columns, function in zip(encoding.columns(), (np.sin, np.cos), strict=True):
-        table[:, columns] = encoding.scale * function(angle[:, : columns.size])
-    last = int(np.argmin(np.abs(table - first).max(axis=1)))
-    return last + 1 if last > len(encoding.columns()) else None
+        pairs = np.unique(np.arange(8) * columns.size // 8)[: columns.size]
+        angle = (last + encoding.offset)[:, None] * frequencies[pairs]
+        away = np.abs(encoding.scale * function(angle) - first[columns[pairs]])
+        misfit = np.maximum(misfit, away.max(axis=1, initial=0.0))
+    return int(last[np.argmin(misfit)]) + 1
 
 
 def _floored(encoding: Sinusoidal) -> Iterator[tuple[str, Waves]]:

@@ -93,7 +93,7 @@ def _row_suggestions(
     encoding: Any, arguments: tuple[Any, ...], actual: np.ndarray
 ) -> Iterator[Mistake]:
     if isinstance(encoding, Sinusoidal) and len(actual):
-        size = reversed_length(encoding, actual[0])
+        size = reversed_length(encoding, actual[0], len(actual))
         if size is not None:
             yield _reversed(encoding, size)
 

@@ -1,10 +1,17 @@
 import os
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture
+def rng():
+    """A generator of the test's own: what it draws depends on no other test, order or worker."""
+    return np.random.default_rng(2106)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,22 +9,22 @@ from posenc_ref.conformance import check
 RNG = np.random.default_rng(7)
 
 
-def numbers(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
+def numbers(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float32)
 
 
 GRID = (3, 4)
-SWIN = pr.SwinBias(numbers(35, 3), window=GRID)
+SWIN = pr.SwinBias(numbers(RNG, 35, 3), window=GRID)
 KERPLE = pr.Kerple([0.5, 1.5, 0.25], [0.1, 0.7, 2.0])
 BIASES = [
     SWIN,
-    pr.BEiTBias(numbers(38, 3), window=GRID),
-    pr.LeViTBias(numbers(12, 3), window=GRID),
-    pr.LogCPB(numbers(5, 2), numbers(5), numbers(3, 5), window=GRID),
+    pr.BEiTBias(numbers(RNG, 38, 3), window=GRID),
+    pr.LeViTBias(numbers(RNG, 12, 3), window=GRID),
+    pr.LogCPB(numbers(RNG, 5, 2), numbers(RNG, 5), numbers(RNG, 3, 5), window=GRID),
     pr.DynamicWindowBias(
-        (numbers(5, 2), numbers(3, 5)), (numbers(5), numbers(3)), window=GRID
+        (numbers(RNG, 5, 2), numbers(RNG, 3, 5)), (numbers(RNG, 5), numbers(RNG, 3)), window=GRID
     ),
-    pr.ForgettingBias(-np.abs(numbers(3, 30))),
+    pr.ForgettingBias(-np.abs(numbers(RNG, 3, 30))),
 ]  # fmt: skip
 
 
@@ -110,8 +110,8 @@ def test_a_window_that_max_position_cuts_is_not_judged(surface):
     assert check(fn, SWIN, surface, max_position=5).verdict == "inconclusive"
 
 
-def test_a_long_sequence_is_not_asked_as_a_square():
-    long = pr.ForgettingBias(-np.abs(numbers(2, 5000)))
+def test_a_long_sequence_is_not_asked_as_a_square(rng):
+    long = pr.ForgettingBias(-np.abs(numbers(rng, 2, 5000)))
     sizes = []
 
     def fn(q_len, k_len):

@@ -64,8 +64,8 @@ def test_positions_beside_a_table():
         flat.table([0.5])
 
 
-def test_sum_and_concatenation():
-    weight = RNG.standard_normal((20, 8)).astype(np.float32)
+def test_sum_and_concatenation(rng):
+    weight = rng.standard_normal((20, 8)).astype(np.float32)
     learned, fixed = Learned(weight, offset=2), Sinusoidal(8, layout="concat")
     total = Hybrid((learned, fixed))
     assert (total.table(range(9)) == weight[2:11].astype(float) + fixed.table(range(9))).all()
@@ -86,8 +86,8 @@ def test_sum_and_concatenation():
         total.table([0.5])
 
 
-def test_hybrid_on_torch():
-    weight = torch.as_tensor(RNG.standard_normal((20, 8))).to(torch.bfloat16)
+def test_hybrid_on_torch(rng):
+    weight = torch.as_tensor(rng.standard_normal((20, 8))).to(torch.bfloat16)
     total = Hybrid((Sinusoidal(8), Learned(weight)))
     table = total.table(range(5), dtype=torch.float32)
     assert isinstance(table, torch.Tensor)

@@ -12,11 +12,11 @@ mp = mpmath().mp
 RNG = np.random.default_rng(43)
 
 
-def numbers(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
+def numbers(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float32)
 
 
-ENCODING = ConViTBias(numbers(3, 3), numbers(3), numbers(3), window=(3, 4))
+ENCODING = ConViTBias(numbers(RNG, 3, 3), numbers(RNG, 3), numbers(RNG, 3), window=(3, 4))
 SQUARE = ENCODING.replace(window=(3, 3))
 
 
@@ -124,8 +124,8 @@ def test_the_suite_names_what_is_wrong(wrong, code):
     assert report.passed == (code is None)
 
 
-def test_a_scale_of_ones_own_and_logits_that_are_large():
-    q = numbers(3, 9, 4)
+def test_a_scale_of_ones_own_and_logits_that_are_large(rng):
+    q = numbers(rng, 3, 9, 4)
     at = range(9)
     plain, other = (SQUARE.weights(q, q, at, at, scale=s) for s in (None, 2.0))
     doubled = SQUARE.weights(np.float32(2) * q, q, at, at, scale=1.0)
@@ -140,7 +140,7 @@ def test_the_suite_refuses_scores():
         check(lambda q, k: q, ENCODING, "scores")
 
 
-def test_refusals():
+def test_refusals(rng):
     q = np.zeros((3, 2, 4))
     for make, error, text in (
         (lambda: scores(ENCODING, q, q, [0, 1], [0, 1]), ValueError, "is not added to q . k"),
@@ -149,9 +149,13 @@ def test_refusals():
         (lambda: ENCODING.weights(q, q[:1], [0, 1], [0, 1]), ValueError, "got .* and .1, 2, 4"),
         (lambda: ENCODING.weights(q, q[:, :0], [0, 1], []), ValueError, "a key at least"),
         (lambda: ENCODING.bias([12], [0]), ValueError, "q_positions must be tokens"),
-        (lambda: ENCODING.replace(weight=numbers(3, 2)), ValueError, r"shape \(H, 3\)"),
-        (lambda: ENCODING.replace(gate=numbers(2)), ValueError, r"gate must have shape \(3\)"),
-        (lambda: ENCODING.replace(offset=numbers(2)), ValueError, r"offset must have shape \(3\)"),
+        (lambda: ENCODING.replace(weight=numbers(rng, 3, 2)), ValueError, r"shape \(H, 3\)"),
+        (lambda: ENCODING.replace(gate=numbers(rng, 2)), ValueError, r"gate must have shape \(3\)"),
+        (
+            lambda: ENCODING.replace(offset=numbers(rng, 2)),
+            ValueError,
+            r"offset must have shape \(3\)",
+        ),
         (lambda: ENCODING.replace(window=3), TypeError, "window must be"),
     ):
         with pytest.raises(error, match=text):

@@ -11,7 +11,8 @@ from .naive import K_AT, Q_AT, B, D, H, K, Q, check_terms, dot, k, numbers, q, w
 
 mp = mpmath().mp
 SPAN = 8
-KEYS, QUERIES = numbers(H, 2 * SPAN, D), numbers(H, 2 * SPAN, D)
+RNG = np.random.default_rng(108)
+KEYS, QUERIES = numbers(RNG, H, 2 * SPAN, D), numbers(RNG, H, 2 * SPAN, D)
 CONFIGS = [(256, 512), (128, 512), (64, 512), (32, 128), (8, 512), (5, 40)]
 
 

@@ -13,8 +13,8 @@ RNG = np.random.default_rng(31)
 EPS = mp.mpf(1e-5)
 
 
-def numbers(*shape):
-    return (RNG.standard_normal(shape) / 2).astype(np.float32)
+def numbers(rng, *shape):
+    return (rng.standard_normal(shape) / 2).astype(np.float32)
 
 
 def linear(weight, bias, x):
@@ -42,18 +42,20 @@ def network(e, x):
             x = [v / (1 + mp.exp(-v)) for v in x]
 
 
-def layers(*widths):
+def layers(rng, *widths):
     pairs = list(zip(widths[1:], widths, strict=False))
-    return tuple(numbers(a, b) for a, b in pairs), tuple(numbers(a) for a, _ in pairs)
+    return tuple(numbers(rng, a, b) for a, b in pairs), tuple(numbers(rng, a) for a, _ in pairs)
 
 
-def norms(*widths):
-    return tuple(1 + numbers(w) for w in widths), tuple(numbers(w) for w in widths)
+def norms(rng, *widths):
+    return tuple(1 + numbers(rng, w) for w in widths), tuple(numbers(rng, w) for w in widths)
 
 
-PLAIN = DynamicBias(*layers(1, 6, 5, 3))
-NORMED = DynamicBias(*layers(1, 6, 3), gains=norms(6)[0], shifts=norms(6)[1], activation="relu")
-WINDOW = DynamicWindowBias(*layers(2, 6, 6, 6, 3), *norms(6, 6, 6), window=(3, 4))
+PLAIN = DynamicBias(*layers(RNG, 1, 6, 5, 3))
+NORMED = DynamicBias(
+    *layers(RNG, 1, 6, 3), gains=norms(RNG, 6)[0], shifts=norms(RNG, 6)[1], activation="relu"
+)
+WINDOW = DynamicWindowBias(*layers(RNG, 2, 6, 6, 6, 3), *norms(RNG, 6, 6, 6), window=(3, 4))
 
 
 def of_offset(e):

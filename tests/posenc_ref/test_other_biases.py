@@ -22,13 +22,14 @@ mp = mpmath().mp
 RNG = np.random.default_rng(17)
 
 
-def numbers(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
+def numbers(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float32)
 
 
 R1, R2 = (0.01, 1.5, 0.3), (0.7, 0.02, 1.9)
-MLP = numbers(5, 1), numbers(5), numbers(3, 5), numbers(3)
-CPB = numbers(6, 2), numbers(6), numbers(3, 6)
+MLP = numbers(RNG, 5, 1), numbers(RNG, 5), numbers(RNG, 3, 5), numbers(RNG, 3)
+NINE = numbers(RNG, 9, 2)
+CPB = numbers(RNG, 6, 2), numbers(RNG, 6), numbers(RNG, 3, 6)
 NEAR = [0, 3, 9, 40, 500]
 FAR = [*NEAR, 70000, 2**20 + 1]
 
@@ -133,8 +134,8 @@ def test_sandwich_does_not_fall_all_the_way():
 # --- windows -------------------------------------------------------------------------------------
 
 
-def test_swin_is_the_table_by_the_papers_index():
-    table = numbers(5 * 7, 2)
+def test_swin_is_the_table_by_the_papers_index(rng):
+    table = numbers(rng, 5 * 7, 2)
     encoding = SwinBias(table, window=(3, 4))
     bias = encoding.bias(range(12), range(12))
     assert bias.dtype == np.float32
@@ -156,24 +157,24 @@ def test_swin_is_the_table_by_the_papers_index():
         (lambda: FIRE(*MLP, c=0), ValueError, "c must be greater than 0"),
         (lambda: FIRE(MLP[0], MLP[1], MLP[2].T), ValueError, r"output must have shape \(H, 5\)"),
         (
-            lambda: SwinBias(numbers(9, 2), window=(3, 2)),
+            lambda: SwinBias(NINE, window=(3, 2)),
             ValueError,
             r"table must have shape \(15,",
         ),
         (
-            lambda: BEiTBias(numbers(9, 2), window=(2, 2)),
+            lambda: BEiTBias(NINE, window=(2, 2)),
             ValueError,
             r"table must have shape \(12,",
         ),
-        (lambda: LeViTBias(numbers(9, 2), window=(2, 2)), ValueError, r"shape \(4, H\)"),
+        (lambda: LeViTBias(NINE, window=(2, 2)), ValueError, r"shape \(4, H\)"),
         (lambda: LogCPB(*CPB, window=4), TypeError, r"window must be \(height, width\)"),
         (
-            lambda: SwinBias(numbers(9, 2), window=(2, 2)).bias([0], [4]),
+            lambda: SwinBias(NINE, window=(2, 2)).bias([0], [4]),
             ValueError,
             r"k_positions must be tokens of the window, 0 \.\. 3, got 4",
         ),
         (
-            lambda: SwinBias(numbers(9, 2), window=(2, 2)).bias([0.5], [1]),
+            lambda: SwinBias(NINE, window=(2, 2)).bias([0.5], [1]),
             TypeError,
             "q_positions must be integers",
         ),

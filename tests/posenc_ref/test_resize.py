@@ -55,9 +55,9 @@ def interpolated(weight, grid, size=None, scale=None, **settings):
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize(("grid", "size"), SIZES, ids=str)
 @pytest.mark.parametrize("kind", ["float32", "float64"])
-def test_interpolate_of_torch(settings, grid, size, kind):
+def test_interpolate_of_torch(settings, grid, size, kind, rng):
     """Measured: at most 1.0 units."""
-    weight = RNG.standard_normal((grid[0] * grid[1], 3)).astype(kind)
+    weight = rng.standard_normal((grid[0] * grid[1], 3)).astype(kind)
     told = truth(weight, grid, size, **settings)
     peer = interpolated(weight, grid, size, **settings)
     assert told.score(peer).max() <= budget(kind)
@@ -72,9 +72,9 @@ def test_interpolate_of_torch(settings, grid, size, kind):
                 assert other > budget(kind), wrong
 
 
-def test_a_scale_factor_that_is_not_the_ratio_of_the_sizes():
+def test_a_scale_factor_that_is_not_the_ratio_of_the_sizes(rng):
     """DINO's (new + 0.1) / old: other weights, by up to a third of a table of noise."""
-    weight = RNG.standard_normal((196, 8)).astype(np.float32)
+    weight = rng.standard_normal((196, 8)).astype(np.float32)
     scale = (16.1 / 14, 20.1 / 14)
     peer = interpolated(weight, (14, 14), scale=scale, mode="bicubic")
     told = truth(weight, (14, 14), (16, 20), mode="bicubic", scale=scale)
@@ -84,10 +84,10 @@ def test_a_scale_factor_that_is_not_the_ratio_of_the_sizes():
     assert np.abs(plain.value - peer).max() > 0.1
 
 
-def test_antialiased_is_pillow():
+def test_antialiased_is_pillow(rng):
     """Pillow's bicubic has a = -1/2 and is always antialiased; float images, 64-bit weights."""
     image = pytest.importorskip("PIL.Image")
-    weight = RNG.standard_normal((13 * 9, 1)).astype(np.float32)
+    weight = rng.standard_normal((13 * 9, 1)).astype(np.float32)
     for size in ((5, 4), (20, 30)):
         peer = image.fromarray(weight.reshape(13, 9)).resize(size[::-1], image.Resampling.BICUBIC)
         got = np.asarray(peer).reshape(-1, 1)
@@ -133,8 +133,8 @@ def test_rows_of_weights_sum_to_one(settings):
     assert (resize_matrix(6, 6, **settings) == np.eye(6)).all()
 
 
-def test_one_axis():
-    weight = RNG.standard_normal((12, 4))
+def test_one_axis(rng):
+    weight = rng.standard_normal((12, 4))
     new = resize_table(weight, (10,), (5,), kept=2, mode="bilinear")
     assert (new[:2] == weight[:2]).all()
     assert (new[2:] == (weight[2::2] + weight[3::2]) / 2).all()

@@ -75,7 +75,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize("form", FORMS, ids=repr)
-def test_inverse_undoes_and_adjoint_transposes(form):
+def test_inverse_undoes_and_adjoint_transposes(form, rng):
     """They differ by m squared: a gradient through the inverse is wrong where m is not 1."""
     m = form.attention_factor()
     matrix = form.matrix([7.0] * form.num_axes if form.num_axes > 1 else 7.0)
@@ -85,7 +85,7 @@ def test_inverse_undoes_and_adjoint_transposes(form):
     both = form.inverse(x, [7])[0], form.adjoint(x, [7])[0]
     turned = np.isin(np.arange(24), np.concatenate(form.pairs()))
     near(both[1], np.where(turned, both[0] * m * m, both[0]), 30.0)
-    y, dy = form.apply(X, AT), RNG.standard_normal(X.shape)
+    y, dy = form.apply(X, AT), rng.standard_normal(X.shape)
     lhs, rhs = np.sum(y * dy), np.sum(X * form.adjoint(dy, AT))
     near(np.array(rhs), np.array(lhs), np.sum(np.abs(y * dy)) + np.sum(np.abs(X * dy)))
 

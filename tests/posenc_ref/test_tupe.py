@@ -9,8 +9,9 @@ from posenc_ref.conformance.exact import DIGITS, exact_bucket, mpmath
 from .naive import D, H, check_terms, dot, k, numbers, q
 
 mp = mpmath().mp
-PQ, PK, TABLE = numbers(12, H, D), numbers(12, H, D), numbers(32, H)
-FIRST, LAST = numbers(H), numbers(H)
+RNG = np.random.default_rng(105)
+PQ, PK, TABLE = numbers(RNG, 12, H, D), numbers(RNG, 12, H, D), numbers(RNG, 32, H)
+FIRST, LAST = numbers(RNG, H), numbers(RNG, H)
 Q_AT, K_AT = np.array([7, 0, 11, 3]), np.array([0, 9, 2, 11, 7])
 
 

@@ -73,17 +73,17 @@ def test_000_sines_alone_keep_half_of_the_relative_part():
 # -- seed 001 --------------------------------------------------------------------------------
 
 
-def test_001_transposes():
+def test_001_transposes(rng):
     """Row vectors meet as x W_q W_k^T y^T; the printed W_q^T W_k is for columns."""
-    x, y = RNG.standard_normal((2, 1, 8))
-    q, k = RNG.standard_normal((2, 8, 8))
+    x, y = rng.standard_normal((2, 1, 8))
+    q, k = rng.standard_normal((2, 8, 8))
     assert same((x @ q) @ (y @ k).T, x @ q @ k.T @ y.T, 1000)
     assert not same((x @ q) @ (y @ k).T, x @ q.T @ k @ y.T, 1000)
 
 
-def test_001_a_word_against_a_position_is_not_relative():
+def test_001_a_word_against_a_position_is_not_relative(rng):
     """The second of the four terms changes when both tokens move by 5."""
-    word, p = RNG.standard_normal(8), Sinusoidal(8).table(range(12))
+    word, p = rng.standard_normal(8), Sinusoidal(8).table(range(12))
     assert abs(word @ p[3] - word @ p[8]) > 0.1
     assert same(p[0] @ p[3], p[5] @ p[8], 100)  # the fourth does not, without matrices
 
