@@ -81,9 +81,9 @@ def test_learned_tables(place, name):
         fits(place, truth, encoding.add(place.array(np.zeros((4, encoding.dim))), where))
 
 
-def test_resized(place):
+def test_resized(place, rng):
     """Halved, bilinear: means of pairs, which these numbers have exactly."""
-    weight = RNG.integers(-31, 32, (1 + 4 * 6, 3)) / 32
+    weight = rng.integers(-31, 32, (1 + 4 * 6, 3)) / 32
     new = resize_table(place.array(weight), (4, 6), (2, 3), kept=1, mode="bilinear")
     got = place.at_home(new)
     means = weight[1:].reshape(2, 2, 3, 2, 3).mean(axis=(1, 3)).reshape(-1, 3)

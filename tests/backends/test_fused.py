@@ -88,11 +88,11 @@ def test_what_has_no_fused_path_runs_the_specification(make, reason):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FUSED)
-def test_large_arrays_go_through_tiles_and_give_the_same(name, dtype, monkeypatch):
+def test_large_arrays_go_through_tiles_and_give_the_same(name, dtype, monkeypatch, rng):
     """Whole, in tiles of every size, in place and through strides: the same bits."""
     encoding = ROTARY[name]
-    x = RNG.standard_normal((2, 3, 61, D)).astype(DTYPES[dtype])
-    at = positions_of(encoding, RNG.integers(0, 9000, (2, 61)))
+    x = rng.standard_normal((2, 3, 61, D)).astype(DTYPES[dtype])
+    at = positions_of(encoding, rng.integers(0, 9000, (2, 61)))
     fast = fused(encoding)
     whole = fast(x, at)
     for tile in (1, 4 * D, 7 * 8 * D, 2**20):
@@ -110,9 +110,9 @@ def test_large_arrays_go_through_tiles_and_give_the_same(name, dtype, monkeypatc
         assert np.array_equal(fast(x, at, out=goal), whole)
 
 
-def test_an_out_that_overlaps_is_not_read_after_it_was_written():
+def test_an_out_that_overlaps_is_not_read_after_it_was_written(rng):
     encoding = ROTARY["half"]
-    buffer = RNG.standard_normal((6, D)).astype(np.float32)
+    buffer = rng.standard_normal((6, D)).astype(np.float32)
     expected = fused(encoding)(buffer[:-1].copy(), range(5))
     fused(encoding)(buffer[:-1], range(5), out=buffer[1:])
     assert np.array_equal(buffer[1:], expected)
@@ -133,10 +133,10 @@ def test_tensor_layouts(name, layout):
     assert report.passed, report
 
 
-def test_queries_and_keys_in_one_call():
+def test_queries_and_keys_in_one_call(rng):
     for encoding in (ROTARY["half"], ROTARY["dynamic"]):
-        q = RNG.standard_normal((1, 4, 3, D)).astype(np.float32)
-        k = RNG.standard_normal((1, 2, 90, D)).astype(np.float32)
+        q = rng.standard_normal((1, 4, 3, D)).astype(np.float32)
+        k = rng.standard_normal((1, 2, 90, D)).astype(np.float32)
         fast = fused(encoding)
         report = check(lambda *a, fast=fast: fast.qk(*a), encoding, "apply_qk")
         assert report.passed, report
@@ -147,25 +147,25 @@ def test_queries_and_keys_in_one_call():
             assert np.array_equal(one, other)
 
 
-def test_prepared_tables_serve_every_window():
+def test_prepared_tables_serve_every_window(rng):
     for name, dtype in itertools.product(FUSED, DTYPES):
         encoding = ROTARY[name]
         ready = fused(encoding).prepare(
             positions_of(encoding, range(100, 200)), like=np.zeros(1, DTYPES[dtype]), seq_len=200
         )
-        x = RNG.standard_normal((2, 3, 7, D)).astype(DTYPES[dtype])
+        x = rng.standard_normal((2, 3, 7, D)).astype(DTYPES[dtype])
         at = positions_of(encoding, range(150, 157))
         assert np.array_equal(ready(x, 50), fused(encoding)(x, at, seq_len=200))
     ready = fused(ROTARY["half"], tensor_layout="bshd").prepare(range(9), like=X)
-    x = RNG.standard_normal((2, 9, 3, D)).astype(np.float32)
+    x = rng.standard_normal((2, 9, 3, D)).astype(np.float32)
     assert np.array_equal(
         ready(x).swapaxes(1, 2), fused(ROTARY["half"])(x.swapaxes(1, 2), range(9))
     )
 
 
-def test_eight_threads_share_one_encoding():
+def test_eight_threads_share_one_encoding(rng):
     fast = fused(ROTARY["half"])
-    x = RNG.standard_normal((4, 64, D)).astype(np.float32)
+    x = rng.standard_normal((4, 64, D)).astype(np.float32)
     alone = [fused(ROTARY["half"])(x, range(n, n + 64)) for n in range(24)]
     with ThreadPoolExecutor(8) as pool:
         for _ in range(4):
@@ -230,10 +230,10 @@ SINUSOIDS = [
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("encoding", SINUSOIDS, ids=[str(n) for n in range(4)])
-def test_tables(encoding, dtype):
+def test_tables(encoding, dtype, rng):
     kind = DTYPES[dtype]
     fast = fused(encoding)
-    for positions in (range(4000), RNG.integers(0, 5000, (2, 8000)), [0.5, 7.25]):
+    for positions in (range(4000), rng.integers(0, 5000, (2, 8000)), [0.5, 7.25]):
         table, path = fast(positions, dtype=kind, explain=True)
         truth = np.asarray(encoding.table(positions))
         size = np.full_like(truth, abs(encoding.scale))
@@ -270,8 +270,8 @@ def test_biases(encoding):
     assert report.passed, report
 
 
-def test_a_bias_that_is_no_function_of_the_distance_is_the_specification_s():
-    square = pr.SwinBias(RNG.standard_normal((9, 2)), window=(2, 2))
+def test_a_bias_that_is_no_function_of_the_distance_is_the_specification_s(rng):
+    square = pr.SwinBias(rng.standard_normal((9, 2)), window=(2, 2))
     whole, path = fused(square)(4, 4, explain=True)
     assert path == "specification: no function of key - query"
     assert np.array_equal(whole, square.bias(range(4), range(4)))

@@ -33,10 +33,10 @@ def right(encoding, x, at, y):
 
 @pytest.mark.parametrize("chunks", CHUNKS, ids=str)
 @pytest.mark.parametrize("name", FUSED)
-def test_chunks_equal_the_whole(name, chunks):
+def test_chunks_equal_the_whole(name, chunks, rng):
     encoding = ROTARY[name]
     for shape in ((12,), (2, 12), (1, 12), SHAPE[:3]):
-        at = positions_of(encoding, RNG.integers(0, 2**20, shape))
+        at = positions_of(encoding, rng.integers(0, 2**20, shape))
         with dask.config.set(scheduler=refuse):
             y, path = fused(encoding)(lazy(X, chunks), at, explain=True)
             back = fused(encoding).inverse(y, at)
@@ -109,9 +109,9 @@ class Inputs:
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_no_task_sees_more_than_a_chunk(name):
+def test_no_task_sees_more_than_a_chunk(name, rng):
     """A chunk of the result, in float64, in which the specification works."""
-    x = RNG.standard_normal(BIG).astype(np.float32)
+    x = rng.standard_normal(BIG).astype(np.float32)
     y = WORK[name](lazy(x, CUT), np.arange(64))
     chunk = np.prod([max(c) for c in y.chunks]) * 8
     seen = Inputs()
@@ -133,10 +133,10 @@ def test_a_gather_would_be_seen():
 
 
 @pytest.mark.filterwarnings("default")
-def test_on_a_cluster_of_workers():
+def test_on_a_cluster_of_workers(rng):
     """Two workers: the same numbers, no result larger than a chunk, until the user gathers."""
     distributed = pytest.importorskip("distributed")
-    x = RNG.standard_normal(BIG).astype(np.float32)
+    x = rng.standard_normal(BIG).astype(np.float32)
     at = np.arange(64) * 1001
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(

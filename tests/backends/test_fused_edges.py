@@ -29,8 +29,8 @@ def sliding(shape):
 
 @pytest.mark.parametrize("out", [spread((2, 5, D)), sliding((2, 5, D))])
 @pytest.mark.parametrize("name", ["half", "interleaved", "other-output"])
-def test_an_out_that_overlaps_itself_is_refused(name, out):
-    x = RNG.standard_normal((2, 5, D)).astype(np.float32)
+def test_an_out_that_overlaps_itself_is_refused(name, out, rng):
+    x = rng.standard_normal((2, 5, D)).astype(np.float32)
     fast = fused(ROTARY[name])
     for call in (lambda: fast(x, range(5), out=out), lambda: fast(out, range(5), out=out)):
         with pytest.raises(ValueError, match="out must not overlap itself"):
@@ -55,8 +55,8 @@ def test_torch_refuses_it_too():
             fused(ROTARY[name])(x, range(5), out=torch.zeros(5, D).expand(2, 5, D))
 
 
-def test_arrays_of_strides_that_do_not_overlap_are_taken():
-    x = RNG.standard_normal((2, 5, D)).astype(np.float32)
+def test_arrays_of_strides_that_do_not_overlap_are_taken(rng):
+    x = rng.standard_normal((2, 5, D)).astype(np.float32)
     expected = fused(HALF)(x, range(5))
     room = np.zeros((3, 9, 2, D + 3), np.float32)
     for out in (room[0, :5, :, 1:-2].swapaxes(0, 1), room[1, ::-2, :, :D].swapaxes(0, 1)):
@@ -73,12 +73,12 @@ INVERSES = [(name, "numpy", "float32") for name in ROTARY] + [
 
 
 @pytest.mark.parametrize(("name", "library", "dtype"), INVERSES)
-def test_the_inverse(name, library, dtype):
+def test_the_inverse(name, library, dtype, rng):
     """Against the specification's in float64; with m != 1 it is no adjoint."""
     encoding, home = ROTARY[name], backend(library)
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
-    x = RNG.standard_normal((2, 3, 70, D)).astype(kind)
-    at = positions_of(encoding, RNG.integers(0, 2**20, (2, 70)))
+    x = rng.standard_normal((2, 3, 70, D)).astype(kind)
+    at = positions_of(encoding, rng.integers(0, 2**20, (2, 70)))
     undo = fused(encoding).inverse
     y, path = undo(home.asarray(x, dtype, home.devices()[0]), at, explain=True)
     assert path.startswith("specification" if name == "other-output" else library)
@@ -92,10 +92,10 @@ def test_the_inverse(name, library, dtype):
     assert np.array_equal(home.asnumpy(back), home.asnumpy(there))
 
 
-def test_the_inverse_prepared_in_place_and_for_queries_and_keys():
+def test_the_inverse_prepared_in_place_and_for_queries_and_keys(rng):
     for name in ("half-trailing", "interleaved-partial"):
         undo = fused(ROTARY[name], tensor_layout="bshd").inverse
-        x = RNG.standard_normal((2, 9, 3, D)).astype(np.float32)
+        x = rng.standard_normal((2, 9, 3, D)).astype(np.float32)
         expected = undo(x, range(4, 13))
         ready = undo.prepare(range(20), like=x)
         assert np.array_equal(ready(x, 4), expected)
@@ -106,8 +106,8 @@ def test_the_inverse_prepared_in_place_and_for_queries_and_keys():
             assert np.array_equal(one, expected)
 
 
-def test_no_queries_and_no_keys():
-    encoding = pr.T5Bias(RNG.standard_normal((32, 3)))
+def test_no_queries_and_no_keys(rng):
+    encoding = pr.T5Bias(rng.standard_normal((32, 3)))
     for one, (q, k) in itertools.product((pr.ALiBi(3), encoding), ((0, 5), (5, 0), (0, 0))):
         got = fused(one)(q, k)
         assert got.shape == (3, q, k)
@@ -121,12 +121,12 @@ def at_five(fast):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_tables_of_fake_tensors_are_not_kept():
+def test_tables_of_fake_tensors_are_not_kept(rng):
     torch = pytest.importorskip("torch")
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    x = torch.from_numpy(RNG.standard_normal((2, 5, D)))
+    x = torch.from_numpy(rng.standard_normal((2, 5, D)))
     expected = fused(HALF)(x, range(5))
     fast = fused(HALF)
     for _ in range(2):  # the second time with real tables kept
@@ -148,11 +148,11 @@ def test_tables_of_fake_tensors_are_not_kept():
         assert torch.equal(fast(x, range(5)), expected)
 
 
-def test_a_traced_start_decodes_under_jit():
+def test_a_traced_start_decodes_under_jit(rng):
     jax = pytest.importorskip("jax")
     for name, layout in itertools.product(("half-trailing", "interleaved"), ("bhsd", "bshd")):
         fast = fused(ROTARY[name], tensor_layout=layout)
-        x = jax.numpy.asarray(RNG.standard_normal((1, 12, 12, D)), "float32")
+        x = jax.numpy.asarray(rng.standard_normal((1, 12, 12, D)), "float32")
         ready = fast.prepare(range(12), like=x)
         axis = layout.index("s")
 

@@ -16,8 +16,8 @@ jax = pytest.importorskip("jax")
 RNG = np.random.default_rng(13)
 
 
-def array(*shape, dtype="float32"):
-    return jax.numpy.asarray(RNG.standard_normal(shape), dtype)
+def array(rng, *shape, dtype="float32"):
+    return jax.numpy.asarray(rng.standard_normal(shape), dtype)
 
 
 def close(one, other, dtype="float32"):
@@ -39,11 +39,11 @@ def test_the_suite_passes(name, dtype):
 
 
 @pytest.mark.parametrize("name", FUSED)
-def test_traced_is_the_same_without_float64(name):
+def test_traced_is_the_same_without_float64(name, rng):
     """Exact angles at 2**20 although jax_enable_x64 is off: tables are constants of the trace."""
     encoding = ROTARY[name]
     at = positions_of(encoding, 2**20 + np.arange(5))
-    x = array(2, 3, 5, D)
+    x = array(rng, 2, 3, 5, D)
     fast = fused(encoding)
     y, path = fast(x, at, explain=True)
     assert path.startswith("jax: ")
@@ -54,9 +54,9 @@ def test_traced_is_the_same_without_float64(name):
         assert close(turned, true)
 
 
-def test_gradients_and_maps():
+def test_gradients_and_maps(rng):
     encoding = ROTARY["half-trailing"]
-    x = array(4, 3, D)
+    x = array(rng, 4, 3, D)
     fast = fused(encoding)
 
     def loss(x):
@@ -71,11 +71,11 @@ def test_gradients_and_maps():
     assert close(twice, np.asarray(x) * factors)
 
 
-def test_traced_positions_run_the_specification():
+def test_traced_positions_run_the_specification(rng):
     encoding = ROTARY["half"]
     fast = fused(encoding)
     with jax.enable_x64(True):
-        x, at = array(3, D, dtype="float64"), jax.numpy.arange(3)
+        x, at = array(rng, 3, D, dtype="float64"), jax.numpy.arange(3)
         paths = []
 
         def call(x, at):
@@ -87,9 +87,9 @@ def test_traced_positions_run_the_specification():
     assert paths == ["specification: positions are traced"]
 
 
-def test_what_is_refused():
+def test_what_is_refused(rng):
     with pytest.raises(TypeError, match="out cannot be given for jax arrays"):
-        fused(ROTARY["half"])(array(3, D), range(3), out=array(3, D))
+        fused(ROTARY["half"])(array(rng, 3, D), range(3), out=array(rng, 3, D))
 
 
 SHARDED = """

@@ -17,8 +17,8 @@ torch = pytest.importorskip("torch")
 RNG = np.random.default_rng(12)
 
 
-def tensor(*shape, dtype="float32", grad=False):
-    values = torch.from_numpy(RNG.standard_normal(shape)).to(getattr(torch, dtype))
+def tensor(rng, *shape, dtype="float32", grad=False):
+    values = torch.from_numpy(rng.standard_normal(shape)).to(getattr(torch, dtype))
     return values.requires_grad_(grad)
 
 
@@ -58,35 +58,35 @@ def test_gradients_are_those_of_the_specification(name, dtype):
 
 
 @pytest.mark.parametrize("name", FUSED)
-def test_gradcheck_twice(name):
+def test_gradcheck_twice(name, rng):
     encoding = ROTARY[name]
     at = positions_of(encoding, [3, 1, 400])
-    x = tensor(2, 3, D, dtype="float64", grad=True)
+    x = tensor(rng, 2, 3, D, dtype="float64", grad=True)
     fast = fused(encoding)
     assert torch.autograd.gradcheck(lambda x: fast(x, at), x)
     assert torch.autograd.gradgradcheck(lambda x: fast(x, at), x)
 
 
 @pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial"])
-def test_the_operator_is_well_made(name):
+def test_the_operator_is_well_made(name, rng):
     """torch's own examination: schema, fake tensors, autograd registration, dynamic shapes."""
     encoding = ROTARY[name]
-    x = tensor(2, 3, D, grad=True)
+    x = tensor(rng, 2, 3, D, grad=True)
     fused(encoding)(x, range(3))  # registers it
     run = fused(encoding)._runs[0]
-    factor = tensor(3, run.size, 2) if run.interleaved else tensor(2, 3, run.size)
+    factor = tensor(rng, 3, run.size, 2) if run.interleaved else tensor(rng, 2, 3, run.size)
     arguments = (x, factor, run.interleaved, run.start, False)
     torch.library.opcheck(torch.ops.posenc_ref.rotate.default, arguments)
 
 
 @pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial", "sections-half"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_graphs_are_whole(name, dtype):
+def test_graphs_are_whole(name, dtype, rng):
     """compile(fullgraph=True) sees one graph, forward and backward."""
     torch._dynamo.reset()
     encoding = ROTARY[name]
     at = positions_of(encoding, range(7))
-    x = tensor(2, 3, 7, D, dtype=dtype, grad=True)
+    x = tensor(rng, 2, 3, 7, D, dtype=dtype, grad=True)
     ready = fused(encoding).prepare(at, like=x)
     eager = ready(x)
     (expected,) = torch.autograd.grad(eager.sum(), x)
@@ -97,18 +97,18 @@ def test_graphs_are_whole(name, dtype):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_inductor():
+def test_inductor(rng):
     torch._dynamo.reset()
     encoding = ROTARY["half"]
-    x = tensor(2, 3, 7, D, dtype="bfloat16", grad=True)
+    x = tensor(rng, 2, 3, 7, D, dtype="bfloat16", grad=True)
     ready = fused(encoding).prepare(range(9), like=x)
     compiled = torch.compile(lambda x: ready(x, 2), fullgraph=True)
     assert close(compiled(x), ready(x, 2), "bfloat16")
 
 
-def test_autocast_leaves_angles_alone():
+def test_autocast_leaves_angles_alone(rng):
     encoding = ROTARY["half"]
-    x = tensor(2, 4, D)
+    x = tensor(rng, 2, 4, D)
     far = np.array([3, 2**17 + 1, 2**20 + 3, 2**24 + 1])
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = fused(encoding)(x, far)
@@ -118,9 +118,9 @@ def test_autocast_leaves_angles_alone():
 
 
 @pytest.mark.parametrize("name", ["half", "interleaved-partial"])
-def test_torch_func(name):
+def test_torch_func(name, rng):
     encoding = ROTARY[name]
-    x = tensor(4, 2, 3, D, dtype="float64")
+    x = tensor(rng, 4, 2, 3, D, dtype="float64")
     fast = fused(encoding)
     whole = fast(x, range(3))
     assert close(torch.func.vmap(lambda t: fast(t, range(3)))(x), whole, "float64")
@@ -133,11 +133,11 @@ def test_torch_func(name):
     assert close(tangent, fast(whole, range(3)), "float64")
 
 
-def test_out_and_in_place():
+def test_out_and_in_place(rng):
     for name in FUSED:
         encoding = ROTARY[name]
         at = positions_of(encoding, range(7))
-        x = tensor(2, 3, 7, D)
+        x = tensor(rng, 2, 3, 7, D)
         fast = fused(encoding)
         expected = fast(x, at)
         out = torch.full_like(x, 7)
@@ -150,11 +150,11 @@ def test_out_and_in_place():
         fast(both[:, :, :7], at, out=both[:, :, 3:10])
         assert torch.equal(both[:, :, 3:10], expected)
     with pytest.raises(ValueError, match="where gradients are wanted"):
-        fused(ROTARY["half"])(tensor(2, D, grad=True), range(2), out=tensor(2, D))
+        fused(ROTARY["half"])(tensor(rng, 2, D, grad=True), range(2), out=tensor(rng, 2, D))
 
 
-def test_nothing_of_x_is_kept_for_the_gradient():
-    x = tensor(1, 8, 512, D, grad=True)
+def test_nothing_of_x_is_kept_for_the_gradient(rng):
+    x = tensor(rng, 1, 8, 512, D, grad=True)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
         fused(ROTARY["half"])(x, range(512))
@@ -162,21 +162,21 @@ def test_nothing_of_x_is_kept_for_the_gradient():
     assert all(t.numel() <= 512 * D for t in kept)
 
 
-def test_strides_that_are_no_complex_numbers():
+def test_strides_that_are_no_complex_numbers(rng):
     encoding = pr.RoPE(D, layout="interleaved")
     for x in (
-        tensor(2, 5, D + 1)[..., 1:],
-        tensor(2, 5, D + 1)[..., :D],
-        tensor(2, D, 5).transpose(1, 2),
-        tensor(5, D).expand(2, 5, D),
+        tensor(rng, 2, 5, D + 1)[..., 1:],
+        tensor(rng, 2, 5, D + 1)[..., :D],
+        tensor(rng, 2, D, 5).transpose(1, 2),
+        tensor(rng, 5, D).expand(2, 5, D),
     ):
         assert close(fused(encoding)(x, range(5)), encoding.apply(x, range(5)))
         assert close(x, x.clone())
 
 
-def test_threads_share_one_encoding():
+def test_threads_share_one_encoding(rng):
     fast = fused(ROTARY["half"])
-    x = tensor(4, 64, D)
+    x = tensor(rng, 4, 64, D)
     alone = [fused(ROTARY["half"])(x, range(n, n + 64)) for n in range(16)]
     wrong = []
 
@@ -192,20 +192,20 @@ def test_threads_share_one_encoding():
     assert wrong == []
 
 
-def test_what_is_refused():
-    ready = fused(ROTARY["half"]).prepare(range(4), like=tensor(1))
+def test_what_is_refused(rng):
+    ready = fused(ROTARY["half"]).prepare(range(4), like=tensor(rng, 1))
     with pytest.raises(TypeError, match=r"x must be a Tensor of torch.float32"):
-        ready(tensor(4, D, dtype="bfloat16"))
+        ready(tensor(rng, 4, D, dtype="bfloat16"))
     with pytest.raises(TypeError, match="x must be a Tensor"):
         ready(np.zeros((4, D), np.float32))
     with pytest.raises(ValueError, match="out must have"):
-        fused(ROTARY["half"])(tensor(4, D), range(4), out=tensor(3, D))
+        fused(ROTARY["half"])(tensor(rng, 4, D), range(4), out=tensor(rng, 3, D))
     assert ROUNDOFF["bfloat16"] > ROUNDOFF["float32"]  # what the refusal is for
 
 
-def test_forward_mode():
+def test_forward_mode(rng):
     for encoding in (ROTARY["half-trailing"], ROTARY["interleaved"]):
-        x = tensor(1, 2, D, dtype="float64")
+        x = tensor(rng, 1, 2, D, dtype="float64")
         fast = fused(encoding)
         jacobians = [
             torch.autograd.functional.jacobian(f, x, strategy="forward-mode", vectorize=True)
@@ -216,18 +216,18 @@ def test_forward_mode():
         assert jacobians[0].abs().sum() > 0
 
 
-def test_tables_made_while_evaluating_serve_training():
+def test_tables_made_while_evaluating_serve_training(rng):
     fast = fused(ROTARY["half"])
-    x = tensor(2, 5, D)
+    x = tensor(rng, 2, 5, D)
     with torch.inference_mode(), torch.device("meta"):
         fast(x, range(5))
     fast(x.clone().requires_grad_(), range(5)).sum().backward()
 
 
-def test_copies_and_workers():
+def test_copies_and_workers(rng):
     for encoding in (ROTARY["half"], ROTARY["interleaved-partial"]):
         fast = fused(encoding, tensor_layout="bshd")
-        x = tensor(1, 5, 2, D)
+        x = tensor(rng, 1, 5, 2, D)
         ready = fast.prepare(range(5), like=x)
         for one in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
             assert torch.equal(one(x, range(5)), fast(x, range(5)))
@@ -236,10 +236,10 @@ def test_copies_and_workers():
 
 
 @pytest.mark.parametrize("name", ["half", "interleaved"])
-def test_nothing_is_nothing(name):
+def test_nothing_is_nothing(name, rng):
     fast = fused(ROTARY[name])
     for shape in ((2, 3, 0, D), (0, 3, 5, D)):
-        assert fast(tensor(*shape), range(shape[2])).shape == shape
+        assert fast(tensor(rng, *shape), range(shape[2])).shape == shape
         assert fast(np.zeros(shape, np.float32), range(shape[2])).shape == shape
     spread = np.broadcast_to(np.ones(D, np.float32), (1, 2, 5, D))
     assert np.array_equal(fast(spread, range(5)), fast(spread.copy(), range(5)))

@@ -57,12 +57,12 @@ def test_concrete_jax_positions_are_exact_too():
     assert near(y, ROPE.apply(X.astype(np.float64), far))
 
 
-def test_grad_is_the_rotation_back():
-    dy = RNG.standard_normal(X.shape).astype(np.float32)
+def test_grad_is_the_rotation_back(rng):
+    dy = rng.standard_normal(X.shape).astype(np.float32)
     dx = jax.grad(lambda x: jnp.sum(ROPE.apply(x, P) * dy))(jnp.asarray(X))
     size = np.linalg.norm(dy, axis=-1, keepdims=True)
     assert near(dx, ROPE.inverse(dy.astype(np.float64), P), size)
-    weight = jnp.asarray(RNG.standard_normal((10, 8)), jnp.float32)
+    weight = jnp.asarray(rng.standard_normal((10, 8)), jnp.float32)
     counted = jax.grad(lambda w: jnp.sum(Learned(w).table(np.array([3, 3, 1]))))(weight)
     assert counted[:4, 0].tolist() == [0.0, 1.0, 0.0, 2.0]
 
@@ -86,13 +86,13 @@ def test_traced_positions_need_64_bit_types(call):
         jax.jit(call)(jnp.arange(4))
 
 
-def test_traced_indices_need_none():
+def test_traced_indices_need_none(rng):
     """Integers stay integers; a row outside the table is NaN, as nothing can be raised there."""
-    weight = RNG.standard_normal((10, 8)).astype(np.float32)
+    weight = rng.standard_normal((10, 8)).astype(np.float32)
     rows = jax.jit(Learned(jnp.asarray(weight), offset=1).table)(jnp.asarray([0, 8, 9, -2]))
     assert (np.asarray(rows[:2]) == weight[[1, 9]]).all()
     assert np.isnan(np.asarray(rows[2:])).all()
-    table = RNG.standard_normal((32, 3)).astype(np.float32)
+    table = rng.standard_normal((32, 3)).astype(np.float32)
     q, k = np.arange(5), np.arange(300, 330)
     bias = jax.jit(T5Bias(jnp.asarray(table)).bias)(jnp.asarray(q), jnp.asarray(k))
     assert (np.asarray(bias) == T5Bias(table).bias(q, k)).all()

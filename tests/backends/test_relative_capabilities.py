@@ -38,54 +38,63 @@ B, H, S, D = 2, 3, 5, 4
 RNG = np.random.default_rng(7)
 
 
-def table(*shape):
+def table(rng, *shape):
     """Numbers that every dtype holds."""
-    return RNG.integers(-127, 128, shape) / 32
+    return rng.integers(-127, 128, shape) / 32
 
 
-Q, K = table(B, H, S, D), table(B, H, S, D)
+Q, K = table(RNG, B, H, S, D), table(RNG, B, H, S, D)
 AT = np.array([0, 7, 3, 11, 8])
 SCORES = {
-    "DeBERTa v2": DeBERTa(table(H, 8, D), table(H, 8, D), buckets=4, max_position=9),
-    "Shaw per head": Shaw(table(H, 9, D), before=8, counted="query-key"),
+    "DeBERTa v2": DeBERTa(table(RNG, H, 8, D), table(RNG, H, 8, D), buckets=4, max_position=9),
+    "Shaw per head": Shaw(table(RNG, H, 9, D), before=8, counted="query-key"),
     "TransformerXL": TransformerXL(
-        table(H, D, 8), table(H, D), table(H, D), sinusoid=Sinusoidal(8, layout="concat"), clamp=6
+        table(RNG, H, D, 8),
+        table(RNG, H, D),
+        table(RNG, H, D),
+        sinusoid=Sinusoidal(8, layout="concat"),
+        clamp=6,
     ),
     "ESPnetLegacy": ESPnetLegacy(
-        table(H, D, 8), table(H, D), table(H, D), sinusoid=Sinusoidal(8), max_len=20
+        table(RNG, H, D, 8), table(RNG, H, D), table(RNG, H, D), sinusoid=Sinusoidal(8), max_len=20
     ),
     "TUPE": TUPE(
-        table(12, H, D),
-        table(12, H, D),
-        bias=T5Bias(table(32, H)),
-        cls_to_others=table(H),
-        others_to_cls=table(H),
+        table(RNG, 12, H, D),
+        table(RNG, 12, H, D),
+        bias=T5Bias(table(RNG, 32, H)),
+        cls_to_others=table(RNG, H),
+        others_to_cls=table(RNG, H),
     ),
-    "CoPE": CoPE(table(3, D)),
+    "CoPE": CoPE(table(RNG, 3, D)),
     "GatedBias": GatedBias(
-        T5Bias(table(32, H), num_buckets=32, max_distance=40), table(2, D), table(2), table(H)
+        T5Bias(table(RNG, 32, H), num_buckets=32, max_distance=40),
+        table(RNG, 2, D),
+        table(RNG, 2),
+        table(RNG, H),
     ),
-    "DecomposedRelative": DecomposedRelative(table(5, D), table(7, D), grid=(3, 4)),
+    "DecomposedRelative": DecomposedRelative(table(RNG, 5, D), table(RNG, 7, D), grid=(3, 4)),
 }
 BIASES = {
     "Kerple": Kerple([0.5, 1.5, 0.25], [0.1, 0.7, 2.0]),
     "Sandwich": Sandwich(H, 8),
-    "FIRE": FIRE(table(6, 1), table(6), table(H, 6), table(H), length=4.0),
-    "SwinBias": SwinBias(table(35, H), window=(3, 4)),
-    "BEiTBias": BEiTBias(table(38, H), window=(3, 4)),
-    "LeViTBias": LeViTBias(table(12, H), window=(3, 4)),
+    "FIRE": FIRE(table(RNG, 6, 1), table(RNG, 6), table(RNG, H, 6), table(RNG, H), length=4.0),
+    "SwinBias": SwinBias(table(RNG, 35, H), window=(3, 4)),
+    "BEiTBias": BEiTBias(table(RNG, 38, H), window=(3, 4)),
+    "LeViTBias": LeViTBias(table(RNG, 12, H), window=(3, 4)),
     "DynamicBias": DynamicBias(
-        (table(6, 1) / 64, table(H, 6) / 64), (table(6), table(H)), log_distance=True
+        (table(RNG, 6, 1) / 64, table(RNG, H, 6) / 64),
+        (table(RNG, 6), table(RNG, H)),
+        log_distance=True,
     ),
     "DynamicWindowBias": DynamicWindowBias(
-        (table(6, 2), table(H, 6) / 64),
-        (table(6), table(H)),
-        (table(6),),
-        (table(6),),
+        (table(RNG, 6, 2), table(RNG, H, 6) / 64),
+        (table(RNG, 6), table(RNG, H)),
+        (table(RNG, 6),),
+        (table(RNG, 6),),
         window=(3, 4),
     ),
-    "ForgettingBias": ForgettingBias(-np.abs(table(H, 12))),
-    "LogCPB": LogCPB(table(6, 2), table(6), table(H, 6) / 64, window=(3, 4)),
+    "ForgettingBias": ForgettingBias(-np.abs(table(RNG, H, 12))),
+    "LogCPB": LogCPB(table(RNG, 6, 2), table(RNG, 6), table(RNG, H, 6) / 64, window=(3, 4)),
 }
 
 
@@ -155,8 +164,8 @@ def judge_bias(place, encoding):
     judge(place, scores(there, place.array(Q), place.array(K), at, at), logits, place.dtype)
 
 
-def test_blended_softmax(place):
-    encoding = ConViTBias(table(H, 3) / 64, table(H), table(H), window=(3, 4))
+def test_blended_softmax(place, rng):
+    encoding = ConViTBias(table(rng, H, 3) / 64, table(rng, H), table(rng, H), window=(3, 4))
     judge(place, moved(encoding, place).bias(AT, AT), encoding.truth(AT, AT), place.working)
     want = encoding.weights(Q, K, AT, AT)
     # The size of the logits is what rounding them moves.
@@ -165,14 +174,14 @@ def test_blended_softmax(place):
     judge(place, found, Truth(want, size, np.zeros_like(want)), place.dtype)
 
 
-def test_context(place):
-    values = table(9, D)
-    weights = np.abs(table(B, H, S, S)) / 16
+def test_context(place, rng):
+    values = table(rng, 9, D)
+    weights = np.abs(table(rng, B, H, S, S)) / 16
     row = np.clip(AT[None, :] - AT[:, None], -4, 4) + 4
     each = K[:, :, None] + values[row]
     size = np.abs(K[:, :, None]) + np.abs(values[row])
     want, terms = (np.einsum("bhij,bhijd->bhid", weights, x) for x in (each, size))
-    encoding = moved(Shaw(table(9, D), before=4, values=values), place)
+    encoding = moved(Shaw(table(rng, 9, D), before=4, values=values), place)
     truth = Truth(want, terms, np.zeros_like(want))
     for at in place.ways(AT):
         found = encoding.context(place.array(weights), place.array(K), at, at)

@@ -18,37 +18,37 @@ RNG = np.random.default_rng(14)
 H, DIM = 3, 16
 
 
-def numbers(*shape):
-    return RNG.standard_normal(shape)
+def numbers(rng, *shape):
+    return rng.standard_normal(shape)
 
 
-def network(inputs, width=5):
-    return numbers(width, inputs), numbers(width), numbers(H, width)
+def network(rng, inputs, width=5):
+    return numbers(rng, width, inputs), numbers(rng, width), numbers(rng, H, width)
 
 
 BIASES = {
     "ALiBi": pr.ALiBi(H),
     "ALiBi inside the scale": pr.ALiBi(H, causal=False, bias_inside_scale=True),
-    "T5": pr.T5Bias(numbers(32, H)),
-    "T5 decoder": pr.T5Bias(numbers(16, H), num_buckets=16, bidirectional=False),
-    "LayoutLMv3": pr.T5Bias(numbers(32, H), scaled=True, bias_inside_scale=True),
+    "T5": pr.T5Bias(numbers(RNG, 32, H)),
+    "T5 decoder": pr.T5Bias(numbers(RNG, 16, H), num_buckets=16, bidirectional=False),
+    "LayoutLMv3": pr.T5Bias(numbers(RNG, 32, H), scaled=True, bias_inside_scale=True),
     "Kerple log": pr.Kerple([0.5, 1.0, 2.0], [0.1, 1.0, 3.0]),
     "Kerple power": pr.Kerple([0.5, 1.0, 2.0], [0.1, 1.0, 2.0], form="power"),
-    "FIRE": pr.FIRE(*network(1), length=40.0),
-    "FIRE with a bias": pr.FIRE(*network(1), numbers(H), c=0.5),
+    "FIRE": pr.FIRE(*network(RNG, 1), length=40.0),
+    "FIRE with a bias": pr.FIRE(*network(RNG, 1), numbers(RNG, H), c=0.5),
     "Sandwich": pr.Sandwich(H, 16),
 }
 WINDOWS = {
-    "Swin": pr.SwinBias(numbers(5 * 7, H), window=(3, 4)),
-    "BEiT": pr.BEiTBias(numbers(5 * 7 + 3, H), window=(3, 4)),
-    "LeViT": pr.LeViTBias(numbers(12, H), window=(3, 4)),
-    "Swin v2": pr.LogCPB(*network(2), window=(3, 4)),
+    "Swin": pr.SwinBias(numbers(RNG, 5 * 7, H), window=(3, 4)),
+    "BEiT": pr.BEiTBias(numbers(RNG, 5 * 7 + 3, H), window=(3, 4)),
+    "LeViT": pr.LeViTBias(numbers(RNG, 12, H), window=(3, 4)),
+    "Swin v2": pr.LogCPB(*network(RNG, 2), window=(3, 4)),
 }
 ALL = {**BIASES, **WINDOWS}
 
 
-def queries(length, dtype="float32", dim=DIM):
-    return torch.from_numpy(numbers(2, H, length, dim)).to(getattr(torch, dtype))
+def queries(rng, length, dtype="float32", dim=DIM):
+    return torch.from_numpy(numbers(rng, 2, H, length, dim)).to(getattr(torch, dtype))
 
 
 def keys_of(name, length):
@@ -67,11 +67,11 @@ def whole(mod, q_len, k_len, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ALL)
-def test_what_is_added_is_the_bias(name, dtype):
+def test_what_is_added_is_the_bias(name, dtype, rng):
     encoding = ALL[name]
     sizes = [(12, 12), (5, 12)] if name in WINDOWS else [(7, 7), (1, 300), (40, 300), (9, 4)]
     for q_len, k_len in sizes:
-        q = queries(q_len, dtype)
+        q = queries(rng, q_len, dtype)
         mod = score_mod(
             encoding, like=q, offset=k_len - q_len, k_len=keys_of(name, max(q_len, k_len))
         )
@@ -84,10 +84,10 @@ def test_what_is_added_is_the_bias(name, dtype):
 
 
 @pytest.mark.parametrize("name", ["ALiBi inside the scale", "T5", "Swin v2"])
-def test_logits_through_flex_attention(name):
+def test_logits_through_flex_attention(name, rng):
     """With one key left to each query, the logarithm of the sum is the logit of that key."""
     encoding, (q_len, k_len) = ALL[name], (5, 12)
-    q, k = queries(q_len), queries(k_len)
+    q, k = queries(rng, q_len), queries(rng, k_len)
     offset = k_len - q_len
     at = np.arange(offset, k_len), np.arange(k_len)
     mod = score_mod(encoding, like=q, offset=offset)
@@ -131,7 +131,7 @@ LEARNED = {
 
 
 @pytest.mark.parametrize("name", [*LEARNED, "ALiBi", "Kerple log", "Sandwich"])
-def test_attention_and_its_gradients(name):
+def test_attention_and_its_gradients(name, rng):
     """Causal, queries at the end of the keys; against the bias written out, in float64."""
     q_len, k_len = 5, 12
     at = np.arange(k_len - q_len, k_len), np.arange(k_len)
@@ -140,14 +140,14 @@ def test_attention_and_its_gradients(name):
         for n in LEARNED.get(name, ())
     }
     encoding = ALL[name].replace(**learned)
-    q, k, v = (queries(n, "float64") for n in (q_len, k_len, k_len))
+    q, k, v = (queries(rng, n, "float64") for n in (q_len, k_len, k_len))
     mod = score_mod(encoding, like=q, offset=k_len - q_len, k_len=keys_of(name, k_len))
     mask = flex.create_block_mask(
         lambda b, h, i, j: j <= i + (k_len - q_len), None, None, q_len, k_len, device="cpu"
     )
     got = flex.flex_attention(q, k, v, score_mod=mod, scale=mod.scale, block_mask=mask)
     want = materialised(encoding, q, k, v, at, mod.scale)
-    pairs, weight = [(got, want)], torch.from_numpy(numbers(*got.shape))
+    pairs, weight = [(got, want)], torch.from_numpy(numbers(rng, *got.shape))
     if learned:  # on a CPU torch differentiates it for these alone, not for q, k and v
         loss = [(y * weight).sum() for y in (got, want)]
         grads = [torch.autograd.grad(one, list(learned.values())) for one in loss]
@@ -159,14 +159,14 @@ def test_attention_and_its_gradients(name):
         assert Truth(other, size, np.zeros(())).score(one).max() <= budget("float64")
 
 
-def test_layers_that_differ_in_their_constants():
+def test_layers_that_differ_in_their_constants(rng):
     """What is compiled for one layer serves the next, whose numbers and sizes are others."""
-    fires = [pr.FIRE(*network(1, w), c=0.1 * w, length=10.0 * w, eps=1e-6 * w) for w in (3, 4)]
-    windows = [pr.SwinBias(numbers((2 * n - 1) ** 2, H), window=(n, n)) for n in (2, 3)]
+    fires = [pr.FIRE(*network(rng, 1, w), c=0.1 * w, length=10.0 * w, eps=1e-6 * w) for w in (3, 4)]
+    windows = [pr.SwinBias(numbers(rng, (2 * n - 1) ** 2, H), window=(n, n)) for n in (2, 3)]
     inside = [pr.ALiBi(H, max_bias=m, bias_inside_scale=True) for m in (4.0, 7.0)]
     for n, encoding in enumerate(fires + windows + inside):
         size = encoding.tokens if encoding in windows else 5 + n
-        q = queries(size, "float64", DIM + n)
+        q = queries(rng, size, "float64", DIM + n)
         mod = score_mod(encoding, like=q)
         got = flex.flex_attention(q, q, q, score_mod=mod, scale=mod.scale)
         bias = torch.as_tensor(encoding.bias(range(size), range(size)))
@@ -185,23 +185,23 @@ def kept(mod):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_nothing_of_the_size_of_the_scores_is_kept(name):
+def test_nothing_of_the_size_of_the_scores_is_kept(name, rng):
     sizes = []
     for length in (2**9, 2**12):
-        mod = score_mod(ALL[name], like=queries(1), k_len=keys_of(name, length))
+        mod = score_mod(ALL[name], like=queries(rng, 1), k_len=keys_of(name, length))
         sizes.append(sum(t.numel() for t in kept(mod)))
         assert sizes[-1] <= (2 * H * length if name == "Sandwich" else 1000)
     assert sizes[0] == sizes[1] or name == "Sandwich"
 
 
-def test_compiled_while_decoding():
+def test_compiled_while_decoding(rng):
     """One graph for every step, the same values, and no allocation of the size of the scores."""
     torch._dynamo.reset()
-    encoding, q_len, k_len = pr.T5Bias(torch.from_numpy(numbers(32, H)).float()), 512, 2048
-    k = queries(k_len)
+    encoding, q_len, k_len = pr.T5Bias(torch.from_numpy(numbers(rng, 32, H)).float()), 512, 2048
+    k = queries(rng, k_len)
     run = torch.compile(flex.flex_attention, fullgraph=True)
     with torch.no_grad():
-        q = queries(q_len)
+        q = queries(rng, q_len)
         mod = score_mod(encoding, like=q, offset=k_len - q_len)
         run(q, k, k, score_mod=mod, scale=mod.scale)
         for step in (700, 1001):
@@ -220,8 +220,8 @@ def test_compiled_while_decoding():
             assert Truth(want, size, np.zeros(())).score(got).max() <= budget("float32")
 
 
-def test_outside_of_what_is_known_there_is_no_number():
-    q = queries(3)
+def test_outside_of_what_is_known_there_is_no_number(rng):
+    q = queries(rng, 3)
     swin = whole(score_mod(WINDOWS["Swin"], like=q, offset=-1), 3, 14, "float32")
     assert np.isnan(swin[:, 0]).all()
     assert np.isnan(swin[:, 1:, 12:]).all()
@@ -245,6 +245,6 @@ def test_outside_of_what_is_known_there_is_no_number():
          ValueError, "on meta"),
     ],
 )  # fmt: skip
-def test_what_is_refused(call, error, message):
+def test_what_is_refused(call, error, message, rng):
     with pytest.raises(error, match=message):
-        call(queries(2))
+        call(queries(rng, 2))

@@ -36,8 +36,8 @@ def kernel(monkeypatch):
     sys.modules.pop(MODULE, None)
 
 
-def tensor(*shape, dtype="float32", grad=False):
-    values = torch.from_numpy(RNG.standard_normal(shape)).to(getattr(torch, dtype))
+def tensor(rng, *shape, dtype="float32", grad=False):
+    values = torch.from_numpy(rng.standard_normal(shape)).to(getattr(torch, dtype))
     return values.requires_grad_(grad)
 
 
@@ -54,13 +54,13 @@ def right(encoding, x, at, y, turn="apply"):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", FUSED)
-def test_values(name, dtype):
+def test_values(name, dtype, rng):
     encoding = ROTARY[name]
     fast = fused(encoding)
     for shape in ((5,), (2, 5), (2, 3, 5)):
-        at = RNG.integers(0, 2**30, shape)
+        at = rng.integers(0, 2**30, shape)
         at = positions_of(encoding, at)
-        x = tensor(2, 3, 5, D, dtype=dtype)
+        x = tensor(rng, 2, 3, 5, D, dtype=dtype)
         assert right(encoding, x, at, fast(x, at))
         assert right(encoding, x, at, fast.inverse(x, at), "inverse")
         placed, out = x.clone(), torch.full_like(x, 7)
@@ -70,28 +70,28 @@ def test_values(name, dtype):
         assert right(encoding, x, at, out)
 
 
-def test_shapes_and_strides():
+def test_shapes_and_strides(rng):
     for name in ("half-trailing", "interleaved-partial"):
         encoding = ROTARY[name]
         for shape in ((D,), (4, D), (7, 4, D), (1, 9, 4, D), (2, 1, 3, 4, D), (2, 3, 0, D)):
-            x = tensor(*shape) if len(shape) > 1 else tensor(1, D)
+            x = tensor(rng, *shape) if len(shape) > 1 else tensor(rng, 1, D)
             assert fused(encoding)(x, range(x.shape[-2])).shape == x.shape
             assert x.numel() == 0 or right(
                 encoding, x, range(x.shape[-2]), fused(encoding)(x, range(x.shape[-2]))
             )
         for x in (
-            tensor(2, 4, 3, D).transpose(1, 2),
-            tensor(2, 3, 4, 2 * D)[..., ::2],
-            tensor(2, 3, 4, D + 1)[..., 1:],
-            tensor(4, D).expand(2, 3, 4, D),
-            tensor(2, 4, 3, 3, D)[:, :, 1].transpose(1, 2),
+            tensor(rng, 2, 4, 3, D).transpose(1, 2),
+            tensor(rng, 2, 3, 4, 2 * D)[..., ::2],
+            tensor(rng, 2, 3, 4, D + 1)[..., 1:],
+            tensor(rng, 4, D).expand(2, 3, 4, D),
+            tensor(rng, 2, 4, 3, 3, D)[:, :, 1].transpose(1, 2),
         ):
             assert right(encoding, x, range(4), fused(encoding)(x, range(4)))
             into = torch.zeros(2, 4, 3, 2 * D).transpose(1, 2)[..., 1 : 2 * D : 2]
             fused(encoding)(x, range(4), out=into)
             assert right(encoding, x, range(4), into)
     wide = pr.RoPE(12, layout="half")  # pairs that are no power of two
-    x = tensor(3, 70, 12)
+    x = tensor(rng, 3, 70, 12)
     assert right(wide, x, range(70), fused(wide)(x, range(70)))
     ready = fused(wide).prepare(range(100), like=x)
     assert right(wide, x, range(9, 79), ready(x, 9))
@@ -108,13 +108,13 @@ def test_the_suite_passes():
 
 
 @pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial"])
-def test_gradients(name):
+def test_gradients(name, rng):
     encoding = ROTARY[name]
-    x, fast = tensor(2, 3, D, dtype="float64", grad=True), fused(encoding)
+    x, fast = tensor(rng, 2, 3, D, dtype="float64", grad=True), fused(encoding)
     assert torch.autograd.gradcheck(lambda x: fast(x, [3, 1, 400]), x)
     assert torch.autograd.gradgradcheck(lambda x: fast(x, [3, 1, 400]), x)
 
 
-def test_only_cuda_tensors_go_there(monkeypatch):
+def test_only_cuda_tensors_go_there(monkeypatch, rng):
     monkeypatch.undo()
-    assert not fused_torch._in_one_launch(tensor(2, D))
+    assert not fused_torch._in_one_launch(tensor(rng, 2, D))
