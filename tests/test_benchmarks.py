@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def report(tmp_path_factory):
     """The folder that the report of small shapes was written into."""
     for name in ("torch", "transformers", "matplotlib"):
-        pytest.importorskip(name)
+        pytest.importorskip(name, reason=f"the benchmarks run {name}")
     folder = tmp_path_factory.mktemp("benchmarks")
     script = ROOT / "benchmarks" / "report.py"
     command = [sys.executable, str(script), "--quick", "--output", str(folder)]

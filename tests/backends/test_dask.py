@@ -5,8 +5,8 @@ import pytest
 
 from posenc_ref import ALiBi, Learned, RoPE, Sinusoidal, T5Bias, convert_layout, scores
 
-dask = pytest.importorskip("dask")
-da = pytest.importorskip("dask.array")
+dask = pytest.importorskip("dask", reason="Dask's arrays are what is tried")
+da = pytest.importorskip("dask.array", reason="Dask's arrays are what is tried")
 # The chunks here are absurdly small on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
 
@@ -118,7 +118,7 @@ def test_one_chunk_of_the_result_needs_only_its_own_chunk():
 @pytest.mark.filterwarnings("default")
 def test_on_a_cluster():
     """The same code with the scheduler of dask.distributed."""
-    distributed = pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed", reason="distributed runs the workers")
     with distributed.Client(
         processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None
     ):

@@ -11,8 +11,8 @@ from posenc_ref.backends import fused
 from tests.backends.test_dask import refuse
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
 
-dask = pytest.importorskip("dask")
-da = pytest.importorskip("dask.array")
+dask = pytest.importorskip("dask", reason="Dask's arrays are what is tried")
+da = pytest.importorskip("dask.array", reason="Dask's arrays are what is tried")
 pytestmark = pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
 RNG = np.random.default_rng(16)
 SHAPE = (2, 4, 12, D)
@@ -135,7 +135,7 @@ def test_a_gather_would_be_seen():
 @pytest.mark.filterwarnings("default")
 def test_on_a_cluster_of_workers(rng):
     """Two workers: the same numbers, no result larger than a chunk, until the user gathers."""
-    distributed = pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed", reason="distributed runs the workers")
     x = rng.standard_normal(BIG).astype(np.float32)
     at = np.arange(64) * 1001
     with contextlib.ExitStack() as stack:

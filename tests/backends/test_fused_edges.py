@@ -48,7 +48,7 @@ def test_tables_and_biases_refuse_it_too():
 
 
 def test_torch_refuses_it_too():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     x = torch.ones(2, 5, D)
     for name in ("half", "interleaved", "other-output"):
         with pytest.raises(ValueError, match="out must not overlap itself"):
@@ -122,7 +122,7 @@ def at_five(fast):
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_tables_of_fake_tensors_are_not_kept(rng):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -149,7 +149,7 @@ def test_tables_of_fake_tensors_are_not_kept(rng):
 
 
 def test_a_traced_start_decodes_under_jit(rng):
-    jax = pytest.importorskip("jax")
+    jax = pytest.importorskip("jax", reason="JAX's arrays are what is tried")
     for name, layout in itertools.product(("half-trailing", "interleaved"), ("bhsd", "bshd")):
         fast = fused(ROTARY[name], tensor_layout=layout)
         x = jax.numpy.asarray(rng.standard_normal((1, 12, 12, D)), "float32")
@@ -168,7 +168,7 @@ def test_a_traced_start_decodes_under_jit(rng):
 
 
 def test_a_traced_start_outside_of_the_tables_gives_nan():
-    jax = pytest.importorskip("jax")
+    jax = pytest.importorskip("jax", reason="JAX's arrays are what is tried")
     x = jax.numpy.ones((2, 3, D))
     ready = fused(HALF).prepare(range(9), like=x)
     turned = jax.jit(ready)

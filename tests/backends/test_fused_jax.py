@@ -12,7 +12,7 @@ from posenc_ref.backends import fused
 from posenc_ref.conformance import check
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
 
-jax = pytest.importorskip("jax")
+jax = pytest.importorskip("jax", reason="JAX's arrays are what is tried")
 RNG = np.random.default_rng(13)
 
 

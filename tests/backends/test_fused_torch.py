@@ -13,7 +13,7 @@ from posenc_ref.backends import fused
 from posenc_ref.conformance import check
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 RNG = np.random.default_rng(12)
 
 

@@ -10,7 +10,7 @@ import pytest
 from posenc_ref import ALiBi, Learned, RoPE, Sinusoidal, T5Bias, scores
 from posenc_ref.accuracy import Truth, budget
 
-jax = pytest.importorskip("jax")
+jax = pytest.importorskip("jax", reason="JAX's arrays are what is tried")
 jnp = jax.numpy
 
 RNG = np.random.default_rng(5)

@@ -134,7 +134,9 @@ def test_machine_code_without_spills(architecture):
 def test_cupy_finds_the_kernel_by_its_name():
     """By CuPy's own binding of NVRTC, which needs no device; RawModule goes through it."""
     nvrtc()
-    compiler = pytest.importorskip("cupy").cuda.compiler
+    compiler = pytest.importorskip(
+        "cupy", reason="CuPy's own binding of NVRTC is what compiles"
+    ).cuda.compiler
     name = name_of("brain16", 8, "true")
     program = compiler._NVRTCProgram(
         SOURCE.read_text(encoding="utf-8"), "rotary.cu", name_expressions=(name,), method="cubin"

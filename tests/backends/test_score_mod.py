@@ -7,8 +7,10 @@ import posenc_ref as pr
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.backends import score_mod
 
-torch = pytest.importorskip("torch")
-flex = pytest.importorskip("torch.nn.attention.flex_attention")
+torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
+flex = pytest.importorskip(
+    "torch.nn.attention.flex_attention", reason="flex_attention is what runs the functions"
+)
 # Eagerly it materialises the scores and says so; that is what it is compared with here.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile"),

@@ -79,7 +79,7 @@ def test_the_heads_of_a_rank(heads):
 
 
 def test_the_heads_of_a_rank_in_flex_attention():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     encoding, size = pr.ALiBi(12), 4
     mod = score_mod(encoding, like=torch.ones(1, 12, 5, 8), offset=4)
     i, j = torch.arange(5)[:, None], torch.arange(9)

@@ -6,7 +6,7 @@ import pytest
 from posenc_ref import ALiBi, Learned, LinearScaling, RoPE, Sinusoidal, T5Bias, scores
 from posenc_ref.accuracy import Truth, budget
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 
 ROPE = RoPE(8, layout="half", rotary_dim=6, scaling=LinearScaling(2))
 P = np.array([0, 3, 11, 4097])

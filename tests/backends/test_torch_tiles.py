@@ -6,7 +6,7 @@ import pytest
 import posenc_ref as pr
 from posenc_ref.backends import fused, torch_tiles
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 
 D = 16
 SHAPES = {

@@ -16,8 +16,10 @@ from posenc_ref.backends import fused, fused_torch
 from posenc_ref.conformance import check
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
 
-torch = pytest.importorskip("torch")
-triton_model = pytest.importorskip("tests.backends.triton_model")
+torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
+triton_model = pytest.importorskip(
+    "tests.backends.triton_model", reason="the model of Triton runs on PyTorch"
+)
 RNG = np.random.default_rng(18)
 MODULE = "posenc_ref.backends.triton_rotary"
 

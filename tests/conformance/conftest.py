@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "mutants"
 @functools.cache
 def load():
     """Import tests/mutants under a name of its own, whatever the import mode is."""
-    pytest.importorskip("ml_dtypes")
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     spec = importlib.util.spec_from_file_location(
         "posenc_ref_mutants", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)]
     )

@@ -66,7 +66,7 @@ def test_the_other_sign():
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_another_base_with_both_values(dtype):
-    pytest.importorskip("ml_dtypes")
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     found = finding(rope(base=500000.0), dtype=dtype)
     assert found.code == "base"
     assert found.values == {"declared": 10000.0, "measured": 500000.0}
@@ -84,7 +84,7 @@ def half_precision(name):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_frequencies_in_half_precision(kind, dtype):
-    pytest.importorskip("ml_dtypes")
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     rounded = half_precision(kind)
     found = finding(rope(frequencies=rounded(inv_freq(DIM))), dtype=dtype)
     assert found.code == "angle-precision"
@@ -93,7 +93,7 @@ def test_frequencies_in_half_precision(kind, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_positions_in_half_precision(dtype):
-    pytest.importorskip("ml_dtypes")
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     found = finding(rope(positions=half_precision("bfloat16")), dtype=dtype)
     assert found.code == "position-precision"
 
@@ -175,7 +175,7 @@ def test_a_table_and_its_length():
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_numpy_dtypes(dtype):
-    pytest.importorskip("ml_dtypes")
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
 
     def from_float64(x, p):
         return HALF.apply(x.astype(np.float64), p).astype(x.dtype)
@@ -188,7 +188,7 @@ def test_numpy_dtypes(dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_torch(dtype):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 
     def apply(x, p, base=10000.0, kind=torch.float32):
         w = 1.0 / base ** (torch.arange(0, DIM, 2, dtype=torch.float32) / DIM)

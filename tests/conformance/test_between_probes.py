@@ -34,7 +34,7 @@ def test_a_kernel_that_ignores_the_strides_of_a_transposed_view():
 
 
 def test_the_same_on_torch():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 
     def misread(x, positions):
         if x.numel() and not x.is_contiguous():

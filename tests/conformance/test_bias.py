@@ -200,9 +200,9 @@ LIBRARIES = [
 
 @pytest.mark.parametrize("label", LIBRARIES)
 def test_released_libraries(label):
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    pytest.importorskip("x_transformers")
+    pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
+    pytest.importorskip("x_transformers", reason="x-transformers is what is compared with")
     from posenc_ref.conformance.adapters import known
 
     entry = next(k for k in known.known_implementations() if k.label == label)

@@ -102,7 +102,7 @@ def test_a_backend_that_is_missing_says_how_to_get_it(monkeypatch):
 
 
 def test_a_dtype_that_the_library_does_not_have():
-    pytest.importorskip("array_api_strict")
+    pytest.importorskip("array_api_strict", reason="array_api_strict is the library that is tried")
     assert "bfloat16" not in backend("array_api_strict").dtypes
     with pytest.raises(ValueError, match=r"dtype must be one that array_api_strict has here, .*"):
         check(rope(), ENCODING, "apply", backend="array_api_strict", dtype="bfloat16")

@@ -240,7 +240,7 @@ def test_t5_does_not_scale_its_logits():
 
 
 def test_the_time_angles_of_music_flamingo_are_negative():
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     from transformers.models.musicflamingo import modeling_musicflamingo
 
     assert "-timestamps * 2 * pi" in inspect.getsource(modeling_musicflamingo)

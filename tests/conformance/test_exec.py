@@ -47,7 +47,7 @@ def test_lists_go_over_whole():
 @pytest.mark.parametrize("dtype", exec_wire.DTYPES)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 1, 3)])
 def test_every_array_comes_back_bit_for_bit(dtype, shape):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     raw = np.random.default_rng(1).bytes(int(np.prod(shape)) * kind.itemsize)
     bits = np.frombuffer(raw, f"u{kind.itemsize}")

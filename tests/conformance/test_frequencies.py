@@ -176,6 +176,6 @@ def test_uncertain_measurements_are_given_slack():
 
 @given(st.floats(2.0**-60, 2.0**60), st.sampled_from([-1.0, 1.0]))
 def test_bfloat16_is_that_of_ml_dtypes(value, sign):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     value = np.float32(sign * value)
     assert round_bfloat16(value) == np.float64(value.astype(ml_dtypes.bfloat16))

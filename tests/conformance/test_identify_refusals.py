@@ -166,7 +166,7 @@ def test_missing_axes_are_counted():
 
 
 def torch_only():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 
     def apply(x, positions):
         angle = positions[..., None].to(torch.float32) * (10000.0 ** -torch.arange(0, 1, 0.25))

@@ -35,7 +35,7 @@ def test_layout_and_frequencies(layout, base):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_the_standard_error_covers_the_error(dtype):
-    pytest.importorskip("ml_dtypes")
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     found, _ = measured(rope(), dtype)
     w = inv_freq().astype(np.float64)
     assert (np.abs(found.frequencies - w) <= 5 * found.phases.sigma + slack() * w).all()

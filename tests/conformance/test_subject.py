@@ -130,7 +130,8 @@ def test_dtypes_that_come_out_are_noted():
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_bfloat16(backend):
-    pytest.importorskip("ml_dtypes" if backend == "numpy" else backend)
+    library = "ml_dtypes" if backend == "numpy" else backend
+    pytest.importorskip(library, reason=f"{library} has the bfloat16 that is tried")
     seen = []
     subject = Subject(lambda x, p: seen.append((x, p)) or x, backend, dtype="bfloat16")
     third = np.full((1, 1, 1, 2), 1 / 3)
@@ -143,14 +144,14 @@ def test_bfloat16(backend):
 
 
 def test_torch_tensors_that_need_gradients_come_back():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     subject = Subject(lambda x, p: x * torch.ones(4, requires_grad=True), "torch")
     np.testing.assert_array_equal(subject.apply(X, AT), X)
     assert subject.out_dtypes == {"float32"}
 
 
 def test_fractions_stay_float32_whatever_the_dtype():
-    pytest.importorskip("ml_dtypes")
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     seen = []
     at = np.array([0.5, 257.25], np.float32)
     subject = Subject(lambda x, p: seen.append(p) or x, dtype="bfloat16")

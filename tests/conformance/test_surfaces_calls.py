@@ -189,7 +189,7 @@ def test_a_missing_scaling_shows_through_every_surface():
 
 
 def test_other_libraries_and_dtypes():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 
     def offset(x, start):
         return HALF.apply(x, start[:, None] + torch.arange(x.shape[2]))
@@ -251,7 +251,7 @@ def test_the_lines_that_reproduce_a_failure_call_the_surface():
 
 
 def test_a_gradient_is_the_adjoint_whatever_autograd_says():
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     yarn = RoPE(D, layout="half", scaling=YaRN(8.0, 512))
 
     def vjp(x, positions, dy):

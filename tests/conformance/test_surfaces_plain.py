@@ -65,7 +65,7 @@ def test_our_own_functions_conform(name, encoding):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_on_torch(dtype):
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     host = {"position_ids", "packed", "decode_positions", "shard_positions", "relative_index"}
     for name, encoding in EVERY:
         if name in ("rows", "layers", "softmax_scale") or (name in host and dtype != "float32"):

@@ -63,7 +63,7 @@ def test_our_own_logits_conform(encoding):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_logits_on_torch(dtype):
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     for encoding in (ENCODINGS[0], pr.ALiBi(6), pr.Sinusoidal(D)):
         report = check(own(encoding), encoding, "scores", backend="torch", dtype=dtype)
         assert report.passed, report
@@ -159,7 +159,7 @@ def test_our_own_sums_and_grids_conform(encoding):
 
 
 def test_sums_on_torch():
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     encoding = pr.Sinusoidal(8)
     for dtype in ("float32", "bfloat16"):
         fn = lambda x: encoding.add(x, range(x.shape[1]))  # noqa: E731

@@ -17,8 +17,8 @@ from posenc_ref.conformance.sweep_census import Target
 from posenc_ref.conformance.sweep_expected import Expected, expected, explanation, stale
 from posenc_ref.conformance.sweep_record import Case, Judged, judged
 
-transformers = pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
+torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCRIPTS = sorted((DOCS / sweep_document.SCRIPTS).glob("*.py"))

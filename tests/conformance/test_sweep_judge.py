@@ -11,8 +11,8 @@ from posenc_ref.conformance.sweep_expected import expected, explanation
 from posenc_ref.conformance.sweep_judge import judge_case
 from posenc_ref.conformance.sweep_record import Case
 
-transformers = pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
+torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 
 LLAMA = Target("llama", "LlamaRotaryEmbedding", "LlamaConfig")
 

@@ -20,8 +20,8 @@ from posenc_ref.conformance.sweep_other import EXPECTED, OtherCase, lines
 from posenc_ref.conformance.sweep_other_census import CLASSES, KINDS, classes, places, read
 from posenc_ref.conformance.sweep_record import Judged
 
-pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
+transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCRIPTS = sorted((DOCS / sweep_other_document.SCRIPTS).glob("*.py"))

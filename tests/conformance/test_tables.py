@@ -236,7 +236,7 @@ def test_max_position(fn):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_dtypes(dtype):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     assert codes(lambda p: TABLE.table(p).astype(kind), TABLE, "table", dtype=dtype) == []
     wrong = TABLE.replace(base=500000.0)

@@ -54,7 +54,7 @@ def test_a_wrong_specification_would_be_found(monkeypatch):
 
 @pytest.mark.parametrize("dtype", ROUNDOFF)
 def test_our_own_functions_pass_in(dtype):
-    pytest.importorskip("ml_dtypes")
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     worst = max(
         (case.run(own_function(case.surface, case.encoding, dtype), dtype), case.id)
         for case in CASES
@@ -63,7 +63,7 @@ def test_our_own_functions_pass_in(dtype):
 
 
 def test_inputs_are_exact_in_every_dtype():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     for case in CASES:
         for value in case.inputs.values():
             if isinstance(value, np.ndarray) and value.dtype == np.float32:
@@ -227,7 +227,7 @@ def test_causal_biases_are_judged_up_to_a_constant_for_each_row():
 
 @pytest.mark.parametrize("library", ["torch", "jax"])
 def test_arrays_of_other_libraries_are_judged(library):
-    pytest.importorskip(library)
+    pytest.importorskip(library, reason=f"arrays of {library} are what is judged")
     from posenc_ref.backends import backend
 
     own = backend(library)

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # Where the reason stands when it is not given by keyword.
-POSITION = {"skip": 0, "xfail": 0, "skipif": None}
+POSITION = {"skip": 0, "xfail": 0, "skipif": None, "importorskip": None}
 
 
 def reason_of(call, *, mark):
@@ -111,6 +111,9 @@ def test_an_uncollected_test_is_found(path, excluded, reasons):
         "pytestmark = pytest.mark.skipif(condition)",
         "pytest.param(1, marks=pytest.mark.xfail)",
         "pytest.mark.xfail(condition)",
+        "pytest.importorskip('cupy')",
+        "torch = pytest.importorskip('torch').nn",
+        "pytest.importorskip('cupy', reason='')",
         "assert True",
         "assert 'not empty'",
         "assert (a == b, 'message')",
@@ -128,7 +131,8 @@ def test_a_weak_line_is_found(wrong):
         "pytest.mark.skip('no GPU here')",
         "pytest.mark.skipif(condition, reason='no GPU here')",
         "pytest.param(1, marks=pytest.mark.xfail(reason='torch#1'))",
-        "pytest.importorskip('cupy')",
+        "pytest.importorskip('cupy', reason='CuPy compiles it')",
+        "pytest.importorskip('torch', reason='PyTorch is compared with').nn",
         "assert a == b, 'message'",
         "assert False, 'unreachable'",
         "try:\n    f()\nexcept ValueError:\n    pass",

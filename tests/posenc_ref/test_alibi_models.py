@@ -9,8 +9,8 @@ from posenc_ref.conformance.oracle_scores import Scored
 
 from .attention import filled, softmax_inputs, tokens
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+pytest.importorskip("transformers", reason="transformers is what is compared with")
 
 B, S, D = 2, 7, 16
 

@@ -228,8 +228,8 @@ def test_a_nan_is_not_certified(cases):
 
 
 def test_torch_is_certified(cases):
-    torch = pytest.importorskip("torch")
-    xp = pytest.importorskip("array_api_compat.torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
+    xp = pytest.importorskip("array_api_compat.torch", reason="array_api_compat reads the tensors")
     for case in cases:
         c, s = cos_sin(torch.tensor(case.positions), case.turns, xp, "cpu", case.offset)
         assert c.dtype is torch.float64
@@ -237,8 +237,10 @@ def test_torch_is_certified(cases):
 
 
 def test_dask_is_certified(cases):
-    da = pytest.importorskip("dask.array")
-    xp = pytest.importorskip("array_api_compat.dask.array")
+    da = pytest.importorskip("dask.array", reason="Dask's arrays are what is tried")
+    xp = pytest.importorskip(
+        "array_api_compat.dask.array", reason="array_api_compat reads the arrays"
+    )
     for case in cases:
         c, s = cos_sin(da.from_array(case.positions, chunks=17), case.turns, xp, None, case.offset)
         assert isinstance(c, da.Array)
@@ -247,7 +249,9 @@ def test_dask_is_certified(cases):
 
 @pytest.mark.parametrize("device", ["CPU_DEVICE", "device1"])
 def test_array_api_strict_is_certified(cases, device):
-    xp = pytest.importorskip("array_api_strict")
+    xp = pytest.importorskip(
+        "array_api_strict", reason="array_api_strict is the library that is tried"
+    )
     place, host = xp.Device(device), xp.Device("CPU_DEVICE")
     for case in cases:
         p = xp.asarray(case.positions, device=place)
@@ -278,7 +282,7 @@ np.savez(sys.argv[2], **out)
 
 
 def test_jax_is_certified_with_and_without_jit(cases, tmp_path):
-    pytest.importorskip("jax")
+    pytest.importorskip("jax", reason="JAX's arrays are what is tried")
     cases = cases[::2]  # each one is compiled
     data = {"count": len(cases)}
     for i, case in enumerate(cases):

@@ -6,8 +6,8 @@ import pytest
 from posenc_ref import AxialLearned, Hybrid, Learned, Sinusoidal, Sinusoidal2D, from_dict
 from posenc_ref.accuracy import budget
 
-torch = pytest.importorskip("torch")
-models = pytest.importorskip("transformers").models
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+models = pytest.importorskip("transformers", reason="transformers is what is compared with").models
 
 RNG = np.random.default_rng(8)
 E0, E1 = (RNG.standard_normal(shape).astype(np.float32) for shape in ((6, 4), (5, 8)))

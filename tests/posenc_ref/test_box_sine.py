@@ -12,8 +12,8 @@ from posenc_ref.accuracy import budget
 from posenc_ref.conformance import check
 from tests.posenc_ref.exact_features import judge, mp, rows, waves
 
-torch = pytest.importorskip("torch")
-models = pytest.importorskip("transformers").models
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+models = pytest.importorskip("transformers", reason="transformers is what is compared with").models
 
 BOXES = np.random.default_rng(23).uniform(0, 1, (4, 50)).astype(np.float32)
 TWO_PI = 2 * np.pi

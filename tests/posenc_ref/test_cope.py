@@ -63,8 +63,10 @@ def test_positions_count_gates(rng):
 
 def worst_of_x_transformers(masked):
     """With gates that see the mask, as it calls the module, or do not."""
-    x_transformers = pytest.importorskip("x_transformers.x_transformers")
-    torch = pytest.importorskip("torch")
+    x_transformers = pytest.importorskip(
+        "x_transformers.x_transformers", reason="x-transformers is what is compared with"
+    )
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
     module = x_transformers.CoPE(D, H, 3)
     with torch.no_grad():
         module.pos_emb.copy_(torch.tensor(E))

@@ -44,7 +44,7 @@ def test_buckets_by_a_50_digit_logarithm(config):
 
 
 def test_buckets_of_the_real_code():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
     from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
     r = torch.arange(-511, 512)
@@ -90,7 +90,7 @@ def test_the_paper_mirrors_position_to_content():
 
 
 def v1(span=16):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
     from transformers.models.deberta.configuration_deberta import DebertaConfig
     from transformers.models.deberta.modeling_deberta import DisentangledSelfAttention
 
@@ -115,7 +115,7 @@ def v1(span=16):
 
 
 def v2(share):
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="PyTorch runs what is compared with")
     from transformers.models.deberta_v2.configuration_deberta_v2 import DebertaV2Config
     from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
 
@@ -145,7 +145,7 @@ def v2(share):
 
 @pytest.mark.parametrize("made", [v1, lambda: v2(True), lambda: v2(False)], ids=["v1", "v2", "v3"])
 def test_logits_of_the_real_module(made):
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     encoding, q_, k_, logits = made()
     # The modules divide by a square root taken in float32.
     assert worst_logits(encoding, q_, k_, logits, "float32") <= budget("float32")

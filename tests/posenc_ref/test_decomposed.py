@@ -53,7 +53,7 @@ def sam():
 
 
 def test_logits_of_the_real_module():
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     encoding, q_, k_, logits = sam()
     assert worst_logits(encoding, q_, k_, logits) <= budget("float64")
     swapped = encoding.replace(height_table=encoding.width_table, width_table=encoding.height_table)

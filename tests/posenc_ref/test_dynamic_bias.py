@@ -110,7 +110,9 @@ def test_toeplitz_holds_the_whole_bias():
 
 
 def x_transformers(log_distance, norm):
-    module = pytest.importorskip("x_transformers.x_transformers")
+    module = pytest.importorskip(
+        "x_transformers.x_transformers", reason="x-transformers is what is compared with"
+    )
     from .attention import filled, host
 
     settings = {"log_distance": log_distance, "norm": norm}
@@ -156,7 +158,7 @@ def test_x_transformers():
 
 def crossformer():
     """Layers of torch in the order of CrossFormer's code, over the offsets of a window."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     from .attention import filled, host
 
     nn = torch.nn
@@ -200,7 +202,7 @@ def test_layers_of_crossformer():
 
 def levit_subsampled():
     """Queries at every second token of a 5 x 5 grid: the bias, and the real module's."""
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     from transformers.models.levit.modeling_levit import LevitAttentionSubsample
 
     from .attention import filled, host

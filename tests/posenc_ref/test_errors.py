@@ -142,7 +142,7 @@ def test_positions_that_are_none(call, positions, error, message):
 
 
 def test_bfloat16_positions():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     with pytest.raises(TypeError, match="got bfloat16: it cannot tell integers apart past 256"):
         ROPE.apply(X, np.zeros(5, ml_dtypes.bfloat16))
 
@@ -231,10 +231,12 @@ def test_seq_len_is_a_positive_integer():
 
 
 def test_positions_of_another_library():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     with pytest.raises(TypeError, match="positions are a torch array but x is a numpy array"):
         ROPE.apply(X, torch.arange(5))
-    strict = pytest.importorskip("array_api_strict").arange(5)
+    strict = pytest.importorskip(
+        "array_api_strict", reason="array_api_strict is the library that is tried"
+    ).arange(5)
     with pytest.raises(TypeError, match="pass positions as NumPy integers or as a torch array"):
         ROPE.apply(torch.tensor(X), strict)
     with pytest.raises(TypeError, match="positions are a torch array but the table is a numpy"):
@@ -256,7 +258,9 @@ def test_positions_of_another_library():
 
 
 def test_positions_on_another_device():
-    xp = pytest.importorskip("array_api_strict")
+    xp = pytest.importorskip(
+        "array_api_strict", reason="array_api_strict is the library that is tried"
+    )
     x = xp.asarray(X, device=xp.Device("device1"))
     here = xp.asarray(np.arange(5))
     with pytest.raises(ValueError, match=r"positions are on device .*CPU.* but x is on .*device1"):
@@ -267,7 +271,7 @@ def test_positions_on_another_device():
 
 
 def test_float16_positions_of_torch():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     for dtype, limit in ((torch.float16, 2048), (torch.bfloat16, 256)):
         with pytest.raises(TypeError, match=f"past {limit}; build positions in int64"):
             ROPE.apply(torch.tensor(X), torch.arange(5, dtype=dtype))

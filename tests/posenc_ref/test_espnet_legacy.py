@@ -120,7 +120,7 @@ def test_a_longer_utterance_before_changes_the_logits():
 
 def fastspeech():
     """The latest encoding, as FastSpeech 2 with Conformer has it from ESPnet."""
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     from transformers.models.fastspeech2_conformer import modeling_fastspeech2_conformer as module
     from transformers.models.fastspeech2_conformer.configuration_fastspeech2_conformer import (
         FastSpeech2ConformerConfig,

@@ -24,7 +24,7 @@ YARN = {"factor": 4.0, "original_max_position": 4096}
 def test_the_smallest_normal_numbers_are_those_of_the_dtypes(dtype):
     info = np.finfo
     if dtype == "bfloat16":
-        info = pytest.importorskip("ml_dtypes").finfo
+        info = pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy").finfo
     smallest = float(info(dtype).smallest_normal)
     assert TINY[dtype] == (2 * smallest if dtype == "float64" else smallest)
 
@@ -72,7 +72,9 @@ def test_tables_are_float64_unless_asked_otherwise():
 
 
 def test_host_positions_give_tables_of_the_library_in_what_its_device_has():
-    strict = pytest.importorskip("array_api_strict")
+    strict = pytest.importorskip(
+        "array_api_strict", reason="array_api_strict is the library that is tried"
+    )
     cut = turns((Decimal(1),))
     for device, dtype in (("CPU_DEVICE", strict.float64), ("no_float64", strict.float32)):
         place = strict.Device(device)

@@ -92,7 +92,9 @@ def test_sums_add_up_and_one_gate_is_alibi():
 
 
 def x_transformers():
-    module = pytest.importorskip("x_transformers.x_transformers")
+    module = pytest.importorskip(
+        "x_transformers.x_transformers", reason="x-transformers is what is compared with"
+    )
     import torch
 
     from .attention import filled, host
@@ -125,7 +127,7 @@ def test_x_transformers():
 
 def test_cable_is_fox_with_the_signs_changed():
     """Its code: cumulative sums of -softplus(h_attn(x)), the difference, no 1/sqrt(d)."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     z = torch.tensor(X).double() @ torch.tensor(WEIGHT).double().T + torch.tensor(BIAS).double()
     sums = torch.cumsum(-torch.nn.functional.softplus(z), dim=0).T
     bias = (sums[:, :, None] - sums[:, None, :]).numpy()

@@ -10,8 +10,8 @@ from posenc_ref.accuracy import budget
 from posenc_ref.conformance.exact import Exact
 from tests.posenc_ref.exact_features import fixed, judge, mp, rows
 
-torch = pytest.importorskip("torch")
-models = pytest.importorskip("transformers").models
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+models = pytest.importorskip("transformers", reason="transformers is what is compared with").models
 
 RNG = np.random.default_rng(5)
 COORDINATES = RNG.uniform(0, 1, (2, 40))
@@ -106,7 +106,9 @@ def nerf_code():
 
 def score_sde():
     """GaussianFourierProjection without its logarithm: one coordinate."""
-    embeddings = pytest.importorskip("diffusers.models.embeddings")
+    embeddings = pytest.importorskip(
+        "diffusers.models.embeddings", reason="diffusers is what is compared with"
+    )
     module = embeddings.GaussianFourierProjection(
         16, scale=16.0, log=False, flip_sin_to_cos=False, set_W_to_weight=False
     )

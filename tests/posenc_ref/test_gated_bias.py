@@ -65,7 +65,7 @@ def test_the_papers_gates():
 
 def wavlm():
     """The encoding of the module, its queries, keys and hidden states by heads, and its logits."""
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     from transformers.models.wavlm.modeling_wavlm import WavLMAttention
 
     from .attention import filled, heads, host, softmax_inputs, tokens

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from posenc_ref import config_layer_types, config_rope_layers, rope_layers
 from posenc_ref.layer_schedule import every_nth, layer_types, window_from, window_letters
 
-transformers = pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers", reason="transformers is what is compared with")
 
 DEPTHS = st.integers(0, 40)
 
@@ -380,7 +380,7 @@ DRIVEN = {
 
 def layers_that_rotate(model_type, facts):
     """Run the model, and see in which of its layers the rotation is called."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
     config = CLASSES[model_type](**facts)
     model = transformers.AutoModel.from_config(config).eval()
     module = importlib.import_module(type(model).__module__)

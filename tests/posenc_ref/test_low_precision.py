@@ -42,7 +42,7 @@ def test_positions_alone_explain_the_loss(kind, rows):
 @pytest.mark.parametrize(("kind", "rows"), [("bfloat16", 769), ("float16", 3073)])
 def test_the_arithmetic_is_that_of_a_library(kind, rows):
     """Torch's own half-precision sinusoids keep as many rows."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     dtype = getattr(torch, kind)
     w = torch.tensor(pr.Sinusoidal(128).frequencies()).to(dtype)
     angle = torch.arange(4096).to(dtype)[:, None] * w

@@ -216,8 +216,8 @@ def test_what_is_refused(call, error, message):
 # -- the models of transformers, side by side ----------------------------------------------------
 
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+pytest.importorskip("transformers", reason="transformers is what is compared with")
 
 
 def owner(model):

@@ -6,8 +6,8 @@ import pytest
 from posenc_ref import ALiBi, Learned, RoPE, Sinusoidal, T5Bias
 from posenc_ref.accuracy import Truth, budget
 
-torch = pytest.importorskip("torch")
-models = pytest.importorskip("transformers").models
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+models = pytest.importorskip("transformers", reason="transformers is what is compared with").models
 
 
 def sinusoid_truth(encoding, positions):

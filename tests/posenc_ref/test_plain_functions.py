@@ -31,7 +31,9 @@ def test_relative_index_is_equal_exactly_where_offsets_are(window):
 
 
 def test_relative_index_of_transformers():
-    swin = pytest.importorskip("transformers.models.swin.modeling_swin")
+    swin = pytest.importorskip(
+        "transformers.models.swin.modeling_swin", reason="transformers is what is compared with"
+    )
     module = swin.SwinRelativePositionBias(num_heads=3, window_size=(7, 7))
     index = module.relative_position_index.numpy().reshape(49, 49)
     assert np.array_equal(index, pr.relative_index(7))
@@ -73,7 +75,7 @@ def test_relative_scores_by_loops(size):
 
 
 def test_relative_functions_on_other_libraries():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     x = torch.arange(12.0).reshape(3, 4)
     assert np.array_equal(pr.relative_shift(x).numpy(), pr.relative_shift(x.numpy()))
     rel = torch.arange(20.0).reshape(5, 4)
@@ -139,8 +141,10 @@ def test_errors(call, error, message):
 
 
 def test_normed_apply_is_the_norm_of_qwen3_and_then_its_rotation():
-    torch = pytest.importorskip("torch")
-    qwen3 = pytest.importorskip("transformers.models.qwen3.modeling_qwen3")
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+    qwen3 = pytest.importorskip(
+        "transformers.models.qwen3.modeling_qwen3", reason="transformers is what is compared with"
+    )
     rope = pr.RoPE(16, layout="half", base=1e6)
     rng = np.random.default_rng(1)
     x, weight = rng.standard_normal((2, 3, 5, 16)), 1 + 0.3 * rng.standard_normal(16)

@@ -43,8 +43,10 @@ def test_padding_does_not_move_a_row(length, pad):
 
 @given(mask=MASKS.filter(lambda mask: mask.ndim == 2 and mask.shape[1] > 0))
 def test_generation_of_transformers(mask):
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is what is compared with"
+    )
 
     class Model(transformers.GenerationMixin):
         pass
@@ -111,7 +113,7 @@ def test_shards_of_every_sequence(drawn):
 @given(size=st.integers(1, 5), chunk=st.integers(1, 4))
 def test_the_load_balancer_of_pytorch(size, chunk):
     """Its order of one sequence is the shards of all ranks, one after the other."""
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     from torch.distributed.tensor.experimental._context_parallel import _load_balancer as theirs
 
     total = 2 * size * chunk
@@ -147,9 +149,9 @@ def test_what_is_refused(call, error, message):
 
 
 def test_arrays_of_other_libraries_come_to_the_host():
-    torch = pytest.importorskip("torch")
-    jax = pytest.importorskip("jax")
-    dask = pytest.importorskip("dask.array")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
+    jax = pytest.importorskip("jax", reason="JAX's arrays are what is tried")
+    dask = pytest.importorskip("dask.array", reason="Dask's arrays are what is tried")
     mask = [[0, 1, 1], [1, 1, 0]]
     for array in (torch.tensor(mask), torch.tensor(mask).bool(), jax.numpy.asarray(mask)):
         ids = position_ids(array)

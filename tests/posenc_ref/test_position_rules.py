@@ -5,8 +5,8 @@ import pytest
 
 from posenc_ref import Learned, position_ids
 
-torch = pytest.importorskip("torch")
-models = pytest.importorskip("transformers").models
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+models = pytest.importorskip("transformers", reason="transformers is what is compared with").models
 
 PAD, DIM, ROWS = 1, 4, 16
 LEFT = np.array([[0, 0, 0, 1, 1, 1], [1, 1, 1, 1, 1, 1]])

@@ -188,10 +188,12 @@ def test_llama_4_accepts_its_own_first_position():
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_other_libraries(value):
-    torch = pytest.importorskip("torch")
-    jax = pytest.importorskip("jax")
-    dask = pytest.importorskip("dask.array")
-    strict = pytest.importorskip("array_api_strict")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
+    jax = pytest.importorskip("jax", reason="JAX's arrays are what is tried")
+    dask = pytest.importorskip("dask.array", reason="Dask's arrays are what is tried")
+    strict = pytest.importorskip(
+        "array_api_strict", reason="array_api_strict is the library that is tried"
+    )
     positions = np.array([0, 5, 8191, 8192, 300000])
     judged = truth(value, positions)
     for make in (torch.asarray, strict.asarray, dask.from_array):
@@ -215,7 +217,7 @@ def test_other_libraries(value):
 
 
 def test_lazy_positions_outside_the_domain_give_nan():
-    dask = pytest.importorskip("dask.array")
+    dask = pytest.importorskip("dask.array", reason="Dask's arrays are what is tried")
     factor = QueryTemperature(0.1, 8).factor(dask.from_array(np.array([-1, 0, 8])))
     assert np.isnan(factor.compute()).tolist() == [True, False, False]
 
@@ -224,7 +226,7 @@ def test_lazy_positions_outside_the_domain_give_nan():
 
 
 def modeling(name):
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     return importlib.import_module(f"transformers.models.{name}.modeling_{name}")
 
 
@@ -242,21 +244,21 @@ NEAR = st.lists(st.integers(0, 2**20), min_size=1, max_size=20)
 @pytest.mark.parametrize("name", ["ministral3", "mistral4"])
 @given(positions=NEAR, length=st.sampled_from([1, 7, 4096, 8192, 16384]), beta=BETAS)
 def test_ministral3_and_mistral4(name, positions, length, beta):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
     theirs = modeling(name).get_llama_4_attn_scale(torch.tensor([positions]), beta, length)
     judge(QueryTemperature(beta, length), positions, theirs[0, 0, :, 0].numpy())
 
 
 @given(positions=NEAR)
 def test_beam(positions):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
     theirs = modeling("beam").compute_attention_scaling(torch.tensor([positions]))
     judge(PowerTemperature(0.1, 2048), positions, theirs[0, 0, :, 0].numpy())
 
 
 def queries_of(module, attention, hidden, **kwargs):
     """The queries with which `attention` calls the attention function of its module."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     seen = []
 
     def watched(_, query, key, value, *args, **kwargs):
@@ -282,7 +284,7 @@ SMALL = {
 @pytest.mark.parametrize("floor_scale", [4, 7, 8192])
 def test_llama_4(floor_scale):
     """One attention layer without RoPE, tuned and not: the quotient of the queries."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
     module = modeling("llama4")
     torch.manual_seed(0)
     hidden = torch.randn(1, 40, 16)
@@ -317,7 +319,7 @@ def test_llama_4(floor_scale):
 @pytest.mark.parametrize("floor", [1, 4, 30])
 def test_inkling(floor):
     """The queries of a layer without a window, scaled and not."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
     module = modeling("inkling")
     torch.manual_seed(0)
     hidden = torch.randn(1, 40, 16)

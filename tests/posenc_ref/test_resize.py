@@ -6,8 +6,8 @@ import pytest
 from posenc_ref import resize_matrix, resize_table
 from posenc_ref.accuracy import Truth, budget
 
-torch = pytest.importorskip("torch")
-models = pytest.importorskip("transformers").models
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+models = pytest.importorskip("transformers", reason="transformers is what is compared with").models
 
 RNG = np.random.default_rng(3)
 SETTINGS = [
@@ -86,7 +86,7 @@ def test_a_scale_factor_that_is_not_the_ratio_of_the_sizes(rng):
 
 def test_antialiased_is_pillow(rng):
     """Pillow's bicubic has a = -1/2 and is always antialiased; float images, 64-bit weights."""
-    image = pytest.importorskip("PIL.Image")
+    image = pytest.importorskip("PIL.Image", reason="Pillow is what is compared with")
     weight = rng.standard_normal((13 * 9, 1)).astype(np.float32)
     for size in ((5, 4), (20, 30)):
         peer = image.fromarray(weight.reshape(13, 9)).resize(size[::-1], image.Resampling.BICUBIC)

@@ -183,7 +183,7 @@ def test_scores_rotate_queries_and_keys_alike():
 
 
 def test_traced_positions_need_the_length():
-    dask = pytest.importorskip("dask.array")
+    dask = pytest.importorskip("dask.array", reason="Dask's arrays are what is tried")
     lazy = dask.from_array(np.arange(5), chunks=5)
     x = dask.from_array(X, chunks=(2, 3, 5, 24))
     with pytest.raises(ValueError, match="seq_len must be given where the frequencies depend"):

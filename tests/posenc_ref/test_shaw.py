@@ -104,7 +104,7 @@ def speecht5():
 
 @pytest.mark.parametrize("made", [wav2vec2_bert, speecht5])
 def test_logits_of_the_real_module(made):
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     encoding, q_, k_, logits = made()
     assert worst_logits(encoding, q_, k_, logits) <= budget("float64")
     other = {"key-query": "query-key", "query-key": "key-query"}[encoding.counted]

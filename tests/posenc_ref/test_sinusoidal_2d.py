@@ -11,8 +11,8 @@ from posenc_ref import DETRSine, Sinusoidal2D, Sinusoidal3D, from_dict, grid_pos
 from posenc_ref.accuracy import budget
 from tests.posenc_ref.exact_features import judge, mp, rows, waves
 
-torch = pytest.importorskip("torch")
-models = pytest.importorskip("transformers").models
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+models = pytest.importorskip("transformers", reason="transformers is what is compared with").models
 
 GRIDS = [(3, 5), (5, 3), (1, 4), (14, 14)]
 
@@ -118,7 +118,9 @@ def timm(h, w, dim):
 
 
 def diffusers(h, w, dim):
-    embeddings = pytest.importorskip("diffusers.models.embeddings")
+    embeddings = pytest.importorskip(
+        "diffusers.models.embeddings", reason="diffusers is what is compared with"
+    )
     return embeddings.get_2d_sincos_pos_embed(
         dim, (h, w), base_size=16, interpolation_scale=2.0, output_type="pt"
     )
@@ -165,7 +167,9 @@ def test_grids_of_libraries(name, size):
 
 def test_video_of_diffusers():
     """CogVideoX: a quarter for time, then width, then height; its size is (width, height)."""
-    embeddings = pytest.importorskip("diffusers.models.embeddings")
+    embeddings = pytest.importorskip(
+        "diffusers.models.embeddings", reason="diffusers is what is compared with"
+    )
     table = embeddings.get_3d_sincos_pos_embed(32, (5, 3), 4, output_type="pt")
     encoding = Sinusoidal3D((8, 12, 12), axis_order="twh")
     truth = encoding.truth(grid_positions(3, 5, frames=4))

@@ -10,8 +10,8 @@ from posenc_ref import Sinusoidal, preset, presets
 from posenc_ref.accuracy import budget
 from posenc_ref.conformance import check
 
-torch = pytest.importorskip("torch")
-models = pytest.importorskip("transformers").models
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+models = pytest.importorskip("transformers", reason="transformers is what is compared with").models
 
 DIM, ROWS = 32, 600
 NAMES = [name for name in presets() if name.startswith(("sinusoidal-", "timesteps-"))]
@@ -124,15 +124,17 @@ def pi0(p):
 
 def diffusers(**settings):
     def make(p):
-        embeddings = pytest.importorskip("diffusers.models.embeddings")
+        embeddings = pytest.importorskip(
+            "diffusers.models.embeddings", reason="diffusers is what is compared with"
+        )
         return embeddings.get_timestep_embedding(torch.as_tensor(p), DIM, **settings)
 
     return make
 
 
 def mlx(p):
-    nn = pytest.importorskip("mlx.nn")
-    core = pytest.importorskip("mlx.core")
+    nn = pytest.importorskip("mlx.nn", reason="MLX is what is compared with")
+    core = pytest.importorskip("mlx.core", reason="MLX is what is compared with")
     return np.array(nn.SinusoidalPositionalEncoding(DIM)(core.array(np.asarray(p))))
 
 

@@ -52,7 +52,9 @@ def test_every_field(pairs, length, divisor, base, far):
 
 
 def patchtst(patches, dim=32, cls=False):
-    models = pytest.importorskip("transformers").models
+    models = pytest.importorskip(
+        "transformers", reason="transformers is what is compared with"
+    ).models
     config = models.patchtst.PatchTSTConfig(
         d_model=dim, positional_encoding_type="sincos", use_cls_token=cls
     )
@@ -61,7 +63,9 @@ def patchtst(patches, dim=32, cls=False):
 
 
 def patchtsmixer(patches, dim=32):
-    models = pytest.importorskip("transformers").models
+    models = pytest.importorskip(
+        "transformers", reason="transformers is what is compared with"
+    ).models
     config = models.patchtsmixer.PatchTSMixerConfig(
         d_model=dim, use_positional_encoding=True, positional_encoding_type="sincos",
         context_length=4 * patches, patch_length=4, patch_stride=4,

@@ -85,7 +85,7 @@ def xlnet(attn_type="bi"):
 
 
 def test_both_streams_of_xlnet():
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     encoding, segment, (content, query, keys), seen = xlnet()
     assert len(seen) == 2
     for stream, logits in zip((content, query), seen, strict=True):
@@ -140,7 +140,7 @@ def conformer():
 
 
 def test_the_real_conformer():
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     encoding, q_, k_, logits = conformer()
     assert worst_logits(encoding, q_, k_, logits, "float32") <= budget("float32")
     for wrong in (
@@ -210,7 +210,7 @@ def funnel(kind):
 
 @pytest.mark.parametrize("kind", FUNNEL)
 def test_both_ways_of_the_real_funnel(kind):
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     encoding, q_, k_, logits = funnel(kind)
     assert worst_logits(encoding, q_, k_, logits, "float32") <= budget("float32")
     wrong = encoding.replace(position_bias=None)

@@ -193,8 +193,8 @@ def test_what_from_dict_refuses(data, error, message):
 
 
 def test_bfloat16_tables_of_numpy_and_torch_are_one_value():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    torch = pytest.importorskip("torch")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     mine = Learned(W.astype(ml_dtypes.bfloat16))
     yours = Learned(torch.tensor(W.astype(np.float32)).to(torch.bfloat16))
     assert mine == yours
@@ -205,7 +205,7 @@ def test_bfloat16_tables_of_numpy_and_torch_are_one_value():
 
 
 def test_a_learned_parameter_of_torch_is_kept_with_its_gradient():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     parameter = torch.nn.Parameter(torch.tensor(W))
     encoding = Learned(parameter)
     assert encoding.weight is parameter

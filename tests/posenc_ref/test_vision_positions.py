@@ -113,8 +113,10 @@ def test_what_is_refused(call, error, message):
     merge=st.integers(1, 3),
 )
 def test_vision_towers_of_the_qwen_family(grids, merge):
-    torch = pytest.importorskip("torch")
-    theirs = pytest.importorskip("transformers.vision_utils").get_vision_position_ids
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+    theirs = pytest.importorskip(
+        "transformers.vision_utils", reason="transformers is what is compared with"
+    ).get_vision_position_ids
     grids = [(t, h * merge, w * merge) for t, h, w in grids]
     mine = [grid_positions(h, w, frames=t, merge_size=merge) for t, h, w in grids]
     mine = np.concatenate(mine, axis=1)
@@ -126,8 +128,8 @@ def test_vision_towers_of_the_qwen_family(grids, merge):
 @given(side=st.integers(1, 6))
 def test_llama_4(side):
     """x first, from 1, CLS last at angle 0: read off the angles of the slowest pair."""
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     module = importlib.import_module("transformers.models.llama4.modeling_llama4")
     config = module.Llama4VisionConfig(
         image_size=14 * side, patch_size=14, hidden_size=32, num_attention_heads=2
@@ -143,8 +145,8 @@ def test_llama_4(side):
 
 @given(height=SIDES, width=SIDES)
 def test_dinov3(height, width):
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+    pytest.importorskip("transformers", reason="transformers is what is compared with")
     module = importlib.import_module("transformers.models.dinov3_vit.modeling_dinov3_vit")
     theirs = module.get_patches_center_coordinates(height, width, torch.float64, "cpu").numpy().T
     mine = patch_centres(height, width)

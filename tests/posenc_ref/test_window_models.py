@@ -7,8 +7,8 @@ from posenc_ref import BEiTBias, LeViTBias, LogCPB, SwinBias
 from posenc_ref.accuracy import budget
 from posenc_ref.conformance.oracle_scores import Scored
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+pytest.importorskip("transformers", reason="transformers is what is compared with")
 
 from .attention import filled, heads, host, softmax_inputs, tokens  # noqa: E402
 

@@ -15,8 +15,8 @@ import posenc_ref as pr
 from posenc_ref import ALiBi, RoPE, Sinusoidal
 from tests.seeds.test_worked_examples import rounds_to, same
 
-torch = pytest.importorskip("torch")
-models = pytest.importorskip("transformers").models
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+models = pytest.importorskip("transformers", reason="transformers is what is compared with").models
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")

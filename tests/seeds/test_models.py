@@ -10,8 +10,8 @@ from posenc_ref.conformance import check
 from posenc_ref.conformance.adapters import from_transformers
 from posenc_ref.presets import needs
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
+transformers = pytest.importorskip("transformers", reason="transformers is what is compared with")
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errata.md").read_text(encoding="utf-8")
 SMALL = {"vocab_size": 40, "hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1,

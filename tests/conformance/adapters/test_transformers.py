@@ -7,8 +7,8 @@ import pytest
 
 from posenc_ref import accuracy
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
+pytest.importorskip("transformers", reason="transformers is what is judged")
 
 from posenc_ref.conformance.adapters import rotary_table  # noqa: E402
 from posenc_ref.conformance.adapters.transformers import from_transformers  # noqa: E402
