@@ -178,6 +178,11 @@ def working_dtype(array: Array) -> DType:
     return xp.float64 if has_float64(xp, device_of(array)) else xp.float32
 
 
+def widen(x: Array) -> Array:
+    """``x`` in the dtype the specification computes in: float64 where its device has it."""
+    return astype(x, working_dtype(x))
+
+
 def send(values: Array, xp: Namespace, device: Any = None) -> Array:
     """Host ``values`` to ``device`` of ``xp`` (as float32 where it has no float64).
 

@@ -10,10 +10,19 @@ import numpy as np
 
 from . import _validate as validate
 from ._lookup import check_beside, check_table, lookup
-from ._namespace import Array, DType, Namespace, astype, dtype_name, finish, library, namespace
+from ._namespace import (
+    Array,
+    DType,
+    Namespace,
+    astype,
+    dtype_name,
+    finish,
+    library,
+    namespace,
+    widen,
+)
 from ._positions import Positions, as_positions
 from .accuracy import Truth
-from .scoring import widen
 from .table import Table, of_axis
 
 

@@ -19,9 +19,9 @@ from ._namespace import (
     to_host,
 )
 from ._positions import as_pairs
+from ._sides import dot
 from .accuracy import Truth
 from .encoding import Encoding
-from .scoring import dot
 
 
 class Bias(Encoding, abstract=True):
@@ -105,18 +105,13 @@ class Bias(Encoding, abstract=True):
         kind = np.int64 if self.integers else np.float64
         return self._of_offset(np.arange(1 - k_len, q_len, dtype=kind)[None, :])[..., 0, :]
 
-    def own_scale(self, dim: int) -> float:
-        """What ``scores`` multiplies ``q . k`` by when no scale is given: 1/sqrt(d)."""
-        return float(dim**-0.5)
-
-    def scores(
-        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+    def _logits(
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
         """``q . k * scale + bias`` for q (..., H, Q, d) and k (..., H, K, d).
 
         ``(q . k + bias) * scale`` where ``bias_inside_scale``.
         """
-        scale = self.own_scale(q.shape[-1]) if scale is None else scale
         bias = self._for(q, k, q_positions, k_positions)
         return dot(q, k, scale, bias * scale if self.bias_inside_scale else bias)
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ._layers import sigmoid
-from ._namespace import Array, astype, device_of, namespace, send, working_dtype
+from ._namespace import Array, astype, device_of, namespace, send, widen, working_dtype
+from ._sides import check_sides, dot
 from .accuracy import Truth
 from .decomposed import validate_grid
 from .score import beside, check_numbers
-from .scoring import check_sides, dot, widen
 from .window_bias import WindowBias
 
 
@@ -66,7 +66,7 @@ class ConViTBias(WindowBias):
         return int(self.weight.shape[0])
 
     def weights(
-        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
     ) -> Array:
         """Attention weights (..., H, Q, K) of q (..., H, Q, d) and k (..., H, K, d), unmasked.
 
@@ -83,7 +83,7 @@ class ConViTBias(WindowBias):
         return astype(mixed, q.dtype)
 
     def scores(
-        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
     ) -> Array:
         """Refused: attention is a blend of two softmaxes, and no softmax of a sum."""
         raise ValueError(

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ._namespace import Array, dtype_like, dtype_name, is_array, to_host
+from ._namespace import Array, astype, dtype_like, dtype_name, is_array, to_host, widen
+from ._sides import check_sides
 
 #: Longer tuples are shortened in the repr.
 _SHOWN = 16
@@ -101,10 +102,26 @@ class Encoding(Value, abstract=True):
     kind = "encoding"
     family: ClassVar[str]
 
+    def own_scale(self, dim: int) -> float:
+        """What ``scores`` multiplies the products by when no scale is given: 1/sqrt(d)."""
+        return float(dim**-0.5)
+
     def scores(
-        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
     ) -> Array:
-        """Logits in the dtype of q and k; :func:`posenc_ref.scores` checks and rounds."""
+        """Attention logits before mask and softmax; the rule is :func:`posenc_ref.scores`'s.
+
+        q is (..., Q, d), k is (..., K, d), the result (..., Q, K) in q's dtype: computed in
+        float64 (float32 where q's device has none) and rounded once.
+        """
+        check_sides(q, k)
+        scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
+        return astype(self._logits(widen(q), widen(k), q_positions, k_positions, scale), q.dtype)
+
+    def _logits(
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
+    ) -> Array:
+        """The logits of checked q and k in the working dtype, not rounded."""
         raise NotImplementedError(f"{type(self).__name__} defines no scores")
 
 

@@ -10,11 +10,10 @@ import numpy as np
 
 from . import _validate as validate
 from ._lookup import check_beside, lookup
-from ._namespace import Array, astype, namespace, to_host, working_dtype
+from ._namespace import Array, astype, namespace, to_host, widen, working_dtype
 from .accuracy import Truth
 from .bias import Bias
 from .score import beside, check_numbers, product
-from .scoring import widen
 
 
 @dataclass(frozen=True, eq=False, repr=False)

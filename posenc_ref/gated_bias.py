@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from ._layers import sigmoid
-from ._namespace import Array, is_array, namespace, to_host
+from ._namespace import Array, is_array, namespace, to_host, widen
 from ._positions import as_pairs
 from .accuracy import Truth
 from .score import Score, beside, check_numbers, product
-from .scoring import widen
 from .t5 import T5Bias
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, DType, Namespace, astype, device_of, finish, namespace, send
+from ._namespace import Array, DType, Namespace, astype, device_of, finish, namespace, send, widen
 from ._positions import Positions, as_positions
 from .accuracy import Truth
-from .scoring import widen
 from .table import Table
 
 

@@ -12,10 +12,11 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from . import _validate as validate
-from ._namespace import Array, astype, is_array
+from ._namespace import Array, astype, is_array, widen
+from ._sides import dot
 from .encoding import Encoding, Value, from_dict
 from .query_scale import QueryScale
-from .scoring import dot, scores, widen
+from .scoring import scores
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from . import _validate as validate
-from ._namespace import FLOATING, Array, astype, dtype_name, is_array, namespace
+from ._namespace import FLOATING, Array, astype, dtype_name, is_array, namespace, widen
 from .rotary import Rotary
-from .scoring import widen
 
 
 def normed_apply(

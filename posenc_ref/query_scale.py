@@ -24,10 +24,10 @@ from ._namespace import (
     is_lazy,
     namespace,
     send,
+    widen,
 )
 from ._positions import Positions, as_positions, broadcast_axes
 from .encoding import Value
-from .scoring import widen
 
 
 class QueryScale(Value, abstract=True):

@@ -20,8 +20,8 @@ from ._namespace import (
     from_host,
     is_array,
     namespace,
+    widen,
 )
-from .scoring import widen
 
 
 def relative_index(window: Any) -> np.ndarray:

@@ -38,9 +38,9 @@ from ._namespace import (
     working_dtype,
 )
 from ._positions import Positions, as_positions, broadcast_axes, cut_like, first_axis, target
+from ._sides import dot
 from .angles import MAX_POSITION, Turns, tables, turns
 from .encoding import Encoding
-from .scoring import dot
 
 #: Tables of this many lengths are kept by an encoding whose frequencies depend on the length.
 _KEPT = 64
@@ -213,14 +213,13 @@ class Rotary(Encoding, abstract=True):
         matrix[out2, second], matrix[out2, first] = cos, self.sign * sin
         return matrix
 
-    def scores(
-        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+    def _logits(
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
-        """``apply(q) . apply(k) * scale``; the scale of its own is 1/sqrt(head_dim).
+        """``apply(q) . apply(k) * scale``.
 
         Where the length matters, q and k are rotated as at the longer one of the two.
         """
-        scale = self.head_dim**-0.5 if scale is None else scale
         n = None
         if self.depends_on_length:
             lengths = [self._seq_len(None, self._positions(p)) for p in (q_positions, k_positions)]

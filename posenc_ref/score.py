@@ -19,11 +19,11 @@ from ._namespace import (
     namespace,
     send,
     to_host,
+    widen,
 )
 from ._positions import as_pairs
 from .accuracy import Truth
 from .encoding import Encoding
-from .scoring import widen
 
 #: The names of the four terms: what the query gives, then what the key gives.
 TERMS = ("content-content", "content-position", "position-content", "position-position")
@@ -63,10 +63,6 @@ class Score(Encoding, abstract=True):
         """How many positions there are, or None where there is no end."""
         return None
 
-    def own_scale(self, dim: int) -> float:
-        """What multiplies the terms when no scale is given: 1/sqrt(d)."""
-        return float(dim**-0.5)
-
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
         """The terms (..., H, Q, K) for relative positions r = key - query (Q, K)."""
         raise NotImplementedError(f"{type(self).__name__} defines no terms")
@@ -78,12 +74,13 @@ class Score(Encoding, abstract=True):
         return self._of_offset(q, k, k_at - q_at, scale)
 
     def terms(
-        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
     ) -> dict[str, Array]:
         """The terms whose sum the logits are, by name, each (..., H, Q, K), scaled.
 
         q is (..., H, Q, d), k is (..., H, K, d); positions are (Q,) and (K,), or (B, Q) and (B, K)
-        with B on q's first axis.  Terms have the dtype that the specification computes in.
+        with B on q's first axis.  Terms are summands of what is rounded later: they have the dtype
+        that the specification computes in, where ``scores`` follows q.
         """
         self._check(q, k)
         q, k = widen(q), widen(k)
@@ -109,11 +106,10 @@ class Score(Encoding, abstract=True):
             each.append(self._of_pairs(q[b, ...], k[b, ...], *at, scale))
         return {name: namespace(q).stack([t[name] for t in each]) for name in each[0]}
 
-    def scores(
-        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+    def _logits(
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
-        """The sum of the terms."""
-        first, *others = self.terms(q, k, q_positions, k_positions, scale).values()
+        first, *others = self.terms(q, k, q_positions, k_positions, scale=scale).values()
         for term in others:
             first = first + term
         return first

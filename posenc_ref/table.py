@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ._namespace import Array, DType, Namespace, astype, device_of, namespace
+from ._namespace import Array, DType, Namespace, astype, device_of, namespace, widen
 from ._positions import Positions, as_positions, broadcast_axes, cut_like
+from ._sides import dot
 from ._validate import check_x
 from .accuracy import Truth
 from .encoding import Encoding
-from .scoring import dot, widen
 from .vision_positions import grid_positions
 
 
@@ -96,11 +96,10 @@ class Table(Encoding, abstract=True):
         rows = astype(self._rows(p, namespace(x), device_of(x)), wide.dtype)
         return astype(wide + (rows[index] if index else rows), x.dtype)
 
-    def scores(
-        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+    def _logits(
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
         """``(q + PE) . (k + PE) * scale``: q and k are embeddings, projections the identity."""
-        scale = self.dim**-0.5 if scale is None else scale
         return dot(self.add(q, q_positions), self.add(k, k_positions), scale)
 
 

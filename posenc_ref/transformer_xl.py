@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, astype, device_of, from_host, is_array, namespace
+from ._namespace import Array, astype, device_of, from_host, is_array, namespace, widen
 from .accuracy import Truth
 from .score import Score, beside, check_numbers, clip, product
-from .scoring import widen
 from .sinusoidal import Sinusoidal
 
 

@@ -20,11 +20,11 @@ from ._namespace import (
     working_dtype,
 )
 from ._positions import broadcast_axes
+from ._sides import dot
 from .angles import decimal_context
 from .rope import LAYOUT_ALIASES, LAYOUTS, layout_pairs
 from .rotary import Rotary
 from .scaling import standard_schedule
-from .scoring import dot
 
 #: Largest finite number of each floating dtype.
 _LARGEST = {
@@ -118,11 +118,10 @@ class XPos(Rotary):
         """Keys (..., S, head_dim) rotated and multiplied by ``zeta ** -n``."""
         return self._decayed(x, positions, -1.0)
 
-    def scores(
-        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float | None = None
+    def _logits(
+        self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
-        """``apply_queries(q) . apply_keys(k) * scale``; its own scale is 1/sqrt(head_dim)."""
-        scale = self.head_dim**-0.5 if scale is None else scale
+        """``apply_queries(q) . apply_keys(k) * scale``."""
         middle = self._centred(q_positions, k_positions)
         queries, keys = middle.apply_queries(q, q_positions), middle.apply_keys(k, k_positions)
         return dot(queries, keys, scale)

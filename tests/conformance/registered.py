@@ -163,7 +163,10 @@ def takes_host_and_array_positions(entry, name, e):
 
 
 def follows_the_dtype(entry, name, e):
-    """Of x; from positions alone float64, or that of the learned numbers, unless asked."""
+    """Of x; from positions alone float64, or that of the learned numbers, unless asked.
+
+    What ``scores`` gives is asked in ``scores_follow_the_queries``.
+    """
     inputs = entry.group(name).cases[0].inputs
     if e.family == "table":
         assert own(e, inputs).dtype in {np.dtype("float64"), *learned_dtypes(e)}
@@ -174,20 +177,12 @@ def follows_the_dtype(entry, name, e):
 
     elif e.family == "bias":
         assert own(e, inputs).dtype in {np.dtype("float64"), *learned_dtypes(e)}
-        q_at, k_at = sides(inputs)
-        ones = np.ones((1, e.num_heads, k_at.size, 8))
 
         def follows(kind):
-            x = ones.astype(kind)
-            if hasattr(e, "weights"):  # ConViT's is blended with the attention, not added
-                return e.bias(q_at, k_at, dtype=np.dtype(kind))
-            return posenc_ref.scores(e, x[:, :, : q_at.size], x, q_at, k_at)
+            return e.bias(*sides(inputs), dtype=np.dtype(kind))
 
     else:
-
-        def follows(kind):
-            q, k = (inputs[side].astype(kind) for side in "qk")
-            return posenc_ref.scores(e, q, k, *sides(inputs))
+        return
 
     for kind in ("float64", "float32", "float16"):
         assert follows(kind).dtype == kind

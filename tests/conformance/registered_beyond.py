@@ -1,6 +1,7 @@
 """What every entry is asked that its golden vectors do not: batches, gradients, more inputs."""
 
 import dataclasses
+import functools
 import itertools
 
 import numpy as np
@@ -52,6 +53,46 @@ def batch_of(e, b, count):
     if getattr(e, "mixes_queries", False):
         return at, at
     return np.roll(at, b), np.roll(at, -b)
+
+
+# --- dtypes --------------------------------------------------------------------------------------
+
+
+def scores_follow_the_queries(entry, name, e):
+    """Logits have q's dtype, and are the float64 logits of the same numbers, rounded once.
+
+    The method and the function are one; terms are not rounded yet.
+    """
+    q, k, q_at, k_at = queries_and_keys(entry, name, e)
+    blended = callable(getattr(e, "weights", None))  # ConViT's is not added to the product
+    methods = [e.weights] if blended else [e.scores, functools.partial(posenc_ref.scores, e)]
+    for kind, scale in (("float64", None), ("float32", None), ("float16", 0.375)):
+        one, two = q.astype(kind), k.astype(kind)
+        for method in methods:
+            logits = method(one, two, q_at, k_at, scale=scale)
+            wide = method(one.astype("float64"), two.astype("float64"), q_at, k_at, scale=scale)
+            assert (logits.dtype, wide.dtype) == (np.dtype(kind), np.dtype("float64"))
+            np.testing.assert_array_equal(logits, wide.astype(kind))
+            mixed = method(one, two.astype("float64"), q_at, k_at, scale=scale)
+            np.testing.assert_array_equal(mixed, logits)
+        if e.family == "score":
+            terms = e.terms(one, two, q_at, k_at, scale=scale)
+            assert {term.dtype for term in terms.values()} == {np.dtype("float64")}
+
+
+def queries_and_keys(entry, name, e):
+    """q (1, H, Q, d), k (1, H, K, d) and positions of the first case of an example."""
+    inputs = entry.group(name).cases[0].inputs
+    if e.family == "table":
+        at = inputs["positions"]
+        q = numbers(f"{name}-dtype-q", 1, 2, at.shape[-1], e.dim)
+        return q, numbers(f"{name}-dtype-k", *q.shape), at, at
+    n_q, n_k = (inputs[f"{s}_len"] if e.family == "bias" else inputs[s].shape[2] for s in "qk")
+    at = np.arange(n_k)
+    if e.family == "score":
+        return inputs["q"], inputs["k"], at[n_k - n_q :], at
+    q, k = (numbers(f"{name}-dtype-{s}", 1, e.num_heads, n, 8) for s, n in (("q", n_q), ("k", n_k)))
+    return q, k, at[n_k - n_q :], at
 
 
 # --- gradients -----------------------------------------------------------------------------------
@@ -211,6 +252,7 @@ def parts_of(value, axis):
 
 BEYOND = (
     takes_batched_positions,
+    scores_follow_the_queries,
     learns_on_torch,
     at_fractions,
     at_every_distance,

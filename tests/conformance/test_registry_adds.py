@@ -223,6 +223,28 @@ def test_another_dtype_than_asked_for_is_found(entry, monkeypatch):
     assert "dtype" in found.codes
 
 
+@pytest.mark.parametrize(
+    "scores",
+    [
+        lambda e, q, k, at, k_at, scale: e._logits(q, k, at, k_at, scale),  # rounds often
+        lambda e, q, k, at, k_at, scale: e._logits(q.astype(float), k, at, k_at, scale),
+    ],
+    ids=["in half precision", "float64 whatever q is"],
+)
+def test_scores_that_do_not_follow_the_queries_are_found(entry, monkeypatch, scores):
+    (follows,) = [asked for asked in ASKED if asked.__name__ == "scores_follow_the_queries"]
+    right = entry.encoding.scores
+
+    def wrong(self, q, k, q_at, k_at, *, scale=None):
+        if q.dtype != np.float16:
+            return right(self, q, k, q_at, k_at, scale=scale)
+        return scores(self, q, k, q_at, k_at, scale)
+
+    monkeypatch.setattr(entry.encoding, "scores", wrong)
+    with pytest.raises(AssertionError):
+        follows(entry, "tisa", entry.examples["tisa"])
+
+
 def test_a_judge_that_accepts_everything_is_found(entry, monkeypatch):
     from posenc_ref.conformance.vectors.output import Output
 
