@@ -29,6 +29,7 @@ from .probes import GENERIC, ONE_HOT
 from .run import Run
 from .subject import Malformed, Refused
 from .suspects import Seen, Suspect
+from .suspects_half import Rows, half_positions, half_rows
 
 Inputs = Iterator[tuple[bool, str, np.ndarray]]
 #: Calls of more positions may be refused.
@@ -91,10 +92,14 @@ def name(run: Run, seen: list[Seen]) -> None:
     """Say what is wrong with the positions in ``facts``."""
     if suspects.name(run, seen, _suspects(run)) and run.report.codes:
         return
-    if run.failures and not run.report.codes:
+    if run.failures and not run.report.codes and not half_rows(run, seen, _declared(run)):
         order = _columns(run, seen)
         if order is not None:
             run.add("layout", "columns come in another order", f"column j is declared {order}")
+
+
+def _declared(run: Run) -> Rows:
+    return lambda positions: rows_of(run, run.encoding, positions)
 
 
 def _suspects(run: Run) -> Iterator[Suspect]:
@@ -128,6 +133,7 @@ def _suspects(run: Run) -> Iterator[Suspect]:
                 return None
 
         yield Suspect("position-origin", text, moved)
+    yield from half_positions(run.encoding, _declared(run))
 
 
 def _columns(run: Run, seen: list[Seen]) -> str | None:

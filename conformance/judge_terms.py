@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 
 from posenc_ref import Score
@@ -11,6 +13,7 @@ from . import suspects
 from .drive_scores import Size, columns, drive, inputs, past_the_end, to_fit
 from .run import Run
 from .suspects import Seen
+from .suspects_espnet import table_length
 from .suspects_scored import suspicions
 from .suspects_terms import Call, Change, total
 
@@ -38,9 +41,9 @@ def _input(run: Run, size: Size) -> Call | None:
 
 def _explain(run: Run, seen: list[Seen]) -> None:
     """The first change that meets all logits, as it is; else with a factor for every term."""
-    wrong = suspects.failed(run, seen)
-    every = list(suspicions(seen[0].facts.encoding))
-    for change in every:
+    wrong, declared = suspects.failed(run, seen), seen[0].facts.encoding
+    every = list(suspicions(declared))
+    for change in chain(every, table_length(declared, seen)):
         if change.code and all(_meets(run, change, {}, one) for one in seen):
             _report(run, change, {}, wrong[0])
             return

@@ -133,6 +133,11 @@ def _gated(declared: GatedBias) -> Iterator[Change]:
     mean = declared.replace(weight=weight / 4, offset=offset / 4)
     yield other("score-term", "the gates have the mean of the four outputs, not their sum", mean)
     yield Change("score-term", "the bias is not gated", _not_gated)
+    ones = np.ones_like(np.asarray(declared.scale))
+    text = "the learned factor on the second gate is missing: it counts as 1"
+    yield other("score-term", text, declared.replace(scale=ones))
+    text = "the learned constants inside the gates are missing"
+    yield other("score-term", text, declared.replace(offset=np.zeros_like(offset)))
 
 
 def _scaled_gates(call: Call) -> Terms:

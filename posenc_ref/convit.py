@@ -32,7 +32,7 @@ class ConViTBias(WindowBias):
         The logits are *not* added to ``q . k``: no scores exist whose sum this is, and ``scores``
         refuses.  Offsets are key minus query, x first, and not normalised.  The paper's u gives
         three numbers for a head; the code's linear layer has an offset too, which this softmax
-        does not see.
+        does not see: rows are judged up to a constant.
     Error unit
         A = ``|weight| . (|dx|, |dy|, dx^2 + dy^2) + |offset|``, B = 0.
 
@@ -53,6 +53,8 @@ class ConViTBias(WindowBias):
     gate: Array
     _: KW_ONLY
     window: Sequence[int]
+
+    up_to_constant = True
 
     def __post_init__(self) -> None:
         heads = int(check_numbers("weight", self.weight, "H", 3).shape[0])

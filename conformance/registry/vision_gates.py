@@ -15,11 +15,11 @@ from . import numbers, register
     ConViTBias,
     spec="d'Ascoli et al. 2021, ConViT, arXiv:2103.10697, section 3; its code, GPSA",
     examples={
-        "convit-2-by-3": ConViTBias(
+        "convit-3-by-2": ConViTBias(
             numbers("convit-weight", 2, 3),
             numbers("convit-offset", 2),
             numbers("convit-gate", 2),
-            window=(2, 3),
+            window=(3, 2),
         )
     },
 )

@@ -28,6 +28,7 @@ ELSEWHERE = {
         "DETRSine": {"normalize", "scale", "shift", "eps"},
         "Sinusoidal2D": {"extent", "flatten"},
     },
+    "a constant for each row, which softmax does not see": {"ConViTBias": {"offset"}},
     "None in this form": {"ESPnetLegacy": {"clamp"}},
     "methods of their own": {
         "ConViTBias": {"gate"},

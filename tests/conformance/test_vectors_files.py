@@ -153,14 +153,15 @@ def test_a_missing_file_and_a_stranger_are_found(copy):
 
 def test_generated_anew_they_are_the_same(tmp_path):
     made = generate.generate(tmp_path / "v0", before=shipped())
-    names = read_json(shipped() / MANIFEST)["files"]
+    manifest = read_json(shipped() / MANIFEST)
+    names = manifest["files"]
     assert list(made) == list(names)
     for name in names:
         old, new = read_json(shipped() / name), read_json(tmp_path / "v0" / name)
         for body in (old, new):
             del body["generator"]  # other versions may make the same numbers
         assert new == old, f"{name}: run posenc vectors --generate"
-    assert read_json(tmp_path / "v0" / MANIFEST)["retired"] == []
+    assert read_json(tmp_path / "v0" / MANIFEST)["retired"] == manifest["retired"]
 
 
 def slopes(count, name="all"):
