@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import dtype_name, is_array, is_lazy, to_host
+from ._namespace import Array, is_array, is_lazy, namespace, to_host, widen
 from .axis_sinusoids import AxisSinusoids
 
 TWO_PI = 6.283185307179586
@@ -82,30 +82,33 @@ class DETRSine(AxisSinusoids):
             self._set(width_base=validate.real("width_base", self.width_base, above=1.0))
         self._check()
 
-    def positions(self, mask: Any) -> np.ndarray:
-        """Positions (2, ..., H, W) for a mask (..., H, W), 1 where a pixel is valid; on the host.
+    def positions(self, mask: Any) -> Array:
+        """Positions (2, ..., H, W) of a mask (..., H, W), 1 where a pixel is valid.
 
-        A column (or row) without a valid pixel has position ``scale * shift / eps``, 0 without a
-        shift; DETR masks its pixels.
+        In the library and on the device of ``mask`` (NumPy for nested lists), float64, or float32
+        where the device has none; NaN from a traced pixel that is neither 0 nor 1 on.  A column
+        (or row) without a valid pixel has position
+        ``scale * shift / eps``, 0 without a shift; DETR masks its pixels.
         """
-        if is_array(mask) and is_lazy(mask):
-            raise TypeError("mask must be concrete: positions are made on the host")
-        valid = to_host(mask) if is_array(mask) else np.asarray(mask)
-        ones = dtype_name(valid) == "bool" or np.isin(valid, (0, 1)).all()
-        if not ones or valid.ndim < 2:
+        mask = mask if is_array(mask) else np.asarray(mask)
+        if mask.ndim < 2 or not (is_lazy(mask) or np.isin(to_host(mask), (0, 1)).all()):
             raise ValueError(
                 "mask must hold 1 for valid pixels and 0 for padding, shape (..., H, W); "
                 "torchvision's NestedTensor holds the opposite"
             )
-        placed = []
-        for axis in (-2, -1):
-            count = np.cumsum(valid.astype(np.float64), axis=axis)
-            if self.normalize:
-                last = np.take(count, [-1], axis=axis) + self.eps
-                empty = last == 0  # eps may be 0, and no pixel valid
-                count = np.where(empty, 0.0, self.scale * (count + self.shift) / (last + empty))
-            placed.append(count)
-        return np.stack(placed)
+        xp: Any = namespace(mask)
+        valid = widen(mask)
+        valid = xp.where((valid == 0) | (valid == 1), valid, xp.full_like(valid, float("nan")))
+        y, x = (xp.cumulative_sum(valid, axis=axis) for axis in (-2, -1))
+        if self.normalize:
+            y, x = self._normalized(y, y[..., -1:, :]), self._normalized(x, x[..., -1:])
+        return xp.stack([y, x])
+
+    def _normalized(self, count: Array, last: Array) -> Array:
+        xp, last = namespace(count), last + self.eps
+        empty = last == 0  # eps may be 0, and no pixel valid
+        placed = self.scale * (count + self.shift) / xp.where(empty, xp.ones_like(last), last)
+        return xp.where(empty, xp.zeros_like(placed), placed)
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
         """Positions of an image without padding, (2, height * width), row by row."""
@@ -113,7 +116,7 @@ class DETRSine(AxisSinusoids):
             validate.integer("height", height, minimum=1),
             validate.integer("width", width, minimum=1),
         )
-        return self.positions(np.ones(size, dtype=bool)).reshape(2, -1)
+        return np.asarray(self.positions(np.ones(size, dtype=bool))).reshape(2, -1)
 
     def _base(self, axis: int) -> float:
         return self.base if axis == 0 or self.width_base is None else self.width_base

@@ -17,7 +17,7 @@ from posenc_ref import (
     Time2Vec,
     resize_table,
 )
-from posenc_ref.accuracy import budget
+from posenc_ref.accuracy import Truth, budget
 
 RNG = np.random.default_rng(12)
 # Multiples of 1/64 with seven bits: exact in every dtype.
@@ -79,6 +79,24 @@ def test_learned_tables(place, name):
     for where in place.ways(positions):
         fits(place, truth, encoding.table(where, dtype=place.dtype))
         fits(place, truth, encoding.add(place.array(np.zeros((4, encoding.dim))), where))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int64", "own"])
+def test_positions_of_a_mask(place, dtype):
+    """Where the mask is, one pixel at a time; a column that is all padding is at 0."""
+    valid = np.arange(4)[:, None] < np.array([[3, 4, 0, 2, 1], [4, 4, 4, 4, 4]])[:, None]
+    encoding = DETRSine(8, scale=3.0, shift=-0.5, eps=0.0)
+    want = np.zeros((2, *valid.shape))
+    for b, h, w in np.ndindex(valid.shape):
+        for axis, line, at in ((0, valid[b, :, w], h), (1, valid[b, h], w)):
+            if line.any():
+                want[axis, b, h, w] = 3.0 * (sum(line[: at + 1]) - 0.5) / sum(line)
+    mask = place.array(valid) if dtype == "own" else place.integers(valid)
+    mask = mask == 1 if dtype == "bool" else mask
+    found = encoding.positions(mask)
+    fits(place, Truth(want, np.abs(want), np.zeros(())), found, place.working)
+    fits(place, encoding.truth(want), encoding.table(found, dtype=place.dtype))
+    assert (encoding.positions(valid.tolist()) == encoding.positions(valid)).all()
 
 
 def test_resized(place, rng):

@@ -292,6 +292,14 @@ def test_masks_that_mean_something_else_are_refused():
     assert not empty.any()
 
 
+def test_a_mask_whose_values_nobody_sees_gives_nan():
+    """Dask's arrays are not looked at: from the pixel on that means something else."""
+    da = pytest.importorskip("dask.array", reason="Dask's arrays are what is tried")
+    found = DETRSine(8, normalize=False).positions(da.from_array(np.array([[1, 0], [3, 1]])))
+    assert type(found) is da.Array
+    assert np.array_equal(np.isnan(found.compute()[0]), [[False, False], [True, False]])
+
+
 # -- values and errors -----------------------------------------------------------------------
 
 VALUES = [Sinusoidal2D(8), Sinusoidal2D(16, axis_order="wh", extent=2.0, flatten="columns"),
