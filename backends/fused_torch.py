@@ -233,6 +233,10 @@ def _triton() -> bool:
 
 
 def _even(x: Tensor) -> bool:
-    """Whether x can be seen as complex numbers."""
+    """Whether x can be seen as complex numbers, at addresses that are multiples of their size.
+
+    torch's kernels for CPUs crash at others, which arrays that it shares with NumPy may have.
+    """
     *lead, last = x.stride()
-    return last == 1 and x.storage_offset() % 2 == 0 and all(s % 2 == 0 for s in lead)
+    fits = last == 1 and x.storage_offset() % 2 == 0 and all(s % 2 == 0 for s in lead)
+    return fits and x.data_ptr() % (2 * x.element_size()) == 0
