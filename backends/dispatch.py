@@ -33,6 +33,7 @@ def fused(
     ``fused(rotary)(x, positions)`` is ``apply``, ``fused(sinusoidal)(positions)`` is ``table`` and
     ``fused(bias)(q_len, k_len)`` is the whole bias with queries at the end of the keys; each takes
     ``out=``, and ``explain=True`` returns the name of the path beside the result.
+    ``fused(rotary).cos_sin(positions)`` makes the tables alone.
 
     Parameters
     ----------

@@ -17,6 +17,7 @@ from posenc_ref._positions import Positions, broadcast_axes, first_axis
 
 from . import fused_cupy, fused_dask, fused_jax, fused_numpy, fused_torch
 from .destination import checked_like
+from .fused_cos_sin import cos_sin
 from .pair_runs import Run, pair_runs
 from .phasors import rotary_phasors
 from .tensor_layouts import heads_first
@@ -122,6 +123,23 @@ class FusedRotary:
             self(q, positions, seq_len=seq_len, out=for_q),
             self(k, at, seq_len=seq_len, out=for_k),
         )
+
+    def cos_sin(
+        self,
+        positions: Any,
+        *,
+        seq_len: int | None = None,
+        dtype: Any = None,
+        out: tuple[np.ndarray, np.ndarray] | None = None,
+        explain: bool = False,
+    ) -> Any:
+        """``encoding.cos_sin(positions)``, float64 unless ``dtype`` or ``out``, a pair of arrays.
+
+        Positions on the host make NumPy arrays; those of another library stay there, by the
+        specification.  Of :attr:`inverse` they are the same tables: the sign is not in them.
+        """
+        made, path = cos_sin(self.encoding, positions, seq_len, dtype, out)
+        return (made, path) if explain else made
 
     def prepare(self, positions: Any, *, like: Array, seq_len: int | None = None) -> Prepared:
         """Tables made once, for arrays of the library, dtype and device of ``like``.

@@ -10,7 +10,8 @@ from posenc_ref import Sinusoidal
 from posenc_ref._namespace import is_array, library
 
 from .destination import checked_shape, fresh
-from .phasors import blocks
+from .numba_rows import Columns
+from .phasors import write
 
 
 class FusedTable:
@@ -53,21 +54,23 @@ class FusedTable:
             raise ValueError("out must be contiguous, got other strides")
         flat = out.reshape(-1, encoding.dim)
         sin_at, cos_at = (_slice(c) for c in encoding.columns())
-        cosines = encoding.columns()[1].size
-        for rows, block in blocks(
-            values.reshape(-1), encoding._turns, encoding.offset, encoding.scale
-        ):
-            flat[rows, sin_at] = block.imag
-            flat[rows, cos_at] = block.real[:, :cosines]
+        by = write(
+            values.reshape(-1),
+            encoding._turns,
+            Columns(flat, cos_at),
+            Columns(flat, sin_at),
+            offset=encoding.offset,
+            amplitude=encoding.scale,
+        )
         if encoding.odd == "zero-pad" and encoding.dim % 2:
             flat[:, -1] = 0
-        path = f"numpy: products of two phasors, {out.dtype}"
+        path = f"{by}: products of two phasors, {out.dtype}"
         return (out, path) if explain else out
 
 
-def _slice(columns: np.ndarray) -> Any:
-    """Evenly spaced columns as a slice, which needs no index to be read."""
+def _slice(columns: np.ndarray) -> slice:
+    """Columns of a sinusoidal table: one after another, or every second."""
+    if columns.size == 0:
+        return slice(0, 0)
     step = int(columns[1] - columns[0]) if columns.size > 1 else 1
-    if columns.size and np.array_equal(columns, columns[0] + step * np.arange(columns.size)):
-        return slice(int(columns[0]), int(columns[-1]) + 1, step)
-    return columns
+    return slice(int(columns[0]), int(columns[-1]) + 1, step)

@@ -25,6 +25,7 @@ TITLES = {
     "tables.py": "Tables and biases",
     "cost_laws.py": "Cost laws",
 }
+FILL = "limit: fill"
 INTRODUCTION = """# Speed on a CPU, beside others
 
 Written by `python benchmarks/report.py --output docs`, one thread, float32 unless said. Each
@@ -92,17 +93,17 @@ def goals(data):
         "transformers eager / torch interleaved, fresh", 3.5,
         f32.ratio(gptj, "ours torch interleaved, fresh"),
     )  # fmt: skip
-    for name, ours, limit in (
-        ("sinusoidal", "ours, out=", "limit: fill"),
-        ("rotary cos and sin", "ours, fresh", "limit: fresh fill"),
-    ):
-        at_most(f"{name} / {limit[7:]}", 3, tables[name].ratio(ours, limit))
-        at_least(
-            f"NumPy float64 / {name}", 15, tables[name].ratio("NumPy, float64 angles", ours)
-        )  # fmt: skip
+    for name in ("sinusoidal", "rotary cos and sin"):
+        for by in ("with Numba", "NumPy alone"):
+            row = f"ours {by}" if by == "with Numba" else f"ours, {by}"
+            at_most(f"{name}, {by}, out= / fill", 3, tables[name].ratio(f"{row}, out=", FILL))
+            fresh = tables[name].ratio(f"{row}, fresh", "limit: fresh fill")
+            at_most(f"{name}, {by}, fresh / fresh fill", 3, fresh)
+            peer = tables[name].ratio("NumPy, float64 angles", f"{row}, fresh")
+            at_least(f"NumPy float64 / {name}, {by}, fresh", 15, peer)
     view = tables["ALiBi"].seconds["ours, a view"]
     at_most("ALiBi as a view, milliseconds", 1, view * 1e3)
-    at_most("ALiBi written out / fill", 1.3, tables["ALiBi"].ratio("ours, out=", "limit: fill"))
+    at_most("ALiBi written out / fill", 1.3, tables["ALiBi"].ratio("ours, out=", FILL))
     for name in ("T5", "DeBERTa buckets"):
         ratio = tables[name].ratio("transformers", "ours, out=")
         at_least(f"transformers / {name}, out=", 10, ratio)

@@ -11,16 +11,38 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import importlib.util
 import sys
 
 import numpy as np
 from timing import Candidate, arguments, environment, heading, measure, publish, record, table
 
 import posenc_ref as pr
-from posenc_ref.backends import fused, toeplitz_view
-from posenc_ref.backends.phasors import phasors
+from posenc_ref.backends import fused, numba_rows, toeplitz_view
 
-PACKAGES = ("numpy", "torch", "transformers", "x-transformers")
+PACKAGES = ("numpy", "numba", "torch", "transformers", "x-transformers")
+NUMBA = importlib.util.find_spec("numba") is not None
+#: Numba is imported here, and taken for large tables; this size leaves them to NumPy.
+USUAL, NEVER = numba_rows.LEAST, 2**62
+
+
+def tables_of(call):
+    """Four candidates: with Numba and by NumPy alone, into ``out`` and fresh."""
+
+    def timed(least, **kwargs):
+        def run():
+            numba_rows.LEAST = least
+            return call(**kwargs)
+
+        return run
+
+    found = []
+    for name, least in (("ours with Numba", USUAL), ("ours, NumPy alone", NEVER)):
+        if least == USUAL and not NUMBA:
+            continue
+        found.append(Candidate(f"{name}, out=", timed(least, there=True)))
+        found.append(Candidate(f"{name}, fresh", timed(least, there=False)))
+    return found
 
 
 def error_of(encoding, rows, positions):
@@ -45,8 +67,7 @@ def sinusoidal(length, dim):
     found = [
         Candidate("limit: fill", lambda: out.fill(1)),
         Candidate("limit: fresh fill", lambda: np.empty_like(out).fill(1)),
-        Candidate("ours, out=", lambda: fast(at, out=out)),
-        Candidate("ours, fresh", lambda: fast(at, dtype=np.float32)),
+        *tables_of(lambda there: fast(at, out=out) if there else fast(at, dtype=np.float32)),
         Candidate("NumPy, float64 angles", lambda: textbook(w64, np.float64)),
         Candidate("NumPy, float32 angles", lambda: textbook(w32, np.float32)),
         Candidate(
@@ -68,7 +89,8 @@ def rotary(length, dim):
 
     encoding = pr.RoPE(dim, layout="half")
     at = np.arange(length)
-    out = np.empty((length, dim), np.float32)
+    fast = fused(encoding)
+    cos, sin = (np.empty((length, dim // 2), np.float32) for _ in range(2))
     values = at.astype(np.float64)
     w = encoding.frequencies()
     config = LlamaConfig(hidden_size=dim, num_attention_heads=1, max_position_embeddings=length)
@@ -78,14 +100,13 @@ def rotary(length, dim):
         angles = values[:, None] * w
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
-    def ours():
-        found = phasors(values, encoding._turns(None), dtype=np.dtype("complex64"))
-        return found.real, found.imag
+    def ours(there):
+        return fast.cos_sin(at, out=(cos, sin)) if there else fast.cos_sin(at, dtype=np.float32)
 
     found = [
-        Candidate("limit: fill", lambda: out.fill(1)),
-        Candidate("limit: fresh fill", lambda: np.empty_like(out).fill(1)),
-        Candidate("ours, fresh", ours),
+        Candidate("limit: fill", lambda: [t.fill(1) for t in (cos, sin)]),
+        Candidate("limit: fresh fill", lambda: [np.empty_like(t).fill(1) for t in (cos, sin)]),
+        *tables_of(ours),
         Candidate("NumPy, float64 angles", textbook),
         Candidate(
             "transformers Llama, float32 angles (twice as wide)",
@@ -189,6 +210,9 @@ def main():
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+    if NUMBA:
+        import numba  # noqa: F401
 
     def scaled(n):
         return max(64, round(n * options.scale))

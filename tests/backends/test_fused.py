@@ -2,17 +2,15 @@
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.accuracy import Truth, budget
+from posenc_ref.accuracy import budget
 from posenc_ref.backends import fused, fused_numpy, phasors
 from posenc_ref.conformance import check
-from posenc_ref.conformance.exact import Exact, exact_cos_sin, geometric
 from posenc_ref.conformance.subject import TENSOR_LAYOUTS
 
 RNG = np.random.default_rng(11)
@@ -35,8 +33,7 @@ ROTARY = {
 FUSED = [name for name in ROTARY if name != "other-output"]
 DTYPES = {"float64": np.float64, "float32": np.float32, "float16": np.float16}
 DTYPES["bfloat16"] = ml_dtypes.bfloat16
-#: cos and sin within 8 * 2**-53, in the unit of one rounding of a term of size 1.
-PHASOR_UNITS = phasors.ERROR_BOUND * 2.0**53
+SINUSOID = fused(pr.Sinusoidal(16))
 
 
 def positions_of(encoding, positions):
@@ -173,79 +170,6 @@ def test_eight_threads_share_one_encoding(rng):
             assert all(map(np.array_equal, together, alone))
 
 
-WAVES = {"fast": (17.0, 4), "usual": (10000.0, 8), "slow": (75000000.0, 16)}
-ROWS = {
-    "consecutive": np.arange(3000.0) + 1021,
-    "consecutive far": np.arange(3000.0) + 2.0**39,
-    "negative": np.arange(3000.0) - 1500,
-    "any order": RNG.integers(0, 2000, 9000).astype(float),
-    "any order far": RNG.integers(2**38, 2**38 + 3000, 12000).astype(float),
-    "fractions": np.arange(3000.0) * 0.375,
-    "few": np.array([7.0, 3.0, 2.0**33 + 1]),
-}
-
-
-@pytest.mark.parametrize("wave", WAVES)
-@pytest.mark.parametrize("rows", ROWS)
-def test_phasors_against_50_digits(wave, rows, monkeypatch):
-    monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)  # several blocks
-    base, pairs = WAVES[wave]
-    positions = ROWS[rows]
-    encoding = pr.Sinusoidal(2 * pairs, base=base)
-    found = phasors.phasors(positions, encoding._turns, dtype=np.dtype("complex128"))
-    sample = np.unique(np.linspace(0, positions.size - 1, 40).astype(int))
-    exact = exact_cos_sin(
-        positions[sample].tolist(), geometric(base, [Fraction(k, pairs) for k in range(pairs)])
-    )
-    for part, fixed in zip((found.real, found.imag), exact, strict=True):
-        assert Exact(fixed).error(part[sample]).max() <= phasors.ERROR_BOUND
-
-
-def test_phasors_take_every_way(monkeypatch):
-    """The cases above reach the three ways of making a table."""
-    taken = []
-    for way in ("_consecutive", "_gathered", "_exact"):
-        original = getattr(phasors, way)
-        monkeypatch.setattr(
-            phasors, way, lambda *a, way=way, original=original: taken.append(way) or original(*a)
-        )
-    turns = pr.Sinusoidal(16)._turns
-    for name, ways in {"consecutive": {"_consecutive"}, "any order": {"_gathered"}}.items():
-        monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)
-        taken.clear()
-        list(phasors.blocks(ROWS[name], turns))
-        assert ways <= set(taken)
-    taken.clear()
-    list(phasors.blocks(ROWS["fractions"], turns))
-    assert set(taken) == {"_exact"}
-
-
-SINUSOIDS = [
-    pr.Sinusoidal(16),
-    pr.Sinusoidal(16, layout="concat", first="cos", denominator="half-1", offset=2, scale=0.5),
-    pr.Sinusoidal(9, odd="zero-pad", layout="concat"),
-    pr.Sinusoidal(9, odd="extra-sin"),
-]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("encoding", SINUSOIDS, ids=[str(n) for n in range(4)])
-def test_tables(encoding, dtype, rng):
-    kind = DTYPES[dtype]
-    fast = fused(encoding)
-    for positions in (range(4000), rng.integers(0, 5000, (2, 8000)), [0.5, 7.25]):
-        table, path = fast(positions, dtype=kind, explain=True)
-        truth = np.asarray(encoding.table(positions))
-        size = np.full_like(truth, abs(encoding.scale))
-        assert Truth(truth, size, np.zeros(())).score(table, dtype=dtype).max() <= PHASOR_UNITS
-        assert path == f"numpy: products of two phasors, {np.dtype(kind)}"
-        out = np.full(table.shape, 7, kind)
-        assert fast(positions, out=out) is out
-        assert np.array_equal(out, table)
-    report = check(lambda p: fast(p, dtype=kind), encoding, "table", dtype=dtype)
-    assert report.passed, report
-
-
 BIASES = [
     pr.ALiBi(6),
     pr.ALiBi(8, causal=False, max_bias=4.0),
@@ -314,8 +238,8 @@ READ_ONLY = np.broadcast_to(np.float32(0), X.shape)
         (lambda: ready(9)(X, -1), ValueError, "start must leave"),
         (lambda: ready(5)(X[0, 0]), ValueError, "x must have shape"),
         (lambda: ready(5)(X.astype(float)), TypeError, "float32"),
-        (lambda: fused(SINUSOIDS[0])(range(5), out=np.ones((5, 3))), ValueError, "out must have"),
-        (lambda: fused(SINUSOIDS[0])(range(5), dtype=int), TypeError, "dtype must be one of"),
+        (lambda: SINUSOID(range(5), out=np.ones((5, 3))), ValueError, "out must have"),
+        (lambda: SINUSOID(range(5), dtype=int), TypeError, "dtype must be one of"),
         (lambda: fused(BIASES[0])(-1, 5), ValueError, "q_len must be at least 0"),
         (lambda: fused(BIASES[0])(2, 5, out=np.ones(3)), ValueError, "out must have shape"),
     ],
@@ -326,7 +250,7 @@ def test_what_is_refused(call, error, message):
 
 
 def test_budget_of_tables_is_below_the_one_of_outputs():
-    assert budget("float64") > PHASOR_UNITS
+    assert budget("float64") > phasors.ERROR_BOUND * 2.0**53
 
 
 def test_kept_tables_know_their_length_and_the_axes_of_x():

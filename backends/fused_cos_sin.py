@@ -1,0 +1,64 @@
+"""``cos_sin`` of a rotary encoding for as many positions as memory holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref._namespace import Array, is_array, library
+
+from .destination import checked_shape, fresh
+from .numba_rows import Columns
+from .phasors import write_axes
+
+
+def cos_sin(
+    encoding: Rotary,
+    positions: Any,
+    seq_len: int | None,
+    dtype: Any,
+    out: tuple[np.ndarray, np.ndarray] | None,
+) -> tuple[tuple[Array, Array], str]:
+    """The two tables, and the name of the path that made them."""
+    p = encoding._positions(positions)
+    elsewhere = is_array(positions) and library(positions) != "numpy"
+    if elsewhere and out is not None:
+        raise TypeError(
+            f"out cannot be given for positions of {library(positions)}: the tables are made there"
+        )
+    if elsewhere or type(encoding)._tables is not Rotary._tables:
+        made = encoding.cos_sin(positions, seq_len=seq_len, dtype=dtype)
+        why = f"positions are of {library(positions)}" if elsewhere else "its tables are its own"
+        if out is None:
+            return made, f"specification: {why}"
+        for given, table in zip(_checked(out, made[0].shape, dtype), made, strict=True):
+            given[...] = table
+        return out, f"specification: {why}"
+    values = np.asarray(p.values, dtype=np.float64)
+    length = encoding._seq_len(seq_len, p)
+    turns, axes = encoding._turns(length), encoding.axes()
+    shape = (*(values.shape if axes is None else values.shape[1:]), turns.t1.size)
+    cos, sin = (fresh(shape, dtype), fresh(shape, dtype)) if out is None else _checked(
+        out, shape, dtype
+    )  # fmt: skip
+    by = write_axes(
+        values,
+        turns,
+        Columns(cos.reshape(-1, shape[-1]), slice(None)),
+        Columns(sin.reshape(-1, shape[-1]), slice(None)),
+        axes,
+        offset=encoding.offset,
+        amplitude=float(encoding.attention_factor(length)),
+    )
+    return (cos, sin), f"{by}: products of two phasors, {cos.dtype}"
+
+
+def _checked(out: Any, shape: tuple[int, ...], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    if not isinstance(out, tuple | list) or len(out) != 2:
+        raise TypeError(f"out must be a pair of arrays, cos and sin, got {type(out).__name__}")
+    cos, sin = (checked_shape(one, shape, dtype) for one in out)
+    if np.may_share_memory(cos, sin) or not (cos.flags.c_contiguous and sin.flags.c_contiguous):
+        raise ValueError("out must be two contiguous arrays that share no memory")
+    return cos, sin
