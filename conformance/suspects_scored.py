@@ -122,22 +122,22 @@ def _espnet(declared: ESPnetLegacy) -> Iterator[Change]:
 
 
 def _gated(declared: GatedBias) -> Iterator[Change]:
-    weight, offset = np.asarray(declared.weight), np.asarray(declared.offset)
-    exchanged = declared.replace(weight=weight[::-1], offset=offset[::-1])
+    weight, c = np.asarray(declared.weight), np.asarray(declared.linear_bias)
+    exchanged = declared.replace(weight=weight[::-1], linear_bias=c[::-1])
     yield other("wrong-row", "the two gates are exchanged", exchanged)
     yield Change("softmax-scale", "the gates see queries that are scaled", _scaled_gates)
     sign = np.array([-1, 1])
-    other_gate = declared.replace(weight=weight * sign[:, None], offset=offset * sign)
+    other_gate = declared.replace(weight=weight * sign[:, None], linear_bias=c * sign)
     text = "the first gate is 1 less what is declared: the paper's update gate"
     yield other("score-term", text, other_gate)
-    mean = declared.replace(weight=weight / 4, offset=offset / 4)
+    mean = declared.replace(weight=weight / 4, linear_bias=c / 4)
     yield other("score-term", "the gates have the mean of the four outputs, not their sum", mean)
     yield Change("score-term", "the bias is not gated", _not_gated)
     ones = np.ones_like(np.asarray(declared.scale))
     text = "the learned factor on the second gate is missing: it counts as 1"
     yield other("score-term", text, declared.replace(scale=ones))
     text = "the learned constants inside the gates are missing"
-    yield other("score-term", text, declared.replace(offset=np.zeros_like(offset)))
+    yield other("score-term", text, declared.replace(linear_bias=np.zeros_like(c)))
 
 
 def _scaled_gates(call: Call) -> Terms:

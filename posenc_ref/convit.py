@@ -22,7 +22,7 @@ class ConViTBias(WindowBias):
     """Positional logits of ConViT, and the gate between them and the content's.
 
     Formula
-        ``b_h(i, j) = weight_h . (dx, dy, dx^2 + dy^2) + offset_h`` with ``dx = x_j - x_i`` and
+        ``b_h(i, j) = weight_h . (dx, dy, dx^2 + dy^2) + proj_bias_h`` with ``dx = x_j - x_i`` and
         ``dy = y_j - y_i``; attention is ``(1 - s) softmax_j(q_i . k_j / sqrt(d)) + s softmax_j(b)``
         with ``s = sigmoid(gate_h)`` (:meth:`weights`).
     Source
@@ -31,16 +31,16 @@ class ConViTBias(WindowBias):
     Traps
         The logits are *not* added to ``q . k``: no scores exist whose sum this is, and ``scores``
         refuses.  Offsets are key minus query, x first, and not normalised.  The paper's u gives
-        three numbers for a head; the code's linear layer has an offset too, which this softmax
+        three numbers for a head; the code's linear layer has a bias too, which this softmax
         does not see: rows are judged up to a constant.
     Error unit
-        A = ``|weight| . (|dx|, |dy|, dx^2 + dy^2) + |offset|``, B = 0.
+        A = ``|weight| . (|dx|, |dy|, dx^2 + dy^2) + |proj_bias|``, B = 0.
 
     Parameters
     ----------
     weight : array (H, 3), real floating
         ``pos_proj.weight``: of dx, dy and the squared distance.
-    offset : array (H,), real floating
+    proj_bias : array (H,), real floating
         ``pos_proj.bias``.
     gate : array (H,), real floating
         ``gating_param``, before the sigmoid.
@@ -49,7 +49,7 @@ class ConViTBias(WindowBias):
     """
 
     weight: Array
-    offset: Array
+    proj_bias: Array
     gate: Array
     _: KW_ONLY
     window: Sequence[int]
@@ -58,7 +58,7 @@ class ConViTBias(WindowBias):
 
     def __post_init__(self) -> None:
         heads = int(check_numbers("weight", self.weight, "H", 3).shape[0])
-        check_numbers("offset", self.offset, heads)
+        check_numbers("proj_bias", self.proj_bias, heads)
         check_numbers("gate", self.gate, heads)
         self._set(window=validate_grid("window", self.window))
 
@@ -97,7 +97,7 @@ class ConViTBias(WindowBias):
         xp = namespace(self.weight)
         dy, dx = (astype(d, working_dtype(d)) for d in (dy, dx))
         dy, dx = (send(d, xp, device_of(self.weight)) for d in (dy, dx))
-        w, c = (beside(n, getattr(self, n), dx) for n in ("weight", "offset"))
+        w, c = (beside(n, getattr(self, n), dx) for n in ("weight", "proj_bias"))
         by_x, by_y, by_d, c = (v[:, None, None] for v in (w[:, 0], w[:, 1], w[:, 2], c))
         dy, dx = (xp.expand_dims(d, axis=-3) for d in (dy, dx))
         return -by_x * dx - by_y * dy + by_d * (dx * dx + dy * dy) + c
@@ -108,7 +108,7 @@ class ConViTBias(WindowBias):
         (q, k), (_, w) = (np.asarray(p) for p in (q_positions, k_positions)), self.window
         q, k = q[:, None], k[None, :]
         dy, dx = np.abs(q // w - k // w), np.abs(q % w - k % w)
-        size, c = (np.abs(np.asarray(widen(a), np.float64)) for a in (self.weight, self.offset))
+        size, c = (np.abs(np.asarray(widen(a), np.float64)) for a in (self.weight, self.proj_bias))
         parts = np.stack(np.broadcast_arrays(dx, dy, dx * dx + dy * dy))
         terms = np.tensordot(size, parts, axes=1) + c[:, None, None]
         return Truth(plain.value, terms, plain.angle)

@@ -22,9 +22,9 @@ class GatedBias(Score):
     Formula
         ``A_ij = q_i . k_j / sqrt(d) + g_i b(j - i)``, b the ``bias`` of head h,
         ``g_i = 2 + a_i (scale_h r_i - 1)``, ``a_i = sigmoid(w_0 . x_i + c_0)``,
-        ``r_i = sigmoid(w_1 . x_i + c_1)``; w = ``weight`` and c = ``offset`` are the same for all
-        heads, x_i has the channels of head h.  With the paper's update gate u = 1 - a this is
-        ``b (1 + u + (1 - u) scale_h r)``.
+        ``r_i = sigmoid(w_1 . x_i + c_1)``; w = ``weight`` and c = ``linear_bias`` are the same
+        for all heads, x_i has the channels of head h.  With the paper's update gate u = 1 - a this
+        is ``b (1 + u + (1 - u) scale_h r)``.
     Source
         Chen et al. 2021, *WavLM*, arXiv:2110.13900, section III, after Chi et al. 2021, *XLM-E*,
         arXiv:2106.16138: x is the query, as in :meth:`terms`.  The authors' code and transformers
@@ -44,22 +44,22 @@ class GatedBias(Score):
     bias : T5Bias
     weight : array (2, d), real floating
         Rows 0 to 3, and 4 to 7, of ``gru_rel_pos_linear.weight``, summed.
-    offset : array (2,), real floating
-        Those of its bias, summed.
+    linear_bias : array (2,), real floating
+        ``gru_rel_pos_linear.bias``, summed likewise.
     scale : array (H,), real floating
         ``gru_rel_pos_const``.
     """
 
     bias: T5Bias
     weight: Array
-    offset: Array
+    linear_bias: Array
     scale: Array
 
     def __post_init__(self) -> None:
         if not isinstance(self.bias, T5Bias):
             raise TypeError(f"bias must be a T5Bias, got {self.bias!r}")
         check_numbers("weight", self.weight, 2, "d")
-        check_numbers("offset", self.offset, 2)
+        check_numbers("linear_bias", self.linear_bias, 2)
         check_numbers("scale", self.scale, self.bias.num_heads)
 
     @property
@@ -104,7 +104,7 @@ class GatedBias(Score):
 
     def _argument(self, x: Array, row: int) -> Array:
         """``w . x + c`` of one gate, (..., H, S)."""
-        w, c = beside("weight", self.weight, x), beside("offset", self.offset, x)
+        w, c = beside("weight", self.weight, x), beside("linear_bias", self.linear_bias, x)
         return namespace(x).sum(x * w[row, :], axis=-1) + c[row]
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:

@@ -30,7 +30,7 @@ def gated(e: GatedBias, h: int, q: Any, keys: Any, i: Any, at: Any) -> Sequence[
     """A number for each bucket, times two gates of the query."""
     a, r = (
         sigmoid(dot(row, q) + c)
-        for row, c in zip(e.weight.tolist(), e.offset.tolist(), strict=True)
+        for row, c in zip(e.weight.tolist(), e.linear_bias.tolist(), strict=True)
     )
     gate = 2 + a * (e.scale.tolist()[h] * r - 1)
     buckets = (exact_bucket(j - i, e.bias.num_buckets, e.bias.max_distance, True) for j in at)

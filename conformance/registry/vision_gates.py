@@ -29,5 +29,5 @@ def convit(e: ConViTBias, i: Any, j: Any) -> Sequence[Any]:
     dx, dy = j % w - i % w, j // w - i // w
     parts = (dx, dy, dx**2 + dy**2)
     return [
-        dot(row, parts) + c for row, c in zip(e.weight.tolist(), e.offset.tolist(), strict=True)
+        dot(row, parts) + c for row, c in zip(e.weight.tolist(), e.proj_bias.tolist(), strict=True)
     ]

@@ -56,7 +56,7 @@ def said(fn, encoding, surface):
     [
         ({}, ""),
         ({"scale": np.ones(HEADS, np.float32)}, "score-term: the learned factor on the second"),
-        ({"offset": np.zeros(2, np.float32)}, "score-term: the learned constants inside the gates"),
+        ({"linear_bias": np.zeros(2, np.float32)}, "score-term: the learned constants inside"),
     ],
     ids=["right", "factor", "constants"],
 )
@@ -88,8 +88,8 @@ def by_window(encoding):
 
 
 def test_a_constant_that_no_softmax_sees_is_no_mistake():
-    """ConViT's positions have a softmax of their own, which cancels the offset of a head."""
-    bare = CONVIT.replace(offset=np.zeros(HEADS, np.float32))
+    """ConViT's positions have a softmax of their own, which cancels the constant of a head."""
+    bare = CONVIT.replace(proj_bias=np.zeros(HEADS, np.float32))
     assert said(by_window(bare), CONVIT, "bias") == ""
     by_row = np.arange(12)[:, None]
     assert said(lambda q, k: by_window(CONVIT)(q, k) + np.float32(by_row), CONVIT, "bias") == ""

@@ -28,7 +28,7 @@ ELSEWHERE = {
         "DETRSine": {"normalize", "scale", "shift", "eps"},
         "Sinusoidal2D": {"extent", "flatten"},
     },
-    "a constant for each row, which softmax does not see": {"ConViTBias": {"offset"}},
+    "a constant for each row, which softmax does not see": {"ConViTBias": {"proj_bias"}},
     "None in this form": {"ESPnetLegacy": {"clamp"}},
     "methods of their own": {
         "ConViTBias": {"gate"},

@@ -23,7 +23,7 @@ SQUARE = ENCODING.replace(window=(3, 3))
 def exactly(h, i, j, w=4):
     dy, dx = j // w - i // w, j % w - i % w
     parts = zip(ENCODING.weight[h].tolist(), (dx, dy, dx**2 + dy**2), strict=True)
-    return mp.fsum([mp.mpf(a) * b for a, b in parts] + [mp.mpf(ENCODING.offset.tolist()[h])])
+    return mp.fsum([mp.mpf(a) * b for a, b in parts] + [mp.mpf(ENCODING.proj_bias.tolist()[h])])
 
 
 def test_bias_against_50_digits():
@@ -39,14 +39,14 @@ def test_bias_against_50_digits():
     assert from_dict(ENCODING.to_dict()) == ENCODING
 
 
-def blended(q, k, size=3, gate=None, w=None, offset=None):
+def blended(q, k, size=3, gate=None, w=None):
     """GPSA in float64, index by index: x in column 0, y in column 1, their squares in 2."""
     w = SQUARE.weight if w is None else w
     steps = np.arange(size)[None, :] - np.arange(size)[:, None]
     dx = np.tile(steps, (size, size))
     dy = np.repeat(np.repeat(steps, size, axis=0), size, axis=1)
     indices = np.stack([dx, dy, dx**2 + dy**2], axis=-1).astype(np.float64)
-    positional = np.moveaxis(indices @ w.astype(np.float64).T + SQUARE.offset, -1, 0)
+    positional = np.moveaxis(indices @ w.astype(np.float64).T + SQUARE.proj_bias, -1, 0)
     content = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5
 
     def softmax(x):
@@ -83,7 +83,7 @@ def test_weights_of_the_code():
         {"gate": 0 * SQUARE.gate},
     ):
         assert worst(SQUARE.replace(**wrong), weights) > budget("float64"), wrong
-    same = SQUARE.replace(offset=SQUARE.offset + 2)  # the softmax does not see it
+    same = SQUARE.replace(proj_bias=SQUARE.proj_bias + 2)  # the softmax does not see it
     assert worst(same, weights) <= budget("float64")
 
 
@@ -106,7 +106,7 @@ def positional(q_len, k_len, sign=1, turned=False, root=False):
     first, second = (dy, dx) if turned else (dx, dy)
     square = np.hypot(dx, dy) if root else dx**2 + dy**2
     parts = np.stack([first, second, square]).astype(np.float32)
-    return np.tensordot(ENCODING.weight, parts, axes=1) + ENCODING.offset[:, None, None]
+    return np.tensordot(ENCODING.weight, parts, axes=1) + ENCODING.proj_bias[:, None, None]
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_refusals(rng):
         (lambda: ENCODING.replace(weight=numbers(rng, 3, 2)), ValueError, r"shape \(H, 3\)"),
         (lambda: ENCODING.replace(gate=numbers(rng, 2)), ValueError, r"gate must have shape \(3\)"),
         (
-            lambda: ENCODING.replace(offset=numbers(rng, 2)),
+            lambda: ENCODING.replace(proj_bias=numbers(rng, 2)),
             ValueError,
-            r"offset must have shape \(3\)",
+            r"proj_bias must have shape \(3\)",
         ),
         (lambda: ENCODING.replace(window=3), TypeError, "window must be"),
     ):

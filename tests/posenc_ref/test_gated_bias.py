@@ -14,19 +14,20 @@ from .naive import K_AT, Q_AT, D, H, check_terms, dot, k, numbers, q
 
 mp = mpmath().mp
 RNG = np.random.default_rng(102)
-TABLE, WEIGHT, OFFSET, SCALE = (
+TABLE, WEIGHT, LINEAR_BIAS, SCALE = (
     numbers(RNG, 8, H),
     numbers(RNG, 2, D),
     numbers(RNG, 2),
     numbers(RNG, H),
 )
-ENCODING = GatedBias(T5Bias(TABLE, num_buckets=8, max_distance=16), WEIGHT, OFFSET, SCALE)
+ENCODING = GatedBias(T5Bias(TABLE, num_buckets=8, max_distance=16), WEIGHT, LINEAR_BIAS, SCALE)
 
 
 def gate(h, x):
     """g of one row of channels, in 50 digits."""
     a, r = (
-        1 / (1 + mp.exp(-mp.fsum([*dot(x, WEIGHT[n]), mp.mpf(float(OFFSET[n]))]))) for n in (0, 1)
+        1 / (1 + mp.exp(-mp.fsum([*dot(x, WEIGHT[n]), mp.mpf(float(LINEAR_BIAS[n]))])))
+        for n in (0, 1)
     )
     return 2 + a * (mp.mpf(float(SCALE[h])) * r - 1)
 
@@ -51,7 +52,7 @@ def test_terms_against_a_double_loop():
 def test_the_papers_gates():
     """r_(i-j) = d + u d + (1 - u) w r d, with u = 1 - a: the same function."""
     x = np.random.default_rng(2).standard_normal((H, 4, D))
-    a, r = (1 / (1 + np.exp(-(x @ WEIGHT[n] + OFFSET[n]))) for n in (0, 1))
+    a, r = (1 / (1 + np.exp(-(x @ WEIGHT[n] + LINEAR_BIAS[n]))) for n in (0, 1))
     u, w = 1 - a, np.asarray(SCALE, np.float64)[:, None]
     bias = ENCODING.bias.bias(Q_AT, K_AT).astype(np.float64)
     paper = bias * (1 + u + (1 - u) * w * r)[..., None]
@@ -74,9 +75,9 @@ def wavlm():
     with softmax_inputs() as seen:
         module(x)
     linear = module.gru_rel_pos_linear
-    weight, offset = (host(p).reshape(2, 4, -1).sum(1) for p in (linear.weight, linear.bias))
+    weight, c = (host(p).reshape(2, 4, -1).sum(1) for p in (linear.weight, linear.bias))
     bias = T5Bias(host(module.rel_attn_embed.weight), num_buckets=32, max_distance=80, scaled=True)
-    encoding = GatedBias(bias, weight, offset[:, 0], host(module.gru_rel_pos_const)[0, :, 0, 0])
+    encoding = GatedBias(bias, weight, c[:, 0], host(module.gru_rel_pos_const)[0, :, 0, 0])
     sides = (heads(getattr(module, name)(x), 3) for name in ("q_proj", "k_proj"))
     return encoding, *sides, heads(x, 3), seen[0].reshape(2, 3, 40, 40)
 
@@ -98,7 +99,7 @@ def test_logits_of_the_real_module():
     judge = partial(worst, q=q_, k=k_, logits=logits)
     assert judge(encoding, x=x) <= budget("float64")
     for wrong in (
-        encoding.replace(weight=encoding.weight[::-1], offset=encoding.offset[::-1]),
+        encoding.replace(weight=encoding.weight[::-1], linear_bias=encoding.linear_bias[::-1]),
         encoding.replace(scale=encoding.scale[::-1]),
         encoding.replace(weight=encoding.weight / 4),  # the mean of the four, not the sum
         encoding.replace(bias=encoding.bias.replace(max_distance=128)),
@@ -126,7 +127,7 @@ def logits_of(q, k, sign=1, late=False, turned=False, read=1.0, less=False, plai
     bias = np.moveaxis(TABLE[ENCODING.bias.bucket(r)], -1, 0)
     gate = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
     x = q * np.float32(read)
-    a, b = (gate(x @ WEIGHT[n] + OFFSET[n]) for n in ((1, 0) if turned else (0, 1)))
+    a, b = (gate(x @ WEIGHT[n] + LINEAR_BIAS[n]) for n in ((1, 0) if turned else (0, 1)))
     a = 1 - a if less else a
     g = np.ones_like(a) if plain else 2 + a * (SCALE[:, None] * b - 1)
     product = q @ k.swapaxes(-1, -2)
@@ -160,7 +161,11 @@ def test_values_and_refusals():
     for make, error, text in (
         (lambda: ENCODING.replace(bias=TABLE), TypeError, "bias must be a T5Bias"),
         (lambda: ENCODING.replace(weight=WEIGHT[:1]), ValueError, r"shape \(2, d\), got \(1, 6\)"),
-        (lambda: ENCODING.replace(offset=OFFSET[:1]), ValueError, r"offset must have shape \(2\)"),
+        (
+            lambda: ENCODING.replace(linear_bias=LINEAR_BIAS[:1]),
+            ValueError,
+            r"linear_bias must have shape \(2\)",
+        ),
         (lambda: ENCODING.replace(scale=SCALE[:1]), ValueError, r"shape \(2\), got \(1,\)"),
         (lambda: ENCODING.gates(x[:1]), ValueError, r"H = 2 and d = 6, got \(1, 4, 6\)"),
         (lambda: ENCODING.gated_bias([1.0], [0], [0]), ValueError, "d = 6, got list"),
