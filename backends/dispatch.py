@@ -6,9 +6,9 @@ the specification itself runs.  Either way a wrong array is not among the answer
 
 from __future__ import annotations
 
-from typing import overload
+from typing import Any, overload
 
-from posenc_ref import Bias, Encoding, Rotary, Sinusoidal
+from posenc_ref import Bias, Encoding, ModelEncoding, Rotary, Sinusoidal, XPos
 from posenc_ref import _validate as validate
 
 from .fused_rotary import FusedRotary
@@ -55,6 +55,11 @@ def fused(
     'numpy: a view of 65528 numbers'
     """
     validate.choice("tensor_layout", tensor_layout, TENSOR_LAYOUTS)
+    if isinstance(encoding, XPos):
+        raise TypeError(
+            "encoding must turn queries and keys alike, which XPos does not: call its "
+            "apply_queries and apply_keys, which take every array"
+        )
     if isinstance(encoding, Rotary):
         return FusedRotary(encoding, tensor_layout)
     if tensor_layout != "bhsd":
@@ -64,5 +69,21 @@ def fused(
     if isinstance(encoding, Bias):
         return FusedBias(encoding)
     raise TypeError(
-        f"encoding must be a rotary encoding, a Sinusoidal or a bias, got {type(encoding).__name__}"
+        "encoding must be a rotary encoding, a Sinusoidal or a bias, got "
+        f"{type(encoding).__name__}{_instead(encoding)}"
     )
+
+
+def _instead(given: Any) -> str:
+    """What to do with something that has no fast path."""
+    if isinstance(given, ModelEncoding):
+        layers = " or ".join(f".encodings[{name!r}]" for name in given.encodings)
+        return f"; choose one of its encodings: {layers}"
+    if isinstance(given, Encoding):
+        calls = [name for name in ("table", "add", "scores") if hasattr(given, name)]
+        return f"; its own methods ({', '.join(calls)}) take every array" if calls else ""
+    if isinstance(given, type):
+        return f"; make a value of the class first: {given.__name__}(...)"
+    if isinstance(given, str):
+        return "; a model's is preset(name).only"
+    return ""

@@ -9,6 +9,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from posenc_ref import Bias
 from posenc_ref import _validate as validate
+from posenc_ref._namespace import finish, library
 
 from .destination import checked_shape, fresh
 
@@ -34,13 +35,17 @@ class FusedBias:
         """The bias (H, q_len, k_len), queries at the end of the keys.
 
         Where it depends on key - query alone, a read-only view of H (q_len + k_len - 1) numbers,
-        float64 unless ``dtype``, and written out in full only into ``out``.
+        float64 unless ``dtype``, and written out in full only into ``out``; ``out=tensor.numpy()``
+        fills a tensor.  torch and JAX have no such views: a bias with learned arrays of theirs is
+        made there by the specification, and differentiable.
         """
         q_len = validate.integer("q_len", q_len, minimum=0)
         k_len = validate.integer("k_len", k_len, minimum=0)
         if not self.encoding.relative or 0 in (q_len, k_len):
             return self._specification(q_len, k_len, dtype, out, explain)
-        row = np.asarray(self.encoding.toeplitz(q_len, k_len))
+        row = self.encoding.toeplitz(q_len, k_len)
+        if library(row) != "numpy":
+            return self._specification(q_len, k_len, dtype, out, explain)
         like = (
             fresh((), dtype) if out is None else checked_shape(out, (len(row), q_len, k_len), dtype)
         )
@@ -54,7 +59,16 @@ class FusedBias:
         self, q_len: int, k_len: int, dtype: Any, out: np.ndarray | None, explain: bool
     ) -> Any:
         positions = np.arange(k_len - q_len, k_len), np.arange(k_len)
-        whole = np.asarray(self.encoding.bias(*positions))
+        whole = self.encoding.bias(*positions)
+        home = library(whole)
+        if home != "numpy":  # they may want gradients, or be traced
+            if out is not None:
+                raise TypeError(
+                    f"out cannot be given where the learned arrays are of {home}: the bias is made "
+                    "there"
+                )
+            made, why = finish(whole, dtype), f"its learned arrays are of {home}"
+            return (made, f"specification: {why}") if explain else made
         like = fresh((), dtype) if out is None else checked_shape(out, whole.shape, dtype)
         if out is None:
             out = whole.astype(like.dtype, copy=False)

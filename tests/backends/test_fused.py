@@ -204,6 +204,38 @@ def test_a_bias_that_is_no_function_of_the_distance_is_the_specification_s(rng):
     assert np.array_equal(out, whole.astype(np.float32))
 
 
+def test_learned_arrays_of_torch_keep_their_gradients(rng):
+    """A view would be NumPy's: a copy that no gradient goes through."""
+    torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
+    table = torch.from_numpy(rng.standard_normal((32, 3))).requires_grad_()
+    window = torch.from_numpy(rng.standard_normal((9, 3))).requires_grad_()
+    for encoding, learned, q, k in (
+        (pr.T5Bias(table), table, 5, 9), (pr.T5Bias(table), table, 0, 9),
+        (pr.SwinBias(window, window=(2, 2)), window, 4, 4),
+    ):  # fmt: skip
+        made, path = fused(encoding)(q, k, dtype=torch.float32, explain=True)
+        assert path == "specification: its learned arrays are of torch"
+        assert made.dtype == torch.float32
+        whole = encoding.bias(range(k - q, k), range(k))
+        assert torch.equal(made, whole.float())
+        (found,) = torch.autograd.grad(made.square().sum(), learned)
+        (expected,) = torch.autograd.grad(whole.float().square().sum(), learned)
+        assert torch.equal(found, expected)
+    with pytest.raises(TypeError, match="out cannot be given where the learned arrays"):
+        fused(pr.T5Bias(table))(2, 2, out=np.zeros((3, 2, 2)))
+
+
+def test_learned_arrays_of_jax_are_traced(rng):
+    jax = pytest.importorskip("jax", reason="JAX's arrays are what is tried")
+    table = jax.numpy.asarray(rng.standard_normal((32, 3)), "float32")
+
+    def total(table):
+        return fused(pr.T5Bias(table))(5, 9).sum()
+
+    counts = jax.jit(jax.grad(total))(table)
+    assert float(counts.sum()) == 3 * 5 * 9
+
+
 X = np.ones((2, 5, D), np.float32)
 
 
@@ -217,8 +249,11 @@ READ_ONLY = np.broadcast_to(np.float32(0), X.shape)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: fused(pr.Learned(np.ones((3, 4)))), TypeError, "got Learned"),
-        (lambda: fused("RoPE"), TypeError, "got str"),
+        (lambda: fused(pr.Learned(np.ones((3, 4)))), TypeError, "got Learned; its own .*table"),
+        (lambda: fused("RoPE"), TypeError, "got str; a model's is preset"),
+        (lambda: fused(pr.ALiBi), TypeError, r"a value of the class first: ALiBi\("),
+        (lambda: fused(pr.preset("gemma-3-4b")), TypeError, "'sliding_attention'"),
+        (lambda: fused(pr.XPos(D, layout="half")), TypeError, "apply_queries and apply_keys"),
         (lambda: fused(ROTARY["half"], tensor_layout="hbsd"), ValueError, "'bhsd'"),
         (lambda: fused(pr.ALiBi(2), tensor_layout="bshd"), ValueError, "for rotary encodings"),
         (lambda: fused(ROTARY["half"])(X[..., :6], range(5)), ValueError, "head_dim"),
