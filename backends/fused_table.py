@@ -10,7 +10,7 @@ from posenc_ref import Sinusoidal
 from posenc_ref._namespace import is_array, library
 
 from .destination import checked_shape, fresh
-from .numba_rows import Columns
+from .numba_loops import Columns
 from .phasors import write
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isqrt
 
 import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.angles import Turns, cos_sin
 
-from . import numba_rows
-from .numba_rows import Columns
+from . import numba_loops
+from .numba_loops import Columns
 
 #: Bytes of a block that stays in the second-level cache.
 _BLOCK = 1024 * 1024
@@ -119,8 +120,8 @@ def write(
     There may be fewer columns for cosines, or for sines, than pairs: the last ones are left out.
     """
     found = _factors(p, turns, offset, amplitude, sign)
-    if found is not None and numba_rows.pays(cos, sin):
-        numba_rows.write(found.coarse, found.fine, found.index, cos, sin)
+    if found is not None and numba_loops.writes_phasors(cos, sin):
+        numba_loops.write_phasors(found.coarse, found.fine, found.index, cos, sin)
         return "numba"
     cosines, sines = cos.array[:, cos.at], sin.array[:, sin.at]
     for rows, block in _blocks(p, turns, offset, amplitude, sign, found):
@@ -148,7 +149,7 @@ def _factors(
         return None
     low, high = float(p.min()), float(p.max())
     span = high - low + 1
-    step = _rows(pairs)
+    step = min(_rows(pairs), max(16, isqrt(n)))
     consecutive = span == n > 2 * step and bool((np.diff(p) == 1).all())
     if not consecutive:
         step = 1 << max(6, int(np.log2(span)) // 2)
@@ -177,7 +178,7 @@ def _blocks(
     if n == 0 or pairs == 0:
         return
     found = found or _factors(p, turns, offset, amplitude, sign)
-    rows = _rows(pairs)
+    rows = len(found.fine) if found is not None and found.consecutive else _rows(pairs)
     block = np.empty((rows, pairs), np.complex128)
     for m, a in enumerate(range(0, n, rows)):
         cut = slice(a, min(a + rows, n))

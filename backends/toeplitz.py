@@ -11,6 +11,7 @@ from posenc_ref import Bias
 from posenc_ref import _validate as validate
 from posenc_ref._namespace import finish, library
 
+from . import numba_loops
 from .destination import checked_shape, fresh
 
 
@@ -49,11 +50,16 @@ class FusedBias:
         like = (
             fresh((), dtype) if out is None else checked_shape(out, (len(row), q_len, k_len), dtype)
         )
-        view = toeplitz_view(row.astype(like.dtype, copy=False), q_len, k_len)
+        row = row.astype(like.dtype, copy=False)
+        view = toeplitz_view(row, q_len, k_len)
         if out is None:
             return (view, f"numpy: a view of {row.size} numbers") if explain else view
-        np.copyto(out, view)
-        return (out, f"numpy: {row.size} numbers, written out") if explain else out
+        if by_numba := numba_loops.writes_toeplitz(out):
+            numba_loops.write_toeplitz(row, out)
+        else:
+            np.copyto(out, view)
+        by = "numba" if by_numba else "numpy"
+        return (out, f"{by}: {row.size} numbers, written out") if explain else out
 
     def _specification(
         self, q_len: int, k_len: int, dtype: Any, out: np.ndarray | None, explain: bool

@@ -18,30 +18,29 @@ import numpy as np
 from timing import Candidate, arguments, environment, heading, measure, publish, record, table
 
 import posenc_ref as pr
-from posenc_ref.backends import fused, numba_rows, toeplitz_view
+from posenc_ref.backends import fused, numba_loops, toeplitz_view
 
 PACKAGES = ("numpy", "numba", "torch", "transformers", "x-transformers")
 NUMBA = importlib.util.find_spec("numba") is not None
 #: Numba is imported here, and taken for large tables; this size leaves them to NumPy.
-USUAL, NEVER = numba_rows.LEAST, 2**62
+USUAL, NEVER = numba_loops.LEAST, 2**62
 
 
-def tables_of(call):
-    """Four candidates: with Numba and by NumPy alone, into ``out`` and fresh."""
+def both_ways(call, kinds=("out=", "fresh")):
+    """Candidates with Numba and by NumPy alone; ``call`` is told whether into ``out``."""
 
-    def timed(least, **kwargs):
+    def timed(least, there):
         def run():
-            numba_rows.LEAST = least
-            return call(**kwargs)
+            numba_loops.LEAST = least
+            return call(there)
 
         return run
 
     found = []
-    for name, least in (("ours with Numba", USUAL), ("ours, NumPy alone", NEVER)):
+    for name, least in (("ours with Numba", USUAL), ("ours NumPy alone", NEVER)):
         if least == USUAL and not NUMBA:
             continue
-        found.append(Candidate(f"{name}, out=", timed(least, there=True)))
-        found.append(Candidate(f"{name}, fresh", timed(least, there=False)))
+        found += [Candidate(f"{name}, {kind}", timed(least, kind == "out=")) for kind in kinds]
     return found
 
 
@@ -67,7 +66,7 @@ def sinusoidal(length, dim):
     found = [
         Candidate("limit: fill", lambda: out.fill(1)),
         Candidate("limit: fresh fill", lambda: np.empty_like(out).fill(1)),
-        *tables_of(lambda there: fast(at, out=out) if there else fast(at, dtype=np.float32)),
+        *both_ways(lambda there: fast(at, out=out) if there else fast(at, dtype=np.float32)),
         Candidate("NumPy, float64 angles", lambda: textbook(w64, np.float64)),
         Candidate("NumPy, float32 angles", lambda: textbook(w32, np.float32)),
         Candidate(
@@ -106,7 +105,7 @@ def rotary(length, dim):
     found = [
         Candidate("limit: fill", lambda: [t.fill(1) for t in (cos, sin)]),
         Candidate("limit: fresh fill", lambda: [np.empty_like(t).fill(1) for t in (cos, sin)]),
-        *tables_of(ours),
+        *both_ways(ours),
         Candidate("NumPy, float64 angles", textbook),
         Candidate(
             "transformers Llama, float32 angles (twice as wide)",
@@ -141,7 +140,7 @@ def alibi(heads, length):
         return [
             Candidate("limit: fill", lambda: out.fill(1)),
             Candidate("ours, a view", lambda: fast(length, length, dtype=np.float32)),
-            Candidate("ours, out=", lambda: fast(length, length, out=out)),
+            *both_ways(lambda there: fast(length, length, out=out), ["out="]),
             Candidate("NumPy, |j - i| times slopes", textbook),
             Candidate("x-transformers", lambda: _fresh(peer, length)),
         ]
@@ -169,7 +168,7 @@ def t5(length):
     return [
         Candidate("limit: fill", lambda: out.fill(1)),
         Candidate("ours, a view", lambda: fast(length, length, dtype=np.float32)),
-        Candidate("ours, out=", lambda: fast(length, length, out=out)),
+        *both_ways(lambda there: fast(length, length, out=out), ["out="]),
         Candidate("transformers", lambda: module.compute_bias(length, length)),
     ]
 

@@ -9,8 +9,8 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth
-from posenc_ref.backends import fused, numba_rows, phasors
-from posenc_ref.backends.numba_rows import Columns
+from posenc_ref.backends import fused, numba_loops, phasors
+from posenc_ref.backends.numba_loops import Columns
 from posenc_ref.conformance import check
 from posenc_ref.conformance.exact import Exact, exact_cos_sin, geometric
 
@@ -38,13 +38,13 @@ ROWS = {
 def by(request, monkeypatch):
     """The library whose loop writes large tables; small ones count as large."""
     monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)  # several blocks
-    monkeypatch.setattr(numba_rows, "LEAST", 1)
+    monkeypatch.setattr(numba_loops, "LEAST", 1)
     if request.param == "numpy":
         monkeypatch.delitem(sys.modules, "numba", raising=False)
         return "numpy"
     __import__("numba")
     if request.param != "numba":
-        monkeypatch.setattr(numba_rows, "_compiled", lambda loop: loop)
+        monkeypatch.setattr(numba_loops, "_compiled", lambda loop: loop)
     return "numba"
 
 
@@ -137,7 +137,7 @@ def test_numba_is_taken_only_where_it_pays(monkeypatch):
 
     fast = fused(encoding)
     assert fast(range(3000), out=out, explain=True)[1].startswith("numpy: ")
-    monkeypatch.setattr(numba_rows, "LEAST", 3000 * 8)
+    monkeypatch.setattr(numba_loops, "LEAST", 3000 * 8)
     monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)
     assert fast(range(3000), out=out, explain=True)[1] == "numba: products of two phasors, float32"
     assert fast(range(2999), explain=True)[1].startswith("numpy: ")
@@ -218,6 +218,29 @@ def test_rotary_tables(name, dtype, by):
             judged(found, exact, factor, dtype)
             assert np.array_equal(found, into)
     assert all(map(np.array_equal, fast.inverse.cos_sin(positions), fast.cos_sin(positions)))
+
+
+BIASES = {
+    "ALiBi": pr.ALiBi(6),
+    "T5": pr.T5Bias(np.random.default_rng(6).standard_normal((32, 3))),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", BIASES)
+def test_biases_written_out(name, dtype, by):
+    fast, kind = fused(BIASES[name]), DTYPES[dtype]
+    for q, k in ((1, 1), (1, 9), (9, 1), (7, 7), (3, 300), (300, 3)):
+        view = fast(q, k, dtype=kind)
+        out = np.full(view.shape, 7, kind)
+        loop = by if dtype in ("float64", "float32") and out.size > 2 else "numpy"
+        path = fast(q, k, out=out, explain=True)[1]
+        assert path.split(",")[0] == f"{loop}: {view[:, 0, 0].size * (q + k - 1)} numbers"
+        assert np.array_equal(out, view)
+        apart = np.full((*view.shape[:2], 2 * k), 7, kind)
+        assert fast(q, k, out=apart[..., :k], explain=True)[1].startswith("numpy" if q > 1 else "")
+        assert np.array_equal(apart[..., :k], view)
+        assert (apart[..., k:] == 7).all()
 
 
 def test_what_cannot_be_written():

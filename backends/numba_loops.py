@@ -1,8 +1,9 @@
-"""Products of two phasors by one compiled loop, where the caller has imported Numba.
+"""Loops that Numba compiles, where the caller has imported it.
 
-NumPy makes such a table in three passes: complex products of 16 bytes each, and a cast of the
-real and of the imaginary parts.  One loop writes each number once and is bound by the memory.
-Compiling takes about half a second, and Numba's import as long: nobody pays who did not ask.
+NumPy makes a table of phasors in three passes: complex products of 16 bytes each, and a cast of the
+real and of the imaginary parts; and it copies the rows of a bias by the C library, which reads what
+it is about to overwrite.  One loop writes each number once and is bound by the memory.  Compiling
+takes about half a second, and Numba's import as long: nobody pays who did not ask.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-#: Fewer entries than this are written by NumPy in less time than compiling takes.
+#: Fewer numbers than twice this are written by NumPy in less time than compiling takes.
 LEAST = 2**22
 
 
@@ -30,14 +31,28 @@ class Columns(NamedTuple):
         return range(self.array.shape[1])[self.at]
 
 
-def pays(cos: Columns, sin: Columns) -> bool:
-    """Whether Numba is there, knows these columns, and the table is large."""
-    if "numba" not in sys.modules or cos.array.shape[0] * len(cos.range) < LEAST:
-        return False
-    return cos.array.dtype in (np.float32, np.float64) and _loop(cos, sin) is not None
+def writes_phasors(cos: Columns, sin: Columns) -> bool:
+    """Whether there is a loop for these columns, and it pays."""
+    large = cos.array.shape[0] * len(cos.range) >= LEAST
+    return large and _knows(cos.array) and _loop(cos, sin) is not None
 
 
-def write(
+def writes_toeplitz(out: np.ndarray) -> bool:
+    """The same of a bias (H, Q, K)."""
+    return out.size >= 2 * LEAST and _knows(out)
+
+
+def _knows(out: np.ndarray) -> bool:
+    known = out.dtype in (np.float32, np.float64) and out.flags.c_contiguous
+    return known and "numba" in sys.modules
+
+
+def write_toeplitz(row: np.ndarray, out: np.ndarray) -> None:
+    """``out[h, i, j] = row[h, j - i + Q - 1]``."""
+    _compiled(_toeplitz)(row, out)
+
+
+def write_phasors(
     coarse: np.ndarray, fine: np.ndarray, index: np.ndarray, cos: Columns, sin: Columns
 ) -> None:
     """Row r is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``, complex128."""
@@ -90,6 +105,15 @@ def _side_by_side(
         for k in range(n):
             row[2 * k] = ar[k] * cr[k] - br[k] * dr[k]
             row[2 * k + 1] = ar[k] * dr[k] + br[k] * cr[k]
+
+
+def _toeplitz(row: Any, out: Any) -> None:
+    heads, queries, keys = out.shape
+    for h in range(heads):
+        for i in range(queries):
+            numbers, goal = row[h, queries - 1 - i :], out[h, i]
+            for j in range(keys):
+                goal[j] = numbers[j]
 
 
 @functools.cache
