@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
 from . import _validate as validate
-from ._layers import check_layers, layers, layers_size
 from ._namespace import Array, astype, namespace, to_host, working_dtype
+from ._network import Network
 from .accuracy import Truth
 from .bias import Bias
 from .decomposed import validate_grid
@@ -53,7 +54,7 @@ class DynamicBias(Bias):
 
     def __post_init__(self) -> None:
         log = validate.boolean("log_distance", self.log_distance)
-        self._set(**check_layers(self, 1), log_distance=log)
+        self._set(**_checked(self, 1), log_distance=log)
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
@@ -67,12 +68,12 @@ class DynamicBias(Bias):
         return (xp.sign(r) * xp.log1p(xp.abs(r)) if self.log_distance else r)[..., None]
 
     def _of_offset(self, offset: Array) -> Array:
-        y = layers(self, self._input(offset))
+        y = _network(self)(self._input(offset))
         return namespace(y).moveaxis(y, -1, -3)
 
     def _truth_of(self, offsets: np.ndarray) -> Truth:
         plain, x = super()._truth_of(offsets), self._input(offsets)
-        size = layers_size(self, x, np.abs(x) + self.log_distance).T
+        size = _network(self).size(x, np.abs(x) + self.log_distance).T
         return Truth(plain.value, size, plain.angle)
 
 
@@ -113,7 +114,7 @@ class DynamicWindowBias(WindowBias):
     activation: str = "relu"
 
     def __post_init__(self) -> None:
-        self._set(**check_layers(self, 2), window=validate_grid("window", self.window))
+        self._set(**_checked(self, 2), window=validate_grid("window", self.window))
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
@@ -126,7 +127,7 @@ class DynamicWindowBias(WindowBias):
         return xp.stack(xp.broadcast_arrays(astype(dy, dtype), astype(dx, dtype)), axis=-1)
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:
-        y = layers(self, self._input(dy, dx))
+        y = _network(self)(self._input(dy, dx))
         return namespace(y).moveaxis(y, -1, -3)
 
     def truth(self, q_positions: object, k_positions: object) -> Truth:
@@ -136,5 +137,35 @@ class DynamicWindowBias(WindowBias):
         _, w = self.window
         q, k = q[:, None], k[None, :]
         x = self._input(q // w - k // w, q % w - k % w)
-        size = np.moveaxis(layers_size(self, x, np.abs(x)), -1, 0)
+        size = np.moveaxis(_network(self).size(x, np.abs(x)), -1, 0)
         return Truth(value, size, np.zeros_like(value))
+
+
+def _checked(encoding: DynamicBias | DynamicWindowBias, inputs: int) -> dict[str, Any]:
+    """The checked fields ``weights``, ``biases``, ``gains``, ``shifts`` and ``activation``."""
+    found: dict[str, Any] = {}
+    for name in ("weights", "biases", "gains", "shifts"):
+        value = getattr(encoding, name)
+        if not isinstance(value, tuple | list):
+            raise TypeError(f"{name} must be a tuple of arrays, got {type(value).__name__}")
+        found[name] = tuple(value)
+    hidden = len(found["weights"]) - 1
+    if hidden < 1:
+        raise ValueError(f"weights must be of two layers at least, got {hidden + 1}")
+    counts = {"biases": (hidden + 1,), "gains": (0, hidden), "shifts": (len(found["gains"]),)}
+    for name, allowed in counts.items():
+        if len(found[name]) not in allowed:
+            wanted = " or ".join(map(str, allowed))
+            raise ValueError(f"{name} must be {wanted} arrays here, got {len(found[name])}")
+    _network(encoding).check(inputs)
+    kinds, known = ("relu", "silu"), {"swish": "silu"}
+    found["activation"] = validate.choice("activation", encoding.activation, kinds, known)
+    return found
+
+
+def _network(encoding: DynamicBias | DynamicWindowBias) -> Network:
+    weights, biases, gains, shifts = (
+        {f"{name}[{n}]": array for n, array in enumerate(getattr(encoding, name))}
+        for name in ("weights", "biases", "gains", "shifts")
+    )
+    return Network(weights, biases, gains, shifts, encoding.activation)

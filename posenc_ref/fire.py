@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._mlp import check_mlp, mlp, mlp_size
 from ._namespace import Array, astype, namespace, working_dtype
+from ._network import Network
 from .accuracy import Truth
 from .bias import Bias
 
@@ -54,11 +54,18 @@ class FIRE(Bias):
     sees_future = False
 
     def __post_init__(self) -> None:
-        check_mlp(self, 1)
+        self._network.check(1)
         self._set(
             c=validate.real("c", self.c, above=0.0),
             length=validate.real("length", self.length, above=0.0),
             eps=validate.real("eps", self.eps, minimum=0.0),
+        )
+
+    @property
+    def _network(self) -> Network:
+        return Network(
+            {"hidden": self.hidden, "output": self.output},
+            {"hidden_bias": self.hidden_bias, "output_bias": self.output_bias},
         )
 
     @property
@@ -76,7 +83,7 @@ class FIRE(Bias):
     def _of_pairs(self, q: Array, k: Array) -> Array:
         x, _ = self._argument(q, k)
         x = astype(x, working_dtype(x))
-        y = mlp(self, x[..., None])
+        y = self._network(x[..., None])
         return namespace(y).moveaxis(y, -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
@@ -85,5 +92,5 @@ class FIRE(Bias):
         at = (np.asarray(p, np.float64) for p in (q_positions, k_positions))
         q, k = next(at)[:, None], next(at)[None, :]
         x, norm = self._argument(q, k)
-        size = np.moveaxis(mlp_size(self, (x + 1 / norm)[..., None]), -1, 0)
+        size = np.moveaxis(self._network.size(x[..., None], (x + 1 / norm)[..., None]), -1, 0)
         return Truth(plain.value, size, plain.angle)

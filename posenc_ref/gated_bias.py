@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ._layers import sigmoid
 from ._namespace import Array, is_array, namespace, to_host, widen
+from ._network import sigmoid
 from ._positions import as_pairs
 from .accuracy import Truth
 from .score import Score, beside, check_numbers, product

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ._layers import sigmoid
 from ._lookup import check_beside, lookup
-from ._mlp import check_mlp, mlp, mlp_size
 from ._namespace import Array, astype, is_lazy, namespace, working_dtype
+from ._network import Network, sigmoid
 from .accuracy import Truth
 from .bias import Bias
 from .decomposed import validate_grid
@@ -217,14 +216,19 @@ class LogCPB(WindowBias):
     window: Sequence[int]
     pretrained_window: Sequence[int] | None = None
 
-    output_bias = None
-
     def __post_init__(self) -> None:
-        check_mlp(self, 2)
+        self._network.check(2)
         self._set(window=validate_grid("window", self.window))
         if self.pretrained_window is not None:
             grid = validate_grid("pretrained_window", self.pretrained_window)
             self._set(pretrained_window=grid)
+
+    @property
+    def _network(self) -> Network:
+        return Network(
+            {"hidden": self.hidden, "output": self.output},
+            {"hidden_bias": self.hidden_bias, "output_bias": None},
+        )
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
@@ -246,7 +250,7 @@ class LogCPB(WindowBias):
         return xp.stack(xp.broadcast_arrays(*found), axis=-1)
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:
-        y = mlp(self, self._inputs(dy, dx))
+        y = self._network(self._inputs(dy, dx))
         xp = namespace(y)
         return xp.moveaxis(16.0 * sigmoid(y), -1, -3)
 
@@ -255,7 +259,7 @@ class LogCPB(WindowBias):
         plain = super().truth(q_positions, k_positions)
         (q, k), (_, w) = (np.asarray(p) for p in (q_positions, k_positions)), self.window
         q, k = q[:, None], k[None, :]
-        x = np.abs(self._inputs(q // w - k // w, q % w - k % w))
-        size = np.moveaxis(mlp_size(self, x + 1 / np.log(8)), -1, 0)
+        x = self._inputs(q // w - k // w, q % w - k % w)
+        size = np.moveaxis(self._network.size(x, np.abs(x) + 1 / np.log(8)), -1, 0)
         s = plain.value / 16
         return Truth(plain.value, 16 * (s + s * (1 - s) * size), plain.angle)

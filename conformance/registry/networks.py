@@ -14,5 +14,6 @@ def network(e: Any, x: Sequence[Any]) -> list[Counted]:
         relu(dot(row, x) + b)
         for row, b in zip(e.hidden.tolist(), e.hidden_bias.tolist(), strict=True)
     ]
-    last = [0.0] * len(e.output) if e.output_bias is None else e.output_bias.tolist()
+    bias = getattr(e, "output_bias", None)  # LogCPB's network has none
+    last = [0.0] * len(e.output) if bias is None else bias.tolist()
     return [dot(row, hidden) + b for row, b in zip(e.output.tolist(), last, strict=True)]

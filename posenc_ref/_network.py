@@ -1,0 +1,102 @@
+"""The small networks that some biases are, and their gates: linear layers with ReLU or SiLU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ._namespace import Array, device_of, namespace, send, to_host
+from .score import beside, check_numbers
+
+#: What LayerNorm adds to the variance.
+EPS = 1e-5
+
+
+@dataclass(frozen=True)
+class Network:
+    """Linear layers, between them an activation, before which a LayerNorm may stand.
+
+    Arrays come under the names of the fields they are, one for each layer, in order.
+    """
+
+    weights: Mapping[str, Array]
+    biases: Mapping[str, Array | None]
+    gains: Mapping[str, Array] = field(default_factory=dict)
+    shifts: Mapping[str, Array] = field(default_factory=dict)
+    activation: str = "relu"
+
+    def check(self, inputs: int) -> None:
+        """Refuse arrays that do not fit: weights (W1, inputs), (W2, W1), ..., (H, W)."""
+        width, norms = inputs, list(zip(self.gains.items(), self.shifts.items(), strict=True))
+        for n, (name, weight) in enumerate(self.weights.items()):
+            outputs = "H" if n == self._hidden else f"W{n + 1}"
+            width = int(check_numbers(name, weight, outputs, width).shape[0])
+            for other, array in (list(self.biases.items())[n], *(norms[n] if norms[n:] else ())):
+                if array is not None:
+                    check_numbers(other, array, width)
+
+    def __call__(self, x: Array) -> Array:
+        """Outputs (..., H) of x (..., inputs).  Host inputs go to where the network is."""
+        first = next(iter(self.weights.values()))
+        x = send(x, namespace(first), device_of(first))
+        xp = namespace(x)
+        weights, biases, gains, shifts = (
+            [None if array is None else beside(name, array, x) for name, array in part.items()]
+            for part in (self.weights, self.biases, self.gains, self.shifts)
+        )
+        for n, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            x = xp.matmul(x, xp.matrix_transpose(weight))
+            x = x if bias is None else x + bias
+            if n == self._hidden:
+                break
+            if gains:
+                centred = x - xp.mean(x, axis=-1, keepdims=True)
+                deviation = xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + EPS)
+                x = centred / deviation * gains[n] + shifts[n]
+            x = xp.maximum(x, xp.zeros_like(x)) if self.activation == "relu" else x * sigmoid(x)
+        return x
+
+    def size(self, x: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """A of the outputs at x, whose A is ``size``: (..., inputs) to (..., H).
+
+        ``|W| A + |b|`` of a layer; ``|gain| (A + mean of A) / deviation + |shift|`` of a norm; ReLU
+        leaves A as it is, SiLU s makes it ``|s(x)| + |s'(x)| A``.
+        """
+        weights, biases, gains, shifts = (
+            [np.zeros(()) if array is None else _host(array) for array in part.values()]
+            for part in (self.weights, self.biases, self.gains, self.shifts)
+        )
+        for n, (w, b) in enumerate(zip(weights, biases, strict=True)):
+            x, size = x @ w.T + b, size @ np.abs(w).T + np.abs(b)
+            if n == self._hidden:
+                break
+            if gains:
+                centred = x - x.mean(-1, keepdims=True)
+                deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + EPS)
+                x = centred / deviation * gains[n] + shifts[n]
+                size = (size + size.mean(-1, keepdims=True)) / deviation
+                size = size * np.abs(gains[n]) + np.abs(shifts[n])
+            if self.activation == "silu":
+                s = sigmoid(x)
+                x, size = x * s, np.abs(x * s) + np.abs(s * (1 + x * (1 - s))) * size
+            else:
+                x = np.maximum(x, 0)
+        return size
+
+    @property
+    def _hidden(self) -> int:
+        return len(self.weights) - 1
+
+
+def sigmoid(x: Array) -> Array:
+    """``1 / (1 + exp(-x))``, to rounding on both sides of 0 and without overflow."""
+    xp: Any = namespace(x)
+    e = xp.exp(-xp.abs(x))
+    return xp.where(x >= 0, 1.0 / (1.0 + e), e / (1.0 + e))
+
+
+def _host(numbers: Array) -> np.ndarray:
+    return np.asarray(to_host(numbers), np.float64)
