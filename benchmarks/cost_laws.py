@@ -4,9 +4,10 @@ python benchmarks/cost_laws.py --plot docs/cost-laws.svg    # some minutes and 2
 python benchmarks/cost_laws.py --quick                      # small sizes: whether it runs
 
 Theory: a rotation reads and writes S H D numbers, once; a table is S D stores and few sines; a
-bias that goes by distance is Q + K numbers as a view, and Q K stores when it is written out.  On
-logarithmic axes that is a straight line with the slope 1 (2 for the bias written out); below
-some size the call itself costs more.  Peak memory is what NumPy and Python take beside the inputs.
+bias that goes by distance is Q + K numbers as a view, and Q K stores into out=.  On logarithmic
+axes that is a straight line with the slope 1 (2 for the stores of the bias, 0 for the memory of a
+rotation into out=); below some size the call itself costs more.  Peak memory is what NumPy and
+Python take beside the inputs and out=.
 """
 
 import os
@@ -23,6 +24,18 @@ from timing import Candidate, arguments, environment, heading, measure, publish
 
 import posenc_ref as pr
 from posenc_ref.backends import fused
+
+#: Of every name one colour in all panels; marks are hollow and of several sizes, because some lie
+#: on each other.
+COLOURS = {
+    "interleaved, out=": ("#0072b2", "o", 4),
+    "interleaved, fresh": ("#56b4e9", "s", 8),
+    "half, out=": ("#d55e00", "o", 4),
+    "half, fresh": ("#e69f00", "s", 4),
+    "sinusoidal table, out=": ("#009e73", "^", 5),
+    "ALiBi, a view": ("#000000", "v", 5),
+    "ALiBi, out=": ("#cc79a7", "D", 8),
+}
 
 
 @dataclass
@@ -80,9 +93,9 @@ def laws(largest):
     found += [
         Law("sinusoidal table, out=", "S", 1, long, lambda n: table(n, 64)),
         Law("ALiBi, a view", "S", 1, long, bias),
-        Law("ALiBi, written out", "S", 2, few, lambda n: bias(n, True)),
+        Law("ALiBi, out=", "S", 2, few, lambda n: bias(n, True)),
         Law("ALiBi, a view", "S", 1, long, bias, memory=True),
-        Law("ALiBi, written out", "S", 1, few, lambda n: bias(n, True), memory=True),
+        Law("ALiBi, out=", "S", 1, few, lambda n: bias(n, True), memory=True),
     ]
     return found
 
@@ -130,17 +143,20 @@ def draw(curves, path):
               ("H", False): panels[1, 0], ("D", False): panels[1, 1]}  # fmt: skip
     for law, values in curves:
         axes = places[law.axis, law.memory]
-        (line,) = axes.loglog(law.sizes, values, "o", ms=4, label=law.name)
+        colour, mark, size = COLOURS[law.name]
+        axes.loglog(law.sizes, values, mark, color=colour, ms=size, mfc="none", label=law.name)
         ends = np.array([law.sizes[0], law.sizes[-1]], float)
         theory = values[-1] * (ends / ends[-1]) ** law.power
-        axes.loglog(ends, theory, "-", lw=1, color=line.get_color())
+        axes.loglog(ends, theory, "-", lw=1, color=colour)
     for (axis, memory), axes in places.items():
-        what = {"S": "positions S", "H": "heads H", "D": "dimension D"}[axis]
+        what = {"S": "positions S; one head of 64, ALiBi: 4 heads",
+                "H": "heads H of 64, all of one length",
+                "D": "dimension D of one head, all of one length"}[axis]  # fmt: skip
         axes.set_xlabel(what)
-        axes.set_ylabel("peak bytes beside the inputs" if memory else "seconds")
+        axes.set_ylabel("peak bytes beside the inputs and out=" if memory else "seconds")
         axes.set_xscale("log", base=2)
         axes.legend(fontsize="small")
-    figure.suptitle("Dots are measured; lines have the slope of the law, through the last dot")
+    figure.suptitle("Marks are measured; lines have the slope of the law, through the last mark")
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 

@@ -5,8 +5,12 @@
 
 Accuracy stands beside every speed: the largest error against exact angles, over the first and the
 last 32 positions.  Tables are made beforehand for all who can keep them, as attention layers do.
+Libraries that are not installed are left out, and named; all of them come with
+
+    python -m pip install -e ".[torch,jax,peers,runtimes,plots]" -c constraints-test.txt
 """
 
+import argparse
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -16,7 +20,17 @@ import sys
 
 import ml_dtypes
 import numpy as np
-from timing import Candidate, arguments, environment, heading, measure, publish, record, table
+from timing import (
+    Candidate,
+    arguments,
+    environment,
+    heading,
+    measure,
+    positive,
+    publish,
+    record,
+    table,
+)
 
 import posenc_ref as pr
 from posenc_ref.backends import fused
@@ -231,13 +245,18 @@ def _torch(y):
 
 
 def decode(rounds):
-    """One token, [1, 32, 1, 128]: what a prepared call costs."""
+    """One token, [1, 32, 1, 128]: what a prepared call costs.
+
+    The others turn it to position 0, for the same work: their errors there would say nothing.
+    """
     case = Case((1, 32, 1, 128), "float32")
     out = np.empty_like(case.x)
     for layout, encoding in case.encodings.items():
         ready = fused(encoding).prepare(range(4096), like=case.x)
         case.add(f"ours NumPy {layout}, out=", lambda r=ready: r(case.x, 4000, out=out))
     transformers(case, False)
+    for candidate in case.candidates:
+        candidate.error = None
     return measure(case.candidates, rounds, least=0.02)
 
 
@@ -256,15 +275,23 @@ def run(shape, dtype, rounds, compiled):
     return measure(case.candidates, rounds), missing
 
 
+def four(text):
+    """A shape (B, H, S, D) of the command line."""
+    shape = tuple(map(positive, text.split(",")))
+    if len(shape) != 4 or shape[-1] % 2:
+        raise argparse.ArgumentTypeError(f"must be B,H,S,D with an even D, got {text!r}")
+    return shape
+
+
 def main():
     parser = arguments(__doc__, rounds=15)
-    parser.add_argument("--shape", default="1,32,4096,128", help="B,H,S,D")
+    parser.add_argument("--shape", type=four, default="1,32,4096,128", help="B,H,S,D")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     options = parser.parse_args()
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    shape = tuple(int(n) for n in options.shape.split(","))
+    shape = options.shape
     facts = environment(*PACKAGES)
     parts = [heading(facts), ""]
     data = {"environment": facts, "shape": shape}

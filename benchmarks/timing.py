@@ -80,10 +80,17 @@ def arguments(description, rounds):
     """A parser of what all benchmarks take."""
     raw = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(description=description, formatter_class=raw)
-    parser.add_argument("--rounds", type=int, default=rounds, help="how often each is timed")
+    parser.add_argument("--rounds", type=positive, default=rounds, help="how often each is timed")
     parser.add_argument("--markdown", type=Path, help="a file for what is printed")
     parser.add_argument("--json", type=Path, help="a file for every sample")
     return parser
+
+
+def positive(text):
+    """A number of the command line that must be an integer above 0."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"must be an integer above 0, got {text!r}")
+    return int(text)
 
 
 def heading(facts):
