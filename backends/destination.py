@@ -26,13 +26,40 @@ def checked_like(out: Any, x: Array) -> Any:
         _own_elements(out.shape, out.strides, out.flags.c_contiguous, out.itemsize)
     elif library(out) == "torch":
         _own_elements(out.shape, out.stride(), out.is_contiguous(), 1)
+    elif library(out) == "cupy":
+        _own_elements(out.shape, out.strides, False, out.itemsize)
     return out
+
+
+def checked_pair(out: Any, q: Array, k: Array) -> tuple[Any, Any]:
+    """``out`` if it is a pair for the results of q and k, neither of which may be for the other."""
+    if not isinstance(out, tuple | list) or len(out) != 2:
+        raise TypeError(f"out must be a pair, for q and for k, got {type(out).__name__}")
+    for_q, for_k = out
+    for one, other in ((for_q, k), (for_k, q), (for_q, for_k)):
+        if one is not None and _starts(one) is not None and _starts(one) == _starts(other):
+            raise ValueError(
+                "out must have an array of its own for q and for k: what is written for one of "
+                "them would be lost"
+            )
+    return for_q, for_k
+
+
+def _starts(x: Any) -> int | None:
+    """Where x begins; None where that is not to be known, or it is empty."""
+    if isinstance(x, np.ndarray):
+        return int(x.__array_interface__["data"][0]) if x.size else None
+    if hasattr(x, "data_ptr"):
+        return None if x.is_meta or x.numel() == 0 else int(x.data_ptr())
+    pointer = getattr(getattr(x, "data", None), "ptr", None)
+    return pointer if pointer and x.size else None
 
 
 def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """``out`` if it is a NumPy array of floats of that shape, and of ``dtype`` unless None."""
     if type(out) is not np.ndarray or dtype_name(out) not in _FLOATS:
-        raise TypeError(f"out must be a NumPy array of floats, got {type(out).__name__}")
+        hint = "; a tensor on the CPU is one by .numpy()" if library(out) == "torch" else ""
+        raise TypeError(f"out must be a NumPy array of floats, got {type(out).__name__}{hint}")
     if out.shape != shape:
         raise ValueError(f"out must have shape {shape}, got {out.shape}")
     if dtype is not None and out.dtype != np.dtype(dtype):

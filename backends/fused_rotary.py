@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ from posenc_ref._namespace import Array, device_of, dtype_name, is_array, is_laz
 from posenc_ref._positions import Positions, broadcast_axes, first_axis
 
 from . import fused_cupy, fused_dask, fused_jax, fused_numpy, fused_torch
-from .destination import checked_like
+from .destination import checked_like, checked_pair
 from .fused_cos_sin import cos_sin
 from .pair_runs import Run, pair_runs
 from .phasors import rotary_phasors
+from .prepared import Prepared
 from .tensor_layouts import heads_first
 
 #: Tables of this many different positions are kept, if they are no larger than the second number.
@@ -40,8 +42,12 @@ class FusedRotary:
         plain = own.apply is Rotary.apply and own._tables is Rotary._tables
         plain = plain and own.inverse is Rotary.inverse
         self._runs: tuple[Run, ...] | None = pair_runs(encoding) if plain else None
+        #: What a graph of torch knows it by, and cannot work out.
+        given = None if self._runs is None else encoding.to_dict()
+        self.described = json.dumps({"encoding": given, "back": back})
+        self.num_axes = encoding.num_axes
         self._cupy = None if self._runs is None else fused_cupy.Source(encoding, self._runs, back)
-        self._kept: OrderedDict[Any, Tables] = OrderedDict()
+        self._kept: OrderedDict[Any, Any] = OrderedDict()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -72,12 +78,19 @@ class FusedRotary:
 
         With ``explain=True``, a pair of the result and the name of the path that made it.
         """
+        if self._runs is not None and fused_torch.in_graph(x):
+            from . import torch_graph
+
+            made = torch_graph.call(self, x, positions, seq_len, out)
+            return (made, "torch: in a graph, from a table") if explain else made
         view = heads_first(x, self.tensor_layout, self.encoding.head_dim)
         validate.check_x(view, self.encoding.head_dim, "head_dim")
         reason = self._refusal(x)
         lazy = is_array(positions) and is_lazy(positions)
         if lazy:
             reason = "specification: positions are traced"
+        if fused_torch.wants_gradients(positions):
+            reason = "specification: gradients reach the positions"
         if library(x) == "dask" and self._runs is not None and not lazy and out is None:
             turned = fused_dask.rotate(self.encoding, self._back, view, positions, seq_len)
             result = heads_first(turned, self.tensor_layout, self.encoding.head_dim, back=x)
@@ -105,12 +118,18 @@ class FusedRotary:
         Where the frequencies depend on the length, it is that of both together.
         """
         at = positions if k_positions is None else k_positions
+        graph = fused_torch.in_graph(q)
         if self.encoding.depends_on_length and seq_len is None and k_positions is not None:
+            if graph:
+                raise ValueError(
+                    "seq_len must be given where the frequencies depend on the length and a graph "
+                    "is captured, got None"
+                )
             both = [self.encoding._positions(p) for p in (positions, at)]
             lengths = [self.encoding._seq_len(None, p) for p in both]
             seq_len = max((n for n in lengths if n is not None), default=None)
-        for_q, for_k = (None, None) if out is None else out
-        if self._cupy and k_positions is None and library(q) == library(k) == "cupy":
+        for_q, for_k = (None, None) if out is None else checked_pair(out, q, k)
+        if not graph and self._cupy and k_positions is None and library(q) == library(k) == "cupy":
             views = [heads_first(a, self.tensor_layout, self.encoding.head_dim) for a in (q, k)]
             for view in views:
                 validate.check_x(view, self.encoding.head_dim, "head_dim")
@@ -185,21 +204,47 @@ class FusedRotary:
         values = _on_host(p)
         index = broadcast_axes(first_axis(p, encoding.num_axes), x)
         length = encoding._seq_len(seq_len, p)
-        large = values.size * len(encoding.pairs()[0]) * 16 > _LARGEST
-        if large or (library(x) == "torch" and not _lasting()):
+        if library(x) == "torch" and not _lasting():
             return self._make(values, length, x, index)
         where = (library(x), dtype_name(x), str(device_of(x)), index and x.ndim)
+        made: Tables = self._keep(
+            values, length, where, lambda: self._make(values, length, x, index)
+        )
+        return made
+
+    def kept_phasors(self, positions: Any, seq_len: int | None, wide: bool, device: Any) -> Any:
+        """cos and sin (2, ..., S, pairs), a tensor on ``device`` that must not be written to."""
+        p = self.encoding._positions(positions)
+        values = _on_host(p)
+        length = self.encoding._seq_len(seq_len, p)
+
+        def make() -> Any:
+            kind = np.dtype("complex128" if wide else "complex64")
+            return fused_torch.send_phasors(self._phasors(values, length, kind), device)
+
+        return self._keep(values, length, ("phasors", wide, str(device)), make)
+
+    def _keep(
+        self, values: np.ndarray, length: int | None, where: Any, make: Callable[[], Any]
+    ) -> Any:
+        """What ``make`` gives, once for each set of positions, length and place."""
+        if values.size * len(self.encoding.pairs()[0]) * 16 > _LARGEST:
+            return make()
         key = (values.tobytes(), values.shape, length, where)
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        made = self._make(values, length, x, index)
+        made = make()
         with self._lock:
             self._kept[key] = made
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return made
+
+    def _phasors(self, values: np.ndarray, length: int | None, kind: np.dtype) -> np.ndarray:
+        axes = self.encoding.axes()
+        return rotary_phasors(self.encoding, values, length, dtype=kind, axes=axes, back=self._back)
 
     def _make(
         self, values: np.ndarray, length: int | None, x: Array, index: tuple[Any, ...] = ()
@@ -207,9 +252,7 @@ class FusedRotary:
         encoding = self.encoding
         assert self._runs is not None
         kind = np.dtype(_WORKING.get(dtype_name(x), "complex64"))
-        found = rotary_phasors(
-            encoding, values, length, dtype=kind, axes=encoding.axes(), back=self._back
-        )
+        found = self._phasors(values, length, kind)
         if index:
             found = found[index]
         if library(x) == "torch":
@@ -289,49 +332,6 @@ class FusedRotary:
             raise TypeError(f"out cannot be given for {library(x)} arrays: they cannot be written")
         checked_like(out, x)[...] = result
         return out
-
-
-class Prepared:
-    """Tables of fixed positions; calling it turns arrays whose rows are a window of them."""
-
-    # jax.jit refers weakly to what it is given.
-    __slots__ = ("__weakref__", "_dtype", "_fused", "_kind", "_library", "_plain", "_rows",
-                 "_tables")  # fmt: skip
-
-    def __init__(self, fused: FusedRotary, tables: Tables, like: Array) -> None:
-        self._fused, self._tables = fused, tables
-        self._kind, self._library, self._dtype = type(like), library(like), like.dtype
-        self._rows = tables.rows
-        self._plain = fused.tensor_layout == "bhsd"
-
-    def __call__(self, x: Array, start: int = 0, *, out: Array | None = None) -> Any:
-        """``x`` (..., S, head_dim) turned to the prepared positions ``start .. start + S - 1``.
-
-        In a trace of JAX ``start`` may be traced too; rows outside the tables are NaN then.
-        """
-        # A tracer is of another type; a subclass of NumPy's array is not for these kernels.
-        ours = type(x) is self._kind or (self._library != "numpy" and library(x) == self._library)
-        if not ours or x.dtype != self._dtype:
-            raise TypeError(
-                f"x must be a {self._kind.__name__} of {self._dtype}, as prepared, got a "
-                f"{type(x).__name__} of {getattr(x, 'dtype', None)}"
-            )
-        fused, tables = self._fused, self._tables
-        view = x if self._plain else heads_first(x, fused.tensor_layout, tables.dim)
-        if view.ndim < 2 or view.shape[-1] != tables.dim:
-            raise ValueError(f"x must have shape (..., S, {tables.dim}), got {tuple(view.shape)}")
-        count = view.shape[-2]
-        if isinstance(tables, fused_jax.Tables) and is_array(start) and is_lazy(start):
-            return fused._rotate(x, view, tables.traced_window(start, count), out)
-        if start < 0 or start + count > self._rows:
-            raise ValueError(
-                f"start must leave {count} of the {self._rows} prepared rows, got {start}"
-            )
-        if count != self._rows:
-            tables = tables.window(start, start + count)
-        if isinstance(x, np.ndarray) and x.strides[-1] != x.itemsize:
-            raise ValueError("x must be contiguous along its last axis, got other strides")
-        return fused._rotate(x, view, tables, out)
 
 
 def _on_host(p: Positions) -> np.ndarray:

@@ -65,6 +65,14 @@ def make_tables(runs: tuple[Run, ...], phasors: np.ndarray, dim: int, device: An
     return Tables(runs, tuple(factors), dim)
 
 
+def send_phasors(phasors: np.ndarray, device: Any) -> Tensor:
+    """Complex (..., S, pairs) as cos and sin (2, ..., S, pairs), a tensor on ``device``."""
+    import torch
+
+    with torch.inference_mode(False), torch.device("cpu"):
+        return torch.from_numpy(np.stack([phasors.real, phasors.imag])).to(device)
+
+
 def rotate(x: Tensor, tables: Tables) -> Tensor:
     """``x`` (..., S, dim) turned, as a new tensor; differentiable."""
     import torch
@@ -83,13 +91,10 @@ def rotate_into(x: Tensor, tables: Tables, out: Tensor) -> None:
     """The same into ``out``, which is x itself or does not overlap it; not differentiable."""
     import torch
 
-    if torch.is_grad_enabled() and (x.requires_grad or out.requires_grad):
-        raise ValueError(
-            "out cannot be given where gradients are wanted: call without it, or under "
-            "torch.no_grad()"
-        )
+    refuse_gradients(x, out)
     if x.numel() == 0:
         return
+    torch.autograd.graph.increment_version(out)  # kernels of our own do not tell autograd
     with torch.no_grad():
         for run, factor in zip(tables.runs, tables.factors, strict=True):
             part, into = x[..., run.channels], out[..., run.channels]
@@ -99,6 +104,35 @@ def rotate_into(x: Tensor, tables: Tables, out: Tensor) -> None:
             _turn(source, factor, run.interleaved, False, into)
         if out is not x:
             _pass(x, tables.runs, out)
+
+
+def refuse_gradients(x: Tensor, out: Tensor) -> None:
+    """Writing into an array is not differentiable."""
+    import torch
+
+    if torch.is_grad_enabled() and (x.requires_grad or out.requires_grad):
+        raise ValueError(
+            "out cannot be given where gradients are wanted: call without it, or under "
+            "torch.no_grad()"
+        )
+
+
+def in_graph(x: Any) -> bool:
+    """Whether x is a tensor in a graph that ``torch.compile`` is capturing."""
+    if not hasattr(x, "requires_grad"):
+        return False
+    import torch
+
+    return bool(torch.compiler.is_dynamo_compiling())
+
+
+def wants_gradients(positions: Any) -> bool:
+    """Whether positions are a tensor that gradients are to reach: no table passes them on."""
+    if not getattr(positions, "requires_grad", False):
+        return False
+    import torch
+
+    return bool(torch.is_grad_enabled())
 
 
 def _transformed(x: Tensor) -> bool:

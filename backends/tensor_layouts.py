@@ -20,7 +20,6 @@ def heads_first(x: Array, layout: str, dim: int, back: Array | None = None) -> A
             f"x must have {axes} axes in tensor_layout {layout!r}, got shape "
             f"{tuple(getattr(given, 'shape', ()))}"
         )
-    xp = namespace(x)
     if layout == "bs(hd)":
         if given.shape[-1] % dim:
             raise ValueError(
@@ -28,10 +27,21 @@ def heads_first(x: Array, layout: str, dim: int, back: Array | None = None) -> A
                 f"{layout!r}, got {given.shape[-1]}"
             )
         if back is not None:
-            return xp.reshape(xp.moveaxis(x, 1, 2), back.shape)
-        return xp.moveaxis(xp.reshape(x, (*x.shape[:-1], x.shape[-1] // dim, dim)), 2, 1)
+            return _reshaped(_moved(x, 1, 2), back.shape)
+        return _moved(_reshaped(x, (*x.shape[:-1], x.shape[-1] // dim, dim)), 2, 1)
     if layout == "bshd":
-        return xp.moveaxis(x, 1, 2)
+        return _moved(x, 1, 2)
     if layout == "thd":
-        return xp.moveaxis(x, 0, 1)
-    return xp.moveaxis(x, 0, 2) if back is None else xp.moveaxis(x, 2, 0)
+        return _moved(x, 0, 1)
+    return _moved(x, 0, 2) if back is None else _moved(x, 2, 0)
+
+
+def _moved(x: Array, start: int, goal: int) -> Any:
+    # torch's own name for it: a graph of torch.compile cannot ask for a namespace.
+    return (
+        x.movedim(start, goal) if hasattr(x, "movedim") else namespace(x).moveaxis(x, start, goal)
+    )
+
+
+def _reshaped(x: Array, shape: tuple[int, ...]) -> Any:
+    return x.reshape(shape) if hasattr(x, "movedim") else namespace(x).reshape(x, shape)

@@ -5,7 +5,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.backends import fused
-from tests.backends.test_fused import D
+from tests.backends.test_fused import ROTARY, D
 from tests.backends.test_fused_torch import close
 
 torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
@@ -32,3 +32,46 @@ def test_addresses_that_are_no_multiple_of_a_complex_number(dtype, rng):
         assert close(fast(x, range(3)), expected, dtype)
         assert close(fast(x, range(3), out=out), expected, dtype)
         assert close(fast(x, range(3), out=x), expected, dtype)
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
+def test_positions_that_want_gradients_get_them():
+    """No table passes a gradient on: the specification runs."""
+    encoding = pr.RoPE(D, layout="half")
+    x, at = torch.ones(3, D), torch.tensor([0.5, 1.5, 7.0], requires_grad=True)
+    grads = []
+    for turn in (fused(encoding), encoding.apply):
+        (grad,) = torch.autograd.grad(turn(x, at)[:, 0].sum(), at)
+        grads.append(grad)
+    assert torch.equal(*grads)
+    assert grads[0].abs().min() > 0
+    assert fused(encoding)(x, at, explain=True)[1] == "specification: gradients reach the positions"
+    with torch.no_grad():
+        assert fused(encoding)(x, at, explain=True)[1].startswith("torch: ")
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_results_of_queries_and_keys_lie_apart(kind, rng):
+    q, k = (rng.standard_normal((2, 3, D)).astype(np.float32) for _ in range(2))
+    if kind == "torch":
+        q, k = torch.from_numpy(q), torch.from_numpy(k)
+    fast = fused(ROTARY["half"])
+    for out in ((k, q), (q, q), (None, q), (k[:], None)):
+        with pytest.raises(ValueError, match="out must have an array of its own"):
+            fast.qk(q, k, range(3), out=out)
+    with pytest.raises(TypeError, match="out must be a pair"):
+        fast.qk(q, k, range(3), out=q)
+    expected = fast(q, range(3)), fast(k, range(3))
+    packed = np.zeros((2, 2, 3, D), np.float32)  # interleaved in memory, but apart
+    parts = [packed[:, n] if kind == "numpy" else torch.from_numpy(packed)[:, n] for n in (0, 1)]
+    for part, x in zip(parts, (q, k), strict=True):
+        part[...] = x
+    for got, right in zip(fast.qk(*parts, range(3), out=parts), expected, strict=True):
+        assert np.array_equal(np.asarray(got), np.asarray(right))
+
+
+@pytest.mark.parametrize("start", [1.5, "1", None, np.array([1])])
+def test_a_start_that_is_no_integer(start):
+    ready = fused(ROTARY["half"]).prepare(range(9), like=np.zeros(1, np.float32))
+    with pytest.raises(TypeError, match="start must be an integer, got"):
+        ready(np.zeros((3, D), np.float32), start)

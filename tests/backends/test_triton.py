@@ -120,3 +120,12 @@ def test_gradients(name, rng):
 def test_only_cuda_tensors_go_there(monkeypatch, rng):
     monkeypatch.undo()
     assert not fused_torch._in_one_launch(tensor(rng, 2, D))
+
+
+def test_autograd_sees_what_is_written(rng):
+    """A tensor that was kept for a gradient and then turned in place: an error, no wrong number."""
+    x, w = tensor(rng, 3, D), tensor(rng, 3, D, grad=True)
+    product = (w * x).sum()
+    fused(ROTARY["half"])(x, range(3), out=x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()

@@ -1,0 +1,128 @@
+"""Whole graphs of ``torch.compile``: any call of the fused path, whatever changes between calls."""
+
+import numpy as np
+import pytest
+
+from posenc_ref.backends import fused
+from tests.backends.test_fused import ROTARY, D, positions_of
+from tests.backends.test_fused_torch import close, tensor
+
+torch = pytest.importorskip("torch", reason="its compiler is what is tried")
+FAR = 2**20
+NAMES = ["half-trailing", "interleaved-partial", "sections-half"]
+
+
+def whole(call, backend="aot_eager"):
+    torch._dynamo.reset()
+    return torch.compile(call, fullgraph=True, backend=backend)
+
+
+SHAPES = {"bhsd": (3, 2, 7, D), "bshd": (3, 7, 2, D), "sbhd": (7, 3, 2, D), "thd": (7, 2, D),
+          "bs(hd)": (3, 7, 2 * D)}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [(name, "bhsd") for name in NAMES] + [("half-trailing", layout) for layout in SHAPES][1:],
+)
+def test_calls_with_nothing_prepared(name, layout, rng):
+    """No break for host positions, and gradients come back."""
+    encoding = ROTARY[name]
+    fast = fused(encoding, tensor_layout=layout)
+    x = tensor(rng, *SHAPES[layout], grad=True)
+    at = positions_of(encoding, range(FAR, FAR + 7))
+    ready = fast.prepare(at, like=x)
+    calls = [lambda x: fast(x, at), lambda x: ready(x)]
+    for call in [*calls, lambda x: fast.inverse(x, at)] if layout == "bhsd" else calls:
+        expected, got = call(x), whole(call)(x)
+        assert close(got, expected)
+        assert close(*[torch.autograd.grad(y.square().sum(), x)[0] for y in (got, expected)])
+
+
+def test_lengths_and_positions_that_change(rng):
+    """Two graphs for all lengths, and for positions that only the run knows."""
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    fast = fused(ROTARY["half"])
+    call = whole(lambda q, k, at: fast.qk(q, k, at), counter)
+    for length in (5, 9, 3, 12, 64):
+        q, k = tensor(rng, 2, 4, length, D), tensor(rng, 2, 2, length, D)
+        at = torch.from_numpy(rng.integers(0, FAR, (2, length)))
+        for got, x in zip(call(q, k, at), (q, k), strict=True):
+            assert close(got, fast(x, at))
+    assert counter.frame_count <= 2
+    ranges = whole(lambda q, k: fast.qk(q, k, range(q.shape[2])))
+    for length in (5, 9):
+        q = tensor(rng, 2, 4, length, D)
+        assert all(close(got, fast(q, range(length))) for got in ranges(q, q))
+
+
+def test_positions_of_every_kind_in_a_graph(rng):
+    x = tensor(rng, 2, 3, 4, D, dtype="bfloat16")
+    fast = fused(ROTARY["interleaved"])
+    for at in (range(9, 1, -2), [4, 0, 7, FAR], np.array([[1, 2, 3, 4], [0, 9, FAR, 1]]),
+               np.array([0.5, 1.25, 3, FAR]), torch.arange(4, dtype=torch.int32)):  # fmt: skip
+        assert close(whole(lambda x, at=at: fast(x, at))(x), fast(x, at), "bfloat16")
+    assert close(whole(lambda x: fast(x, 77))(x[:, :, :1]), fast(x[:, :, :1], 77), "bfloat16")
+
+
+def test_lengths_in_a_graph(rng):
+    encoding = ROTARY["dynamic"]
+    fast, x = fused(encoding), tensor(rng, 2, 300, D)
+    assert close(whole(lambda x: fast(x, range(300)))(x), fast(x, range(300)))
+    some = x[:, :3]
+    got = whole(lambda q, k: fast.qk(q, k, range(297, 300), range(300), seq_len=300))(some, x)
+    for one, other in zip(got, fast.qk(some, x, range(297, 300), range(300)), strict=True):
+        assert close(one, other)
+    with pytest.raises(Exception, match="seq_len must be given"):
+        whole(lambda q, k: fast.qk(q, k, range(297, 300), range(300)))(some, x)
+
+
+def test_out_and_in_place(rng):
+    fast, x = fused(ROTARY["half-trailing"]), tensor(rng, 2, 3, 5, D)
+    ready, expected = fast.prepare(range(5), like=x), fast(x, range(5))
+    for call in (lambda x, out: fast(x, range(5), out=out), lambda x, out: ready(x, out=out)):
+        out, placed = torch.zeros_like(x), x.clone()
+        whole(call)(x, out)
+        assert close(out, expected)
+        whole(lambda x, call=call: call(x, x))(placed)
+        assert close(placed, expected)
+    with pytest.raises(Exception, match="out must have x's shape"):
+        whole(lambda x: ready(x, out=x[0]))(x)
+    with pytest.raises(Exception, match="where gradients are wanted"):
+        whole(lambda x: ready(x, out=torch.zeros_like(x)))(x.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("name", ["half-trailing", "interleaved"])
+def test_a_start_that_only_the_run_knows(name, rng):
+    """One graph for all of decoding; rows outside the tables are NaN, and never a read outside."""
+    fast, x = fused(ROTARY[name]), tensor(rng, 2, 3, 2, D)
+    ready = fast.prepare(range(9), like=x)
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    call = whole(lambda x, start: ready(x, start), counter)
+    for start in range(8):
+        assert close(call(x, torch.tensor(start)), ready(x, start))
+    turned = np.concatenate(ROTARY[name].pairs())
+    for start, bad in ((-1, [0]), (8, [1]), (100, [0, 1])):
+        wrong = call(x, torch.tensor(start))[..., turned].isnan()
+        assert wrong.all(-1)[0, 0].nonzero().flatten().tolist() == bad
+        assert wrong.sum() == wrong.all(-1).sum() * turned.size
+    assert counter.frame_count == 1
+    with pytest.raises(Exception, match="start must be an integer without axes"):
+        whole(lambda x, start: ready(x, start))(x, torch.tensor(1.0))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_inductor_does_not_write_over_kept_tables(rng):
+    fast, x = fused(ROTARY["half"]), tensor(rng, 1, 1, 6, D)
+    call = whole(lambda x, at: fast(x, at) * 2 + 1, "inductor")
+    for _ in range(3):
+        assert close(call(x, torch.arange(6)), fast(x, range(6)) * 2 + 1)
+
+
+def test_the_operator_is_well_made():
+    """torch's own examination: schema, fake tensors, dynamic shapes."""
+    fast = fused(ROTARY["sections-half"])
+    whole(lambda x: fast(x, range(3)))(torch.zeros(2, 3, D))  # registers it
+    for at in (torch.arange(3), torch.arange(18).reshape(3, 2, 3)):
+        given = (at, fast.described, None, False, torch.device("cpu"))
+        torch.library.opcheck(torch.ops.posenc_ref.phasors.default, given)
