@@ -1,130 +1,72 @@
 """The table of flags.  A flag's bug types are codes of findings: ``posenc explain`` says more."""
 
-from collections.abc import Callable
-
 import numpy as np
 
-from .flags import PINS, Flag, View
-
-
-def _beyond(limit: int) -> Callable[[View], bool]:
-    return lambda v: bool(v.positions.size and np.abs(v.positions).max() > limit)
-
-
-def _contiguous(v: View) -> bool:
-    p = v.positions
-    return p.size > 0 and p.dtype.kind == "i" and bool((p == np.arange(p.shape[-1])).all())
-
-
-def _scattered(v: View) -> bool:
-    return bool(v.positions.size) and not _contiguous(v)
-
-
-def _repeated(v: View) -> bool:
-    return v.positions.ndim == 1 and np.unique(v.positions).size < v.positions.size
-
-
-def _near_quarter_turn(v: View) -> bool:
-    """Whether cos or sin of some angle of 100 or more is below 2**-12: the value is all tail."""
-    if v.rotary is None or v.rotary.num_axes > 1 or v.positions.ndim != 1:
-        return False
-    angle = np.abs(v.positions)[:, None] * np.abs(v.rotary.frequencies(v.length))
-    limit = v.rotary.attention_factor(v.length) * 2.0**-12
-    small = np.minimum(*map(np.abs, v.rotary.cos_sin(v.positions))) < limit
-    return bool((small & (angle >= 100)).any())
-
-
-def _sizes(v: View) -> bool:
-    if "x" not in v.inputs or np.ndim(v.inputs["x"]) != 4:
-        return False
-    b, h, s, _ = v.inputs["x"].shape
-    return len({b, h, s}) == 3
-
-
-def _several_axes(v: View) -> bool:
-    return v.rotary is not None and v.rotary.num_axes > 1 and v.positions.size > 0
-
-
-def _axes_differ(v: View) -> bool:
-    return _several_axes(v) and v.positions.ndim > 1 and bool((v.positions != v.positions[0]).any())
-
-
-def _attention_factor(v: View) -> bool:
-    return v.rotary is not None and v.rotary.attention_factor(v.length) != 1
-
-
-def _bucket_edges(v: View) -> bool:
-    if v.surface not in ("bucket", "bias") or not hasattr(v.encoding, "thresholds"):
-        return False
-    if v.surface == "bias":
-        return bool(max(v.inputs["q_len"], v.inputs["k_len"]) > v.field("thresholds")[-2])
-    r = set(np.abs(v.inputs["relative_position"]).ravel().tolist())
-    return all({n - 1, n} <= r for n in v.field("thresholds"))
-
-
-def _past_the_last_bucket(v: View) -> bool:
-    if v.surface != "bucket":
-        return False
-    return bool(np.abs(v.inputs["relative_position"]).max() > v.field("max_distance"))
-
-
-def _uneven_heads(v: View) -> bool:
-    n = v.inputs.get("num_heads") or (v.field("num_heads") if hasattr(v.encoding, "slopes") else 1)
-    return bool(n & (n - 1))
-
-
-def _symmetric(v: View) -> bool:
-    return v.family == "bias" and (v.field("causal") is False or bool(v.field("bidirectional")))
-
+from .flag_predicates import (
+    attention_factor,
+    axes_differ,
+    beyond,
+    bucket_edges,
+    contiguous,
+    near_quarter_turn,
+    past_the_last_bucket,
+    repeated,
+    scattered,
+    several_axes,
+    sizes,
+    symmetric,
+    uneven_heads,
+)
+from .flags import PINS, Flag
 
 FLAGS: dict[str, Flag] = {
     # -- positions ---------------------------------------------------------------------------
     "FirstPositions": Flag(
         ("layout", "sign", "not-a-rotation", "position-origin"),
         "What is wrong at positions 0, 1, 2, ... already; every implementation must accept them.",
-        _contiguous,
+        contiguous,
     ),
     "ScatteredPositions": Flag(
         ("decode-offset", "wrong-row", "position-origin", "position-range"),
         "The index of the token taken for its position, or a table that ends early.",
-        _scattered,
+        scattered,
         level="optional",
     ),
     "RepeatedPositions": Flag(
         ("wrong-row",),
         "Tables built by counting on from the first position.",
-        _repeated,
+        repeated,
         level="optional",
     ),
     "PastBfloat16": Flag(
         ("position-precision", "angle-precision"),
         "Positions or angles in bfloat16, which merges integers past 256.",
-        _beyond(256),
+        beyond(256),
         level="optional",
     ),
     "PastFloat16": Flag(
         ("position-precision", "angle-precision", "position-range"),
         "Positions or angles in float16, which merges integers past 2048; tables that wrap.",
-        _beyond(2048),
+        beyond(2048),
         level="optional",
     ),
     "LongContext": Flag(
         ("position-range", "scaling-missing", "scaling-formula", "scaling-parameter"),
         "Tables clamped or wrapped at 4096 or 32768, positions in 16 bits.",
-        _beyond(32767),
+        beyond(32767),
         level="optional",
     ),
     "PastMillion": Flag(
         ("range-reduction", "position-precision"),
         "Angles multiplied out in float32 (or in float64 where exact angles are declared), where "
         "whole turns eat the digits; slow pairs are still judged sharply.",
-        _beyond(2**20),
+        beyond(2**20),
         level="optional",
     ),
     "NearQuarterTurn": Flag(
         ("range-reduction",),
         "cos and sin that reduce large angles with too short a pi: here one of them is nearly 0.",
-        _near_quarter_turn,
+        near_quarter_turn,
         level="optional",
     ),
     "NegativePositions": Flag(
@@ -154,7 +96,7 @@ FLAGS: dict[str, Flag] = {
     "DistinctSizes": Flag(
         ("position-axis", "shape"),
         "The head or batch axis taken for the sequence: the three sizes differ.",
-        _sizes,
+        sizes,
     ),
     "Offset": Flag(
         ("decode-offset", "position-axis", "position-precision"),
@@ -228,17 +170,17 @@ FLAGS: dict[str, Flag] = {
     "AttentionFactor": Flag(
         ("attention-factor", "amplitude"),
         "The factor m on cos and sin left out, squared, or computed from something else.",
-        _attention_factor,
+        attention_factor,
     ),
     "EqualAxes": Flag(
         ("sections", "position-scale"),
         "Text tokens of a multi-axis encoding, which all axes see alike.",
-        lambda v: _several_axes(v) and not _axes_differ(v),
+        lambda v: several_axes(v) and not axes_differ(v),
     ),
     "IndependentAxes": Flag(
         ("sections", "axis-order", "frequency-spacing"),
         "Pairs that follow another axis than declared.",
-        _axes_differ,
+        axes_differ,
         level="optional",
     ),
     "SummedAxes": Flag(
@@ -286,12 +228,12 @@ FLAGS: dict[str, Flag] = {
     "UnevenHeads": Flag(
         ("slopes", "bias-scale"),
         "One geometric series for a number of heads that is no power of two.",
-        _uneven_heads,
+        uneven_heads,
     ),
     "PowerOfTwoHeads": Flag(
         ("slopes", "bias-scale", "bias-sign"),
         "Slopes that start at 1, or a bias with the wrong sign or factor.",
-        lambda v: v.family == "bias" and not _uneven_heads(v) and hasattr(v.encoding, "slopes"),
+        lambda v: v.family == "bias" and not uneven_heads(v) and hasattr(v.encoding, "slopes"),
     ),
     "FewQueries": Flag(
         ("bias-alignment",),
@@ -301,7 +243,7 @@ FLAGS: dict[str, Flag] = {
     "BothDirections": Flag(
         ("future-keys", "bias-sign", "bucket-direction", "bucket-sign"),
         "Keys after the query treated as in a decoder.",
-        _symmetric,
+        symmetric,
     ),
     "OneDirection": Flag(
         ("bucket-direction", "bucket-sign"),
@@ -312,12 +254,12 @@ FLAGS: dict[str, Flag] = {
         ("bucket-spacing",),
         "Buckets that start one distance early or late: every first distance is there, ties of the "
         "logarithm (16, 32, 64) among them.",
-        _bucket_edges,
+        bucket_edges,
     ),
     "LastBucket": Flag(
         ("bucket-clamp",),
         "The last bucket starting elsewhere, or left behind by far distances.",
-        _past_the_last_bucket,
+        past_the_last_bucket,
     ),
     # -- moved and counted -------------------------------------------------------------------
     "ShiftedKeys": Flag(
