@@ -15,7 +15,7 @@ def violations(source):
 
 
 def files():
-    folders = ("posenc_ref", "backends", "conformance")
+    folders = ("posenc_ref", "backends", "conformance", "tests", "tools", "benchmarks", "examples")
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
