@@ -13,6 +13,7 @@ from .bias_cases import BiasCase, Ruler
 from .bias_fit import Fit, fit
 from .bias_model import PLACES, residual_of
 from .causes import Cause, explain, report
+from .diagnose_other_bias import large_constants
 from .diagnose_slopes import scale_cause, slopes_cause
 from .run import Run
 
@@ -32,6 +33,9 @@ def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
     run.report.measured = _words(fits)
     failed = any(f.check == "values" for f in run.failures)
     if found.complete and not found.causes and failed and not run.report.findings:
+        if encoding.up_to_constant:
+            large_constants(run, [(case.name, case.own) for case in cases])
+            return
         run.add(
             "inaccurate",
             "rows are off by a constant each, which softmax does not see; the declared bias "

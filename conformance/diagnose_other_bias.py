@@ -17,6 +17,9 @@ def diagnose_other(run: Run, cases: Sequence[BiasCase]) -> None:
     """File the first change that meets the biases of every length; else with one factor."""
     every = list(bias_changes(run.encoding))
     long = max(cases, key=lambda case: case.q_len * case.k_len)
+    if long.up_to_constant and all(_meets(run, every[0], 1.0, case) for case in cases):
+        large_constants(run, [(case.name, case.own) for case in cases])
+        return
     for fitted in (False, True):
         for change in every:
             factor = _fitted(change, long) if fitted else 1.0
@@ -25,6 +28,19 @@ def diagnose_other(run: Run, cases: Sequence[BiasCase]) -> None:
             if all(_meets(run, change, factor, case) for case in cases):
                 _report(run, change, factor, long)
                 return
+
+
+def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:
+    """Say that nothing is wrong but what softmax does not see, the values at the own keys."""
+    where, size = max(((name, float(np.abs(own).max())) for name, own in rows), key=lambda p: p[1])
+    run.add(
+        "inaccurate",
+        f"rows have constants of up to {size:.3g}: softmax does not see them, but the bias is "
+        "rounded beside them",
+        f"{where}, at the queries' own keys",
+        remedy="Take the constant off before the bias is rounded: at the query's own key it is 0.",
+        values={"measured": size},
+    )
 
 
 def _truth(change: BiasChange, factor: float, case: BiasCase) -> Truth:

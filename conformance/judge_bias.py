@@ -26,7 +26,7 @@ from .diagnose_other_bias import diagnose_other
 from .diagnose_t5 import diagnose_t5
 from .judge_buckets import judge_bucket
 from .judge_slopes import judge_slopes
-from .oracle import bias_truth
+from .oracle import FAR, bias_truth
 from .probes import LENGTHS as PROBED
 from .run import Run
 from .subject import Subject
@@ -42,7 +42,7 @@ SQUARE = 512
 #: Buckets of T5 that end farther off than the squares above are met up to here.
 FARTHEST = 1024
 #: Past the usual sizes of caches.
-LONGEST = 4099
+LONGEST = FAR
 #: So many first calls are replayed at the end.
 REPEATED = 3
 #: A dense builder of the longest bias may make this many numbers, and no more.

@@ -12,6 +12,7 @@ from posenc_ref.accuracy import ROUNDOFF, Truth
 
 from . import judge_terms, suspects
 from .bias_cases import span
+from .diagnose_other_bias import large_constants
 from .drive_scores import Size, columns, drive, inputs, past_the_end, to_fit
 from .oracle_scores import Scored
 from .plain_models import scale_mistakes
@@ -86,6 +87,9 @@ class _Fit:
 def _explain(run: Run, seen: list[Seen]) -> None:
     """The first variant that meets all logits, as it is; else with fitted factors."""
     wrong = suspects.failed(run, seen)
+    if all(suspects.fits(run, one, _beside_constants(one)) for one in seen):
+        large_constants(run, [(one.case, one.facts.constant) for one in seen])
+        return
     every = list(variants(seen[0].facts.encoding))
     exact = (_Fit(v, 1.0, 1.0) for v in every)
     small = to_fit(wrong)
@@ -94,6 +98,12 @@ def _explain(run: Run, seen: list[Seen]) -> None:
         if fit is not None and all(_meets(run, fit, one) for one in seen):
             _report(run, fit, wrong[0])
             return
+
+
+def _beside_constants(one: Seen) -> Truth | None:
+    """The truth to the rounding of what came out, where rows count up to a constant."""
+    constant, t = one.facts.constant, one.truth
+    return None if constant is None else Truth(t.value, t.terms + np.abs(constant), t.angle)
 
 
 def _truth(fit: _Fit, one: Seen) -> Truth | None:

@@ -9,7 +9,7 @@ from posenc_ref import ALiBi
 from .bias_cases import Answer, Ruler, ask, fresh, judge_properties
 from .diagnose_slopes import diagnose_slopes
 from .oracle import exactly
-from .probes import HEADS
+from .probes import HEADS, MORE_HEADS
 from .run import Run
 from .slope_properties import DISTINCT, GEOMETRIC, POSITIVE, PREFIX
 from .subject import Subject
@@ -24,7 +24,7 @@ def judge_slopes(run: Run) -> None:
         run.add(first.code, f"fn({declared.num_heads}): {first.problem}", "the first call")
         return
     got = {declared.num_heads: first.values}
-    for n in HEADS:
+    for n in (*HEADS, *MORE_HEADS):
         answer = first if n == declared.num_heads else _slopes(run, run.subject, n)
         if answer.values is not None:
             got[n] = answer.values

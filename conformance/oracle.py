@@ -10,6 +10,9 @@ import numpy as np
 from posenc_ref import Bias, Rotary
 from posenc_ref.accuracy import Truth
 
+#: As long as the sequences whose biases are judged.
+FAR = 4099
+
 
 def apply_truth(
     encoding: Rotary, x: np.ndarray, positions: np.ndarray, lengths: np.ndarray | None = None
@@ -91,7 +94,7 @@ def bias_truth(
 
     Where the encoding does not see the future, only keys up to the query are judged.  Where it
     counts up to a constant per row, which softmax does not see, both sides are compared relative
-    to the query's own key, and A counts the constant with the value.
+    to the query's own key, and A counts the constant (:func:`constant_size`) with the value.
     """
     rows = np.arange(k_len - q_len, k_len)
     truth = encoding.truth(rows, range(k_len))
@@ -106,5 +109,17 @@ def bias_truth(
     with np.errstate(invalid="ignore"):
         moved = actual - constant
     zero = truth.value[:, own[0], own[1]][..., None]
-    terms = truth.terms + np.where(np.isfinite(constant), np.abs(constant), 0.0)
+    terms = truth.terms + constant_size(encoding, k_len, constant)
     return Truth(truth.value - zero, terms, truth.angle), moved, judged
+
+
+def constant_size(encoding: Bias, k_len: int, constant: np.ndarray) -> np.ndarray:
+    """What A counts of the constants of rows (..., H, Q, 1): no more than the bias itself has.
+
+    ``m j`` for ``m (j - i)`` is as good, and as large as the bias of a long sequence.  Beside a
+    constant of millions nothing is left of the bias in float32, although softmax does not see it.
+    """
+    last = (getattr(encoding, "tokens", None) or max(k_len, FAR)) - 1
+    most = encoding.truth(np.array([last]), np.array([0, last])).terms.max(axis=(1, 2))
+    size = np.where(np.isfinite(constant), np.abs(constant), 0.0)
+    return np.asarray(np.minimum(size, most[:, None, None]))

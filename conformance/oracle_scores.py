@@ -14,6 +14,7 @@ import numpy as np
 from posenc_ref import Bias, Rotary, XPos
 from posenc_ref.accuracy import Truth
 
+from .oracle import constant_size
 from .oracle_calls import at_length, logits, xpos_truth
 
 
@@ -93,7 +94,8 @@ class Scored:
             value = value - declared.own(value)
             terms = terms + declared.own(terms)
             if declared.constant is not None:
-                terms = terms + np.where(np.isfinite(declared.constant), abs(declared.constant), 0)
+                n_k = self.k.shape[2]
+                terms = terms + constant_size(declared.encoding, n_k, declared.constant)
         return Truth(value, terms, abs(dot) * t.angle + abs(bias) * of.angle)
 
     def own(self, values: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ def _own(encoding: ALiBi) -> Function:
 
 def _ranks(encoding: ALiBi, seed: int, dtype: str) -> Iterator[Probe]:
     declared = encoding.num_heads
-    for n, required in ((declared, True), (8, False), (12, False), (40, False)):
+    for n, required in ((declared, True), *((n, False) for n in (8, 12, 40, 112, 144, 260))):
         if not required and n == declared:
             continue
         for size in [s for s in (2, 4, 3, 5) if n % s == 0 and n > s][:2]:

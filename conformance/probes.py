@@ -32,6 +32,8 @@ TELLING = np.array([*GENERIC, 400009, 700001, 999983, 1048573])
 LENGTHS = ((5, 5), (1, 7), (3, 11), (64, 64), (1, 128), (16, 256), (1, 300), (1, 1024), (4, 2050))
 #: Numbers of heads: powers of two and their neighbours.
 HEADS = (*range(1, 17), 20, 24, 25, 32, 40, 48, 64, 71, 96, 112, 128)
+#: The judge's own: past every power of two up to 256, where a kept table ends or a rule changes.
+MORE_HEADS = (17, 18, 33, 36, 56, 65, 80, 97, 104, 127, 129, 144, 160, 192, 255, 256, 257)
 
 
 def dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
