@@ -10,6 +10,7 @@ import numpy as np
 from posenc_ref.accuracy import Truth
 
 from . import state, suspects
+from .mask import MASKED, masked
 from .probes import dense
 from .run import Run
 from .subject import Malformed, Refused
@@ -24,8 +25,6 @@ OPTIONAL: tuple[Size, ...] = (
 )  # fmt: skip
 #: Factors are fitted to no fewer logits, where there are more.
 _FEW = 100
-#: Logits below stand for minus infinity.
-_MASK = -1e4
 
 
 class Asked(Protocol):
@@ -41,6 +40,10 @@ class Asked(Protocol):
     @property
     def causal(self) -> bool:
         """Whether the encoding says nothing of later keys."""
+
+    @property
+    def declares_future(self) -> bool:
+        """Whether the encoding declares that later keys are its own."""
 
     def truth(self) -> Truth:
         """The logits."""
@@ -78,7 +81,7 @@ def drive(
         if not run.floats_only():
             return
         call = call.judged_as(actual)
-        one = Seen(case, call.seen(actual), call.truth(), call, _judged(run, call, actual))
+        one = Seen(case, call.seen(actual), call.truth(), call, _judged(run, call, actual, case))
         seen.append(suspects.judge_seen(run, "logits", one))
     if not seen:
         return
@@ -127,13 +130,16 @@ def _called(run: Run, call: Asked) -> np.ndarray:
     return y
 
 
-def _judged(run: Run, call: Asked, actual: np.ndarray) -> np.ndarray | None:
+def _judged(run: Run, call: Asked, actual: np.ndarray, case: str) -> np.ndarray | None:
     """Which logits are compared: all, or those of keys up to the query."""
     visible = np.broadcast_to(call.visible, actual.shape)
     if call.causal:
         return visible
-    hidden = ~np.isfinite(actual) | (actual < _MASK)
-    if hidden.any() and np.array_equal(hidden, ~visible):
+    if not masked(actual, ~call.visible):
+        return None
+    if call.declares_future:
+        run.failed("logits", case, np.inf, MASKED)
+        run.add("future-keys", MASKED, case, by=None)
+    else:
         run.limit("logits of keys after the query are masked: the others are judged")
-        return visible
-    return None
+    return visible

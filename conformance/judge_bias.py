@@ -26,6 +26,7 @@ from .diagnose_other_bias import diagnose_other
 from .diagnose_t5 import diagnose_t5
 from .judge_buckets import judge_bucket
 from .judge_slopes import judge_slopes
+from .mask import mask_alone, without_masked
 from .oracle import FAR, bias_truth
 from .probes import LENGTHS as PROBED
 from .run import Run
@@ -95,6 +96,7 @@ def judge_bias(run: Run) -> None:
     _empty(run)
     if not cases:
         return
+    cases = without_masked(run, cases)
     _nonfinite(run, cases)
     longest = max(case.k_len for case in cases)
     if longest > 4:
@@ -102,7 +104,7 @@ def judge_bias(run: Run) -> None:
         run.report.required = ("values", "replay", *(p.name for p in properties))
         judge_properties(run, properties, cases)
     malformed = any(one.answer.code == "shape" for one in called)
-    if run.failures and not malformed and not missing(run, cases):
+    if run.failures and not malformed and not missing(run, cases) and not mask_alone(run, cases):
         finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
         own: dict[type, Diagnosis] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
         run.explain(own.get(type(encoding), diagnose_other), finite)
@@ -273,9 +275,7 @@ def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
         is_mask = np.array_equal(hidden, np.arange(case.k_len) >= kept[:, None])
         if is_mask and worst == -np.inf:
             last = kept - 1 - case.rows
-            if not case.up_to_constant and case.judged.all() and (last == 0).all():
-                run.add("future-keys", "keys after the query are masked", where, by="nonfinite")
-            elif (last == last[0]).all() and last[0] < 0:
+            if (last == last[0]).all() and last[0] < 0:
                 run.add(
                     "bias-alignment",
                     f"the mask ends at key - query = {last[0]}, not 0",

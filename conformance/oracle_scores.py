@@ -54,6 +54,11 @@ class Scored:
         return isinstance(self.encoding, Bias) and not self.encoding.sees_future
 
     @property
+    def declares_future(self) -> bool:
+        """Whether the encoding declares that later keys are its own."""
+        return isinstance(self.encoding, Bias) and self.encoding.sees_future
+
+    @property
     def up_to_constant(self) -> bool:
         """Whether logits count up to a constant for each row, which softmax does not see."""
         return isinstance(self.encoding, Bias) and self.encoding.up_to_constant

@@ -44,6 +44,11 @@ class Call:
         """Whether the encoding says nothing of later keys."""
         return not self.encoding.sees_future
 
+    @property
+    def declares_future(self) -> bool:
+        """Terms are defined for any two positions; whether later keys count is not declared."""
+        return False
+
     def judged_as(self, actual: np.ndarray) -> Call:
         """The same call, knowing what came out."""
         return self

@@ -85,7 +85,7 @@ BIASES = [
     ("table-precision", ALIBI, lambda q, k: half(SLOPES * offsets(q, k))),
     ("table-precision", ALIBI, lambda q, k: half(SLOPES) * offsets(q, k)),
     ("future-keys", BOTH, lambda q, k: np.where(offsets(q, k) > 0, -1e4, SLOPES * offsets(q, k))),
-    ("future-keys nonfinite", BOTH, lambda q, k: masked(offsets(q, k), 0)),
+    ("future-keys", BOTH, lambda q, k: masked(offsets(q, k), 0)),
     ("bias-alignment nonfinite", ALIBI, lambda q, k: masked(offsets(q, k), -1)),
     ("inaccurate", BOTH, lambda q, k: 1.0 - SLOPES * np.abs(offsets(q, k))),
     ("inaccurate", ALIBI, lambda q, k: -SLOPES * offsets(q, k) ** 2),
