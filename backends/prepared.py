@@ -7,13 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posenc_ref._namespace import Array, is_array, is_lazy, library
+from posenc_ref._namespace import Array, dtype_name, is_array, is_lazy, library
 
 from . import fused_jax, fused_torch
 from .tensor_layouts import heads_first
 
 if TYPE_CHECKING:
     from .fused_rotary import FusedRotary, Tables
+
+
+#: These are turned in float32, by the same tables.
+_NARROW = ("float32", "float16", "bfloat16")
+
+
+def _tensor() -> type:
+    import torch
+
+    return torch.Tensor
+
+
+def _names(dtype: Any) -> str:
+    name = dtype_name(dtype)
+    return f"{', '.join(_NARROW[:-1])} or {_NARROW[-1]}" if name in _NARROW else name
 
 
 class Prepared:
@@ -25,9 +40,19 @@ class Prepared:
 
     def __init__(self, fused: FusedRotary, tables: Tables, like: Array) -> None:
         self._fused, self._tables = fused, tables
-        self._kind, self._library, self._dtype = type(like), library(like), like.dtype
+        self._library, self._dtype = library(like), like.dtype
+        # Not a Parameter, where like is one.
+        self._kind = type(like) if self._library != "torch" else _tensor()
         self._rows = tables.rows
         self._plain = fused.tensor_layout == "bhsd"
+
+    def __repr__(self) -> str:
+        kind = f"{self._library} {_names(self._dtype)}"
+        return f"{self._fused!r}.prepare({self._rows} positions, {kind})"
+
+    def _serves(self, x: Array) -> bool:
+        """Whether the tables are those of x's dtype too: under autocast x is of another one."""
+        return dtype_name(self._dtype) in _NARROW and dtype_name(x) in _NARROW
 
     def __call__(self, x: Array, start: int = 0, *, out: Array | None = None) -> Any:
         """``x`` (..., S, head_dim) turned to the prepared positions ``start .. start + S - 1``.
@@ -36,10 +61,12 @@ class Prepared:
         the trace knows the value; rows outside the tables are NaN then.
         """
         # A tracer is of another type; a subclass of NumPy's array is not for these kernels.
-        ours = type(x) is self._kind or (self._library != "numpy" and library(x) == self._library)
-        if not ours or x.dtype != self._dtype:
+        ours = type(x) is self._kind or (
+            self._library != "numpy" and (isinstance(x, self._kind) or library(x) == self._library)
+        )
+        if not ours or (x.dtype != self._dtype and not self._serves(x)):
             raise TypeError(
-                f"x must be a {self._kind.__name__} of {self._dtype}, as prepared, got a "
+                f"x must be a {self._library} array of {_names(self._dtype)}, as prepared, got a "
                 f"{type(x).__name__} of {getattr(x, 'dtype', None)}"
             )
         fused, tables = self._fused, self._tables
@@ -56,7 +83,10 @@ class Prepared:
         try:
             start = operator.index(start)
         except TypeError:
-            raise TypeError(f"start must be an integer, got {start!r}") from None
+            raise TypeError(
+                "start must be an integer, the row of the tables for x's first, got "
+                f"{start!r}; for rows of their own, pass positions to fused(encoding)"
+            ) from None
         if start < 0 or start + count > self._rows:
             raise ValueError(
                 f"start must leave {count} of the {self._rows} prepared rows, got {start}"

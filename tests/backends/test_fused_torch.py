@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.accuracy import ROUNDOFF, Truth, budget
+from posenc_ref.accuracy import Truth, budget
 from posenc_ref.backends import fused
 from posenc_ref.conformance import check
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
@@ -194,13 +194,29 @@ def test_threads_share_one_encoding(rng):
 
 def test_what_is_refused(rng):
     ready = fused(ROTARY["half"]).prepare(range(4), like=tensor(rng, 1))
-    with pytest.raises(TypeError, match=r"x must be a Tensor of torch.float32"):
-        ready(tensor(rng, 4, D, dtype="bfloat16"))
-    with pytest.raises(TypeError, match="x must be a Tensor"):
+    with pytest.raises(TypeError, match=r"x must be a torch array of float32, .*float64"):
+        ready(tensor(rng, 4, D, dtype="float64"))  # its angles are wanted more exactly
+    with pytest.raises(TypeError, match="x must be a torch array"):
         ready(np.zeros((4, D), np.float32))
+    with pytest.raises(TypeError, match=r"start must be an integer, .*pass positions"):
+        ready(tensor(rng, 4, D), range(4))
     with pytest.raises(ValueError, match="out must have"):
         fused(ROTARY["half"])(tensor(rng, 4, D), range(4), out=tensor(rng, 3, D))
-    assert ROUNDOFF["bfloat16"] > ROUNDOFF["float32"]  # what the refusal is for
+
+
+@pytest.mark.parametrize("name", ["half", "interleaved-partial"])
+def test_tables_of_a_float32_parameter_serve_autocast(name, rng):
+    """Queries are bfloat16 there; their tables are the same, and so is the graph of a compiler."""
+    torch._dynamo.reset()
+    encoding = ROTARY[name]
+    ready = fused(encoding).prepare(range(20), like=torch.nn.Parameter(tensor(rng, 1)))
+    assert repr(ready).endswith(".prepare(20 positions, torch float32, float16 or bfloat16)")
+    for dtype in ("float32", "bfloat16", "float16"):
+        x = tensor(rng, 2, 7, D, dtype=dtype)
+        expected = fused(encoding)(x, range(5, 12))
+        assert torch.equal(ready(x, 5), expected)
+        compiled = torch.compile(lambda x: ready(x, 5), fullgraph=True, backend="eager")
+        assert close(compiled(x), expected, dtype)
 
 
 def test_forward_mode(rng):
