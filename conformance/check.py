@@ -10,6 +10,7 @@ import numpy as np
 from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
+from .hosted import hosted
 from .implementation import Implementation
 from .report import Report
 from .run import Run, describe
@@ -109,6 +110,7 @@ def check(
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}")
     if surface not in SURFACES:
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
+    encoding = hosted(encoding)
     refuse(surface, encoding)
     drivable = surface == "apply" and (head_dim or (bound and bound.head_dim))
     if encoding is None and not (drivable or needs_nothing(surface)):

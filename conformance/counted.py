@@ -140,6 +140,13 @@ def sigmoid(x: Any) -> Counted:
     return Counted(s, s + s * (1 - s) * x.terms)
 
 
+def softplus(x: Any) -> Counted:
+    """``log(1 + exp(x))``."""
+    x, mp = counted(x), mpmath().mp
+    value = mp.log1p(mp.exp(x.value))
+    return Counted(value, value + x.terms / (1 + mp.exp(-x.value)))
+
+
 def relu(x: Any) -> Counted:
     """x, or 0 where it is negative; its A stays, as x may be on either side of 0."""
     x = counted(x)

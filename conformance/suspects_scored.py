@@ -15,6 +15,7 @@ from posenc_ref import (
     DecomposedRelative,
     ESPnetLegacy,
     GatedBias,
+    PoPE,
     Score,
     Shaw,
     TransformerXL,
@@ -199,6 +200,41 @@ def _decomposed(declared: DecomposedRelative) -> Iterator[Change]:
         yield other("bucket-sign", text, declared.replace(**flipped))
 
 
+def _pope(declared: PoPE) -> Iterator[Change]:
+    text = "frequencies are base ** (-2c/d), as of d/2 pairs, declared base ** (-c/d) of d channels"
+    yield other("denominator", text, declared.replace(base=declared.base**2))
+    phases = declared.phases
+    if phases is not None:
+        yield other("bias-missing", "phases are left out", declared.replace(phases=None))
+        text = "phases have the opposite sign: they are added to the queries' angles"
+        yield other("bias-sign", text, declared.replace(phases=-phases))
+        yield other(
+            "head-order",
+            "the phases' heads run from the last to the first",
+            declared.replace(phases=phases[::-1, :]),
+        )
+    for words, sizes in (
+        ("q and k themselves, without softplus", np.copy),
+        ("max(x, 0), not softplus", lambda x: np.maximum(x, 0.0)),
+        ("|x|, not softplus", np.abs),
+    ):
+        yield Change(
+            "amplitude",
+            f"sizes are {words}",
+            lambda call, of=sizes: _sized(call, of),  # type: ignore[misc]
+        )
+
+
+def _sized(call: Call, sizes: Callable[[np.ndarray], np.ndarray]) -> Terms:
+    """PoPE's logits with other sizes of queries and keys."""
+    q, k = (sizes(x)[..., None, :] for x in (call.q, call.k))
+    pairs = q * np.swapaxes(k, -2, -3) * call.scale
+    q_at, k_at = call.places
+    waves = call.encoding._cosines(k_at - q_at, call.q)  # type: ignore[attr-defined]
+    terms = np.sum(np.abs(pairs) * (1 + np.abs(waves)), axis=-1)
+    return {"content-content": Truth(np.sum(pairs * waves, axis=-1), terms, np.zeros_like(terms))}
+
+
 _FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
     (DeBERTa, _deberta),
     (Shaw, _shaw),
@@ -208,4 +244,5 @@ _FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
     (TUPE, _tupe),
     (CoPE, _cope),
     (DecomposedRelative, _decomposed),
+    (PoPE, _pope),
 )

@@ -44,6 +44,7 @@ from .multi_axis import MultiAxisRoPE
 from .multimodal_positions import mrope_positions
 from .normed import normed_apply
 from .ntk import DynamicNTK, NTKScaling, QwenNTK, SuNTK
+from .pope import PoPE
 from .position_ids import (
     decode_positions,
     packed,
@@ -125,6 +126,7 @@ __all__ = [
     "MultiAxisRoPE",
     "NTKByParts",
     "NTKScaling",
+    "PoPE",
     "PowerTemperature",
     "Proportional",
     "QueryScale",

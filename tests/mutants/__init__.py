@@ -32,6 +32,7 @@ from . import (  # noqa: F401  (importing a module files its cases)
     ntk,
     other_biases,
     partial,
+    polar,
     positions,
     precision,
     robustness,

@@ -19,6 +19,7 @@ from . import (
     test_espnet_legacy,
     test_forgetting,
     test_gated_bias,
+    test_pope,
     test_shaw,
     test_t5_models,
     test_transformer_xl,
@@ -73,6 +74,7 @@ MEASURED = {
     "BEiT": lambda: test_window_models.worst(*test_window_models.beit()),
     "LeViT": lambda: test_window_models.worst(*test_window_models.levit()),
     "x-transformers, data-dependent ALiBi": test_forgetting.worst_of_x_transformers,
+    "x-transformers, polar": test_pope.worst_of_x_transformers,
     "x-transformers, linear and logarithmic": test_dynamic_bias.worst_of_x_transformers,
 }
 

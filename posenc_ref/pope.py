@@ -1,0 +1,120 @@
+"""PoPE: positions turn what has no direction of its own."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from . import _validate as validate
+from ._namespace import Array, astype, device_of, namespace, to_host
+from .accuracy import Truth
+from .score import Score, beside, check_numbers
+from .sinusoidal import Sinusoidal
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PoPE(Score):
+    """Polar coordinate positional embedding.
+
+    Formula
+        ``A_ij = sum over c of softplus(q_ic) softplus(k_jc) cos((j - i) theta_c + delta_hc) /
+        sqrt(d)``, ``theta_c = base ** (-c/d)`` in radians per position, c = 0 .. d - 1.
+    Source
+        Gopalakrishnan, Csordas, Schmidhuber, Mozer 2025, *Decoupling the "What" and "Where" With
+        Polar Coordinate Positional Embeddings*, arXiv:2509.10534; x-transformers,
+        ``polar_pos_emb``.
+    Traps
+        Every channel has a frequency: d of them, where RoPE has d/2.  softplus leaves no sign, so
+        that position alone turns the sign of a term.  Kernels double the width, with
+        ``[mu cos, mu sin]``: 1/sqrt(2 d) is what they scale by if nobody tells them d.  delta goes
+        to the keys' angles; x-transformers holds it in [-2 pi, 0] when it is used.
+    Error unit
+        A = the sum of ``s(q) s(k) |cos|`` with ``s(x) = softplus(x) + sigmoid(x) |x|``; B = the sum
+        of ``s(q) s(k) (|(j - i) theta| + |delta|)``; both scaled.
+
+    Parameters
+    ----------
+    head_dim : int
+        d.
+    phases : array (H, d), real floating, optional
+        delta, in radians; None is 0.
+    base : float
+        Of the frequencies.
+
+    The definition is evaluated as it stands: H Q K d numbers.
+    """
+
+    head_dim: int
+    phases: Array | None = None
+    _: KW_ONLY
+    base: float = 10000.0
+
+    integers = False
+
+    def __post_init__(self) -> None:
+        self._set(
+            head_dim=validate.integer("head_dim", self.head_dim, minimum=1),
+            base=validate.real("base", self.base, above=0.0),
+        )
+        if self.phases is not None:
+            check_numbers("phases", self.phases, "H", self.head_dim)
+
+    @property
+    def heads(self) -> int | None:
+        """Rows of the phases, or None where there are none."""
+        return None if self.phases is None else int(self.phases.shape[0])
+
+    @cached_property
+    def _waves(self) -> Sinusoidal:
+        """``[sin(p theta) | cos(p theta)]`` with d frequencies."""
+        return Sinusoidal(2 * self.head_dim, layout="concat", base=self.base)
+
+    def frequencies(self) -> np.ndarray:
+        """theta (d,), float64, radians per position."""
+        return self._waves.frequencies()
+
+    def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
+        pairs = _softplus(q)[..., :, None, :] * _softplus(k)[..., None, :, :]
+        xp: Any = namespace(q)
+        return {"content-content": xp.sum(pairs * self._cosines(r, q), axis=-1) * scale}
+
+    def _cosines(self, r: Array, q: Array) -> Array:
+        """``cos(r theta + delta)``, (Q, K, d) or (H, Q, K, d), where q is."""
+        xp = namespace(q) if isinstance(r, np.ndarray) else None
+        rows = astype(self._waves.table(r, xp=xp, device=device_of(q)), q.dtype)
+        sin, cos = rows[..., : self.head_dim], rows[..., self.head_dim :]
+        if self.phases is None:
+            return cos
+        xp = namespace(q)
+        delta = beside("phases", self.phases, q)[:, None, None, :]
+        return cos * xp.cos(delta) - sin * xp.sin(delta)
+
+    def truths(
+        self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
+    ) -> dict[str, Truth]:
+        """The logits with A and B of the error unit."""
+        r = k_at - q_at
+        ((name, value),) = self._of_offset(q, k, r, scale).items()
+        sizes = (_softplus(x) + np.abs(x) * _sigmoid(x) for x in (q, k))
+        of_q, of_k = sizes
+        pairs = of_q[..., :, None, :] * of_k[..., None, :, :] * abs(scale)
+        angle = np.abs(r[..., None] * self.frequencies())
+        if self.phases is not None:
+            delta = np.abs(np.asarray(to_host(self.phases), np.float64))
+            angle = angle + delta[:, None, None, :]
+        terms = np.sum(pairs * np.abs(self._cosines(r, q)), axis=-1)
+        return {name: Truth(np.asarray(value), terms, np.sum(pairs * angle, axis=-1))}
+
+
+def _softplus(x: Array) -> Array:
+    """``log(1 + exp(x))``, without overflow and to rounding on both sides."""
+    xp: Any = namespace(x)
+    return xp.maximum(x, xp.zeros_like(x)) + xp.log1p(xp.exp(-xp.abs(x)))
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1.0, small) / (1 + small))
