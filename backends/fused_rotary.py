@@ -206,7 +206,8 @@ class FusedRotary:
         length = encoding._seq_len(seq_len, p)
         if library(x) == "torch" and not _lasting():
             return self._make(values, length, x, index)
-        where = (library(x), dtype_name(x), str(device_of(x)), index and x.ndim)
+        home = fused_torch.place(x.device) if library(x) == "torch" else str(device_of(x))
+        where = (library(x), dtype_name(x), home, index and x.ndim)
         made: Tables = self._keep(
             values, length, where, lambda: self._make(values, length, x, index)
         )
@@ -222,7 +223,7 @@ class FusedRotary:
             kind = np.dtype("complex128" if wide else "complex64")
             return fused_torch.send_phasors(self._phasors(values, length, kind), device)
 
-        return self._keep(values, length, ("phasors", wide, str(device)), make)
+        return self._keep(values, length, ("phasors", wide, fused_torch.place(device)), make)
 
     def _keep(
         self, values: np.ndarray, length: int | None, where: Any, make: Callable[[], Any]

@@ -55,6 +55,7 @@ def make_tables(runs: tuple[Run, ...], phasors: np.ndarray, dim: int, device: An
     """The tables of ``phasors``, complex (..., S, pairs), on ``device``."""
     import torch
 
+    not_captured(device)
     factors = []
     # Kept tables serve training too, wherever they were first made; no default device moves them.
     with torch.inference_mode(False), torch.device("cpu"):
@@ -65,10 +66,35 @@ def make_tables(runs: tuple[Run, ...], phasors: np.ndarray, dim: int, device: An
     return Tables(runs, tuple(factors), dim)
 
 
+def place(device: Any) -> tuple[str, int]:
+    """Where tables are good: on one device and one stream.
+
+    torch gives the memory of a table that is dropped to whoever asks next on the stream that it was
+    made on, while a kernel on another stream may still read it.
+    """
+    import torch
+
+    here = torch.device(device)
+    stream = torch.cuda.current_stream(here).cuda_stream if here.type == "cuda" else 0
+    return str(here), stream
+
+
+def not_captured(device: Any) -> None:
+    """Refuse to make tables while a CUDA graph is captured: only what lies ready can be in it."""
+    import torch
+
+    if torch.device(device).type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise ValueError(
+            "positions must be those of an earlier call on this stream, or prepared, while a graph "
+            "is captured"
+        )
+
+
 def send_phasors(phasors: np.ndarray, device: Any) -> Tensor:
     """Complex (..., S, pairs) as cos and sin (2, ..., S, pairs), a tensor on ``device``."""
     import torch
 
+    not_captured(device)
     with torch.inference_mode(False), torch.device("cpu"):
         return torch.from_numpy(np.stack([phasors.real, phasors.imag])).to(device)
 

@@ -127,7 +127,7 @@ def _tensor(positions: Any, view: Tensor) -> Tensor:
 
 
 @torch.library.custom_op(  # type: ignore[untyped-decorator,unused-ignore]
-    "posenc_ref::phasors", mutates_args=()
+    "posenc_ref::phasors", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,)
 )
 def phasors(
     positions: torch.Tensor, text: str, seq_len: int | None, wide: bool, device: torch.device

@@ -10,35 +10,42 @@ sources; a test compares these with today's.
 
 import argparse
 import datetime
+import functools
 import hashlib
 import json
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from pathlib import Path
 
+import gpu_right
 import numpy as np
+from gpu_right import CUDA, DIM, LAYOUTS, ROOT
 from timing import environment
 
 import posenc_ref as pr
-from posenc_ref.accuracy import Truth
-from posenc_ref.backends import cupy_device, fused
-from posenc_ref.conformance import check
+from posenc_ref.backends import fused
 
-ROOT = Path(__file__).resolve().parents[1]
 SOURCES = (
     "cupy_angles.py", "cupy_device.py", "fused_cupy.py", "fused_rotary.py", "fused_torch.py",
-    "pair_runs.py", "phasors.py", "rotary.cu", "rotary_launch.py", "triton_rotary.py",
+    "pair_runs.py", "phasors.py", "prepared.py", "rotary.cu", "rotary_launch.py", "torch_graph.py",
+    "triton_rotary.py",
 )  # fmt: skip
 PACKAGES = ("cupy-cuda13x", "ml_dtypes", "numpy", "torch", "transformers", "triton")
 SHAPES = {"training": (1, 32, 32, 8192), "grouped": (4, 32, 8, 4096)}  # B, Hq, Hk, S
-DIM = 128
-LAYOUTS = ("half", "interleaved")
-DTYPES = ("float64", "float32", "float16", "bfloat16")
+#: What is wanted of the first of them: what, at least, and a ratio of two rows or to the copy.
+GOALS = [
+    goal for layout in LAYOUTS for goal in (
+        (f"CuPy {layout}, out=, of a copy's speed", 0.9, f"ours CuPy {layout}, out=", None),
+        (f"torch {layout}, fresh, of a copy's speed", 0.9, f"ours torch {layout}, fresh", None),
+        (f"transformers eager / CuPy {layout}", 6, f"ours CuPy {layout}, out=",
+         "transformers eager"),
+        (f"transformers eager / torch {layout}", 6, f"ours torch {layout}, fresh",
+         "transformers eager"),
+    )
+]  # fmt: skip
 
 
 def digests():
@@ -52,7 +59,7 @@ class Report:
 
     def __init__(self, deadline):
         self.deadline = time.monotonic() + deadline
-        self.rows, self.checks = [], []
+        self.rows, self.checks, self.goals = [], [], []
         self.about = environment(*PACKAGES)
 
     def check(self, name, passed, note=""):
@@ -67,6 +74,19 @@ class Report:
         self.rows.append(row)
         print(row, flush=True)
 
+    def judge(self):
+        """Hold the rows that are there against the goals."""
+        found = {row["what"]: row for row in self.rows if row["case"] == next(iter(SHAPES))}
+        self.goals = []
+        for name, least, ours, theirs in GOALS:
+            if ours not in found or (theirs and theirs not in found):
+                measured = None
+            elif theirs:
+                measured = found[theirs]["us"] / found[ours]["us"]
+            else:
+                measured = found[ours]["of_copy"]
+            self.goals.append({"goal": name, "least": least, "measured": measured})
+
     def late(self, name):
         """Whether it is too late to start ``name``, which then counts as failed."""
         passed = time.monotonic() > self.deadline
@@ -74,23 +94,32 @@ class Report:
             self.check(name, False, "not started: the deadline has passed")
         return passed
 
-    def section(self, run, *given):
-        name = run.__name__.replace("_", " ")
+    def section(self, run):
+        name = getattr(run, "func", run).__name__.replace("_", " ")
         if self.late(name):
             return
         try:
-            run(self, *given)
+            run(self)
         except Exception as error:  # the others go on; the report says so
             traceback.print_exc()
             self.check(name, False, f"{type(error).__name__}: {str(error)[:300]}")
 
     def save(self, json_path, markdown_path):
+        """After every section: whatever ends the run, what was found until then stays."""
+        self.judge()
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
         data = {"date": now, "environment": self.about, "sources": digests(),
-                "checks": self.checks, "timings": self.rows}  # fmt: skip
+                "checks": self.checks, "goals": self.goals, "timings": self.rows}  # fmt: skip
         json_path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
         lines = ["# Rotary embeddings on a GPU", "", f"{now}, by `benchmarks/gpu_rope.py`.", ""]
         lines += [f"- {key}: {value}" for key, value in self.about.items()]
+        lines += ["", "| goal | at least | measured | |", "|---|---:|---:|---|"]
+        for g in self.goals:
+            value = "" if g["measured"] is None else f"{g['measured']:.2f}"
+            met = g["measured"] is not None and g["measured"] >= g["least"]
+            lines.append(
+                f"| {g['goal']} | {g['least']} | {value} | {'' if met else '**missed**'} |"
+            )
         lines += ["", "| case | what | us | TB/s of the least bytes | of a copy |",
                   "|---|---|---:|---:|---:|"]  # fmt: skip
         for r in self.rows:
@@ -137,9 +166,6 @@ def host_seconds(call, times=500):
     return (time.perf_counter() - start) / times
 
 
-# -- is it right? -----------------------------------------------------------------------------
-
-
 def the_machine(report):
     import cupy
 
@@ -151,113 +177,6 @@ def the_machine(report):
     ))  # fmt: skip
 
 
-def conformance(report):
-    for backend in ("cupy", "torch"):
-        for layout in LAYOUTS:
-            for dtype in DTYPES:
-                name = f"{backend} {layout} {dtype} conforms"
-                if report.late(name):
-                    continue
-                encoding = pr.RoPE(64, layout=layout, rotary_dim=48, scaling=pr.YaRN(8.0, 512))
-                fast = fused(encoding)
-                device = "cuda" if backend == "torch" else None
-                options = {"backend": backend, "dtype": dtype, "device": device}
-                result = check(lambda x, p, f=fast: f(x, p), encoding, "apply", **options)
-                report.check(name, result.passed, result.verdict)
-
-
-def bit_cases():
-    """Inputs for which the GPU and the model of it on the CPU must agree bit for bit."""
-    import ml_dtypes
-
-    generator = np.random.default_rng(1)
-    at = generator.integers(-(2**30), 2**30, 33)
-    for dtype in DTYPES:
-        kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
-        for layout in LAYOUTS:
-            for dim, rotary in ((128, 128), (80, 20), (24, 6)):
-                x = generator.standard_normal((2, 5, 33, dim))
-                x[0, 0, 0, :3] = np.inf, 1e-40, -0.0
-                encoding = pr.RoPE(dim, layout=layout, rotary_dim=rotary)
-                with np.errstate(over="ignore"):
-                    yield f"{dtype} {layout} {dim}/{rotary}", encoding, x.astype(kind), at
-
-
-def model_bits(path):
-    """In a process without CuPy: what the model says of :func:`bit_cases`."""
-    sys.path.insert(0, str(ROOT))
-    from tests.backends import rotary_model
-
-    with tempfile.TemporaryDirectory() as folder:
-        rotary_model.install(rotary_model.build(folder))
-        found = {name: fused(e)(rotary_model.Array(x), at).host.view(np.uint8)
-                 for name, e, x, at in bit_cases()}  # fmt: skip
-    np.savez(path, **found)
-
-
-def the_bits_of_the_model(report):
-    import cupy
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.npz"
-        subprocess.run([sys.executable, __file__, "--model-bits", str(path)], check=True)
-        expected = np.load(path)
-        for name, encoding, x, at in bit_cases():
-            got = cupy.asnumpy(fused(encoding)(cupy.asarray(x), at)).view(np.uint8)
-            report.check(f"bits of the CPU model: {name}", np.array_equal(got, expected[name]))
-
-
-def bounds_streams_and_graphs(report):
-    import cupy
-
-    encoding = pr.RoPE(DIM, layout="half")
-    fast = fused(encoding)
-    x = cupy.random.standard_normal((2, 4, 64, DIM), dtype=cupy.float32)
-    at = cupy.arange(64)
-    expected = fast(x, at)
-    cupy_device.out_of_bounds()
-    y = fast(x, cupy.full(64, 2**60))
-    report.check("a position beyond the domain is NaN and raises the flag",
-                 bool(cupy.isnan(y).all()) and cupy_device.out_of_bounds())  # fmt: skip
-    stream = cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.Device().synchronize()
-    with stream:
-        out = cupy.empty_like(x)
-        fast(x, at, out=out)
-        stream.synchronize()
-        report.check("another stream", bool((out == expected).all()))
-        out[...] = 0
-        stream.begin_capture()
-        fast(x, at, out=out)
-        graph = stream.end_capture()
-        x *= 2  # the graph must read x anew
-        graph.launch(stream)
-        stream.synchronize()
-        report.check("a captured graph", bool((out == 2 * expected).all()))
-
-
-def more_than_two_to_the_31_elements(report):
-    import cupy
-
-    free = cupy.cuda.runtime.memGetInfo()[0]
-    shape = (1, 33, 2**19 + 3, DIM)
-    if free < 1.2 * 2 * np.prod(shape, dtype=np.int64):
-        report.check("more than 2**31 elements", False, "not enough free memory")
-        return
-    x = cupy.empty(shape, np.float16)
-    x[...] = cupy.random.standard_normal(DIM, dtype=cupy.float32).astype(np.float16)
-    row = cupy.asnumpy(x[0, 0, 0]).astype(np.float64)
-    fused(pr.RoPE(DIM, layout="half"))(x, range(shape[2]), out=x)
-    size = np.abs(row) + np.abs(np.roll(row, DIM // 2))
-    worst = 0.0
-    for head, s in ((0, 1), (0, shape[2] - 1), (31, 2**19 - 1), (32, 0), (32, shape[2] - 1)):
-        true = pr.RoPE(DIM, layout="half").apply(row[None], [s])[0]
-        got = cupy.asnumpy(x[0, head, s])
-        found = Truth(true, size, np.zeros(())).score(got, dtype="float16").max()
-        worst = max(worst, float(found))
-    report.check("more than 2**31 elements", worst <= 1.01, f"{worst:.2f} roundings")
-
-
 # -- how fast? --------------------------------------------------------------------------------
 
 
@@ -267,7 +186,7 @@ def queries_and_keys(shape):
     import torch
 
     b, hq, hk, s = shape
-    q, k = (torch.randn(b, h, s, DIM, device="cuda", dtype=torch.bfloat16) for h in (hq, hk))
+    q, k = (torch.randn(b, h, s, DIM, device=CUDA, dtype=torch.bfloat16) for h in (hq, hk))
     return q, k, cupy.from_dlpack(q), cupy.from_dlpack(k)
 
 
@@ -276,6 +195,7 @@ def bandwidth(report, name):
     import torch
     from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
+    torch._dynamo.reset()  # no graphs for sizes that change: each shape has its own
     q, k, cq, ck = queries_and_keys(SHAPES[name])
     moved = 2 * (q.nbytes + k.nbytes)
     s = q.shape[2]
@@ -293,14 +213,14 @@ def bandwidth(report, name):
         calls[f"ours CuPy {layout}, table, q then k"] = lambda t=table: (
             t(cq, out=outs[0]), t(ck, out=outs[1]))  # fmt: skip
         ready = fast.prepare(range(s), like=q)
+        whole = torch.compile(lambda q, k, t=ready: (t(q), t(k)), fullgraph=True)
+        calls[f"ours torch {layout}, fresh"] = lambda t=ready: (t(q), t(k))
+        calls[f"ours torch {layout}, compiled"] = lambda w=whole: w(q, k)
         with torch.no_grad():
-            calls[f"ours torch {layout}, fresh"] = lambda t=ready: (t(q), t(k))
-            whole = torch.compile(lambda q, k, t=ready: (t(q), t(k)), fullgraph=True)
-            calls[f"ours torch {layout}, compiled"] = lambda w=whole: w(q, k)
             for what, call in calls.items():
                 report.row(name, what, device_seconds(call), moved, copy)
     angles = pr.RoPE(DIM, layout="half").cos_sin(np.arange(s))
-    cos, sin = (torch.tensor(np.tile(t, 2)[None], device="cuda").bfloat16() for t in angles)
+    cos, sin = (torch.tensor(np.tile(t, 2)[None], device=CUDA).bfloat16() for t in angles)
     peers = {"transformers eager": apply_rotary_pos_emb}
     peers["transformers compiled"] = torch.compile(apply_rotary_pos_emb)
     for what, peer in peers.items():
@@ -330,15 +250,27 @@ def decoding(report):
     q, k, cq, ck = queries_and_keys((64, 32, 8, 1))
     fast = fused(pr.RoPE(DIM, layout="half"))
     ready, at = fast.prepare(range(4096), like=cq), cupy.asarray([4000])
+    beside = fast.prepare(range(4096), like=q)
     cos = q[:, 0].float().cos().bfloat16()
     calls = {
         "ours CuPy, q and k, position on the device": lambda: fast.qk(cq, ck, at, out=(cq, ck)),
         "ours CuPy, q and k, position on the host": lambda: fast.qk(cq, ck, [4000], out=(cq, ck)),
         "ours CuPy, q, prepared": lambda: ready(cq, 4000, out=cq),
+        "ours torch, q and k, prepared": lambda: (beside(q, 4000), beside(k, 4000)),
         "transformers eager": lambda: apply_rotary_pos_emb(q, k, cos, cos),
     }
     for what, call in calls.items():
         report.row("decode [64, 32+8, 1, 128], wall", what, host_seconds(call))
+
+
+def sections():
+    """What is looked at, in this order: what a GPU alone can tell comes first."""
+    return [
+        the_machine, gpu_right.the_bits_of_the_model, gpu_right.bounds_streams_and_graphs,
+        *[functools.partial(bandwidth, name=name) for name in SHAPES],
+        decoding, gpu_right.more_than_two_to_the_31_elements, gpu_right.exact_at_every_position,
+        gpu_right.graphs_of_torch, gpu_right.conformance,
+    ]  # fmt: skip
 
 
 def main():
@@ -354,7 +286,7 @@ def main():
         print(json.dumps(digests()))
         return 0
     if given.model_bits:
-        model_bits(given.model_bits)
+        gpu_right.model_bits(given.model_bits)
         return 0
     from posenc_ref.backends import backend
 
@@ -364,13 +296,9 @@ def main():
         return 2
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     report = Report(given.deadline)
-    for run in (the_machine, the_bits_of_the_model, bounds_streams_and_graphs):
+    for run in sections():
         report.section(run)
-    for name in SHAPES:
-        report.section(bandwidth, name)
-    for run in (decoding, more_than_two_to_the_31_elements, conformance):
-        report.section(run)
-    report.save(given.json, given.markdown)
+        report.save(given.json, given.markdown)
     return 0 if all(c["passed"] for c in report.checks) else 1
 
 

@@ -1,10 +1,12 @@
 """Tensors on which the fused path once crashed, was wrong or gave up."""
 
+import types
+
 import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.backends import fused
+from posenc_ref.backends import fused, fused_torch
 from tests.backends.test_fused import ROTARY, D
 from tests.backends.test_fused_torch import close
 
@@ -73,5 +75,24 @@ def test_results_of_queries_and_keys_lie_apart(kind, rng):
 @pytest.mark.parametrize("start", [1.5, "1", None, np.array([1])])
 def test_a_start_that_is_no_integer(start):
     ready = fused(ROTARY["half"]).prepare(range(9), like=np.zeros(1, np.float32))
-    with pytest.raises(TypeError, match="start must be an integer, got"):
+    with pytest.raises(TypeError, match="start must be an integer, "):
         ready(np.zeros((3, D), np.float32), start)
+
+
+def test_tables_are_kept_for_each_stream_of_a_device(monkeypatch):
+    """And are not made while a graph is captured, whose memory would be others' at its replay."""
+    stream = types.SimpleNamespace(cuda_stream=1)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: stream.cuda_stream == 2)
+    one = fused_torch.place("cuda:1")
+    fused_torch.not_captured("cuda:1")
+    stream.cuda_stream = 2
+    assert one != fused_torch.place("cuda:1")
+    assert fused_torch.place("cpu") == fused_torch.place(torch.device("cpu"))
+    fused_torch.not_captured("cpu")
+    for make in (
+        lambda: fused_torch.make_tables((), np.zeros((3, 4), complex), 8, "cuda:1"),
+        lambda: fused_torch.send_phasors(np.zeros((3, 4), complex), "cuda:1"),
+    ):
+        with pytest.raises(ValueError, match="while a graph is captured"):
+            make()
