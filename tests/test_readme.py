@@ -12,7 +12,13 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-NEEDS = {"apply_on_torch.py": "torch", "other_library.py": "transformers"}
+NEEDS = {
+    "apply_on_torch.py": "torch",
+    "attention_on_torch.py": "torch",
+    "dask_and_shards.py": "dask",
+    "jax_and_shards.py": "jax",
+    "other_library.py": "transformers",
+}
 
 
 def blocks(language):
