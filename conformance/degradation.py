@@ -41,7 +41,7 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
     errors = {n: float(error(error_window(n)).max()) for n in lengths}
     # A half-precision result is one rounding off by itself.
     rounding = ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0
-    degrades = _degrades_at(error, highest, rounding)
+    degrades = _degrades_at(error, highest, rounding, run.dear)
     if wrong and not run.failures:
         position, score = wrong[0]
         run.failed("values", f"position {position}", score, "cos or sin is wrong there")
@@ -60,15 +60,19 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
 
 
 def _degrades_at(
-    error: Callable[[np.ndarray], np.ndarray], highest: int, rounding: float
+    error: Callable[[np.ndarray], np.ndarray], highest: int, rounding: float, dear: bool
 ) -> int | None:
     """The first position with a visible error, beyond that of rounding the result.
 
     Every position below SCAN is tried, if windows show that there is something to find; beyond it
-    those between the first window that is off and the one before.
+    those between the first window that is off and the one before.  Where positions are dear, there
+    is one for every eighth window, and no other is tried.
     """
     ends = np.unique(np.round(np.geomspace(min(16, highest + 1), highest + 1, 64)).astype(int))
     windows = np.unique(np.concatenate([np.arange(max(e - 9, 0), e) for e in ends]))
+    if dear:
+        seen = error(ends[::8] - 1) > rounding + VISIBLE
+        return int(ends[::8][int(np.argmax(seen))]) - 1 if seen.any() else None
     seen = error(windows)
     if not (seen > rounding + VISIBLE / 2).any():
         return None

@@ -174,7 +174,7 @@ def _one_hot(run: Run, access: Access, measured: Measured) -> None:
 
 def _values(run: Run, access: Access, dim: int) -> None:
     longest = 0
-    for size in WIDE:
+    for size in WIDE if not run.dear else ():
         if run.max_position is None or size[-1] <= run.max_position + 1:
             longest = _wide(run, dim, size, longest)
     highest = access.reach(int(GENERIC[-1]))

@@ -17,7 +17,7 @@ from . import suspects
 from .derived import alike, shift
 from .oracle import apply_truth
 from .pattern import name_pattern
-from .probes import SIZES, dense
+from .probes import SIZES, WIDE, dense
 from .run import Run
 from .subject import Malformed, Refused
 from .suspects import Seen, Suspect
@@ -78,23 +78,42 @@ def judge(run: Run) -> None:
     if suspects.name(run, seen, _suspects(encoding)) and run.report.codes:
         _replay(run, seen[0])
         return
-    with _up_to(run, _LONGEST):
+    seen += _wide(run, encoding)
+    with _dear(run, _LONGEST):
         recipe = "lambda x, p: fn(x, int(p[0]))  # a shift is an encoding without m and origin"
         judge_as_apply(run, _view(run), shift(encoding), recipe)
     if run.failures and not run.report.codes:
         name_pattern(run, seen, "stale-cache", "keys are not moved by delta")
 
 
+def _wide(run: Run, encoding: Rotary) -> list[Seen]:
+    """Caches of more keys, heads and rows than one tile holds; they may be refused."""
+    seen = []
+    for i, size in enumerate(WIDE):
+        x = run.subject.rounded(dense((*size, encoding.head_dim), run.seed + 20 + i))
+        call = Moved(encoding, x, 37 + i)
+        try:
+            actual = _called(run, call)
+        except Refused as error:
+            run.limit(f"B, H, S = {size}: refused ({error})")
+        except Malformed as error:
+            run.add("shape", str(error), f"B, H, S = {size}")
+        else:
+            one = Seen(f"B, H, S = {size}, delta {call.delta}", actual, call.truth(), call)
+            seen.append(suspects.judge_seen(run, "shifts", one))
+    return seen
+
+
 @contextmanager
-def _up_to(run: Run, longest: int) -> Iterator[None]:
-    """Meanwhile no larger delta is judged."""
+def _dear(run: Run, longest: int) -> Iterator[None]:
+    """Meanwhile few deltas are judged, and none that is larger: each takes a call."""
     declared, highest = run.max_position, run.highest
     run.max_position = longest if declared is None else min(longest, declared)
-    run.highest = min(highest, run.max_position)
+    run.highest, run.dear = min(highest, run.max_position), True
     try:
         yield
     finally:
-        run.max_position, run.highest = declared, max(run.highest, highest)
+        run.max_position, run.highest, run.dear = declared, max(run.highest, highest), False
 
 
 def _called(run: Run, call: Moved) -> np.ndarray:
