@@ -16,7 +16,7 @@ from posenc_ref import _validate as validate
 from posenc_ref._namespace import Array, device_of, dtype_name, is_array, is_lazy, library, to_host
 from posenc_ref._positions import Positions, broadcast_axes, first_axis
 
-from . import fused_cupy, fused_dask, fused_jax, fused_numpy, fused_torch
+from . import fused_cupy, fused_dask, fused_jax, fused_numpy, fused_torch, jax_angles
 from .destination import checked_like, checked_pair
 from .fused_cos_sin import cos_sin
 from .pair_runs import Run, pair_runs
@@ -95,6 +95,11 @@ class FusedRotary:
             turned = fused_dask.rotate(self.encoding, self._back, view, positions, seq_len)
             result = heads_first(turned, self.tensor_layout, self.encoding.head_dim, back=x)
             path = "dask: chunk by chunk, each on its own fast path"
+        elif lazy and self._runs is not None and jax_angles.takes(x, positions):
+            made = jax_angles.tables(
+                self.encoding, self._runs, self._back, view, positions, seq_len
+            )
+            result, path = self._rotate(x, view, made, out), "jax: from phases in the trace"
         elif reason:
             result, path = self._specification(x, view, positions, seq_len, out), reason
         else:
