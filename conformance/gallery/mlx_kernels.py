@@ -85,7 +85,8 @@ def _apply(call: Any, head_dim: int = 64) -> Implementation:
     import mlx.core as mx
 
     def apply(x: Any, positions: Any) -> Any:
-        return np.array(call(mx.array(x), offset=window_start(positions)))
+        given = np.ascontiguousarray(x)  # MLX takes no negative strides
+        return np.array(call(mx.array(given), offset=window_start(positions)))
 
     return Implementation(call=apply, surface="apply", name="mlx", head_dim=head_dim)
 

@@ -202,7 +202,8 @@ def _biases() -> list[Entry]:
         _entry("BLOOM, bias", "bloom", build, partial(_function, "bloom", build, "bias"), alibi),
         _entry(
             "Falcon, bias", "falcon", build, partial(_function, "falcon", build, "bias"), None,
-            unknown="no function of key minus query",
+            unknown="what it depends on beside key minus query",
+            fast=True,
             says="ALiBi, whose slopes and products are rounded to bfloat16 whatever the dtype",
             remark="The bias of a key is rounded to eight bits, in float32 models too: with slope "
                    "2**-0.5, from key 1448 on 7 to 16 keys share one value, and the next is "
@@ -210,13 +211,13 @@ def _biases() -> list[Entry]:
                    "None].bfloat16() * arange_tensor`; Falcon by the paper's formula differs.",
         ),
         _entry("MPT, slopes", "mpt", "build_mpt_alibi_tensor",
-               partial(_function, "mpt", "build_mpt_alibi_tensor", "slopes"), alibi),
+               partial(_function, "mpt", "build_mpt_alibi_tensor", "slopes"), alibi, fast=True),
         _entry("MPT, bias", "mpt", "build_mpt_alibi_tensor",
                partial(_function, "mpt", "build_mpt_alibi_tensor", "bias"), alibi),
         _entry("T5 encoder, buckets", "t5", "T5Attention._relative_position_bucket",
                partial(_t5, "bucket", False), _buckets(True), fast=True),
         _entry("T5 decoder, buckets", "t5", "T5Attention._relative_position_bucket",
-               partial(_t5, "bucket", True), _buckets(False)),
+               partial(_t5, "bucket", True), _buckets(False), fast=True),
         _entry("T5 encoder, bias", "t5", "T5Attention.compute_bias",
                partial(_t5, "bias", False), _buckets(True)),
         _entry("T5 decoder, bias", "t5", "T5Attention.compute_bias",

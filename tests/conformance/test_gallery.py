@@ -26,10 +26,38 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "identity-cards.md"
 FAST = [entry for entry in entries() if entry.fast and entry.library not in missing()]
 
 
+def cards(page):
+    """The cards of the page, by the name of the entry."""
+    return dict(re.findall(r"(?m)^### (.*)\n\n```text\n([^`]*)\n```$", page))
+
+
+def compared(card):
+    """A card in one line for each thing said, less what another processor may round otherwise."""
+    unwrapped = re.sub(r"\n {13}", " ", card)
+    kept = re.sub(r" \(worst \S+ units\)|(?<= of them), .* relative", "", unwrapped)
+    return re.sub(r"(?m)^(accuracy .*) \d+ on$", r"\1 ... on", kept).splitlines()
+
+
 @pytest.mark.parametrize("entry", FAST, ids=lambda entry: entry.name)
-def test_a_card_is_what_the_source_says(entry):
+def test_a_card_is_what_the_source_says_and_the_page_shows(entry):
     found = show(entry)
     assert found.right, f"{found.wrong}\n{found.card}"
+    shown = cards(DOCUMENT.read_text(encoding="utf-8"))[entry.name]
+    assert compared(shown) == compared(found.card), (
+        "posenc gallery --markdown docs/identity-cards.md, with all its libraries installed"
+    )
+
+
+def test_a_page_that_says_less_is_found():
+    """One sentence fewer, or another number that is no rounding."""
+    card = cards(DOCUMENT.read_text(encoding="utf-8"))["mlx fast.rope"]
+    for part in (r"limit  .*\n", r"used by .*\n", r"(?<=RoPE\(6)4"):
+        less = re.sub(part, "", card, count=1)
+        assert less != card, part
+        assert compared(less) != compared(card), part
+    rounded = re.sub(r"worst \S+", "worst 7.77", card)
+    assert rounded != card
+    assert compared(rounded) == compared(card)
 
 
 def test_every_library_has_a_fast_entry_and_is_installed():
