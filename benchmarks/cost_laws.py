@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from timing import Candidate, arguments, environment, heading, measure, publish
+from timing import Candidate, arguments, environment, heading, measure, needed, publish
 
 import posenc_ref as pr
 from posenc_ref.backends import fused
@@ -166,6 +166,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="up to 2**10 positions, one round")
     parser.add_argument("--plot", type=Path, help="a file for the plot, .svg")
     options = parser.parse_args()
+    if options.plot:
+        needed("matplotlib")
     facts = environment("numpy")
     rows = ["| what | against | law | measured slope | largest | cost there |",
             "|---|---|---:|---:|---:|---:|"]  # fmt: skip

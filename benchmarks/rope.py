@@ -18,7 +18,6 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import sys
 
-import ml_dtypes
 import numpy as np
 from timing import (
     Candidate,
@@ -26,6 +25,7 @@ from timing import (
     environment,
     heading,
     measure,
+    needed,
     positive,
     publish,
     record,
@@ -44,6 +44,8 @@ class Case:
     """x of one shape and dtype, what is true of it, and the candidates."""
 
     def __init__(self, shape, dtype):
+        import ml_dtypes
+
         self.shape, self.dtype = shape, dtype
         self.heads, self.length, self.dim = shape[1:]
         x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
@@ -288,6 +290,7 @@ def main():
     parser.add_argument("--shape", type=four, default="1,32,4096,128", help="B,H,S,D")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     options = parser.parse_args()
+    needed("torch", "ml_dtypes")
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))

@@ -2,15 +2,19 @@
 
 import argparse
 import datetime
+import importlib.util
 import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+INSTALL = 'python -m pip install -e ".[torch,jax,peers,runtimes,plots]" -c constraints-test.txt'
 
 
 @dataclass
@@ -84,6 +88,15 @@ def arguments(description, rounds):
     parser.add_argument("--markdown", type=Path, help="a file for what is printed")
     parser.add_argument("--json", type=Path, help="a file for every sample")
     return parser
+
+
+def needed(*modules):
+    """End here, and not after minutes, where a module is missing."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.exit(
+            f"not installed: {', '.join(missing)}. What the benchmarks use comes with\n{INSTALL}"
+        )
 
 
 def positive(text):
