@@ -23,18 +23,18 @@ q = jax.random.normal(jax.random.key(0), (2, 8, 128, 64))
 k = jax.random.normal(jax.random.key(1), (2, 2, 128, 64))  # grouped queries
 
 
-# Inside a trace, give positions that are known while it is traced: range(n), lists, NumPy arrays.
-# jnp.arange(n) is traced there, and without x64 no exact angle can be made of it.
 @jax.jit
-def logits(q, k):
-    turned_q, turned_k = rope.qk(q, k, range(128))
+def logits(q, k, positions):
+    turned_q, turned_k = rope.qk(q, k, positions)
     return jnp.einsum("bgrid,bgjd->bgrij", turned_q.reshape(2, 2, 4, 128, 64), turned_k) / 8
 
 
-gradient = jax.jit(jax.grad(lambda q, k: jnp.square(logits(q, k)).sum()))(q, k)
-print("logits", logits(q, k).shape, "gradient", gradient.shape)
+at = jnp.arange(128)  # traced in there: int32 is enough for exact angles, and no table is kept
+gradient = jax.jit(jax.grad(lambda q, k: jnp.square(logits(q, k, at)).sum()))(q, k)
+print("logits", logits(q, k, at).shape, "gradient", gradient.shape)
 
-# Positions that only the running program knows: prepare tables, and give the row to start from.
+# Where positions are known while tracing (range, NumPy) their tables are constants of the program;
+# prepared ones serve any start that only the running program knows.
 ready = rope.prepare(range(4096), like=q)
 
 
