@@ -204,9 +204,11 @@ def broadcast_axes(positions: Positions, x: Array) -> tuple[Any, ...]:
         fits = same_rank and all(p in (1, n) for p, n in zip(shape[:-1], lead[:-1], strict=True))
         fits = fits and shape[-1] == lead[-1]
     if not fits:
+        swapped = shape[-1:] == lead[-2:-1]
+        hint = "; the sequence is x's axis -2, and heads come before it" if swapped else ""
         raise ValueError(
             f"positions must have shape (S,), (B, S) or x.shape[:-1] to go with x of shape "
-            f"{tuple(x.shape)}, where S = {lead[-1]}; got positions of shape {shape}"
+            f"{tuple(x.shape)}, where S = {lead[-1]}; got positions of shape {shape}{hint}"
         )
     return index
 

@@ -204,6 +204,17 @@ def test_positions_of_the_wrong_shape(shape):
         ROPE.apply(X, np.zeros(shape, int))
 
 
+def test_heads_and_sequence_exchanged():
+    """The layout of flash-attn: the positions go with the axis before."""
+    hint = "the sequence is x's axis -2"
+    for x in (np.ones((1, 7, 3, 8)), np.ones((7, 3, 8))):
+        with pytest.raises(ValueError, match=hint):
+            ROPE.apply(x, range(7))
+    with pytest.raises(ValueError, match="positions must have shape") as other:
+        ROPE.apply(np.ones((1, 3, 7, 8)), range(6))
+    assert hint not in str(other.value)
+
+
 def test_bias_positions_of_the_wrong_shape():
     for q, k in (([[0]], [0]), (np.zeros((2, 3), int), np.zeros((3, 3), int)), ([[[0]]], [[[0]]])):
         with pytest.raises(ValueError, match=r"shapes \(Q,\) and \(K,\), or \(B, Q\) and \(B, K\)"):
