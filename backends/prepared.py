@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NARROW = ("float32", "float16", "bfloat16")
 
 
-def _tensor() -> type:
+def _tensor() -> Any:
     import torch
 
     return torch.Tensor
