@@ -88,7 +88,7 @@ class FusedRotary:
         reason = self._refusal(x)
         lazy = is_array(positions) and is_lazy(positions)
         if lazy:
-            reason = "specification: positions are traced"
+            reason = "specification: positions are lazy or traced"
         if fused_torch.wants_gradients(positions):
             reason = "specification: gradients reach the positions"
         if library(x) == "dask" and self._runs is not None and not lazy and out is None:
@@ -117,10 +117,12 @@ class FusedRotary:
         *,
         seq_len: int | None = None,
         out: tuple[Array, Array] | None = None,
-    ) -> tuple[Array, Array]:
+        explain: bool = False,
+    ) -> Any:
         """Queries and keys in one call; ``k_positions`` are those of the queries by default.
 
-        Where the frequencies depend on the length, it is that of both together.
+        Where the frequencies depend on the length, it is that of both together.  With
+        ``explain=True``, a pair of the two results and the name of the path that made them.
         """
         at = positions if k_positions is None else k_positions
         graph = fused_torch.in_graph(q)
@@ -141,12 +143,14 @@ class FusedRotary:
             tables = self._cupy.tables(views[0], positions, seq_len)
             if fused_cupy.shared(tables, *views):
                 given = zip((q, k), views, (for_q, for_k), strict=True)
-                first, second = self._rotate_cupy(given, tables)
-                return first, second
-        return (
-            self(q, positions, seq_len=seq_len, out=for_q),
-            self(k, at, seq_len=seq_len, out=for_k),
-        )
+                turned = tuple(self._rotate_cupy(given, tables))
+                return (turned, _name(tables, q)) if explain else turned
+        one = self(q, positions, seq_len=seq_len, out=for_q, explain=explain)
+        other = self(k, at, seq_len=seq_len, out=for_k, explain=explain)
+        if not explain:
+            return one, other
+        same = one[1] == other[1]
+        return (one[0], other[0]), one[1] if same else f"q by {one[1]}; k by {other[1]}"
 
     def cos_sin(
         self,
@@ -166,11 +170,16 @@ class FusedRotary:
         return (made, path) if explain else made
 
     def prepare(self, positions: Any, *, like: Array, seq_len: int | None = None) -> Prepared:
-        """Tables made once, for arrays of the library, dtype and device of ``like``.
+        """Tables made once, for arrays of the library and device of ``like``.
 
-        ``prepare(range(8192), like=x)`` serves every window of these positions: training steps,
-        decoding, and graphs of ``torch.compile``, which can hold tables but not make them.
+        ``prepare(range(8192), like=x)`` serves every window of these positions, in training steps
+        and decoding; made like float32 or narrower they serve all dtypes that are no wider.
+
+        Where the frequencies follow the length, it is one for good: ``seq_len``, or the largest of
+        the positions plus one, however few tokens a window has.
         """
+        if isinstance(like, type) or not is_array(like):
+            raise TypeError(f"like must be an array such as x, got {type(like).__name__}")
         reason = self._refusal(like)
         if reason:
             raise ValueError(f"like must be an array with a fused path, got one for the {reason}")

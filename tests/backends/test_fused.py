@@ -142,6 +142,12 @@ def test_queries_and_keys_in_one_call(rng):
         assert got[0] is placed[0]
         for one, other in zip(got, fast.qk(q, k, range(87, 90), range(90)), strict=True):
             assert np.array_equal(one, other)
+        both, path = fast.qk(q, k, range(87, 90), range(90), explain=True)
+        assert path == "numpy: halves, float32"
+        assert np.array_equal(both[0], got[0])
+        assert np.array_equal(both[1], got[1])
+        path = fast.qk(q, k[..., ::-1], range(87, 90), range(90), explain=True)[1]
+        assert path.startswith("q by numpy: halves, float32; k by specification: the last axis")
 
 
 def test_prepared_tables_serve_every_window(rng):
@@ -270,6 +276,8 @@ READ_ONLY = np.broadcast_to(np.float32(0), X.shape)
         (lambda: fused(ROTARY["other-output"]).prepare(range(5), like=X), ValueError,
          "like must be"),
         (lambda: fused(ROTARY["half"]).prepare(np.ones((2, 5)), like=X), ValueError, "one row"),
+        (lambda: fused(ROTARY["half"]).prepare(range(5), like=np.float32), TypeError,
+         "like must be an array such as x, got type"),
         (lambda: ready(5)(X, 1), ValueError, "start must leave 5"),
         (lambda: ready(9)(X, -1), ValueError, "start must leave"),
         (lambda: ready(5)(X[0, 0]), ValueError, "x must have shape"),
