@@ -28,6 +28,8 @@ class ALiBi(Bias):
         Press, Smith, Lewis 2021, *Train Short, Test Long*, arXiv:2108.12409, section 3; head
         counts that are not powers of two: the authors' code (``get_slopes``).  BLOOM, MPT and
         Falcon-RW have the same slopes.
+    Error unit
+        A = ``|b|``, B = 0.
 
     Parameters
     ----------
@@ -45,6 +47,11 @@ class ALiBi(Bias):
     -----
     Slopes are positive, positions may be fractional.  Results are float64 unless ``dtype=``: in
     bfloat16 distances past 256 merge.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     num_heads: int

@@ -31,12 +31,14 @@ class AxialLearned(Table):
     """Learned position embedding made of one table for each axis.
 
     Formula
-        ``PE(p_0, p_1, ...) = [E_0[p_0], E_1[p_1], ...]`` or their sum.  Joined rows are looked up,
-        so A = B = 0; a sum has A = the sum of the absolute values, B = 0.
+        ``PE(p_0, p_1, ...) = [E_0[p_0], E_1[p_1], ...]`` or their sum.
     Source
         Kitaev et al. 2020, *Reformer*, arXiv:2001.04451 (``flat``).  DETR's learned encoding,
         arXiv:2005.12872: 50 rows for each axis, ``order=(1, 0)``: those of x first, although its
         sines have those of y first.  ViViT, MViT and VideoPrism add ("sum").
+    Error unit
+        A = B = 0 of joined rows, which are looked up; a sum has A = the sum of the absolute values,
+        B = 0.
 
     Parameters
     ----------

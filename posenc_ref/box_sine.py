@@ -22,7 +22,6 @@ class BoxSine(AxisSinusoids):
     Formula
         ``s(c)[2k], s(c)[2k + 1] = sin, cos of scale c / base ** (2k/F)``, k < F/2, for each of the
         n coordinates c; F = dim/n; ``PE = [s(y), s(x), s(w), s(h)]`` by ``axis_order``.
-        A = |value|, B = ``|angle|``.
     Source
         The code of Meng et al. 2021, *Conditional DETR*, arXiv:2108.06152, and of Liu et al. 2022,
         *DAB-DETR*, arXiv:2201.12329 (``gen_sineembed_for_position``): y before x, where the paper
@@ -35,6 +34,8 @@ class BoxSine(AxisSinusoids):
         :class:`DETRSine` counts over a mask is given here.  Grounding DINO sends the *numbers* of
         text tokens through the same function: times 2 pi, so that column 0 is 0 and column 1 is 1
         for all of them (``Sinusoidal(dim, position_scale=2 pi)``).
+    Error unit
+        A = |value|, B = ``|angle|``.
 
     Parameters
     ----------

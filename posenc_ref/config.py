@@ -39,6 +39,11 @@ def from_config(
         For a ``model_type`` that is not known, or weights stored in another layout than the one
         that transformers loads.
 
+    Returns
+    -------
+    ModelEncoding
+        An encoding for each layer type, the type of each layer, and further factors on logits.
+
     Raises
     ------
     ValueError

@@ -33,6 +33,11 @@ class CoPE(Score):
     ----------
     embedding : array (P, d), real floating
         e, shared by the heads.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     embedding: Array

@@ -22,12 +22,13 @@ class DETRSine(AxisSinusoids):
         ``y = cumsum(mask, rows)``, counting from 1, x the same along columns; with ``normalize``
         ``y <- scale (y + shift) / (y_last + eps)``, y_last the count at the end of the column;
         ``PE = [sin, cos of y/T**(2k/F), interleaved; the same of x]``, F = dim/2, k < F/2.
-        A = |value|, B = ``|angle|``, which holds the roundings of the normalised position too.
     Source
         Carion et al. 2020, *End-to-End Object Detection with Transformers*, arXiv:2005.12872;
         facebookresearch/detr, models/position_encoding.py.  Deformable DETR: shift -0.5.
         DAB-DETR and Grounding DINO: base 20; DAB-DETR has two settings, ``temperatureH`` for y and
         ``temperatureW`` for x.
+    Error unit
+        A = |value|, B = ``|angle|``, which holds the roundings of the normalised position too.
 
     Parameters
     ----------

@@ -132,7 +132,24 @@ class Scaling(Value, abstract=True):
 
 
 def from_dict(data: Mapping[str, Any]) -> Any:
-    """The value that ``to_dict`` wrote; parsed JSON is accepted as it is."""
+    """The value that ``to_dict`` wrote.
+
+    Parameters
+    ----------
+    data : mapping
+        ``{"encoding": "RoPE", ...}``, ``{"scaling": ...}``, ``{"query_scale": ...}`` or
+        ``{"model": ...}`` with the fields of the class; parsed JSON is accepted as it is.  A field
+        that is left out has its default.
+
+    Returns
+    -------
+    Encoding, Scaling, QueryScale or ModelEncoding
+
+    Raises
+    ------
+    TypeError, ValueError
+        No mapping; a class or a field that is not known, or a field that is missing.
+    """
     if not isinstance(data, Mapping):
         raise TypeError(f"data must be a mapping such as json.loads gives, got {data!r}")
     kinds = [kind for kind in _REGISTRY if kind in data and isinstance(data[kind], str)]

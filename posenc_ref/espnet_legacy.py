@@ -36,9 +36,16 @@ class ESPnetLegacy(TransformerXL):
     Parameters
     ----------
     projection, content_bias, position_bias, sinusoid
-        As in :class:`TransformerXL`; the sinusoid is ``Sinusoidal(D)``.  ``clamp`` is None.
+        As in :class:`TransformerXL`; the sinusoid is ``Sinusoidal(D)``.
+    clamp : None
+        Nothing is clamped here.
     max_len : int
         Rows of the table: 5000, or the longest utterance so far.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     _: KW_ONLY

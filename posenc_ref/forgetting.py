@@ -46,6 +46,11 @@ class ForgettingBias(Bias):
         sequence, on the device.
     scaled : bool
         Whether 1/sqrt(d) multiplies the product: True in FoX, False in CABLE's code.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     log_gates: Array

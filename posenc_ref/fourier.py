@@ -29,8 +29,7 @@ class FourierFeatures(Table):
     Formula
         ``u = position_scale (v + offset)``; ``angle = unit * matrix u``;
         ``PE(v) = scale [sin angle, cos angle]``, the pairs arranged by ``layout`` and ``first``,
-        after u itself where ``include_input``.  An element's A is its size, its B
-        ``|scale| unit sum over axes |matrix| |u|``; for u itself A = |u| + |position_scale offset|.
+        after u itself where ``include_input``.
     Source
         Tancik et al. 2020, arXiv:2006.10739: "turn", cos first, rows of ``matrix`` drawn from a
         Gaussian; score SDE (Song et al. 2021, arXiv:2011.13456) the same with sin first; SAM
@@ -39,6 +38,9 @@ class FourierFeatures(Table):
         and Perceiver (Jaegle et al. 2021, arXiv:2103.03206): :meth:`perceiver`.  Learnable Fourier
         features (Li et al. 2021, arXiv:2106.02795): "radian", cos first, ``scale=dim ** -0.5``,
         before a two-layer network that is not positional.
+    Error unit
+        A = |value|, B = ``|scale| unit sum over axes |matrix| |u|``; u itself has
+        A = ``|u| + |position_scale offset|``, B = 0.
 
     Parameters
     ----------

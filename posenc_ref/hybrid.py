@@ -19,12 +19,13 @@ class Hybrid(Table):
     """The sum of several table encodings, or their rows side by side.
 
     Formula
-        ``PE(p) = PE_1(p) + PE_2(p) + ...`` or ``[PE_1(p), PE_2(p), ...]``.  A and B of a sum are
-        the sums of A and B, where a looked up row counts with its size.
+        ``PE(p) = PE_1(p) + PE_2(p) + ...`` or ``[PE_1(p), PE_2(p), ...]``.
     Source
         SpeechT5's encoder prenet adds a sinusoid to a convolution's output, Kimi-K2.5 a fixed table
         of frames to a learned one of patches; no model is known that joins learned columns to
         fixed ones.
+    Error unit
+        A and B of a sum are the sums of A and B, where a looked up row counts with its size.
 
     Parameters
     ----------

@@ -130,6 +130,10 @@ def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
         With ``num_hidden_layers``, and ``model_type`` unless ``layer_types`` is there.  For a
         multimodal model this is its ``text_config``.
 
+    Returns
+    -------
+    tuple of str, one for each layer
+
     Raises
     ------
     ValueError
@@ -198,6 +202,15 @@ def config_rope_layers(config: Mapping[str, Any]) -> tuple[bool, ...]:
     ----------
     config : mapping
         As for :func:`config_layer_types`.
+
+    Returns
+    -------
+    tuple of bool, one for each layer
+
+    Raises
+    ------
+    ValueError
+        As for :func:`config_layer_types`, and for lists of another length than the layers.
     """
     num_layers, model = _of(config)
     bases = config.get("layer_rope_theta")

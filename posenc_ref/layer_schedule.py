@@ -125,10 +125,15 @@ def rope_layers(
         transformers 5.23: ``configuration_llama4.py``, ``configuration_smollm3.py``,
         ``configuration_granite_swa.py``, ``configuration_muse_spark.py``.
 
+    Returns
+    -------
+    tuple of bool, one for each layer
+
     Raises
     ------
-        ValueError for none or several spellings, a list that is too short, entries other than 0
-        and 1, a negative base.
+    ValueError
+        None or several spellings, a list that is too short, entries other than 0 and 1, a negative
+        base.
     """
     num_layers = _layers(num_layers)
     given = {

@@ -22,9 +22,23 @@ from .rope import LAYOUT_ALIASES, LAYOUTS
 def layout_permutation(
     head_dim: int, *, source: str, target: str, rotary_dim: int | None = None
 ) -> np.ndarray:
-    """Channel indices ``perm`` with ``x_target = x_source[..., perm]``, shape (head_dim,).
+    """Channel indices ``perm`` with ``x_target = x_source[..., perm]``.
 
-    Only the first ``rotary_dim`` channels move.
+    Parameters
+    ----------
+    head_dim : int
+    source, target : {"interleaved", "half"}
+    rotary_dim : int, optional
+        Only the first ``rotary_dim`` channels move.  None: all.
+
+    Returns
+    -------
+    int64 array, shape (head_dim,)
+
+    Raises
+    ------
+    TypeError, ValueError
+        Another layout, a rotary_dim that is odd or larger than head_dim.
     """
     head_dim = validate.integer("head_dim", head_dim, minimum=2)
     d = head_dim if rotary_dim is None else validate.integer("rotary_dim", rotary_dim, minimum=2)
@@ -40,7 +54,26 @@ def layout_permutation(
 
 
 def convert_layout(x: Array, *, source: str, target: str, rotary_dim: int | None = None) -> Array:
-    """``x`` (..., head_dim) with its channels moved from one layout to the other; a copy."""
+    """``x`` with its channels moved from one layout to the other; a copy.
+
+    Parameters
+    ----------
+    x : array (..., head_dim)
+    source, target : {"interleaved", "half"}
+        The layout that x has, and the one it gets.
+    rotary_dim : int, optional
+        How many channels move, from the first on; the others stay.  None: all.
+
+    Returns
+    -------
+    array (..., head_dim)
+        In x's library, device and dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Another layout, no array, a rotary_dim that is odd or larger than head_dim.
+    """
     if not is_array(x):
         raise TypeError(f"x must be an array, got {type(x).__name__}")
     perm = layout_permutation(x.shape[-1], source=source, target=target, rotary_dim=rotary_dim)
@@ -56,9 +89,30 @@ def permute_weights(
     target: str = "interleaved",
     rotary_dim: int | None = None,
 ) -> Array:
-    """Projection weights (n_heads * head_dim, hidden), or a bias, moved to the other layout.
+    """Projection weights moved to the other layout.
 
     Use it on q with the number of query heads and on k with the number of *key* heads.
+
+    Parameters
+    ----------
+    w : array (n_heads * head_dim, hidden), or (n_heads * head_dim,)
+        The weight of the projection, or its bias.
+    n_heads : int
+        Heads of this projection.
+    source, target : {"interleaved", "half"}
+        The layout that the heads have, and the one they get.
+    rotary_dim : int, optional
+        How many channels of a head move, from the first on.  None: all.
+
+    Returns
+    -------
+    array of the shape of w
+        In its library, device and dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Another layout, no array, rows that n_heads does not divide.
     """
     if not is_array(w):
         raise TypeError(f"w must be an array, got {type(w).__name__}")

@@ -33,6 +33,8 @@ class Learned(Table):
         Gehring et al. 2017, arXiv:1705.03122, section 3.1; BERT (offset 0); OPT and BART keep two
         rows for padding (offset 2); RoBERTa counts real tokens from padding_idx + 1
         (:meth:`ids_from_tokens`).
+    Error unit
+        A = B = 0: rows are looked up, bit for bit.
 
     Parameters
     ----------

@@ -25,6 +25,8 @@ class MixedRoPE(Rotary):
     Source
         Heo et al. 2024, *Rotary Position Embedding for Vision Transformer*, arXiv:2403.13298,
         RoPE-Mixed; LightGlue learns its angles the same way, as a linear map of coordinates.
+    Error unit
+        A as :class:`RoPE` has it, B = ``sum over axes of |p[a] weight[a, j]| hypot(x1, x2)``.
 
     One value is one head of one layer, as the frequencies are learned for each.
 

@@ -14,7 +14,24 @@ from .table import Table
 
 
 def rows(encoding: Table, seq_len: int) -> Array:
-    """The rows that a sequence of ``seq_len`` tokens is given: ``table(0 .. seq_len - 1)``.
+    """The rows that a sequence is given: ``table(0 .. seq_len - 1)``.
+
+    Parameters
+    ----------
+    encoding : Table
+        Of one axis.
+    seq_len : int
+        The number of tokens.
+
+    Returns
+    -------
+    array (seq_len, dim)
+        As ``encoding.table`` gives it: float64, or learned rows as they are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No table, no length, or more tokens than a learned table has rows.
 
     Traps
         A learned table with an offset (OPT, BART: 2) does not start at its first row.
@@ -30,13 +47,24 @@ def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:
 
     Layers without one (NoPE), and layer types without softmax attention, are False.
 
+    Parameters
+    ----------
+    model : ModelEncoding
+    n_layers : int
+        How many layers the model is built with.
+
+    Returns
+    -------
+    tuple of bool, one for each layer
+
     Traps
         ``no_rope_layers`` of SmolLM3 and Llama 4 holds 1 where a layer *does* rotate
         (huggingface/transformers#43756).
 
     Raises
     ------
-        ValueError where the model does not say what its layers are, or has another number of them.
+    ValueError
+        The model does not say what its layers are, or has another number of them.
     """
     _model(model)
     if not model.layer_types:
@@ -52,6 +80,19 @@ def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:
 
 def softmax_scale(model: ModelEncoding) -> float:
     """The whole factor on q . k: the model's own, or 1/sqrt(head_dim).
+
+    Parameters
+    ----------
+    model : ModelEncoding
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    TypeError, ValueError
+        No model, or one whose head_dim cannot be told from its encoding.
 
     Traps
         DeepSeek multiplies it by the square of YaRN's ``0.1 mscale_all_dim ln(factor) + 1``; a

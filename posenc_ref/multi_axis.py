@@ -31,6 +31,8 @@ class MultiAxisRoPE(Rotary):
         code of Qwen2-VL (chunked), Qwen3-VL (interleaved), Ernie 4.5 VL (axis per pair).
         Axial: Qwen2-VL vision, Llama 4 vision, DINOv3, SAM 2, FLUX (``restart``); Pixtral
         (``strided``); Gemma 4 vision (``blockwise``).
+    Error unit
+        A as :class:`RoPE` has it, B = ``|(p[axis_j] + offset) theta_j| m hypot(x1, x2)``.
 
     Parameters
     ----------

@@ -75,6 +75,8 @@ def mrope_positions(
         rounding swallows the last bits of 2/fps: exactly, 10 * 0.7 falls short of 7.
     tokens_per_second : float, optional
         Goes with seconds_per_grid.
+    text_after : {"max", "extent"}
+        Where what follows an image or video starts, as above.
 
     Returns
     -------

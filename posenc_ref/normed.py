@@ -31,6 +31,16 @@ def normed_apply(
     eps : float
         1e-6 in Qwen3 and Gemma 3, 1e-5 in others.
 
+    Returns
+    -------
+    array (..., S, head_dim)
+        In x's library, device and dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No rotary encoding, an x or a weight of another shape, positions that ``apply`` refuses.
+
     Traps
         The two do not commute: the rotation mixes channels that ``weight`` scales differently
         (meta-pytorch/torchtune#2809).  With all weights equal nobody can tell.

@@ -69,6 +69,11 @@ def packed(lengths: Any) -> np.ndarray:
     Returns
     -------
     int64 array, shape (sum of lengths,)
+
+    Raises
+    ------
+    TypeError, ValueError
+        Lengths that are not integers, negative ones, more than one axis.
     """
     lengths = _integers("lengths", lengths)
     if lengths.ndim != 1 or (lengths < 0).any():
@@ -91,6 +96,11 @@ def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
     Returns
     -------
     int64 array, shape (n_steps,) or (B, n_steps)
+
+    Raises
+    ------
+    TypeError, ValueError
+        Lengths that are not integers, negative ones, more than one axis.
     """
     steps = np.arange(validate.integer("n_steps", n_steps, minimum=0), dtype=np.int64)
     if isinstance(prompt_len, int | np.integer):
@@ -161,12 +171,19 @@ def shard_positions(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
     the position that it has in the whole sequence.  A rank that counts its own tokens from 0
     rotates all but the first chunk wrongly.
 
-    Parameters, errors
+    Parameters
+    ----------
+    cu_seqlens, cp_size, cp_rank
         As for :func:`shard_indices`.
 
     Returns
     -------
     int64 array, shape (total / cp_size,)
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for :func:`shard_indices`.
     """
     held = shard_indices(cu_seqlens, cp_size, cp_rank)
     return np.asarray(packed(np.diff(_integers("cu_seqlens", cu_seqlens)))[held])

@@ -38,7 +38,12 @@ class Need(NamedTuple):
 
 
 def presets() -> tuple[str, ...]:
-    """The names that :func:`preset` knows, in order; some of them need facts (:func:`needs`)."""
+    """The names that :func:`preset` knows; some of them need facts (:func:`needs`).
+
+    Returns
+    -------
+    tuple of str, in order
+    """
     return tuple(_table()["presets"])
 
 
@@ -58,6 +63,11 @@ def preset(name: str, **facts: Any) -> ModelEncoding:
         What the preset needs, as :func:`needs` lists it: ``preset("palm", head_dim=256,
         base=10000.0, layout="half")``.  Any other field of its encodings may be changed in the same
         way: ``preset("qwen2.5-7b", scaling=YaRN(4.0, 32768))``.
+
+    Returns
+    -------
+    ModelEncoding
+        ``.only`` is its encoding where it has one.
 
     Raises
     ------

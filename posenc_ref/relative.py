@@ -43,6 +43,11 @@ def relative_index(window: Any) -> np.ndarray:
     int64 array, shape (h w, h w)
         From 0 to ``(2h - 1)(2w - 1) - 1``; equal exactly where both offsets are.
 
+    Raises
+    ------
+    TypeError, ValueError
+        A window that is not one or two integers of at least 1.
+
     Traps
         The factor belongs to the other axis: with ``2h - 1`` instead of ``2w - 1``, windows wider
         than high give different offsets one index.
@@ -74,6 +79,12 @@ def relative_shift(x: Array) -> Array:
     Returns
     -------
     array (..., Q, K)
+        In x's library, device and dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No real floating array, or more queries than keys.
 
     Traps
         Reshaped to (K + 1, Q), the *first* row is dropped, not the last.  The trick is for causal
@@ -106,6 +117,12 @@ def relative_scores(q: Array, rel: Array) -> Array:
     Returns
     -------
     array (..., S, S), before any scale
+        In q's library, device and dtype; float64 inside.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No real floating arrays, or a table that does not have 2S - 1 rows of d.
     """
     q, rel = _floating("q", q), _floating("rel", rel)
     if q.ndim < 2:

@@ -32,6 +32,10 @@ class RoPE(Rotary):
     Source
         Su et al. 2021, *RoFormer*, arXiv:2104.09864, equations (14), (15) and (34).
         Half-split pairs: GPT-NeoX and the Hugging Face Llama code.
+    Error unit
+        A = ``m (|x1 cos| + |x2 sin|)`` and, in the other channel of the pair,
+        ``m (|x2 cos| + |x1 sin|)``; B = ``|p theta_k| m hypot(x1, x2)`` in both.  Channels that
+        pass through have A = B = 0.
 
     Parameters
     ----------

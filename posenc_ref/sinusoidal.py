@@ -32,6 +32,8 @@ class Sinusoidal(Table):
         Vaswani et al. 2017, *Attention Is All You Need*, arXiv:1706.03762, section 3.5.
         ``denominator="half-1"``, ``layout="concat"``: the authors' own tensor2tensor code, then
         fairseq and Whisper.
+    Error unit
+        A = |value|, B = ``|angle| |scale|``; a column of zeros has A = B = 0.
 
     Parameters
     ----------

@@ -19,13 +19,15 @@ class Sinusoidal2D(AxisSinusoids):
     Formula
         ``omega_k = base ** (-k/n)``, k < dim/4, n = dim/4 or dim/4 - 1 by ``denominator``;
         ``PE(y, x) = [sin(y omega), cos(y omega), sin(x omega), cos(x omega)]`` for ``axis_order``
-        "hw" and ``layout`` "concat".  An element's A is its size, its B that of its axis' angle.
+        "hw" and ``layout`` "concat".
     Source
         Chen et al. 2021, *An Empirical Study of Training Self-Supervised Vision Transformers*
         (MoCo v3), arXiv:2104.02057: "half-1", "wh".  He et al. 2021, *Masked Autoencoders*,
         arXiv:2111.06377: ``Sinusoidal2D(dim, axis_order="wh")``, whose code calls the width's half
         the height's; diffusers (DiT, PixArt, SD3) has it from there.  Hugging Face's builder and
         RT-DETR: "hw".  timm's ``build_sincos2d_pos_embed``: "hw", "grouped".
+    Error unit
+        A = |value|, B = ``|angle| |scale|`` of the axis that the column follows.
 
     Parameters
     ----------
@@ -111,11 +113,12 @@ class Sinusoidal3D(AxisSinusoids):
 
     Formula
         A sinusoidal table for each of time, height and width, side by side; the exponent of pair k
-        of an axis of ``s`` columns is k/n with n = s/2 or s/2 - 1 by ``denominator``.  An element's
-        A is its size, its B that of its axis' angle.
+        of an axis of ``s`` columns is k/n with n = s/2 or s/2 - 1 by ``denominator``.
     Source
         diffusers, ``get_3d_sincos_pos_embed`` (CogVideoX): ``sections=(d/4, 3d/8, 3d/8)``,
         ``axis_order="twh"``.  tatp22/multidim-positional-encoding: thirds, "interleaved".
+    Error unit
+        A = |value|, B = ``|angle| |scale|`` of the axis that the column follows.
 
     Parameters
     ----------

@@ -38,6 +38,8 @@ class T5Bias(Bias):
         Raffel et al. 2019, arXiv:1910.10683, section 2.1; mesh_tensorflow
         ``_relative_position_bucket``.  MPNet, WavLM and LayoutLMv2 have it beside scaled scores,
         LayoutLMv3 inside the scale.
+    Error unit
+        A = ``|b|``, B = 0; a bucket is equal or wrong.
 
     The logarithm is not evaluated: bucket ``me + t`` starts at the smallest integer n with
     ``n**(nb-me) * me**t >= max_distance**t * me**(nb-me)``, compared in Python integers, so ties
@@ -52,6 +54,11 @@ class T5Bias(Bias):
         True in encoders; in decoders (False) all later keys share bucket 0.
     scaled, bias_inside_scale : bool
         Whether 1/sqrt(d) multiplies the product, and the bias with it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array

@@ -23,10 +23,11 @@ class Time2Vec(Table):
 
     Formula
         ``t2v(t)[0] = w_0 t + b_0``, ``t2v(t)[k] = F(w_k t + b_k)``, k = 1 .. dim - 1, F sin or cos.
-        A = |value|, for the linear component |w_0 t| + |b_0|; B = ``|w_k t| + |b_k|``.
     Source
         Kazemi et al. 2019, arXiv:1907.05321, equation 1.  The code that most people copy puts the
         linear component last.
+    Error unit
+        A = |value|, for the linear component |w_0 t| + |b_0|; B = ``|w_k t| + |b_k|``.
 
     Parameters
     ----------

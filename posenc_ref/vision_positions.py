@@ -52,7 +52,8 @@ def grid_positions(
 
     Raises
     ------
-        ValueError for a merge size that does not divide height and width.
+    TypeError, ValueError
+        Sizes that are no integers, or below 1; a merge size that does not divide height and width.
     """
     height, width = _size(height, width)
     m = validate.integer("merge_size", merge_size, minimum=1)
@@ -76,9 +77,19 @@ def patch_centres(height: int, width: int) -> np.ndarray:
         ``get_patches_center_coordinates``.  Its angles are ``2 pi`` times the coordinate over the
         period.  In training the coordinates are moved and rescaled at random.
 
+    Parameters
+    ----------
+    height, width : int
+        Size of the grid in patches.
+
     Returns
     -------
     float64 array, shape (2, height * width)
+
+    Raises
+    ------
+    TypeError, ValueError
+        A size that is no integer, or below 1.
     """
     axes = [(2 * np.arange(n) + 1 - n) / n for n in _size(height, width)]
     return np.stack(np.meshgrid(*axes, indexing="ij")).reshape(2, -1)
@@ -117,6 +128,12 @@ def linspace_positions(
     Returns
     -------
     float64 array, shape (2, height * width), or (3, frames * height * width)
+
+    Raises
+    ------
+    TypeError, ValueError
+        Sizes that are no integers, or below 1; corners that are not two finite numbers, or the
+        second of them not behind the first.
     """
     axes = []
     for n, low, high, axis in zip(
@@ -129,10 +146,26 @@ def linspace_positions(
 
 
 def with_unplaced(positions: Any, *, before: int = 0, after: int = 0) -> np.ndarray:
-    """``positions`` (A, N) with tokens at position 0 in front and behind: (A, before + N + after).
+    """Positions with tokens at position 0 in front and behind.
 
     CLS and register tokens in front: EVA, DINOv3.  CLS last: Llama 4, whose patches therefore count
     from 1.
+
+    Parameters
+    ----------
+    positions : array (A, N)
+    before, after : int
+        Tokens without a patch, at least 0.
+
+    Returns
+    -------
+    array (A, before + N + after)
+        NumPy, of the dtype of the positions.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Positions of another shape, a negative count.
     """
     positions = np.asarray(positions)
     if positions.ndim != 2:

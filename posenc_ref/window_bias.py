@@ -80,6 +80,8 @@ class SwinBias(WindowTable):
         (:func:`relative_index`).
     Traps
         The factor is 2w - 1, not 2h - 1; differences are query minus key.
+    Error unit
+        A = ``|b|``, B = 0.
 
     Parameters
     ----------
@@ -87,6 +89,11 @@ class SwinBias(WindowTable):
         Biases are its entries, bit for bit.
     window : (int, int)
         Height and width.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array
@@ -112,6 +119,8 @@ class BEiTBias(WindowTable):
         ``b(0, j) = table[n - 3]``, ``b(i, 0) = table[n - 2]``, ``b(0, 0) = table[n - 1]``.
     Source
         Bao et al. 2021, *BEiT*, arXiv:2106.08254, and its code; also Data2Vec-vision.
+    Error unit
+        A = ``|b|``, B = 0.
 
     Parameters
     ----------
@@ -119,6 +128,11 @@ class BEiTBias(WindowTable):
         Biases are its entries, bit for bit.
     window : (int, int)
         Height and width in patches.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array
@@ -159,6 +173,8 @@ class LeViTBias(WindowTable):
         Where a stage shrinks the grid, its queries are fewer, and stand at every second row and
         column of the *keys'* grid: q_positions are ``arange(h * w).reshape(h, w)[::2, ::2]``,
         flat, not their own numbers.
+    Error unit
+        A = ``|b|``, B = 0.
 
     Parameters
     ----------
@@ -166,6 +182,11 @@ class LeViTBias(WindowTable):
         Biases are its entries, bit for bit.
     window : (int, int)
         Height and width.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array
@@ -207,6 +228,11 @@ class LogCPB(WindowBias):
     hidden : array (W, 2);  hidden_bias : array (W,);  output : array (H, W), real floating
     window : (int, int)
     pretrained_window : (int, int), optional
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     hidden: Array

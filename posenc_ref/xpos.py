@@ -46,6 +46,9 @@ class XPos(Rotary):
     Source
         Sun et al. 2022, *A Length-Extrapolatable Transformer*, arXiv:2212.10554, equation (12)
         and Algorithm 1 (which centres positions for the range of numbers only).
+    Error unit
+        A and B are those of a rotation, times ``zeta ** n``, with ``|n ln zeta|`` added to the
+        angle in B: the exponent is rounded as the angle is.
 
     The map of one vector is no rotation: its size changes with the position, so ``apply``,
     ``inverse``, ``adjoint``, ``shift`` and ``matrix`` do not exist.  Keys grow without bound:
@@ -68,6 +71,11 @@ class XPos(Rotary):
     centre : float
         The position without decay.  Logits do not see it, as long as queries and keys have the
         same one; libraries that take the middle of each *call* break that with cached keys.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     head_dim: int
