@@ -16,6 +16,7 @@ NEEDS = {
     "apply_on_torch.py": "torch",
     "attention_on_torch.py": "torch",
     "dask_and_shards.py": "dask",
+    "fused_in_transformers.py": "transformers",
     "jax_and_shards.py": "jax",
     "other_library.py": "transformers",
 }
