@@ -141,6 +141,7 @@ def subjects(place: Place) -> Iterator[Subject]:
     from . import sweep_other_boxes as boxes
     from . import sweep_other_image as image
     from . import sweep_other_lookup as lookup
+    from . import sweep_other_relative as relative
     from . import sweep_other_scores as scores
     from . import sweep_other_sines as sines
     from . import sweep_other_sines_2d as sines_2d
@@ -156,7 +157,7 @@ def subjects(place: Place) -> Iterator[Subject]:
         "t5": bias.t5,
         "window": bias.windows,
         "decomposed": scores.decomposed,
-        "relative": scores.relative,
+        "relative": relative.relative,
         "disentangled": scores.disentangled,
     }
     if place.kind not in drivers:

@@ -14,8 +14,9 @@ import numpy as np
 from posenc_ref import Learned
 
 from .implementation import Implementation
-from .sweep_other_build import Unbound, build, call, same, takes, text_of
+from .sweep_other_build import Unbound, build, call, takes, text_of
 from .sweep_other_census import Place
+from .sweep_other_lone import entering, lone
 from .sweep_other_resized import Resized
 
 #: Patches of the image that a table is made for, on each side.
@@ -29,13 +30,10 @@ SETTINGS: dict[str, Any] = {
     "use_mask_token": False,
     "mask_ratio": 0.0,
     "num_patches": SIDE * SIDE,
+    "num_windows": 1,
 }
 #: More rows than these are no image's.
 MOST_EXTRA = 8
-
-
-class _Found(Exception):
-    """Thrown out of a model's code at its first layer."""
 
 
 def is_image(place: Place) -> bool:
@@ -49,8 +47,6 @@ class Patches:
     """A class that adds a table to patches, with nothing else left in it."""
 
     def __init__(self, place: Place) -> None:
-        import torch
-
         _, config = build(place, SETTINGS)
         patch = _pair(getattr(config, "patch_size", None))
         if patch is None:
@@ -60,21 +56,11 @@ class Patches:
             image = image[0]
         self.patch = patch
         self.module, self.config = build(place, {**SETTINGS, "image_size": image})
-        self.module.float()
         table = getattr(self.module, place.attribute)
         table = getattr(table, "weight", table)
         if table is None:
             raise Unbound("its table is not there in any configuration that was tried")
-        with torch.no_grad():
-            for p in self.module.parameters():
-                if p is not table:
-                    p.zero_()
-            for b in self.module.buffers():
-                if b.is_floating_point():
-                    b.zero_()
-        for path, part in list(self.module.named_modules()):
-            if re.search("Norm", type(part).__name__):
-                _replace(self.module, path)
+        lone(self.module, table)
         shape = tuple(table.shape)
         rows = table.detach().numpy().astype(np.float32)
         if table.ndim == 4 and shape[1] != SIDE:  # channels first
@@ -88,6 +74,8 @@ class Patches:
             self.extra = len(self.weight) - self.after - self.side**2
         if self.side < 2 or self.extra > MOST_EXTRA:
             raise Unbound(f"{len(self.weight)} rows are those of no grid")
+        kernels = [p.shape[1] for p in self.module.parameters() if p.ndim == 4 and p is not table]
+        self.channels = kernels[0] if kernels else 3
         self.merge = int(getattr(self.config, "spatial_merge_size", 1) or 1)
         text = text_of(place)
         if "spatial_merge_size" not in text:  # the class lists patches row by row
@@ -98,30 +86,8 @@ class Patches:
 
     def __call__(self, height: int, width: int) -> np.ndarray:
         """The tokens (S, dim) of an image of so many patches."""
-        import torch
-
-        forward = self.module.forward
         given = self.given(height, width)
-        found: list[Any] = []
-
-        def first(_: Any, args: tuple[Any, ...], more: dict[str, Any]) -> None:
-            found.append(args[0] if args else more["hidden_states"])
-            raise _Found
-
-        hooks = [
-            child[0].register_forward_pre_hook(first, with_kwargs=True)
-            for child in self.module.children()
-            if type(child).__name__ == "ModuleList" and len(child)
-        ]
-        try:
-            with torch.no_grad():
-                found.append(_tensor(call(forward, given)))
-        except _Found:
-            pass
-        finally:
-            for hook in hooks:
-                hook.remove()
-        out = found[0]
+        out = entering(self.module, lambda: call(self.module.forward, given))
         if out.ndim == 4:  # rows and columns apart, channels last or first
             if out.shape[-1] != self.weight.shape[1]:
                 out = out.permute(0, 2, 3, 1)
@@ -137,7 +103,8 @@ class Patches:
         size = height * self.patch[0], width * self.patch[1]
         grid = torch.tensor([[1, height, width]])
         given: dict[str, Any] = {
-            "pixel_values": torch.zeros(1, 3, *size),
+            "pixel_values": torch.zeros(1, self.channels, *size),
+            "patch_embeds": torch.zeros(1, self.weight.shape[1], height, width),
             "noise": torch.arange(count)[None].float(),  # nothing is shuffled
             "interpolate_pos_encoding": (height, width) != (SIDE, SIDE),
             "patch_attention_mask": torch.ones(1, height, width, dtype=torch.bool),
@@ -217,7 +184,6 @@ OWN_WAYS = {
     "sam2": "a grid of the whole image and one of a window are added",
     "sam3": "its grid is repeated, not resized",
     "hiera": "its patches overlap, and are listed by units of windows",
-    "rf_detr": "its patches are listed by windows",
 }
 
 
@@ -253,15 +219,3 @@ def _pair(size: Any) -> tuple[int, int] | None:
     if isinstance(size, list | tuple) and len(size) == 2:
         return int(size[0]), int(size[1])
     return None
-
-
-def _tensor(out: Any) -> Any:
-    while not hasattr(out, "ndim"):
-        out = out[0]
-    return out
-
-
-def _replace(module: Any, path: str) -> None:
-    """The part of ``module`` called ``path`` gives back what it is given."""
-    parent, _, name = path.rpartition(".")
-    setattr(module.get_submodule(parent) if parent else module, name, same())

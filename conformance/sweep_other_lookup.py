@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +28,7 @@ LENGTHS = (
 #: Where every call has all the tokens before, and masks are as long as the table, squared.
 FEW = 1200
 #: Without a padding token RoBERTa's rule means nothing.
-FITTING = {"pad_token_id": 1}
+FITTING = {"pad_token_id": 1, "position_embedding_type": "absolute"}
 #: A token that is neither padding nor anything else that is special.
 TOKEN = 77
 
@@ -42,6 +45,7 @@ class Rule:
     offset: int = 0
     built_in: bool = False  #: the offset is in the positions that the class makes by itself
     after_padding: bool = False  #: real tokens come after the row of padding
+    before: int = 0  #: tokens that the class puts before those it is given
 
 
 def rule_of(place: Place) -> Rule:
@@ -53,6 +57,8 @@ def rule_of(place: Place) -> Rule:
     shift = int(offset.group(1)) if offset else 0
     if re.search(r"create_position_ids_from_input_ids|\.ne\(.*padding_idx", text):
         return Rule("tokens")
+    if "_pad_extra_bos_eos_tokens" in text:
+        return Rule("mask", 1, before=1)
     if re.search(r"cumsum\(.*attention_mask|attention_mask.*cumsum", text):
         return Rule("mask", shift, after_padding="+ self.padding_idx" in text)
     return Rule("arange", shift, buffered is not None)
@@ -65,6 +71,7 @@ class Lookup:
         rows = FEW if "torch.tril" in text_of_file(place) else rows
         self.module, self.config = build(place, {**dict.fromkeys(LENGTHS, rows), **FITTING})
         self.table: Any = getattr(self.module, place.attribute, None)
+        self.forward = _forward(place, self.module)
         if self.table is None:
             raise Unbound("by default it has no such table")
         if not hasattr(self.table, "weight"):
@@ -84,7 +91,29 @@ class Lookup:
 
     def takes(self, *names: str) -> bool:
         """Whether the class's forward has these parameters."""
-        return takes(self.module.forward, *names)
+        return takes(self.forward, *names)
+
+    def _beside(self, tokens: Any, width: int) -> dict[str, Any]:
+        """The tokens under every name, and what else a forward may want with them."""
+        import torch
+
+        encoder = getattr(self.config, "encoder_config", None)
+        other = getattr(encoder, "hidden_size", getattr(self.config, "encoder_hidden_size", None))
+        types = len(getattr(self.config, "type_vocab_sizes", None) or ())
+        decoder = getattr(self.config, "decoder_config", None)
+        mel = torch.zeros(len(tokens), getattr(decoder, "feature_size", 1), 4)
+        none = torch.zeros_like(tokens)
+        given = dict.fromkeys(("input_ids", "input", "inputs", "text", "entity_ids"), tokens)
+        if self.takes("codebook_idx"):  # a column for each codebook
+            given["input_ids"] = tokens[..., None].expand(*tokens.shape, self.config.n_codes_total)
+        return {
+            **given,
+            "bbox": none[..., None].expand(*tokens.shape, 4),
+            "token_type_ids": none[..., None].expand(*tokens.shape, types) if types else none,
+            "codebook_idx": 1,
+            "encoder_hidden_states": torch.zeros(len(tokens), 3, int(other or width)),
+            "input_features": mel,
+        }
 
     def rows(
         self, tokens: Any, *, mask: Any = None, positions: Any = None, past: int = 0
@@ -95,10 +124,7 @@ class Lookup:
         tokens = torch.as_tensor(np.asarray(tokens))
         width = int(getattr(self.config, "hidden_size", 0) or self.table.weight.shape[1])
         embeds = torch.zeros(*tokens.shape, width)
-        other = int(getattr(self.config, "encoder_hidden_size", 0) or width)
-        given: dict[str, Any] = {"input_ids": tokens, "input": tokens, "text": tokens}
-        given["bbox"] = torch.zeros(*tokens.shape, 4, dtype=torch.int64)
-        given |= {"codebook_idx": 1, "encoder_hidden_states": torch.zeros(len(tokens), 3, other)}
+        given = self._beside(tokens, width)
         if not self.takes("input_ids"):
             given |= {"inputs_embeds": embeds, "input_embeddings": embeds}
         if mask is not None or "mask" in self.rule.ids:
@@ -106,18 +132,29 @@ class Lookup:
             given["attention_mask"] = torch.as_tensor(whole if mask is None else np.array(mask))
         if positions is not None:
             given["position_ids"] = torch.as_tensor(positions)
+            if self.takes("entity_ids"):  # the mean of the rows of its words: it has one
+                given["position_ids"] = given["position_ids"][..., None]
         if past:
             given |= {"past_key_values_length": past, "past_key_values": _cache(past)}
             given["use_cache"] = True
         with looked_up(self.table) as seen, torch.no_grad(), contextlib.suppress(Looked):
-            call(self.module.forward, given)
+            call(self.forward, given)
         if not seen:
             raise Unbound("its forward looks nothing up in the table")
         rows = seen[0]
         rows = rows[None] if rows.ndim == 1 else rows
+        rows = rows[..., 0] if rows.ndim > tokens.ndim else rows
         if rows.shape[1] > tokens.shape[1]:  # padded to a window of attention
-            rows = rows[:, : tokens.shape[1]]
+            rows = rows[:, self.rule.before :][:, : tokens.shape[1]]
         return np.array(np.broadcast_to(rows, tokens.shape))
+
+
+def _forward(place: Place, module: Any) -> Any:
+    """What embeds tokens: LayoutLMv2's class leaves it to the model, whose backbone is missing."""
+    if place.model != "layoutlmv2":
+        return module.forward
+    model = importlib.import_module(place.file).LayoutLMv2Model
+    return functools.partial(model._calc_text_embeddings, SimpleNamespace(embeddings=module))
 
 
 def _cache(past: int) -> Any:

@@ -1,4 +1,4 @@
-"""Scores with relative terms: attention classes of one head that are given their q and k."""
+"""Scores of attention classes of one head that are given their q and k: SAM, DeBERTa."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import DeBERTa, DecomposedRelative, Encoding, Shaw, Sinusoidal, TransformerXL
+from posenc_ref import DeBERTa, DecomposedRelative
 
 from .implementation import Implementation
 from .sweep_other_bias import softmax_inputs
-from .sweep_other_build import Unbound, build, fill, takes
+from .sweep_other_build import Unbound, build, fill
 from .sweep_other_census import Place
 
 Found = Iterator[tuple[Implementation, Any]]
@@ -26,7 +26,7 @@ ONE_HEAD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _given() -> Any:
+def given() -> Any:
     """A projection that gives back what it was told to."""
     import torch
 
@@ -39,36 +39,52 @@ def _given() -> Any:
     return Given()
 
 
-def _scores(
-    place: Place, module: Any, sides: tuple[str, ...], ask: Callable[[int, int], Any]
-) -> Implementation:
-    """What softmax is given, where the projections called ``sides`` are q and k, or q, k, v."""
+def one_headed(place: Place, asked: Callable[[Any, Any], Any]) -> Implementation:
+    """``asked`` gives logits (N, S, S) for q and k (N, S, d): heads are asked one at a time."""
     import torch
-
-    stubs = [_given() for _ in sides]
-    for name, stub in zip(sides, stubs, strict=True):
-        setattr(module, name, stub)
 
     def logits(q: np.ndarray, k: np.ndarray) -> np.ndarray:
         if q.shape[2] != k.shape[2]:
             raise ValueError("it has as many queries as keys")
         b, h, n, d = q.shape
         flat = [torch.as_tensor(np.asarray(x)).reshape(b * h, n, d) for x in (q, k)]
-        if len(stubs) == 1:
-            stubs[0].value = torch.cat([*flat, flat[1]], dim=-1)
-        else:
-            for stub, value in zip(stubs, flat, strict=True):
-                stub.value = value
-        with softmax_inputs() as seen, torch.no_grad():
-            ask(b * h, n)
-        if not seen:
-            raise Unbound("it calls no softmax")
-        return np.asarray(seen[0].float().numpy()).reshape(b, h, n, n)
+        with torch.no_grad():
+            found = asked(*flat)
+        return np.asarray(found.float().numpy()).reshape(b, h, n, n)
 
     return Implementation(call=logits, surface="scores", name=place.name)
 
 
-def _array(weight: Any) -> np.ndarray:
+def scores_of(
+    place: Place, module: Any, sides: tuple[str, ...], ask: Callable[[int, int], Any]
+) -> Implementation:
+    """What softmax is given, where the projections called ``sides`` are q and k, or q, k, v."""
+    import torch
+
+    stubs = [given() for _ in sides]
+    for name, stub in zip(sides, stubs, strict=True):
+        setattr(module, name, stub)
+
+    def asked(q: Any, k: Any) -> Any:
+        values = (q, k) if len(stubs) > 1 else (torch.cat([q, k, k], dim=-1),)
+        for stub, value in zip(stubs, values, strict=True):
+            stub.value = value
+        return first_softmax(lambda: ask(*q.shape[:2]))
+
+    return one_headed(place, asked)
+
+
+def first_softmax(run: Callable[[], Any]) -> Any:
+    """What the first softmax inside ``run`` is given."""
+    with softmax_inputs() as seen:
+        run()
+    if not seen:
+        raise Unbound("it calls no softmax")
+    return seen[0]
+
+
+def array_of(weight: Any) -> np.ndarray:
+    """A parameter as an array."""
     return np.asarray(weight.detach().numpy())
 
 
@@ -83,11 +99,11 @@ def decomposed(place: Place) -> Found:
     else:
         sizes = {"image_size": 4 * GRID[0], "patch_size": 4, "use_rel_pos": True, "window_size": 0}
         module = _windowless(place, {**ONE_HEAD, **sizes, "use_relative_position_embeddings": True})
-    heights, widths = _array(module.rel_pos_h), _array(module.rel_pos_w)
+    heights, widths = array_of(module.rel_pos_h), array_of(module.rel_pos_w)
     if len(heights) != 2 * GRID[0] - 1:
         raise Unbound(f"its grid has {(len(heights) + 1) // 2} rows, not {GRID[0]}")
     tokens = GRID[0] * GRID[1]
-    asked = _scores(place, module, ("qkv",), lambda b, n: module(torch.zeros(b, *GRID, DIM)))
+    asked = scores_of(place, module, ("qkv",), lambda b, n: module(torch.zeros(b, *GRID, DIM)))
 
     def logits(q: np.ndarray, k: np.ndarray) -> np.ndarray:
         """Those of the first tokens of a whole grid."""
@@ -128,7 +144,7 @@ def disentangled(place: Place) -> Found:
         module, _ = build(place, {**common, "max_relative_positions": span})
         with torch.no_grad():
             module.q_bias.zero_()
-        keys, queries = (_array(p(rel))[None] for p in (module.pos_proj, module.pos_q_proj))
+        keys, queries = (array_of(p(rel))[None] for p in (module.pos_proj, module.pos_q_proj))
 
         def ask(b: int, n: int) -> Any:
             at = torch.arange(n)
@@ -136,143 +152,18 @@ def disentangled(place: Place) -> Found:
             mask = torch.ones(1, 1, n, n)
             return module(torch.zeros(b, n, DIM), mask, relative_pos=far, rel_embeddings=rel)
 
-        yield _scores(place, module, ("in_proj",), ask), DeBERTa(keys, queries)
+        yield scores_of(place, module, ("in_proj",), ask), DeBERTa(keys, queries)
         return
     buckets = {"max_relative_positions": 40, "position_buckets": span, "share_att_key": False}
     module, config = build(place, {**common, **buckets})
     for name, value in buckets.items():  # not all are fields of the configuration
         setattr(config, name, value)
     module = fill(type(module)(config).eval())
-    keys, queries = (_array(p(rel))[None] for p in (module.pos_key_proj, module.pos_query_proj))
+    keys, queries = (array_of(p(rel))[None] for p in (module.pos_key_proj, module.pos_query_proj))
 
     def ask_buckets(b: int, n: int) -> Any:
         mask = torch.ones(1, 1, n, n)
         return module(torch.zeros(b, n, DIM), mask, rel_embeddings=rel)
 
-    made = _scores(place, module, ("query_proj", "key_proj"), ask_buckets)
+    made = scores_of(place, module, ("query_proj", "key_proj"), ask_buckets)
     yield made, DeBERTa(keys, queries, buckets=span, max_position=40)
-
-
-def relative(place: Place) -> Found:
-    """Shaw's rows and Transformer-XL's sines, where the attention class is known."""
-    drivers = {
-        "distance_embedding": _shaw,
-        "pos_bias_u": _conformer,
-        "relative_k_proj": _parakeet,
-        "": _speecht5 if place.model == "speecht5" else _table,
-    }
-    if place.attribute not in drivers:
-        raise Unbound(REASONS.get(place.model, "its terms are those of no encoding here"))
-    yield from drivers[place.attribute](place)
-
-
-#: Why the attention of a model is not driven.
-REASONS = {
-    "inkling": "logits of learned projections of the query, by distance: no encoding here",
-    "inkling2": "logits of learned projections of the query, by distance: no encoding here",
-    "granite_speech": "its attention is computed in blocks of one context",
-    "granite_speech5": "its attention is computed in blocks of one context",
-    "granite_speech_plus": "its attention is computed in blocks of one context",
-    "xlnet": "two streams and segments: compared in tests/posenc_ref/test_transformer_xl.py",
-    "funnel": "pooled positions: compared in tests/posenc_ref/test_transformer_xl.py",
-    "esm": "distances in a protein's structure model are clipped and one-hot",
-    "esmfold2": "distances in a protein's structure model are clipped and one-hot",
-    "gemma3n": "its attention is computed in chunks, with a soft cap",
-    "gemma4": "its attention is computed in chunks, with a soft cap",
-    "vits": "its rows are padded to the length of the sequence",
-    "prophetnet": "its biases are a projection of the query, by bucket: no encoding here",
-}
-
-
-def _shaw(place: Place) -> Found:
-    import torch
-
-    kind = {"position_embeddings_type": "relative_key"}
-    ends = {"left_max_position_embeddings": 6, "right_max_position_embeddings": 2}
-    module, _ = build(place, {**ONE_HEAD, **kind, **ends})
-    table = module.distance_embedding.weight
-    made = _scores(
-        place, module, ("linear_q", "linear_k"), lambda b, n: module(torch.zeros(b, n, DIM))
-    )
-    yield made, Shaw(_array(table), before=6)
-
-
-def _speecht5(place: Place) -> Found:
-    import torch
-
-    file = importlib.import_module(place.file)
-    module = fill(file.SpeechT5Attention(DIM, 1).eval())
-    rows = fill(file.SpeechT5RelativePositionalEncoding(DIM, 4).eval())
-    made = _scores(
-        place, module, ("q_proj", "k_proj"),
-        lambda b, n: module(torch.zeros(b, n, DIM), position_bias=rows(torch.zeros(b, n, DIM))),
-    )  # fmt: skip
-    yield made, Shaw(_array(rows.pe_k.weight), before=4, counted="query-key")
-
-
-def _table(place: Place) -> Found:
-    raise Unbound(REASONS.get(place.model, "judged with the attention class that uses it"))
-
-
-def _xl(projection: Any, u: Any, v: Any) -> Encoding:
-    return TransformerXL(
-        _array(projection.weight).reshape(1, DIM, DIM), _array(u), _array(v),
-        sinusoid=Sinusoidal(DIM),
-    )  # fmt: skip
-
-
-def _conformer(place: Place) -> Found:
-    """Sines for every distance, through the file's own class."""
-    import torch
-
-    if place.model == "fastspeech2_conformer":
-        yield _fastspeech(place)
-        return
-    settings = {**ONE_HEAD, "position_embeddings_type": "relative"}
-    module, config = build(place, settings)
-    file = importlib.import_module(place.file)
-    cls = next(v for n, v in vars(file).items() if n.endswith("RelPositionalEmbedding"))
-    rows = cls(config).eval()
-
-    def ask(b: int, n: int) -> Any:
-        x = torch.zeros(b, n, DIM)
-        return module(x, relative_position_embeddings=rows(torch.zeros(1, n, DIM)))
-
-    made = _scores(place, module, ("linear_q", "linear_k"), ask)
-    yield made, _xl(module.linear_pos, module.pos_bias_u, module.pos_bias_v)
-
-
-def _fastspeech(place: Place) -> tuple[Implementation, Encoding]:
-    import torch
-
-    file = importlib.import_module(place.file)
-    config = file.FastSpeech2ConformerConfig(hidden_size=DIM, encoder_num_attention_heads=1)
-    parts = {**config.encoder_config, "num_attention_heads": 1}
-    module = fill(file.FastSpeech2ConformerAttention(config, parts).eval())
-    rows = file.FastSpeech2ConformerRelPositionalEncoding(config, parts).eval()
-
-    def ask(b: int, n: int) -> Any:
-        _, at = rows(torch.zeros(1, n, DIM))
-        return module(torch.zeros(b, n, DIM), pos_emb=at)
-
-    made = _scores(place, module, ("linear_q", "linear_k"), ask)
-    return made, _xl(module.linear_pos, module.pos_bias_u, module.pos_bias_v)
-
-
-def _parakeet(place: Place) -> Found:
-    """NeMo's conformers."""
-    import torch
-
-    module, config = build(place, ONE_HEAD)
-    if not takes(module.forward, "position_embeddings") or not hasattr(module, "bias_u"):
-        raise Unbound("its attention is computed in chunks, with a soft cap")
-    file = importlib.import_module(place.file)
-    rows = next(v for n, v in vars(file).items() if n.endswith("EncoderRelPositionalEncoding"))
-    at = rows(config).eval()
-
-    def ask(b: int, n: int) -> Any:
-        x = torch.zeros(b, n, DIM)
-        return module(x, position_embeddings=at(x), attention_mask=None)
-
-    made = _scores(place, module, ("q_proj", "k_proj"), ask)
-    yield made, _xl(module.relative_k_proj, module.bias_u, module.bias_v)
