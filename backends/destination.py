@@ -62,7 +62,7 @@ def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         raise TypeError(f"out must be a NumPy array of floats, got {type(out).__name__}{hint}")
     if out.shape != shape:
         raise ValueError(f"out must have shape {shape}, got {out.shape}")
-    if dtype is not None and out.dtype != np.dtype(dtype):
+    if dtype is not None and out.dtype != _of_numpy(dtype):
         raise ValueError(f"out must have the dtype that was asked for, {dtype}, got {out.dtype}")
     _writeable(out)
     _own_elements(out.shape, out.strides, out.flags.c_contiguous, out.itemsize)
@@ -71,10 +71,21 @@ def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 def fresh(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """An empty array of floats; float64 unless ``dtype``."""
-    out = np.empty(shape, np.float64 if dtype is None else dtype)
-    if dtype_name(out) not in _FLOATS:
-        raise TypeError(f"dtype must be one of {', '.join(_FLOATS)}, got {out.dtype}")
-    return out
+    return np.empty(shape, np.dtype(np.float64) if dtype is None else _of_numpy(dtype))
+
+
+def _of_numpy(dtype: Any) -> np.dtype:
+    found: np.dtype | None
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found is None or dtype_name(found) not in _FLOATS:
+        raise TypeError(
+            f"dtype must be one of NumPy's {', '.join(_FLOATS)} (the last by import ml_dtypes), "
+            f"got {dtype!r}"
+        )
+    return found
 
 
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
