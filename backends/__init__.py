@@ -29,12 +29,32 @@ __all__ = ["Backend", "ScoreMod", "backend", "backends", "fused", "score_mod", "
 
 
 def backends() -> tuple[Backend, ...]:
-    """Every declared backend, installed or not."""
+    """Every declared backend, installed or not.
+
+    Returns
+    -------
+    tuple of Backend
+    """
     return tuple(_BACKENDS.values())
 
 
 def backend(name: str) -> Backend:
-    """The backend called ``name``; raises ValueError with the known names."""
+    """The backend of one library.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"torch"``.
+
+    Returns
+    -------
+    Backend
+
+    Raises
+    ------
+    ValueError
+        A name that is not known; the message has those that are.
+    """
     if name not in _BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(_BACKENDS)}, got {name!r}")
     return _BACKENDS[name]

@@ -18,19 +18,45 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Backend:
-    """One array library.  Documentation, skips and tests are made from these fields."""
+    """One array library.  Documentation, skips and tests are made from these fields.
+
+    Attributes
+    ----------
+    name : str
+        What :func:`backend` calls it.
+    module : str
+        What is imported.
+    distribution : str
+        What is installed, for the version.
+    install : str
+        What to type where it is missing.
+    dtypes : tuple[str, ...]
+        Floating dtypes in which encodings are exact to one rounding.
+    devices : callable
+        ``devices()``: names of the devices found here, the default first.
+    asarray : callable
+        ``asarray(values, dtype, device)``: host values as an array, dtype and device by name.
+    asnumpy : callable
+        ``asnumpy(array)`` on the host: floats as float64, integers as they are.
+    unusable : callable
+        ``unusable()``: why arrays fail here, None where they do not.
+    lazy : bool
+        Whether values are not looked at while an encoding is applied.
+    fused : tuple[str, ...]
+        Encodings with a fast path of their own.
+    """
 
     name: str
-    module: str  #: what is imported
-    distribution: str  #: what is installed, for the version
-    install: str  #: what to type where it is missing
-    dtypes: tuple[str, ...]  #: floating dtypes in which encodings are exact to one rounding
-    devices: Callable[[], tuple[str, ...]]  #: devices found here, the default first
-    asarray: Callable[[np.ndarray, str, str | None], Array]  #: (values, dtype name, device)
-    asnumpy: Callable[[Array], np.ndarray]  #: floats as float64, integers as they are
-    unusable: Callable[[], str | None] = field(default=_nothing)  #: why arrays fail here
-    lazy: bool = False  #: values are not looked at while an encoding is applied
-    fused: tuple[str, ...] = ()  #: encodings with a fast path of their own
+    module: str
+    distribution: str
+    install: str
+    dtypes: tuple[str, ...]
+    devices: Callable[[], tuple[str, ...]]
+    asarray: Callable[[np.ndarray, str, str | None], Array]
+    asnumpy: Callable[[Array], np.ndarray]
+    unusable: Callable[[], str | None] = field(default=_nothing)
+    lazy: bool = False
+    fused: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:

@@ -43,6 +43,16 @@ def fused(
         For rotary encodings, the order of the axes of x: batch, heads, sequence, head dimension;
         ``t`` is the packed sequence and ``(hd)`` one axis for both.  Positions stay (S,) or (B, S).
 
+    Returns
+    -------
+    FusedRotary, FusedTable or FusedBias
+        To be called; its results have x's library, device and dtype, or those asked for.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No encoding of these families, or a tensor_layout that is not known or not for it.
+
     Examples
     --------
     >>> import numpy as np, posenc_ref as pr

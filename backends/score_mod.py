@@ -74,6 +74,17 @@ def score_mod(
         How many keys there will be at most.  Needed by a relative bias that has no short form,
         ``Sandwich`` for one: it is looked up among H (2 k_len - 1) numbers.
 
+    Returns
+    -------
+    ScoreMod
+        To be called by ``flex_attention``; ``.scale`` is the scale that goes with it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No bias, or one that cannot be evaluated score by score; ``like`` of another shape or
+        number of heads; ``k_len`` missing.
+
     Notes
     -----
     Where the bias is a network of (dy, dx) (``LogCPB``), the network is evaluated here, for all

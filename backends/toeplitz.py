@@ -85,7 +85,24 @@ class FusedBias:
 
 
 def toeplitz_view(row: np.ndarray, q_len: int, k_len: int) -> np.ndarray:
-    """``view[..., i, j] == row[..., j - i + q_len - 1]``, read-only, nothing copied."""
+    """``view[..., i, j] == row[..., j - i + q_len - 1]``, read-only, nothing copied.
+
+    Parameters
+    ----------
+    row : NumPy array (..., q_len + k_len - 1)
+        What depends on key minus query alone, as ``Bias.toeplitz`` gives it.
+    q_len, k_len : int
+
+    Returns
+    -------
+    NumPy array (..., q_len, k_len)
+        A view of ``row``, in its dtype.
+
+    Raises
+    ------
+    ValueError
+        A row of another length.
+    """
     if row.shape[-1] != q_len + k_len - 1:
         raise ValueError(
             f"row must have q_len + k_len - 1 = {q_len + k_len - 1} numbers, got {row.shape[-1]}"

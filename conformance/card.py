@@ -24,33 +24,87 @@ _ORDER = (
 
 @dataclass
 class Card:
-    """What :func:`identify` found; print it to read it."""
+    """What :func:`identify` found; print it to read it.
+
+    Attributes
+    ----------
+    subject : str
+        What was identified.
+    surface : str
+        The shape in which it was called.
+    backend : str
+        The array library of its inputs.
+    dtype : str
+        The dtype of x.
+    encoding : Encoding, optional
+        What it is, or None where no encoding describes it.
+    facts : dict[str, str]
+        What was measured, by name.
+    rule : bool
+        False: ``encoding`` lists numbers as measured, no rule gives them.
+    nearest : str
+        Where there is no rule, the one that is nearest, and how far it is.
+    softmax_scale : float, optional
+        The factor on q . k, where logits were measured.
+    frequencies : np.ndarray
+        Signed, in radians per position, (pairs,).
+    uncertainty : np.ndarray
+        One standard error of each frequency.
+    aliases : tuple[Encoding, ...]
+        Other values that are the same map.
+    relations : tuple[str, ...]
+        Changes of parameters that no measurement tells apart.
+    used_by : tuple[str, ...]
+        Presets with the same encoding.
+    closest : tuple[str, ...]
+        Presets that differ in one or two fields, and in which.
+    by_length : dict[int, np.ndarray]
+        Frequencies by the length of the call, where it matters.
+    linear : bool
+        Whether angles grow linearly with the position.
+    residual : float
+        Worst score against ``encoding``, in units.
+    deviations : list[Finding]
+        Findings against ``encoding``.
+    limits : list[str]
+        What it refused, in sentences.
+    unknown : list[str]
+        What could not be determined.
+    origin : float
+        The position that position 0 is treated like.
+    conversion : list[str]
+        How to use it as ``to``.
+    converted : str
+        Lines of a function ``converted``, which calls ``fn`` and is ``to``.
+    report : Report, optional
+        The check against ``encoding``.
+    """
 
     subject: str
     surface: str
     backend: str
     dtype: str
-    encoding: Encoding | None = None  #: what it is, or None where no encoding describes it
-    facts: dict[str, str] = field(default_factory=dict)  #: what was measured, by name
-    rule: bool = True  #: False: ``encoding`` lists numbers as measured, no rule gives them
-    nearest: str = ""  #: where there is no rule, the one that is nearest, and how far it is
-    softmax_scale: float | None = None  #: the factor on q . k, where logits were measured
-    frequencies: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: signed, rad/position
-    uncertainty: np.ndarray = field(default_factory=lambda: np.zeros(0))  #: one standard error
-    aliases: tuple[Encoding, ...] = ()  #: other values that are the same map
-    relations: tuple[str, ...] = ()  #: changes of parameters that no measurement tells apart
-    used_by: tuple[str, ...] = ()  #: presets with the same encoding
-    closest: tuple[str, ...] = ()  #: presets that differ in one or two fields, and in which
-    by_length: dict[int, np.ndarray] = field(default_factory=dict)  #: where the length matters
-    linear: bool = True  #: angles grow linearly with the position
-    residual: float = float("nan")  #: worst score against ``encoding``, in units
-    deviations: list[Finding] = field(default_factory=list)  #: findings against ``encoding``
+    encoding: Encoding | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    rule: bool = True
+    nearest: str = ""
+    softmax_scale: float | None = None
+    frequencies: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    uncertainty: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    aliases: tuple[Encoding, ...] = ()
+    relations: tuple[str, ...] = ()
+    used_by: tuple[str, ...] = ()
+    closest: tuple[str, ...] = ()
+    by_length: dict[int, np.ndarray] = field(default_factory=dict)
+    linear: bool = True
+    residual: float = float("nan")
+    deviations: list[Finding] = field(default_factory=list)
     limits: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)  #: what could not be determined
-    origin: float = 0.0  #: the position that position 0 is treated like
-    conversion: list[str] = field(default_factory=list)  #: how to use it as ``to``
-    converted: str = ""  #: lines of a function ``converted``, which calls ``fn`` and is ``to``
-    report: Report | None = None  #: the check against ``encoding``
+    unknown: list[str] = field(default_factory=list)
+    origin: float = 0.0
+    conversion: list[str] = field(default_factory=list)
+    converted: str = ""
+    report: Report | None = None
 
     @property
     def exact(self) -> bool:

@@ -78,26 +78,43 @@ def check(
         ``decode_positions``: fn(prompt_len, n_steps).  ``shard_positions``: fn(cu_seqlens, cp_size,
         cp_rank).  ``relative_index``: fn((height, width)) -> (N, N).  ``relative_shift``: fn(x (Q,
         K)) -> (Q, K).  ``relative_scores``: fn(q (S, d), rel (2S-1, d)) -> (S, S).
+    backend : str, optional
+        The array library that ``fn`` takes, such as "torch"; NumPy by default.
     dtype : {"float32", "float64", "float16", "bfloat16"}
         The dtype of x, and of what should come out.
     tensor_layout : {"bhsd", "bshd", "sbhd", "thd", "bs(hd)"}
         How ``apply`` wants x.
+    device : str, optional
+        Where the arrays of ``backend`` live; its default device otherwise.
     angles : {"float32", "float64", "exact"}, optional
         How exact the angles must be; float32 by default, float64 for float64 outputs.
     precision : str, optional
         Declares arithmetic coarser than ``dtype``, such as bfloat16 tables.
+    head_dim : int, optional
+        Size of the last axis of x, where no encoding says it.
     max_position : int, optional
         Judge no position beyond it (at least 128); the report says so.
     inplace : bool
         ``fn`` may write over its inputs.
     factory : callable, optional
         Makes a fresh instance of ``fn``, for the state tests.
+    seed : int
+        Of the random inputs.
+    name : str, optional
+        What the report calls ``fn``.
 
     Returns
     -------
     Report
         ``.passed``, ``.verdict``, ``.findings``, ``.accuracy``, ``.limits``, ``.executed``,
         ``.to_json()``, ``.raise_if_failed()``; print it to read it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Settings that do not fit the surface or the encoding; whatever ``fn`` does is in the report.
+    HarnessError
+        A program of :func:`from_command` could not be judged at all.
     """
     bound = fn if isinstance(fn, Implementation) else None
     if not callable(fn):

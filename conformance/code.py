@@ -7,12 +7,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Code:
-    """The meaning of a finding's code."""
+    """The meaning of a finding's code.
+
+    Attributes
+    ----------
+    name : str
+        The code itself.
+    meaning : str
+        One defining sentence.
+    trigger : str
+        The measured quantity that raises it.
+    remedy : str
+        What to do about it.
+    """
 
     name: str
-    meaning: str  #: one defining sentence
-    trigger: str  #: the measured quantity that raises it
-    remedy: str  #: what to do about it
+    meaning: str
+    trigger: str
+    remedy: str
 
 
 def code(name: str, meaning: str, trigger: str, remedy: str) -> tuple[str, Code]:

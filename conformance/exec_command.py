@@ -41,6 +41,11 @@ def from_command(
     timeout : float
         Seconds for one answer.
 
+    Returns
+    -------
+    Implementation
+        For :func:`check` and :func:`identify`.
+
     Raises
     ------
     HarnessError

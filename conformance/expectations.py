@@ -23,6 +23,13 @@ class ExpectedFailure:
     """A deviation that is known: its code, or codes where several are independent, and why.
 
     The reason is for the person who meets it later: an issue, a version, what it waits for.
+
+    Attributes
+    ----------
+    code : str | Sequence[str]
+        Of the finding, or of several.
+    reason : str
+        Why it is expected, such as an issue.
     """
 
     code: str | Sequence[str]

@@ -57,6 +57,11 @@ def identify(
     Card
         ``.encoding`` (a value, or None), ``.deviations``, ``.frequencies``, ``.uncertainty``,
         ``.aliases``, ``.used_by``, ``.by_length``, ``.unknown``, ``.to_json()``; print it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Settings that do not fit; whatever ``fn`` does is in the card.
     """
     from . import identify_drive, identify_hints, identify_names  # a tenth of the import's time
 

@@ -17,7 +17,29 @@ ERROR, NOTE = "error", "note"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong (severity "error") or worth knowing ("note")."""
+    """One thing that is wrong (severity "error") or worth knowing ("note").
+
+    Attributes
+    ----------
+    code : str
+        A key of :data:`CODES`; ``posenc explain CODE`` says what it means.
+    message : str
+        What is wrong, in a sentence.
+    evidence : str
+        Where, and how far off.
+    severity : str
+        "error", or "note" for what does not fail.
+    remedy : str
+        What to do about it; that of the code unless given.
+    equivalent : tuple[str, ...]
+        Other codes that give the same numbers.
+    reproduce : str
+        A few lines of NumPy that show it, with ``fn`` the function.
+    values : dict[str, Any]
+        Declared and measured, for machines.
+    known : tuple[str, ...]
+        Models and libraries with the convention that was measured.
+    """
 
     code: str
     message: str
@@ -26,8 +48,8 @@ class Finding:
     remedy: str = ""
     equivalent: tuple[str, ...] = ()
     reproduce: str = ""
-    values: dict[str, Any] = field(default_factory=dict)  #: declared and measured, for machines
-    known: tuple[str, ...] = ()  #: models and libraries with the convention that was measured
+    values: dict[str, Any] = field(default_factory=dict)
+    known: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.code not in CODES:
@@ -54,20 +76,66 @@ class Finding:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How exact the implementation is, measured at the positions it accepts."""
+    """How exact the implementation is, measured at the positions it accepts.
 
-    worst: float  #: worst score in units
-    budget: float  #: the largest score that passes
-    where: str  #: the case and the place of the worst score
-    precision: str = ""  #: precision class of the angles, e.g. "float32 angles"
-    errors: dict[int, float] = field(default_factory=dict)  #: absolute, at the end of a context
-    degrades_at: int | None = None  #: first position with an error over 2**-9
-    highest: int = 0  #: the highest position judged
+    Attributes
+    ----------
+    worst : float
+        Worst score in units.
+    budget : float
+        The largest score that passes.
+    where : str
+        The case and the place of the worst score.
+    precision : str
+        Precision class of the angles, e.g. "float32 angles".
+    errors : dict[int, float]
+        The absolute error at the end of a context, by its length.
+    degrades_at : int, optional
+        First position with an error over 2**-9.
+    highest : int
+        The highest position judged.
+    """
+
+    worst: float
+    budget: float
+    where: str
+    precision: str = ""
+    errors: dict[int, float] = field(default_factory=dict)
+    degrades_at: int | None = None
+    highest: int = 0
 
 
 @dataclass
 class Report:
-    """The outcome of :func:`posenc_ref.conformance.check`; ``print(report)`` explains it."""
+    """The outcome of :func:`posenc_ref.conformance.check`; ``print(report)`` explains it.
+
+    Attributes
+    ----------
+    subject : str
+        What was judged.
+    surface : str
+        The shape in which it was called.
+    encoding : str
+        What it was declared to be.
+    backend : str
+        The array library of its inputs.
+    dtype : str
+        The dtype of x, and of what should come out.
+    findings : list[Finding]
+        What is wrong, and notes, the one that explains most first.
+    accuracy : Accuracy, optional
+        How exact it is, where values were judged.
+    limits : list[str]
+        What it refused, in sentences.
+    executed : dict[str, int]
+        Cases judged, by check.
+    required : tuple[str, ...]
+        Checks that must have judged at least one case.
+    controls : dict[str, bool]
+        Perturbed output rejected?.
+    measured : str
+        What the function was measured to be.
+    """
 
     subject: str
     surface: str
@@ -77,10 +145,10 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     accuracy: Accuracy | None = None
     limits: list[str] = field(default_factory=list)
-    executed: dict[str, int] = field(default_factory=dict)  #: cases judged, by check
-    required: tuple[str, ...] = ()  #: checks that must have judged at least one case
-    controls: dict[str, bool] = field(default_factory=dict)  #: perturbed output rejected?
-    measured: str = ""  #: what the function was measured to be
+    executed: dict[str, int] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    controls: dict[str, bool] = field(default_factory=dict)
+    measured: str = ""
 
     @property
     def missing(self) -> list[str]:

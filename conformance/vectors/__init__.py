@@ -23,13 +23,34 @@ def load_vectors(
     encoding: str | None = None,
     flags: Iterable[str] = (),
 ) -> list[VectorCase]:
-    """The golden vectors, or those of one surface, one encoding (a class name), with all ``flags``.
+    """The golden vectors, or some of them.
 
-    ``folder`` reads a copy; nothing is verified (``posenc vectors --verify`` does that).  A choice
-    that leaves no vector is a ValueError: a loop over none would pass without a judgement.
+    Nothing is verified (``posenc vectors --verify`` does that).
 
         >>> for case in load_vectors(surface="apply", encoding="RoPE"):
         ...     score = case.judge(my_rope(case.declared, *case.arguments()))
+
+    Parameters
+    ----------
+    version : str
+        Of the format: "v0".
+    folder : path, optional
+        A copy of the vectors; by default those that are installed with the package.
+    surface : str, optional
+        Only those of one surface, such as "apply".
+    encoding : str, optional
+        Only those of one class, such as "RoPE".
+    flags : iterable of str
+        Only those that have all of these flags.
+
+    Returns
+    -------
+    list of VectorCase
+
+    Raises
+    ------
+    ValueError
+        A choice that leaves no vector: a loop over none would pass without a judgement.
     """
     home = shipped(version) if folder is None else Path(folder)
     wanted = set(flags)

@@ -24,19 +24,44 @@ class VectorCase:
 
     ``judge`` takes what the function returned for :meth:`arguments` and gives the worst score in
     units; ``passes`` compares it with the budget of the dtype.
+
+    Attributes
+    ----------
+    id : str
+        Its name, which is never used for another case.
+    file : str
+        The file that it is in.
+    group : str
+        The id of the cases that share its encoding.
+    surface : str
+        The shape in which the function is called.
+    declared : Mapping[str, Any] | None
+        The encoding in JSON form; None for plain functions.
+    spec : str
+        Where the definition is published.
+    comment : str
+        What it is about.
+    flags : tuple[str, ...]
+        What its inputs are like, by name.
+    kills : tuple[str, ...]
+        Wrong implementations of the corpus that this case alone rejects.
+    level : str
+        "required"; "optional": it may raise instead; "note": any answer will do.
+    data : Mapping[str, Any]
+        The case as the file has it.
     """
 
     id: str
     file: str
     group: str
     surface: str
-    declared: Mapping[str, Any] | None  #: the encoding in JSON form; None for plain functions
-    spec: str  #: where the definition is published
+    declared: Mapping[str, Any] | None
+    spec: str
     comment: str
     flags: tuple[str, ...]
-    kills: tuple[str, ...]  #: wrong implementations of the corpus that this case alone rejects
-    level: str  #: "required"; "optional": it may raise instead; "note": any answer will do
-    data: Mapping[str, Any]  #: the case as the file has it
+    kills: tuple[str, ...]
+    level: str
+    data: Mapping[str, Any]
 
     @classmethod
     def read(cls, file: str, group: Mapping[str, Any], case: Mapping[str, Any]) -> VectorCase:
