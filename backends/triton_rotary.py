@@ -26,7 +26,7 @@ def _kernel(  # type: ignore[no-untyped-def]
     HEADS: tl.constexpr, ROWS: tl.constexpr, PAIRS: tl.constexpr, SHARED: tl.constexpr,
     SIDE_BY_SIDE: tl.constexpr,
 ):  # fmt: skip
-    # 64 bits from here on: offsets pass 2**31 in arrays that exist.
+    # 64 bits from here on, channels too: offsets pass 2**31 in arrays that exist.
     place = tl.program_id(0).to(tl.int64)
     blocks = tl.cdiv(heads, HEADS)
     h = (place % blocks * HEADS + tl.arange(0, HEADS))[:, None, None]
@@ -43,7 +43,7 @@ def _kernel(  # type: ignore[no-untyped-def]
     x_row = x + (b * xb + h * xh + s * xs)
     out_row = out + (b * ob + h * oh + s * os)
     if SIDE_BY_SIDE:
-        d = tl.arange(0, 2 * PAIRS)[None, None, :]
+        d = tl.arange(0, 2 * PAIRS).to(tl.int64)[None, None, :]
         some: tl.constexpr = 1 if SHARED else HEADS
         both = tl.load(table + d, mask=known & (d < 2 * pairs), other=0.0)
         c, n = tl.split(tl.reshape(both, [some, ROWS, PAIRS, 2]))
@@ -54,7 +54,7 @@ def _kernel(  # type: ignore[no-untyped-def]
         y = tl.reshape(tl.join(x1 * c - x2 * n, x2 * c + x1 * n), [HEADS, ROWS, 2 * PAIRS])
         tl.store(out_row + d * od, y.to(out.dtype.element_ty), mask=inside)
     else:
-        j = tl.arange(0, PAIRS)[None, None, :]
+        j = tl.arange(0, PAIRS).to(tl.int64)[None, None, :]
         c = tl.load(table + j, mask=known & (j < pairs), other=0.0)
         n = tl.load(table + (j + part), mask=known & (j < pairs), other=0.0) * sign
         inside = inside & (j < pairs)

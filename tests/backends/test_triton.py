@@ -4,6 +4,7 @@ pip install triton && TRITON_INTERPRET=1 pytest tests/backends/test_triton.py
 """
 
 import importlib
+import mmap
 import os
 import sys
 
@@ -14,6 +15,7 @@ import posenc_ref as pr
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.backends import fused, fused_torch
 from posenc_ref.conformance import check
+from tests.backends.rotary_cases import NO_RESERVE
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
 
 torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
@@ -120,6 +122,22 @@ def test_gradients(name, rng):
 def test_only_cuda_tensors_go_there(monkeypatch, rng):
     monkeypatch.undo()
     assert not fused_torch._in_one_launch(tensor(rng, 2, D))
+
+
+@pytest.mark.parametrize("strides", [(2**30 + 64, D, D, 1), (0, D, 1, 2**31 // (D - 1) + 9)])
+def test_offsets_of_more_than_32_bits(strides, rng):
+    """Rows, or channels, that lie far apart in memory which is never touched between them."""
+    shape = (3 if strides[0] else 1, 1, 1, D)
+    last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    assert last > 2**31
+    room = mmap.mmap(-1, 2 * (last + 1), flags=mmap.MAP_PRIVATE | NO_RESERVE)
+    x = torch.frombuffer(room, dtype=torch.float16).as_strided(shape, strides)
+    values = tensor(rng, *shape, dtype="float16")
+    for layout in ("interleaved", "half"):
+        encoding = pr.RoPE(D, layout=layout)
+        x.copy_(values)
+        fused(encoding)(x, [7], out=x)
+        assert right(encoding, values, [7], x)
 
 
 def test_autograd_sees_what_is_written(rng):

@@ -31,7 +31,7 @@ class Block:
 
 def _operator(name):
     def apply(self, other):
-        return Block(getattr(self.values, name)(np.asarray(value(other))))
+        return Block(getattr(self.values, name)(value(other)))
 
     return apply
 
@@ -90,20 +90,26 @@ class Kernel:
     def __getitem__(self, grid):
         def launch(*arguments, **constants):
             LAUNCHES.append(constants)
-            given = [
-                Pointer(a, a.storage_offset()) if isinstance(a, torch.Tensor) else a
-                for a in arguments
-            ]
+            given = [_given(a) for a in arguments]
             for language.here in range(grid[0]):
                 self.function(*given, **constants)
 
         return launch
 
 
+def _given(argument):
+    """Tensors as pointers; integers in 32 bits where they fit, so that they overflow as there."""
+    if isinstance(argument, torch.Tensor):
+        return Pointer(argument, np.int64(argument.storage_offset()))
+    if isinstance(argument, int):
+        return (np.int32 if -(2**31) <= argument < 2**31 else np.int64)(argument)
+    return argument
+
+
 language = types.ModuleType("triton.language")
 language.constexpr, language.int64 = constexpr, np.int64
 language.load, language.store, language.cdiv = load, store, cdiv
-language.program_id = lambda axis: Block(np.int64(language.here))
+language.program_id = lambda axis: Block(np.int32(language.here))
 language.arange = lambda a, b: Block(np.arange(a, b, dtype=np.int32))
 language.reshape = lambda block, shape: Block(block.values.reshape(shape))
 language.split = lambda block: (Block(block.values[..., 0]), Block(block.values[..., 1]))
