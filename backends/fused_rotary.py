@@ -364,6 +364,8 @@ def _name(tables: Tables, x: Array) -> str:
     made = ""
     if isinstance(tables, fused_cupy.Tables):
         made = ", from a table" if tables.table else ", angles made in the kernel"
+    elif isinstance(tables, fused_torch.Tables):
+        made = fused_torch.kernel(x)
     return f"{library(x)}: {' and '.join(kinds)}, {inside}{made}"
 
 

@@ -282,6 +282,13 @@ def _turn(x: Tensor, factor: Tensor, interleaved: bool, back: bool, out: Tensor)
         y[..., 1].copy_(second)
 
 
+def kernel(x: Tensor) -> str:
+    """What makes a difference on a GPU, for ``explain=True``."""
+    if _in_one_launch(x):
+        return ", by a Triton kernel"
+    return ", by torch's own kernels: Triton is not installed" if x.is_cuda else ""
+
+
 def _in_one_launch(x: Tensor) -> bool:
     """Whether x is on a GPU and Triton is there; torch's own CUDA wheels depend on it."""
     return bool(x.is_cuda) and _triton()

@@ -7,6 +7,7 @@ import importlib
 import mmap
 import os
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -117,6 +118,17 @@ def test_gradients(name, rng):
     x, fast = tensor(rng, 2, 3, D, dtype="float64", grad=True), fused(encoding)
     assert torch.autograd.gradcheck(lambda x: fast(x, [3, 1, 400]), x)
     assert torch.autograd.gradgradcheck(lambda x: fast(x, [3, 1, 400]), x)
+
+
+def test_the_path_says_so(monkeypatch, rng):
+    half = fused(ROTARY["half"])
+    path = half(tensor(rng, 5, D), range(5), explain=True)[1]
+    assert path == "torch: halves, float32, by a Triton kernel"
+    monkeypatch.undo()
+    monkeypatch.setattr(fused_torch, "_triton", lambda: False)
+    assert half(tensor(rng, 5, D), range(5), explain=True)[1] == "torch: halves, float32"
+    elsewhere = SimpleNamespace(is_cuda=True)
+    assert fused_torch.kernel(elsewhere) == ", by torch's own kernels: Triton is not installed"
 
 
 def test_only_cuda_tensors_go_there(monkeypatch, rng):
