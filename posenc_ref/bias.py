@@ -87,7 +87,9 @@ class Bias(Encoding, abstract=True):
     def bias(self, q_positions: Any, k_positions: Any, *, dtype: DType = None) -> Array:
         """The bias (H, Q, K) of query positions (Q,) and key positions (K,).
 
-        Positions (B, Q) and (B, K) give (B, H, Q, K).
+        Positions (B, Q) and (B, K) give (B, H, Q, K).  In the library and on the device of the
+        positions, or of learned numbers; float64, or their dtype where they are looked up, unless
+        ``dtype=``.
         """
         q, k = as_pairs(q_positions, k_positions, integers=self.integers)
         bias = self._of_pairs(q.values[..., :, None], k.values[..., None, :])

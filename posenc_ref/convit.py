@@ -77,7 +77,8 @@ class ConViTBias(WindowBias):
     ) -> Array:
         """Attention weights (..., H, Q, K) of q (..., H, Q, d) and k (..., H, K, d), unmasked.
 
-        The keys are all that there are: both softmaxes run over them.
+        The keys are all that there are: both softmaxes run over them.  In q's dtype, computed in
+        float64 and rounded once.
         """
         check_sides(q, k)
         if k.shape[-2] == 0:

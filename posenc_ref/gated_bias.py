@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._namespace import Array, is_array, namespace, to_host, widen
+from ._namespace import Array, astype, is_array, namespace, to_host, widen
 from ._network import sigmoid
 from ._positions import as_pairs
 from .accuracy import Truth
@@ -91,7 +91,7 @@ class GatedBias(Score):
     def gated_bias(self, x: Array, q_positions: Any, k_positions: Any) -> Array:
         """``g_i b(j - i)`` (..., H, Q, K), gates read from x (..., H, Q, d): hidden states, say.
 
-        Add it to ``q . k / sqrt(d)``.  Positions are (Q,) and (K,).
+        Add it to ``q . k / sqrt(d)``.  Positions are (Q,) and (K,).  In x's dtype, rounded once.
         """
         gates = self.gates(x)
         q_at, k_at = as_pairs(q_positions, k_positions, integers=True, x=x)
@@ -101,7 +101,7 @@ class GatedBias(Score):
                 f"{q_at.shape}"
             )
         r = k_at.values[None, :] - q_at.values[:, None]
-        return gates[..., None] * self._beside(gates, r)
+        return astype(gates[..., None] * self._beside(gates, r), x.dtype)
 
     def _beside(self, x: Array, r: Array) -> Array:
         """``b`` of relative positions key - query (Q, K) where x is: (H, Q, K)."""

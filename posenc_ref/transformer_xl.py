@@ -185,11 +185,12 @@ class XLNet(TransformerXL):
             check_numbers("segment_bias", self.segment_bias, h, d)
 
     def segment_term(
-        self, q: Array, q_segments: Any, k_segments: Any, scale: float | None = None
+        self, q: Array, q_segments: Any, k_segments: Any, *, scale: float | None = None
     ) -> Array:
         """The fifth term (..., H, Q, K) of queries (..., H, Q, d); add it to ``scores``.
 
-        Segment numbers are (Q,) and (K,) integers, on the host or where q is.
+        Segment numbers are (Q,) and (K,) integers, on the host or where q is.  In q's dtype,
+        rounded once.
         """
         if self.segments is None:
             raise ValueError("segments must be given for their term, they are None")
@@ -203,4 +204,4 @@ class XLNet(TransformerXL):
             else from_host(np.asarray(s), xp, device_of(q))
             for s in (q_segments, k_segments)
         )  # fmt: skip
-        return xp.where(one[:, None] == two[None, :], same, other) * scale
+        return astype(xp.where(one[:, None] == two[None, :], same, other) * scale, q.dtype)

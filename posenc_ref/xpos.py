@@ -119,11 +119,15 @@ class XPos(Rotary):
             return np.array([float((step + gamma) / (1 + gamma)) for step in steps])
 
     def apply_queries(self, x: Array, positions: Any) -> Array:
-        """Queries (..., S, head_dim) rotated and multiplied by ``zeta ** n``."""
+        """Queries (..., S, head_dim) rotated and multiplied by ``zeta ** n``, in x's dtype.
+
+        Computed in float64 and rounded once; positions as :meth:`Rotary.apply` takes them.
+        ValueError where x's dtype cannot hold the decay.
+        """
         return self._decayed(x, positions, 1.0)
 
     def apply_keys(self, x: Array, positions: Any) -> Array:
-        """Keys (..., S, head_dim) rotated and multiplied by ``zeta ** -n``."""
+        """Keys (..., S, head_dim) rotated and multiplied by ``zeta ** -n``, likewise."""
         return self._decayed(x, positions, -1.0)
 
     def _logits(

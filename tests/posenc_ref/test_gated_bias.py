@@ -58,6 +58,9 @@ def test_the_papers_gates():
     paper = bias * (1 + u + (1 - u) * w * r)[..., None]
     size = ENCODING.gate_sizes(x)[..., None] * np.abs(bias)
     found = ENCODING.gated_bias(x, Q_AT, K_AT)
+    narrow = x.astype(np.float32)
+    wide = ENCODING.gated_bias(narrow.astype(np.float64), Q_AT, K_AT)
+    assert ENCODING.gated_bias(narrow, Q_AT, K_AT).tobytes() == wide.astype(np.float32).tobytes()
     assert Truth(paper, size, 0 * size).score(found).max() <= budget("float64")
 
 

@@ -110,6 +110,10 @@ def test_the_segment_term_one_number_at_a_time(rng):
         want[0, h, i, j] = sum(parts) / D**0.5
         size[0, h, i, j] = (np.abs(q[0, h, i]) + np.abs(s[h])) @ np.abs(row) / D**0.5
     found = encoding.segment_term(q, mine, theirs)
+    narrow = q.astype(np.float32)
+    wide = encoding.segment_term(narrow.astype(np.float64), mine, theirs)
+    rounded = encoding.segment_term(narrow, mine, theirs)
+    assert rounded.tobytes() == wide.astype(np.float32).tobytes()
     assert Truth(want, size, 0 * size).score(found).max() <= budget("float64")
 
 
