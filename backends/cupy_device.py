@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,23 @@ def not_captured(reason: str) -> None:
         raise ValueError(f"{reason}, while a graph is captured")
 
 
-@functools.cache
+def _once(make: Callable[[Any], Any]) -> Any:
+    """``functools.cache`` of which no two threads get different values.
+
+    One that is thrown away is freed, while what was launched with it may still run.
+    """
+    kept, lock = functools.cache(make), threading.Lock()
+
+    @functools.wraps(make)
+    def found(key: Any) -> Any:
+        with lock:
+            return kept(key)
+
+    found.forget = kept.cache_clear  # type: ignore[attr-defined]
+    return found
+
+
+@_once
 def kernel(name: str) -> Any:
     """One variant of the kernel, compiled when it is first launched, for each device."""
     import cupy
@@ -53,7 +71,7 @@ def kernel(name: str) -> Any:
     return module.get_function(name)
 
 
-@functools.cache
+@_once
 def flag_of(device: int) -> Any:
     """One int32 on ``device``, 1 after a position was out of its bounds."""
     import cupy

@@ -143,6 +143,8 @@ def blocks_that_are_not_full():
             encoding = pr.RoPE(dim, layout=layout)
             right(encoding, random(2, heads, tokens, dim), range(tokens))
             right(encoding, random(heads, tokens, dim, dtype="float16"), range(tokens))
+    many = random(16 * 65535 + 5, 1, 2)  # more heads than a grid has blocks of sixteen
+    right(pr.RoPE(2, layout="half"), many, [7], out=many)
     wide = pr.RoPE(1200, layout="half", rotary_dim=1100)  # more pairs than threads
     right(wide, random(2, 3, 1200), range(3))
 

@@ -312,6 +312,8 @@ def test_kept_tables_know_their_length_and_the_axes_of_x():
         )
         assert np.array_equal(fast(x, rows), one)
         assert fast(x, rows).shape == encoding.apply(x, rows).shape
+    line = flat.reshape(1, 10, D)
+    assert np.array_equal(fast(line, rows.ravel()), fast(flat, rows).reshape(line.shape))
     dynamic = fused(pr.RoPE(D, layout="half", scaling=pr.DynamicNTK(2.0, 8)))
     short, long = (dynamic(flat, rows, seq_len=n) for n in (10, 4000))
     assert not np.array_equal(short, long)

@@ -8,7 +8,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.backends import backend, fused
+from posenc_ref.backends import backend, fused, fused_rotary
 from tests.backends.test_fused import ROTARY, D, positions_of
 
 RNG = np.random.default_rng(15)
@@ -180,3 +180,29 @@ def test_a_traced_start_outside_of_the_tables_gives_nan():
         turned(x, 1.0)
     with pytest.raises(ValueError, match="start must leave 3"):
         ready(x, 7)
+
+
+def test_one_fused_for_every_library_and_dtype(rng):
+    """Kept tables are those of the library and the dtype, in whatever order they are asked for."""
+    at, values = [3, 7, 2**20 + 1], rng.standard_normal((2, 3, D))
+    fast = fused(HALF)
+    places = [(n, d) for n in ("numpy", "torch", "jax") for d in ("float32", "float64", "bfloat16")
+              if (n, d) != ("jax", "float64") and backend(n).missing() is None]  # fmt: skip
+    for name, dtype in (*places, *reversed(places)):
+        home = backend(name)
+        kind = ml_dtypes.bfloat16 if (name, dtype) == ("numpy", "bfloat16") else dtype
+        x = values.astype(kind) if name == "numpy" else home.asarray(values, dtype, None)
+        got = fast(x, at)
+        assert type(got) is type(x)
+        assert np.array_equal(home.asnumpy(got), home.asnumpy(fused(HALF)(x, at)))
+
+
+def test_what_is_kept_has_an_end(monkeypatch):
+    fast, x = fused(HALF), np.ones((3, D), np.float32)
+    for first in range(40):
+        fast(x, [first, 7, 9])
+    assert len(fast._kept) == fused_rotary._KEPT
+    monkeypatch.setattr(fused_rotary, "_LARGEST", 3 * D // 2 * 16 - 1)
+    other = fused(HALF)
+    other(x, range(3))
+    assert len(other._kept) == 0

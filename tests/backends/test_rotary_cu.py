@@ -8,7 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import ml_dtypes
 import numpy as np
@@ -225,3 +227,65 @@ def test_a_plan_is_made_once(stand_in):
     for position in range(50):
         fast.qk(q, k, [position])
     assert fused_cupy._plan.cache_info().misses == 1
+
+
+def test_eight_threads_share_kernels_plans_and_angles(stand_in, monkeypatch):
+    """One of each is made; the numbers are those of one thread."""
+    fast = fused(ROTARY["dynamic"])
+    q, k = rotary_cases.random(2, 6, 8, D), rotary_cases.random(2, 2, 8, D)
+
+    def call(n, fast):
+        return [y.host for y in fast.qk(Array(q), Array(k), range(40 * n, 40 * n + 8))]
+
+    alone = [call(n, fused(ROTARY["dynamic"])) for n in range(24)]
+    rotary_model.forget()
+    made, start = [], Barrier(8)
+    for name in ("RawModule", "zeros"):
+        slow = getattr(stand_in, name)
+
+        def make(*given, name=name, slow=slow, **options):
+            made.append(name)
+            time.sleep(0.01)  # the others come meanwhile
+            return slow(*given, **options)
+
+        monkeypatch.setattr(stand_in, name, make)
+
+    def work(first):
+        start.wait()
+        return {n: call(n, fast) for n in (*range(first, 24), *range(first))}
+
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(work, range(0, 24, 3)):
+            for n, together in found.items():
+                assert all(map(np.array_equal, together, alone[n]))
+    assert sorted(made) == ["RawModule", "zeros"]
+
+
+def test_what_other_streams_will_read_is_there(stand_in):
+    """Prepared tables and the flag are waited for; nothing else is."""
+    fast, x = fused(ROTARY["half"]), Array(rotary_cases.random(2, 3, D))
+    waits = stand_in.stream.waits
+    fast(x, range(3))
+    assert stand_in.stream.waits == waits + 1  # the flag
+    ready = fast.prepare(range(9), like=x)
+    assert stand_in.stream.waits == waits + 2
+    ready(x, 3)
+    fast(x, [1, 7, 4])
+    assert stand_in.stream.waits == waits + 2
+
+
+def test_work_goes_to_the_device_of_x(stand_in, monkeypatch):
+    """Whatever device is the current one."""
+    entered = []
+    monkeypatch.setattr(stand_in.cuda.runtime, "getDevice", lambda: 1)
+    monkeypatch.setattr(rotary_model.Device, "__enter__", lambda self: entered.append(self.id))
+    fused(ROTARY["half"])(Array(rotary_cases.random(2, 3, D)), range(3))
+    assert len(entered) >= 3  # angles, the result, the launch
+    assert set(entered) == {0}
+
+
+def test_what_is_kept_for_positions_has_an_end(stand_in):
+    fast, x = fused(ROTARY["half"]), Array(rotary_cases.random(2, 3, D))
+    for first in range(100):
+        fast(x, [first, 7, 9])
+    assert len(fast._cupy._kept) <= 64
