@@ -8,7 +8,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.backends import backend, fused, fused_rotary
+from posenc_ref.backends import backend, fused, fused_numpy, fused_rotary
 from tests.backends.test_fused import ROTARY, D, positions_of
 
 RNG = np.random.default_rng(15)
@@ -206,3 +206,33 @@ def test_what_is_kept_has_an_end(monkeypatch):
     other = fused(HALF)
     other(x, range(3))
     assert len(other._kept) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", ["half", "interleaved-partial"])
+def test_tiles_know_their_heads_and_where_they_write(name, dtype, rng, monkeypatch):
+    """Positions of every head's own; an ``out`` that later tiles are still read from."""
+    encoding = ROTARY[name]
+    fast = fused(encoding)
+    x = rng.standard_normal((2, 5, 31, D)).astype(dtype)
+    at = rng.integers(0, 9000, (2, 5, 31))
+    whole = fast(x, at)
+    expected = fast(x[:, :-1], at[:, 1:])
+    for name in ("_SMALL", "_TILE", "_WIDENED"):
+        monkeypatch.setattr(fused_numpy, name, 4 * D * 40 if name != "_SMALL" else 0)
+    assert np.array_equal(fast(x, at), whole)
+    assert np.array_equal(fast(x, at[:, :1]), fast(x, at[:, :1].repeat(5, axis=1)))
+    moved = x.copy()
+    fast(moved[:, :-1], at[:, 1:], out=moved[:, 1:])
+    assert np.array_equal(moved[:, 1:], expected)
+
+
+def test_queries_before_the_last_keys_have_their_length():
+    encoding = ROTARY["dynamic"]
+    q, k = np.ones((3, D), np.float32), np.ones((300, D), np.float32)
+    for at, k_at in ((range(3), range(300)), (range(297, 300), range(300))):
+        for got, x, p in zip(fused(encoding).qk(q, k, at, k_at), (q, k), (at, k_at), strict=True):
+            assert np.array_equal(got, fused(encoding)(x, p, seq_len=300))
+    assert not np.array_equal(
+        fused(encoding)(q, range(3)), fused(encoding)(q, range(3), seq_len=300)
+    )
