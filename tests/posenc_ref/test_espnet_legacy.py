@@ -166,7 +166,7 @@ def latest(q, k):
     ("fn", "declared", "code"),
     [
         (legacy, ENCODING, None),
-        (partial(legacy, max_len=41), ENCODING, "inaccurate"),
+        (partial(legacy, max_len=41), ENCODING, "position-origin"),
         (partial(legacy, masked=True), ENCODING, "inaccurate"),
         (partial(legacy, max_len=5000), ENCODING, "position-origin"),
         (latest, ENCODING, "relative-shift"),
