@@ -65,9 +65,9 @@ def test_the_first_row_for_all_rows_of_a_batch(monkeypatch):
 def test_the_positions_of_the_first_row_for_all_scores_of_a_batch(monkeypatch):
     right = Shaw.terms
 
-    def terms(self, q, k, q_at, k_at, scale=None):
+    def terms(self, q, k, q_at, k_at, *, scale=None):
         first = (np.asarray(at)[0] if np.ndim(at) > 1 else at for at in (q_at, k_at))
-        return right(self, q, k, *first, scale)
+        return right(self, q, k, *first, scale=scale)
 
     monkeypatch.setattr(Shaw, "terms", terms)
     rejects(takes_batched_positions, Shaw, "Arrays are not equal")
