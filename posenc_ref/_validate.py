@@ -73,6 +73,11 @@ def check_x(x: Array, dim: int, what: str) -> None:
     """``x`` must be a real floating array of shape (..., S, dim)."""
     if not is_array(x):
         raise TypeError(f"x must be an array, got {type(x).__name__}")
+    if type(x).__name__ == "DTensor":
+        raise TypeError(
+            "x must be the part that this rank holds, got a DTensor: give x.to_local() with the "
+            "positions of its own tokens, and DTensor.from_local the result"
+        )
     if dtype_name(x) not in FLOATING:
         raise TypeError(f"x must have a real floating dtype, got {dtype_name(x)}; cast it first")
     if x.ndim < 2 or x.shape[-1] != dim:

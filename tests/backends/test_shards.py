@@ -88,3 +88,37 @@ def test_the_heads_of_a_rank_in_flex_attention():
             got = mod(torch.zeros(5, 9), torch.tensor(0), torch.tensor(3 * rank + h), i, j)
             want = encoding.bias(range(4, 9), range(9), dtype=np.float32)[3 * rank + h]
             assert np.array_equal(got.numpy(), want)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_dtensor_is_turned_by_parts(axis, rng):
+    """As the page says; a whole one is refused in words, by the specification as well."""
+    torch = pytest.importorskip("torch", reason="PyTorch's sharded tensors are what is tried")
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    encoding = ROTARY["half-trailing"]
+    whole = torch.from_numpy(rng.standard_normal((2, 4, 8, D)))
+    rank, size = 1, 2
+    torch.distributed.init_process_group("fake", rank=rank, world_size=size, store=FakeStore())
+    try:
+        mesh = init_device_mesh("cpu", (size,))
+        part = whole.chunk(size, dim=axis)[rank].requires_grad_()
+        x = DTensor.from_local(part, mesh, [Shard(axis)])
+        at = np.arange(8) if axis != 2 else np.arange(8)[4:]
+        for call in (fused(encoding), encoding.apply):
+            with pytest.raises(TypeError, match=r"got a DTensor: give x.to_local\(\)"):
+                call(x, range(8))
+        made = fused(encoding)(x.to_local(), at)
+        turned = DTensor.from_local(made, x.device_mesh, x.placements)
+        assert turned.shape == whole.shape
+        expected = fused(encoding)(whole, range(8)).chunk(size, dim=axis)[rank]
+        ours, theirs = (t.detach().numpy() for t in (turned.to_local(), expected))
+        size_of = np.linalg.norm(theirs, axis=-1, keepdims=True)
+        truth = pr.accuracy.Truth(theirs, np.broadcast_to(size_of, theirs.shape), np.zeros(()))
+        assert truth.score(ours, dtype="float64").max() <= pr.accuracy.budget("float64")
+        turned.to_local().sum().backward()
+        assert part.grad is not None
+    finally:
+        torch.distributed.destroy_process_group()
