@@ -102,7 +102,7 @@ def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> N
         count, rows, width = heads.shape
         tall = max(1, min(rows, room // (width * wide.itemsize)))
         many = max(1, min(count, room // (width * wide.itemsize * tall)))
-        if not scratch or scratch[0].shape[:2] != (many, tall):
+        if not scratch:
             scratch = _scratch(x, factors, (many, tall, width))
         for p in range(0, rows, tall):
             here = tuple(t[..., p : p + tall, :] for t in tables)

@@ -78,11 +78,11 @@ class FusedRotary:
 
         With ``explain=True``, a pair of the result and the name of the path that made it.
         """
-        if self._runs is not None and fused_torch.in_graph(x):
+        if self._runs is not None and (fused_torch.in_graph(x) or fused_torch.opaque(positions)):
             from . import torch_graph
 
             made = torch_graph.call(self, x, positions, seq_len, out)
-            return (made, "torch: in a graph, from a table") if explain else made
+            return (made, "torch: written out, tables from an operator") if explain else made
         view = heads_first(x, self.tensor_layout, self.encoding.head_dim)
         validate.check_x(view, self.encoding.head_dim, "head_dim")
         reason = self._refusal(x)

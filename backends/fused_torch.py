@@ -104,7 +104,7 @@ def rotate(x: Tensor, tables: Tables) -> Tensor:
     import torch
 
     if torch.compiler.is_compiling() or _transformed(x):
-        return _written_out(x, tables)
+        return written_out(x, tables)
     if x.numel() == 0:
         return x.clone()
     turn = _operator()
@@ -154,11 +154,26 @@ def in_graph(x: Any) -> bool:
 
 def wants_gradients(positions: Any) -> bool:
     """Whether positions are a tensor that gradients are to reach: no table passes them on."""
-    if not getattr(positions, "requires_grad", False):
+    if not hasattr(positions, "requires_grad") or not positions.is_floating_point():
         return False
     import torch
 
-    return bool(torch.is_grad_enabled())
+    inside = torch._C._functorch
+    while inside.is_functorch_wrapped_tensor(positions):
+        if inside.is_gradtrackingtensor(positions):
+            return True
+        positions = inside.get_unwrapped(positions)
+    return bool(torch.is_grad_enabled() and positions.requires_grad)
+
+
+def opaque(positions: Any) -> bool:
+    """Whether positions are wrapped by torch.func: their values are not to be had here."""
+    if not hasattr(positions, "requires_grad"):
+        return False
+    import torch
+
+    wrapped = bool(torch._C._functorch.is_functorch_wrapped_tensor(positions))
+    return wrapped and not wants_gradients(positions)
 
 
 def _transformed(x: Tensor) -> bool:
@@ -175,7 +190,8 @@ def _pass(x: Tensor, runs: tuple[Run, ...], out: Tensor) -> None:
         out[..., kept] = x[..., kept]
 
 
-def _written_out(x: Tensor, tables: Tables) -> Tensor:
+def written_out(x: Tensor, tables: Tables) -> Tensor:
+    """The same in operators that everything of torch knows."""
     import torch
 
     pieces, at = [], 0

@@ -1,5 +1,7 @@
 """Inside a graph of ``torch.compile``: tables from an operator that is run, and not looked into.
 
+Positions that ``torch.func`` has wrapped, by ``vmap`` for one, take the same way.
+
 Positions may be anything there, tensors and lengths that change included: the graph holds the
 operator ``posenc_ref::phasors``, which makes the tables when the graph runs, by the exact angles of
 every other path, or finds them kept.  The rotation is written out, which Inductor fuses.
@@ -38,7 +40,7 @@ def call(
         raise ValueError(
             f"x must be a tensor of floats (..., S, {dim}), got {x.dtype} of shape {tuple(x.shape)}"
         )
-    result = fused_torch.rotate(view, _tables(fast, view, positions, seq_len))
+    result = fused_torch.written_out(view, _tables(fast, view, positions, seq_len))
     result = heads_first(result, fast.tensor_layout, dim, back=x)
     return result if out is None else _into(out, x, result)
 
@@ -59,7 +61,7 @@ def prepared(
         raise ValueError(f"start must leave {count} of the {tables.rows} prepared rows")
     else:
         tables = tables.window(start, start + count)
-    result = fused_torch.rotate(view, tables)
+    result = fused_torch.written_out(view, tables)
     result = heads_first(result, fast.tensor_layout, tables.dim, back=x)
     return result if out is None else _into(out, x, result)
 
@@ -144,6 +146,16 @@ def _(positions, text, seq_len, wide, device):  # type: ignore[no-untyped-def]
     several = encoding.num_axes > 1 and positions.ndim > 1
     shape = (2, *(positions.shape[1:] if several else positions.shape), len(encoding.pairs()[0]))
     return torch.empty(shape, dtype=torch.float64 if wide else torch.float32, device=device)
+
+
+@phasors.register_vmap
+def _(info, in_dims, positions, text, seq_len, wide, device):  # type: ignore[no-untyped-def]
+    many = _described(text).num_axes > 1
+    given = positions.movedim(in_dims[0], 0)
+    if many and given.ndim == 2:  # one row for all axes
+        given = given[:, None].expand(-1, _described(text).num_axes, -1)
+    made = [phasors(one, text, seq_len, wide, device) for one in given]
+    return torch.stack(made, dim=1), 1
 
 
 @functools.lru_cache(maxsize=16)

@@ -126,3 +126,35 @@ def test_the_operator_is_well_made():
     for at in (torch.arange(3), torch.arange(18).reshape(3, 2, 3)):
         given = (at, fast.described, None, False, torch.device("cpu"))
         torch.library.opcheck(torch.ops.posenc_ref.phasors.default, given)
+
+
+@pytest.mark.parametrize("name", ["half-trailing", "sections-half", "dynamic"])
+def test_positions_that_torch_func_has_wrapped(name, rng):
+    """vmap over positions, alone and with x, below grad; positions made inside of it."""
+    encoding = ROTARY[name]
+    fast, x = fused(encoding), tensor(rng, 4, 3, 5, D)
+    at = torch.from_numpy(rng.integers(0, 900, (4, encoding.num_axes, 5)))
+    at = at if encoding.num_axes > 1 else at[:, 0]
+    each = torch.stack([fast(one, row) for one, row in zip(x, at, strict=True)])
+    vmap, grad = torch.func.vmap, torch.func.grad
+    assert close(vmap(fast)(x, at), each)
+    assert close(vmap(fast, in_dims=(0, at.ndim - 1))(x, at.movedim(0, -1)), each)
+    alone = torch.stack([fast(x[0], row) for row in at])
+    assert close(vmap(lambda at: fast(x[0], at))(at), alone)
+    rows = at if encoding.num_axes == 1 else at[:, 0]
+    assert close(vmap(lambda at: fast(x[0], at))(rows), torch.stack([fast(x[0], r) for r in rows]))
+    inner = grad(lambda x, at: fast(x, at).square().sum())
+    expected = torch.stack([inner(one, row) for one, row in zip(x, at, strict=True)])
+    assert close(vmap(inner)(x, at), expected)
+    inside = grad(lambda x: fast(x, torch.arange(5)).square().sum())(x)
+    assert close(inside, grad(lambda x: fast(x, range(5)).square().sum())(x))
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
+def test_gradients_of_positions_in_torch_func(rng):
+    encoding, x = ROTARY["half"], tensor(rng, 3, D)
+    at = torch.tensor([0.5, 1.5, 7.0])
+    found = [torch.func.grad(lambda at, t=turn: t(x, at)[:, 0].sum())(at)
+             for turn in (fused(encoding), encoding.apply)]  # fmt: skip
+    assert torch.equal(*found)
+    assert found[0].abs().min() > 0
