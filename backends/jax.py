@@ -24,7 +24,8 @@ def _asarray(values: np.ndarray, dtype: str, device: str | None) -> Any:
         if dtype == "float64":
             raise TypeError("JAX has no float64 here: set jax_enable_x64")
     place = None if device is None else jax.devices(device)[0]
-    return jnp.asarray(np.array(values), dtype=dtype, device=place)
+    # Converted by NumPy (ml_dtypes rounds once): a conversion by JAX is compiled for every shape.
+    return jax.device_put(np.array(values, dtype=jnp.dtype(dtype)), place)
 
 
 BACKEND = Backend(

@@ -38,7 +38,7 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
 
     highest = reach.reach(REPORTED[-1] - 1)
     lengths = [n for n in REPORTED if n <= highest + 1] or [highest + 1]
-    errors = {n: float(error(error_window(n)).max()) for n in lengths}
+    errors = _errors(error, lengths, run.dear)
     # A half-precision result is one rounding off by itself.
     rounding = ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0
     degrades = _degrades_at(error, highest, rounding, run.dear)
@@ -57,6 +57,17 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
     if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
         name = "float32 angles or better"  # as far as half-precision results show
     run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.highest)
+
+
+def _errors(
+    error: Callable[[np.ndarray], np.ndarray], lengths: list[int], dear: bool
+) -> dict[int, float]:
+    """The largest error at the end of contexts of these lengths; at once where calls are dear."""
+    windows = [error_window(n) for n in lengths]
+    if not dear:
+        return {n: float(error(at).max()) for n, at in zip(lengths, windows, strict=True)}
+    off = np.split(error(np.concatenate(windows)), np.cumsum([w.size for w in windows])[:-1])
+    return {n: float(part.max()) for n, part in zip(lengths, off, strict=True)}
 
 
 def _degrades_at(

@@ -184,6 +184,8 @@ def _values(run: Run, access: Access, dim: int) -> None:
         highest = max(highest, access.reach(REPORTED[-1] - 1))
         groups |= {f"end of a context of {n}": error_window(n) for n in REPORTED}
     groups["the last positions"] = np.arange(max(highest - 8, 0), highest + 1)
+    if run.dear:
+        groups = {"all of these positions": np.unique(np.concatenate([*groups.values()]))}
     for case, positions in groups.items():
         positions = positions[positions <= highest]
         if positions.size:

@@ -38,6 +38,8 @@ __all__ = ["judge_bias", "judge_bucket", "judge_slopes"]
 
 #: After the short ones, lengths that share one number with an earlier call: caches are keyed.
 LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), (257, 300), (600, 600), *PROBED[3:])
+#: Where calls are dear: queries alone, in the middle and at the end, and both sides of a square.
+FEW = ((5, 5), (1, 7), (3, 11), (2, 5), (5, 11), (64, 64), (16, 256), (4, 2050))
 #: A square call of this size stands in where q_len < k_len is refused.
 SQUARE = 512
 #: Buckets of T5 that end farther off than the squares above are met up to here.
@@ -130,11 +132,11 @@ def _lengths(run: Run) -> list[tuple[int, int]]:
     if (one := span(run, run.encoding)) is not None:
         decoded = [] if one.whole else [(q, one.tokens) for q in (1, 2) if q < one.tokens]
         return [*[(one.square, one.square)] * (one.square > 0), *decoded]
-    every = list(LENGTHS)
+    every = list(LENGTHS) if not run.dear else list(FEW)
     reach = run.encoding.thresholds[-1] if isinstance(run.encoding, T5Bias) else 0
     if SQUARE < reach <= FARTHEST:
         every.append((reach + 8, reach + 16))
-    if run.encoding.num_heads * LONGEST**2 <= MOST_NUMBERS:
+    if run.encoding.num_heads * LONGEST**2 <= MOST_NUMBERS and not run.dear:
         every.append((1, LONGEST))
     kept = [pair for pair in every if pair[1] <= most]
     if len(kept) < len(every) and most >= 1:

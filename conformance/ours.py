@@ -30,10 +30,11 @@ class Own:
 def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64) -> list[Own]:
     """The surfaces of our encodings on ``device`` of ``backend``, heads of size ``dim``."""
     half, pairs = RoPE(dim, layout="half"), RoPE(dim, layout="interleaved", base=500000.0)
-    # As gpt-oss has it, and M-RoPE as Qwen3-VL has it: one head size, whatever ``dim`` is.
-    yarn = RoPE(64, layout="half", base=150000.0, scaling=YaRN(32, 4096, truncate=False))
+    # As gpt-oss has it, and M-RoPE as Qwen3-VL has it, where heads are whole ones.
+    yarn = RoPE(dim, layout="half", base=150000.0, scaling=YaRN(32, 4096, truncate=False))
+    sections = (12, 10, 10) if dim == 64 else (dim // 4, dim // 8, dim // 8)
     mrope = MultiAxisRoPE(
-        64, sections=(12, 10, 10), layout="half", arrangement="interleaved", base=5e6
+        dim, sections=sections, layout="half", arrangement="interleaved", base=5e6
     )
     sines, alibi = Sinusoidal(dim), ALiBi(HEADS)
     table = _table()

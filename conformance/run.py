@@ -47,7 +47,7 @@ class Run:
     seed: int = 0
     factory: Any = None
     head_dim: int | None = None
-    dear: bool = False  #: whether every position takes a call of its own: few are asked for then
+    dear: bool = False  #: whether calls cost much: channels in one batch, few shapes and positions
     failures: list[Failure] = field(default_factory=list)
     noted: dict[str, str] = field(default_factory=dict)  #: cases whose failure is a note
     only: str | None = None  #: the one check whose failures count, as if it ran alone

@@ -20,20 +20,19 @@ from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.backends import Backend, backends
 
 from .apart import judge_apart
-from .check import check
+from .check import check, check_dear
 from .entry import Entry
 from .options import Options
 from .ours import LABELS, ONCE, own_surfaces, wide
 from .ours_registered import judge_entry, labels
 from .outcome import CERTIFICATE, Outcome, failed, judged, kind_of, skipped
+from .quick import QUICK, scheduled
 
 #: Judged unless asked otherwise: what other people's models compute in.
 LIBRARY_DTYPES = ("float32", "bfloat16")
 NO_MPMATH = 'mpmath is not installed; pip install "posenc-ref[cli]"'
 #: Called with the outcomes so far and the number of checks known of.
 Progress = Callable[[list[Outcome], int], None]
-#: Where every call costs a graph or a compilation: these dtypes, unless asked otherwise.
-QUICK = {"dask": ("float32",), "jax": ("float32", "bfloat16")}
 
 
 @dataclass
@@ -134,7 +133,8 @@ def judge_group(group: str, options: Options) -> Iterator[Outcome | int]:
     found = {b.name: b for b in backends()}.get(group)
     try:
         if found is not None:
-            yield from _judge_backend(found, options)
+            with scheduled(found) if found.missing() is None else contextlib.nullcontext():
+                yield from _judge_backend(found, options)
         elif group == CERTIFICATE:
             yield from _certificate(options)
         else:
@@ -171,6 +171,7 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome | int
     )
     # Fewer channels are fewer calls; the libraries that most people use get whole heads.
     dim = 64 if options.full or backend.name in ("numpy", "torch") else 16
+    dear = backend.name in QUICK and not options.full
     for device in devices:
         exact = wide(backend, device)
         angles = "exact" if exact else None
@@ -195,6 +196,7 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome | int
                     dtype=dtype,
                     device=device,
                     angles=angles,
+                    dear=dear,
                 )
             for label, entry in labels().items():
                 asked = label not in once or dtype == kinds[0]
@@ -261,13 +263,17 @@ def _jobs(name: str, options: Options) -> list[tuple[Any, str]]:
     ]
 
 
-def _check(blank: Outcome, fn: Any, *, build: bool = False, **settings: Any) -> Outcome:
+def _check(
+    blank: Outcome, fn: Any, *, build: bool = False, dear: bool = False, **settings: Any
+) -> Outcome:
     """One check; whatever is printed meanwhile goes to standard error, warnings nowhere."""
     begin = time.perf_counter()
     try:
         with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            report = check(fn() if build else fn, **settings)
+            report = (
+                check_dear(fn, **settings) if dear else check(fn() if build else fn, **settings)
+            )
     except Exception as error:
         return failed(blank, error)
     return judged(blank, report, time.perf_counter() - begin)
