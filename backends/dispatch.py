@@ -94,6 +94,8 @@ def _instead(given: Any) -> str:
         return f"; its own methods ({', '.join(calls)}) take every array" if calls else ""
     if isinstance(given, type):
         return f"; make a value of the class first: {given.__name__}(...)"
+    if isinstance(given, dict):
+        return "; from_dict(data) makes the value"
     if isinstance(given, str):
         return "; a model's is preset(name).only"
     return ""

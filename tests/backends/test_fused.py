@@ -260,6 +260,7 @@ READ_ONLY = np.broadcast_to(np.float32(0), X.shape)
     [
         (lambda: fused(pr.Learned(np.ones((3, 4)))), TypeError, "got Learned; its own .*table"),
         (lambda: fused("RoPE"), TypeError, "got str; a model's is preset"),
+        (lambda: fused(pr.ALiBi(2).to_dict()), TypeError, "got dict; from_dict"),
         (lambda: fused(pr.ALiBi), TypeError, r"a value of the class first: ALiBi\("),
         (lambda: fused(pr.preset("gemma-3-4b")), TypeError, "'sliding_attention'"),
         (lambda: fused(pr.XPos(D, layout="half")), TypeError, "apply_queries and apply_keys"),
