@@ -8,6 +8,7 @@ they are joined first, chunk by chunk of the other axes.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ def rotate(encoding: Rotary, back: bool, x: Array, positions: Any, seq_len: int 
     """``x`` (..., S, dim) turned, lazily, to ``positions`` that are known now."""
     import dask.array as da
 
+    if math.isnan(x.shape[-2]):
+        raise ValueError("x must have a known length S: call x.compute_chunk_sizes() before")
     p = encoding._positions(positions)
     one = first_axis(p, encoding.num_axes)
     broadcast_axes(one, x)  # checks the shape

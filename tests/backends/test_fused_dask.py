@@ -68,6 +68,16 @@ def test_other_layouts_dtypes_and_lazy_positions():
     assert np.array_equal(table.compute(scheduler="synchronous"), whole)
 
 
+def test_chunks_of_unknown_size():
+    """Of the batch they do not matter; the length must be known."""
+    x = lazy(X, (1, 4, 5, D))
+    some = x[lazy(np.array([False, True]), 1)]
+    y = fused(ROTARY["half"])(some, range(12))
+    assert right(ROTARY["half"], X[1:], range(12), y.compute(scheduler="synchronous"))
+    with pytest.raises(ValueError, match=r"call x.compute_chunk_sizes\(\) before"):
+        fused(ROTARY["half"])(x[:, :, lazy(np.arange(12) < 7, 5)], range(7))
+
+
 def test_what_is_refused():
     x = lazy(X, (1, 4, 5, D))
     with pytest.raises(TypeError, match="out cannot be given for dask arrays"):
