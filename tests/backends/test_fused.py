@@ -71,8 +71,10 @@ def test_the_path_is_a_fused_one(name):
         (lambda: (ROTARY["other-output"], np.ones((5, D))), "do not lie in a few slices"),
         (lambda: (pr.RoPE(D, layout="half"), np.ones((5, 2 * D))[:, ::2]), "not contiguous"),
         (lambda: (pr.RoPE(D, layout="half"), np.ones((5, D), ">f4")), "native"),
-        (lambda: (pr.RoPE(D, layout="half"), np.ma.masked_array(np.ones((5, D)), np.eye(5, D))),
-         "not a plain array"),
+        (
+            lambda: (pr.RoPE(D, layout="half"), np.ma.masked_array(np.ones((5, D)), np.eye(5, D))),
+            "not a plain array",
+        ),
         (lambda: (pr.MixedRoPE(4, np.ones((2, 2)), layout="half"), np.ones((5, 4))), "slices"),
     ],
 )
