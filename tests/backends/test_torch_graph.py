@@ -65,6 +65,15 @@ def test_positions_of_every_kind_in_a_graph(rng):
     assert close(whole(lambda x: fast(x, 77))(x[:, :, :1]), fast(x[:, :, :1], 77), "bfloat16")
 
 
+def test_autocast_leaves_angles_alone(rng):
+    fast, x, at = fused(ROTARY["half"]), tensor(rng, 2, 3, D), [3, FAR + 1, 2**24 + 1]
+    call = whole(lambda x: fast(x, at))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got = call(x)
+    assert got.dtype == torch.float32
+    assert close(got, ROTARY["half"].apply(x.double(), at))
+
+
 def test_lengths_in_a_graph(rng):
     encoding = ROTARY["dynamic"]
     fast, x = fused(encoding), tensor(rng, 2, 300, D)
