@@ -150,7 +150,8 @@ def _factors(
     low, high = float(p.min()), float(p.max())
     span = high - low + 1
     step = min(_rows(pairs), max(16, isqrt(n)))
-    consecutive = span == n > 2 * step and bool((np.diff(p) == 1).all())
+    # Below, exact rows are as fast, and a window has the very bits of the whole.
+    consecutive = span == n > 2 * _rows(pairs) and bool((np.diff(p) == 1).all())
     if not consecutive:
         step = 1 << max(6, int(np.log2(span)) // 2)
         if 2 * (step + span / step) >= n:

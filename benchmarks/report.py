@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from timing import needed
+
 HERE = Path(__file__).resolve().parent
 QUICK = {
     "rope.py": ["--shape", "1,2,64,32", "--no-compile", "--rounds", "1"],
@@ -135,16 +137,21 @@ def plot(data, path):
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "posenc_ref"
     import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
 
+    kinds = {"ours": "#0072b2", "limit": "#999999", "others": "#d55e00"}
     rows = [r for r in data["rope"]["float32"] if "out=" not in r["name"]]
+    rows = [r for r in rows if r["name"] not in ("limit: np.copyto", "limit: one-pass multiply")]
     rows.sort(key=lambda r: -r["median_s"])
     figure, axes = plt.subplots(figsize=(8, 0.28 * len(rows) + 1.2), layout="constrained")
-    colours = ["#0072b2" if r["name"].startswith("ours") else
-               "#999999" if r["name"].startswith("limit") else "#d55e00" for r in rows]  # fmt: skip
-    axes.barh([r["name"] for r in rows], [r["median_s"] * 1e3 for r in rows], color=colours)
+    colours = [kinds.get(r["name"].split()[0].rstrip(":"), kinds["others"]) for r in rows]
+    bars = axes.barh([r["name"] for r in rows], [r["median_s"] * 1e3 for r in rows], color=colours)
+    axes.bar_label(bars, fmt="%.3g", padding=3)
+    axes.margins(x=0.1)
+    axes.legend([Patch(color=c) for c in kinds.values()], list(kinds), loc="upper right")
     shape = ", ".join(map(str, data["rope"]["shape"]))
-    axes.set_xlabel(f"median ms, float32 [{shape}], a new array each time, one thread")
-    axes.set_xscale("log")
+    axes.set_xlabel(f"median ms, [{shape}], one thread")
+    axes.set_title("Rotation of float32 into a new array")
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
@@ -169,6 +176,8 @@ def main():
     parser.add_argument("--output", type=Path, help="the folder for benchmarks.{md,json,svg}")
     parser.add_argument("--quick", action="store_true", help="small shapes, one round")
     options = parser.parse_args()
+    if options.output is not None:
+        needed("matplotlib")
     pages, data = [], {}
     for script, title in TITLES.items():
         given = QUICK[script] if options.quick else []

@@ -15,7 +15,17 @@ import importlib.util
 import sys
 
 import numpy as np
-from timing import Candidate, arguments, environment, heading, measure, publish, record, table
+from timing import (
+    Candidate,
+    arguments,
+    environment,
+    heading,
+    measure,
+    needed,
+    publish,
+    record,
+    table,
+)
 
 import posenc_ref as pr
 from posenc_ref.backends import fused, numba_loops, toeplitz_view
@@ -206,6 +216,7 @@ def main():
     parser = arguments(__doc__, rounds=5)
     parser.add_argument("--scale", type=float, default=1.0, help="of the lengths")
     options = parser.parse_args()
+    needed("torch", "transformers", "x_transformers")
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
