@@ -132,6 +132,7 @@ def more_axes_than_one_launch_has():
     right(encoding, x.transpose(2, 0, 3, 1, 4, 5), range(4))
     at = np.arange(2 * 3 * 2 * 5 * 4).reshape(x.shape[:-1])
     right(encoding, x[:, ::2], at[:, ::2])
+    right(encoding, x, at[:, :1])  # shared by an axis in the middle
     right(encoding, x[:, ::2], at[:, ::2], given=Array(at[:, ::2]))
     right(encoding, x[:, ::2], at[:, ::2] + 0.5, path="from a table")
 

@@ -4,11 +4,13 @@ What this leaves to a GPU: that NVRTC's code does what g++'s does, CuPy's own ca
 (``cupy_device.py``), streams, and speed.  ``benchmarks/gpu_rope.py`` is there for that.
 """
 
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -16,6 +18,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import posenc_ref as pr
 from posenc_ref.accuracy import Truth
 from posenc_ref.backends import fused, fused_cupy
 from posenc_ref.conformance import check
@@ -289,3 +292,67 @@ def test_what_is_kept_for_positions_has_an_end(stand_in):
     for first in range(100):
         fast(x, [first, 7, 9])
     assert len(fast._cupy._kept) <= 64
+
+
+def test_kept_angles_know_what_they_are_for(stand_in):
+    """The same positions again, in calls that need other tables, lengths, places or axes."""
+    half, rows = ROTARY["half"], np.arange(10).reshape(2, 5)
+    fast = fused(half)
+    for dtype in ("float32", "float64", "float16", "float32"):
+        x = rotary_cases.random(2, 3, 5, D, dtype=dtype)
+        for at in (np.arange(5) + 0.5, range(5)):
+            assert rotary_cases.exact(half, x, at, fast(Array(x), at).host)
+        for one, at in ((x, rows), (x[:, 0], rows), (x.reshape(1, 3, 10, D), rows.ravel())):
+            assert rotary_cases.exact(half, one, at, fast(Array(one), at).host)
+    moved = pr.MultiAxisRoPE(D, sections=(8, 8), layout="half", offset=0.5)
+    between = fused(moved)
+    for dtype in ("float32", "float64", "float32"):
+        x = rotary_cases.random(2, 3, 5, D, dtype=dtype)
+        assert rotary_cases.exact(moved, x, range(5), between(Array(x), range(5)).host)
+    dynamic = fused(ROTARY["dynamic"])
+    for n, at in itertools.product((700, 90, 700), (range(5), [4, 0, 7, 1, 1], [0.5, 1, 2, 3, 4])):
+        got = dynamic(Array(x), at, seq_len=n).host
+        assert rotary_cases.exact(ROTARY["dynamic"], x, at, got, n)
+    sections = fused(ROTARY["sections-half"])
+    for at in (rows[0], np.stack([rows[0], rows[1], rows[0]]), rows[0]):
+        got = sections(Array(x), at).host
+        assert rotary_cases.exact(ROTARY["sections-half"], x, at, got)
+    with pytest.raises(ValueError, match="positions must have shape"):
+        fast(Array(x[:, :, :4]), range(5))
+
+
+def test_angles_are_made_for_each_stream(stand_in, monkeypatch):
+    """Memory of a pool is safe in the order of one stream."""
+    fast, x = fused(ROTARY["half"]), Array(rotary_cases.random(2, 3, D))
+    first = [fast(x, at).host for at in ([1, 7, 4], range(3))]
+    kept, other = len(fast._cupy._kept), rotary_model.Stream()
+    other.ptr = 8
+    monkeypatch.setattr(stand_in.cuda, "get_current_stream", lambda: other)
+    again = [fast(x, at).host for at in ([1, 7, 4], range(3))]
+    assert len(fast._cupy._kept) == 2 * kept
+    assert all(map(np.array_equal, first, again))
+
+
+def test_queries_and_keys_that_are_not_alike(stand_in):
+    fast = fused(ROTARY["half"])
+    q = rotary_cases.random(2, 6, 4, D)
+    for k in (rotary_cases.random(2, 2, 4, D, dtype="float16"), rotary_cases.random(2, 4, D)):
+        for x, got in zip((q, k), fast.qk(Array(q), Array(k), range(4)), strict=True):
+            assert rotary_cases.exact(ROTARY["half"], x, range(4), got.host)
+    for k, at in ((rotary_cases.random(2, 2, 9, D), range(4)),
+                  (rotary_cases.random(3, 2, 4, D), np.zeros((2, 4), int))):  # fmt: skip
+        with pytest.raises(ValueError, match="positions must have shape"):
+            fast.qk(Array(q), Array(k), at)
+    with pytest.raises(ValueError, match="out must be on x's device a, got one on b"):
+        fused_cupy.checked_out(*[types.SimpleNamespace(device=name) for name in "ba"])
+
+
+def test_the_domain_of_fast_frequencies(stand_in):
+    encoding = pr.RoPE(4, layout="half", scaling=pr.GivenFrequencies((1e6, 1.0)))
+    limit, x = int(2**40 / 1e6), rotary_cases.random(4, 4)
+    at = np.array([limit, -limit, limit + 1, -limit - 1])
+    y = fused(encoding)(Array(x), Array(at)).host
+    assert np.isnan(y).all(axis=-1).tolist() == [False, False, True, True]
+    assert rotary_cases.exact(encoding, x[:2], at[:2], y[:2])
+    with pytest.raises(ValueError, match="positions must be finite and at most"):
+        fused(encoding)(Array(x), Array(np.array([0, 1, 2, 2**64 - 1], np.uint64)))
