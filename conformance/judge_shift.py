@@ -59,6 +59,8 @@ def judge(run: Run) -> None:
     encoding = alike(run.encoding)
     seen: list[Seen] = []
     for i, delta in enumerate(DELTAS):
+        if run.max_position is not None and abs(delta) > run.max_position:
+            continue
         size = SIZES[i % len(SIZES)]
         k = dense((*size, encoding.head_dim), run.seed + i)
         x = run.subject.rounded(np.asarray(encoding.apply(k, np.arange(size[2]))))
