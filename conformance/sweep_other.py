@@ -139,12 +139,16 @@ def subjects(place: Place) -> Iterator[Subject]:
     """What is judged about a place."""
     from . import sweep_other_bias as bias
     from . import sweep_other_boxes as boxes
+    from . import sweep_other_frames as frames
+    from . import sweep_other_grids as grids
     from . import sweep_other_image as image
     from . import sweep_other_lookup as lookup
     from . import sweep_other_relative as relative
+    from . import sweep_other_resizes as resizes
     from . import sweep_other_scores as scores
     from . import sweep_other_sines as sines
     from . import sweep_other_sines_2d as sines_2d
+    from . import sweep_other_tokens as tokens
 
     drivers: dict[str, Callable[[Place], Iterator[Subject]]] = {
         "sines": sines_2d.subjects if place.model in sines_2d.BUILT else sines.subjects,
@@ -160,13 +164,18 @@ def subjects(place: Place) -> Iterator[Subject]:
         "relative": relative.relative,
         "disentangled": scores.disentangled,
     }
-    if place.kind not in drivers:
-        raise Undriven(WITHOUT[place.kind])
+    own = {**frames.OWN, **grids.OWN, **resizes.OWN, **tokens.OWN}
+    if place.name in own:
+        yield from own[place.name](place)
+        return
+    if reason := WITHOUT.get(place.kind, WITHOUT.get(place.model)):
+        raise Undriven(reason)
     yield from drivers[place.kind](place)
 
 
-#: Why nothing is judged about a kind.
+#: Why nothing is judged about a kind, or a model.
 WITHOUT = {
     "convolution": "positions come from a convolution over the tokens: no table, bias or score",
-    "other": "buckets of segments and distances together: no encoding here",
+    "timesfm2_5": "no configuration has its min_timescale, so that it cannot be built, and "
+    "nothing in its file builds it: a class that is left over",
 }

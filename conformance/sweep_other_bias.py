@@ -73,7 +73,7 @@ def _takes_lengths(module: Any) -> bool:
     return compute is not None and "query_length" in inspect.signature(compute).parameters
 
 
-def _square(place: Place, bias: Callable[[int], Any]) -> Implementation:
+def square(place: Place, bias: Callable[[int], Any]) -> Implementation:
     """A bias of as many queries as keys."""
     import torch
 
@@ -90,7 +90,7 @@ def _mpnet(place: Place, module: Any) -> tuple[Implementation, Encoding]:
     import torch
 
     table = module.relative_attention_bias.weight.detach().numpy()
-    bias = _square(place, lambda n: module.compute_position_bias(torch.zeros(1, n, 1))[0])
+    bias = square(place, lambda n: module.compute_position_bias(torch.zeros(1, n, 1))[0])
     return bias, T5Bias(table, scaled=True)
 
 
@@ -100,7 +100,7 @@ def _udop(place: Place) -> tuple[Implementation, Encoding]:
     file = importlib.import_module(place.file)
     module = fill(file.RelativePositionBias1D(num_heads=3).eval())
     table = module.relative_attention_bias.weight.detach().numpy()
-    return _square(place, lambda n: module(torch.ones(1, n))[0]), T5Bias(table)
+    return square(place, lambda n: module(torch.ones(1, n))[0]), T5Bias(table)
 
 
 def _wavlm(place: Place) -> Found:
@@ -109,7 +109,7 @@ def _wavlm(place: Place) -> Found:
     module = fill(cls(24, 3, num_buckets=40, max_distance=100).eval())
     table = module.rel_attn_embed.weight.detach().numpy()
     encoding = T5Bias(table, num_buckets=40, max_distance=100, scaled=True)
-    yield _square(place, lambda n: module.compute_bias(n, n)), encoding
+    yield square(place, lambda n: module.compute_bias(n, n)), encoding
 
 
 def _layout(place: Place) -> Found:
@@ -133,7 +133,7 @@ def _layout(place: Place) -> Found:
             return in_line(torch.arange(n)[None])[0]
 
     elif place.attribute not in inspect.getsource(in_boxes):
-        raise Unbound("nothing in its file uses it")
+        raise Unbound("nothing in its file uses it: a weight that is left over")
     else:
         bins, far = module.rel_2d_pos_bins, module.max_rel_2d_pos
         other = {"rel_pos_x_bias": "rel_pos_y_bias"}.get(place.attribute, "rel_pos_x_bias")
@@ -148,15 +148,13 @@ def _layout(place: Place) -> Found:
         weight.detach().numpy().T.copy(), num_buckets=bins, max_distance=far, scaled=True,
         bias_inside_scale=inside,
     )  # fmt: skip
-    yield _square(place, bias), encoding
+    yield square(place, bias), encoding
 
 
 def windows(place: Place) -> Found:
     """The bias of a whole window: what softmax is given where queries and keys are zero."""
-    if place.owner.endswith("Subsample"):
-        raise Unbound("queries are every second patch, so there are fewer of them than keys")
     if place.attribute == "rpb":
-        raise Unbound("neighbourhood attention is computed by the natten library")
+        raise Unbound("its scores are computed by the natten library, which is not installed")
     if place.model in ("beit", "data2vec"):
         for window in ((4, 4), WINDOW):
             found, encoding = _of_window(place, window)

@@ -37,11 +37,15 @@ tokens, masks, padding and caches, and what becomes of a grid at another size.
 - `position_ids`, `ids_from_tokens`: numbered over the attention mask, or over the tokens that are
   no padding (RoBERTa).
 - `decode_positions`: tokens after a cache of another length.
-- `grid`: the patches of images of seven sizes; "refused" sizes are limits in the file.
+- `grid`: the patches of images of nine sizes; "refused" sizes are limits in the file.
+- `scores`: the logits of an attention class of one head that is given its q and k, up to where it
+  masks or cuts off. A cap on logits is lifted; where rows of offsets have a projection of the
+  query of their own, it is given the same q; what a class makes for pairs of tokens (proteins,
+  Phi-4's audio) is taken for the rows that are added to keys.
 - **deviates**: not what it says it is. A *bug* is one by its own source or paper; a *convention* is
   a choice of its own that others have to know.
-- **not drivable**: it could not be built or called alone; the reason is the library's, or what we
-  lack to drive it."""
+- **not drivable**: it could not be built or called alone, nothing calls it, or it is something
+  that posenc_ref has no encoding for."""
 
 
 def counts(found: Sweep) -> str:

@@ -176,14 +176,15 @@ def subjects(place: Place) -> Iterator[tuple[Implementation, Any]]:
     yield Implementation(call=found.grid, surface="grid", name=place.name), resized
 
 
-#: Grids that are used in a way that no encoding here has.
+#: Grids that are used in a way that no encoding here has, and what is no grid.
 OWN_WAYS = {
-    "muse_glimmer": "its grid is read at (column, row), with zeros outside",
-    "muse_spark": "its grid is read at (column, row), with zeros outside",
-    "radio": "its grid is resized to a square, then cut to the image",
-    "sam2": "a grid of the whole image and one of a window are added",
-    "sam3": "its grid is repeated, not resized",
-    "hiera": "its patches overlap, and are listed by units of windows",
+    **dict.fromkeys(
+        ("muse_glimmer", "muse_spark"),
+        "its grid is read at (column, row), as zero where that is outside of it: no resizing of "
+        "posenc_ref has such an edge",
+    ),
+    "mlcd": "angles by which the [CLS] token is rotated: learned, and of no position",
+    "tvp": "nothing in its class uses it",
 }
 
 

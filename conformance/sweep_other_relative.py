@@ -212,7 +212,7 @@ def _esmfold(place: Place) -> Found:
 
     module, _ = build(place, {"position_bins": REACH, "pairwise_state_dim": DIM})
     rows = array_of(module.embedding.weight)[1:]
-    yield _pairs(place, lambda n: module(torch.arange(n)[None])[0]), Shaw(rows, before=REACH)
+    yield pairs(place, lambda n: module(torch.arange(n)[None])[0]), Shaw(rows, before=REACH)
 
 
 def _esmfold2(place: Place) -> Found:
@@ -228,16 +228,16 @@ def _esmfold2(place: Place) -> Found:
             module.embed.weight.zero_()
             module.embed.weight[:, first : first + wide] = torch.as_tensor(rows).T
 
-        def pairs(n: int, module: Any = module, counts: bool = not first) -> Any:
+        def rows_of(n: int, module: Any = module, counts: bool = not first) -> Any:
             at, none = torch.arange(n)[None], torch.zeros(1, n, dtype=torch.int64)
             residue, token = (at, none) if counts else (none, at)
             return module(residue, none, none, none, token)[0]
 
-        made = replace(_pairs(place, pairs), surface=f"scores, {part}")
+        made = replace(pairs(place, rows_of), surface=f"scores, {part}")
         yield made, Shaw(rows, before=REACH, counted="query-key")
 
 
-def _pairs(place: Place, rows: Callable[[int], Any]) -> Implementation:
+def pairs(place: Place, rows: Callable[[int], Any]) -> Implementation:
     """Rows (S, S, d) of pairs as what is added to keys: q (k + a) / sqrt(d)."""
 
     def asked(q: Any, k: Any) -> Any:

@@ -19,6 +19,8 @@ from .sweep_other_scores import DIM, ONE_HEAD, Found, array_of, first_softmax, o
 
 #: Tokens before a block that are seen, and of a block; a cap on logits that changes none.
 PAST, BLOCK, NO_CAP = 160, 16, 2.0**60
+#: Tokens of the longest sequence whose offsets are asked for: NeMo's own limit.
+FURTHEST = 5000
 #: Sines as Gemma's audio encoders have them: tensor2tensor's.
 TIMING = Sinusoidal(DIM, layout="concat", denominator="half-1")
 
@@ -108,6 +110,8 @@ def rows_by_offset(place: Place) -> Found:
         if p.dtype.kind not in "iu":
             raise TypeError("offsets are integers")
         n = int(np.abs(p).max(initial=0)) + 1
+        if n > FURTHEST:
+            raise ValueError(f"more than {FURTHEST} tokens")
         out = module(torch.zeros(1, n, DIM))
         table = (out[-1] if isinstance(out, tuple) else out)[0]
         signs = np.tile([float(sign), 1.0], DIM // 2)  # of sines and cosines: those of -p

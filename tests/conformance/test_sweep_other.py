@@ -1,6 +1,7 @@
 """The sweep over encodings that are no rotation: census, drivers, outcomes, document, command."""
 
 import ast
+import re
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -246,6 +247,34 @@ def test_a_deviation_shows_without_this_project(path, capsys):
     assert any(isinstance(n, ast.Assert) for n in ast.walk(tree))
     runpy.run_path(str(path))
     assert capsys.readouterr().out
+
+
+#: What is not judged, beside the convolutions: see the reasons in the document.
+UNDRIVEN = {
+    "dinat.NeighborhoodAttention.rpb",
+    "mlcd.MLCDVisionModel.class_pos_emb",
+    "muse_glimmer.MuseGlimmerVisionPatchEmbedder.position_embedding_table",
+    "muse_spark.MuseSparkVisionPatchEmbedder.position_embedding_table",
+    "pp_doclayout_v2.PPDocLayoutV2ReadingOrderEncoder.rel_pos_x_bias",
+    "pp_doclayout_v2.PPDocLayoutV2ReadingOrderEncoder.rel_pos_y_bias",
+    "prophetnet.ProphetNetNgramSelfAttention.relative_pos_embeddings",
+    "timesfm2_5.TimesFm2_5PositionalEmbedding",
+    "tvp.TvpVisualInputEmbedding.position_embeddings",
+}
+
+
+def test_nothing_else_is_left_out():
+    """What the document does not judge is known by name, and refuses when it is asked again."""
+    _, _, rest = PAGE.read_text(encoding="utf-8").partition("## Not drivable\n")
+    said = dict(
+        re.findall(r"^- `([^`]+)` \(.*?\): (.+)$", rest.partition("\n## ")[0], re.MULTILINE)
+    )
+    convolutions = {place.name for place in places() if place.kind == "convolution"}
+    assert set(said) == convolutions | UNDRIVEN
+    for place in places():
+        if place.name in said:
+            (line,) = OtherCase(place).judge()
+            assert (line.outcome, line.reason) == ("undrivable", said[place.name]), place.name
 
 
 def test_the_document_is_of_this_census_and_these_claims():
