@@ -65,8 +65,12 @@ def memory(how, shape, dtype):
         return random(b, h, s, d, dtype=dtype)[..., ::-1]
     if how == "odd rows":
         return random(b, h, s, d + 1, dtype=dtype)[..., 1:]
+    if how == "odd start":  # rows are aligned to each other, and to nothing else
+        line = random(b * h * s * d + 16, dtype=dtype)
+        first = next(n for n in range(16) if line[n:].ctypes.data % 16 == line.itemsize)
+        return line[first : first + b * h * s * d].reshape(shape)
     return random(*shape, dtype=dtype)
 
 
 STRIDES = ("plain", "bshd", "packed", "backwards", "channels apart", "channels backwards",
-           "odd rows")  # fmt: skip
+           "odd rows", "odd start")  # fmt: skip

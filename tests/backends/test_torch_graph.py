@@ -63,6 +63,10 @@ def test_positions_of_every_kind_in_a_graph(rng):
                np.array([0.5, 1.25, 3, FAR]), torch.arange(4, dtype=torch.int32)):  # fmt: skip
         assert close(whole(lambda x, at=at: fast(x, at))(x), fast(x, at), "bfloat16")
     assert close(whole(lambda x: fast(x, 77))(x[:, :, :1]), fast(x[:, :, :1], 77), "bfloat16")
+    wide = x.double()
+    assert close(
+        whole(lambda x: fast(x, [4, 0, 7, FAR]))(wide), fast(wide, [4, 0, 7, FAR]), "float64"
+    )
 
 
 def test_autocast_leaves_angles_alone(rng):
@@ -135,6 +139,10 @@ def test_the_operator_is_well_made():
     for at in (torch.arange(3), torch.arange(18).reshape(3, 2, 3)):
         given = (at, fast.described, None, False, torch.device("cpu"))
         torch.library.opcheck(torch.ops.posenc_ref.phasors.default, given)
+        made = torch.ops.posenc_ref.phasors(*given)
+        assert torch.equal(made, torch.ops.posenc_ref.phasors(*given))
+        made.zero_()  # as a graph may
+        assert torch.ops.posenc_ref.phasors(*given).abs().sum() > 0
 
 
 @pytest.mark.parametrize("name", ["half-trailing", "sections-half", "dynamic"])
