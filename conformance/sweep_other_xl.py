@@ -13,6 +13,7 @@ import numpy as np
 from posenc_ref import Encoding, Sinusoidal, TransformerXL, XLNet
 
 from .implementation import Implementation
+from .sweep_other_bias import softmax_inputs
 from .sweep_other_build import build, fill
 from .sweep_other_census import Place
 from .sweep_other_scores import DIM, ONE_HEAD, Found, array_of, first_softmax, one_headed, scores_of
@@ -198,6 +199,8 @@ def gemma4(place: Place) -> Found:
 def _in_blocks(
     place: Place, module: Any, block: int, ask: Callable[[Any], Any], k_scale: float = 1.0
 ) -> Implementation:
+    import torch
+
     sides = ("q_proj", "k_proj", "v_proj")
 
     def asked(q: Any, k: Any) -> Any:
@@ -206,8 +209,6 @@ def _in_blocks(
             raise ValueError(f"no more than {PAST} tokens before are seen")
         for name, value in zip(sides, (q, k / k_scale, k), strict=True):
             getattr(module, name).forward = lambda *_, value=value: value
-        import torch
-
         return _assembled(first_softmax(lambda: ask(torch.zeros(len(q), n, DIM))), block, n)
 
     return one_headed(place, asked)
@@ -227,7 +228,6 @@ def xlnet(place: Place) -> Found:
     with torch.no_grad():
         for name, columns in (("q", half[:, :DIM]), ("k", half[:, DIM:])):
             setattr(layer, name, torch.nn.Parameter(columns[:, None].clone()))
-            del columns
     weights = [layer.r, layer.r_w_bias, layer.r_r_bias]
     r, u, v = (array_of(w) for w in weights)
     encoding = XLNet(r.transpose(1, 2, 0), u, v, sinusoid=Sinusoidal(wide, layout="concat"))
@@ -239,8 +239,6 @@ def xlnet(place: Place) -> Found:
             g = torch.cat([q, 0 * k], dim=-1).transpose(0, 1) if both else None
             h = torch.cat([0 * q, k], dim=-1).transpose(0, 1) if both else x
             at = model.relative_positional_encoding(n, n, bsz=len(q))
-            from .sweep_other_bias import softmax_inputs
-
             with softmax_inputs() as seen:
                 layer(h, g, None, None, at, None)
             return seen[-1].reshape(len(q), n, n)

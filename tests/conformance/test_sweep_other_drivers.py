@@ -6,8 +6,9 @@ import importlib
 import pytest
 
 from posenc_ref.conformance.sweep_expected import expected
-from posenc_ref.conformance.sweep_other import EXPECTED, OtherCase
+from posenc_ref.conformance.sweep_other import EXPECTED, OtherCase, lines, subjects
 from posenc_ref.conformance.sweep_other_census import places
+from posenc_ref.conformance.sweep_other_resized import Resized
 
 torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 pytest.importorskip("transformers", reason="transformers is what is judged")
@@ -137,3 +138,39 @@ def test_a_mask_that_clvp_does_not_get_is_noticed(monkeypatch):
     monkeypatch.setattr(cls, "forward", unmasked)
     _, (wrong,) = lines_of(name)
     assert (wrong.outcome, wrong.codes) == ("deviates", ("padding",))
+
+
+def test_a_frame_that_is_one_too_few_ago_is_noticed(monkeypatch):
+    """SAM 2's rows are asked of a method that is told how many frames ago."""
+    name = "sam2_video.Sam2VideoModel.memory_temporal_positional_encoding"
+    place, (real,) = lines_of(name)
+    assert real.outcome == "conforms"
+    cls = importlib.import_module(place.file).Sam2VideoModel
+    original = cls._build_memory_attention_inputs
+
+    def nearer(self, asked, device):
+        return original(self, [(ago - 1, data) for ago, data in asked], device)
+
+    monkeypatch.setattr(cls, "_build_memory_attention_inputs", nearer)
+    _, (wrong,) = lines_of(name)
+    assert (wrong.outcome, wrong.codes) == ("deviates", ("wrong-row",))
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("funnel.FunnelAttentionStructure",  # positions of the first block
+         lambda e: e.replace(sinusoid=e.sinusoid.replace(position_scale=1.0))),
+        ("vits.VitsAttention.emb_rel_k",  # the last row for all that are further away
+         lambda e: e.replace(keys=e.keys[1:-1].copy(), before=e.before - 1)),
+        ("radio.RadioPatchEmbeddings.position_embedding",  # the sides apart
+         lambda e: Resized(e.weight, e.own, mode=e.mode)),
+    ],
+    ids=["funnel", "vits", "radio"],
+)  # fmt: skip
+def test_the_nearest_other_declaration_is_not_met(name, wrong):
+    (place,) = [p for p in places([name]) if p.name == name]
+    blank = OtherCase(place).blank()
+    for implementation, encoding in subjects(place):
+        (line,) = lines(blank, lambda i=implementation, e=encoding: [(i, wrong(e))])
+        assert line.outcome == "deviates", line.name
