@@ -175,3 +175,12 @@ def test_gradients_of_positions_in_torch_func(rng):
              for turn in (fused(encoding), encoding.apply)]  # fmt: skip
     assert torch.equal(*found)
     assert found[0].abs().min() > 0
+
+
+def test_positions_that_a_graph_refuses(rng):
+    call, x = fused(ROTARY["half"]), tensor(rng, 3, D)
+    for at, message in ((torch.arange(3, device="meta"), "positions are on device meta"),
+                        (torch.zeros(3, requires_grad=True), "must not want gradients"),
+                        (torch.arange(4), "positions must have shape")):  # fmt: skip
+        with pytest.raises(Exception, match=message):
+            whole(lambda x, at: call(x, at))(x, at)
