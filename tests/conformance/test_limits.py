@@ -96,8 +96,10 @@ def test_a_short_call_that_raises_is_an_error():
     assert report.codes == ["raises"]
 
 
-@pytest.mark.parametrize("constant", [1.0, 100.0, 10000.0])
+@pytest.mark.parametrize("constant", [1.0, 100.0])
 def test_rows_may_hold_a_constant_each(constant):
+    """As far as the bias is not rounded away beside it: test_row_constants has the others."""
+
     def fn(q_len, k_len):
         bias = np.asarray(ALIBI.bias(range(k_len - q_len, k_len), range(k_len)))
         return (bias + constant * np.arange(q_len)[:, None]).astype(np.float32)
