@@ -240,3 +240,10 @@ def test_queries_before_the_last_keys_have_their_length():
     assert not np.array_equal(
         fused(encoding)(q, range(3)), fused(encoding)(q, range(3), seq_len=300)
     )
+
+
+@pytest.mark.parametrize("name", ["half", "interleaved"])
+def test_prepared_tables_want_channels_side_by_side(name):
+    ready = fused(ROTARY[name]).prepare(range(5), like=np.zeros(1, np.float32))
+    with pytest.raises(ValueError, match="x must be contiguous along its last axis"):
+        ready(np.ones((5, 2 * D), np.float32)[:, ::2])
