@@ -216,4 +216,4 @@ def test_the_scale_is_above_zero(scale):
     """With 0 all boxes have one row."""
     with pytest.raises(ValueError, match=r"^scale must be"):  # not position_scale, of a part
         BoxSine(16, scale=scale)
-    assert BoxSine(16, scale=2.0**-30).scale == 2.0**-30
+    assert BoxSine(16, scale=0.125).scale == 0.125
