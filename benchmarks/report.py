@@ -32,7 +32,8 @@ WITH_NUMBA, NUMPY_ALONE = "ours with Numba", "ours NumPy alone"
 INTRODUCTION = """# Speed on a CPU, beside others
 
 Written by `python benchmarks/report.py --output docs`, one thread, float32 unless said. Each
-round times every candidate once, so that what disturbs one disturbs all; numbers are medians.
+round times every candidate once, after a call that is not timed, so that what disturbs one disturbs
+all; numbers are medians.
 *out=* writes into an array that is there, *fresh* returns a new one, which costs page faults that
 no arithmetic hides: compare like with like. The last column is the largest error against exact
 angles.
