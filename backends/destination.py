@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref._namespace import Array, dtype_name, library
+from posenc_ref._namespace import Array, dtype_name, is_array, library
 
 
 def checked_like(out: Any, x: Array) -> Any:
@@ -67,6 +67,18 @@ def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     _writeable(out)
     _own_elements(out.shape, out.strides, out.flags.c_contiguous, out.itemsize)
     return out
+
+
+def elsewhere(positions: Any, out: Any) -> str:
+    """The library of positions that are not on the host, where tables stay, or nothing."""
+    if not is_array(positions) or library(positions) == "numpy":
+        return ""
+    if out is not None:
+        raise TypeError(
+            f"out cannot be given for positions of {library(positions)}: what is made of them "
+            "stays there"
+        )
+    return library(positions)
 
 
 def fresh(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

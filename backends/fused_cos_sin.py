@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Rotary
-from posenc_ref._namespace import Array, is_array, library
+from posenc_ref._namespace import Array
 
-from .destination import checked_shape, fresh
+from .destination import checked_shape, elsewhere, fresh
 from .numba_loops import Columns
 from .phasors import write_axes
 
@@ -23,14 +23,10 @@ def cos_sin(
 ) -> tuple[tuple[Array, Array], str]:
     """The two tables, and the name of the path that made them."""
     p = encoding._positions(positions)
-    elsewhere = is_array(positions) and library(positions) != "numpy"
-    if elsewhere and out is not None:
-        raise TypeError(
-            f"out cannot be given for positions of {library(positions)}: the tables are made there"
-        )
-    if elsewhere or type(encoding)._tables is not Rotary._tables:
+    where = elsewhere(positions, out)
+    if where or type(encoding)._tables is not Rotary._tables:
         made = encoding.cos_sin(positions, seq_len=seq_len, dtype=dtype)
-        why = f"positions are of {library(positions)}" if elsewhere else "its tables are its own"
+        why = f"positions are of {where}" if where else "its tables are its own"
         if out is None:
             return made, f"specification: {why}"
         for given, table in zip(_checked(out, made[0].shape, dtype), made, strict=True):

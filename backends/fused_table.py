@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Sinusoidal
-from posenc_ref._namespace import is_array, library
 
-from .destination import checked_shape, fresh
+from .destination import checked_shape, elsewhere, fresh
 from .numba_loops import Columns
 from .phasors import write
 
@@ -38,14 +37,9 @@ class FusedTable:
         """
         encoding = self.encoding
         p = encoding._positions(positions)
-        if is_array(positions) and library(positions) != "numpy":
-            if out is not None:
-                raise TypeError(
-                    f"out cannot be given for positions of {library(positions)}: the table is "
-                    "made there"
-                )
+        if where := elsewhere(positions, out):
             made = encoding.table(positions, dtype=dtype)
-            where = f"specification: positions are of {library(positions)}"
+            where = f"specification: positions are of {where}"
             return (made, where) if explain else made
         values = np.asarray(p.values, dtype=np.float64)
         shape = (*values.shape, encoding.dim)

@@ -99,8 +99,9 @@ def write_axes(
         columns = np.flatnonzero(axes == axis)
         t1, t2, t3 = (t[columns] for t in (turns.t1, turns.t2, turns.t3))
         part = Turns(t1, t2, t3, turns.fastest)
-        made = _blocks(positions[axis].reshape(-1), part, offset, amplitude, sign)
-        for rows, block in made:
+        p = positions[axis].reshape(-1)
+        found = _factors(p, part, offset, amplitude, sign)
+        for rows, block in _blocks(p, part, offset, amplitude, sign, found):
             cosines[rows, columns], sines[rows, columns] = block.real, block.imag
     return "numpy"
 
@@ -172,13 +173,12 @@ def _blocks(
     offset: float,
     amplitude: float,
     sign: int,
-    found: _Factors | None = None,
+    found: _Factors | None,
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """The table a few rows at a time: complex128 (rows, pairs), overwritten by the next."""
     n, pairs = p.size, turns.t1.size
     if n == 0 or pairs == 0:
         return
-    found = found or _factors(p, turns, offset, amplitude, sign)
     rows = len(found.fine) if found is not None and found.consecutive else _rows(pairs)
     block = np.empty((rows, pairs), np.complex128)
     for m, a in enumerate(range(0, n, rows)):

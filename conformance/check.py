@@ -127,7 +127,6 @@ def check(
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}")
     if surface not in SURFACES:
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
-    encoding = hosted(encoding)
     refuse(surface, encoding)
     drivable = surface == "apply" and (head_dim or (bound and bound.head_dim))
     if encoding is None and not (drivable or needs_nothing(surface)):
@@ -202,6 +201,7 @@ def make_run(
     axes: int = 1,
 ) -> Run:
     """The function with everything that drives it, checked; the arguments are those of `check`."""
+    encoding = hosted(encoding)
     bound = fn if isinstance(fn, Implementation) else None
     _choice("dtype", dtype, tuple(ROUNDOFF))
     _choice("precision", precision, (None, *ROUNDOFF))

@@ -98,5 +98,11 @@ def sigmoid(x: Array) -> Array:
     return xp.where(x >= 0, 1.0 / (1.0 + e), e / (1.0 + e))
 
 
+def softplus(x: Array) -> Array:
+    """``log(1 + exp(x))``, likewise."""
+    xp: Any = namespace(x)
+    return xp.maximum(x, xp.zeros_like(x)) + xp.log1p(xp.exp(-xp.abs(x)))
+
+
 def _host(numbers: Array) -> np.ndarray:
     return np.asarray(to_host(numbers), np.float64)

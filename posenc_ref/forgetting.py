@@ -11,6 +11,7 @@ import numpy as np
 from . import _validate as validate
 from ._lookup import check_beside, lookup
 from ._namespace import Array, astype, namespace, to_host, widen, working_dtype
+from ._network import softplus
 from .accuracy import Truth
 from .bias import Bias
 from .score import beside, check_numbers, product
@@ -76,9 +77,7 @@ class ForgettingBias(Bias):
         if bias is not None:
             check_numbers("bias", bias, heads)
             z = z + beside("bias", bias, x)[:, None]
-        xp: Any = namespace(z)
-        # log sigmoid, without overflow and to rounding on both sides.
-        return cls(xp.minimum(z, xp.zeros_like(z)) - xp.log1p(xp.exp(-xp.abs(z))), scaled=scaled)
+        return cls(-softplus(-z), scaled=scaled)  # log sigmoid
 
     @classmethod
     def cable(cls, x: Array, weight: Array, bias: Array | None = None) -> Self:

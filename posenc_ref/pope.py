@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _validate as validate
 from ._namespace import Array, astype, device_of, namespace, to_host
+from ._network import sigmoid, softplus
 from .accuracy import Truth
 from .score import Score, beside, check_numbers
 from .sinusoidal import Sinusoidal
@@ -84,7 +85,7 @@ class PoPE(Score):
         return self._waves.frequencies()
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
-        pairs = _softplus(q)[..., :, None, :] * _softplus(k)[..., None, :, :]
+        pairs = softplus(q)[..., :, None, :] * softplus(k)[..., None, :, :]
         xp: Any = namespace(q)
         return {"content-content": xp.sum(pairs * self._cosines(r, q), axis=-1) * scale}
 
@@ -105,8 +106,7 @@ class PoPE(Score):
         """The logits with A and B of the error unit."""
         r = k_at - q_at
         ((name, value),) = self._of_offset(q, k, r, scale).items()
-        sizes = (_softplus(x) + np.abs(x) * _sigmoid(x) for x in (q, k))
-        of_q, of_k = sizes
+        of_q, of_k = (softplus(x) + np.abs(x) * sigmoid(x) for x in (q, k))
         pairs = of_q[..., :, None, :] * of_k[..., None, :, :] * abs(scale)
         angle = np.abs(r[..., None] * self.frequencies())
         if self.phases is not None:
@@ -114,14 +114,3 @@ class PoPE(Score):
             angle = angle + delta[:, None, None, :]
         terms = np.sum(pairs * np.abs(self._cosines(r, q)), axis=-1)
         return {name: Truth(np.asarray(value), terms, np.sum(pairs * angle, axis=-1))}
-
-
-def _softplus(x: Array) -> Array:
-    """``log(1 + exp(x))``, without overflow and to rounding on both sides."""
-    xp: Any = namespace(x)
-    return xp.maximum(x, xp.zeros_like(x)) + xp.log1p(xp.exp(-xp.abs(x)))
-
-
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    small = np.exp(-np.abs(x))
-    return np.asarray(np.where(x >= 0, 1.0, small) / (1 + small))
