@@ -65,3 +65,13 @@ def test_values_that_are_there_stay_themselves():
     back = hosted(moved)
     assert back == plain
     assert isinstance(back.bias.table, np.ndarray)
+
+
+def test_layers_of_a_network_are_moved_too():
+    rng, seen = np.random.default_rng(3), []
+    layers = [rng.standard_normal(shape).astype(np.float32) for shape in ((5, 1), (2, 5))]
+    plain = pr.DynamicBias(tuple(layers), (np.zeros(5, np.float32), np.zeros(2, np.float32)))
+    back = hosted(on_torch(plain, seen))
+    assert len(seen) == 4
+    assert back == plain
+    assert {type(part) for part in (*back.weights, *back.biases)} == {np.ndarray}
