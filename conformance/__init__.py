@@ -6,15 +6,15 @@ if __name__ != "posenc_ref.conformance":
         "posenc-ref"
     )
 
-from .card import Card
+from .assertions import ExpectedFailure, assert_conforms
 from .check import SURFACES, check
-from .codes import CODES, Code
-from .exec_command import from_command
-from .exec_process import HarnessError
-from .expectations import ExpectedFailure, assert_conforms
-from .identify import identify
-from .implementation import Implementation
-from .report import Accuracy, Finding, Report
+from .external.command import from_command
+from .external.process import HarnessError
+from .harness.codes import CODES, Code
+from .harness.implementation import Implementation
+from .harness.report import Accuracy, Finding, Report
+from .identify.card import Card
+from .identify.function import identify
 from .vectors import VectorCase, load_vectors
 
 __all__ = [

@@ -10,11 +10,11 @@ import numpy as np
 from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
-from .hosted import hosted
-from .implementation import Implementation
-from .report import Report
-from .run import Run, describe
-from .subject import TENSOR_LAYOUTS, Malformed, Refused, Subject
+from .harness.driver import TENSOR_LAYOUTS, Malformed, Refused, Subject
+from .harness.implementation import Implementation
+from .harness.report import Report
+from .harness.run import Run, describe
+from .harness.to_host import hosted
 from .surfaces import LEAST, LONG, SURFACES, Declared, needs_nothing, refuse
 
 __all__ = ["SURFACES", "check", "make_run"]

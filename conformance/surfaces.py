@@ -17,17 +17,15 @@ from posenc_ref import (
     XPos,
 )
 
-from . import (
-    judge_apply,
-    judge_bias,
-    judge_calls,
-    judge_frequencies,
-    judge_grid_add,
-    judge_plain,
-    judge_scores,
-    judge_tables,
-)
-from .run import Run
+from .bias import judge as judge_bias
+from .functions import judge as judge_plain
+from .harness.run import Run
+from .rotary import judge as judge_apply
+from .rotary import judge_frequencies
+from .score import judge as judge_scores
+from .sequences import judges as judge_calls
+from .table import judge as judge_tables
+from .table import judge_grid_add
 
 #: What is judged: an encoding, that of a whole model, or a plain function without either.
 Declared = Encoding | ModelEncoding | None

@@ -15,7 +15,6 @@ from .alibi import ALiBi
 from .axial_learned import AxialLearned
 from .bias import Bias
 from .box_sine import BoxSine
-from .config import from_config
 from .convit import ConViTBias
 from .cope import CoPE
 from .deberta import DeBERTa
@@ -28,22 +27,27 @@ from .fire import FIRE
 from .forgetting import ForgettingBias
 from .fourier import FourierFeatures
 from .gated_bias import GatedBias
-from .given import GivenFrequencies
 from .hybrid import Hybrid
 from .kerple import Kerple
-from .layer_defaults import config_layer_types, config_rope_layers
-from .layer_schedule import rope_layers
 from .layout import convert_layout, layout_permutation, permute_weights
 from .learned import Learned
-from .llama3 import Llama3Scaling
-from .longrope import LongRoPE
 from .mixed import MixedRoPE
-from .model_encoding import ModelEncoding
-from .model_functions import layers, rows, softmax_scale
+from .models.config import from_config
+from .models.layer_defaults import config_layer_types, config_rope_layers
+from .models.layer_schedule import rope_layers
+from .models.model_encoding import ModelEncoding
+from .models.model_functions import layers, rows, softmax_scale
+from .models.presets import preset, presets
+from .models.query_scale import (
+    LogNScale,
+    LogTemperature,
+    PowerTemperature,
+    QueryScale,
+    QueryTemperature,
+)
 from .multi_axis import MultiAxisRoPE
 from .multimodal_positions import mrope_positions
 from .normed import normed_apply
-from .ntk import DynamicNTK, NTKScaling, QwenNTK, SuNTK
 from .pope import PoPE
 from .position_ids import (
     decode_positions,
@@ -52,21 +56,18 @@ from .position_ids import (
     shard_indices,
     shard_positions,
 )
-from .presets import preset, presets
-from .proportional import Proportional
-from .query_scale import (
-    LogNScale,
-    LogTemperature,
-    PowerTemperature,
-    QueryScale,
-    QueryTemperature,
-)
 from .relative import relative_index, relative_scores, relative_shift
 from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
 from .sandwich import Sandwich
-from .scaling import FrequencySchedule, LinearScaling
+from .schedules.given import GivenFrequencies
+from .schedules.llama3 import Llama3Scaling
+from .schedules.longrope import LongRoPE
+from .schedules.ntk import DynamicNTK, NTKScaling, QwenNTK, SuNTK
+from .schedules.proportional import Proportional
+from .schedules.scaling import FrequencySchedule, LinearScaling
+from .schedules.yarn import NTKByParts, YaRN
 from .score import Score
 from .scoring import scores
 from .shaw import Shaw
@@ -81,7 +82,6 @@ from .tupe import TUPE
 from .vision_positions import grid_positions, linspace_positions, patch_centres, with_unplaced
 from .window_bias import BEiTBias, LeViTBias, LogCPB, SwinBias
 from .xpos import XPos
-from .yarn import NTKByParts, YaRN
 
 __version__ = "0.1.0"
 #: Version of the specification: the definitions, not the code that evaluates them.

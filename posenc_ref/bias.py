@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from . import _validate as validate
+from ._attention import dot
 from ._namespace import (
     Array,
     DType,
@@ -19,7 +20,6 @@ from ._namespace import (
     to_host,
 )
 from ._positions import as_pairs
-from ._sides import dot
 from .accuracy import Truth
 from .encoding import Encoding
 

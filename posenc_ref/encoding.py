@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from ._attention import check_sides
 from ._namespace import Array, astype, dtype_like, dtype_name, is_array, to_host, widen
-from ._sides import check_sides
 
 #: Longer tuples are shortened in the repr.
 _SHOWN = 16

@@ -12,7 +12,7 @@ from . import _validate as validate
 from ._namespace import Array, device_of, from_host, namespace
 from .accuracy import Truth
 from .bias import Bias
-from .scaling import real_tuple
+from .schedules.scaling import real_tuple
 
 
 @dataclass(frozen=True, eq=False, repr=False)

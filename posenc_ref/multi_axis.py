@@ -13,7 +13,7 @@ from . import _validate as validate
 from .angles import decimal_context
 from .rope import LAYOUT_ALIASES, LAYOUTS, check_scaling, check_start, layout_pairs
 from .rotary import Rotary
-from .scaling import FrequencySchedule, standard_schedule
+from .schedules.scaling import FrequencySchedule, standard_schedule
 
 ARRANGEMENTS = ("chunked", "interleaved")
 SPACINGS = ("global", "restart", "strided")

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _validate as validate
 from .rotary import Rotary
-from .scaling import FrequencySchedule, standard_schedule
+from .schedules.scaling import FrequencySchedule, standard_schedule
 
 LAYOUTS = ("interleaved", "half")
 LAYOUT_ALIASES = {

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._attention import dot
 from ._namespace import (
     Array,
     DType,
@@ -38,7 +39,6 @@ from ._namespace import (
     working_dtype,
 )
 from ._positions import Positions, as_positions, broadcast_axes, cut_like, first_axis, target
-from ._sides import dot
 from .angles import MAX_POSITION, Turns, tables, turns
 from .encoding import Encoding
 

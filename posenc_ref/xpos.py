@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from . import _validate as validate
+from ._attention import dot
 from ._namespace import (
     Array,
     astype,
@@ -20,11 +21,10 @@ from ._namespace import (
     working_dtype,
 )
 from ._positions import broadcast_axes
-from ._sides import dot
 from .angles import decimal_context
 from .rope import LAYOUT_ALIASES, LAYOUTS, layout_pairs
 from .rotary import Rotary
-from .scaling import standard_schedule
+from .schedules.scaling import standard_schedule
 
 #: Largest finite number of each floating dtype.
 _LARGEST = {

@@ -141,7 +141,7 @@ def test_an_example_runs(path):
 
 
 def test_every_public_encoding_is_in_the_table():
-    from posenc_ref.conformance.loading import encodings
+    from posenc_ref.conformance.cli.loading import encodings
 
     cells = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", README, re.MULTILINE)
     rows = [name for cell in cells for name in re.findall(r"\w+", cell)]

@@ -1,4 +1,4 @@
-"""Write posenc_ref/data/config_defaults.json: what configuration classes say by default.
+"""Write posenc_ref/models/data/config_defaults.json: what configuration classes say by default.
 
 A ``config.json`` may leave out whatever its configuration class in transformers has a default for.
 This script copies those defaults, for the entries that positional encodings depend on, from the
@@ -19,7 +19,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).resolve().parents[1] / "posenc_ref" / "data"
+DATA = Path(__file__).resolve().parents[1] / "posenc_ref" / "models" / "data"
 TARGET = DATA / "config_defaults.json"
 #: The entries that posenc_ref reads; aliases of the configuration classes are followed.
 ENTRIES = [

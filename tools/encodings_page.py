@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from posenc_ref.conformance import load_vectors  # noqa: E402
-from posenc_ref.conformance.certify_registry import certify_registry  # noqa: E402
-from posenc_ref.conformance.encodings_page import page  # noqa: E402
+from posenc_ref.conformance.exact.certificate_registry import certify_registry  # noqa: E402
+from posenc_ref.conformance.exact.encodings_page import page  # noqa: E402
 from posenc_ref.conformance.registry import entries  # noqa: E402
 from posenc_ref.conformance.vectors.files import MANIFEST, read_json, shipped  # noqa: E402
 

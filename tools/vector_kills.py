@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))
 from posenc_ref import from_dict  # noqa: E402
 from posenc_ref.conformance import load_vectors  # noqa: E402
 from posenc_ref.conformance.vectors.files import shipped  # noqa: E402
-from posenc_ref.conformance.vectors.generate import record_kills  # noqa: E402
+from posenc_ref.conformance.vectors.make.generate import record_kills  # noqa: E402
 from posenc_ref.conformance.vectors.reject import rejects  # noqa: E402
 
 #: What `check` is told of an implementation and a vector cares about.
@@ -54,8 +54,8 @@ def main():
     """Compute the kills over the whole corpus and write them."""
     raw = argparse.RawTextHelpFormatter
     argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args()
-    import tests.conformance.wrong_vectors_counted  # noqa: F401  (files its cases)
-    from tests.conformance.wrong_vectors import ALSO_WRONG
+    import tests.conformance.vectors.wrong_vectors_counted  # noqa: F401  (files its cases)
+    from tests.conformance.vectors.wrong_vectors import ALSO_WRONG
     from tests.mutants import WRONG
 
     kills = kill_list([*WRONG, *ALSO_WRONG])

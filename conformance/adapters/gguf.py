@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from posenc_ref import ModelEncoding
-from posenc_ref.gguf_metadata import from_gguf_metadata
-from posenc_ref.gguf_schedule import FREQS, LONG, SHORT
+from posenc_ref.models.gguf_metadata import from_gguf_metadata
+from posenc_ref.models.gguf_schedule import FREQS, LONG, SHORT
 
 
 def from_gguf(path: str | os.PathLike[str], *, layout: str | None = None) -> ModelEncoding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import posenc_ref
-from posenc_ref.conformance.implementation import Implementation
+from posenc_ref.conformance.harness.implementation import Implementation
 
 
 def x_transformers_rotary(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import posenc_ref
-from posenc_ref.conformance.implementation import Implementation
+from posenc_ref.conformance.harness.implementation import Implementation
 
 from .binding import parameters
 from .rotary_function import Rotation, attribute, head_dim_of

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import posenc_ref
-from posenc_ref.conformance.implementation import Implementation
+from posenc_ref.conformance.harness.implementation import Implementation
 
 from .binding import bind, parameters
 from .rotary_function import attribute

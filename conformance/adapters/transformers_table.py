@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import posenc_ref
-from posenc_ref.conformance.implementation import Implementation
+from posenc_ref.conformance.harness.implementation import Implementation
 
 from .binding import bind, parameters
 from .peers import window_start

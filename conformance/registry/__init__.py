@@ -1,8 +1,8 @@
 """One entry for every encoding: all that the suite has to be told of it.
 
-To add one, put a module beside this file (they are found by themselves) with the formula written
-once more, in the numbers of :mod:`posenc_ref.conformance.counted`, and nothing of the class but
-its fields::
+To add one, put a module beside this file; it is found by itself.  It writes the formula once more,
+in the numbers of :mod:`posenc_ref.conformance.exact.error_numbers`, and takes only the fields of
+the class::
 
     @register(
         Kerple,
@@ -12,10 +12,10 @@ its fields::
     def kerple(e, i, j):
         return [-r1 * log(1 + r2 * abs(i - j)) for r1, r2 in zip(e.r1, e.r2, strict=True)]
 
-:mod:`posenc_ref.conformance.entry` says what the function takes in each family.  Examples are
-named by the ids of their golden vectors; take two or three small ones that differ in form, with
-learned numbers from :func:`numbers`, which every dtype holds exactly.  From the entry follow, by
-themselves: the rows of ``posenc verify`` and ``posenc accuracy``, the golden vectors (``posenc
+:mod:`posenc_ref.conformance.exact.reference` says what the function takes in each family.
+Examples are named by the ids of their golden vectors; take two or three small ones that differ in
+form, with learned numbers from :func:`numbers`, which every dtype holds exactly.  The entry
+then makes, by itself: the rows of ``posenc verify`` and ``posenc accuracy``, the vectors (``posenc
 vectors --generate``), the row of ``docs/encodings.md`` (``python tools/encodings_page.py``), and
 the tests of ``tests/conformance/test_registry*.py``.
 """
@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from posenc_ref import Encoding
-from posenc_ref.conformance.entry import SURFACE, Entry, Exact
-from posenc_ref.conformance.vectors.recipe import Recipe, numbers
+from posenc_ref.conformance.exact.recipe import Recipe, numbers
+from posenc_ref.conformance.exact.reference import SURFACE, Entry, Exact
 
 __all__ = ["REGISTRY", "entries", "entry_of", "numbers", "register"]
 

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from posenc_ref import FIRE, Kerple, Sandwich
-from posenc_ref.conformance.counted import Counted, cos, counted, fraction, log, power, total
+from posenc_ref.conformance.exact.error_numbers import (
+    Counted,
+    cos,
+    counted,
+    fraction,
+    log,
+    power,
+    total,
+)
 
 from . import numbers, register
 from .networks import network

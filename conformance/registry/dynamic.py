@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from posenc_ref import DynamicBias, DynamicWindowBias
-from posenc_ref.conformance.counted import Counted, counted, dot, log, relu, root, sigmoid, total
+from posenc_ref.conformance.exact.error_numbers import (
+    Counted,
+    counted,
+    dot,
+    log,
+    relu,
+    root,
+    sigmoid,
+    total,
+)
 
 from . import numbers, register
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posenc_ref import ESPnetLegacy, Sinusoidal
-from posenc_ref.conformance.counted import Counted, dot, root
+from posenc_ref.conformance.exact.error_numbers import Counted, dot, root
 
 from . import numbers, register
 from .image_tables import sinusoidal

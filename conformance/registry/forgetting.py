@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import ForgettingBias
-from posenc_ref.conformance.counted import total
+from posenc_ref.conformance.exact.error_numbers import total
 
 from . import numbers, register
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posenc_ref import BoxSine, DETRSine, Sinusoidal, Sinusoidal2D, Sinusoidal3D
-from posenc_ref.conformance.counted import Counted, cos, fraction, power, sin
+from posenc_ref.conformance.exact.error_numbers import Counted, cos, fraction, power, sin
 
 from . import register
 

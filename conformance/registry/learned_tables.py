@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from posenc_ref import AxialLearned, Hybrid, Learned, Sinusoidal, Time2Vec
-from posenc_ref.conformance.counted import Counted, given
-from posenc_ref.conformance.entry import at
-from posenc_ref.conformance.vectors.recipe import Recipe
+from posenc_ref.conformance.exact.error_numbers import Counted, given
+from posenc_ref.conformance.exact.recipe import Recipe
+from posenc_ref.conformance.exact.reference import at
 
 from . import numbers, register
 from .feature_tables import time2vec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from posenc_ref.conformance.counted import Counted, dot, relu
+from posenc_ref.conformance.exact.error_numbers import Counted, dot, relu
 
 
 def network(e: Any, x: Sequence[Any]) -> list[Counted]:

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from posenc_ref import PoPE
-from posenc_ref.conformance.counted import Counted, cos, fraction, power, root, softplus, total
+from posenc_ref.conformance.exact.error_numbers import (
+    Counted,
+    cos,
+    fraction,
+    power,
+    root,
+    softplus,
+    total,
+)
 
 from . import numbers, register
 

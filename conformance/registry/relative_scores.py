@@ -7,10 +7,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from posenc_ref import TUPE, CoPE, DeBERTa, DecomposedRelative, Shaw, T5Bias
-from posenc_ref.conformance.counted import Counted, counted, dot, fraction, root, sigmoid, total
-from posenc_ref.conformance.entry import tokens
-from posenc_ref.conformance.exact import mpmath
-from posenc_ref.conformance.vectors.recipe import Recipe
+from posenc_ref.conformance.exact.error_numbers import (
+    Counted,
+    counted,
+    dot,
+    fraction,
+    root,
+    sigmoid,
+    total,
+)
+from posenc_ref.conformance.exact.fixed_point import mpmath
+from posenc_ref.conformance.exact.recipe import Recipe
+from posenc_ref.conformance.exact.reference import tokens
 
 from . import numbers, register
 from .learned_biases import t5

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posenc_ref import Sinusoidal, StandardizedSinusoidal
-from posenc_ref.conformance.counted import Counted, root, total
+from posenc_ref.conformance.exact.error_numbers import Counted, root, total
 
 from . import register
 from .image_tables import sinusoidal

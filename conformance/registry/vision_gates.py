@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posenc_ref import ConViTBias
-from posenc_ref.conformance.counted import dot
+from posenc_ref.conformance.exact.error_numbers import dot
 
 from . import numbers, register
 

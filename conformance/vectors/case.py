@@ -12,9 +12,9 @@ import numpy as np
 from posenc_ref import Encoding, from_dict
 from posenc_ref._namespace import dtype_name, is_array, to_host
 from posenc_ref.accuracy import ROUNDOFF, budget
+from posenc_ref.conformance.exact.bits import read_array
+from posenc_ref.conformance.exact.output import Output
 
-from .bits import read_array
-from .output import Output
 from .surfaces import LISTS, OPTIONAL, SURFACES
 
 

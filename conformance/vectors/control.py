@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth, budget
+from posenc_ref.conformance.exact.output import Output
 
 from .case import VectorCase
-from .output import Output
 
 
 def perturbed(case: VectorCase, result: Any, dtype: str) -> Any:

@@ -11,8 +11,7 @@ from typing import Any
 
 from posenc_ref import Scaling, from_dict
 from posenc_ref._namespace import is_array
-
-from .bits import canonical
+from posenc_ref.conformance.exact.bits import canonical
 
 #: The version of the format, the name of its folder and of its schema.
 VERSION = "v0"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import budget
-from posenc_ref.conformance.subject import Subject
+from posenc_ref.conformance.harness.driver import Subject
 
 from .case import VectorCase
 

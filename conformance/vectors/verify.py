@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from posenc_ref.accuracy import budget
-from posenc_ref.conformance.codes import CODES
+from posenc_ref.conformance.exact.bits import canonical, digest
+from posenc_ref.conformance.harness.codes import CODES
 
-from .bits import canonical, digest
 from .case import VectorCase
 from .control import perturbed
 from .files import MANIFEST, cases_of, read_json, semantics, shipped
-from .flag_table import FLAGS
-from .flags import View, flags_of, level_of
+from .flags.flags import View, flags_of, level_of
+from .flags.table import FLAGS
 from .schema import violations
 from .surfaces import SURFACES, own_function
 

@@ -17,7 +17,7 @@ from posenc_ref import (
     permute_weights,
     scores,
 )
-from posenc_ref.conformance.exact import (
+from posenc_ref.conformance.exact.fixed_point import (
     BITS,
     DIGITS,
     Exact,

@@ -11,7 +11,7 @@ import posenc_ref as pr
 from posenc_ref.accuracy import budget
 from posenc_ref.backends import fused, fused_numpy, phasors
 from posenc_ref.conformance import check
-from posenc_ref.conformance.subject import TENSOR_LAYOUTS
+from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 
 RNG = np.random.default_rng(11)
 D = 32

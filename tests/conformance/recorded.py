@@ -2,10 +2,10 @@
 
 from posenc_ref import RoPE
 from posenc_ref.conformance import check
-from posenc_ref.conformance.ndjson import recording
-from posenc_ref.conformance.outcome import Outcome
-from posenc_ref.conformance.verify import Verification
-from tests.conformance.functions import HEAD_DIM, rope
+from posenc_ref.conformance.surveys.ndjson import recording
+from posenc_ref.conformance.surveys.record import Outcome
+from posenc_ref.conformance.surveys.verify import Verification
+from tests.conformance.handwritten import HEAD_DIM, rope
 
 HALF = RoPE(HEAD_DIM, layout="half")
 FACTS = {

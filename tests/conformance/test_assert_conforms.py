@@ -12,11 +12,11 @@ from posenc_ref.conformance import (
     HarnessError,
     Report,
     assert_conforms,
+    assertions,
     check,
-    expectations,
     from_command,
 )
-from tests.conformance.functions import HEAD_DIM, rope
+from tests.conformance.handwritten import HEAD_DIM, rope
 
 HALF = RoPE(HEAD_DIM, layout="half")
 BASE = {"code": "base", "reason": "the checkpoint is converted next week, #12"}
@@ -192,7 +192,7 @@ FAILED = {"findings": [Finding("base", "m")]}
 def made(monkeypatch, **fields):
     """Let the check come to this report."""
     report = Report("fn", "apply", "RoPE(8)", "numpy", "float32", **DONE | fields)
-    monkeypatch.setattr(expectations, "check", lambda *arguments, **settings: report)
+    monkeypatch.setattr(assertions, "check", lambda *arguments, **settings: report)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import posenc_ref.conformance
 from posenc_ref import ALiBi, RoPE, Sinusoidal
 from posenc_ref.backends import backend
 from posenc_ref.conformance import SURFACES, Implementation, check
-from tests.conformance.functions import HEAD_DIM, inv_freq, rope, sinusoid
+from tests.conformance.handwritten import HEAD_DIM, inv_freq, rope, sinusoid
 
 ENCODING = RoPE(HEAD_DIM, layout="half")
 

@@ -9,10 +9,10 @@ import pytest
 from posenc_ref import Proportional, RoPE, Sinusoidal, T5Bias, YaRN
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance import check
-from posenc_ref.conformance.judge_grid_add import Added
-from posenc_ref.conformance.oracle import exactly
-from posenc_ref.conformance.properties import orthogonality
-from tests.conformance.functions import HEAD_DIM, inv_freq, rope, run_of
+from posenc_ref.conformance.oracle.apply import exactly
+from posenc_ref.conformance.phases.properties import orthogonality
+from posenc_ref.conformance.table.judge_grid_add import Added
+from tests.conformance.handwritten import HEAD_DIM, inv_freq, rope, run_of
 
 HALF = RoPE(HEAD_DIM, layout="half")
 RIGHT = rope()

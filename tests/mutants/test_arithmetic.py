@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from . import _truth as truth
-from . import (
+from ._case import CORRECT, WRONG
+from .rotary import (
     attention_factor,
     correct_multi_axis,
     correct_ntk,
@@ -23,7 +24,6 @@ from . import (
     yarn,
     yarn_bounds,
 )
-from ._case import CORRECT, WRONG
 
 MODULES = {
     module.__name__

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from posenc_ref.conformance.exact import BITS, DIGITS, Exact, mpmath
+from posenc_ref.conformance.exact.fixed_point import BITS, DIGITS, Exact, mpmath
 
 mp = mpmath().mp
 

@@ -5,7 +5,7 @@ import pytest
 
 from posenc_ref import ALiBi
 from posenc_ref.accuracy import budget
-from posenc_ref.conformance.oracle_scores import Scored
+from posenc_ref.conformance.oracle.scores import Scored
 
 from .attention import filled, softmax_inputs, tokens
 

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from posenc_ref import LinearScaling, MultiAxisRoPE, RoPE, from_dict
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.angles import ERROR_BOUND
-from posenc_ref.conformance.exact import BITS, Exact, exact_cos_sin, geometric, to_fixed, to_float
+from posenc_ref.conformance.exact.fixed_point import (
+    BITS,
+    Exact,
+    exact_cos_sin,
+    geometric,
+    to_fixed,
+    to_float,
+)
 
 # Each published encoding, written down pair by pair: (first channel, second channel, axis,
 # exponent of the base), from the models' own code, for small heads.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from posenc_ref import Sinusoidal
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.conformance.exact import BITS, DIGITS, Exact, mpmath
+from posenc_ref.conformance.exact.fixed_point import BITS, DIGITS, Exact, mpmath
 
 mp = mpmath().mp
 

@@ -5,7 +5,7 @@ import pytest
 
 from posenc_ref import T5Bias
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.conformance.oracle_scores import Scored
+from posenc_ref.conformance.oracle.scores import Scored
 
 from .attention import filled, heads, host, softmax_inputs, tokens
 

@@ -5,7 +5,7 @@ import pytest
 
 from posenc_ref import BEiTBias, LeViTBias, LogCPB, SwinBias
 from posenc_ref.accuracy import budget
-from posenc_ref.conformance.oracle_scores import Scored
+from posenc_ref.conformance.oracle.scores import Scored
 
 torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
 pytest.importorskip("transformers", reason="transformers is what is compared with")

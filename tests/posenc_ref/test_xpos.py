@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from posenc_ref import RoPE, XPos, from_dict, scores
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.conformance.exact import geometric, mpmath
+from posenc_ref.conformance.exact.fixed_point import geometric, mpmath
 
 
 def true_logit(d, q, k, m, n, base=10000.0, scale_base=512, gamma=Fraction(2, 5)):

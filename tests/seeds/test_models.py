@@ -8,7 +8,7 @@ import pytest
 import posenc_ref as pr
 from posenc_ref.conformance import check
 from posenc_ref.conformance.adapters import from_transformers
-from posenc_ref.presets import needs
+from posenc_ref.models.presets import needs
 
 torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
 transformers = pytest.importorskip("transformers", reason="transformers is what is compared with")

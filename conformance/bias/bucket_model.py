@@ -1,0 +1,111 @@
+"""T5's buckets with parts of the rule replaced: what a measured deviation would give."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import T5Bias
+from posenc_ref.conformance.phases.frequencies import half_precision
+
+#: Farther positions, and more candidates than this, are not searched.
+WIDEST = 4096
+
+
+@cache
+def starts(size: int, exact: int, max_distance: int, last: int | None = None) -> tuple[int, ...]:
+    """The smallest distance of bucket 1, 2, ... ``last``, by comparing integers."""
+    found = list(range(1, exact + 1))
+    steps = size - exact
+    for t in range(1, (size - 1 if last is None else last) - exact + 1):
+        n = found[-1]
+        # The float estimate is only where the search starts.
+        n = max(n, int(exact * (max_distance / exact) ** (t / steps)) - 2)
+        while n**steps * exact**t < max_distance**t * exact**steps:
+            n += 1
+        found.append(n)
+    return tuple(found)
+
+
+def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray:
+    """The declared buckets of r with some things changed.
+
+    ``change`` replaces sign, num_buckets, size (buckets of one direction), future ("offset",
+    "same", "zero"), exact, max_distance, starts, future_starts, clamp, half, own (the bucket of
+    0) or shift (of r).
+    """
+    both = encoding.bidirectional
+    number = change.get("num_buckets", encoding.num_buckets)
+    size = change.get("size", number // 2 if both else number)
+    future = change.get("future", "offset" if both else "zero")
+    r = change.get("sign", 1) * (r - change.get("shift", 0))
+    first = change.get("starts")
+    if "half" in change:
+        return _with(number, future, r, _half_log(encoding, size, np.abs(r), change["half"]))
+    if first is None:
+        exact = change.get("exact", size // 2)
+        distance = change.get("max_distance", encoding.max_distance)
+        last = None if change.get("clamp", True) else 4 * size
+        first = starts(size, exact, distance, last)
+    past = np.searchsorted(np.asarray(first), np.abs(r), side="right")
+    later = past
+    if "future_starts" in change:
+        later = np.searchsorted(np.asarray(change["future_starts"]), np.abs(r), side="right")
+    found = _with(number, future, r, past, later)
+    return np.asarray(np.where(r == 0, change.get("own", found), found))
+
+
+def _with(
+    number: int, future: str, r: np.ndarray, past: np.ndarray, later: np.ndarray | None = None
+) -> np.ndarray:
+    """Buckets of both directions from those of a distance."""
+    later = past if later is None else later
+    if future == "zero":
+        later = np.zeros_like(past)
+    elif future == "offset":
+        later = later + number // 2
+    return np.asarray(np.where(r > 0, later, past))
+
+
+def _half_log(encoding: T5Bias, size: int, n: np.ndarray, how: tuple[str, str]) -> np.ndarray:
+    """The logarithm evaluated in half precision, in the usual orders of operations."""
+    name, order = how
+
+    def half(x: Any) -> np.ndarray:
+        return dict(half_precision(np.asarray(x, dtype=np.float64)))[name]
+
+    exact = size // 2
+    log = half(np.log(half(half(np.maximum(n, 1)) / exact)))
+    whole = np.log(encoding.max_distance / exact)
+    if order == "one factor":
+        far = half(log * ((size - exact) / whole))
+    else:
+        far = half(half(log / (half(whole) if order == "rounded" else whole)) * (size - exact))
+    far = np.minimum(exact + np.trunc(far), size - 1).astype(np.int64)
+    return np.where(n < exact, n, far)
+
+
+def bases(encoding: T5Bias) -> list[dict[str, Any]]:
+    """The declaration, its mirror image and the other direction: what a shift is measured by."""
+    half, both = encoding.num_buckets // 2, encoding.bidirectional
+    other = {"size": encoding.num_buckets if both else half, "future": "zero" if both else "offset"}
+    return [{}, {"sign": -1}, other]
+
+
+def shift(encoding: T5Bias, change: dict[str, Any], r: np.ndarray, b: np.ndarray) -> int:
+    """The shift of r that makes the buckets of ``change`` fit best, the smallest of the best."""
+    known = (b >= 0) & (np.abs(r) <= WIDEST)
+    r, b = r[known], b[known]
+    reach = int(np.abs(r).max(initial=0)) + 8
+    expected = model(encoding, change, np.arange(-3 * reach, 3 * reach + 1))
+    best, least = 0, int((expected[r + 3 * reach] != b).sum())
+    for size in range(1, reach + 1):
+        for moved in (-size, size):
+            wrong = int((expected[r - moved + 3 * reach] != b).sum())
+            if wrong < least:
+                best, least = moved, wrong
+        if least == 0:
+            break
+    return best

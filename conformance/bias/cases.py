@@ -1,0 +1,171 @@
+"""What a bias function answered, the ruler it is judged with, and properties in general."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isqrt
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.accuracy import ROUNDOFF, Truth, budget
+from posenc_ref.conformance.harness.driver import Malformed, Refused, Subject
+from posenc_ref.conformance.harness.run import Run
+
+#: Numbers in the square call of a long sequence, and no more: a call of one query is longer.
+_MOST_SQUARE = 2**23
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """Compares two computed numbers in units of the dtype's roundoff."""
+
+    dtype: str = "float32"
+    precision: str | None = None
+
+    @property
+    def roundoff(self) -> float:
+        """The roundoff that judges."""
+        return max(ROUNDOFF[self.dtype], ROUNDOFF[self.precision or self.dtype])
+
+    @property
+    def budget(self) -> float:
+        """The largest score that passes."""
+        return budget(self.dtype, self.precision)
+
+    def score(self, actual: Any, expected: Any, terms: Any) -> np.ndarray:
+        """``|actual - expected|`` in units of ``roundoff * terms``; NaN scores infinity."""
+        actual, expected, terms = (np.asarray(a, np.float64) for a in (actual, expected, terms))
+        actual, expected, terms = np.broadcast_arrays(actual, expected, terms)
+        with np.errstate(invalid="ignore"):
+            truth = Truth(expected, terms, np.zeros(expected.shape))
+            return np.asarray(truth.score(actual, dtype=self.dtype, precision=self.precision))
+
+    def differ(self, actual: Any, expected: Any, terms: Any) -> np.ndarray:
+        """Where they differ by more than rounding."""
+        return self.score(actual, expected, terms) > self.budget
+
+    def beyond(self, terms: float) -> float:
+        """A step that no rounding explains, where numbers of size ``terms`` are added."""
+        return 8 * self.budget * self.roundoff * terms or 1.0
+
+
+@dataclass(frozen=True)
+class BiasCase:
+    """The bias (H, Q, K) of one call, and where it is judged (Q, K)."""
+
+    q_len: int
+    k_len: int
+    actual: np.ndarray
+    judged: np.ndarray
+    up_to_constant: bool = False  #: rows are judged relative to the query's own key
+
+    @property
+    def name(self) -> str:
+        """The lengths, in words."""
+        return f"q_len {self.q_len}, k_len {self.k_len}"
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """The positions of the queries."""
+        return np.arange(self.k_len - self.q_len, self.k_len)
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """Key minus query, (Q, K)."""
+        return np.asarray(np.arange(self.k_len) - self.rows[:, None])
+
+    @cached_property
+    def own(self) -> np.ndarray:
+        """The value at each query's own key, (H, Q, 1)."""
+        return self.actual[:, np.arange(self.q_len), self.rows][..., None]
+
+    @cached_property
+    def moved(self) -> np.ndarray:
+        """The values as they are judged: relative to the own key where only that counts."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.actual - self.own) if self.up_to_constant else self.actual
+
+    @cached_property
+    def terms(self) -> np.ndarray:
+        """What was added to form ``moved``, in absolute value."""
+        size = np.abs(self.actual)
+        return np.asarray(size + np.abs(self.own)) if self.up_to_constant else np.asarray(size)
+
+    def with_values(self, actual: np.ndarray) -> BiasCase:
+        """The same case with other values."""
+        return replace(self, actual=actual)
+
+
+@dataclass(frozen=True)
+class Property:
+    """Something that holds of right outputs whatever the oracle says.
+
+    ``violation`` gives the first place where it does not hold, or an empty string; ``spoil`` moves
+    one number of the data so that it must not hold any more.
+    """
+
+    name: str
+    violation: Callable[[Any, Ruler], str]
+    spoil: Callable[[Any, Ruler], Any]
+
+
+def judge_properties(run: Run, properties: Sequence[Property], data: Any) -> None:
+    """Judge each property, and that it rejects the function's own output with one flaw."""
+    ruler = Ruler(run.dtype, run.precision)
+    for item in properties:
+        run.count(item.name)
+        run.asked.add(f"property {item.name}")
+        problem = item.violation(data, ruler)
+        if problem:
+            run.failed(f"property {item.name}", item.name, np.inf, problem)
+        flawed = item.violation(item.spoil(data, ruler), ruler)
+        run.report.controls[f"property: {item.name}"] = bool(flawed)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One call: the values, or the code and the words of what went wrong."""
+
+    values: np.ndarray | None
+    raw: Any = None
+    code: str = ""
+    problem: str = ""
+
+
+def ask(subject: Subject, *args: Any) -> Answer:
+    """Call the function; the values are a copy that later calls cannot change."""
+    try:
+        raw = subject.call(*args)
+        return Answer(np.array(subject.array(raw)), raw)
+    except Refused as refusal:
+        return Answer(None, code="raises", problem=str(refusal))
+    except Malformed as flaw:
+        return Answer(None, code="shape", problem=str(flaw))
+
+
+@dataclass(frozen=True)
+class Span:
+    """How many tokens a bias of one window, or of one sequence, has, and which calls make sense."""
+
+    tokens: int  #: of the longest call
+    square: int  #: of the longest call with as many queries as keys
+    whole: bool  #: a window asks as a whole; a causal sequence is decoded too
+
+
+def span(run: Run, bias: Any) -> Span | None:
+    """Of ``bias`` as far as it is to be judged; None where any length has a meaning."""
+    tokens = getattr(bias, "tokens", None)
+    if tokens is None:
+        return None
+    room = tokens if run.max_position is None else min(tokens, run.max_position + 1)
+    if bias.sees_future:  # a part of a window is no window
+        return Span(tokens, tokens if room == tokens else 0, True)
+    return Span(room, min(room, isqrt(_MOST_SQUARE // bias.num_heads)), False)
+
+
+def fresh(run: Run) -> Subject | None:
+    """A subject around a fresh instance, where there is a way to make one."""
+    return None if run.factory is None else replace(run.subject, fn=run.factory())

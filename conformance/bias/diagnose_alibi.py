@@ -1,0 +1,286 @@
+"""Why an ALiBi bias is not the declared one: slopes, sign, scale and kink, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import ALiBi
+from posenc_ref.conformance.diagnosis.combine import Cause, explain, report
+from posenc_ref.conformance.harness.run import Run
+
+from .cases import BiasCase, Ruler
+from .diagnose_other import large_constants
+from .diagnose_slopes import scale_cause, slopes_cause
+from .fit import Fit, fit
+from .model import PLACES, residual_of
+
+
+def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
+    """File what explains the biases of every length."""
+    encoding: ALiBi = run.encoding
+    ruler = Ruler(run.dtype, run.precision)
+    usable = [case for case in cases if case.k_len > 2]
+    if not usable:
+        return
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        fits = [fit(case, ruler) for case in usable]
+        causes = _causes(encoding, fits, ruler)
+        found = explain(residual_of(encoding, cases, ruler), causes)
+    report(run, found)
+    run.report.measured = _words(fits)
+    failed = any(f.check == "values" for f in run.failures)
+    if found.complete and not found.causes and failed and not run.report.findings:
+        if encoding.up_to_constant:
+            large_constants(run, [(case.name, case.own) for case in cases])
+            return
+        run.add(
+            "inaccurate",
+            "rows are off by a constant each, which softmax does not see; the declared bias "
+            "is 0 at the query's own key",
+            f"{usable[0].name}: {usable[0].own[:, 0, 0].tolist()} at query 0's own key, per head",
+        )
+
+
+def _causes(encoding: ALiBi, fits: Sequence[Fit], ruler: Ruler) -> list[Cause]:
+    true = encoding.slopes()
+    first = fits[0]
+    if first.before is None:
+        return []
+    toward = float(np.sign(np.median(first.before / true))) or 1.0
+    found = []
+    if toward < 0:
+        head = int(np.argmax(true))
+        found.append(
+            Cause(
+                "bias-sign",
+                "the bias grows with the distance: far keys are rewarded",
+                f"head {head}: {-first.before[head]:+.9g} per key away, "
+                f"declared {-true[head]:+.9g}",
+                {"sign": -1.0},
+                values={"declared": -1, "measured": 1},
+            )
+        )
+    kinks, edges = _alignment(fits, toward)
+    usable = [f for f in fits if f.before is not None and f.case.name not in edges]
+    long = max(usable, key=lambda f: f.case.k_len) if usable else first
+    assert long.before is not None
+    measured = long.before * toward
+    found += _sizes(usable, measured, true, toward, ruler)
+    found.append(slopes_cause(measured, true, encoding.max_bias, ruler))
+    beyond = [(f.case, f.before if f.case.name in edges else f.after) for f in fits]
+    straight = {f.case.name for f in fits if f.kink is None} - edges
+    bent = [(c, a) for c, a in beyond if a is not None and c.name not in straight]
+    if not encoding.causal and not bent and long.after is not None:
+        bent = [(long.case, long.after)]
+    after = max(bent, key=lambda pair: pair[0].k_len * pair[0].q_len)[1] if bent else None
+    if not encoding.causal and after is not None:
+        found += _future(after, long, fits, ruler)
+    found += _aligned(kinks, straight, fits, after if encoding.causal else None)
+    found += _range(fits, true, toward, ruler)
+    return found + _rounded(long, encoding)
+
+
+def _alignment(fits: Sequence[Fit], toward: float) -> tuple[dict[str, int], set[str]]:
+    """Where each call's bias bends, and the calls that lie beyond the bend altogether."""
+    kinks: dict[str, int] = {}
+    edges: set[str] = set()
+    for f in fits:
+        if f.kink is not None:
+            kinks[f.case.name] = f.kink
+        elif f.before is not None and np.median(np.sign(f.before)) * toward <= 0:
+            kinks[f.case.name] = -int(f.case.rows[0])
+            edges.add(f.case.name)
+        else:
+            kinks[f.case.name] = 0
+    return kinks, edges
+
+
+def _sizes(
+    fits: Sequence[Fit], measured: np.ndarray, true: np.ndarray, toward: float, ruler: Ruler
+) -> list[Cause]:
+    scale = float(np.median(measured / true))
+    ratios = {
+        f.case.name: float(np.median(f.before * toward / true))
+        for f in fits
+        if f.before is not None
+    }
+    each = np.array(list(ratios.values()))
+    if len(each) > 1 and ruler.differ(each, scale, 4 * abs(scale)).any():
+        shown = ", ".join(f"{r:.6g} at {name}" for name, r in ratios.items())
+        return [
+            Cause(
+                "bias-scale",
+                "the bias is multiplied by a factor that depends on the lengths",
+                shown,
+                {"scale": ratios},
+                fitted=2,
+                values={"declared": 1.0, "measured": ratios},
+            )
+        ]
+    if ruler.differ(scale, 1.0, 1.0).any() and scale > 0:
+        return [scale_cause(scale, "every head and distance")]
+    return []
+
+
+def _future(after: np.ndarray, long: Fit, fits: Sequence[Fit], ruler: Ruler) -> list[Cause]:
+    """Keys after the query, against the mirror image of keys before it."""
+    assert long.before is not None
+    mirror = -long.before
+    case = max((f.case for f in fits), key=lambda c: c.q_len)
+    shown = case.actual[:, 0, case.rows[0] : case.rows[0] + 3]
+    free = Cause(
+        "future-keys",
+        "keys after the query have a bias of another kind",
+        f"{case.name}, head 0: {', '.join(f'{v:.6g}' for v in shown[0])} at key - query = 0, 1, 2",
+        {"anything after": True},
+        fitted=3,
+        values={"declared": mirror.tolist(), "measured": shown.tolist()},
+    )
+    if not ruler.differ(after, mirror, 4 * np.abs(mirror)).any():
+        return [free]
+    ratio = float(np.median(after / mirror))
+    rewarded = np.sign(long.before).sum() < 0
+    if not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():
+        return [_signed(after, mirror, rewarded), free]
+    kind = "are free" if ratio == 0 else "are rewarded" if ratio < 0 else "get another penalty"
+    head = int(np.argmax(np.abs(mirror)))
+    return [
+        Cause(
+            "future-keys",
+            f"keys after the query {kind}: {ratio:.6g} times the penalty of keys before it",
+            f"head {head}: {after[head]:+.9g} per key after the query, "
+            f"{mirror[head]:+.9g} would mirror the keys before it",
+            {"after": after},
+            values={"declared": mirror.tolist(), "measured": after.tolist()},
+        ),
+        free,
+    ]
+
+
+def _signed(after: np.ndarray, mirror: np.ndarray, past_rewarded: bool) -> Cause:
+    """One straight line through both sides: the absolute value was not taken."""
+    formula, side = ("m (i - j)", "before") if past_rewarded else ("m (j - i)", "after")
+    head = int(np.argmax(np.abs(mirror)))
+    return Cause(
+        "bias-sign",
+        f"the bias is signed, {formula}: keys {side} the query are rewarded",
+        f"head {head}: {after[head]:+.9g} per key on both sides of the query, {mirror[head]:+.9g} "
+        "after it would mirror the keys before it",
+        {"sign": -1.0 if past_rewarded else 1.0, "after": after},
+        values={"declared": mirror.tolist(), "measured": after.tolist()},
+        equivalent=("future-keys",),
+        remedy="Take the absolute distance: -slope * |i - j|.",
+    )
+
+
+def _aligned(
+    kinks: dict[str, int], straight: set[str], fits: Sequence[Fit], after: np.ndarray | None
+) -> list[Cause]:
+    """Calls that bend elsewhere; only then does a causal judge see the other side.
+
+    Calls without a bend say nothing: they are taken to be right, or to be like the others.
+    """
+    seen = [k for k in kinks.values() if k]
+    found = []
+    for common in {0, max(seen, key=seen.count)} if seen else ():
+        shift = {name: common if name in straight else k for name, k in kinks.items()}
+        change: dict[str, Any] = {"shift": shift}
+        if after is not None:
+            change["after"] = after
+        found.append(alignment_cause(kinks, [f.case for f in fits], change))
+    return found
+
+
+def alignment_cause(
+    kinks: dict[str, int], cases: Sequence[BiasCase], change: dict[str, Any]
+) -> Cause:
+    """The bias bends (or starts) at another key than the query's own."""
+    first = {case.name: case.q_len - case.k_len for case in cases}
+    kinks = {name: k for name, k in kinks.items() if k}
+    values = set(kinks.values())
+    # A number for every call explains much: whatever gives the same by one number stands first.
+    rule, fitted = "shifted by a number that varies", 2
+    if all(k == first[name] for name, k in kinks.items()):
+        rule, fitted = "query i sits at key i", 1
+    elif len(values) == 1:
+        rule, fitted = f"shifted by {min(values):+d}", 1
+    shown = ", ".join(f"{k:+d} at {name}" for name, k in kinks.items())
+    return Cause(
+        "bias-alignment",
+        f"queries are not aligned with the last keys: {rule}",
+        f"key - query where the distance is zero, declared 0: {shown}",
+        change,
+        fitted,
+        values={"declared": 0, "measured": kinks},
+    )
+
+
+def _range(fits: Sequence[Fit], true: np.ndarray, toward: float, ruler: Ruler) -> list[Cause]:
+    """Distances or positions that stop, or start again, somewhere."""
+    longest = max((f.case for f in fits), key=lambda c: c.k_len)
+    near = next((f.before for f in fits if f.before is not None), true * toward)
+    head = int(np.argmax(np.abs(near)))
+    own = int(longest.rows[-1])
+    row = longest.actual[head, -1, : own + 1]
+    steps = np.diff(row) / near[head]
+    found = []
+    odd = np.abs(steps - 1) > 0.5
+    if not odd.any():
+        return []
+    flat = np.flatnonzero(odd)
+    last, start = int(flat[-1]), int(flat[0])
+    limits = (
+        ("distances are clamped at {}", "clamp", own - last - 1),
+        ("key positions are clamped at {}", "hold", start),
+        ("positions start again at 0 from {}", "wrap", start + 1),
+    )
+    for words, key, value in limits:
+        found.append(
+            Cause(
+                "position-range",
+                words.format(value),
+                f"{longest.name}, head {head}: the step from key {start} to {start + 1} is "
+                f"{steps[start]:.6g} times the one near the query",
+                {key: value},
+                values={"measured": value},
+                # Counting by ones in half precision stops where the next integer is lost.
+                equivalent=("position-precision",) if value in (2**8, 2**11) else (),
+            )
+        )
+    return found
+
+
+def _rounded(long: Fit, encoding: ALiBi) -> list[Cause]:
+    """Half precision in each place it can be, recomputed."""
+    true = encoding.slopes()
+    where = f"{long.case.name}, head {int(np.argmax(true))}"
+    same = bool((np.frexp(true)[0] == np.frexp(1.0)[0]).all())  # powers of two round nothing
+    found = []
+    for name in ("bfloat16", "float16"):
+        for place, words in PLACES.items():
+            codes = ("table-precision", "position-precision")
+            code, other = codes if place[:3] in ("slo", "pro") else codes[::-1]
+            found.append(
+                Cause(
+                    code,
+                    f"{words} rounded to {name}",
+                    f"{where}: the declared bias with {words} rounded to {name} gives the same",
+                    {"round": (name, place)},
+                    values={"declared": "exact", "measured": name, "where": place},
+                    equivalent=(other,) if same and place != "slopes" else (),
+                )
+            )
+    return found
+
+
+def _words(fits: Sequence[Fit]) -> str:
+    long = max(fits, key=lambda f: f.case.k_len)
+    if long.before is None:
+        return ""
+    shown = ", ".join(f"{s:.6g}" for s in long.before[:4])
+    kinks = sorted({f.kink for f in fits if f.kink is not None})
+    bends = f"bends at key - query = {kinks}" if kinks else "no bend before the query"
+    return f"change per key {shown}{', ...' if len(long.before) > 4 else ''} by head; {bends}"

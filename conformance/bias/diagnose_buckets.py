@@ -1,0 +1,318 @@
+"""Why T5 buckets are not the declared ones: direction, sign, and where each bucket starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import T5Bias
+from posenc_ref.conformance.diagnosis.combine import Cause, explain, report
+from posenc_ref.conformance.harness.run import Run
+
+from .bucket_model import WIDEST, bases, model, shift, starts
+
+#: More buckets than this follow no rule that is looked for.
+_MOST = 1024
+
+
+def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
+    """File what explains the bucket ``b`` of every relative position ``r``."""
+    encoding: T5Bias = run.encoding
+    if np.array_equal(model(encoding, {}, r), b):
+        return
+
+    def residual(change: dict[str, Any]) -> tuple[bool, float]:
+        wrong = model(encoding, change, r) != b
+        return not wrong.any(), float(wrong.mean())
+
+    causes = bucket_causes(encoding, r, b)
+    for change in bases(encoding):
+        if moved := shift(encoding, change, r, b):
+            causes.append(
+                Cause(
+                    "bucket-spacing",
+                    f"relative positions are shifted by {-moved:+d}",
+                    f"bucket(r) is the declared bucket(r {-moved:+d})",
+                    {"shift": moved},
+                    values={"declared": 0, "measured": -moved},
+                )
+            )
+    found = explain(residual, unique(causes))
+    run.report.measured = words(encoding, r, b)
+    if found.complete:
+        report(run, found)
+    else:
+        by_no_rule(run, encoding, r, b)
+
+
+def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None:
+    """Buckets that are wrong in no way that is known: where they are."""
+    wrong = np.flatnonzero(model(encoding, {}, r) != b)
+    n = wrong[np.argmin(np.abs(r[wrong]))]
+    outside = (b < 0) | (b >= encoding.num_buckets)
+    far = np.abs(r[wrong]) >= encoding.thresholds[-1]
+    run.add(
+        "bucket-clamp" if outside.any() or far.all() else "bucket-spacing",
+        f"{wrong.size} of {r.size} relative positions are in another bucket, by no rule found",
+        f"bucket({r[n]}) = {b[n]}, declared {model(encoding, {}, r[n : n + 1])[0]}",
+        values={"declared": list(encoding.thresholds), "measured": words(encoding, r, b)},
+    )
+
+
+def words(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> str:
+    """What the map was measured to be."""
+    past, later = _profile(r, b, -1), _profile(r, b, 1)
+    shown = [
+        f"{name}: buckets {min(p.values())}..{max(p.values())} first at {_list(_first(p, low))}"
+        for name, p, low in (
+            ("earlier keys", past, _low(encoding, past)),
+            ("later keys", later, _low(encoding, later)),
+        )
+        if p
+    ]
+    return "; ".join(shown)
+
+
+def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> list[Cause]:
+    """Every deviation that the measured map suggests."""
+    declared = model(encoding, {}, r)
+    wrong = np.flatnonzero(declared != b)
+    if not wrong.size or np.ptp(b) > max(_MOST, 4 * encoding.num_buckets):
+        return []  # nothing wrong; or distances themselves, which are no buckets
+    at = wrong[np.argmin(np.abs(r[wrong]))]
+    where = f"bucket({r[at]}) = {b[at]}, declared {declared[at]}"
+    past, later = _profile(r, b, -1), _profile(r, b, 1)
+    found = [
+        Cause(
+            "bucket-sign",
+            "the relative position enters with the opposite sign",
+            f"{where}, which declares {model(encoding, {}, -r[at : at + 1])[0]} at {-r[at]}",
+            {"sign": -1},
+            values={"declared": 1, "measured": -1},
+        )
+    ]
+    own = b[r == 0]
+    if own.size and own[0] != 0:
+        text = "like a later key" if own[0] == encoding.num_buckets // 2 else "as another distance"
+        found.append(
+            Cause(
+                "bucket-sign",
+                f"a token's own position counts {text}: bucket(0) = {own[0]}",
+                f"bucket(0) = {own[0]}, declared 0",
+                {"own": int(own[0])},
+                values={"declared": 0, "measured": int(own[0])},
+            )
+        )
+    found += _directions(encoding, where)
+    for name in ("bfloat16", "float16"):
+        for order in ("plain", "rounded", "one factor"):
+            found.append(
+                Cause(
+                    "bucket-spacing",
+                    f"the logarithm is evaluated in {name}",
+                    f"{where}; recomputed in {name}, every bucket is as measured",
+                    {"half": (name, order)},
+                    values={"declared": "exact", "measured": name},
+                )
+            )
+    number = int(b.max()) + 1
+    if number != encoding.num_buckets and not (number % 2 and encoding.bidirectional):
+        found.append(
+            Cause(
+                "bucket-spacing",
+                f"there are {number} buckets, not {encoding.num_buckets}",
+                where,
+                {"num_buckets": number},
+                values={"declared": encoding.num_buckets, "measured": number},
+            )
+        )
+    # Each side is measured: with the opposite sign the past is on the other one.
+    varying = [p for p in (past, later) if len(set(p.values())) > 1]
+    for profile in varying:
+        found += _spacings(encoding, profile, where)
+    if len(varying) > 1:
+        found += _one_side(encoding, past, later)
+    return unique(found)
+
+
+def _directions(encoding: T5Bias, where: str) -> Iterator[Cause]:
+    half, both = encoding.num_buckets // 2, encoding.bidirectional
+    kinds = {"offset": "have their own half", "same": "share those of earlier keys",
+             "zero": "are all in bucket 0"}  # fmt: skip
+    for size, share in ((half, "half of"), (encoding.num_buckets, "all")):
+        for future, text in kinds.items():
+            if (size == half, future) == (both, "offset" if both else "zero"):
+                continue
+            declared = "bidirectional" if both else "causal"
+            yield Cause(
+                "bucket-direction",
+                f"declared {declared}, but earlier keys have {share} the buckets and later keys "
+                f"{text}",
+                where,
+                {"size": size, "future": future},
+                values={"declared": declared, "measured": f"{size} buckets, later keys {future}"},
+            )
+
+
+def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator[Cause]:
+    """The rule of one direction: other parameters, or the first distance of every bucket."""
+    both, half = encoding.bidirectional, encoding.num_buckets // 2
+    low = _low(encoding, profile)
+    first, top = _first(profile, low), max(profile.values()) - low
+    values = {"declared": list(encoding.thresholds), "measured": list(first)}
+    other: tuple[str, ...] = ()
+    if cause := _linear(first, half if both else encoding.num_buckets, where, values):
+        yield cause
+    for size in (half, encoding.num_buckets):
+        true = starts(size, size // 2, encoding.max_distance)
+        if top >= size and both is (size == half):
+            yield Cause(
+                "bucket-clamp",
+                f"buckets are not clamped to {size - 1}: they run up to {top}",
+                f"the first distance of bucket {top} is "
+                f"{min(n for n, b in profile.items() if b - low == top)}",
+                {"clamp": False},
+                values=values,
+            )
+        if first == true[: len(first)] and len(first) < len(true):
+            yield Cause(
+                "bucket-clamp",
+                f"buckets are clamped to {top}, not {size - 1}: the last ones are never used",
+                f"bucket {top + 1} should start at {true[len(first)]}",
+                {"starts": first},
+                values=values,
+            )
+        distances = _max_distances(first, size, size // 2, encoding.max_distance)
+        other = ("bucket-clamp",) if distances else other
+        for distance in distances[:1]:
+            yield Cause(
+                "bucket-clamp",
+                f"max_distance is {distance}, not {encoding.max_distance}",
+                f"the last bucket starts at {first[-1]}, declared {encoding.thresholds[-1]}",
+                {"max_distance": distance},
+                fitted=1 if _is_round(distance, encoding.max_distance) else 4,
+                values={**values, "max_distance": distance},
+            )
+        for exact in (size // 4, size // 8, size // 2 - 1, size // 2 + 1):
+            if not 0 < exact < size:
+                continue
+            for best in _max_distances(first, size, exact, encoding.max_distance)[:1]:
+                yield Cause(
+                    "bucket-spacing",
+                    f"{exact} distances have their own bucket, not {size // 2}, and "
+                    f"max_distance is {best}",
+                    where,
+                    {"exact": exact, "max_distance": best},
+                    fitted=2,
+                    values={**values, "exact": exact, "max_distance": best},
+                )
+    yield _free(encoding, first, values, other)
+
+
+def _linear(first: tuple[int, ...], size: int, where: str, values: dict[str, Any]) -> Cause | None:
+    """Buckets of one width, as many as there are or fewer."""
+    step = first[0] if first else 0
+    if not 3 <= len(first) < size or first != tuple(step * n for n in range(1, len(first) + 1)):
+        return None
+    wide = "one distance" if step == 1 else f"{step} distances"
+    return Cause(
+        "bucket-spacing",
+        f"buckets are linear: each is {wide} wide, up to bucket {len(first)}",
+        where,
+        {"starts": first},
+        values=values,
+        equivalent=("bucket-clamp",) if step == 1 else (),
+    )
+
+
+def _one_side(encoding: T5Bias, past: dict[int, int], later: dict[int, int]) -> Iterator[Cause]:
+    """Only one direction has another rule."""
+    true = encoding.thresholds
+    for name, profile in (("earlier", past), ("later", later)):
+        first = _first(profile, _low(encoding, profile))
+        change = {"future_starts": first}
+        if name == "earlier":
+            change = {"starts": first, "future_starts": true}
+        short = first == true[: len(first)]
+        yield Cause(
+            "bucket-clamp" if short else "bucket-spacing",
+            f"buckets of {name} keys start at {_list(first)}, declared {_list(true)}",
+            f"the other direction has its own rule; {len(first)} of {len(true)} buckets are used",
+            change,
+            fitted=2,
+            values={"declared": list(true), "measured": list(first)},
+        )
+
+
+def _free(
+    encoding: T5Bias, first: tuple[int, ...], values: dict[str, Any], other: tuple[str, ...]
+) -> Cause:
+    """Any rule: the first distance of every bucket as measured."""
+    true = encoding.thresholds
+    n = next((k for k, (a, c) in enumerate(zip(first, true, strict=False)) if a != c), len(true))
+    here = first[n] if n < len(first) else "nowhere"
+    return Cause(
+        "bucket-spacing",
+        f"buckets start at {_list(first)}, declared {_list(true)}",
+        f"bucket {n + 1} starts at {here}, declared {true[n] if n < len(true) else 'nowhere'}",
+        {"starts": first},
+        fitted=3,
+        values=values,
+        equivalent=other,
+    )
+
+
+def _max_distances(first: tuple[int, ...], size: int, exact: int, declared: int) -> list[int]:
+    """Every max_distance that gives these first distances; likely ones first."""
+    if len(first) != size - 1 or first[:exact] != tuple(range(1, exact + 1)) or size - exact < 2:
+        return []
+    power = (size - exact) / (size - 1 - exact)
+    low = exact * (max(first[-1] - 1, exact) / exact) ** power
+    high = exact * (first[-1] / exact) ** power
+    tried = range(max(int(low), exact + 1), min(int(high) + 2, int(low) + WIDEST))
+    kept = [d for d in tried if starts(size, exact, d) == first]
+    return sorted(kept, key=lambda d: (d != declared, not _is_round(d, declared), -(d & -d), d))
+
+
+def _is_round(distance: int, declared: int) -> bool:
+    """A number that somebody would choose, or an off-by-one; any other may be a coincidence."""
+    return distance % 10 == 0 or distance % 16 == 0 or abs(distance - declared) < 2
+
+
+def _profile(r: np.ndarray, b: np.ndarray, side: int) -> dict[int, int]:
+    """Bucket by distance on one side of the query."""
+    keep = r * side > 0
+    return dict(sorted(zip(np.abs(r[keep]).tolist(), b[keep].tolist(), strict=True)))
+
+
+def _low(encoding: T5Bias, profile: dict[int, int]) -> int:
+    """The half that the buckets of one direction are in: where they start counting."""
+    half = encoding.num_buckets // 2
+    upper = encoding.bidirectional and min(profile.values(), default=0) >= half
+    return half if upper else 0
+
+
+def _first(profile: dict[int, int], low: int = 0) -> tuple[int, ...]:
+    """The first distance of bucket 1, 2, ... of one direction, as far as they grow."""
+    found: list[int] = []
+    for n, v in profile.items():
+        found += [n] * (min(v - low, WIDEST) - len(found))
+    return tuple(found)
+
+
+def _list(first: tuple[int, ...]) -> str:
+    shown = [n for k, n in enumerate(first) if n != k + 1]
+    same = len(first) - len(shown)
+    head = f"1..{same}, " if same else ""
+    return head + ", ".join(map(str, shown[:24])) + (", ..." if len(shown) > 24 else "")
+
+
+def unique(causes: list[Cause]) -> list[Cause]:
+    """The first cause of each change."""
+    found: list[Cause] = []
+    for cause in causes:
+        if all(str(cause.change) != str(other.change) for other in found):
+            found.append(cause)
+    return found

@@ -1,0 +1,184 @@
+"""Why ALiBi slopes are not the declared ones: the rule they were measured to follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from posenc_ref import ALiBi
+from posenc_ref.conformance.diagnosis.combine import Cause, explain, report
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.frequencies import half_precision
+
+from .cases import Ruler
+
+Slopes = dict[int, np.ndarray]
+
+
+def diagnose_slopes(run: Run, got: Slopes) -> None:
+    """File what explains the slopes of every number of heads."""
+    encoding: ALiBi = run.encoding
+    ruler = Ruler(run.dtype, run.precision)
+    true = {n: ALiBi(n, max_bias=encoding.max_bias).slopes() for n in got}
+    wrong = [n for n, m in got.items() if ruler.differ(m, true[n], np.abs(true[n])).any()]
+    if not wrong:
+        return
+    n = encoding.num_heads if encoding.num_heads in wrong else wrong[0]
+    run.report.measured = f"{n} heads: {recipe(got[n], true[n], encoding.max_bias, ruler)}"
+
+    def residual(change: dict[str, object]) -> tuple[bool, float]:
+        sign, scale = change.get("sign", 1.0), change.get("scale", 1.0)
+        rounded, free = change.get("round"), change.get("slopes")
+        scores = []
+        for count, m in got.items():
+            model = true[count] if free is None else free[count]  # type: ignore[index]
+            if rounded is not None:
+                model = dict(half_precision(model))[str(rounded)]
+            model = model * sign * scale
+            scores.append(ruler.score(m, model, np.abs(model)))
+        every = np.concatenate(scores)
+        return bool((every <= ruler.budget).all()), float(np.mean(np.log2(1 + every)))
+
+    report(run, explain(residual, list(_causes(got, true, n, encoding.max_bias, ruler))))
+
+
+def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) -> list[Cause]:
+    found = []
+    sign = -1.0 if np.median(got[n] / true[n]) < 0 else 1.0
+    if sign < 0:
+        found.append(
+            Cause(
+                "bias-sign",
+                "the slopes are negative: distance is rewarded",
+                f"{n} heads: {_list(got[n])}",
+                {"sign": -1.0},
+                values={"declared": 1, "measured": -1},
+            )
+        )
+    scale = float(np.median(np.abs(got[n]) / true[n]))
+    if scale > 0 and ruler.differ(scale, 1.0, 1.0).any():
+        found.append(scale_cause(scale, f"{n} heads, every slope"))
+    for name, _ in half_precision(true[n]):
+        found.append(rounding_cause(name, f"{n} heads: {_list(got[n])}", {"round": name}))
+    free = {count: sign * m for count, m in got.items()}
+    other = slopes_cause(sign * got[n], true[n], max_bias, ruler)
+    return [*found, replace(other, change={"slopes": free})]
+
+
+def scale_cause(scale: float, where: str) -> Cause:
+    """The bias is multiplied by one factor."""
+    return Cause(
+        "bias-scale",
+        f"the bias is multiplied by {_factor(scale)}",
+        f"{where}: {scale:.9g} times the declared one",
+        {"scale": scale},
+        values={"declared": 1.0, "measured": scale},
+    )
+
+
+def rounding_cause(name: str, where: str, change: dict[str, object]) -> Cause:
+    """The slopes are rounded to half precision."""
+    return Cause(
+        "table-precision",
+        f"the slopes are rounded to {name}",
+        f"{where}; the declared slopes rounded to {name} give the same",
+        change,
+        values={"declared": "exact", "measured": name},
+    )
+
+
+def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> Cause:
+    """The slopes are others, and which."""
+    bad = ruler.differ(m, true, np.abs(true))
+    head = int(np.argmax(bad))
+    words = recipe(m, true, max_bias, ruler)
+    told = f"{int(bad.sum())} of {len(m)} slopes are not those of the recipe; measured: {words}"
+    remedy = ""
+    for message, what_to_do, slopes in known_series(len(m), max_bias):
+        if not ruler.differ(m, slopes, slopes).any():
+            words, told = message, f"{message}: {int(bad.sum())} of {len(m)} slopes are wrong"
+            remedy = what_to_do
+            break
+    return Cause(
+        "slopes",
+        told,
+        f"head {head}: {m[head]:.9g}, declared {true[head]:.9g}",
+        {"slopes": m},
+        fitted=3,
+        values={"declared": true.tolist(), "measured": m.tolist(), "recipe": words},
+        remedy=remedy,
+    )
+
+
+def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Series that are taken for the recipe with n heads: in words, what to do, and the slopes."""
+    h = np.arange(1, n + 1)
+    if n & (n - 1):
+        c = 1 << (n.bit_length() - 1)
+        yield (
+            f"the naive series 2 ** (-{max_bias:g} h/n) is used although n = {n} is no power of "
+            "two",
+            f"Take the series of {c} heads, then every second slope of the series of {2 * c} "
+            "heads; posenc_ref.ALiBi(n).slopes() has them.",
+            2.0 ** (-max_bias * h / n),
+        )
+    yield (
+        f"the exponents start at h = 0: 2 ** (-{max_bias:g} h/n) for h = 0 .. {n - 1}",
+        "Count heads from 1: the first slope is 2 ** (-max_bias/n), not 1.",
+        2.0 ** (-max_bias * (h - 1) / n),
+    )
+
+
+def recipe(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> str:
+    """The rule that the measured slopes follow, in words."""
+    n = len(m)
+    if not (m > 0).all():
+        return f"heads {np.flatnonzero(~(m > 0)).tolist()} have no positive slope"
+    if not ruler.differ(m, true, true).any():
+        return "the declared slopes"
+    order = np.argsort(-true)[np.argsort(np.argsort(-m))]
+    if not ruler.differ(m, true[order], true[order]).any():
+        return f"the declared slopes in another order, those of heads {order.tolist()}"
+    ratio = float(np.median(m / true))
+    if not ruler.differ(m, ratio * true, ratio * true).any():
+        return f"{_factor(ratio)} times the declared slopes"
+    power = float(np.median(np.log2(m) / np.log2(true)))
+    if not ruler.differ(m, true**power, true**power).any():
+        return f"max_bias {max_bias * power:.6g} for {max_bias:g}"
+    words = _series(m, ruler)
+    if words:
+        return words
+    c = 1 << (n.bit_length() - 1)
+    if c < n and not ruler.differ(m[:c], true[:c], true[:c]).any():
+        rest = _series(m[c:], ruler) or f"{_list(m[c:])} for {_list(true[c:])}"
+        return f"the first {c} slopes are right, the other {n - c} are {rest}"
+    return f"no rule found in {_list(m)}, declared {_list(true)}"
+
+
+def _series(m: np.ndarray, ruler: Ruler) -> str:
+    """One geometric series, or nothing."""
+    if len(m) < 2:
+        return ""
+    exponents = -np.log2(m)
+    step = float((exponents[-1] - exponents[0]) / (len(m) - 1))
+    line = 2.0 ** -(exponents[0] + step * np.arange(len(m)))
+    if ruler.differ(m, line, line).any():
+        return ""
+    start = exponents[0] - step
+    return f"one series 2 ** -({start:.6g} + {step:.6g} h), h = 1 .. {len(m)}"
+
+
+def _factor(x: float) -> str:
+    """A number, and the root or reciprocal root that it is."""
+    for words, square in (("sqrt({})", x * x), ("1/sqrt({})", 1 / (x * x) if x else 0.0)):
+        whole = round(square)
+        if whole > 3 and abs(square - whole) * 2**12 < whole:
+            return f"{x:.6g} = {words.format(whole)}"
+    return f"{x:.6g}"
+
+
+def _list(values: np.ndarray) -> str:
+    shown = ", ".join(f"{v:.6g}" for v in values[:8])
+    return f"[{shown}{', ...' if len(values) > 8 else ''}]"

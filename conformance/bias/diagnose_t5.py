@@ -1,0 +1,218 @@
+"""Why a T5 bias is not the declared one: its values are decoded into buckets, then compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import T5Bias
+from posenc_ref.conformance.diagnosis.combine import Cause, Residual, explain, report
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.frequencies import half_precision
+
+from .bucket_model import bases, model, shift
+from .cases import BiasCase, Ruler
+from .diagnose_alibi import alignment_cause
+from .diagnose_buckets import bucket_causes, by_no_rule, unique, words
+from .diagnose_slopes import scale_cause
+
+#: Where queries are put by mistake: in words, and their positions by (q_len, k_len).
+PLACES: tuple[tuple[str, Callable[[int, int], np.ndarray]], ...] = (
+    ("query i sits at key i", lambda q_len, k_len: np.arange(q_len)),
+    ("every query sits at the last key", lambda q_len, k_len: np.full(q_len, k_len - 1)),
+)
+
+
+def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
+    """File what explains the biases of every length."""
+    encoding: T5Bias = run.encoding
+    if not cases:
+        return
+    ruler = Ruler(run.dtype, run.precision)
+    if _placed(run, cases, ruler):
+        return
+    table = np.asarray(encoding.table, dtype=np.float64)
+    lines = [_line(case) for case in cases]
+    found = _tables(table, lines, ruler)
+    used = _substituted(table, found)
+    decoded = [(r, _decode(v, used, ruler)) for r, v in lines]
+    for change in bases(encoding):
+        shifts = {
+            case.name: shift(encoding, change, r, b)
+            for case, (r, b) in zip(cases, decoded, strict=True)
+        }
+        if any(shifts.values()):
+            found.append(alignment_cause(shifts, cases, {"shift": shifts}))
+        aligned = [(r - shifts[c.name], b) for c, (r, b) in zip(cases, decoded, strict=True)]
+        found += bucket_causes(encoding, *_merged(aligned))
+    kept = unique(found + bucket_causes(encoding, *_merged(decoded)))
+    explanation = explain(_residual(encoding, table, cases, ruler), kept)
+    report(run, explanation)
+    r, b = _merged(decoded)
+    if not explanation.causes and (model(encoding, {}, r) != b).any():
+        by_no_rule(run, encoding, r, b)
+    run.report.measured = words(encoding, r, b)
+
+
+def _placed(run: Run, cases: Sequence[BiasCase], ruler: Ruler) -> bool:
+    """Whether queries stand at other keys by a rule, and nothing else is wrong.
+
+    Measured call by call it is lost: a causal query at key 0 has one bucket for every key.
+    """
+    for rule, at in PLACES:
+        told = [run.encoding.bias(at(c.q_len, c.k_len), np.arange(c.k_len)) for c in cases]
+        if all(
+            not ruler.differ(case.actual, value, np.abs(value))[:, case.judged].any()
+            for case, value in zip(cases, told, strict=True)
+        ):
+            run.add(
+                "bias-alignment",
+                f"queries are not aligned with the last keys: {rule}",
+                "with this put into the declaration, the biases of all lengths agree",
+            )
+            return True
+    return False
+
+
+def _line(case: BiasCase) -> tuple[np.ndarray, np.ndarray]:
+    """One judged value per relative position: r (N,) and the bias of all heads (N, H)."""
+    r = case.offsets[case.judged]
+    values = case.actual[:, case.judged].T
+    kept, first = np.unique(r, return_index=True)
+    return kept, values[first]
+
+
+def _merged(decoded: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """One bucket per relative position; what could not be decoded is left out."""
+    r = np.concatenate([r[b >= 0] for r, b in decoded])
+    b = np.concatenate([b[b >= 0] for r, b in decoded])
+    kept, first = np.unique(r, return_index=True)
+    return kept, b[first]
+
+
+def _tables(
+    table: np.ndarray, lines: Sequence[tuple[np.ndarray, np.ndarray]], ruler: Ruler
+) -> list[Cause]:
+    """What was done to the table itself: heads exchanged, a factor, half precision."""
+    seen = np.unique(np.concatenate([v for _, v in lines]), axis=0)
+    found = []
+    best = _share(seen, table, ruler)
+    order = _order(seen, table, ruler)
+    if best < 1 and order is not None:
+        shown = ", ".join(f"{h} has that of {k}" for h, k in enumerate(order) if h != k)
+        found.append(
+            Cause(
+                "head-order",
+                "heads have each other's bias",
+                f"head {shown}",
+                {"heads": order},
+                values={"declared": list(range(len(order))), "measured": order},
+            )
+        )
+        table = table[:, order]
+        best = _share(seen, table, ruler)
+    for scale in _scales(seen, lines, table):
+        if _share(seen, scale * table, ruler) > best:
+            best = _share(seen, scale * table, ruler)
+            found = [c for c in found if c.code != "bias-scale"]
+            found.append(scale_cause(scale, "every head and distance"))
+    for name, rounded in half_precision(table):
+        if _share(seen, rounded, ruler) > best:
+            found.append(
+                Cause(
+                    "table-precision",
+                    f"the table is rounded to {name}",
+                    f"the declared table rounded to {name} gives the same",
+                    {"round": name},
+                    values={"declared": "exact", "measured": name},
+                )
+            )
+    return found
+
+
+def _substituted(table: np.ndarray, found: Sequence[Cause]) -> np.ndarray:
+    change: dict[str, Any] = {}
+    for cause in found:
+        change |= cause.change
+    return _table(table, change)
+
+
+def _table(table: np.ndarray, change: dict[str, Any]) -> np.ndarray:
+    if "round" in change:
+        table = dict(half_precision(table))[change["round"]]
+    if "heads" in change:
+        table = table[:, change["heads"]]
+    return table * float(change.get("scale", 1.0))
+
+
+def _share(seen: np.ndarray, table: np.ndarray, ruler: Ruler) -> float:
+    """How many of the values seen are rows of the table."""
+    return float((_decode(seen, table, ruler) >= 0).mean())
+
+
+def _decode(values: np.ndarray, table: np.ndarray, ruler: Ruler) -> np.ndarray:
+    """The bucket of every (N, H) value, -1 where no row or more than one fits."""
+    kinds, back = np.unique(values, axis=0, return_inverse=True)
+    same = ~ruler.differ(kinds[:, None], table[None], np.abs(table)[None]).any(axis=-1)
+    bucket = np.where(same.sum(axis=1) == 1, same.argmax(axis=1), -1)
+    return np.asarray(bucket[back.reshape(-1)])
+
+
+def _order(seen: np.ndarray, table: np.ndarray, ruler: Ruler) -> list[int] | None:
+    """The declared head whose numbers each head shows, if it is another order."""
+    order = []
+    for h in range(table.shape[1]):
+        near = np.abs(table).T[:, None]
+        fits = ~ruler.differ(seen[:, h][None, :, None], table.T[:, None], near)
+        share = fits.any(axis=-1).mean(axis=-1)
+        order.append(h if share[h] == share.max() else int(np.argmax(share)))
+    whole = sorted(order) == list(range(table.shape[1]))
+    return order if whole and order != sorted(order) else None
+
+
+def _scales(
+    seen: np.ndarray, lines: Sequence[tuple[np.ndarray, np.ndarray]], table: np.ndarray
+) -> list[float]:
+    """Common factors: of the own position, and of the rows that point the same way."""
+    found = []
+    norms = (table * table).sum(axis=1)
+    for r, v in lines[:1]:
+        if (r == 0).any() and norms[0] > 0:
+            found.append(float(v[r == 0][0] @ table[0] / norms[0]))
+    largest = table.flat[np.argmax(np.abs(table))]
+    if largest:
+        found.append(float(seen.flat[np.argmax(np.abs(seen))] / largest))
+    if table.shape[1] > 1 and (norms > 0).all():
+        along = seen @ table.T / np.sqrt(norms)
+        best = np.argmax(np.abs(along), axis=1)
+        ratio = along[np.arange(len(seen)), best] / np.sqrt(norms[best])
+        found += [float(np.median(ratio)), float(np.median(np.abs(ratio)))]
+    return [scale for scale in found if np.isfinite(scale) and scale != 0]
+
+
+def _residual(
+    encoding: T5Bias, table: np.ndarray, cases: Sequence[BiasCase], ruler: Ruler
+) -> Residual:
+    lines = [(case.name, *_thinned(*_line(case))) for case in cases]
+    last = len(table) - 1
+
+    def residual(change: dict[str, Any]) -> tuple[bool, float]:
+        used = _table(table, change)
+        scores = []
+        for name, r, v in lines:
+            here = dict(change, shift=change.get("shift", {}).get(name, 0))
+            bucket = model(encoding, here, r)
+            expected = np.where((bucket <= last)[:, None], used[np.minimum(bucket, last)], np.inf)
+            scores.append(ruler.score(v, expected, np.abs(expected)))
+        every = np.minimum(np.concatenate([s.ravel() for s in scores]), 2.0**64)
+        return bool((every <= ruler.budget).all()), float(np.mean(np.log2(1 + every)))
+
+    return residual
+
+
+def _thinned(r: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All near positions and every third far one."""
+    keep = (np.abs(r) < 600) | (r % 3 == 0)
+    return r[keep], v[keep]

@@ -1,0 +1,279 @@
+"""Judge of biases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from posenc_ref import ALiBi, Bias, T5Bias
+from posenc_ref.conformance.harness.driver import Subject
+from posenc_ref.conformance.harness.probes import LENGTHS as PROBED
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import FAR, bias_truth
+
+from .cases import Answer, BiasCase, Property, Ruler, ask, fresh, judge_properties, span
+from .diagnose_alibi import diagnose_alibi
+from .diagnose_missing import missing
+from .diagnose_other import diagnose_other
+from .diagnose_t5 import diagnose_t5
+from .future_mask import mask_alone, without_masked
+from .judge_buckets import judge_bucket
+from .judge_slopes import judge_slopes
+from .properties import FARTHER, HEADS, LINEAR, ONE_RUN, OWN, SYMMETRIC, TRANSLATION, saturated
+
+Diagnosis = Callable[[Run, Sequence[BiasCase]], None]
+
+__all__ = ["judge_bias", "judge_bucket", "judge_slopes"]
+
+#: After the short ones, lengths that share one number with an earlier call: caches are keyed.
+LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), (257, 300), (600, 600), *PROBED[3:])
+#: Where calls are dear: queries alone, in the middle and at the end, and both sides of a square.
+FEW = ((5, 5), (1, 7), (3, 11), (2, 5), (5, 11), (64, 64), (16, 256), (4, 2050))
+#: A square call of this size stands in where q_len < k_len is refused.
+SQUARE = 512
+#: Buckets of T5 that end farther off than the squares above are met up to here.
+FARTHEST = 1024
+#: Past the usual sizes of caches.
+LONGEST = FAR
+#: So many first calls are replayed at the end.
+REPEATED = 3
+#: A dense builder of the longest bias may make this many numbers, and no more.
+MOST_NUMBERS = 2**28
+
+
+@dataclass
+class _Called:
+    """What came out of one call of a bias function."""
+
+    lengths: tuple[int, int]
+    answer: Answer
+    case: BiasCase | None
+    passed: bool = False
+
+
+def judge_bias(run: Run) -> None:
+    """``fn(q_len, k_len)``: values, properties, state, and odd lengths."""
+    encoding: Bias = run.encoding
+    translated = [TRANSLATION.name] if encoding.relative else []
+    run.report.required = ("values", "replay", *translated)
+    called = [_call(run, run.subject, lengths) for lengths in _lengths(run)]
+    if not called:  # a window that max_position cuts
+        return
+    first = called[0]
+    if first.answer.code == "raises":
+        run.failed("values", first.answer.problem, np.inf, first.answer.problem)
+        run.add("raises", f"fn{first.lengths}: {first.answer.problem}", "the first call")
+        return
+    refused = [k for q, k in [c.lengths for c in called if c.answer.code == "raises"] if q < k]
+    called += [_call(run, run.subject, (k, k)) for k in sorted({min(k, SQUARE) for k in refused})]
+    if refused and (1, 7) not in [c.lengths for c in called if c.answer.code == "raises"]:
+        called += _largest(run, max(c.lengths[1] for c in called if c.case), min(refused))
+    overwritten = _overwritten(first)
+    replayed = [_call(run, run.subject, c.lengths) for c in called[:REPEATED]]
+    replayed.append(_call(run, run.subject, first.lengths))
+    for one in called:
+        one.passed = _judge(run, one)
+    if overwritten:
+        run.failed("replay", "first result", np.inf, "the first result was written over")
+        run.add(
+            "state",
+            "an array returned before is written over by later calls",
+            f"the result of fn{first.lengths}, compared with a copy taken at once",
+            by="replay",
+        )
+    cases = _state(run, called, replayed)
+    for one in called:
+        _file(run, one)
+    _empty(run)
+    if not cases:
+        return
+    cases = without_masked(run, cases)
+    _nonfinite(run, cases)
+    longest = max(case.k_len for case in cases)
+    if longest > 4:
+        properties = _properties(encoding, longest)
+        run.report.required = ("values", "replay", *(p.name for p in properties))
+        judge_properties(run, properties, cases)
+    malformed = any(one.answer.code == "shape" for one in called)
+    if run.failures and not malformed and not missing(run, cases) and not mask_alone(run, cases):
+        finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
+        own: dict[type, Diagnosis] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
+        run.explain(own.get(type(encoding), diagnose_other), finite)
+
+
+def _properties(encoding: Bias, longest: int) -> list[Property]:
+    if isinstance(encoding, T5Bias):
+        table = np.asarray(encoding.table, dtype=np.float64)
+        reach = encoding.thresholds[-1]
+        found = [TRANSLATION]
+        found += [saturated(reach)] if reach + 1 < longest else []
+        return found + ([ONE_RUN] if len(np.unique(table, axis=0)) == len(table) else [])
+    if not isinstance(encoding, ALiBi):
+        return [TRANSLATION] if encoding.relative else []
+    found = [TRANSLATION, LINEAR, FARTHER]
+    found += [HEADS] if encoding.num_heads > 1 else []
+    return found if encoding.causal else [*found, SYMMETRIC, OWN]
+
+
+def _lengths(run: Run) -> list[tuple[int, int]]:
+    """(q_len, k_len) from short to long; the longest must not cost a dense builder gigabytes."""
+    most = np.inf if run.max_position is None else run.max_position + 1
+    if (one := span(run, run.encoding)) is not None:
+        decoded = [] if one.whole else [(q, one.tokens) for q in (1, 2) if q < one.tokens]
+        return [*[(one.square, one.square)] * (one.square > 0), *decoded]
+    every = list(LENGTHS) if not run.dear else list(FEW)
+    reach = run.encoding.thresholds[-1] if isinstance(run.encoding, T5Bias) else 0
+    if SQUARE < reach <= FARTHEST:
+        every.append((reach + 8, reach + 16))
+    if run.encoding.num_heads * LONGEST**2 <= MOST_NUMBERS and not run.dear:
+        every.append((1, LONGEST))
+    kept = [pair for pair in every if pair[1] <= most]
+    if len(kept) < len(every) and most >= 1:
+        last = int(most)
+        kept.append((min(4, last), last))
+    return kept
+
+
+def _largest(run: Run, accepted: int, refused: int) -> list[_Called]:
+    """The longest call that is accepted, by bisection."""
+    best: list[_Called] = []
+    while refused - accepted > 1:
+        middle = (accepted + refused) // 2
+        one = _call(run, run.subject, (1, middle))
+        if one.answer.code == "raises":
+            refused = middle
+        else:
+            accepted, best = middle, [one]
+    return best
+
+
+def _call(run: Run, subject: Subject, lengths: tuple[int, int]) -> _Called:
+    """Call for one pair of lengths; the values as (H, Q, K), or why there are none."""
+    q_len, k_len = lengths
+    answer = ask(subject, q_len, k_len)
+    if answer.values is None:
+        return _Called(lengths, answer, None)
+    shape = (run.encoding.num_heads, q_len, k_len)
+    values = answer.values
+    while values.ndim > 3 and values.shape[0] == 1:
+        values = values[0]
+    try:
+        values = np.array(np.broadcast_to(values, shape), dtype=np.float64)
+    except ValueError:
+        words = f"expected a shape that broadcasts to (H, Q, K) = {shape}, got {values.shape}"
+        return _Called(lengths, Answer(None, answer.raw, "shape", words), None)
+    judged = np.ones((q_len, k_len), dtype=bool)
+    if not run.encoding.sees_future:
+        judged = np.arange(k_len) <= np.arange(k_len - q_len, k_len)[:, None]
+    free = run.encoding.up_to_constant
+    return _Called(lengths, answer, BiasCase(q_len, k_len, values, judged, free))
+
+
+def _judge(run: Run, one: _Called, quiet: bool = False) -> bool:
+    if one.case is None:
+        return False
+    truth, moved, judged = bias_truth(run.encoding, *one.lengths, one.case.actual)
+    if quiet:
+        score = np.where(judged, run.scores(moved, truth), 0.0)
+        return bool((score <= run.budget).all())
+    run.highest = max(run.highest, one.lengths[1] - 1)
+    return run.judge("values", one.case.name, moved, truth, judged)
+
+
+def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[BiasCase]:
+    """Judge replays and fresh instances; the cases that earlier calls have not changed."""
+    ruler = Ruler(run.dtype, run.precision)
+    for one, again in zip([*called[:REPEATED], called[0]], replayed, strict=True):
+        if one.case is None:
+            continue
+        run.count("replay")
+        problem = _changed(one, again, ruler)
+        if problem:
+            run.failed("replay", one.case.name, np.inf, problem)
+            text = f"fn{one.lengths} changes after other calls"
+            run.add("state", text, problem, by="replay")
+    for one in called:
+        if one.passed or (new := fresh(run)) is None:
+            continue
+        clean = _call(run, new, one.lengths)
+        if clean.case is not None and _judge(run, clean, quiet=True):
+            why = one.answer.problem or "other values"
+            text = f"fn{one.lengths} is right on a fresh instance only"
+            run.add("state", text, why, by="replay")
+            one.case, one.answer = clean.case, clean.answer
+    cases = [c.case for c in called if c.case is not None]
+    stale = any(f.code == "state" for f in run.report.findings)
+    if stale and run.factory is None:
+        return cases[:1]  # later calls are not to be trusted
+    if stale:
+        again_fresh = [_call(run, new, c.lengths).case for c in called if (new := fresh(run))]
+        return [case for case in again_fresh if case is not None]
+    return cases
+
+
+def _changed(one: _Called, again: _Called, ruler: Ruler) -> str:
+    if one.case is None or again.case is None:
+        return again.answer.problem
+    a, b = one.case, again.case
+    with np.errstate(invalid="ignore"):
+        bad = ruler.differ(b.moved, a.moved, a.terms + b.terms) & a.judged
+    bad &= ~((a.actual == b.actual) | (np.isnan(a.actual) & np.isnan(b.actual)))
+    if not bad.any():
+        return ""
+    at = tuple(int(x) for x in np.argwhere(bad)[0])
+    return f"head, query, key {at}: first {a.actual[at]:.9g}, now {b.actual[at]:.9g}"
+
+
+def _overwritten(one: _Called) -> bool:
+    raw, values = one.answer.raw, one.answer.values
+    if values is None or not isinstance(raw, np.ndarray):
+        return False
+    return not np.array_equal(np.asarray(raw, np.float64), values, equal_nan=True)
+
+
+def _file(run: Run, one: _Called) -> None:
+    """Report a call that gave nothing to judge."""
+    if one.case is not None or any(f.code == "state" for f in run.report.findings):
+        return
+    if one.answer.code == "raises":
+        run.limit(f"fn{one.lengths} is refused ({one.answer.problem})")
+        return
+    run.failed("values", f"fn{one.lengths}", np.inf, one.answer.problem)
+    run.add(one.answer.code, f"fn{one.lengths}: {one.answer.problem}", "the shape of the result")
+
+
+def _empty(run: Run) -> None:
+    """No queries at all: optional."""
+    if getattr(run.encoding, "tokens", None) is not None:
+        return
+    answer = _call(run, run.subject, (0, LENGTHS[0][1]))
+    if answer.case is None:
+        run.limit(f"q_len 0 gives nothing to use ({answer.answer.problem})")
+
+
+def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
+    """Report what is not finite where it is judged, and the mask that it may be."""
+    for case in cases:
+        bad = ~np.isfinite(case.actual).all(axis=0) & case.judged
+        if not bad.any():
+            continue
+        i, j = (int(x) for x in np.argwhere(bad)[0])
+        values = case.actual[:, i, j]
+        worst = float(values[~np.isfinite(values)][0])
+        where = f"{worst} at query {i}, key {j} of {case.name}"
+        hidden = ~np.isfinite(case.actual).all(axis=0)
+        kept = (~hidden).sum(axis=1)
+        is_mask = np.array_equal(hidden, np.arange(case.k_len) >= kept[:, None])
+        if is_mask and worst == -np.inf:
+            last = kept - 1 - case.rows
+            if (last == last[0]).all() and last[0] < 0:
+                run.add(
+                    "bias-alignment",
+                    f"the mask ends at key - query = {last[0]}, not 0",
+                    where,
+                    values={"declared": 0, "measured": int(last[0])},
+                    by="nonfinite",
+                )
+        run.add("nonfinite", "the bias is not finite where keys are visible", where)

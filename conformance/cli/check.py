@@ -1,0 +1,164 @@
+"""The command ``posenc check``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from posenc_ref.accuracy import ANGLES
+from posenc_ref.backends import backend as backend_named
+from posenc_ref.backends import backends
+from posenc_ref.conformance.check import SURFACES, check
+from posenc_ref.conformance.external.command import TIMEOUT, from_command
+from posenc_ref.conformance.external.process import HarnessError
+from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
+from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.run import describe
+from posenc_ref.conformance.surfaces import Declared, needs_nothing
+from posenc_ref.conformance.surveys.ndjson import recording
+
+from .loading import UsageError, load_encoding, load_target
+from .models import declared_by, load_model
+
+
+def check_command(
+    target: Annotated[
+        str | None, typer.Argument(help="file.py:function or package.module:function")
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option("--exec", help="Or a program in any language, such as './rope --fast'."),
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="What it should be, as JSON or @file.json.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="Or the model whose encoding it is.")] = None,
+    fact: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What a preset lacks, NAME=VALUE: num_heads=12, weight=@rows.npy. Repeatable."
+        ),
+    ] = None,
+    config: Annotated[str | None, typer.Option(help="Or its config.json, or a .gguf file.")] = None,
+    layer_type: Annotated[
+        str | None, typer.Option(help="Of a model with several encodings, which.")
+    ] = None,
+    surface: Annotated[
+        str | None, typer.Option(help=f"The shape of the function: {', '.join(SURFACES)}.")
+    ] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="The library of its arrays: numpy, torch, jax, ...")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="The dtype of x and of the result.")] = "float32",
+    tensor_layout: Annotated[
+        str | None, typer.Option(help=f"How it wants x: {', '.join(TENSOR_LAYOUTS)}.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="Where the arrays live, e.g. cuda.")] = None,
+    angles: Annotated[
+        str | None, typer.Option(help=f"How exact angles must be: {', '.join(ANGLES)}.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Declares arithmetic coarser than the dtype.")
+    ] = None,
+    head_dim: Annotated[
+        int | None, typer.Option(help="Without --encoding: judge the properties of a rotation.")
+    ] = None,
+    max_position: Annotated[int | None, typer.Option(help="Judge no position beyond it.")] = None,
+    inplace: Annotated[bool, typer.Option("--inplace", help="It may write over x.")] = False,
+    timeout: Annotated[
+        float | None, typer.Option(help=f"Seconds for one answer of --exec ({TIMEOUT:g}).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    ndjson: Annotated[
+        Path | None, typer.Option(help="Also write it to this file, for `posenc report`.")
+    ] = None,
+) -> None:
+    """Judge one function, or one program, against the encoding that it should be.
+
+    The function gets the positional arguments of its surface and nothing else; for `apply` that
+    is x (B, H, S, D) and positions (S,); `posenc explain SURFACE` tells them for the others. A
+    program gets them as lines of JSON. Exits with 0 if it conforms, 1 if it deviates, 2 for a
+    usage error or a program that does not answer, 3 if the check was inconclusive.
+    """
+    try:
+        if (target is None) == (command is None):
+            raise UsageError(
+                "give either TARGET (file.py:function or package.module:function) or "
+                "--exec './program'"
+            )
+        if timeout is not None and command is None:
+            raise UsageError("--timeout is about --exec; a function in Python has no limit")
+        fn: Any = None if target is None else load_target(target)
+        bound = isinstance(fn, Implementation)
+        chosen = surface or (None if bound else "apply")
+        said = [value for value in (encoding, preset, config) if value is not None]
+        if len(said) > 1:
+            raise UsageError("give one of --encoding, --preset and --config")
+        if not said and head_dim is None and not bound and not needs_nothing(chosen or ""):
+            raise UsageError(
+                "--encoding says what the function should be, e.g. --encoding "
+                '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\', '
+                "or --preset llama-3.1-8b, or --config config.json; "
+                "`posenc explain` lists the encodings, `posenc presets` the models"
+            )
+        declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
+        if fact and preset is None:
+            raise UsageError("--fact is about --preset")
+        if preset is not None or config is not None:
+            model = load_model(preset or config or "", facts=fact or (), surface=chosen)
+            declared = declared_by(model, chosen or fn.surface, layer_type)
+        if command is not None:
+            fn = from_command(
+                shlex.split(command),
+                chosen or "apply",
+                declared,
+                tensor_layout=tensor_layout or "bhsd",
+                timeout=TIMEOUT if timeout is None else timeout,
+            )
+        declared = declared or (fn.encoding if bound else None)
+        library = backend or (fn.backend if bound else "numpy")
+        facts = {
+            "subject": fn.name if isinstance(fn, Implementation) else target,
+            "surface": chosen or fn.surface,
+            "declared": describe(declared),
+            "backend": library,
+            "backend_version": _version(library),
+            "dtype": dtype,
+        }
+        begin = time.perf_counter()
+        # What the function prints is not part of the report.
+        with recording(ndjson, "check", declared, **facts) as record, redirect_stdout(sys.stderr):
+            report = check(
+                fn,
+                declared,
+                chosen,
+                backend=backend,
+                dtype=dtype,
+                tensor_layout=tensor_layout,
+                device=device,
+                angles=angles,
+                precision=precision,
+                head_dim=head_dim,
+                max_position=max_position,
+                inplace=inplace,
+                name=target if isinstance(target, str) and not bound else None,
+            )
+            if record is not None:
+                record.report(report, time.perf_counter() - begin)
+    except (UsageError, HarnessError, TypeError, ValueError, OSError) as error:
+        typer.echo(f"posenc: {error}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(report.to_json(indent=1) if as_json else str(report))
+    raise typer.Exit(report.exit_code)
+
+
+def _version(library: str) -> str:
+    """The version of an array library; nothing for one that is not known, which check says."""
+    known = any(b.name == library for b in backends())
+    return backend_named(library).version if known else ""

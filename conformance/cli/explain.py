@@ -1,0 +1,118 @@
+"""``posenc explain``: the meaning of a code, or the definition of an encoding, on one screen."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import textwrap
+
+from posenc_ref.conformance.exact.property_text import declared, meanings
+from posenc_ref.conformance.harness.codes import CODES
+from posenc_ref.conformance.harness.signatures import CALLS
+from posenc_ref.conformance.registry import entries
+
+from .loading import UsageError, encodings, scalings
+
+WIDTH = 88
+#: What configurations and papers call them.
+ALIASES = {
+    "linear": "LinearScaling", "pi": "LinearScaling", "ntk": "NTKScaling", "ntkaware": "NTKScaling",
+    "dynamic": "DynamicNTK", "dynamicntk": "DynamicNTK", "llama3": "Llama3Scaling",
+    "su": "LongRoPE", "prope": "Proportional", "mrope": "MultiAxisRoPE", "axial": "MultiAxisRoPE",
+    "partial": "RoPE", "partialrotary": "RoPE", "t5": "T5Bias", "learnedfrequencies":
+    "GivenFrequencies", "conformer": "TransformerXL", "funnel": "TransformerXL",
+    "musictransformer": "Shaw", "swin": "SwinBias", "swinv2": "LogCPB", "beit": "BEiTBias",
+    "levit": "LeViTBias", "mvit": "DecomposedRelative", "sam": "DecomposedRelative",
+    "perceiver": "FourierFeatures", "fourier": "FourierFeatures", "detr": "DETRSine",
+    "dabdetr": "BoxSine", "conditionaldetr": "BoxSine", "wavlm": "GatedBias",
+    "fox": "ForgettingBias", "cable": "ForgettingBias", "convit": "ConViTBias",
+    "patchtst": "StandardizedSinusoidal", "espnet": "TransformerXL", "neox": "RoPE",
+    "gptneox": "RoPE", "gptj": "RoPE", "crossformer": "DynamicWindowBias",
+    "sincos2d": "Sinusoidal2D", "mae": "Sinusoidal2D", "reformer": "AxialLearned",
+}  # fmt: skip
+
+
+def explain(name: str | None = None) -> str:
+    """The text about a code, a surface, an encoding or a scaling; None lists all of them."""
+    values = {c.__name__: c for c in [*encodings(), *scalings()]}
+    if name is None:
+        return _everything()
+    wanted = name.strip().lower().replace("_", "-")
+    surface = wanted.replace("-", "_")
+    if surface in CALLS:  # slopes are a code as well
+        known = [f"surface {surface}", _hanging("call", CALLS[surface])]
+        return "\n".join([*known, *(["", _code(wanted)] if wanted in CODES else [])])
+    if wanted in CODES:
+        return _code(wanted)
+    by_lower = {known.lower(): known for known in values} | ALIASES
+    if wanted.replace("-", "") in by_lower:
+        cls = values[by_lower[wanted.replace("-", "")]]
+        return f"{_signature(cls)}\n\n{inspect.getdoc(cls)}{_properties(cls)}"
+    near = difflib.get_close_matches(wanted, [*CODES, *by_lower, *CALLS], n=5, cutoff=0.5)
+    near += [code for code in CODES if wanted in code and code not in near]
+    texts = {c.name: f"{c.meaning} {c.remedy}" for c in CODES.values()}
+    texts |= {known: inspect.getdoc(cls) or "" for known, cls in values.items()}
+    mentioned = [known for known, text in texts.items() if wanted in text.lower()]
+    hint = "; `posenc explain` alone lists everything"
+    if near:
+        hint = f"; did you mean {', '.join(by_lower.get(n, n) for n in near)}?"
+    elif mentioned:
+        hint = f"; it is mentioned in {', '.join(mentioned[:6])}"
+    raise UsageError(f"there is no code and no encoding called {name!r}{hint}")
+
+
+def _signature(cls: type) -> str:
+    """The constructor's arguments and defaults; their types are told below it."""
+    plain = inspect.signature(cls)
+    bare = [p.replace(annotation=p.empty) for p in plain.parameters.values()]
+    arguments = str(plain.replace(parameters=bare, return_annotation=plain.empty))
+    return textwrap.fill(
+        f"{cls.__name__}{arguments}", WIDTH, subsequent_indent=" " * (len(cls.__name__) + 1)
+    )
+
+
+def _properties(cls: type) -> str:
+    """What an encoding of the registry declares of all positions, with what the names mean."""
+    entry = next((entry for entry in entries() if entry.encoding is cls), None)
+    if entry is None:
+        return ""
+    known, lines = meanings(entry), ["\n\nProperties"]
+    for what, but in declared(entry).items():
+        text = known[what] + (f"; not of the example {but}" if but else "")
+        lines.append(_hanging(f"  {what}", text, 19))
+    return "\n".join([*lines, *([] if len(lines) > 1 else ["    none declared"])])
+
+
+def _code(name: str) -> str:
+    code = CODES[name]
+    lines = [name]
+    for title, text in (
+        ("meaning", code.meaning),
+        ("trigger", code.trigger),
+        ("remedy", code.remedy),
+    ):
+        lines.append(_hanging(title, text))
+    return "\n".join(lines)
+
+
+def _everything() -> str:
+    lines = ["Codes of findings:"]
+    lines += [_hanging(code.name, code.meaning, 20) for code in CODES.values()]
+    lines += ["", "Surfaces, the shapes of functions:"]
+    lines += [_hanging(surface, call, 20) for surface, call in CALLS.items()]
+    for title, classes in (("Encodings:", encodings()), ("Scalings:", scalings())):
+        lines += ["", title]
+        for cls in classes:
+            lines.append(_hanging(cls.__name__, (inspect.getdoc(cls) or "").split("\n")[0], 20))
+    lines += ["", "`posenc explain NAME` tells more about one."]
+    return "\n".join(lines)
+
+
+def _hanging(title: str, text: str, indent: int = 10) -> str:
+    """``title`` and ``text`` beside it, wrapped."""
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=f"  {title}".ljust(indent + 1) + " ",
+        subsequent_indent=" " * (indent + 2),
+    )

@@ -1,0 +1,48 @@
+"""The command ``posenc gallery``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .progress import progress
+
+
+def gallery_command(
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only functions whose name has this in it, such as 'llama'."),
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the result as a document to this file.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the result as JSON to this file.")
+    ] = None,
+    processes: Annotated[
+        int, typer.Option(min=0, help="How many to identify at a time (0: one by one, here).")
+    ] = 2,
+) -> None:
+    """Identify functions of real libraries, and compare every card with the library's source.
+
+    Exits with 0 if all cards are as their source says, 1 otherwise, 2 for a usage error.
+    Libraries that are not installed are named and counted.
+    """
+    from posenc_ref.conformance.surveys.gallery import gallery
+    from posenc_ref.conformance.surveys.gallery.document import markdown as document
+    from posenc_ref.conformance.surveys.gallery.document import plain
+
+    with progress() as bar:
+        found = gallery(tuple(only or ()), processes=processes, progress=bar)
+    if not found.entries:
+        typer.echo(f"posenc: no function is called {' or '.join(map(repr, only or ()))}", err=True)
+        raise typer.Exit(2)
+    if markdown is not None:
+        markdown.write_text(document(found), encoding="utf-8")
+    if json_file is not None:
+        json_file.write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
+    typer.echo(plain(found))
+    raise typer.Exit(found.exit_code)

@@ -1,0 +1,137 @@
+"""Encodings of whole models, as the command line names them: preset, config.json or GGUF file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Encoding, ModelEncoding, from_config, preset, presets
+from posenc_ref.conformance.surfaces import Declared, of_models
+from posenc_ref.models.presets import needs
+
+from .loading import UsageError, unread
+
+
+def load_model(
+    source: str,
+    part: str | None = None,
+    facts: Sequence[str] = (),
+    surface: str | None = None,
+) -> ModelEncoding:
+    """The model that a preset, a ``config.json`` (or its folder) or a ``.gguf`` file names.
+
+    ``facts`` are ``NAME=VALUE`` for a preset that lacks them; learned tables that ``surface``
+    does not look at may be left out.
+    """
+    path = Path(source)
+    given = dict(_fact(text) for text in facts)
+    try:
+        if source not in presets() and (path.exists() or path.suffix in (".json", ".gguf")):
+            if path.suffix == ".gguf":
+                from posenc_ref.conformance.adapters.gguf import from_gguf
+
+                return from_gguf(path)
+            return from_config(path, part=part)
+        if source in presets():
+            lacking = {need.fact for need in needs(source)} - set(given)
+            for name, rows in unread(surface).items():
+                if name in lacking:
+                    given[name] = np.zeros((rows, 1))
+        return preset(source, **given)
+    except (TypeError, ValueError, ImportError) as error:
+        raise UsageError(str(error)) from error
+
+
+def _fact(text: str) -> tuple[str, Any]:
+    """``NAME=VALUE``: JSON, or ``@file.npy``, or else a word."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise UsageError(f"--fact must be NAME=VALUE, such as num_heads=12, got {text!r}")
+    if value.startswith("@"):
+        try:
+            return name, np.load(value[1:], allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--fact {name}: {value[1:]} is no .npy file: {error}") from error
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
+    """The encoding of one layer type; of the only one that there is, if none is named."""
+    if layer_type is not None and layer_type not in model.encodings:
+        listed = ", ".join(model.encodings)
+        raise UsageError(f"--layer-type must be one of {listed}, got {layer_type!r}")
+    try:
+        found = model.only if layer_type is None else model.encodings[layer_type]
+    except ValueError as error:
+        if len([e for e in model.encodings.values() if e is not None]) > 1:
+            listed = ", ".join(t for t, e in model.encodings.items() if e is not None)
+            raise UsageError(
+                f"{model.name} has several encodings: pass --layer-type, one of {listed}"
+            ) from error
+        raise UsageError(str(error)) from error
+    if found is None:
+        raise UsageError(f"layers of type {layer_type!r} in {model.name} have no encoding")
+    return found
+
+
+def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> Declared:
+    """What a model declares for a surface: itself, one encoding, or that with what scales logits.
+
+    The surface ``scores`` is about the whole of one layer type: its encoding, the softmax scale
+    and the query scale.
+    """
+    if of_models(surface):
+        return model
+    encoding = encoding_of(model, layer_type)
+    if surface != "scores":
+        return encoding
+    name = layer_type or next(t for t, e in model.encodings.items() if e == encoding)
+    scale = {name: model.query_scale[name]} if name in model.query_scale else {}
+    return ModelEncoding(
+        model.name,
+        encodings={name: encoding},
+        softmax_scale=model.softmax_scale,
+        query_scale=scale,
+    )
+
+
+def preset_list(as_json: bool) -> str:
+    """Every preset: its encodings in one line, or what it needs."""
+    if as_json:
+        rows: list[dict[str, Any]] = [
+            {"name": name, "needs": {n.fact: n.why for n in needs(name)}} for name in presets()
+        ]
+        return json.dumps(rows, indent=1)
+    width = max(map(len, presets()))
+    lines = [f"{name:<{width}}  {_summary(name)}" for name in presets()]
+    incomplete = sum(bool(needs(name)) for name in presets())
+    lines += [
+        "",
+        f"{len(lines)} presets; {incomplete} of them need a fact that nobody could read. "
+        "`posenc presets NAME` shows one with the source of every fact.",
+    ]
+    return "\n".join(lines)
+
+
+def _summary(name: str) -> str:
+    missing = needs(name)
+    if missing:
+        return "needs " + ", ".join(need.fact for need in missing)
+    found = dict.fromkeys(e for e in preset(name).encodings.values() if e is not None)
+    return "; ".join(map(repr, found)) or "no positional encoding"
+
+
+def describe(model: ModelEncoding, as_json: bool) -> str:
+    """A model with the source of each of its facts."""
+    if as_json:
+        return json.dumps(model.to_dict(), indent=1)
+    width = max(map(len, model.provenance), default=0)
+    sources = [f"  {fact:<{width}}  {of}" for fact, of in model.provenance.items()]
+    return "\n".join([str(model), "", "Sources", *sources])

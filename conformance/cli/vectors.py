@@ -1,0 +1,114 @@
+"""The command ``posenc vectors``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from posenc_ref.conformance.vectors import VectorCase, load_vectors
+
+
+def vectors_command(
+    folder: Annotated[
+        Path | None, typer.Argument(help="A folder with vectors; by default those shipped here.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check digests, schema, ids, flags and truths.")
+    ] = False,
+    list_cases: Annotated[
+        bool, typer.Option("--list", help="List the cases, one on each line.")
+    ] = False,
+    generate_to: Annotated[
+        Path | None, typer.Option("--generate", help="Compute all vectors anew into this folder.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show, verify or compute the golden vectors: exact inputs and outputs for any language.
+
+    Exits with 0; with 1 if `--verify` finds a problem; with 2 for a usage error, or if `--generate`
+    finds two routes to one truth that differ (nothing is written then).
+    """
+    if sum((verify, list_cases, generate_to is not None)) > 1:
+        raise _fail("give one of --verify, --list and --generate")
+    try:
+        if verify:
+            from posenc_ref.conformance.vectors.verify import verify_vectors
+
+            found = verify_vectors(folder)
+            typer.echo(json.dumps(found.to_dict(), indent=1) if as_json else str(found))
+            raise typer.Exit(0 if found.passed else 1)
+        if generate_to is not None:
+            _generate(generate_to, folder)
+            folder = generate_to
+        cases = load_vectors(folder=folder)
+    except (ImportError, ValueError) as error:
+        raise _fail(str(error)) from None
+    if list_cases:
+        typer.echo(_listed(cases, as_json))
+    else:
+        typer.echo(_summary(cases, as_json))
+
+
+def _fail(message: str) -> typer.Exit:
+    typer.echo(f"posenc: {message}", err=True)
+    return typer.Exit(2)
+
+
+def _generate(folder: Path, before: Path | None) -> None:
+    from posenc_ref.conformance.vectors.files import shipped
+    from posenc_ref.conformance.vectors.make.generate import Disagreement, generate
+
+    try:
+        generate(folder, before or shipped())
+    except Disagreement as error:
+        raise ValueError(str(error)) from error
+
+
+def _about(case: VectorCase) -> dict[str, Any]:
+    return {
+        "id": case.id,
+        "file": case.file,
+        "surface": case.surface,
+        "encoding": case.declared,
+        "spec": case.spec,
+        "comment": case.comment,
+        "flags": list(case.flags),
+        "kills": list(case.kills),
+        "level": case.level,
+    }
+
+
+def _listed(cases: list[VectorCase], as_json: bool) -> str:
+    if as_json:
+        return json.dumps([_about(case) for case in cases], indent=1)
+    width = max((len(case.id) for case in cases), default=0)
+    return "\n".join(
+        f"{case.id:{width}}  {case.surface}, kills {len(case.kills)}: {case.comment}"
+        for case in cases
+    )
+
+
+def _summary(cases: list[VectorCase], as_json: bool) -> str:
+    files: dict[str, list[VectorCase]] = {}
+    for case in cases:
+        files.setdefault(case.file, []).append(case)
+    body = {
+        name: {
+            "cases": len(own),
+            "surfaces": sorted({case.surface for case in own}),
+            "groups": len({case.group for case in own}),
+        }
+        for name, own in files.items()
+    }
+    if as_json:
+        return json.dumps({"cases": len(cases), "files": body}, indent=1)
+    width = max(map(len, body), default=0)
+    lines = [
+        f"{name:{width}}  {entry['cases']:3} cases of {entry['groups']:2} groups: "
+        f"{', '.join(entry['surfaces'])}"  # type: ignore[arg-type]
+        for name, entry in body.items()
+    ]
+    return "\n".join([*lines, f"{len(cases)} cases; --list shows them, --verify checks them"])

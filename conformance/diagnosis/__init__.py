@@ -1,0 +1,1 @@
+"""Name a mistake by predicting its output, whatever the encoding."""

@@ -1,0 +1,33 @@
+"""Which rows, heads and tokens of wrong calls are wrong: where no suspicion explains them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from posenc_ref.conformance.harness.run import Run
+
+from .match import Seen, failed
+
+
+def name_pattern(run: Run, seen: Sequence[Seen], otherwise: str, message: str) -> None:
+    """A finding by the axis (B, H, S, D) along which right and wrong lie side by side.
+
+    Where a call is wrong throughout, the finding is ``otherwise``.
+    """
+    wrong = failed(run, seen)
+    if not wrong:
+        return
+    maps = [np.array((run.scores(w.actual, w.truth) > run.budget).any(axis=-1)) for w in wrong]
+    axes = {"row-offset": ("rows", 0), "position-axis": ("heads", 1), "wrong-row": ("tokens", 2)}
+    for code, (what, axis) in axes.items():
+        lines = [np.moveaxis(m, axis, 0).reshape(m.shape[axis], -1).any(axis=1) for m in maps]
+        if all(line.any() and not line.all() for line in lines if line.size > 1) and any(
+            line.size > 1 for line in lines
+        ):
+            line = next(line for line in lines if line.size > 1)
+            at = np.flatnonzero(line).tolist()
+            run.add(code, f"only some {what} are wrong: {at[:6]} of {line.size}", wrong[0].case)
+            return
+    run.add(otherwise, message, f"{len(wrong)} of {len(seen)} calls, {wrong[0].case} first")

@@ -1,0 +1,76 @@
+"""The smallest input that shows a failure of ``apply``, as a few lines to paste."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
+from posenc_ref.conformance.harness.reach import Access
+from posenc_ref.conformance.harness.report import ERROR
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
+
+
+def add(run: Run, access: Access) -> None:
+    """Give the first error of the report the lines that reproduce it, if one token shows it."""
+    findings = run.report.findings
+    first = next((i for i, f in enumerate(findings) if f.severity == ERROR), None)
+    if first is None or run.encoding is None or run.encoding.num_axes > 1:
+        return
+    try:
+        lines = _lines(run, access)
+    except (Refused, Malformed):
+        return
+    if lines:
+        findings[first] = replace(findings[first], reproduce=lines)
+
+
+def _lines(run: Run, access: Access) -> str:
+    """One channel of one token at the first position that shows it; the largest error there."""
+    dim = access.dim
+    at = np.unique(np.r_[ONE_HOT, GENERIC])
+    for position in at[at <= run.highest]:
+        x = np.eye(dim)[:, None, None, :]
+        here = np.array([position])
+        y = access.rows(x, here)
+        truth = apply_truth(run.encoding, x, here, access.lengths(here))
+        score = run.scores(y, truth)
+        if not (score > run.budget).any():
+            continue
+        error = np.where(score > run.budget, np.abs(y - truth.value), 0.0)
+        channel, _, _, out = (int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
+        got, told = y[channel, 0, 0, out], truth.value[channel, 0, 0, out]
+        return "\n".join(_text(run, access, int(position), channel, out, got, told))
+    return ""
+
+
+def _text(
+    run: Run, access: Access, position: int, channel: int, out: int, got: float, told: float
+) -> list[str]:
+    prefix = access.mode == "prefix"
+    length, row = (position + 1, position) if prefix else (1, 0)
+    positions = f"np.arange({length})" if prefix else f"np.array([{position}])"
+    names = [type(run.encoding).__name__]
+    scaling = getattr(run.encoding, "scaling", None)
+    names += [] if scaling is None else [type(scaling).__name__]
+    shown = repr(run.encoding)
+    if "<" in shown:  # long lists are shortened
+        shown = f"...  # the declared {names[0]}"
+    note = (
+        "" if run.subject.backend_name == "numpy" else f"  # as {run.subject.backend_name} arrays"
+    )
+    if run.subject.tensor_layout != "bhsd":
+        note += f"{'' if note else '  #'} x in {run.subject.tensor_layout}"
+    return [
+        "import numpy as np",
+        f"from posenc_ref import {', '.join(names)}",
+        f"encoding = {shown}",
+        f'x = np.zeros((1, 1, {length}, {access.dim}), "float32")',
+        f"x[0, 0, {row}, {channel}] = 1",
+        f"got = fn(x, {positions}){note}",
+        f"told = encoding.apply(x, {positions})",
+        f"print(got[0, 0, {row}, {out}], told[0, 0, {row}, {out}])  # {got:.7g} {told:.7g}",
+    ]

@@ -1,0 +1,139 @@
+"""The truth of one output in 50-digit mpmath, and how it is cut into hi, lo, A and B."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .bits import to_hex
+from .fixed_point import DIGITS, mpmath
+from .output import Output
+
+#: Two routes to a truth must agree to 2**-AGREEMENT of the size of the element.
+AGREEMENT = 90
+
+#: The least that float32 holds; A = 0 would say that a value must be equal to the last bit.
+LEAST = 2.0**-149
+
+Array = Any
+Number = Any  # a 50-digit mpmath number
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Real:
+    """Values, A and B as object arrays of 50-digit numbers, one shape."""
+
+    value: Array
+    terms: Array  # A
+    angle: Array  # B
+    judged: Array | None = None  #: booleans, where not every element belongs to the encoding
+    relative_to: Array | None = None  #: (Q,) columns, where rows are judged up to a constant
+    amplitude: Array | None = None  #: of the sines and cosines, for certificates
+
+    def to_json(self) -> dict[str, Any]:
+        """The output as the file has it."""
+        with mpmath().mp.workdps(DIGITS):
+            hi = np.frompyfunc(float, 1, 1)(self.value)
+            lo = np.frompyfunc(float, 1, 1)(self.value - hi)
+            a, b = (np.frompyfunc(float, 1, 1)(part) for part in (self.terms, self.angle))
+        kept = np.where((a > 0) & (b == 0), np.maximum(a, LEAST), a)  # with B no unit is 0
+        data = {
+            "shape": list(self.value.shape),
+            "hi": to_hex(hi, "float64"),
+            "lo": to_hex(lo, "float64"),
+            "A": to_hex(kept, "float32"),
+            "B": to_hex(b, "float32"),
+        }
+        if self.judged is not None:
+            data["judged"] = _digits(self.judged)
+        if self.relative_to is not None:
+            data["relative_to"] = [int(c) for c in self.relative_to]
+        return data
+
+    def output(self) -> Output:
+        """The output as a judge has it, with the amplitudes that no file has."""
+        read = Output.read(self.to_json())
+        if self.amplitude is None:
+            return read
+        return replace(read, amplitude=self.amplitude.astype(np.float64))
+
+    def disagreement(self, other: Array) -> str:
+        """Where ``other``, decimals or exact floats, differs; empty where nowhere."""
+        other = np.asarray(other, dtype=object)
+        if other.shape != self.value.shape:
+            return f"shape {self.value.shape} against {other.shape}"
+        mp = mpmath().mp
+        with mp.workdps(DIGITS):
+            for at in np.ndindex(self.value.shape):
+                there = other[at]
+                mine = self.value[at]
+                second = mp.mpf(there if isinstance(there, float) else str(there))
+                size = self.terms[at] + self.angle[at]
+                if abs(mine - second) * mp.mpf(2) ** AGREEMENT > size:
+                    return f"{mp.nstr(mine, 40)} against {mp.nstr(second, 40)} at {at}"
+        return ""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Integers."""
+
+    value: Array
+    judged: Array | None = None  #: booleans, where not every element means something
+
+    def to_json(self) -> dict[str, Any]:
+        """The output as the file has it."""
+        value = np.asarray(self.value)
+        flat = [int(v) for v in value.ravel()]
+        data = {"dtype": "int64", "shape": list(value.shape), "values": flat}
+        return data if self.judged is None else {**data, "judged": _digits(self.judged)}
+
+    def disagreement(self, other: Array) -> str:
+        """Where ``other`` differs; empty where nowhere."""
+        mine, second = np.asarray(self.value), np.asarray(other)
+        if mine.shape != second.shape:
+            return f"shape {mine.shape} against {second.shape}"
+        differ = np.argwhere(mine != second)
+        if not len(differ):
+            return ""
+        at = tuple(int(i) for i in differ[0])
+        return f"{mine[at]} against {second[at]} at {at}"
+
+
+def _digits(judged: Array) -> list[str]:
+    return ["".join(str(int(j)) for j in row) for row in judged]
+
+
+def objects(shape: tuple[int, ...]) -> Array:
+    """An object array of exact zeros."""
+    made = np.empty(shape, dtype=object)
+    made.fill(mpmath().mp.mpf(0))
+    return made
+
+
+def sizes(values: Array) -> Array:
+    """The absolute value of every element."""
+    return np.asarray(np.frompyfunc(abs, 1, 1)(values), dtype=object)
+
+
+def computed(real: Real) -> Real:
+    """The same where channels that are not rotated are computed too: A is at least |value|."""
+    terms = np.where(real.terms == 0, sizes(real.value), real.terms)
+    return Real(real.value, terms, real.angle)
+
+
+def exactly(values: Array) -> Real:
+    """Numbers that are computed without an angle: A = |value|, B = 0."""
+    value = np.asarray(values, dtype=object)
+    return Real(value, sizes(value), objects(value.shape))
+
+
+def identical(values: Array) -> Real:
+    """Numbers that are moved and not computed: A = B = 0, only equality passes."""
+    value = np.frompyfunc(mpmath().mp.mpf, 1, 1)(np.asarray(values, dtype=np.float64))
+    value = np.asarray(value, dtype=object)
+    return Real(value, objects(value.shape), objects(value.shape))

@@ -1,0 +1,31 @@
+"""The properties that an encoding declares, in words."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+
+from .reference import Entry
+
+
+def declared(entry: Entry) -> dict[str, str]:
+    """The declared properties by name: which examples do not have one, empty where all do."""
+    of = {name: example.properties for name, example in entry.examples.items()}  # type: ignore[attr-defined]
+    return {
+        what: ", ".join(name for name, properties in of.items() if what not in properties)
+        for what in sorted(frozenset().union(*of.values()))
+    }
+
+
+def in_a_line(entry: Entry) -> str:
+    """All of them, separated by commas."""
+    said = [f"{what} (not {but})" if but else what for what, but in declared(entry).items()]
+    return ", ".join(said) or "none declared"
+
+
+def meanings(entry: Entry) -> Mapping[str, str]:
+    """What the names mean, from the docstring of the family's ``properties``."""
+    base = next(c for c in reversed(entry.encoding.__mro__) if "properties" in vars(c))
+    doc = inspect.getdoc(vars(base)["properties"]) or ""
+    return dict(re.findall(r"^``(\S+)``\s+(.*)$", doc, re.MULTILINE))

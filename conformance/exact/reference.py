@@ -1,0 +1,202 @@
+"""What the suite has to be told of an encoding: examples, and its formula written once more.
+
+An :class:`Entry` is all there is; ``conformance/registry/`` has one for every encoding, and its
+docstring says how to add one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Encoding, Table
+
+from .error_numbers import Counted, counted
+from .fixed_point import DIGITS, mpmath
+from .numbers import Real
+from .output import Output
+from .recipe import Group, Recipe, numbers
+
+#: The formula in counted numbers, by family:
+#: table  ``exact(e, *p) -> row``: p is the position, one number for each axis; a list of ``dim``.
+#: bias   ``exact(e, i, j) -> values``: positions of query and key; one number for each head.
+#: score  ``exact(e, h, q, keys, i, at) -> logits``: head h, the vector of the query at i, those of
+#:        all keys and their positions; one logit for each key.  Where logits depend on other
+#:        queries (``mixes_queries``): the vectors of all queries and their positions, and a row of
+#:        logits for each.
+Exact = Callable[..., Sequence[Any]]
+
+#: The surface on which each family is judged, and what comes out.
+SURFACE = {"table": ("table", "table"), "bias": ("bias", "bias"), "score": ("scores", "logits")}
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """An encoding as the suite judges it."""
+
+    encoding: type[Encoding]
+    spec: str  #: where the formula is published
+    examples: Mapping[str, Encoding]  #: by the ids of their vectors
+    exact: Exact
+    inputs: Callable[[Any], Iterable[Recipe]] | None = None  #: where those of the family do not fit
+
+    @property
+    def name(self) -> str:
+        """The name of the class."""
+        return self.encoding.__name__
+
+    @property
+    def surface(self) -> str:
+        """Where it is judged."""
+        return SURFACE[self.encoding.family][0]
+
+    def group(self, name: str) -> Group:
+        """The inputs of one example: its golden vectors before their truth is known."""
+        e: Any = self.examples[name]
+        recipes = self.inputs(e) if self.inputs else _INPUTS[self.encoding.family](e, name)
+        return Group(name, self.surface, e, self.spec, tuple(recipes))
+
+    def truth(self, e: Any, inputs: Mapping[str, Any], digits: int = DIGITS) -> Real:
+        """The exact output of a case; inputs are those of the surface, or positions of their own.
+
+        ``q_positions`` and ``k_positions`` may stand in the place of the lengths of a bias, and
+        beside the q and k of a score.
+        """
+        with mpmath().mp.workdps(digits):
+            return _TRUTHS[e.family](self.exact, e, inputs)
+
+    def cases(self, name: str) -> Iterator[tuple[Recipe, Output]]:
+        """The inputs of one example, and the truth of each."""
+        for recipe in self.group(name).cases:
+            yield recipe, self.truth(self.examples[name], recipe.inputs).output()
+
+
+# --- inputs --------------------------------------------------------------------------------------
+
+
+def at(name: str, comment: str, *positions: Any) -> Recipe:
+    """Rows of a table: positions, or one sequence of them for each axis."""
+    array = np.array(positions)
+    return Recipe(name, comment, {"positions": array.astype(array.dtype.kind + "8")})
+
+
+def lengths(q_len: int, k_len: int) -> Recipe:
+    """A bias: the last ``q_len`` of ``k_len`` tokens ask."""
+    says = f"The last {q_len} of {k_len} tokens ask."
+    return Recipe(f"{q_len}-of-{k_len}", says, {"q_len": q_len, "k_len": k_len})
+
+
+def tokens(ident: str, heads: int, dim: int, count: int, size: float = 1.0) -> Recipe:
+    """A score: ``count`` tokens ask each other; ``size`` is a power of two that is 1 at most."""
+    q, k = (numbers(f"{ident}-{side}", 1, heads, count, dim) * np.float32(size) for side in "qk")
+    return Recipe(f"{count}-tokens", f"{count} tokens ask each other.", {"q": q, "k": k})
+
+
+def _tables(e: Table, name: str) -> list[Recipe]:
+    """The first positions, far ones, and those between; every axis has others."""
+    if e.integers:
+        raise ValueError(f"{name} looks rows up: its entry must say which, by inputs=")
+    first, far, between = [0, 1, 2, 3], [257, 5003, 8191, 3001], [-1.5, 0.25, 33.75, 0.5]
+
+    def axes(positions: list[Any]) -> list[Any]:
+        turned = [positions[a:] + positions[:a] for a in range(e.num_axes)]
+        return positions if e.num_axes == 1 else turned
+
+    return [
+        at("first", "The first four positions.", *axes(first)),
+        at("far", "Past 256, 2048 and 5000.", *axes(far)),
+        at("between", "Left of the origin, and between tokens.", *axes(between)),
+    ]
+
+
+def _biases(e: Any, name: str) -> list[Recipe]:
+    """All tokens of a window, or the first, the last and far ones."""
+    if hasattr(e, "tokens"):
+        return [lengths(e.tokens, e.tokens), lengths(2, e.tokens)]
+    return [lengths(4, 4), lengths(2, 9), lengths(1, 40)]
+
+
+def _scores(e: Any, name: str) -> list[Recipe]:
+    """A few tokens, all where there is an end."""
+    return [tokens(name, e.heads or 2, e.head_dim, min(e.rows or 7, 12))]
+
+
+_INPUTS: dict[str, Callable[[Any, str], list[Recipe]]] = {
+    "table": _tables,
+    "bias": _biases,
+    "score": _scores,
+}
+
+
+# --- truths --------------------------------------------------------------------------------------
+
+
+def _table_truth(exact: Exact, e: Table, inputs: Mapping[str, Any]) -> Real:
+    positions = inputs["positions"]
+    columns = positions.T if e.num_axes > 1 else positions[:, None]
+    return _real([exact(e, *map(Counted, p)) for p in columns.tolist()], lookups=True)
+
+
+def _bias_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
+    q_at, k_at = sides(inputs, inputs.get("q_len"), inputs.get("k_len"))
+    entries = [[[*map(counted, exact(e, i, j))] for j in k_at] for i in q_at]
+    own = None
+    if e.up_to_constant:  # rows are judged relative to each query's own key
+        own = np.array([k_at.index(i) for i in q_at])
+        entries = [
+            [[v - c for v, c in zip(heads, row[at], strict=True)] for heads in row]
+            for row, at in zip(entries, own, strict=True)
+        ]
+    by_head = np.moveaxis(np.array(entries, dtype=object), -1, 0)
+    return _real(by_head, judged=_judged(e, q_at, k_at), relative_to=own)
+
+
+def _score_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
+    q, k = inputs["q"], inputs["k"]
+    q_at, k_at = sides(inputs, q.shape[2], k.shape[2])
+
+    def head(b: int, h: int) -> list[Any]:
+        queries, keys = q[b, h].tolist(), k[b, h].tolist()
+        if e.mixes_queries:
+            return list(exact(e, h, queries, keys, q_at, k_at))
+        return [exact(e, h, q_i, keys, i, k_at) for q_i, i in zip(queries, q_at, strict=True)]
+
+    logits = [[head(b, h) for h in range(q.shape[1])] for b in range(q.shape[0])]
+    return _real(logits, judged=_judged(e, q_at, k_at))
+
+
+_TRUTHS = {"table": _table_truth, "bias": _bias_truth, "score": _score_truth}
+
+
+def sides(inputs: Mapping[str, Any], q_len: Any, k_len: Any) -> tuple[list[Any], list[Any]]:
+    """Positions of queries and keys: by default those of queries at the end of the keys."""
+    if "q_positions" in inputs:
+        return inputs["q_positions"].tolist(), inputs["k_positions"].tolist()
+    return list(range(k_len - q_len, k_len)), list(range(k_len))
+
+
+def _judged(e: Any, q_at: list[Any], k_at: list[Any]) -> np.ndarray:
+    return np.array([[e.sees_future or j <= i for j in k_at] for i in q_at])
+
+
+def _real(nested: Any, lookups: bool = False, **how: Any) -> Real:
+    """Nested counted numbers as values with A, B and amplitude.
+
+    Rows of a table that are looked up, and nothing else, are bit-equal: A = 0.
+    """
+    made = np.array(nested, dtype=object)
+
+    def part(get: Callable[[Counted], Any]) -> np.ndarray:
+        return np.asarray(np.frompyfunc(lambda n: get(counted(n)), 1, 1)(made), dtype=object)
+
+    zero = mpmath().mp.mpf(0)
+    return Real(
+        part(lambda n: n.value),
+        part(lambda n: zero if lookups and n.given else n.terms),
+        part(lambda n: n.angle),
+        amplitude=part(lambda n: n.amplitude),
+        **how,
+    )

@@ -1,0 +1,1 @@
+"""Judge a program in any language over a pipe."""

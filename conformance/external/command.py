@@ -1,0 +1,85 @@
+"""A command, such as a compiled binary, as something to judge."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from posenc_ref import Encoding, ModelEncoding
+from posenc_ref.conformance.check import SURFACES
+from posenc_ref.conformance.harness.implementation import Implementation
+
+from .process import Program, Session
+
+#: Seconds for one answer, unless something else is said.
+TIMEOUT = 30.0
+
+
+def from_command(
+    command: Sequence[str],
+    surface: str,
+    encoding: Encoding | ModelEncoding | None = None,
+    *,
+    tensor_layout: str = "bhsd",
+    timeout: float = TIMEOUT,
+) -> Implementation:
+    """The program that ``command`` starts, in the shape of a surface.
+
+    The program reads one request per line from standard input and writes one answer per line to
+    standard output, as docs/any-language.md defines them; C needs no library for it.
+
+    Parameters
+    ----------
+    command : sequence of str
+        The program and its arguments; no shell is involved.
+    surface : str
+        What it implements; see :func:`posenc_ref.conformance.check`.
+    encoding : Encoding, optional
+        What it should be; the program is told, so that one program may serve many encodings.
+    tensor_layout : str
+        How ``apply`` wants x.
+    timeout : float
+        Seconds for one answer.
+
+    Returns
+    -------
+    Implementation
+        For :func:`check` and :func:`identify`.
+
+    Raises
+    ------
+    HarnessError
+        It cannot be started, or does not answer hello as it should.
+    """
+    if isinstance(command, str) or not all(isinstance(word, str) for word in command):
+        raise TypeError(f"command must be a list of words, ['./program', ...], got {command!r}")
+    if not command:
+        raise ValueError("command must name a program, got an empty list")
+    if surface not in SURFACES:
+        near = difflib.get_close_matches(str(surface), SURFACES, n=2)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(SURFACES)}"
+        raise ValueError(f"surface must be one that check has, got {surface!r}; {hint}")
+    if not timeout > 0:
+        raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
+    hello = {
+        "surface": surface,
+        "tensor_layout": tensor_layout,
+        "encoding": None if encoding is None else encoding.to_dict(),
+    }
+    program = Program(tuple(command), surface, hello, timeout)
+    first = Session(program)
+    first.start()
+    name = first.name or " ".join(command)
+
+    def another(session: Session | None = None) -> Implementation:
+        return Implementation(
+            session or Session(program),
+            surface,
+            name,
+            encoding,
+            tensor_layout=tensor_layout,
+            factory=another,
+            problems=program.problems,
+        )
+
+    return another(first)

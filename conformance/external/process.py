@@ -1,0 +1,251 @@
+"""A program in any language as a function: one process, one line per request and per answer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+import numpy as np
+
+from .wire import PROTOCOL, WireError, line, outcome, read_answer, request
+
+#: How long a program that was told to end may take, in seconds.
+_LEAVE = 2.0
+#: Megabytes cross in one line: with a large pipe in fewer steps, where the system has any.
+_PIPE = 1 << 20
+#: The last lines of standard error that a message shows.
+_SHOWN = 5
+
+
+class HarnessError(RuntimeError):
+    """The program cannot be judged: it does not start, does not answer, or not by the protocol."""
+
+
+class Refusal(Exception):
+    """The program answered ``refused``: what an exception is in Python."""
+
+
+class ProgramDied(Exception):
+    """The process ended, with a signal or an error status, instead of answering."""
+
+
+@dataclass
+class Program:
+    """What is run, and what went wrong in any of its processes."""
+
+    command: tuple[str, ...]
+    call: str  #: the surface, which every request names
+    hello: Mapping[str, Any]
+    timeout: float
+    broken: str = ""  #: why nothing more can be judged
+    deaths: list[str] = field(default_factory=list)
+
+    def problems(self) -> list[tuple[str, str]]:
+        """Findings (message, evidence) since the last time; HarnessError if it is broken."""
+        deaths, self.deaths = self.deaths, []
+        broken, self.broken = self.broken, ""
+        if broken:
+            raise HarnessError(broken)
+        if not deaths:
+            return []
+        many = "" if len(deaths) == 1 else f", and {len(deaths) - 1} times more"
+        text = "the program dies instead of answering; what it is not for it has to refuse"
+        return [(text, f"ProgramDied: {deaths[0]}{many}")]
+
+    def give_up(self, what: str) -> HarnessError:
+        """Note that nothing more can be judged; the exception to raise."""
+        self.broken = self.broken or f"{self.command[0]} {what}"
+        return HarnessError(self.broken)
+
+
+@dataclass
+class Session:
+    """One process of a program: what is one instance of a class elsewhere.
+
+    It is started by the first call, and anew after it died.
+    """
+
+    program: Program
+    name: str = ""
+    _process: subprocess.Popen[bytes] | None = None
+    _errors: IO[bytes] | None = None
+    _stop: Any = None  #: the finalizer that ends the process
+    _count: int = 0
+
+    def __call__(self, *args: Any) -> Any:
+        """The program's result; raises :class:`Refusal` or :class:`ProgramDied`."""
+        if self.program.broken:
+            raise HarnessError(self.program.broken)
+        if self._process is None:
+            self.start()
+        self._count += 1
+        what = f"call {self._count}, {self.program.call}({_described(args)})"
+        body = self._ask(request(self._count, self.program.call, args), self._count, what)
+        try:
+            answered, value = outcome(body)
+        except WireError as error:
+            raise self._broken(f"answered {what} with a line that {error}") from None
+        if not answered:
+            raise Refusal(value)
+        return value
+
+    def start(self) -> None:
+        """Run the command and say hello."""
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by _end)
+        try:
+            process = subprocess.Popen(
+                self.program.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                bufsize=_PIPE,
+                pipesize=_PIPE,
+            )
+        except OSError as error:
+            self._errors.close()
+            why = error.strerror or error
+            raise self.program.give_up(
+                f"cannot be started: {why}; give a program that exists and may be run, "
+                "with its path (./my_binary)"
+            ) from None
+        self._process, self._count = process, 0
+        self._stop = weakref.finalize(self, _end, process, self._errors)
+        hello = {"id": 0, "call": "hello", "protocol": PROTOCOL, **self.program.hello}
+        try:
+            body = self._ask(line(hello), 0, "hello")
+        except ProgramDied as error:
+            raise self.program.give_up(f"does not get as far as hello: it was {error}") from None
+        if "refused" in body:
+            raise self._broken(f"refuses to be judged: {body['refused']}")
+        if body.get("protocol") != PROTOCOL or isinstance(body.get("protocol"), bool):
+            raise self._broken(
+                f'must answer hello with {{"id": 0, "protocol": {PROTOCOL}}}, got '
+                f"{json.dumps(body)[:80]}"
+            )
+        told = [str(body[key]) for key in ("name", "version") if body.get(key)]
+        self.name = " ".join(told)
+
+    def close(self) -> None:
+        """End the process; the next call starts another."""
+        if self._stop is not None:
+            self._stop()
+        self._process = None
+
+    def _ask(self, text: bytes, number: int, what: str) -> dict[str, Any]:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        late = threading.Event()
+
+        def give_up_waiting() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(self.program.timeout, give_up_waiting)
+        timer.start()
+        answer = b""
+        try:
+            process.stdin.write(text)
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except BrokenPipeError:  # it ended, or it closed its input: found out below
+            pass
+        finally:
+            timer.cancel()
+        if late.is_set():
+            raise self._broken(
+                f"did not answer {what} within {self.program.timeout:g} s: does it flush its "
+                "output after every line, and read lines of any length? If it only is slow, give "
+                "it more time (--timeout)"
+            )
+        if not answer.endswith(b"\n"):
+            raise self._ended(what, answer)
+        try:
+            return read_answer(answer, number)
+        except WireError as error:
+            raise self._broken(
+                f"answered {what} with a line that {error}; standard output is for answers alone, "
+                f"one line each: print anything else to standard error"
+            ) from None
+
+    def _ended(self, what: str, answer: bytes) -> Exception:
+        """The exception for an output that ended without the line that was asked for."""
+        process = self._process
+        assert process is not None
+        part = f" after {len(answer)} characters of an unfinished line" if answer else ""
+        try:
+            status = process.wait(_LEAVE)
+        except subprocess.TimeoutExpired:
+            return self._broken(f"closed its standard output instead of answering {what}{part}")
+        if status == 0:
+            return self._broken(
+                f"ended (exit status 0) instead of answering {what}{part}: it has to go on until "
+                "its input ends, and to write a newline after every answer"
+            )
+        how = f"killed by {_signal(-status)}" if status < 0 else f"ended with exit status {status}"
+        text = f"{how} in {what}{part}{self._last_words()}"
+        self.close()
+        self.program.deaths.append(text)
+        return ProgramDied(text)
+
+    def _broken(self, what: str) -> HarnessError:
+        if self._process is not None:
+            what += self._last_words()
+            self.close()
+        return self.program.give_up(what)
+
+    def _last_words(self) -> str:
+        """The end of what the program wrote to standard error."""
+        assert self._errors is not None
+        self._errors.seek(0)
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        return f"; its last words: {' | '.join(lines[-_SHOWN:])}" if lines else ""
+
+
+def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+    """Close the input, which ends a program that follows the protocol; kill any other."""
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        with contextlib.suppress(BrokenPipeError):  # what was not written yet will not be read
+            pipe.close()
+    until = time.monotonic() + _LEAVE
+    while process.poll() is None and time.monotonic() < until:
+        time.sleep(0.005)
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    errors.close()
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _described(args: tuple[Any, ...]) -> str:
+    """The arguments in a few words: arrays by dtype and shape, short integer ones in full."""
+    words = []
+    for value in args:
+        if isinstance(value, np.ndarray):
+            text = f"{value.dtype} {value.shape}"
+            if value.dtype.kind == "i" and value.size <= 8:
+                text += f" = {value.tolist()}"
+            words.append(text)
+        elif isinstance(value, list | tuple):
+            words.append(f"[{_described(tuple(value))}]")
+        else:
+            words.append(str(value))
+    text = ", ".join(words)
+    return text if len(text) <= 120 else text[:117] + "..."

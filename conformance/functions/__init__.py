@@ -1,0 +1,1 @@
+"""Judge plain functions, such as position ids, against the specification's own."""

@@ -1,0 +1,232 @@
+"""Rows of plain functions that a model's code is made of: table rows, layer schedule, scale.
+
+``softmax_scale``: A = |value|, B = 0.  ``rows``: as the table; learned ones are bit-equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import posenc_ref as pr
+from posenc_ref import Learned, ModelEncoding, Sinusoidal, YaRN
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.match import Seen
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import exactly
+from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
+from posenc_ref.conformance.table import judge as judge_tables
+from posenc_ref.conformance.table.diagnose_rows import reversed_length
+from posenc_ref.conformance.table.judge_features import longest
+from posenc_ref.schedules.yarn import mscale
+
+from .function import Function, Mistake, Plain, Probe
+
+LENGTHS = (5, 1, 2, 16, 64)
+
+
+def _longest(encoding: Any) -> int:
+    """How many rows a sequence may have."""
+    last = longest(encoding)
+    return last if isinstance(encoding, Learned) else min(last, 2050)
+
+
+def _sequences(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+    longest = _longest(encoding)
+    for n in dict.fromkeys(min(n, longest) for n in LENGTHS):
+        yield Probe("a sequence", (n,))
+    yield Probe("the longest sequence", (longest,), False)
+    yield Probe("no tokens", (0,), False)
+
+
+def _rows_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
+    return _sized(encoding.truth(np.arange(arguments[0])), value)
+
+
+def _sized(truth: Truth, value: np.ndarray) -> Truth:
+    """``value`` with the A and B of the rows, and A at least its own size."""
+    looked_up = (truth.terms == 0) & (truth.angle == 0) & (truth.amplitude == 0)
+    terms = np.where(looked_up, 0.0, np.maximum(truth.terms, np.abs(value)))
+    return Truth(value, terms, truth.angle, truth.amplitude)
+
+
+def _row_mistakes(encoding: Any) -> Iterator[Mistake]:
+    def at(positions: Function) -> Function:
+        def rows(n: int) -> Truth:
+            truth = encoding.truth(positions(np.arange(n)))
+            return _sized(truth, np.asarray(truth.value))
+
+        return rows
+
+    offset = getattr(encoding, "offset", 0)
+    if offset:
+        text = f"the table's offset {offset} is missing: sequences start at row 0"
+        yield Mistake("table-offset", text, at(lambda p: p - offset))
+        yield Mistake(
+            "table-offset", f"the table's offset {offset} is taken twice", at(lambda p: p + offset)
+        )
+    yield Mistake("table-offset", "every row is one too late", at(lambda p: p + 1))
+    yield Mistake("table-offset", "every row is one too early", at(lambda p: p - 1))
+    for more in (2, 3):
+        text = f"every row is {more} too late, as where rows are kept for padding"
+        yield Mistake("table-offset", text, at(lambda p, more=more: p + more))
+    yield Mistake("wrong-row", "the rows come in the reverse order", at(lambda p: p[::-1]))
+    if isinstance(encoding, Learned):
+        yield _reversed(encoding, _longest(encoding))
+    yield Mistake("wrong-row", "every token gets the first row", at(lambda p: 0 * p))
+    text = "every token gets the row after the last one"
+    yield Mistake("wrong-row", text, at(lambda p: 0 * p + p.size))
+
+
+def _reversed(encoding: Any, size: int) -> Mistake:
+    def rows(n: int) -> Truth:
+        truth = encoding.truth(size - 1 - np.arange(n))
+        return _sized(truth, np.asarray(truth.value))
+
+    text = f"a table of {size} rows is reversed before it is cut to the sequence"
+    return Mistake("wrong-row", text, rows, "Cut the table to the sequence first, reverse it then.")
+
+
+def _row_suggestions(
+    encoding: Any, arguments: tuple[Any, ...], actual: np.ndarray
+) -> Iterator[Mistake]:
+    if isinstance(encoding, Sinusoidal) and len(actual):
+        size = reversed_length(encoding, actual[0], len(actual))
+        if size is not None:
+            yield _reversed(encoding, size)
+
+
+def _as_table(run: Run, seen: list[Seen]) -> None:
+    """Diagnose the values as those of ``table``, in calls no longer than those that came out."""
+    if not isinstance(run.encoding, Sinusoidal | Learned):
+        return
+    fn, longest = run.subject.fn, max(one.facts[0] for one in seen)
+
+    def view(positions: Any) -> Any:
+        p = host_positions(run, positions)
+        if starts(p) != 0 or p.size > longest:
+            raise Inexpressible(f"a sequence starts at 0 and has at most {longest} rows")
+        return fn(int(p.size))
+
+    limits = list(run.report.limits)  # those of the view are no refusals
+    with seen_as(run, view, run.encoding, "lambda p: fn(len(p))"):
+        judge_tables.judge_table(run)
+    run.report.limits[:] = limits
+
+
+def _depth(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
+    yield Probe("all layers", (len(model.layer_types),))
+
+
+def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
+    flags = np.array(pr.layers(model, len(model.layer_types)))
+
+    def told(values: np.ndarray) -> Function:
+        return lambda n: values
+
+    backwards = (
+        "Read the flag as the configuration's code does: no_rope_layers holds 1 where a layer "
+        "rotates."
+    )
+    code = "layer-schedule"
+    yield Mistake(
+        code, "the schedule is inverted: layers that should rotate do not", told(~flags), backwards
+    )
+    yield Mistake(code, "every layer has a positional encoding", told(np.ones_like(flags)))
+    yield Mistake(code, "no layer has a positional encoding", told(np.zeros_like(flags)))
+    for by in (1, -1):
+        text = f"the schedule is one layer too {'late' if by > 0 else 'early'}"
+        yield Mistake(code, text, told(np.roll(flags, by)))
+    odd = np.flatnonzero(flags != np.bincount(flags.astype(int), minlength=2).argmax())
+    if odd.size > 1 and np.unique(np.diff(odd)).size == 1:
+        n = int(odd[1] - odd[0])
+        common = not flags[odd[0]]
+        index = np.arange(flags.size)
+        for start in range(n):
+            text = f"the exceptions start at layer {start}, declared {odd[0]}"
+            yield Mistake(code, text, told(np.where(index % n == start, ~common, common)))
+        for other in (n - 1, n + 1):
+            if other > 1:
+                text = f"every {other}th layer is the exception, declared every {n}th"
+                mask = (index + 1) % other == 0
+                yield Mistake(code, text, told(np.where(mask, ~common, common)))
+    yield Mistake(code, "the schedule runs from the last layer to the first", told(flags[::-1]))
+
+
+def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
+    yield Probe("the model", ())
+
+
+def scale_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
+    """Factors on q . k that are known to be taken for the model's own."""
+    scale = pr.softmax_scale(model)
+    found: dict[str, float] = {}
+    sizes = {e.head_dim for e in model.encodings.values() if isinstance(e, pr.Rotary)}
+    for name, e in model.encodings.items():
+        scaling = getattr(e, "scaling", None)
+        if not isinstance(scaling, YaRN):
+            continue
+        for what, weight in (
+            ("mscale_all_dim", scaling.mscale_all_dim),
+            ("mscale", scaling.mscale),
+        ):
+            g = float(mscale(scaling.factor, 1.0 if weight is None else weight))
+            if g != 1.0:
+                of = f"YaRN's g({what}) = {g:.6g} ({name})"
+                found[f"{of} is missing, twice"] = scale / g**2
+                found[f"{of} is missing once: the scale has it squared"] = scale / g
+                found[f"{of} is in it twice too often"] = scale * g**2
+                found[f"{of} is in it once too often"] = scale * g
+    for d in sorted(sizes):
+        found[f"it is 1/sqrt({d}), the plain scale of a rotary head"] = d**-0.5
+        found[f"it is 1/{d}: without the root"] = 1.0 / d
+        found[f"it is divided by sqrt({d}) once more"] = scale * d**-0.5
+        found[f"it is multiplied by sqrt({d})"] = scale * d**0.5
+    found["logits are not scaled at all"] = 1.0
+    found["it is the inverse: logits are multiplied where they should be divided"] = 1 / scale
+    found["it is squared"] = scale**2
+    found["it is the square root"] = scale**0.5
+    for message, value in found.items():
+        if value != scale:
+            yield Mistake("softmax-scale", message, _constant(value))
+
+
+def _constant(value: float) -> Function:
+    return lambda: value
+
+
+MODEL_ROWS = {
+    "rows": Plain(
+        ("table",),
+        ("seq_len",),
+        lambda encoding: lambda n: np.asarray(pr.rows(encoding, n)),
+        _sequences,
+        _row_mistakes,
+        "wrong-row",
+        integers=False,
+        truth=_rows_truth,
+        suggested=_row_suggestions,
+        within=lambda arguments, last: (min(arguments[0], last + 1),),
+        closer=_as_table,
+    ),
+    "layers": Plain(
+        ("model",),
+        ("n_layers",),
+        lambda model: lambda n: pr.layers(model, n),
+        _depth,
+        _layer_mistakes,
+        "layer-schedule",
+    ),
+    "softmax_scale": Plain(
+        ("model",),
+        (),
+        lambda model: lambda: pr.softmax_scale(model),
+        _once,
+        scale_mistakes,
+        "softmax-scale",
+        integers=False,
+        truth=lambda model, arguments, value: exactly(value),
+    ),
+}

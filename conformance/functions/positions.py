@@ -1,0 +1,266 @@
+"""Rows of plain functions that make positions: padding, packing, decoding, shards, token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import posenc_ref as pr
+
+from .function import Mistake, Plain, Probe
+
+#: Longer sequences may be refused.
+_SHORT = 128
+
+
+def _masks(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+    yield Probe("no padding", (np.ones((2, 4), np.int64),))
+    left = np.array([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]])
+    yield Probe("padding on the left", (left,))
+    yield Probe("padding on the right", (left[:, ::-1].copy(),))
+    lengths = np.random.default_rng(seed).integers(1, 40, 7)
+    yield Probe("many lengths", ((np.arange(40) >= 40 - lengths[:, None]).astype(np.int64),))
+    lengths = np.random.default_rng(seed + 1).integers(1, 700, 11)
+    wide = (np.arange(700) >= 700 - lengths[:, None]).astype(np.int64)
+    yield Probe("eleven rows of 700", (wide,), False)
+    yield Probe("padding between", (np.array([[1, 1, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1]]),), False)
+    yield Probe("a row of padding", (np.array([[0, 0, 0], [0, 1, 1]]),), False)
+
+
+def _over_rows(mask: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(np.arange(mask.shape[-1]), mask.shape)
+
+
+def _mask_mistakes(encoding: Any) -> Iterator[Mistake]:
+    def count(mask: np.ndarray) -> np.ndarray:
+        return np.cumsum(mask, axis=-1)
+
+    yield Mistake("padding", "padding is counted: positions are 0 .. S-1", _over_rows)
+    yield Mistake(
+        "padding",
+        "every row has the positions of the first one",
+        lambda mask: np.broadcast_to(count(mask)[:1] - 1, mask.shape),
+    )
+    yield Mistake(
+        "padding",
+        "every row has the positions of the longest one",
+        lambda mask: np.broadcast_to((count(mask) - 1)[np.argmax(mask.sum(axis=-1))], mask.shape),
+    )
+    yield Mistake("position-origin", "real tokens are counted from 1", count)
+    yield Mistake(
+        "padding",
+        "positions are counted over the whole batch",
+        lambda mask: (np.cumsum(mask.ravel()) - 1).reshape(mask.shape),
+    )
+    yield Mistake(
+        "padding",
+        "the padding of a row is subtracted on whichever side it is",
+        lambda mask: _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True),
+    )
+    yield Mistake(
+        "padding",
+        "only padding on the left is left out",
+        lambda mask: _over_rows(mask) - np.argmax(mask, axis=-1)[:, None],
+    )
+    yield Mistake(
+        "padding",
+        "tokens are counted from the end of the row",
+        lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1,
+    )
+
+
+def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+    for lengths in ([4], [2, 3], [1, 1, 4], [5, 2, 7, 1], [300, 2, 77], [6, 6, 6]):
+        yield Probe(f"{len(lengths)} documents", (np.array(lengths),))
+    yield Probe("a document of 40000", (np.array([1, 40000, 3, 3, 600, 2, 9]),), False)
+    yield Probe("an empty document", (np.array([2, 0, 3]),), False)
+    yield Probe("no documents", (np.zeros(0, np.int64),), False)
+
+
+def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
+    def whole(n: np.ndarray) -> np.ndarray:
+        return np.arange(n.sum())
+
+    yield Mistake("packing", "documents do not start again at 0", whole)
+    yield Mistake("position-origin", "documents start at 1", lambda n: pr.packed(n) + 1)
+    yield Mistake(
+        "packing",
+        "the number of the document is its position",
+        lambda n: np.repeat(np.arange(n.size), n),
+    )
+    yield Mistake(
+        "packing",
+        "the length of the document itself is subtracted, not where it starts",
+        lambda n: whole(n) - np.repeat(np.where(np.arange(n.size) > 0, n, 0), n),
+    )
+    yield Mistake(
+        "packing",
+        "the length of the document before is subtracted, not where this one starts",
+        lambda n: whole(n) - np.repeat(np.r_[0, n[:-1]], n),
+    )
+    yield Mistake(
+        "packing",
+        "documents restart one token late",
+        lambda n: np.r_[0, pr.packed(n)[:-1] + 1] if n.size else n,
+    )
+    yield Mistake(
+        "packing",
+        "documents are taken for equally long",
+        lambda n: whole(n) % max(int(n.max(initial=1)), 1),
+    )
+
+
+def _prompts(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+    for prompt, steps in ((5, 3), (1, 1), (7, 1), (100, 20), (4095, 3), (33000, 300)):
+        yield Probe(f"{steps} steps", (prompt, steps), np.max(prompt) + steps <= _SHORT)
+    yield Probe("no prompt", (0, 4), False)
+    yield Probe("no steps", (6, 0), False)
+    yield Probe("a prompt for each row", (np.array([3, 9, 1]), 4), False)
+
+
+def _decode_mistakes(encoding: Any) -> Iterator[Mistake]:
+    def moved(by: int) -> Any:
+        return lambda prompt, n: pr.decode_positions(prompt, n) + by
+
+    yield Mistake(
+        "decode-offset",
+        "generated tokens are counted from 0",
+        lambda prompt, n: np.broadcast_to(np.arange(n), pr.decode_positions(prompt, n).shape),
+    )
+    yield Mistake("decode-offset", "the first generated token is one position late", moved(1))
+    yield Mistake(
+        "decode-offset",
+        "the first generated token has the position of the last of the prompt",
+        moved(-1),
+    )
+    yield Mistake(
+        "decode-offset",
+        "every generated token has the position of the first",
+        lambda prompt, n: pr.decode_positions(prompt, n) - np.arange(n),
+    )
+    yield Mistake(
+        "padding",
+        "every row goes on at the length of the longest prompt",
+        lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.max(prompt)), n),
+    )
+    yield Mistake(
+        "row-offset",
+        "every row goes on at the length of the first prompt",
+        lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.ravel(prompt)[0]), n),
+    )
+
+
+def _shards(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+    many, long = [0, 16, 48, 64, 160, 176], [0, 16, 40016]
+    for bounds, size in (
+        ([0, 8], 2), ([0, 8, 20], 2), ([0, 12, 36, 48], 3), ([0, 64], 4), (many, 8), (long, 8),
+    ):  # fmt: skip
+        for rank in range(size):
+            needed = bounds is not long
+            yield Probe(f"rank {rank} of {size}", (np.array(bounds), size, rank), needed)
+    yield Probe("one rank", (np.array([0, 6, 8]), 1, 0), False)
+
+
+def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
+    def per_document(of: Any) -> Any:
+        """A function of the length of a document, the size and the rank, for all documents."""
+
+        def positions(bounds: np.ndarray, size: int, rank: int) -> np.ndarray:
+            lengths = np.diff(bounds)
+            return np.concatenate([of(int(n), size, rank) for n in lengths])
+
+        return positions
+
+    def halves(first: Any, second: Any) -> Any:
+        """Two chunks, of 2 size, by their numbers."""
+
+        def of(n: int, size: int, rank: int) -> np.ndarray:
+            chunk = n // (2 * size)
+            each = (first(size, rank), second(size, rank))
+            return np.concatenate([i * chunk + np.arange(chunk) for i in each])
+
+        return per_document(of)
+
+    yield Mistake(
+        "shard-offset",
+        "every rank counts its own tokens from 0",
+        per_document(lambda n, size, rank: np.arange(n // size)),
+        remedy="A token keeps the position that it has in the whole sequence.",
+    )
+    yield Mistake(
+        "shard-offset",
+        "every rank counts its own tokens from 0, over all documents",
+        lambda bounds, size, rank: np.arange(bounds[-1] // size),
+    )
+    yield Mistake(
+        "shard-offset",
+        "ranks hold contiguous parts, not zig-zag halves",
+        per_document(lambda n, size, rank: rank * (n // size) + np.arange(n // size)),
+    )
+    yield Mistake(
+        "shard-offset",
+        "ranks hold every size-th token",
+        per_document(lambda n, size, rank: rank + size * np.arange(n // size)),
+    )
+    yield Mistake(
+        "shard-offset",
+        "both halves are contiguous: chunks 2 rank and 2 rank + 1",
+        halves(lambda size, rank: 2 * rank, lambda size, rank: 2 * rank + 1),
+    )
+    yield Mistake(
+        "shard-offset",
+        "the second half is chunk rank + size, not its mirror image",
+        halves(lambda size, rank: rank, lambda size, rank: rank + size),
+    )
+    yield Mistake(
+        "shard-offset",
+        "the halves are exchanged",
+        halves(lambda size, rank: 2 * size - 1 - rank, lambda size, rank: rank),
+    )
+    yield Mistake(
+        "shard-offset",
+        "positions start at those of rank 0",
+        halves(lambda size, rank: 0, lambda size, rank: 2 * size - 1),
+    )
+    yield Mistake("packing", "documents do not start again at 0", lambda *a: pr.shard_indices(*a))
+    yield Mistake(
+        "packing",
+        "the packed batch is cut, not every document",
+        lambda bounds, size, rank: pr.packed(np.diff(bounds))[
+            pr.shard_indices([0, int(bounds[-1])], size, rank)
+        ],
+    )
+
+
+POSITION_ROWS = {
+    "position_ids": Plain(
+        ("none",),
+        ("attention_mask",),
+        lambda encoding: pr.position_ids,
+        _masks,
+        _mask_mistakes,
+        "padding",
+        judged=lambda arguments: np.asarray(arguments[0]) == 1,
+    ),
+    "packed": Plain(
+        ("none",), ("lengths",), lambda encoding: pr.packed, _lengths, _packed_mistakes, "packing"
+    ),
+    "decode_positions": Plain(
+        ("none",),
+        ("prompt_len", "n_steps"),
+        lambda encoding: pr.decode_positions,
+        _prompts,
+        _decode_mistakes,
+        "decode-offset",
+    ),
+    "shard_positions": Plain(
+        ("none",),
+        ("cu_seqlens", "cp_size", "cp_rank"),
+        lambda encoding: pr.shard_positions,
+        _shards,
+        _shard_mistakes,
+        "shard-offset",
+    ),
+}

@@ -1,0 +1,243 @@
+"""Rows of plain functions about relative positions: window index, shift, scores by offset.
+
+``relative_scores``: A = sum of ``|q| |rel|`` over channels, B = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import posenc_ref as pr
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.harness.probes import dense
+
+from .function import Function, Mistake, Plain, Probe
+
+WINDOWS = ((2, 2), (2, 3), (3, 2), (1, 5), (4, 4), (7, 7), (3, 9), (8, 2))
+
+
+def _windows(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+    for h, w in WINDOWS:
+        yield Probe(f"{h} x {w}", ((h, w),))
+
+
+def classes(index: np.ndarray) -> np.ndarray:
+    """Which elements are equal: each numbered by where its value comes first."""
+    _, first, inverse = np.unique(index, return_index=True, return_inverse=True)
+    return np.asarray(first[inverse].reshape(index.shape), dtype=np.float64)
+
+
+def _offsets(window: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    y, x = np.divmod(np.arange(window[0] * window[1]), window[1])
+    return y[:, None] - y, x[:, None] - x
+
+
+def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
+    def of(formula: Function) -> Function:
+        return lambda window: formula(*_offsets(window), *window)
+
+    where = "Multiply dy by the number of values that dx can have, 2w - 1."
+    yield Mistake(
+        "relative-symmetric",
+        "an offset and its opposite share an index: absolute values are taken",
+        of(lambda dy, dx, h, w: np.abs(dy) * w + np.abs(dx)),
+        remedy="Add h - 1 and w - 1 instead: the sign of an offset tells left from right.",
+    )
+    for message, formula in (
+        (
+            "dy is multiplied by 2h - 1, the number of its own values",
+            lambda dy, dx, h, w: (dy + h - 1) * (2 * h - 1) + dx + w - 1,
+        ),
+        ("dy is multiplied by w", lambda dy, dx, h, w: (dy + h - 1) * w + dx + w - 1),
+        ("dy is multiplied by 2w - 2", lambda dy, dx, h, w: (dy + h - 1) * (2 * w - 2) + dx + w),
+        ("dy is multiplied by h", lambda dy, dx, h, w: (dy + h - 1) * h + dx + w - 1),
+        ("dy is multiplied by 2h", lambda dy, dx, h, w: (dy + h - 1) * 2 * h + dx + w - 1),
+        ("dy is multiplied by 2w", lambda dy, dx, h, w: (dy + h - 1) * 2 * w + dx + w - 1),
+        ("dy and dx are added", lambda dy, dx, h, w: dy + dx),
+        (
+            "dx is multiplied by 2w - 1, and dy is added",
+            lambda dy, dx, h, w: dy + h - 1 + (dx + w - 1) * (2 * w - 1),
+        ),
+        ("dy is left out", lambda dy, dx, h, w: dx),
+        ("dx is left out", lambda dy, dx, h, w: dy),
+    ):
+        text = f"different offsets share an index: {message}"
+        yield Mistake("index-collision", text, of(formula), remedy=where)
+    yield Mistake(
+        "token-order",
+        "tokens are numbered column by column",
+        of(lambda dy, dx, h, w: _columns(h, w)),
+    )
+    yield Mistake(
+        "relative-absolute",
+        "every pair of tokens has an index of its own",
+        of(lambda dy, dx, h, w: np.arange(dy.size).reshape(dy.shape)),
+    )
+    for message, axis in (("key", 1), ("query", 0)):
+        yield Mistake(
+            "relative-absolute",
+            f"the index is that of the {message}, whatever the other is",
+            of(lambda dy, dx, h, w, axis=axis: np.indices(dy.shape)[axis]),
+        )
+
+
+def _columns(h: int, w: int) -> np.ndarray:
+    """The index of tokens numbered in columns."""
+    x, y = np.divmod(np.arange(h * w), h)
+    dy, dx = y[:, None] - y, x[:, None] - x
+    return np.asarray((dy + h - 1) * (2 * w - 1) + dx + w - 1)
+
+
+def _shifted(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+    for q, k in ((2, 2), (1, 1), (3, 3), (5, 5), (9, 9)):
+        yield Probe(f"Q = {q}, K = {k}", (dense((q, k), seed + q),))
+    for q, k in ((2, 5), (1, 6), (3, 8)):
+        yield Probe(f"Q = {q}, K = {k}, with memory", (dense((q, k), seed + k),), False)
+
+
+def _visible(arguments: tuple[Any, ...]) -> np.ndarray:
+    q, k = arguments[0].shape
+    return np.asarray(np.arange(k) <= k - q + np.arange(q)[:, None])
+
+
+def _trick(x: np.ndarray, rows: slice) -> np.ndarray:
+    q, k = x.shape
+    padded = np.concatenate([np.zeros((q, 1)), x], axis=1).reshape(k + 1, q)
+    return np.asarray(padded[rows].reshape(q, k))
+
+
+def _taken(column: Function) -> Function:
+    """``x[i, column]``, clamped where there is none; it is judged where it is seen."""
+
+    def shifted(x: np.ndarray) -> np.ndarray:
+        q, k = x.shape
+        i, j = np.ix_(np.arange(q), np.arange(k))
+        return np.asarray(x[i, np.clip(column(i, j, q, k), 0, k - 1)])
+
+    return shifted
+
+
+def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
+    for message, function in (
+        ("the last row is dropped instead of the first", lambda x: _trick(x, slice(None, -1))),
+        ("nothing is shifted", lambda x: x),
+        ("one column too far", _taken(lambda i, j, q, k: q - i + j)),
+        ("one column too little", _taken(lambda i, j, q, k: q - 2 - i + j)),
+        ("rows are shifted by i, not by Q - 1 - i", _taken(lambda i, j, q, k: i + j)),
+        ("rows are shifted to the right", _taken(lambda i, j, q, k: j - (q - 1 - i))),
+        (
+            "the rows go round",
+            lambda x: np.stack([np.roll(r, -(len(x) - 1 - i)) for i, r in enumerate(x)]),
+        ),
+        (
+            "columns are taken for distances 0 .. K-1, nearest first",
+            _taken(lambda i, j, q, k: k - q + i - j),
+        ),
+        ("queries stand at 0: the memory is left out", _taken(lambda i, j, q, k: k - 1 - i + j)),
+    ):
+        yield Mistake("relative-shift", message, function)
+
+
+def _scored(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+    for size, d in ((2, 4), (3, 4), (1, 8), (5, 8), (16, 16)):
+        q, rel = dense((size, d), seed + size), dense((2 * size - 1, d), seed + 40 + size)
+        yield Probe(f"S = {size}, d = {d}", (q, rel))
+
+
+def _score_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
+    q, rel = arguments
+    terms = np.asarray(pr.relative_scores(np.abs(q), np.abs(rel)))
+    every = np.abs(q) @ np.abs(rel).T  # a mistake may have taken any row
+    terms = np.where(value == pr.relative_scores(q, rel), terms, every.max(axis=-1)[:, None])
+    return Truth(value, terms, np.zeros_like(value))
+
+
+def _by_row(row: Function) -> Function:
+    """``q_i . rel[row]``."""
+
+    def scores(q: np.ndarray, rel: np.ndarray) -> np.ndarray:
+        size = len(q)
+        i, j = np.ix_(np.arange(size), np.arange(size))
+        index = np.clip(row(i, j, size), 0, len(rel) - 1)
+        return np.asarray(np.take_along_axis(q @ rel.T, np.broadcast_to(index, (size, size)), 1))
+
+    return scores
+
+
+def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
+    for message, row in (
+        ("an offset and its opposite share a row, the past's", lambda i, j, n: n - 1 - abs(i - j)),
+        (
+            "an offset and its opposite share a row, the future's",
+            lambda i, j, n: n - 1 + abs(i - j),
+        ),
+    ):
+        yield Mistake("relative-symmetric", message, _by_row(row))
+    for message, row in (
+        ("the row is that of the key's own position", lambda i, j, n: j),
+        ("the row is that of the key's position, from the middle on", lambda i, j, n: n - 1 + j),
+        ("the row is that of the query's own position", lambda i, j, n: i),
+    ):
+        yield Mistake("relative-absolute", message, _by_row(row))
+
+    def causal(q: np.ndarray, rel: np.ndarray, rows: slice = slice(1, None)) -> np.ndarray:
+        return _trick(q @ rel[: len(q)].T, rows)
+
+    yield Mistake(
+        "relative-shift",
+        "the causal trick is used where the future is seen: later keys get the next row's scores",
+        causal,
+        remedy="Keys after the query need the rows of negative offsets: 2S - 1 of them.",
+    )
+    for message, row in (
+        ("rel is read in the reverse order", lambda i, j, n: n - 1 + i - j),
+        ("rel is read one row too late", lambda i, j, n: n - i + j),
+        ("rel is read one row too early", lambda i, j, n: n - 2 - i + j),
+    ):
+        yield Mistake("relative-shift", message, _by_row(row))
+    yield Mistake(
+        "relative-shift",
+        "queries and keys are exchanged in the result",
+        lambda q, rel: np.asarray(pr.relative_scores(q, rel)).T,
+    )
+    yield Mistake(
+        "softmax-scale",
+        "scores are divided by sqrt(d)",
+        lambda q, rel: np.asarray(pr.relative_scores(q, rel)) / np.sqrt(q.shape[-1]),
+    )
+
+
+RELATIVE_ROWS = {
+    "relative_index": Plain(
+        ("none",),
+        ("window",),
+        lambda encoding: pr.relative_index,
+        _windows,
+        _index_mistakes,
+        "index-collision",
+        meaning=classes,
+    ),
+    "relative_shift": Plain(
+        ("none",),
+        ("x",),
+        lambda encoding: pr.relative_shift,
+        _shifted,
+        _shift_mistakes,
+        "relative-shift",
+        integers=False,
+        judged=_visible,
+    ),
+    "relative_scores": Plain(
+        ("none",),
+        ("q", "rel"),
+        lambda encoding: pr.relative_scores,
+        _scored,
+        _score_mistakes,
+        "relative-shift",
+        integers=False,
+        truth=_score_truth,
+    ),
+}

@@ -1,0 +1,1 @@
+"""The function under judgement: how it is called, fed, compared and reported."""

@@ -1,0 +1,76 @@
+"""State: replayed calls, calls of one length at other positions, results kept by the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .driver import Malformed, Refused
+from .run import Run
+
+#: Two lengths that no other probe uses, so that a cache keyed by the length is empty.
+_LENGTHS = (11, 13)
+
+
+def replay(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, what: str) -> None:
+    """The very first call once more, after all the others: bit for bit the same."""
+    again = call()
+    run.count("state")
+    if again.shape != first.shape or not np.array_equal(first, again, equal_nan=True):
+        worst = float(np.abs(first - again).max()) if again.shape == first.shape else np.inf
+        run.add(
+            "state",
+            "the same call gives other values after other calls",
+            f"{what}, replayed: largest difference {worst:.3g}",
+        )
+
+
+def same_length(
+    run: Run,
+    evaluate: Callable[[np.ndarray], np.ndarray],
+    right: Callable[[np.ndarray, np.ndarray], bool],
+) -> None:
+    """Positions that come out right in the first call of a length must do so in the second.
+
+    The last call has the length, the ends and the sum of the one before it.
+    """
+    early, late = np.arange(_LENGTHS[0]) + 20, np.arange(_LENGTHS[0]) + 50
+    mixed = np.r_[late[0], late[-2:0:-1], late[-1]]
+    other = mixed[:-1] + 3  # the like of it, in a length that no call had before
+    fresh = np.arange(_LENGTHS[1]) + 50
+    try:
+        first = right(evaluate(early), early)
+        second = right(evaluate(late), late)
+        alone = right(evaluate(fresh), fresh)
+        mixed_up = right(evaluate(other), other) and not right(evaluate(mixed), mixed)
+    except (Refused, Malformed) as error:
+        run.limit(f"calls of one length at positions {early[0]}..{fresh[-1]}: refused ({error})")
+        return
+    run.count("state", 3)
+    if (first and alone and not second) or (second and mixed_up):
+        run.add(
+            "state",
+            "a call at other positions gets what an earlier call of its length computed",
+            f"positions {late[0]}..{late[-1]} are right in the first call of {fresh.size} tokens, "
+            f"wrong in a later call of {late.size}",
+        )
+    elif not (first and second and alone):
+        # Wrong whatever was called before: no matter of state.
+        run.failed("values", "calls of one length at other positions", np.inf, "three calls")
+
+
+def kept_result(run: Run, one: Callable[[], object], two: Callable[[], object]) -> None:
+    """A result that the caller keeps must not change when the function is called again."""
+    held = one()
+    parts = list(held) if isinstance(held, tuple | list) else [held]
+    before = [np.array(run.subject.array(part)) for part in parts]
+    two()
+    run.count("state")
+    after = [run.subject.array(part) for part in parts]
+    if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(before, after, strict=True)):
+        run.add(
+            "state",
+            "an earlier result is overwritten by the next call",
+            "the result of one call, compared before and after another call",
+        )

@@ -1,0 +1,228 @@
+"""Rotary functions of several position axes: which pair follows which axis, and how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import MixedRoPE, MultiAxisRoPE, Rotary
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.probes import unit_pairs
+from posenc_ref.conformance.harness.reach import Access
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
+from posenc_ref.conformance.phases.measure import Measured, Phases, unaliased
+
+from . import names as identify_names
+from .card import Card
+from .fit.schedule import Factor, Measurement, fit, given, nice
+from .length import UNSPACED, Lengths
+from .measure import origin, reach, refined, uncertainty
+
+#: Bases of vision towers and image models, beside those of text.
+_BASES = (*PUBLISHED_BASES, 100.0, 256.0, 2000.0, 10.0, 20.0)
+_SCALES = (1.0, 2 * np.pi, np.pi)
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Frequencies (A, pairs) on every axis and their errors."""
+
+    w: np.ndarray
+    sigma: np.ndarray
+    first: Phases  #: what was measured of the first axis
+    linear: bool
+
+    @property
+    def follows(self) -> np.ndarray:
+        """Which pair is turned by which axis, (A, pairs)."""
+        noise = 8 * self.sigma + ROUNDOFF["float32"] * np.abs(self.w).max(axis=0, initial=0.0)
+        return np.asarray(np.abs(self.w) > noise)
+
+    def of(self, axis: np.ndarray) -> Phases:
+        """Every pair on its own axis."""
+        k = np.arange(axis.size)
+        return replace(self.first, frequencies=self.w[axis, k], sigma=self.sigma[axis, k])
+
+
+def identify(
+    run: Run, access: Access, measured: Measured, lengths: Lengths, factor: Factor,
+    card: Card,
+) -> None:  # fmt: skip
+    """Fill in the card: which axis every pair follows, and its frequency."""
+    axes = _measure(run, access, measured, bool(lengths.changed))
+    card.linear = card.linear and axes.linear
+    if not axes.linear:
+        card.unknown.append("angles do not follow the positions of every axis evenly")
+    several = axes.follows.sum(axis=0)
+    if (several > 1).any():
+        _mixed(card, access.dim, measured, axes, int(np.argmax(several > 1)))
+        return
+    if (several == 0).any():
+        card.unknown.append(f"pair {int(np.argmin(several))} follows no axis")
+        return
+    axis = np.argmax(axes.follows, axis=0)
+    phases = axes.of(axis)
+    w = phases.frequencies
+    sign = -1 if (w < 0).all() else 1
+    card.frequencies, card.uncertainty = w, uncertainty(phases, run.coarse)
+    card.facts["frequencies"] = f"{w.size} of them, {w.max():.7g} .. {w.min():.7g} rad/position"
+    sections = tuple(int((axis == a).sum()) for a in range(axes.w.shape[0]))
+    card.facts["axes"] = f"pairs by axis {sections}: {_runs(axis)}"
+    if 0 in sections:
+        card.unknown.append(
+            f"no pair follows axis {sections.index(0)}: describe it with fewer axes"
+        )
+        return
+    fields: dict[str, Any] = {"sections": sections, "sign": sign}
+    fields["rotary_start"] = min(p.a for p in measured.pairs)
+    start = origin(phases, run.coarse)
+    if start:
+        fields["offset"] = start
+        card.facts["origin"] = f"positions are counted from {start:g}"
+    exactness = min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
+    measurement = Measurement(sign * w, phases.sigma, factor, exactness)
+    for shape in _shapes(access.dim, fields, measured, axis):
+        card.encoding = _spaced(card, shape, measurement)
+        lengths.explain(card, measurement, np.arange(w.size))
+        return
+    card.unknown.append("pairs are of no layout that is described here")
+
+
+def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> Axes:
+    """The frequency of every pair on each axis, the others at 0."""
+    count, dim = run.subject.axes, access.dim
+    first = np.array([p.a for p in measured.pairs])
+    out_a, out_b = [p.out_a for p in measured.pairs], [p.out_b for p in measured.pairs]
+    every: list[Phases] = []
+    for axis in range(count):
+
+        def tables(at: np.ndarray, axis: int = axis) -> tuple[np.ndarray, np.ndarray]:
+            positions = np.zeros((count, 1, at.size), dtype=at.dtype)
+            positions[axis] = at
+            y = run.subject.apply(unit_pairs((1, 1, at.size, dim), first), positions)[0, 0]
+            return y[:, out_a], y[:, out_b]
+
+        found = unaliased(tables, run.coarse)
+        every.append(found if by_length else refined(tables, found, reach(access), run.coarse))
+    return Axes(
+        np.stack([p.frequencies for p in every]),
+        np.stack([p.sigma for p in every]),
+        every[0],
+        all(p.linear for p in every),
+    )
+
+
+def _mixed(card: Card, dim: int, measured: Measured, axes: Axes, k: int) -> None:
+    """Pairs that follow several axes at once: RoPE-Mixed."""
+    names = np.flatnonzero(axes.follows[:, k]).tolist()
+    card.facts["axes"] = f"pairs follow several axes at once (pair {k}: axes {names})"
+    weight = np.where(axes.follows, axes.w, 0.0)
+    for layout in ("half", "interleaved"):
+        shape = MixedRoPE(dim, weight, layout=layout)
+        pairs = _pairs(shape.pairs())
+        if pairs == [(p.a, p.b) for p in measured.pairs] and measured.in_out():
+            card.encoding = shape
+            card.frequencies = weight.sum(axis=0)
+            card.uncertainty = np.sqrt((axes.sigma**2).sum(axis=0))
+            return
+    card.unknown.append(f"pair {k} follows axes {names}, in a layout that is not described here")
+
+
+def _shapes(
+    dim: int, fields: dict[str, Any], measured: Measured, axis: np.ndarray
+) -> Iterator[MultiAxisRoPE]:
+    """Layouts and arrangements that have the measured pairs and axes."""
+    read = [(p.a, p.b) for p in measured.pairs]
+    written = [(p.out_a, p.out_b) for p in measured.pairs]
+    layouts = ("half", "interleaved", "blockwise")
+    for arrangement in ("chunked", "interleaved", tuple(int(a) for a in axis)):
+        for layout in layouts:
+            for out in (None, *(other for other in layouts if other != layout)):
+                try:
+                    shape = MultiAxisRoPE(
+                        dim, layout=layout, arrangement=arrangement, output_layout=out, **fields
+                    )
+                except ValueError:
+                    continue
+                if (
+                    _pairs(shape.pairs()) == read
+                    and _pairs(shape.output_pairs()) == written
+                    and np.array_equal(shape.axes(), axis)
+                ):
+                    yield shape
+
+
+def _pairs(columns: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, int]]:
+    return [(int(a), int(b)) for a, b in zip(*columns, strict=True)]
+
+
+def _spaced(card: Card, shape: MultiAxisRoPE, m: Measurement) -> Rotary:
+    """The spacing, base, scale and scaling that give the measured frequencies."""
+    for tried in _spacings(shape, m):
+        if m.agree(tried.frequencies()).all() and m.has_factor(tried.attention_factor()):
+            card.aliases += identify_names.same_axes(tried)
+            return tried
+    card.rule = False
+    card.unknown.append(f"{UNSPACED}: none described here gives them")
+    return shape.replace(spacing="global", scaling=given(m))
+
+
+def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
+    """Every spacing with published bases, then with those fitted, over all pairs or each axis."""
+    if not (m.w > 0).all():
+        return
+    first = _scale(float(m.w[0]), float(m.known[0]))
+    for spacing in ("global", "restart", "strided"):
+        if spacing == "strided" and len(set(shape.sections)) > 1:
+            continue
+        exponent = _exponents(shape, spacing)
+        for scale in dict.fromkeys((*_SCALES, first)):
+            for base in _BASES:
+                if m.agree(scale * base**-exponent).all():
+                    yield shape.replace(spacing=spacing, base=base, position_scale=scale)
+    axes = shape.axes()
+    groups = [np.flatnonzero(axes == a) for a in range(len(shape.sections))]
+    own = tuple(_scale(float(m.w[g[0]]), float(m.known[g[0]])) for g in groups)
+    for scales in ((1.0,) * len(groups), own):
+        whole = fit(m.part(slice(None), scales[0]))
+        if whole.named:
+            yield shape.replace(
+                spacing="global", base=whole.base, scaling=whole.scaling, position_scale=scales[0]
+            )
+        each = [fit(m.part(g, scale)) for g, scale in zip(groups, scales, strict=True)]
+        if all(f.named and f.scaling == each[0].scaling for f in each):
+            yield shape.replace(
+                spacing="restart", base=tuple(f.base for f in each), scaling=each[0].scaling,
+                position_scale=scales,
+            )  # fmt: skip
+
+
+def _scale(first: float, error: float) -> float:
+    """The shortest number that the first frequency can be, or multiple of pi if that is shorter."""
+    plain, turns = nice(first, error), nice(first / np.pi, error)
+    return float(turns * np.pi) if len(repr(turns)) < len(repr(plain)) else plain
+
+
+def _exponents(shape: MultiAxisRoPE, spacing: str) -> np.ndarray:
+    """The exponent of every pair in float64: hundreds of bases are tried."""
+    axes, pairs = shape.axes(), sum(shape.sections)
+    if spacing == "global":
+        return np.arange(pairs) / pairs
+    own = np.array([np.sum(axes[:j] == a) for j, a in enumerate(axes)])
+    if spacing == "strided":
+        return np.asarray((len(shape.sections) * own + axes) / pairs)
+    return np.asarray(own / np.array(shape.sections)[axes])
+
+
+def _runs(axes: np.ndarray) -> str:
+    """Consecutive pairs of one axis, or the first pairs where they alternate."""
+    if (np.diff(axes) != 0).sum() < axes.size // 2:
+        bounds = [0, *(np.flatnonzero(np.diff(axes)) + 1).tolist(), axes.size]
+        parts = [f"{a}..{b - 1} axis {axes[a]}" for a, b in pairwise(bounds)]
+        return ", ".join(parts[:8])
+    return "axes " + ", ".join(map(str, axes[:12].tolist())) + ", ..."

@@ -1,0 +1,184 @@
+"""The identity card: what a function was measured to be, in the words of the specification."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Encoding
+from posenc_ref.conformance.harness.report import Finding, Report
+
+_WIDTH = 100
+_INDENT = 13
+#: Facts that are found in another order than they are read in; others come first.
+_ORDER = (
+    "", "pairs", "axes", "columns", "frequencies", "amplitude", "sign", "origin", "length",
+    "angles", "accuracy", "judged",
+)  # fmt: skip
+
+
+@dataclass
+class Card:
+    """What :func:`identify` found; print it to read it.
+
+    Attributes
+    ----------
+    subject : str
+        What was identified.
+    surface : str
+        The shape in which it was called.
+    backend : str
+        The array library of its inputs.
+    dtype : str
+        The dtype of x.
+    encoding : Encoding, optional
+        What it is, or None where no encoding describes it.
+    facts : dict[str, str]
+        What was measured, by name.
+    rule : bool
+        False: ``encoding`` lists numbers as measured, no rule gives them.
+    nearest : str
+        Where there is no rule, the one that is nearest, and how far it is.
+    softmax_scale : float, optional
+        The factor on q . k, where logits were measured.
+    frequencies : np.ndarray
+        Signed, in radians per position, (pairs,).
+    uncertainty : np.ndarray
+        One standard error of each frequency.
+    aliases : tuple[Encoding, ...]
+        Other values that are the same map.
+    relations : tuple[str, ...]
+        Changes of parameters that no measurement tells apart.
+    used_by : tuple[str, ...]
+        Presets with the same encoding.
+    closest : tuple[str, ...]
+        Presets that differ in one or two fields, and in which.
+    by_length : dict[int, np.ndarray]
+        Frequencies by the length of the call, where it matters.
+    linear : bool
+        Whether angles grow linearly with the position.
+    residual : float
+        Worst score against ``encoding``, in units.
+    deviations : list[Finding]
+        Findings against ``encoding``.
+    limits : list[str]
+        What it refused, in sentences.
+    unknown : list[str]
+        What could not be determined.
+    origin : float
+        The position that position 0 is treated like.
+    conversion : list[str]
+        How to use it as ``to``.
+    converted : str
+        Lines of a function ``converted``, which calls ``fn`` and is ``to``.
+    report : Report, optional
+        The check against ``encoding``.
+    """
+
+    subject: str
+    surface: str
+    backend: str
+    dtype: str
+    encoding: Encoding | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    rule: bool = True
+    nearest: str = ""
+    softmax_scale: float | None = None
+    frequencies: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    uncertainty: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    aliases: tuple[Encoding, ...] = ()
+    relations: tuple[str, ...] = ()
+    used_by: tuple[str, ...] = ()
+    closest: tuple[str, ...] = ()
+    by_length: dict[int, np.ndarray] = field(default_factory=dict)
+    linear: bool = True
+    residual: float = float("nan")
+    deviations: list[Finding] = field(default_factory=list)
+    limits: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    origin: float = 0.0
+    conversion: list[str] = field(default_factory=list)
+    converted: str = ""
+    report: Report | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether ``encoding`` describes the function with nothing left over."""
+        return self.report is not None and self.report.passed
+
+    def __str__(self) -> str:
+        lines = [f"IDENTITY  {self.subject}  ({self.surface}, {self.backend}, {self.dtype})"]
+        rows: list[tuple[str, str]] = [("is", self._verdict())]
+        if self.encoding is not None and not self.rule:
+            rows.append(("as measured", self._described()))
+        rows += [("same as", repr(a)) for a in self.aliases]
+        rows += [("relation", text) for text in self.relations]
+        if self.used_by:
+            shown = ", ".join(self.used_by[:6])
+            more = f" and {len(self.used_by) - 6} more presets" if len(self.used_by) > 6 else ""
+            but = "" if self.exact else " (without the deviations)"
+            rows.append(("used by", shown + more + but))
+        rows += [("near", text) for text in self.closest]
+        rank = {name: i for i, name in enumerate(_ORDER)}
+        rows += sorted(self.facts.items(), key=lambda row: rank.get(row[0], 0))
+        for f in self.deviations:
+            rows.append(("but", f"{f.code}: {f.message}"))
+        rows += [("limit", text) for text in self.limits]
+        rows += [("unknown", text) for text in self.unknown]
+        rows += [("convert", text) for text in self.conversion]
+        for label, text in rows:
+            first = f"{label:<{_INDENT - 1}} "
+            lines += textwrap.wrap(
+                text, _WIDTH, initial_indent=first, subsequent_indent=" " * _INDENT
+            ) or [first.rstrip()]
+        lines += [f"{'':<{_INDENT}}{line}" for line in self.converted.splitlines()]
+        return "\n".join(lines)
+
+    def _verdict(self) -> str:
+        if self.encoding is None:
+            return "no encoding that is described here"
+        if not self.rule:
+            return f"no known rule{'; nearest is ' if self.nearest else ''}{self.nearest}"
+        return self._described()
+
+    def _described(self) -> str:
+        if self.exact:
+            return f"{self.encoding!r} (worst {self.residual:.3g} units)"
+        return f"nearest to {self.encoding!r}, with the deviations below"
+
+    def to_json(self) -> str:
+        """The card as JSON."""
+        data: dict[str, Any] = {
+            "subject": self.subject,
+            "surface": self.surface,
+            "backend": self.backend,
+            "dtype": self.dtype,
+            "encoding": None if self.encoding is None else self.encoding.to_dict(),
+            "exact": self.exact,
+            "rule": self.rule,
+            "nearest": self.nearest,
+            "facts": self.facts,
+            "softmax_scale": self.softmax_scale,
+            "frequencies": self.frequencies.tolist(),
+            "uncertainty": self.uncertainty.tolist(),
+            "aliases": [a.to_dict() for a in self.aliases],
+            "relations": list(self.relations),
+            "used_by": list(self.used_by),
+            "closest": list(self.closest),
+            "by_length": {str(n): w.tolist() for n, w in self.by_length.items()},
+            "linear": self.linear,
+            "residual": self.residual if np.isfinite(self.residual) else None,
+            "deviations": [
+                {"code": f.code, "message": f.message, "evidence": f.evidence}
+                for f in self.deviations
+            ],
+            "limits": self.limits,
+            "unknown": self.unknown,
+            "conversion": self.conversion,
+            "converted": self.converted,
+        }
+        return json.dumps(data, indent=2)

@@ -1,0 +1,1 @@
+"""Say how to use an identified function as another encoding."""

@@ -1,0 +1,229 @@
+"""From one rotary encoding to another: channels, positions and factors; never frequencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import MixedRoPE, Rotary, XPos, layout_permutation
+from posenc_ref.conformance.identify.names import is_same
+
+from .conversion import (  # fmt: skip
+    SLACK,
+    CannotBe,
+    Conversion,
+    code_of,
+    moved_positions,
+    same,
+    times,
+)
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A rotary encoding as numbers: one row for each pair, fast ones first, axis by axis."""
+
+    pairs: np.ndarray  #: (n, 2) channels that go in; exchanged where it turns the other way
+    out: np.ndarray  #: (n, 2) channels that come out, likewise
+    axis: np.ndarray
+    w: np.ndarray
+
+    @classmethod
+    def of(cls, e: Rotary) -> _Map:
+        axes = e.axes()
+        axis = np.zeros(e.frequencies().size, dtype=int) if axes is None else axes
+        w = e.sign * e.frequencies()
+        order = np.lexsort((-np.abs(w), axis))
+        pairs, out = (np.stack(p, axis=1)[order] for p in (e.pairs(), e.output_pairs()))
+        back = (w[order] < 0)[:, None]
+        pairs, out = (np.where(back, p[:, ::-1], p) for p in (pairs, out))
+        return cls(pairs, out, axis[order], np.abs(w[order]))
+
+
+def convert_rotary(
+    found: Rotary, target: Rotary, surface: str, origin: float, scale: float | None
+) -> Conversion:
+    """The steps from one to the other; raises CannotBe."""
+    e: Any = found
+    t: Any = target
+    moved = origin + getattr(e, "offset", 0.0)
+    wanted = getattr(t, "offset", 0.0)
+    if is_same(e, t) and moved == wanted and (surface != "scores" or _own(scale, e)):
+        return same()
+    for one in (e, t):
+        if isinstance(one, XPos | MixedRoPE):
+            raise CannotBe(f"for {type(one).__name__} there is no advice here")
+    if e.head_dim != t.head_dim:
+        raise CannotBe(f"it has head_dim={e.head_dim}, the target {t.head_dim}")
+    if e.num_axes != t.num_axes:
+        raise CannotBe(f"it follows {e.num_axes} position axes, the target {t.num_axes}")
+    a, b = _Map.of(e), _Map.of(t)
+    ratio = _ratio(e, t, a, b)
+    result = Conversion()
+    read, write = _channels(a, b, e.head_dim)
+    factor = t.attention_factor() / e.attention_factor()
+    whole = 2 * len(a.w) == e.head_dim
+    if surface == "scores":
+        if ratio != 1.0:
+            raise CannotBe(
+                f"positions would have to be multiplied by {ratio:.8g}, and logits count their own"
+            )
+        squared = factor**2 * e.head_dim**-0.5 / (scale or e.head_dim**-0.5)
+        if not whole and factor != 1.0:
+            raise CannotBe("another attention factor on some channels, inside logits")
+        _permute(result, e, t, read, np.arange(e.head_dim))
+        if abs(squared - 1) > SLACK:
+            result.steps.append(f"multiply logits (or the softmax scale) by {squared:.9g}")
+        body = [f"return {times('fn(q[..., read], k[..., read])', squared)}"]
+        result.code = code_of(surface, [_index("read", read, e, t), *body])
+        return result
+    shift = ratio * wanted - moved
+    at = moved_positions(result, ratio, shift, apply=surface == "apply")
+    if surface == "cos_sin":
+        order = (a.w, e.frequencies()), (b.w, t.frequencies())
+        if e.num_axes > 1 or any(not np.array_equal(w, own) for w, own in order):
+            raise CannotBe("its pairs are in another order")
+        sine = factor * e.sign  # tables of the specification are those of +angle
+        if sine != factor:
+            result.steps.append("negate sin: it is that of -angle")
+        if abs(factor - 1) > SLACK:
+            result.steps.append(f"multiply cos and sin by {factor:.9g}")
+        body = [f"cos, sin = fn({at})", f"return {times('cos', factor)}, {times('sin', sine)}"]
+        result.code = code_of(surface, body)
+        return result
+    _permute(result, e, t, read, write)
+    size = _factor(result, t, factor, whole)
+    body = [
+        _index("read", read, e, t),
+        f"write = {_inverse(read, write)}",
+        *size,
+        f"y = fn(x[..., read], {at})[..., write]",
+        f"return {'(y * size).astype(y.dtype)' if size else 'y'}",
+    ]
+    result.code = code_of(surface, body)
+    return result
+
+
+def _own(scale: float | None, e: Rotary) -> bool:
+    return scale is None or abs(scale * e.head_dim**0.5 - 1) <= SLACK
+
+
+def _ratio(e: Any, t: Any, a: _Map, b: _Map) -> float:
+    """What positions must be multiplied by; raises where no one number makes up for it."""
+    if e.depends_on_length or t.depends_on_length:
+        if e.scaling != t.scaling or e.base != t.base:
+            which = "it" if e.depends_on_length else "the target"
+            raise CannotBe(
+                f"frequencies follow the length of the call in {which}: "
+                f"build it with base={t.base:g}, scaling={t.scaling!r}"
+            )
+        return 1.0
+    if len(a.w) != len(b.w) or not np.array_equal(a.axis, b.axis):
+        raise CannotBe(
+            f"it turns {len(a.w)} pairs, the target {len(b.w)}" if len(a.w) != len(b.w)
+            else "other numbers of pairs follow each axis (sections)"
+        )  # fmt: skip
+    ratio = float(b.w.max() / a.w.max()) if a.w.max() > 0 else 1.0
+    ratio = 1.0 if abs(ratio - 1) <= SLACK else ratio
+    off = np.abs(a.w * ratio - b.w) > SLACK * b.w
+    if off.any():
+        off = np.abs(a.w - b.w) > SLACK * b.w
+        k = int(np.argmax(off))
+        fields = [f for f in ("base", "scaling", "spacing") if getattr(e, f, 0) != getattr(t, f, 0)]
+        build = ", ".join(f"{f}={getattr(t, f)!r}" for f in fields if hasattr(t, f))
+        raise CannotBe(
+            f"{int(off.sum())} of {off.size} frequencies differ (by order of speed, pair {k} turns "
+            f"by {a.w[k]:.8g} rad per position, the target's by {b.w[k]:.8g}), and no change of "
+            f"inputs makes up for it: build it with {build or 'the target itself'}"
+        )
+    return ratio
+
+
+def _channels(a: _Map, b: _Map, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """``read``: which channel of x goes where; ``write``: which channel of y comes out where."""
+    read, write = np.zeros(dim, dtype=int), np.zeros(dim, dtype=int)
+    read[a.pairs], write[b.out] = b.pairs, a.out
+    still = [np.setdiff1d(np.arange(dim), p) for p in (a.pairs, b.pairs, a.out, b.out)]
+    read[still[0]], write[still[3]] = still[1], still[2]
+    return read, write
+
+
+def _permute(result: Conversion, e: Any, t: Any, read: np.ndarray, write: np.ndarray) -> None:
+    """Words for a permutation of channels."""
+    straight = np.arange(read.size)
+    if np.array_equal(read, straight):
+        if not np.array_equal(write, straight):
+            result.steps.append(
+                "nothing for logits: rotated channels come out in another order, and [..., write] "
+                "restores that of the target"
+            )
+        return
+    call = _layout_call(e, t, read)
+    if call:
+        source, goal, rotary = call
+        result.steps.append(
+            "permute the rows of the q and k projections (weights, biases, q/k norms) of the "
+            f"target: w = permute_weights(w, n_heads, source={source!r}, target={goal!r}{rotary}); "
+            "logits are those of the target then"
+        )
+    elif e.sign != t.sign and e.replace(sign=t.sign) == t:
+        result.steps.append(
+            "it turns the other way: exchange the two channels of every pair, as [..., read] does "
+            "(or negate positions, if it takes them)"
+        )
+    else:
+        result.steps.append(
+            "permute the rows of the q and k projections of the target, head by head: "
+            "w = w.reshape(n_heads, head_dim, -1)[:, read].reshape(w.shape)"
+        )
+    result.steps.append("or permute channels before and after the call, as the lines below do")
+
+
+def _layout_call(e: Any, t: Any, read: np.ndarray) -> tuple[str, str, str] | None:
+    """Source, target and the rotary_dim of ``permute_weights``, where that is all it takes."""
+    layouts = ("half", "interleaved")
+    source, goal = getattr(t, "layout", ""), getattr(e, "layout", "")
+    if source not in layouts or goal not in layouts or source == goal:
+        return None
+    count = 2 * e.frequencies().size
+    rotary = None if count == e.head_dim else count
+    told = layout_permutation(e.head_dim, source=source, target=goal, rotary_dim=rotary)
+    if not np.array_equal(told, read):
+        return None
+    return source, goal, "" if rotary is None else f", rotary_dim={rotary}"
+
+
+def _index(name: str, read: np.ndarray, e: Any, t: Any) -> str:
+    call = _layout_call(e, t, read)
+    if call:
+        source, goal, rotary = call
+        return (
+            f"{name} = layout_permutation({read.size}, source={source!r}, target={goal!r}{rotary})"
+        )
+    if np.array_equal(read, np.arange(read.size)):
+        return f"{name} = np.arange({read.size})"
+    return f"{name} = np.array({read.tolist()})"
+
+
+def _inverse(read: np.ndarray, write: np.ndarray) -> str:
+    return (
+        "np.argsort(read)"
+        if np.array_equal(np.argsort(read), write)
+        else f"np.array({write.tolist()})"
+    )
+
+
+def _factor(result: Conversion, t: Any, factor: float, whole: bool) -> list[str]:
+    """Words and lines for another attention factor."""
+    if abs(factor - 1) <= SLACK:
+        return []
+    text = f"multiply rotated queries and keys by {factor:.9g}"
+    if whole:
+        text += f", or leave them and multiply the softmax scale by its square, {factor**2:.9g}"
+        result.steps.append(text)
+        return [f"size = {factor!r}"]
+    result.steps.append(f"{text}, in the channels that are turned alone")
+    turned = np.concatenate(t.output_pairs()).tolist()
+    return [f"size = np.ones({t.head_dim})", f"size[{turned}] = {factor!r}"]

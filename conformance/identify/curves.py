@@ -1,0 +1,94 @@
+"""Biases that are curves over the distance: KERPLE's two forms, fitted, and Sandwich."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from posenc_ref import Bias, Kerple, Sandwich
+from posenc_ref.conformance.bias.cases import Ruler
+
+#: Widths of Sandwich that are tried.
+_WIDTHS = (*range(2, 514, 2), 768, 1024)
+#: Steps of the fit: it converges quadratically.
+_STEPS = 40
+
+
+def curves(
+    side: dict[int, np.ndarray],
+    size: dict[int, np.ndarray],
+    own: np.ndarray,
+    causal: bool,
+    ruler: Ruler,
+) -> Bias | None:
+    """The encoding whose values these are, by distance; relative to a token's own key."""
+    d = np.array(sorted(side), dtype=np.float64)
+    values = np.stack([side[int(n)] - own for n in d], axis=1)
+    terms = np.stack([size[-int(n)] for n in d], axis=1) + np.abs(own)[:, None]
+    for found in (*_kerple(d, values, causal), *_sandwich(d, values, causal)):
+        at = np.arange(int(d[-1]) + 1)
+        bias = np.asarray(found.bias(at[-1:], at))[:, 0, ::-1][:, d.astype(int)]
+        if not ruler.differ(values, bias, terms + np.abs(bias)).any():
+            return found
+    return None
+
+
+def _kerple(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
+    """Both forms, with r1 and r2 fitted to every head by Gauss-Newton steps."""
+    if not (values < 0).all():
+        return
+    y = -values
+    forms: dict[str, tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]] = {
+        "power": (lambda r: d**r, lambda r: d**r * np.log(d)),
+        "log": (lambda r: np.log1p(r * d), lambda r: d / (1 + r * d)),
+    }
+    for form, (shape, slope) in forms.items():
+        fitted = [_fit(row, shape, slope) for row in y]
+        pairs = [pair for pair in fitted if pair is not None]
+        if len(pairs) == len(y) and (form == "log" or max(r for _, r in pairs) <= 2):
+            for digits in (6, 17):  # numbers that somebody wrote down, if they fit
+                r1, r2 = (
+                    tuple(float(f"{v:.{digits}g}") for v in part)
+                    for part in zip(*pairs, strict=True)
+                )
+                yield Kerple(r1, r2, form=form, causal=causal)
+
+
+def _fit(
+    y: np.ndarray, shape: Callable[..., np.ndarray], slope: Callable[..., np.ndarray]
+) -> tuple[float, float] | None:
+    """r1 and r2 of ``r1 shape(r2)``, in logarithms: y has the same relative error everywhere."""
+    goal = np.log(y)
+    starts = np.geomspace(2.0**-12, 2.0**6, 37)
+    log = min(
+        (np.log(r) for r in starts),
+        key=lambda x: float(np.std(goal - np.log(shape(np.exp(x))))),
+    )
+    for _ in range(_STEPS):
+        r = np.exp(log)
+        rest = goal - np.log(shape(r))
+        # How the logarithm of the shape changes with that of r2, its mean taken out.
+        change = r * slope(r) / shape(r)
+        centred = change - change.mean()
+        bottom = float(centred @ centred)
+        if not bottom:
+            return None
+        step = float(centred @ (rest - rest.mean())) / bottom
+        log += float(np.clip(step, -1.0, 1.0))
+        if not np.isfinite(log) or abs(log) > 50:
+            return None
+    r = float(np.exp(log))
+    return float(np.exp((goal - np.log(shape(r))).mean())), r
+
+
+def _sandwich(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
+    """The width whose curve has the first head's values at two distances."""
+    heads = len(values)
+    near = [0, min(6, d.size - 1)]
+    for dim in _WIDTHS:
+        waves = 10000.0 ** (-np.arange(1, dim // 2 + 1) / (dim // 2))
+        total = np.cos(d[near, None] * waves).sum(axis=1) - dim // 2
+        guess = total * heads / 8
+        if (np.abs(guess - values[0, near]) * 2**10 <= np.abs(guess)).all():
+            yield Sandwich(heads, dim, causal=causal)

@@ -1,0 +1,1 @@
+"""Fit measured frequencies to a base and a scaling."""

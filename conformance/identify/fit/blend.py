@@ -1,0 +1,206 @@
+"""YaRN, Llama 3, NTK-by-parts: fast pairs show the base, slow ones the factor, the rest a ramp."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+import posenc_ref as pr
+from posenc_ref import FrequencySchedule
+from posenc_ref.conformance.phases.schedule_mistakes import BETAS, LENGTHS, LOW_HIGH
+
+from .schedule import PLAIN, Fit, Measurement, between, decimals, fast_bases, linear_fit, nice
+
+#: DeepSeek's pairs of mscale and mscale_all_dim, as they are published.
+MSCALES = ((1.0, 1.0), (0.707, 0.707), (1.0, 0.707), (0.707, 1.0), (0.5, 1.0), (1.0, 0.5))
+
+
+#: The ends of a ramp may be rounded, and pairs near them look like kept or divided ones.
+_ROUNDED = 2.5
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """Where pairs go over from kept to divided by ``factor``: ``share`` is 0, then 1."""
+
+    k: np.ndarray  #: the pairs on the ramp
+    share: np.ndarray  #: how much each of them is divided
+    error: np.ndarray
+    last_kept: int
+    first_divided: int
+
+    def line(self, x: np.ndarray) -> tuple[float, float] | None:
+        """Where a line through the shares over x reaches 0 and 1; None without two pairs."""
+        if self.k.size < 2:
+            return None
+        slope, start = linear_fit(x[self.k], self.share, self.error)
+        return (-start / slope, (1 - start) / slope) if slope else None
+
+
+def blends(m: Measurement) -> Iterator[Fit]:
+    """Every blend whose base and factor the frequencies suggest."""
+    if m.w.size < 2 or not (m.w > 0).all():
+        return
+    for base in fast_bases(m):
+        ratio = m.w / m.plain(base)
+        # What is published, with any factor, before what is fitted.
+        for fitted, factor in product((False, True), _factors(m, ratio)):
+            inverse = 1 / factor
+            linear = (1 - ratio) / (1 - inverse)
+            geometric = -np.log(ratio) / np.log(factor)
+            error = m.error * ratio / (1 - inverse)
+            plain = _ramp(linear, error)
+            if plain is None:
+                continue
+            yield from (Fit(base, s) for s in _llama3(m, base, factor, plain, fitted))
+            for scaling in _yarns(m, base, factor, plain, "linear", fitted):
+                yield from _with_factor(m, base, scaling)
+            other = _ramp(geometric, m.error / np.log(factor))
+            if other is not None:
+                for scaling in _yarns(m, base, factor, other, "geometric", fitted):
+                    yield from _with_factor(m, base, scaling)
+        for factor in _factors(m, ratio)[:1]:
+            yield from (Fit(base, pr.NTKByParts(factor, length)) for length in LENGTHS)
+
+
+def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
+    """Factors that the slowest pair, or m, suggests: likely ones first."""
+    slowest = 1 / float(ratio[-1])
+    if slowest <= 1 + float(m.error[-1]):
+        return []
+    seen = nice(slowest, float(m.error[-1]))
+    if seen in PLAIN or abs(ratio[-2] * slowest - 1) <= m.error[-2:].sum():
+        return [seen]
+    # No pair is slow enough to show the factor: m may, or it is one that somebody would choose.
+    size = m.factor.m
+    told = float(np.exp((size - 1.0) * 10)) if size > 1.0 else 0.0
+    near = [f for f in PLAIN if abs(told / f - 1) < 10 * (m.factor.error + 1 / 64)]
+    more = sorted(f for f in PLAIN if slowest < f)
+    return list(dict.fromkeys((*near, *more, seen)))
+
+
+def _ramp(share: np.ndarray, error: np.ndarray) -> Ramp | None:
+    """The pairs between the plateaus 0 and 1; None where shares do not rise from one to the other.
+
+    A ramp may end before it reaches 1: the slowest pair is not slow enough then.
+    """
+    kept, divided = np.abs(share) <= error, np.abs(share - 1) <= error
+    if (share < -error).any() or (share > 1 + error).any() or not kept[0]:
+        return None
+    last = int(np.argmin(kept)) - 1 if not kept.all() else share.size - 1
+    first = int(np.argmax(divided)) if divided.any() else share.size
+    if last >= first or kept[last + 1 :].any() or not divided[first:].all():
+        return None
+    k = np.arange(last + 1, first)
+    return Ramp(k, share[k], error[k], last, first)
+
+
+def _llama3(
+    m: Measurement, base: float, factor: float, ramp: Ramp, fitted: bool
+) -> Iterator[FrequencySchedule]:
+    """The share falls linearly with the frequency: low and high, up to the original length."""
+    if not fitted:
+        for low, high in LOW_HIGH:
+            for length in LENGTHS:
+                yield pr.Llama3Scaling(factor, low, high, length)
+        return
+    turns = m.plain(base) / (2 * np.pi)  # for a length of 1
+    ends = ramp.line(turns)
+    if ends is None:
+        if ramp.k.size == 0 and ramp.first_divided < m.w.size:  # a step
+            shortest, longest = 1 / turns[ramp.last_kept], 1 / turns[ramp.first_divided]
+            for length in _integers(between(shortest, longest, 8192.0)):
+                yield pr.Llama3Scaling(factor, 1.0, 1.0, length)
+        return
+    high, low = ends
+    if not 0 < low <= high:
+        return
+    for digits in (1, 2, 3, 7):
+        for length in (*LENGTHS, *_integers(1 / low)):
+            few, many = (float(f"{v * length:.{digits}g}") for v in (low, high))
+            if 0 < few <= many:
+                yield pr.Llama3Scaling(factor, few, many, length)
+
+
+def _integers(value: float) -> list[int]:
+    """``value`` as an integer, the rounder ones first."""
+    if not 1 <= value < 2**40:
+        return []
+    return list(dict.fromkeys([round(v) for v in decimals(value)] + [round(value)]))
+
+
+def _yarns(
+    m: Measurement, base: float, factor: float, ramp: Ramp, blend: str, fitted: bool
+) -> Iterator[pr.YaRN]:
+    """The share grows linearly with the number of the pair."""
+    per_turn = m.rotary_dim / (2 * math.log(base))
+
+    def near(length: int, fast: float, slow: float) -> bool:
+        """Whether the ramp may begin and end where it does: thousands are tried."""
+        low, high = (per_turn * math.log(length / (2 * math.pi * b)) for b in (fast, slow))
+        begins = abs(max(low, 0.0) - max(ramp.last_kept, 0)) <= _ROUNDED
+        ends = high - ramp.first_divided <= _ROUNDED or ramp.first_divided == m.w.size
+        return bool(begins and ends and high >= ramp.first_divided - _ROUNDED)
+
+    def made(length: int, fast: float, slow: float, truncate: bool) -> Iterator[pr.YaRN]:
+        if length >= 1 and 0 < slow <= fast and near(length, fast, slow):
+            yield pr.YaRN(
+                factor, length, beta_fast=fast, beta_slow=slow, truncate=truncate, blend=blend
+            )
+
+    if not fitted:
+        for fast, slow in BETAS:
+            for length in LENGTHS:
+                for truncate in (True, False):
+                    yield from made(length, fast, slow, truncate)
+        return
+    ends = ramp.line(np.arange(m.w.size).astype(float))
+    if ends is None:
+        ends = (float(ramp.last_kept), float(ramp.first_divided))
+    low, high = ends
+    if not low < high:
+        return
+
+    def turns(k: float) -> float:
+        """How often pair k turns within a length of 1."""
+        return float(base ** (-2.0 * k / m.rotary_dim) / (2 * np.pi))
+
+    whole = (round(low), round(high))
+    for fast, slow in BETAS:  # rounded ends: any length, then any turns, that round to them
+        least = max(fast / turns(whole[0]), slow / turns(whole[1] - 1))
+        most = min(fast / turns(whole[0] + 1), slow / turns(whole[1]))
+        if least < most:
+            yield from made(round(between(least, most, 4096.0)), fast, slow, True)
+    for length in LENGTHS:
+        fast = between(length * turns(whole[0] + 1), length * turns(whole[0]), 32.0)
+        slow = between(length * turns(whole[1]), length * turns(whole[1] - 1), 1.0)
+        yield from made(length, fast, slow, True)
+    for slow in (1.0, 2.0, 4.0, 0.5):
+        for length in _integers(slow / turns(high)):
+            for fast in decimals(length * turns(low), digits=5):
+                yield from made(length, fast, slow, False)
+    for length in LENGTHS:
+        yield from made(length, length * turns(low), length * turns(high), False)
+
+
+def _with_factor(m: Measurement, base: float, bare: pr.YaRN) -> Iterator[Fit]:
+    """``bare`` with the measured m: its own, DeepSeek's quotient, or a number."""
+    if not m.meets(base, bare):
+        return
+    if m.has_factor(bare.magnitude(None)):
+        yield Fit(base, bare)
+    else:
+        yield from (Fit(base, s) for s in with_m(m, bare))
+
+
+def with_m(m: Measurement, bare: pr.YaRN) -> Iterator[pr.YaRN]:
+    """``bare`` with another m: a quotient of published mscales, else the number itself."""
+    for one, all_dim in MSCALES:
+        scaled = bare.replace(mscale=one, mscale_all_dim=all_dim)
+        if one != all_dim and m.has_factor(scaled.magnitude(None)):
+            yield scaled
+    yield bare.replace(attention_factor=m.factor.short)

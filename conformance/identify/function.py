@@ -1,0 +1,167 @@
+"""``identify``: what is this function?  Measured from outside, with nothing declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Bias, Encoding, ModelEncoding, RoPE
+from posenc_ref.conformance.check import check, make_run
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.report import ERROR
+from posenc_ref.conformance.harness.run import Run
+
+from .card import Card
+
+SURFACES = (
+    "apply", "cos_sin", "frequencies", "table", "slopes", "bias", "bucket", "scores",
+)  # fmt: skip
+#: Surfaces whose x, or q and k, have channels.
+_CHANNELS = ("apply", "scores")
+
+
+def identify(
+    fn: Callable[..., Any],
+    surface: str | None = None,
+    *,
+    head_dim: int | None = None,
+    axes: int = 1,
+    to: Encoding | None = None,
+    **options: Any,
+) -> Card:
+    """Find out what ``fn`` is, and return it as an identity card.
+
+    Parameters
+    ----------
+    fn : callable
+        As for :func:`check`; an :class:`Implementation` brings its surface and sizes along.
+    surface : {"apply", "cos_sin", "frequencies", "table", "slopes", "bias", "bucket", "scores"}
+        ``apply`` if nothing else is known.
+    head_dim : int
+        Size of the last axis of x, or of q and k, for ``apply`` and ``scores``; the width of a
+        ``table`` shows by itself.
+    axes : int
+        Position axes, where ``apply`` takes positions (A, B, S).
+    to : Encoding, optional
+        What the function should be used as: ``.conversion`` says how, and ``.converted`` has the
+        lines that do it, or the reason why it cannot be.
+    **options
+        ``backend``, ``dtype``, ``tensor_layout``, ``device``, ``max_position``, ``factory``,
+        ``seed`` and ``name`` as for :func:`check`.
+
+    Returns
+    -------
+    Card
+        ``.encoding`` (a value, or None), ``.deviations``, ``.frequencies``, ``.uncertainty``,
+        ``.aliases``, ``.used_by``, ``.by_length``, ``.unknown``, ``.to_json()``; print it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Settings that do not fit; whatever ``fn`` does is in the card.
+    """
+    from . import (  # a tenth of the import's time
+        drive as identify_drive,
+    )
+    from . import (
+        hints as identify_hints,
+    )
+    from . import (
+        names as identify_names,
+    )
+
+    bound = fn if isinstance(fn, Implementation) else None
+    surface = surface or (bound.surface if bound else "apply")
+    if surface not in SURFACES:
+        raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
+    head_dim = head_dim or (bound.head_dim if bound else None)
+    run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **options)
+    if surface in _CHANNELS and head_dim is None:
+        raise ValueError(identify_hints.no_head_dim(run, surface))
+    report = run.report
+    card = Card(report.subject, surface, report.backend, report.dtype)
+    with np.errstate(all="ignore"):
+        try:
+            identify_drive.drive(run, card, surface, head_dim or 0)
+        except (Refused, Malformed) as error:
+            card.unknown.append(f"a call failed: {error}")
+            card.unknown += identify_hints.for_tables(run, surface, error)
+    card.limits += [text for text in report.limits if text not in card.limits]
+    if card.encoding is not None:
+        _confirm(fn, run, card, options)
+        card.used_by = identify_names.used_by(card.encoding)
+        if card.rule and not card.used_by:
+            card.closest = identify_names.closest(card.encoding)
+    if to is not None:
+        _convert(card, to)
+    return card
+
+
+def _convert(card: Card, to: Encoding) -> None:
+    """How to use it as something else; deviations have to be mended first."""
+    from .convert.convert import convert
+
+    if card.encoding is None:
+        card.conversion = ["cannot be converted: no encoding that is described here"]
+        return
+    origin = card.origin if card.origin != getattr(card.encoding, "offset", 0.0) else 0.0
+    found, mended = card.encoding, {"position-origin"}
+    if card.surface == "cos_sin" and isinstance(found, RoPE) and (card.frequencies < 0).all():
+        found, mended = found.replace(sign=-1), {*mended, "sign"}
+    advice = convert(found, to, card.surface, origin, card.softmax_scale)
+    wrong = [f.code for f in card.deviations if f.severity == ERROR and f.code not in mended]
+    if wrong:
+        card.conversion.append(f"mend first what deviates: {', '.join(wrong)}")
+    card.conversion += advice.steps
+    card.converted = advice.code
+
+
+def _declared(card: Card, dim: int | None) -> Encoding | ModelEncoding:
+    """What is checked: the encoding, with the measured softmax scale where it has another."""
+    assert card.encoding is not None
+    scale, e = card.softmax_scale, card.encoding
+    if scale is None or dim is None:
+        return e
+    if scale == (e.own_scale(dim) if isinstance(e, Bias) else dim**-0.5):
+        return e
+    return ModelEncoding(card.subject, encodings={"every": card.encoding}, softmax_scale=scale)
+
+
+def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, Any]) -> None:
+    """The full check against what was identified: what is left are deviations.
+
+    A function that keeps what it has seen is checked on a fresh instance, or not at all.
+    """
+    assert card.encoding is not None
+    if run.report.findings:  # state: nothing else is looked for before
+        card.deviations = list(run.report.findings)
+        if run.factory is None:
+            card.unknown.append(
+                "whether it is exact: calls change what later ones give, so a check of this "
+                "instance would judge what is left of the measurement; pass factory="
+            )
+            return
+        fn = run.factory()
+    try:
+        report = check(
+            fn, _declared(card, run.head_dim), card.surface, head_dim=run.head_dim, **options
+        )
+    except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
+        # The suite itself is at fault: the card stands without it.
+        card.unknown.append(f"whether it is exact: the check broke off ({error!r}); please report")
+        return
+    card.report = report
+    known = {f.code for f in report.findings}
+    card.deviations = [f for f in card.deviations if f.code not in known] + report.findings
+    if card.surface != "slopes":  # every number of heads that is refused is said already
+        card.limits = list(dict.fromkeys([*card.limits, *report.limits]))
+    if report.accuracy is not None:
+        card.residual = report.accuracy.worst
+        if report.accuracy.precision:
+            card.facts["angles"] = report.accuracy.precision
+        if report.accuracy.degrades_at is not None:
+            card.facts["accuracy"] = f"visibly wrong from position {report.accuracy.degrades_at} on"
+        card.facts["judged"] = f"up to position {report.accuracy.highest}"

@@ -1,0 +1,152 @@
+"""What to do where ``identify`` cannot drive a function: other arguments are tried, and named."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.backends import backends
+from posenc_ref.conformance.harness.driver import Malformed, Refused, Subject
+from posenc_ref.conformance.harness.probes import SHORT, dense
+from posenc_ref.conformance.harness.run import Run
+
+#: How each surface calls a function.
+CALLS = {
+    "apply": "fn(x, positions)",
+    "cos_sin": "fn(positions)",
+    "table": "fn(positions)",
+    "frequencies": "fn() or fn(seq_len)",
+    "slopes": "fn(num_heads)",
+    "bias": "fn(q_len, k_len)",
+    "bucket": "fn(relative_position)",
+    "scores": "fn(q, k)",
+}
+#: Positional arguments that each surface passes.
+_COUNT = {"cos_sin": 1, "table": 1, "slopes": 1, "bucket": 1, "apply": 2, "bias": 2, "scores": 2}
+#: More position axes than any model has.
+_AXES = (2, 3, 4)
+_HEAD_DIMS = (64, 128, 32, 80, 96, 256, 16, 8)
+
+
+def no_head_dim(run: Run, surface: str) -> str:
+    """What to say where head_dim is missing: which sizes the function takes."""
+    of, gives = ("q and k", _scores) if surface == "scores" else ("x", _gives)
+    text = (
+        f"head_dim is needed for surface {surface!r}, the size of the last axis of {of}: "
+        "head_dim=64, or --head-dim 64 on the command line"
+    )
+    taken = [d for d in _HEAD_DIMS if gives(_other(run), d)]
+    if len(taken) == 1:
+        return f"{text}; of the usual sizes this function takes {taken[0]} alone"
+    if taken:
+        return f"{text}; this function takes {', '.join(map(str, sorted(taken)))} and maybe others"
+    first = _HEAD_DIMS[0]
+    found = for_apply(run, first) if surface == "apply" else arguments(run.subject.fn, surface)
+    return "; ".join([text, *found])
+
+
+def for_apply(run: Run, dim: int) -> list[str]:
+    """Hints for a function that refuses the first call of ``apply``."""
+    found = [
+        f"positions ({n}, B, S) come out right: pass axes={n}, or --axes {n}"
+        for n in _AXES
+        if run.subject.axes == 1 and _gives(_other(run, axes=n), dim)
+    ][:1]
+    return found or [
+        *_libraries(run, lambda subject: _gives(subject, dim)),
+        *arguments(run.subject.fn, "apply"),
+    ]
+
+
+def for_tables(run: Run, surface: str, error: Refused | Malformed) -> list[str]:
+    """Hints for a function of positions that refuses them, or returns something else."""
+    if isinstance(error, Malformed):
+        other = {"cos_sin": "table", "table": "cos_sin"}.get(surface)
+        return [f"what comes out may be that of surface {other!r}"] if other else []
+    return [
+        *_libraries(run, lambda subject: _returns(subject, np.arange(5))),
+        *arguments(run.subject.fn, surface),
+    ]
+
+
+def no_rotation(run: Run, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
+    """What a function that is no rotation does not have either; y is what it makes of x."""
+    half = 2 * run.subject.apply(x / 2, SHORT)  # exact, where the function is linear
+    off = np.abs(half - y)
+    if (off > run.budget * ROUNDOFF[run.coarse] * (np.abs(y) + np.abs(half))).any():
+        yield "it is not linear in x: half of x does not give half of what x gives"
+    if np.array_equal(run.subject.apply(x, SHORT + 3), y):
+        yield "positions make no difference"
+
+
+def arguments(fn: Callable[..., Any], surface: str) -> list[str]:
+    """A hint where the function does not take what the surface passes."""
+    passed = _COUNT.get(surface)
+    needed = _needed(fn)
+    if passed is None or needed is None or needed[0] <= passed <= needed[1]:
+        return []
+    least, most = needed
+    fits = [s for s, n in _COUNT.items() if least <= n <= most]
+    instead = f"; surfaces that fit are {', '.join(fits)}" if fits and least else ""
+    return [
+        f"surface {surface!r} calls {CALLS[surface]}, and this function needs {least} arguments: "
+        f"bind the others in a function of your own{instead}"
+    ]
+
+
+def _needed(fn: Callable[..., Any]) -> tuple[int, float] | None:
+    """The fewest and the most positional arguments; None where nothing is known."""
+    try:
+        every = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    places = [p for p in every if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    least = sum(p.default is p.empty for p in places)
+    least += sum(p.kind == p.KEYWORD_ONLY and p.default is p.empty for p in every)
+    return least, np.inf if any(p.kind == p.VAR_POSITIONAL for p in every) else len(places)
+
+
+def _libraries(run: Run, works: Callable[[Subject], bool]) -> Iterator[str]:
+    """Array libraries that are loaded anyway and that the function works with."""
+    for library in backends():
+        if library.name == run.subject.backend_name or library.module not in sys.modules:
+            continue
+        if library.unusable() is not None:
+            continue
+        if run.subject.dtype in library.dtypes and works(_other(run, backend_name=library.name)):
+            name = library.name
+            yield f"it works on arrays of {name}: pass backend={name!r}, or --backend {name}"
+            return
+
+
+def _other(run: Run, **changes: Any) -> Subject:
+    """The function driven otherwise."""
+    return replace(run.subject, out_dtypes=set(), **changes)
+
+
+def _gives(subject: Subject, dim: int) -> bool:
+    """Whether x of that head_dim comes out in its shape, and finite."""
+    try:
+        y = subject.apply(dense((2, 3, SHORT.size, dim), 0), SHORT)
+    except (Refused, Malformed):
+        return False
+    return bool(np.isfinite(y).all())
+
+
+def _scores(subject: Subject, dim: int) -> bool:
+    """Whether q and k of that head_dim are taken."""
+    return _returns(subject, dense((2, 1, 3, dim), 0), dense((2, 1, 3, dim), 1))
+
+
+def _returns(subject: Subject, *args: np.ndarray) -> bool:
+    try:
+        subject.call(*args)
+    except Refused:
+        return False
+    return True

@@ -1,0 +1,268 @@
+"""Whether frequencies change with the length of the call, and by which rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import posenc_ref as pr
+from posenc_ref import MultiAxisRoPE, RoPE
+from posenc_ref.accuracy import BUDGET, FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.reach import Reach
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES, SIGMAS
+from posenc_ref.conformance.phases.measure import Phases, Tables, unwrap
+from posenc_ref.conformance.phases.schedule_mistakes import LENGTHS
+
+from .card import Card
+from .fit.schedule import PLAIN, Factor, Measurement, nice
+from .measure import refined
+
+_Rope = RoPE | MultiAxisRoPE
+#: What a card says of frequencies without a rule; a rule for their lengths takes it back.
+UNSPACED = "by which rule the frequencies are spaced"
+#: Lengths that are tried, short ones first: one past each usual original length.
+LADDER = tuple(2**k + 1 for k in range(7, 18))
+#: Rows that are compared between calls of different lengths; the shortest call has no others.
+_EARLY = np.array([0, 1, 2, 4, 8, 16, 32, 63])
+_LONGEST = 2**20
+_SHORTEST = int(_EARLY[-1]) + 1
+#: Two calls with the same frequencies agree to so many roundings.
+_SAME = 4
+
+
+class Lengths:
+    """Calls of chosen lengths, and what frequencies they show.
+
+    Where a call takes one position, or one window, its length is the last position plus one.
+    """
+
+    def __init__(self, run: Run, access: Reach, tables: Tables, short: Phases, card: Card) -> None:
+        self.run, self._tables, self.short = run, tables, short
+        #: Whether one call can have early rows and a late one.
+        self.whole = access.mode in ("any", "prefix")
+        self.seen: dict[int, bool] = {}  #: whether a call has the short frequencies, by length
+        self.last = 0  #: the last length that has them, where longer ones have not
+        self.longest = 0  #: the longest call that is accepted
+        self._fresh = False
+        if not short.linear:
+            card.unknown.append("whether the length matters: nothing is known to compare with")
+            return
+        self._first = self.rows(_SHORTEST)[1:] if self.whole else ()
+        self._climb(access, card)
+
+    @property
+    def changed(self) -> list[int]:
+        """The lengths whose calls have other frequencies."""
+        return [n for n, same in self.seen.items() if not same]
+
+    def _climb(self, access: Reach, card: Card) -> None:
+        for length in LADDER:
+            if length - 1 > access.reach(length - 1):
+                break
+            try:
+                self.seen[length] = self.same(length)
+            except (Refused, Malformed):
+                break
+        if not self.seen:
+            card.unknown.append("whether the length matters: no longer call is accepted")
+            return
+        if self.whole and not self.same(_SHORTEST):
+            first = min(self.changed, default=max(self.seen))
+            card.facts["length"] = f"a call of {first} tokens changes what later calls give"
+            if self.run.factory is None:
+                card.unknown.append("by which rule the frequencies change with the length")
+                self.seen = dict.fromkeys(self.seen, False)
+                return
+            self._fresh = True
+            self.seen = {n: self.same(n) for n in self.seen}
+        if not self.changed:
+            what = "in calls of up to {} tokens" if self.whole else "at positions up to {}"
+            card.facts["length"] = f"the same frequencies {what.format(max(self.seen) - 1)}"
+            return
+        # Some keep the frequencies of the longest call for shorter ones that are not the shortest.
+        self._fresh = self.run.factory is not None
+        low = max((n for n in self.seen if n < self.changed[0]), default=_SHORTEST)
+        high = self.changed[0]
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.same(middle) else (low, middle)
+        self.last, self.longest = low, access.reach(_LONGEST - 1) + 1
+
+    def _renew(self) -> None:
+        """A fresh instance, where long calls change later ones."""
+        if self._fresh:
+            self.run.subject.fn = self.run.factory()
+
+    def rows(self, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Positions, cos and sin from a call of that length."""
+        self._renew()
+        at = np.append(_EARLY, length - 1) if self.whole else np.array([length - 1])
+        return at, *self._tables(at)
+
+    def same(self, length: int) -> bool:
+        """Whether a call of that length has the frequencies of the shortest."""
+        if not self.whole:
+            return self.meets(length, self.short.frequencies, self.short.amplitude)
+        angle = np.abs(self.short.frequencies) * _EARLY[:, None]
+        slack = ROUNDOFF[self.run.coarse] + ROUNDOFF["float32"] * angle
+        slack = _SAME * slack * self.short.amplitude
+        n = _EARLY.size
+        return all(
+            bool((np.abs(a[:n] - b[:n]) <= slack).all())
+            for a, b in zip(self.rows(length)[1:], self._first, strict=True)
+        )
+
+    def phases(self, length: int) -> Phases:
+        """Frequencies at that length; where every call has its own length, at about that one."""
+        self._renew()
+
+        def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            if not self.whole:
+                return self._tables(length - 1 + positions)
+            cos, sin = self._tables(np.append(positions, length - 1))
+            return cos[: positions.size], sin[: positions.size]
+
+        found = unwrap(tables, self.run.coarse)
+        return refined(tables, found, length - 2, self.run.coarse) if self.whole else found
+
+    def meets(self, length: int, w: np.ndarray, m: np.ndarray | float) -> bool:
+        """Whether a call of that length has these (signed) frequencies and this factor."""
+        at, cos, sin = self.rows(length)
+        angle = self.short.start + at[:, None] * w
+        slack = BUDGET[self.run.coarse] * ROUNDOFF[self.run.coarse]
+        slack = slack + BUDGET["float32"] * ROUNDOFF["float32"] * np.abs(at[:, None] * w)
+        slack = (slack + SIGMAS * at[:, None] * self.short.sigma) * m
+        off = np.maximum(np.abs(cos - m * np.cos(angle)), np.abs(sin - m * np.sin(angle)))
+        return bool((off <= slack).all())
+
+    def explain(self, card: Card, short: Measurement, live: np.ndarray) -> None:
+        """A rule for frequencies that change with the length.
+
+        ``live`` are the numbers of the pairs that turn: tables have no others.
+        """
+        if not self.last:
+            return
+        known = {n: self.phases(n) for n in self.changed}
+        # Between powers of two as well: rules that jump and rules that grow meet there.
+        longest = max(self.seen)
+        tried = [*self.seen, *(n + n // 2 for n in known if n + n // 2 <= longest)]
+        found = next(
+            (
+                rule
+                for rule in _rules(card.encoding, self, known, short, live)
+                if all(_follows(rule, self, n, live) for n in tried)
+            ),
+            None,
+        )
+        if found is not None:
+            card.encoding, card.aliases, card.relations = found, (), ()
+            card.rule, card.nearest = True, ""
+            card.unknown = [text for text in card.unknown if not text.startswith(UNSPACED)]
+        if found is not None or self.whole:
+            what = "calls of more than {} tokens have" if self.whole else "past position {} are"
+            card.facts["length"] = (
+                f"{what.format(self.last if self.whole else self.last - 1)} other frequencies"
+            )
+            card.by_length = {n: p.frequencies for n, p in known.items()}
+        if found is None:
+            card.unknown.append(
+                "by which rule the frequencies change with the length"
+                if self.whole
+                else f"why angles past position {self.last - 1} are not the position times the "
+                "frequency: longer calls may have other frequencies, or positions are not what "
+                "was given"
+            )
+
+
+def _follows(rule: _Rope, lengths: Lengths, n: int, live: np.ndarray) -> bool:
+    """Whether a call of length ``n`` is what the rule says."""
+    w = rule.sign * rule.frequencies(n)[live]
+    return lengths.meets(n, w, abs(rule.attention_factor(n)))
+
+
+def _rules(
+    encoding: Any, lengths: Lengths, known: dict[int, Phases], short: Measurement, live: np.ndarray
+) -> Iterator[_Rope]:
+    """Dynamic NTK, Qwen's steps, LongRoPE: the simplest first."""
+    start = lengths.last
+    if not isinstance(encoding, RoPE | MultiAxisRoPE):
+        return
+    if getattr(encoding, "spacing", "global") != "global":
+        return
+    if short.rotary_dim > 2 and encoding.scaling is None:
+        yield from _dynamic(encoding, start, lengths, list(known))
+        for train in dict.fromkeys((*_near(start, 1 / 16), start)):
+            yield encoding.replace(scaling=pr.QwenNTK(train))
+    if live.size < short.w.size:
+        return
+    # The longest lever is the most exact; the first change may be the only one there is.
+    for measured in (lengths.phases(lengths.longest), known[min(known)]):
+        yield from _two_lists(encoding, start, measured, short, ROUNDOFF[lengths.run.coarse])
+
+
+def _near(value: float, slack: float) -> list[int]:
+    """Usual lengths close to ``value``."""
+    return [n for n in (512, 1024, *LENGTHS) if abs(n / value - 1) < slack]
+
+
+def _dynamic(encoding: _Rope, start: int, lengths: Lengths, longer: list[int]) -> Iterator[_Rope]:
+    """The multiple of the base, from a slow pair, is linear in the length."""
+    k = encoding.frequencies().size - 1
+    alpha = {}
+    for n in longer:
+        at, cos, sin = lengths.rows(n)
+        angle = encoding.sign * float(np.arctan2(sin[-1, k], cos[-1, k]))
+        if 0 < angle < np.pi:  # the slowest pair; past half a turn it says nothing
+            alpha[n] = float(encoding.frequencies()[k]) * float(at[-1]) / angle
+    if len(alpha) < 2:
+        return
+    slope, at_zero = np.polyfit(list(alpha), list(alpha.values()), 1)
+    if not slope > 0:
+        return
+    factor = max(1 - float(at_zero), 1.0)
+    plain = [f for f in (1.0, *PLAIN) if abs(f / factor - 1) < 1 / 16]
+    for f in dict.fromkeys((*plain, nice(factor, 1 / 1024), factor)):
+        limit = f / float(slope)
+        for n in dict.fromkeys((*_near(limit, 1 / 16), start, round(limit))):
+            if n >= 1:
+                yield encoding.replace(scaling=pr.DynamicNTK(f, n))
+
+
+def _two_lists(
+    encoding: _Rope, start: int, long: Phases, short: Measurement, rounding: float
+) -> Iterator[_Rope]:
+    """LongRoPE: frequencies that change once, and stay."""
+    m_long = float(np.median(long.amplitude))
+    same_m = (
+        abs(m_long - short.factor.m) <= 2 * short.factor.error * max(1.0, m_long) + FACTOR_SLACK / 8
+    )
+    m = short.factor.short
+    factor = m if same_m else (m, Factor(m_long, sigma=rounding).short)
+    w = Measurement(encoding.sign * long.frequencies, long.sigma, roundoff=short.roundoff)
+    if not (w.w > 0).all() or not (short.w > 0).all():
+        return
+    limit = next(iter(_near(start, 1 / 1024)), start)
+    best = min(PUBLISHED_BASES, key=lambda b: _digits(b, short) + _digits(b, w))
+    one, other = (tuple(_divisors(best, part)) for part in (short, w))
+    if isinstance(factor, float):
+        for f in (1.0, *PLAIN):
+            scaling = pr.LongRoPE(one, other, limit, factor=f)
+            if short.has_factor(scaling.magnitude(None)):
+                yield encoding.replace(base=best, scaling=scaling)
+    scaling = pr.LongRoPE(one, other, limit, attention_factor=factor)
+    yield encoding.replace(base=best, scaling=scaling)
+
+
+def _divisors(base: float, m: Measurement) -> list[float]:
+    """The divisor of every pair, with the digits that were measured."""
+    pairs = zip(m.plain(base) / m.w, m.known, strict=True)
+    return [nice(float(v), float(e)) for v, e in pairs]
+
+
+def _digits(base: float, m: Measurement) -> int:
+    """How many digits it takes to write the divisors of ``base``."""
+    return sum(len(f"{v:.8g}") for v in _divisors(base, m))

@@ -1,0 +1,190 @@
+"""What logits are made of: the four terms, from inputs with one channel, or with none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.run import Run
+
+#: Queries and keys of the square call that is taken apart.
+_SQUARE = 6
+#: Heads that are tried: a bias may fix them, and shows its own where one head is broadcast.
+_HEADS = tuple(dict.fromkeys((1, 8, 12, 16, 32, 4, 2, *range(3, 65))))
+#: Logits without content below it stand for minus infinity.
+_MASK = -1e4
+#: Elements of keys in one call.
+_CHUNK = 2**23
+
+
+@dataclass
+class Logits:
+    """Calls ``fn(q, k)`` with chosen channels, and takes the terms apart."""
+
+    run: Run
+    dim: int
+    heads: int = 1
+    short: bool = True  #: whether there may be fewer queries than keys
+
+    @property
+    def size(self) -> float:
+        """The size of a channel: biases vanish beside it, and no dtype overflows."""
+        return 2.0**4 if self.run.coarse == "float16" else 2.0**10
+
+    def of(self, q: np.ndarray, k: np.ndarray) -> np.ndarray:
+        """Logits (B, H, Q, K) of q (B, Q, d) and k (B, K, d), the same in every head."""
+        b, n_q, n_k = q.shape[0], q.shape[1], k.shape[1]
+        q, k = (np.repeat(x[:, None], self.heads, axis=1) for x in (q, k))
+        y = self.run.subject.array(self.run.subject.call(q, k))
+        if y.ndim != 4 or (y.shape[0], *y.shape[2:]) != (b, n_q, n_k):
+            raise Malformed(f"expected (B, H, Q, K) = {(b, self.heads, n_q, n_k)}, got {y.shape}")
+        if y.shape[1] != self.heads:
+            raise _OtherHeads(y.shape[1])
+        self.run.highest = max(self.run.highest, n_k - 1)
+        return y
+
+    def learn(self) -> None:
+        """Find the number of heads."""
+        zeros = np.zeros((1, _SQUARE, self.dim))
+        first: Exception | None = None
+        for heads in _HEADS:
+            self.heads = heads
+            try:
+                self.of(zeros, zeros)
+            except _OtherHeads as error:
+                self.heads = error.heads
+            except (Refused, Malformed) as error:
+                first = first or error
+                continue
+            self.of(zeros, zeros)
+            self._learn_lengths()
+            return
+        assert first is not None
+        raise first
+
+    def _learn_lengths(self) -> None:
+        zeros = np.zeros((1, _SQUARE, self.dim))
+        try:
+            self.of(zeros[:, :1], zeros)
+        except (Refused, Malformed) as error:
+            self.short = False
+            self.run.limit(f"fewer queries than keys are refused ({error}): square calls only")
+
+    def at_end(self) -> bool:
+        """Whether the only query of a call sits where the last one of a square call does."""
+        if not self.short:
+            return True
+        x = self.run.subject.rounded(
+            np.random.default_rng(self.run.seed).normal(size=(1, _SQUARE, self.dim))
+        )
+        off = np.abs(self.of(x[:, -1:], x)[:, :, 0] - self.of(x, x)[:, :, -1])
+        size = np.abs(x[:, -1:] * x).sum(axis=-1)  # (1, K)
+        return bool((off <= 64 * ROUNDOFF[self.run.coarse] * (size + 1)).all())
+
+    def hot(self, channels: np.ndarray, length: int) -> np.ndarray:
+        """(channels, length, d): every token has one channel; channel -1 is none."""
+        x = np.zeros((channels.size, length, self.dim))
+        at = np.flatnonzero(channels >= 0)
+        x[at, :, channels[at]] = self.size
+        return x
+
+    def last(self, q: np.ndarray, k: np.ndarray, length: int) -> np.ndarray:
+        """Logits (n, H, length) of the last query with channel q[n], all keys with k[n]."""
+        step = max(1, _CHUNK // (length * self.dim * self.heads))
+        n_q = 1 if self.short else length
+        parts = [
+            self.of(self.hot(q[i : i + step], n_q), self.hot(k[i : i + step], length))[:, :, -1]
+            for i in range(0, q.size, step)
+        ]
+        return np.concatenate(parts)
+
+    def last_bias(self, length: int) -> np.ndarray:
+        """What stands in the last query's row without any content, (H, length)."""
+        return self.bias(1 if self.short else length, length)[:, -1]
+
+    def bias(self, q_len: int, k_len: int) -> np.ndarray:
+        """What stands there without any content, (H, Q, K)."""
+        none = np.array([-1])
+        y = self.of(self.hot(none, q_len), self.hot(none, k_len))[0]
+        return np.asarray(np.where(y < _MASK, -np.inf, y))
+
+
+class _OtherHeads(Exception):
+    def __init__(self, heads: int) -> None:
+        super().__init__(f"{heads} heads")
+        self.heads = heads
+
+
+@dataclass(frozen=True)
+class Terms:
+    """``q' M k + a' q + b' k + c`` for every query i and key j of a square call, by head."""
+
+    content: np.ndarray  #: M, (H, Q, K, d, d): channel of the query, channel of the key
+    query: np.ndarray  #: a, (H, Q, K, d)
+    key: np.ndarray  #: b, (H, Q, K, d)
+    bias: np.ndarray  #: c, (H, Q, K)
+    visible: np.ndarray  #: (Q, K)
+    bilinear: bool
+    noise: dict[str, float]  #: of each, where a sum was taken apart
+
+    def same(self, name: str, along: str) -> bool:
+        """Whether a term is the same for all queries, all keys, all of one offset, or all."""
+        i, j = np.nonzero(self.visible)
+        group = {"queries": j, "keys": i, "offsets": j - i, "all": 0 * i}[along]
+        values = getattr(self, name)[:, i, j]
+        slack = 2 * self.noise[name]
+        return all(
+            np.ptp(values[:, group == g], axis=1).max(initial=0.0) <= slack
+            for g in np.unique(group)
+        )
+
+
+def take_apart(logits: Logits) -> Terms:
+    """The terms of a square call, one channel of the queries and one of the keys at a time."""
+    n, d, size = _SQUARE, logits.dim, logits.size
+    every, none = np.arange(d), np.full(d, -1)
+    bias = logits.bias(n, n)
+    visible = np.isfinite(bias).all(axis=0)
+    bias = np.where(visible, bias, 0.0)
+
+    def of(q: np.ndarray, k: np.ndarray) -> np.ndarray:
+        return np.where(visible, logits.of(logits.hot(q, n), logits.hot(k, n)), 0.0)
+
+    query, key = of(every, none) - bias, of(none, every) - bias
+    content = np.stack([of(every, np.full(d, c)) for c in range(d)], axis=-1)  # (q, H, Q, K, k)
+    content = content - query[..., None] - key.transpose(1, 2, 3, 0) - bias[..., None]
+    rough = ROUNDOFF[logits.run.coarse]
+    parts = {
+        "content": content.transpose(1, 2, 3, 0, 4) / size**2,
+        "query": query.transpose(1, 2, 3, 0) / size,
+        "key": key.transpose(1, 2, 3, 0) / size,
+        "bias": bias,
+    }
+    sizes = {name: float(np.abs(part).max(initial=0.0)) for name, part in parts.items()}
+    noise = dict.fromkeys(parts, 0.0)
+    noise["query"] = noise["key"] = sizes["bias"] / size
+    noise["content"] = (sizes["query"] + sizes["key"]) / size + sizes["bias"] / size**2
+    for name, part in parts.items():
+        part[np.abs(part) <= 8 * rough * noise[name]] = 0.0
+    noise = {name: 8 * rough * (noise[name] + sizes[name]) for name in parts}
+    return Terms(**parts, visible=visible, bilinear=_bilinear(logits, bias, visible), noise=noise)
+
+
+def _bilinear(logits: Logits, bias: np.ndarray, visible: np.ndarray) -> bool:
+    """Whether twice the query gives twice what it adds, and so for the key."""
+    random = np.random.default_rng(logits.run.seed)
+    q, k = logits.run.subject.rounded(random.normal(size=(2, 1, _SQUARE, logits.dim)))
+    zero = np.zeros_like(q)
+
+    def at(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.asarray(np.where(visible, logits.of(a, b)[0], 0.0))
+
+    y = at(q, k)
+    slack = 64 * ROUNDOFF[logits.run.coarse] * (np.abs(y).max() + logits.dim**0.5)
+    return all(
+        bool((np.abs(double - 2 * y + rest) <= slack + np.abs(bias) * slack).all())
+        for double, rest in ((at(2 * q, k), at(zero, k)), (at(q, 2 * k), at(q, zero)))
+    )

@@ -1,0 +1,158 @@
+"""What ``identify`` measures of rotated pairs beyond the short probes: levers, factor, origin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from posenc_ref import XPos
+from posenc_ref.accuracy import BUDGET, FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import unit_pairs
+from posenc_ref.conformance.harness.reach import Access, Reach
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.frequencies import SIGMAS
+from posenc_ref.conformance.phases.measure import Measured, Phases, Tables
+
+from .fit.schedule import Factor, nice
+
+#: Positions over which the amplitude of results coarser than float32 is averaged.
+_MANY = np.arange(256)
+#: Where the amplitudes of xPos are compared.
+_XPOS = np.array([0, 64, 128, 192])
+#: The longest lever, and the longest where every call starts at 0.
+_LEVER, _PREFIX_LEVER = 2**19, 2**11
+
+
+def tables_of(access: Access, measured: Measured) -> Tables:
+    """cos and sin of every pair: what becomes of (1, 0)."""
+    first = np.array([p.a for p in measured.pairs])
+    out_a, out_b = [p.out_a for p in measured.pairs], [p.out_b for p in measured.pairs]
+
+    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), first), positions)[0, 0]
+        return y[:, out_a], y[:, out_b]
+
+    return tables
+
+
+def reach(access: Reach) -> int:
+    """The longest lever that the function allows."""
+    return access.reach(_PREFIX_LEVER if access.mode == "prefix" else _LEVER)
+
+
+def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
+    """Frequencies by a lever of up to ``most``, as far as angles there are what was expected.
+
+    Only powers of two: their products with a frequency round nothing.
+    """
+    if not phases.linear:
+        return phases
+    w, sigma = np.array(phases.frequencies), np.array(phases.sigma)
+    for at in 2 ** np.arange(5, most.bit_length()):
+        try:
+            cos, sin = tables(np.array([at]))
+        except (Refused, Malformed):
+            break
+        off = np.arctan2(sin[0], cos[0]) - phases.start - w * at
+        off -= 2 * np.pi * np.rint(off / (2 * np.pi))
+        slack = BUDGET[dtype] * ROUNDOFF[dtype] + BUDGET["float32"] * sigma * at
+        if (np.abs(off) > slack + ROUNDOFF["float32"] * np.abs(w) * at).any():
+            break
+        w += off / at
+        lever = ROUNDOFF[dtype] * np.minimum(1.0, np.abs(w) * at) / at
+        sigma = np.minimum(sigma, lever + ROUNDOFF["float64"] * np.abs(w))
+    found = replace(phases, frequencies=w, sigma=sigma)
+    return (
+        found if ROUNDOFF[dtype] <= ROUNDOFF["float32"] else _averaged(tables, found, most, dtype)
+    )
+
+
+def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
+    """Frequencies by least squares over many late positions, for results coarser than float32."""
+    at = np.unique(np.linspace(most // 2, most, _MANY.size).astype(np.int64))
+    try:
+        cos, sin = tables(at)
+    except (Refused, Malformed):
+        return phases
+    off = np.arctan2(sin, cos) - phases.start - at[:, None] * phases.frequencies
+    off -= 2 * np.pi * np.rint(off / (2 * np.pi))
+    if np.abs(off).max() > 1:  # another turn might have been taken
+        return phases
+    w = phases.frequencies + np.sum(at[:, None] * off, axis=0) / np.sum(at.astype(float) ** 2)
+    sigma = np.minimum(phases.sigma, ROUNDOFF[dtype] / (most / 2 * np.sqrt(at.size)))
+    return replace(phases, frequencies=w, sigma=sigma)
+
+
+def uncertainty(phases: Phases, dtype: str) -> np.ndarray:
+    """One standard error of the frequencies: a float32 angle is not more exact than itself."""
+    rounding = min(ROUNDOFF["float32"], ROUNDOFF[dtype])
+    return np.asarray(np.hypot(phases.sigma, rounding * np.abs(phases.frequencies)))
+
+
+def amplitude(run: Run, access: Reach, tables: Tables, phases: Phases) -> Factor:
+    """The factor m on cos and sin."""
+    rounding, typical = ROUNDOFF[run.coarse], float(np.median(phases.amplitude))
+    if rounding <= ROUNDOFF["float32"]:
+        return Factor(typical, run.budget * rounding, 4 * rounding)
+    try:
+        cos, sin = tables(access.within(_MANY))
+    except (Refused, Malformed):
+        return Factor(typical, 2 * rounding, rounding)
+    size = np.hypot(cos, sin)
+    sigma = rounding / float(np.sqrt(size.size))
+    return Factor(float(size.mean()), FACTOR_SLACK + SIGMAS * sigma, 2 * sigma)
+
+
+def origin(phases: Phases, dtype: str) -> float:
+    """The position that position 0 is turned like, where there is one."""
+    w, start = phases.frequencies, phases.start
+    error = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"])
+    if (np.abs(start) <= error).all() or not phases.linear:
+        return 0.0
+    # The slowest of the fast pairs turns least often, the others make it exact.
+    turning = np.flatnonzero(np.abs(w) > np.abs(w).max() / 64)
+    offset = float(start[turning[-1]] / w[turning[-1]])
+    for k in turning[::-1]:
+        rest = start[k] - offset * w[k]
+        offset += float((rest - 2 * np.pi * np.rint(rest / (2 * np.pi))) / w[k])
+    offset = nice(offset, 4 * error)
+    off = np.angle(np.exp(1j * (start - offset * w)))
+    return offset if (np.abs(off) <= error * (1 + abs(offset))).all() else 0.0
+
+
+def xpos_rates(tables: Tables, access: Reach, dtype: str) -> tuple[np.ndarray, float] | None:
+    """By what log the amplitude of every pair changes per position, and scale_base in XPos.
+
+    None where it is no constant; scale_base is 0 where it is not that of XPos.
+    """
+    at = access.within(_XPOS)
+    if at.size < _XPOS.size:
+        return None
+    size = np.hypot(*tables(at))
+    if not (size > 0).all():
+        return None
+    steps = np.diff(np.log(size), axis=0) / np.diff(at)[:, None]
+    error = BUDGET[dtype] * ROUNDOFF[dtype] / float(np.diff(at).min())
+    if np.ptp(steps, axis=0).max() > error or np.abs(steps).max() <= error:
+        return None
+    rate, known = steps[0], XPos(2 * size.shape[1], layout="half")
+    share = np.arange(size.shape[1]) / size.shape[1]
+    expected = np.log((share + known.gamma) / (1 + known.gamma))
+    scale = nice(abs(float(expected[0] / rate[0])), error / abs(float(rate[0])))
+    near = np.abs(np.abs(expected) / scale - np.abs(rate)).max() <= 2 * error
+    return rate, scale if near else 0.0
+
+
+def like_xpos(tables: Tables, access: Reach, dtype: str) -> str:
+    """What to say where amplitudes change by a constant factor per position, as in xPos."""
+    found = xpos_rates(tables, access, dtype)
+    if found is None:
+        return ""
+    text = "the amplitude of every pair changes by a constant factor per position, as in xPos"
+    rate, scale = found
+    if scale:
+        side = "queries" if rate[0] < 0 else "keys"
+        text += f": XPos(..., scale_base={scale:g}, gamma={XPos.gamma:g}) for {side}"
+    return text

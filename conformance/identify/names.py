@@ -1,0 +1,282 @@
+"""Other names of an identified encoding: what no measurement tells apart, and who uses it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import posenc_ref as pr
+from posenc_ref import Encoding, MixedRoPE, MultiAxisRoPE, RoPE, Rotary, XPos
+from posenc_ref.accuracy import BUDGET, ROUNDOFF
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
+
+from .fit.blend import MSCALES
+from .fit.schedule import PLAIN, Measurement, fit, fitted_base, nice
+
+Names = tuple[tuple[Encoding, ...], tuple[str, ...]]
+#: The words for what only positions could tell.
+_POSITIONS = "the same with positions multiplied by {:.8g} and no scaling"
+
+
+def same_as(encoding: RoPE, m: Measurement) -> Names:
+    """Encodings that are the same map, and relations between parameters that keep the map."""
+    aliases: list[Encoding] = []
+    relations: list[str] = []
+    if m.w.size == 1:
+        other = "half" if encoding.layout == "interleaved" else "interleaved"
+        aliases.append(encoding.replace(layout=other))
+        relations.append("any base: the only pair turns by 1 rad per position whatever it is")
+    scaling = encoding.scaling
+    found = {
+        type(None): _unscaled,
+        pr.NTKScaling: _ntk,
+        pr.LinearScaling: _linear,
+        pr.YaRN: _yarn,
+        pr.Llama3Scaling: _llama3,
+        pr.SuNTK: _su,
+        pr.Proportional: _proportional,
+        pr.GivenFrequencies: _given,
+    }.get(type(scaling))
+    for name in found(encoding, m) if found else ():
+        (relations if isinstance(name, str) else aliases).append(name)  # type: ignore[arg-type]
+    if encoding.sign < 0:
+        relations.append("the same with positions negated and sign=1")
+    return tuple(aliases), tuple(relations)
+
+
+def same_axes(encoding: MultiAxisRoPE) -> tuple[Encoding, ...]:
+    """The same map with positions divided by a scaling, not multiplied by a scale."""
+    scale, scaling = encoding.position_scale, encoding.scaling
+    if isinstance(scaling, pr.LinearScaling) and scale == 1.0:
+        return (encoding.replace(scaling=None, position_scale=1 / scaling.factor),)
+    if scaling is None and isinstance(scale, float) and scale < 1.0:
+        return (encoding.replace(scaling=pr.LinearScaling(1 / scale), position_scale=1.0),)
+    return ()
+
+
+def _unscaled(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
+    if 1 < m.w.size <= 2:
+        yield "with two frequencies, a scaling that keeps the first one is the same as another base"
+    if encoding.base in PUBLISHED_BASES or m.rotary_dim <= 2:
+        return
+    for known in PUBLISHED_BASES:
+        for factor in PLAIN:
+            if m.meets(known, pr.NTKScaling(factor)):
+                yield encoding.replace(base=known, scaling=pr.NTKScaling(factor))
+
+
+def _ntk(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
+    scaling: Any = encoding.scaling
+    stretched = encoding.base * scaling.factor ** (m.rotary_dim / (m.rotary_dim - 2))
+    yield encoding.replace(base=stretched, scaling=None)
+    for factor in PLAIN:
+        if factor * factor - factor + 1 == scaling.factor:
+            static = pr.DynamicNTK(factor, 4096, policy="static")
+            yield encoding.replace(scaling=static)
+            yield "max_position does not matter where the policy is static"
+
+
+def _linear(encoding: RoPE, m: Measurement) -> Iterator[str]:
+    scaling: Any = encoding.scaling
+    yield _POSITIONS.format(1 / scaling.factor)
+
+
+def _yarn(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
+    s: Any = encoding.scaling
+    if s.attention_factor is not None:
+        for one, all_dim in MSCALES:
+            other = s.replace(attention_factor=None, mscale=one, mscale_all_dim=all_dim)
+            if m.has_factor(other.magnitude(None)):
+                yield encoding.replace(scaling=other)
+    yield _together(s, "original_max_position", "beta_fast", "beta_slow")
+    ratio = m.w / m.plain(encoding.base)
+    divided = np.abs(ratio * s.factor - 1) <= 2 * m.error
+    if not divided.any():
+        yield (
+            "no pair is slow enough to show the factor by its frequency: other factors with other "
+            "lengths give the same frequencies"
+        )
+    if s.truncate and s.blend in ("linear", "geometric"):
+        low, high = _lengths(encoding, s, m)
+        if high > low:
+            yield f"any original_max_position from {low} to {high} gives the same frequencies"
+
+
+def _together(scaling: Any, *names: str) -> str:
+    """The fields whose quotients alone count, with an example."""
+    twice = scaling.replace(**{name: 2 * getattr(scaling, name) for name in names})
+    return (
+        f"the same function if {', '.join(names[:-1])} and {names[-1]} are all multiplied by one "
+        f"number, for example by 2: {twice!r}"
+    )
+
+
+def _lengths(encoding: RoPE, s: Any, m: Measurement) -> tuple[int, int]:
+    """The lengths whose correction range is rounded to the same pairs."""
+    kept = s.original_max_position
+
+    def same(length: int) -> bool:
+        try:
+            return m.meets(encoding.base, s.replace(original_max_position=length))
+        except ValueError:
+            return False
+
+    def last(direction: int) -> int:
+        inside, step = int(kept), max(int(kept) // 1024, 1)
+        while step >= 1:
+            further = inside + direction * step
+            if further >= 1 and abs(further) < 2**40 and same(further):
+                inside, step = further, step * 2
+            else:
+                step //= 2
+        return inside
+
+    return last(-1), last(1)
+
+
+def _llama3(encoding: RoPE, m: Measurement) -> Iterator[str]:
+    s: Any = encoding.scaling
+    yield _together(s, "original_max_position", "low_freq_factor", "high_freq_factor")
+    if s.low_freq_factor == s.high_freq_factor:
+        low, high = _lengths(encoding, s, m)
+        if high > low:
+            yield f"any original_max_position from {low} to {high} gives the same frequencies"
+
+
+def _su(encoding: RoPE, m: Measurement) -> Iterator[Encoding]:
+    s: Any = encoding.scaling
+    if s.power == 1.0:
+        root = pr.LinearScaling(s.factor ** (2 / m.rotary_dim))
+        yield encoding.replace(base=encoding.base * s.factor, scaling=root)
+
+
+def _proportional(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
+    s: Any = encoding.scaling
+    turning = int(np.count_nonzero(m.w))
+    low, high = turning / m.w.size, (turning + 1) / m.w.size
+    yield f"any fraction from {low:.6g} to below {min(high, 1.0):.6g}"
+    if encoding.layout == "interleaved" and encoding.output_layout is None and turning:
+        base = float(encoding.base ** (turning / m.w.size))
+        scaling = None if s.factor == 1.0 else pr.LinearScaling(s.factor)
+        if base > 1.0:
+            yield encoding.replace(base=base, scaling=scaling, rotary_dim=2 * turning)
+
+
+def _given(encoding: RoPE, m: Measurement) -> Iterator[str]:
+    scale = float(m.w[0])
+    if scale > 1.0 + float(m.error[0]) and (m.w > 0).all():
+        base = fitted_base(m, 1 / scale)
+        if base is not None:
+            base = nice(base, float(m.error.max()) * 4)
+            if m.agree(scale * m.plain(base)).all():
+                yield f"base={base:g} with positions multiplied by {_pi(scale)}"
+
+
+def _pi(value: float) -> str:
+    """A number, and the multiple of pi that it is."""
+    for words, known in (("2 pi", 2 * np.pi), ("pi", np.pi), ("pi / 2", np.pi / 2)):
+        if abs(value - known) <= BUDGET["float32"] * ROUNDOFF["float32"] * known:
+            return f"{value:.8g} = {words}"
+    return f"{value:.8g}"
+
+
+def unexplained(m: Measurement) -> tuple[str, ...]:
+    """What frequencies without a rule are by another: in reverse order, or by divisors."""
+    if not (m.w > 0).all() or m.w.size < 4:
+        return ()
+    turned = fit(Measurement(m.w[::-1], m.sigma[::-1], roundoff=m.roundoff))
+    if turned.named:
+        rule = "" if turned.scaling is None else f" with {turned.scaling!r}"
+        return (f"base={turned.base:g}{rule}, with the pairs in reverse order",)
+    for base in PUBLISHED_BASES:
+        divided = m.plain(base) / m.w
+        # An eighth of the slack: with all of it, any number would be a short one.
+        pairs = zip(divided.tolist(), (m.error / 8).tolist(), strict=True)
+        short = [nice(v, e) for v, e in pairs]
+        if all(float(f"{v:.5g}") == v for v in short):
+            shown = ", ".join(f"{v:g}" for v in (*short[:3], short[-1]))
+            return (
+                f"base={base:g} with every pair divided by a number of its own ({shown} for the "
+                "last), as one list of LongRoPE does",
+            )
+    return ()
+
+
+@functools.cache
+def known() -> tuple[tuple[str, Encoding], ...]:
+    """Every encoding of every preset that needs no fact from the caller."""
+    found = []
+    for name in pr.presets():
+        try:
+            model = pr.preset(name)
+        except ValueError:
+            continue
+        found += [(name, e) for e in model.encodings.values() if e is not None]
+    return tuple(found)
+
+
+def used_by(encoding: Encoding) -> tuple[str, ...]:
+    """Presets that are the same map."""
+    return tuple(dict.fromkeys(name for name, other in known() if is_same(other, encoding)))
+
+
+def closest(encoding: Encoding) -> tuple[str, ...]:
+    """Presets that differ in the fewest fields, and in which."""
+    mine = encoding.to_dict()
+    sizes = {"head_dim", "dim", "num_heads"} & set(mine)
+    rated = []
+    for name, e in known():
+        if type(e) is not type(encoding):
+            continue
+        other = e.to_dict()
+        apart = [f for f in mine if mine[f] != other[f]]
+        if 0 < len(apart) <= 2 and not sizes & set(apart):
+            rated.append((len(apart), name, ", ".join(f"{f}={_field(e, f)}" for f in apart)))
+    fewest = min((n for n, _, _ in rated), default=0)
+    grouped: dict[str, list[str]] = {}
+    for n, name, apart_text in rated:
+        if n == fewest:
+            grouped.setdefault(apart_text, []).append(name)
+    return tuple(
+        f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}, "
+        f"which {'has' if len(names) == 1 else 'have'} {text}"
+        for text, names in list(grouped.items())[:3]
+    )
+
+
+def _field(encoding: Encoding, name: str) -> str:
+    return repr(getattr(encoding, name))
+
+
+def is_same(one: Encoding, other: Encoding) -> bool:
+    """The same map of vectors, whatever it is called."""
+    if not isinstance(one, Rotary) or not isinstance(other, Rotary):
+        return one == other
+    if any(isinstance(e, XPos | MixedRoPE) for e in (one, other)):
+        return one == other
+    if one.head_dim != other.head_dim or one.depends_on_length != other.depends_on_length:
+        return False
+    return _numbers(one) == _numbers(other)
+
+
+@functools.lru_cache(maxsize=1024)
+def _numbers(encoding: Rotary) -> tuple[Any, ...]:
+    """All that the map depends on, as plain values."""
+    axes = encoding.axes()
+    arrays = (
+        *encoding.pairs(),
+        *encoding.output_pairs(),
+        np.zeros(1) if axes is None else axes,
+    )
+    lengths = (None, 2**11, 2**14 + 1, 2**18 + 1) if encoding.depends_on_length else (None,)
+    w = [tuple(encoding.frequencies(n).tolist()) for n in lengths]
+    m = [encoding.attention_factor(n) for n in lengths]
+    start = getattr(getattr(encoding, "scaling", None), "original_max_position", None)
+    return (
+        encoding.head_dim, encoding.sign, encoding.offset, *m, *w,
+        start if encoding.depends_on_length else None,
+        *(tuple(a.tolist()) for a in arrays),
+    )  # fmt: skip

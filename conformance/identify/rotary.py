@@ -1,0 +1,182 @@
+"""What an unknown rotary function is: structure, length, frequencies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import posenc_ref as pr
+from posenc_ref import RoPE
+from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.harness.reach import Access
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
+from posenc_ref.conformance.phases.measure import Measured, Phases, unaliased
+
+from . import axes as identify_axes
+from . import names as identify_names
+from . import nearest as identify_near
+from .card import Card
+from .fit.schedule import Factor, Fit, Measurement, fit
+from .length import UNSPACED, Lengths
+from .measure import amplitude, like_xpos, origin, reach, refined, tables_of, uncertainty
+from .structure import Structure, structures
+
+
+def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
+    """Fill in the card from what was measured."""
+    if measured.phases is None or not measured.pairs:
+        _no_rotation(access, measured, card)
+        return
+    tables = tables_of(access, measured)
+    phases = unaliased(tables, run.coarse)
+    every = structures(access.dim, measured)
+    rest = sorted({*measured.odd, *(() if every else measured.scaled)})
+    if rest:
+        card.unknown.append(
+            f"{len(rest)} channels are neither passed through nor one of a pair (channel "
+            f"{rest[0]} first): what follows describes the others alone"
+        )
+    factor = amplitude(run, access, tables, phases)
+    card.linear = phases.linear
+    if not card.linear:
+        card.unknown.append("angles or amplitudes do not follow the position evenly")
+        card.unknown += [text for text in [like_xpos(tables, access, run.coarse)] if text]
+    lengths = Lengths(run, access, tables, phases, card)
+    if run.subject.axes > 1:
+        describe_pairs(card, measured, every)
+        identify_axes.identify(run, access, measured, lengths, factor, card)
+        return
+    # Where the frequencies change is not known to the token in coarse results.
+    most = lengths.last // 2 if lengths.changed else reach(access)
+    phases = refined(tables, phases, most, run.coarse)
+    describe_pairs(card, measured, every)
+    numbers(card, phases, factor, run.coarse)
+    if not every:
+        some = ", ".join(f"({p.a}, {p.b})" for p in measured.pairs[:6])
+        card.unknown.append(f"pairs of no layout that is described here: {some}, ...")
+        return
+    sign = -1 if (phases.frequencies < 0).all() else 1
+    exactness = min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
+
+    def explained(found: Structure) -> tuple[Structure, Measurement, Fit]:
+        w, sigma = found.spread(sign * phases.frequencies), found.spread(phases.sigma)
+        measurement = Measurement(w, sigma, factor, exactness)
+        return found, measurement, closest_fit(measurement)
+
+    # Of several slices, the one whose numbers are published: a slice of slow pairs that stand
+    # still has a base that nobody chose.
+    found, measurement, fitted = min(map(explained, every), key=lambda e: not _published(e[2]))
+    if card.linear or fitted.named:
+        card.encoding = encode(card, access.dim, found, fitted, measurement, sign)
+    else:
+        card.unknown.append("what it is: neither its angles nor its frequencies follow a rule")
+    lengths.explain(card, measurement, found.slots)
+
+
+def _published(fitted: Fit) -> bool:
+    return fitted.named and fitted.base in PUBLISHED_BASES
+
+
+def closest_fit(m: Measurement) -> Fit:
+    """A fit as exact as the results; where there is none, one as exact as float32 angles."""
+    found = fit(m)
+    if found.named or m.roundoff == ROUNDOFF["float32"]:
+        return found
+    looser = fit(Measurement(m.w, m.sigma, m.factor))
+    return looser if looser.named else found
+
+
+def describe_pairs(card: Card, measured: Measured, every: list[Structure]) -> None:
+    """Which channels form the pairs, as a fact."""
+    names = {"interleaved": "interleaved (2k, 2k+1)", "half": "half-split (k, k + d/2)"}
+    layout = every[0].fields["layout"] if every else ""
+    channels = sorted({c for p in measured.pairs for c in (p.a, p.b)})
+    text = (
+        f"{len(measured.pairs)} {names.get(layout, 'irregular')}, channels "
+        f"{channels[0]}..{channels[-1]}"
+    )
+    if not measured.in_out():
+        text += ", written to other channels than they are read from"
+    if measured.passed:
+        text += f"; {len(measured.passed)} channels pass through"
+    card.facts["pairs"] = text
+
+
+def numbers(card: Card, phases: Phases, factor: Factor, dtype: str) -> None:
+    """Frequencies, amplitude, sign and origin, as facts."""
+    w = phases.frequencies
+    card.frequencies, card.uncertainty = w, uncertainty(phases, dtype)
+    relative = card.uncertainty[w != 0] / np.abs(w[w != 0])
+    card.facts["frequencies"] = f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position" + (
+        f", known to {relative.min():.1g} .. {relative.max():.1g} relative" if relative.size else ""
+    )
+    size = phases.amplitude
+    if np.ptp(size) <= 4 * max(factor.error, FACTOR_SLACK / 8) * np.abs(size).max():
+        card.facts["amplitude"] = f"{factor.short:.8g} on every pair"
+    else:
+        card.facts["amplitude"] = f"{size.min():.6g} .. {size.max():.6g}, not the same on all pairs"
+    down = int((w < 0).sum())
+    if down == w.size:
+        card.facts["sign"] = "turns the other way, by -angle"
+    else:
+        card.facts["sign"] = (
+            f"{down} of {w.size} pairs turn the other way" if down else "turns by +angle"
+        )
+    start = origin(phases, dtype)
+    if start:
+        card.origin = start
+        card.facts["origin"] = f"position 0 is turned like position {start:g}"
+
+
+def encode(
+    card: Card, dim: int, found: Structure, fitted: Fit, m: Measurement, sign: int
+) -> RoPE | None:
+    """The encoding of one axis, with what else it may be called noted on the card."""
+    scaling, base = fitted.scaling, fitted.base
+    bare = 1.0 if scaling is None else scaling.magnitude(None)
+    if not fitted.named:
+        card.rule, card.nearest = False, identify_near.nearest(m)
+        card.unknown.append(f"{UNSPACED}: no base with a scaling described here gives them")
+        card.relations += identify_names.unexplained(m)
+    elif not m.has_factor(bare):
+        known = RoPE(m.rotary_dim, layout="half", base=base, scaling=scaling)
+        size = m.factor.short
+        card.relations += (
+            f"{describe_schedule(base, scaling)}, with cos and sin multiplied by {size:.7g}",
+        )
+        if not size > 0:
+            return None
+        scaling = pr.GivenFrequencies(tuple(known.frequencies().tolist()), attention_factor=size)
+        base = 10000.0
+    encoding = RoPE(dim, base=base, scaling=scaling, sign=sign, **found.fields)
+    aliases, relations = identify_names.same_as(encoding, m)
+    card.aliases += aliases
+    card.relations += relations
+    return encoding
+
+
+def describe_schedule(base: float, scaling: Any) -> str:
+    """A base and a scaling in words."""
+    return f"base={base:g}" + (f" with {scaling!r}" if scaling is not None else "")
+
+
+def _no_rotation(access: Access, measured: Measured, card: Card) -> None:
+    """Say what can be said of a function that turns no channels into each other."""
+    card.facts["pairs"] = measured.describe()
+    dim, at = access.dim, access.within(np.arange(8))
+    zeros = access.rows(np.zeros((1, 1, at.size, dim)), at)
+    if zeros.any():
+        card.unknown.append(
+            "zeros do not come out as zeros: something is added to x, which is no rotation; "
+            "identify what is added, positions -> fn(zeros, positions), as surface 'table'"
+        )
+    elif len(measured.passed) == dim:
+        card.unknown.append("x comes out as it went in: there is no position in it")
+    elif not measured.matrices.any():
+        card.unknown.append("nothing comes out but zeros")
+    elif len(measured.passed) + len(measured.scaled) == dim:
+        card.unknown.append("channels only change in size: this is no rotation")
+    else:
+        card.unknown.append("no two channels are turned into each other: this is no rotation")

@@ -1,0 +1,313 @@
+"""What unknown logits are: which terms they have, their scale, and the encoding behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import ALiBi, Learned, XPos
+from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.bias.cases import Ruler
+from posenc_ref.conformance.check import make_run
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.reach import Reach
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.measure import Measured, channel_pairs, unwrap
+
+from . import bias as identify_bias
+from . import sinusoid as identify_sinusoid
+from .card import Card
+from .fit.schedule import Factor, Measurement
+from .length import Lengths
+from .logits import Logits, Terms, take_apart
+from .measure import reach, refined, xpos_rates
+from .rotary import closest_fit, describe_pairs, encode, numbers
+from .structure import structures
+
+#: The farthest key: a call has all keys between.
+_FARTHEST = 2**11
+#: The same where every call has as many queries as keys.
+_SQUARE = 2**6
+#: Rows of a table added to embeddings: each is seen by as many calls as it has channels.
+_ROWS = 2**10
+_TERMS = {
+    "content": "content-content (q . k)",
+    "query": "content-position (q and a position)",
+    "key": "position-content (a position and k)",
+    "bias": "position-position (a bias)",
+}
+
+
+def identify(run: Run, card: Card, dim: int) -> None:
+    """Fill in the card of ``fn(q, k) -> logits``."""
+    logits = Logits(run, dim)
+    logits.learn()
+    first = logits.bias(5, 5)
+    if not np.array_equal(first, logits.bias(5, 5), equal_nan=True):
+        card.unknown.append("the same call gives other values at once: it is no function of q, k")
+        return
+    if np.isnan(first).any():
+        card.unknown.append("what comes out is not a number")
+        return
+    terms = take_apart(logits)
+    later = np.triu(np.ones(terms.visible.shape, bool), 1)
+    if not terms.visible[later].any():
+        card.facts["mask"] = "later keys are masked"
+    present = [name for name in _TERMS if getattr(terms, name).any()]
+    card.facts["terms"] = ", ".join(_TERMS[name] for name in present) or "none"
+    if not terms.bilinear:
+        card.unknown.append(
+            "logits are not linear in q and in k: positions depend on what tokens hold, as in CoPE"
+        )
+        return
+    if "content" not in present:
+        card.unknown.append("q and k do not meet: there is no content term")
+        return
+    if np.abs(terms.content[:1] - terms.content).max() > terms.noise["content"]:
+        card.unknown.append("heads treat content differently; what follows is of the first")
+    if terms.same("content", "all"):
+        _unmoved(run, card, logits, terms, present)
+    else:
+        _rotary(run, card, logits, terms)
+        if "bias" in present:
+            _sub(run, card, "bias", lambda q, k: logits.bias(q, k), identify_bias.identify)
+            card.facts["bias"] = f"beside the rotation: {card.encoding!r}"
+            card.encoding = None
+            card.unknown.append("logits with a rotation and a bias have no one encoding here")
+
+
+# -- content that positions do not move --------------------------------------------------------
+
+
+def _unmoved(run: Run, card: Card, logits: Logits, terms: Terms, present: list[str]) -> None:
+    content = terms.content[0][terms.visible][0]
+    s = float(np.median(np.diagonal(content)))
+    if np.abs(content - s * np.eye(logits.dim)).max() > terms.noise["content"]:
+        card.unknown.append("the content term is no multiple of q . k: projections are inside")
+        return
+    _scale(run, card, s, logits.dim)
+    if present == ["content"]:
+        card.unknown.append("positions make no difference: logits of a layer without encoding")
+    elif present == ["content", "bias"]:
+        _sub(run, card, "bias", lambda q, k: logits.bias(q, k), identify_bias.identify)
+        _inside(run, card, s, logits)
+    elif terms.same("query", "queries") and terms.same("key", "keys"):
+        _added(run, card, logits, s)
+    else:
+        _relative(card, terms)
+
+
+def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
+    """Whether the scale multiplies the bias as well."""
+    e = card.encoding
+    if not isinstance(e, ALiBi) or s == 1.0:
+        return
+    got, told = logits.bias(5, 5), e.bias(range(5), range(5))
+    seen = np.tril(np.ones((5, 5), bool), -1)
+    if not Ruler(run.coarse).differ(got, s * told, told)[:, seen].any():
+        card.encoding = e.replace(bias_inside_scale=True)
+        card.facts["recipe"] = "those of ALiBi, times the scale as the content is"
+
+
+def _added(run: Run, card: Card, logits: Logits, s: float) -> None:
+    """Something added to q and k: what the key's position gives, channel by channel."""
+    every, none = np.arange(logits.dim), np.full(logits.dim, -1)
+
+    def table(positions: np.ndarray) -> np.ndarray:
+        if positions.dtype.kind not in "iu" or positions.min() < 0:
+            raise ValueError("positions of logits are counted from 0")
+        length = int(positions.max()) + 1
+        rows = logits.last(every, none, length) - logits.last_bias(length)
+        return np.asarray(rows[:, 0, positions].T / (s * logits.size))
+
+    card.facts["positions"] = "a row for each is added to q and k"
+    _sub(
+        run,
+        card,
+        "table",
+        table,
+        identify_sinusoid.identify,
+        max_position=_ROWS if logits.short else _SQUARE,
+    )
+    if isinstance(card.encoding, Learned):
+        card.unknown.append("rows are read through products: exact to rounding only")
+
+
+def _sub(
+    run: Run, card: Card, surface: str, fn: Callable[..., Any],
+    identify_it: Callable[[Run, Card], None], **options: Any,
+) -> None:  # fmt: skip
+    """Identify a part of the logits as if it were a function of its own."""
+
+    def driven(*args: Any) -> Any:
+        try:
+            return fn(*args)
+        except Refused as error:
+            raise error.cause from None  # what the function said, not that it was refused twice
+
+    part = make_run(driven, None, surface, dtype=run.coarse, name=surface, **options)
+    found = Card(surface, surface, "numpy", run.coarse)
+    try:
+        identify_it(part, found)
+    except (Refused, Malformed) as error:
+        card.unknown.append(f"the {surface}: a call failed: {error}")
+    card.encoding, card.rule, card.nearest = found.encoding, found.rule, found.nearest
+    card.facts |= {name: text for name, text in found.facts.items() if name != "mask"}
+    card.aliases += found.aliases
+    card.relations += found.relations
+    card.limits += [*found.limits, *(t for t in part.report.limits if t not in found.limits)]
+    card.unknown += found.unknown
+    card.frequencies, card.uncertainty = found.frequencies, found.uncertainty
+
+
+def _relative(card: Card, terms: Terms) -> None:
+    """Terms of Shaw, Transformer-XL and DeBERTa, by what each depends on."""
+    shapes = {}
+    for name in ("query", "key", "bias"):
+        term = getattr(terms, name)
+        shapes[name] = (
+            "none" if not term.any() else "constant" if terms.same(name, "all")
+            else "relative" if terms.same(name, "offsets") else "absolute"
+        )  # fmt: skip
+        if shapes[name] != "none":
+            what = {
+                "constant": "the same everywhere",
+                "relative": "a function of key minus query",
+                "absolute": "other values at the same key minus query",
+            }[shapes[name]]
+            card.facts[_TERMS[name].partition(" (")[0]] = what
+    like = {
+        ("relative", "none", "none"): "Shaw: a vector for each offset, added to keys",
+        ("relative", "constant", "relative"): "Transformer-XL: offsets and two biases",
+        ("relative", "relative", "none"): "DeBERTa: disentangled attention",
+    }.get((shapes["query"], shapes["key"], shapes["bias"]))
+    if like:
+        card.unknown.append(f"its vectors; terms are those of {like}")
+    else:
+        card.unknown.append("what it is: these terms are of no encoding that is read from logits")
+
+
+# -- content that positions turn ---------------------------------------------------------------
+
+
+class _Distances(Reach):
+    """cos and sin of every pair by how far the key is behind the last query."""
+
+    def __init__(self, run: Run, logits: Logits, measured: Measured, scale: float) -> None:
+        super().__init__(run, mode="any")
+        self._logits, self._measured, self._scale = logits, measured, scale
+
+    def touch(self, position: int) -> None:
+        """One distance."""
+        self.tables(np.array([position]))
+
+    def tables(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The 2 x 2 block of every pair: its first row."""
+        if int(positions.max()) > (self.run.max_position or 0):
+            raise Refused(ValueError("farther keys are not tried"))
+        a, b = (np.array([getattr(p, c) for p in self._measured.pairs]) for c in "ab")
+        length = int(positions.max()) + 1
+        bias = self._logits.last_bias(length)[0]
+        size = self._scale * self._logits.size**2
+        parts = []
+        for channel in (a, b):
+            y = self._logits.last(a, channel, length)[:, 0] - bias
+            parts.append(y[:, ::-1][:, positions].T / size)
+        return parts[0], parts[1]
+
+
+def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
+    if not terms.same("content", "offsets"):
+        card.unknown.append(
+            "content does not meet by key minus query alone: queries and keys are turned from "
+            "other origins, or not by their positions"
+        )
+        return
+    card.facts["offset"] = "key minus query alone counts"
+    i, j = np.nonzero(terms.visible)
+    blocks = terms.content[0][i, j]
+    own = np.diagonal(blocks[i == j][0]).copy()
+    own[own == 0] = 1.0
+    matrices = blocks / own[:, None]
+    measured = Measured(j - i, matrices, *channel_pairs(matrices))
+    if not measured.pairs:
+        card.unknown.append("channels do not meet in pairs: this is no rotation")
+        return
+    turned = float(np.median([own[p.a] for p in measured.pairs]))
+    if not logits.at_end():
+        card.facts["queries"] = "fewer queries than keys do not sit at the end of the keys"
+        card.unknown.append("how fast it turns: keys before the first query are not where expected")
+        return
+    farthest = _FARTHEST if logits.short else _SQUARE
+    run.max_position = min(run.max_position or farthest, farthest)
+    access = _Distances(run, logits, measured, turned)
+    phases = unwrap(access.tables, run.coarse)
+    card.linear = phases.linear
+    decay = None if phases.linear else xpos_rates(access.tables, access, run.coarse)
+    if not phases.linear and decay is None:
+        card.unknown.append("angles or amplitudes do not follow the distance evenly")
+    lengths = Lengths(run, access, access.tables, phases, card)
+    phases = refined(access.tables, phases, reach(access), run.coarse)
+    # Of the amplitude, the scale and m squared are one: that of channels passed through is told.
+    passed = [own[c] for c in measured.passed]
+    m = float(np.sqrt(turned / np.median(passed))) if passed else 1.0
+    error = FACTOR_SLACK / 8 if passed else np.inf
+    numbers(card, phases, Factor(m, error, 8 * ROUNDOFF[run.coarse]), run.coarse)
+    card.facts.pop("origin", None)
+    every = structures(logits.dim, measured)
+    describe_pairs(card, measured, every)
+    if not every:
+        card.unknown.append("pairs of no layout that is described here")
+        return
+    found, sign = every[0], -1 if (phases.frequencies < 0).all() else 1
+    measurement = Measurement(
+        found.spread(sign * phases.frequencies), found.spread(phases.sigma),
+        Factor(m, error, 8 * ROUNDOFF[run.coarse]), min(ROUNDOFF["float32"], ROUNDOFF[run.coarse]),
+    )  # fmt: skip
+    fitted = closest_fit(measurement)
+    if decay is not None and fitted.named and fitted.scaling is None:
+        layout, scale_base = found.fields["layout"], decay[1] or XPos.scale_base
+        card.encoding = XPos(logits.dim, layout=layout, base=fitted.base, scale_base=scale_base)
+    elif decay is None:
+        card.encoding = encode(card, logits.dim, found, fitted, measurement, sign)
+        lengths.explain(card, measurement, found.slots)
+    _amplitude(run, card, turned, logits.dim, told=bool(passed))
+    card.unknown.append(
+        "what logits do not show: where positions are counted from, the order in which rotated "
+        "channels come out, and on which side of q and k a factor stands"
+    )
+
+
+def _amplitude(run: Run, card: Card, turned: float, dim: int, *, told: bool) -> None:
+    """The scale, with m squared taken out of it."""
+    e: Any = card.encoding
+    m = abs(e.attention_factor()) if hasattr(e, "attention_factor") else 1.0
+    own = dim**-0.5
+    slack = FACTOR_SLACK / 8 + 8 * ROUNDOFF[run.coarse]
+    if (
+        not told
+        and m != 1.0
+        and abs(turned / own - 1) <= slack
+        and abs(turned / (m * m * own) - 1) > slack
+    ):
+        scaling: Any = getattr(e, "scaling", None)
+        if hasattr(scaling, "attention_factor"):
+            card.encoding, m = e.replace(scaling=scaling.replace(attention_factor=1.0)), 1.0
+    if m != 1.0 and not told:
+        card.relations += (
+            f"logits show the scale times m squared, {turned:.6g}: {turned / (m * m):.6g} with "
+            f"m = {m:.6g} is the same as {turned:.6g} with m = 1",
+        )
+    _scale(run, card, turned / (m * m), dim)
+
+
+def _scale(run: Run, card: Card, s: float, dim: int) -> None:
+    """The softmax scale, as a number that somebody would choose."""
+    slack = FACTOR_SLACK / 8 + 8 * ROUNDOFF[run.coarse]
+    known = {f"1/sqrt({dim})": dim**-0.5, "1": 1.0, f"1/{dim}": 1 / dim, "1/2": 0.5}
+    near = [(name, v) for name, v in known.items() if abs(s / v - 1) <= slack]
+    card.softmax_scale = near[0][1] if near else Factor(s, 0.0, 8 * ROUNDOFF[run.coarse]).short
+    told = f" = {near[0][0]}" if near else f", where 1/sqrt({dim}) would be {dim**-0.5:.6g}"
+    card.facts["scale"] = f"{card.softmax_scale:.6g}{'' if card.softmax_scale == 1.0 else told}"

@@ -1,0 +1,204 @@
+"""What an unknown table of vectors is: sinusoidal, with all its fields, or something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Learned, Sinusoidal
+from posenc_ref.accuracy import BUDGET, ROUNDOFF
+from posenc_ref.conformance.harness.driver import Malformed
+from posenc_ref.conformance.harness.reach import TableAccess
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
+from posenc_ref.conformance.phases.measure import Phases, unaliased
+from posenc_ref.conformance.table.diagnose import quadrature
+
+from .card import Card
+from .fit.schedule import Factor, Measurement, chosen, nice
+from .measure import amplitude, origin, reach, refined, uncertainty
+from .table import open_table
+
+#: A table with more rows than this is not read as a list.
+_MANY_ROWS = 2**16
+_BASES = (*PUBLISHED_BASES, 20.0, 100.0, 2.0)
+
+
+def identify(run: Run, card: Card) -> None:
+    """Fill in the card of ``fn(positions) -> (S, dim)``."""
+    width: list[int] = []
+
+    def read(result: Any, rows: int) -> np.ndarray:
+        table = run.subject.array(result)
+        if table.ndim != 2 or table.shape[0] != rows or not table.shape[1]:
+            raise Malformed(f"expected shape ({rows}, dim), got {table.shape}")
+        width.append(table.shape[1])
+        return table
+
+    access = open_table(run, card, read)
+    if access is None:
+        return
+    dim = width[0]
+    columns = quadrature(access, run.coarse)
+    if columns is None and dim % 2:
+        columns = quadrature(access, run.coarse, extra=True)
+    if columns is None:
+        _no_sinusoids(run, card, access, dim)
+        return
+    sines, cosines = columns
+
+    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = access.rows(positions)
+        return rows[:, cosines], rows[:, sines]
+
+    phases = refined(tables, unaliased(tables, run.coarse), reach(access), run.coarse)
+    factor = amplitude(run, access, tables, phases)
+    phases, size = _upright(phases, factor)
+    start = origin(phases, run.coarse)
+    _facts(run, card, phases, columns, dim, size)
+    if not phases.linear:
+        card.unknown.append("angles or amplitudes do not follow the position evenly")
+    rows = access.rows(access.within(np.arange(17)))
+    spare = np.setdiff1d(np.arange(dim), np.concatenate(columns))
+    padded = not rows[:, spare].any()
+    arranged = list(_arrangements(dim, sines, cosines, padded))
+    if not arranged:
+        card.unknown.append("columns are neither interleaved nor concatenated")
+        return
+    m = Measurement(phases.frequencies, phases.sigma, roundoff=_roundoff(run))
+    fields: dict[str, Any] = {"offset": start, "scale": _scale(size, factor, dim)}
+    for spacing in _spacings(m, dim):
+        try:
+            found = Sinusoidal(dim, **arranged[0], **fields, **spacing)
+        except ValueError:
+            continue
+        if m.agree(found.frequencies()[: m.w.size]).all():
+            card.encoding = found
+            card.relations += _relations(found, m)
+            return
+    card.unknown.append("frequencies follow no base with a denominator")
+
+
+def _roundoff(run: Run) -> float:
+    return min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
+
+
+def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
+    """Say what can be said of a table without sinusoids."""
+    last = access.reach(2**17 - 1)
+    rows = access.rows(np.arange(min(last, 16) + 1))
+    card.facts["table"] = (
+        f"{dim} columns, {'at least ' if last == 2**17 - 1 else ''}{last + 1} rows"
+    )
+    if not rows.any():
+        card.unknown.append("rows of zeros: there is no position in it")
+    elif (rows == rows[0]).all():
+        card.unknown.append("every row is the same: there is no position in it")
+    elif access.highest is not None and last < _MANY_ROWS:  # refused, not left out
+        _learned(run, card, access, last)
+    else:
+        text = "columns form no sinusoids, and rows go on: no table of rows, another function"
+        if ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
+            text += f"; or slow columns look alike in {run.coarse}: identify it in float32"
+        card.unknown.append(text)
+
+
+def _learned(run: Run, card: Card, access: TableAccess, last: int) -> None:
+    """A table that ends is a list of rows."""
+    kind = "float64" if run.dtype == "float64" else "float32"  # wider than what came out
+    table = access.rows(np.arange(last + 1)).astype(kind)
+    card.encoding = Learned(table)
+    card.facts["learned"] = "columns form no sinusoids, and the rows end: they are listed"
+    still = np.flatnonzero(~table.any(axis=1)).tolist()
+    if still:
+        card.facts["padding"] = f"row {', '.join(map(str, still[:4]))} is zeros, as for padding"
+    card.relations += (
+        "with an offset of n: the same rows after n others that no position reaches",
+    )
+
+
+def _upright(phases: Phases, factor: Factor) -> tuple[Phases, float]:
+    """Half a turn of every pair is a negative scale; the scale with the digits measured."""
+    size = factor.short
+    turned = np.abs(np.abs(phases.start) - np.pi)
+    if (turned > BUDGET["float32"] * max(factor.error, ROUNDOFF["float32"])).any():
+        return phases, size
+    start = phases.start - np.copysign(np.pi, phases.start)
+    return Phases(phases.frequencies, phases.sigma, start, phases.amplitude, phases.linear), -size
+
+
+def _facts(
+    run: Run, card: Card, phases: Phases, columns: tuple[np.ndarray, np.ndarray], dim: int,
+    size: float,
+) -> None:  # fmt: skip
+    w, (sines, cosines) = phases.frequencies, columns
+    card.frequencies, card.uncertainty = w, uncertainty(phases, run.coarse)
+    card.linear = phases.linear
+    card.facts["columns"] = (
+        f"{dim}: column {sines[0]} is the sine and column {cosines[0]} the cosine of the fastest "
+        f"pair, {sines[-1]} and {cosines[-1]} of the slowest"
+    )
+    card.facts["frequencies"] = f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position"
+    card.facts["amplitude"] = f"{size:.8g}"
+
+
+def _arrangements(
+    dim: int, sines: np.ndarray, cosines: np.ndarray, padded: bool
+) -> Iterator[dict[str, Any]]:
+    """Fields of arrangements that have these columns."""
+    for layout in ("interleaved", "concat"):
+        for first in ("sin", "cos"):
+            odd = "raise" if not dim % 2 else "zero-pad" if padded else "extra-sin"
+            fields: dict[str, Any] = {"layout": layout, "first": first, "odd": odd}
+            try:
+                told = Sinusoidal(dim, **fields).columns()
+            except ValueError:
+                continue
+            n = cosines.size
+            if np.array_equal(told[0][:n], sines) and np.array_equal(told[1][:n], cosines):
+                yield fields
+
+
+def _scale(size: float, factor: Factor, dim: int) -> float:
+    """The amplitude, exactly where it is a root that somebody would choose."""
+    for known in (dim**-0.5, (2 / dim) ** 0.5, dim**0.5):
+        if abs(abs(size) - known) <= factor.error * known:
+            return float(np.copysign(known, size))
+    return size
+
+
+def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
+    """Base, denominator and scale of positions: published ones, then fitted ones."""
+    n, first = m.w.size, float(m.w[0])
+    whole = nice(first, float(m.error[0]))
+    scales = [s for s in (1.0, 2 * np.pi, np.pi, whole, first) if abs(s / first - 1) <= m.error[0]]
+    named = ("dim", "half-1")
+    for scale in dict.fromkeys(scales):
+        for base in _BASES:
+            for denominator in named:
+                yield {"base": base, "denominator": denominator, "position_scale": scale}
+        if n < 2:
+            continue
+        log = np.log(m.w / scale)
+        slope = -float(np.sum(m.k * log / m.error**2) / np.sum(m.k**2 / m.error**2))
+        if slope <= 0:
+            continue
+        for base in _BASES:  # another denominator, in halves
+            number = round(2 * float(np.log(base)) / slope) / 2
+            if number > 0:
+                yield {"base": base, "denominator": number, "position_scale": scale}
+        fitted = float(np.exp(slope * dim / 2))
+        for base in (*chosen(m, fitted), fitted):
+            if base > 1:
+                yield {"base": base, "denominator": "dim", "position_scale": scale}
+
+
+def _relations(found: Sinusoidal, m: Measurement) -> tuple[str, ...]:
+    """What the frequencies do not tell."""
+    if m.w.size == 1:
+        return ("any base: the only pair has the frequency of position_scale whatever it is",)
+    if found.base not in _BASES or not isinstance(found.denominator, str):
+        return ("any base and denominator n with the same base ** (1/n)",)
+    return ()

@@ -1,0 +1,94 @@
+"""What unknown slopes are: the recipe of ALiBi for every number of heads, or another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from posenc_ref import ALiBi
+from posenc_ref.conformance.bias.cases import Ruler, ask
+from posenc_ref.conformance.bias.diagnose_slopes import recipe
+from posenc_ref.conformance.harness.probes import HEADS
+from posenc_ref.conformance.harness.run import Run
+
+from .card import Card
+from .fit.schedule import decimals, nice
+
+
+def identify(run: Run, card: Card) -> None:
+    """Fill in the card of ``fn(num_heads) -> (H,)``."""
+    ruler = Ruler(run.dtype, run.precision)
+    got: dict[int, np.ndarray] = {}
+    refused: dict[str, list[str]] = {}
+    for n in HEADS:
+        answer = ask(run.subject, n)
+        if answer.values is None:
+            refused.setdefault(answer.problem, []).append(str(n))
+        elif answer.values.shape != (n,):
+            card.unknown.append(f"fn({n}) has shape {answer.values.shape}, not ({n},)")
+            return
+        elif not np.isfinite(answer.values).all():
+            card.unknown.append(f"the slopes of {n} heads are not finite")
+            return
+        else:
+            got[n] = answer.values.astype(np.float64)
+    card.limits += [f"{', '.join(n)} heads are refused ({why})" for why, n in refused.items()]
+    if not got:
+        card.unknown.append("no number of heads is accepted")
+        return
+    # Not a power of two, where recipes part.
+    n = max((k for k in got if k <= 12), default=min(got))
+    again = ask(run.subject, n).values
+    if again is None or not np.array_equal(again, got[n]):
+        card.unknown.append("the same call gives other values at once: it is no function of n")
+        return
+    card.facts["accepted"] = f"{len(got)} of {len(HEADS)} numbers of heads, up to {max(got)}"
+    card.facts["sign"] = "positive" if (got[n] > 0).all() else "negative, or mixed"
+    found = {k: explain(np.abs(m), ruler) for k, m in got.items()}
+    for k in sorted(k for k in (n, 12, 16) if k in got):
+        card.facts[f"{k} heads"] = found[k][1]
+    # A single slope, or two, may be of any rule.
+    powers = {near for k, (near, _) in found.items() if not k & (k - 1) and k > 2}
+    powers = powers or {near for near, _ in found.values()}
+    if len(powers) == 1 and None not in powers:
+        card.encoding = ALiBi(n, max_bias=powers.pop() or 8.0)
+        card.unknown.append("which keys the bias reaches: slopes do not show it")
+    else:
+        card.unknown.append("by which rule the slopes follow one another")
+
+
+def explain(m: np.ndarray, ruler: Ruler) -> tuple[float | None, str]:
+    """The max_bias of the nearest ALiBi, or None, and the rule in words."""
+    n = m.size
+    if not (m > 0).all():
+        return None, f"heads {np.flatnonzero(m == 0).tolist()} have no slope"
+    for top in _tops(m):
+        true = ALiBi(n, max_bias=top).slopes()
+        if not ruler.differ(m, true, true).any():
+            return top, f"2 ** (-{top:g} h/n)" if not n & (n - 1) else _uneven(n, top)
+    for top in (8.0, *_tops(m)):
+        true = ALiBi(n, max_bias=top).slopes()
+        words = recipe(m, true, top, ruler)
+        if not words.startswith("no rule"):
+            return top, words.replace(
+                "the declared slopes", f"those of ALiBi({n}, max_bias={top:g})"
+            )
+    return None, f"no rule found in {', '.join(f'{v:.6g}' for v in m[:8])}"
+
+
+def _tops(m: np.ndarray) -> Iterator[float]:
+    """max_bias by the last head of a power of two, where there is one."""
+    c = 1 << (m.size.bit_length() - 1)
+    yield 8.0
+    top = float(-np.log2(m[c - 1]))
+    if top > 0 and np.isfinite(top):  # a slope of few bits tells it to few digits
+        yield from dict.fromkeys((*decimals(top, error=1 / 64), nice(top)))
+
+
+def _uneven(n: int, top: float) -> str:
+    c = 1 << (n.bit_length() - 1)
+    return (
+        f"those of {c} heads, 2 ** (-{top:g} h/{c}), then every second one of {2 * c} heads, as in "
+        "the authors' code"
+    )

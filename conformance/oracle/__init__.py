@@ -1,0 +1,1 @@
+"""Expected values of every surface, with the coefficients of their error unit."""

@@ -1,0 +1,142 @@
+"""Truth of logits for every family, by term: ``scale q' . k'`` and a bias.
+
+Rotary: A is the product of both sides' A, B is ``B_q |k| + |q| B_k``.  Tables: the same of x + PE.
+Biases: A = |q k| summed times the scale, plus that of the bias; B is that of the bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Bias, Rotary, XPos
+from posenc_ref.accuracy import Truth
+
+from .apply import constant_size
+from .calls import at_length, logits, xpos_truth
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Queries and keys (B, H, S, d), their positions, and what turns them into logits."""
+
+    encoding: Any  #: None where no layer has one (NoPE)
+    q: np.ndarray
+    k: np.ndarray
+    scale: float
+    factor: np.ndarray | None = None  #: of each query, (Q,)
+    q_at: np.ndarray | None = None  #: where these differ from the declared positions
+    k_at: np.ndarray | None = None
+    constant: np.ndarray | None = None  #: what came out at each query's own key, (B, H, Q, 1)
+
+    @property
+    def positions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Queries stand at the end of the keys."""
+        n_q, n_k = self.q.shape[2], self.k.shape[2]
+        q_at = np.arange(n_k - n_q, n_k) if self.q_at is None else self.q_at
+        return q_at, np.arange(n_k) if self.k_at is None else self.k_at
+
+    def replace(self, **changes: Any) -> Scored:
+        """The same with something else put in."""
+        return replace(self, **changes)
+
+    @property
+    def visible(self) -> np.ndarray:
+        """Keys up to the query, (Q, K)."""
+        n_q, n_k = self.q.shape[2], self.k.shape[2]
+        return np.asarray(np.arange(n_k) <= np.arange(n_k - n_q, n_k)[:, None])
+
+    @property
+    def causal(self) -> bool:
+        """Whether the encoding says nothing of later keys."""
+        return isinstance(self.encoding, Bias) and not self.encoding.sees_future
+
+    @property
+    def declares_future(self) -> bool:
+        """Whether the encoding declares that later keys are its own."""
+        return isinstance(self.encoding, Bias) and self.encoding.sees_future
+
+    @property
+    def up_to_constant(self) -> bool:
+        """Whether logits count up to a constant for each row, which softmax does not see."""
+        return isinstance(self.encoding, Bias) and self.encoding.up_to_constant
+
+    def dot(self) -> Truth:
+        """``scale q' . k'``, without a bias."""
+        q, k = self._sides()
+        truth = logits(q, k, self.scale)
+        if self.factor is None:
+            return truth
+        each = self.factor[:, None]
+        parts = (truth.value, truth.terms, truth.angle, truth.amplitude)
+        return Truth(*(part * np.abs(each) if i else part * each for i, part in enumerate(parts)))
+
+    def bias(self) -> Truth:
+        """The bias (H, Q, K) as it is added, or 0."""
+        if not isinstance(self.encoding, Bias):
+            return Truth(*np.zeros((3, 1, 1, 1)))
+        return self.added(self.encoding.truth(*self.positions))
+
+    def added(self, bias: Truth) -> Truth:
+        """A bias after what the scale does to it."""
+        size = self.scale if getattr(self.encoding, "bias_inside_scale", False) else 1.0
+        return Truth(bias.value * size, bias.terms * abs(size), bias.angle * abs(size))
+
+    def truth(self) -> Truth:
+        """The logits."""
+        return self.sum(1.0, 1.0, self.bias(), self)
+
+    def sum(self, dot: float, bias: float, of: Truth, declared: Scored) -> Truth:
+        """``dot`` times the product, and ``bias`` times a bias, as ``declared`` logits count.
+
+        Where only differences count, relative to each query's own key; A then counts both.
+        """
+        t = self.dot()
+        value, terms = dot * t.value + bias * of.value, abs(dot) * t.terms + abs(bias) * of.terms
+        if declared.up_to_constant:
+            value = value - declared.own(value)
+            terms = terms + declared.own(terms)
+            if declared.constant is not None:
+                n_k = self.k.shape[2]
+                terms = terms + constant_size(declared.encoding, n_k, declared.constant)
+        return Truth(value, terms, abs(dot) * t.angle + abs(bias) * of.angle)
+
+    def own(self, values: np.ndarray) -> np.ndarray:
+        """What stands at each query's own key, (B, H, Q, 1)."""
+        n_q, n_k = self.q.shape[2], self.k.shape[2]
+        return values[..., np.arange(n_q), np.arange(n_k - n_q, n_k)][..., None]
+
+    def judged_as(self, actual: np.ndarray) -> Scored:
+        """The same call, knowing what came out: its constants are part of A."""
+        return self.replace(constant=self.own(actual)) if self.up_to_constant else self
+
+    def seen(self, actual: np.ndarray) -> np.ndarray:
+        """What is compared of logits that came out."""
+        if not self.up_to_constant:
+            return actual
+        with np.errstate(invalid="ignore"):
+            return np.asarray(actual - self.own(actual))
+
+    def _sides(self) -> tuple[Truth, Truth]:
+        q_at, k_at = self.positions
+        e: Any = self.encoding
+        if isinstance(e, XPos):
+            return xpos_truth(e, self.q, q_at, keys=False), xpos_truth(e, self.k, k_at, keys=True)
+        if isinstance(e, Rotary):
+            n = max(int(np.max(q_at)), int(np.max(k_at))) + 1
+            return at_length(e, self.q, q_at, n), at_length(e, self.k, k_at, n)
+        if e is None or isinstance(e, Bias):
+            return _plain(self.q), _plain(self.k)
+        return _added(e, self.q, q_at), _added(e, self.k, k_at)
+
+
+def _plain(x: np.ndarray) -> Truth:
+    return Truth(x, np.abs(x), np.zeros_like(x))
+
+
+def _added(encoding: Any, x: np.ndarray, at: np.ndarray) -> Truth:
+    rows = encoding.truth(at)
+    angle = np.broadcast_to(rows.angle, x.shape)
+    return Truth(x + rows.value, np.abs(x) + np.abs(rows.value), angle)

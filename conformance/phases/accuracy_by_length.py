@@ -1,0 +1,106 @@
+"""How exact a function is at long positions: errors, where they become visible, and the class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from posenc_ref.accuracy import ROUNDOFF, VISIBLE, Truth
+from posenc_ref.conformance.harness.probes import REPORTED, SCAN, TELLING, error_window
+from posenc_ref.conformance.harness.reach import Reach
+from posenc_ref.conformance.harness.report import NOTE, Accuracy
+from posenc_ref.conformance.harness.run import Run
+
+from .diagnose import Declared, unit_size
+from .measure import Tables
+from .precision import classify
+
+
+def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared) -> None:
+    """Absolute errors at long positions, where they become visible, and the precision class.
+
+    What is looked at here is judged as well: a band of wrong positions may lie between all probes.
+    """
+    wrong: list[tuple[int, float]] = []
+
+    def error(positions: np.ndarray) -> np.ndarray:
+        off = np.zeros(positions.size)
+        for got, true in zip(tables(positions), declared.exact(positions), strict=True):
+            off = np.maximum(off, np.abs(got / declared.amplitude - true).max(axis=1, initial=0.0))
+            if declared.by_length is None and true.size and not wrong:
+                angle = (np.abs(positions) + abs(declared.origin))[:, None] * declared.frequencies
+                truth = Truth(true, np.ones_like(true), np.abs(angle))
+                score = run.scores(got / declared.amplitude, truth).max(axis=1)
+                over = np.flatnonzero(score > run.budget)
+                wrong.extend((int(positions[i]), float(score[i])) for i in over[:1])
+        return np.where(np.isnan(off), np.inf, off)
+
+    highest = reach.reach(REPORTED[-1] - 1)
+    lengths = [n for n in REPORTED if n <= highest + 1] or [highest + 1]
+    errors = _errors(error, lengths, run.dear)
+    # A half-precision result is one rounding off by itself.
+    rounding = ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0
+    degrades = _degrades_at(error, highest, rounding, run.dear)
+    if wrong and not run.failures:
+        position, score = wrong[0]
+        run.failed("values", f"position {position}", score, "cos or sin is wrong there")
+    at = TELLING[highest >= TELLING]
+    cos, sin = unit_size(tables, at, declared)
+    w = declared.frequencies_in(at)
+    model = classify(at, cos, sin, w, run.dtype, declared.origin)
+    name = model.name if model else ""
+    if model and model.code == "range-reduction" and not run.failures:
+        than = "float32" if model.slip > ROUNDOFF["float32"] else "float64"
+        text = f"{name}: within the budget, and worse than {than} angles far out"
+        run.add(model.code, text, f"recomputed at {at.size} positions", severity=NOTE)
+    if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
+        name = "float32 angles or better"  # as far as half-precision results show
+    run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.highest)
+
+
+def _errors(
+    error: Callable[[np.ndarray], np.ndarray], lengths: list[int], dear: bool
+) -> dict[int, float]:
+    """The largest error at the end of contexts of these lengths; at once where calls are dear."""
+    windows = [error_window(n) for n in lengths]
+    if not dear:
+        return {n: float(error(at).max()) for n, at in zip(lengths, windows, strict=True)}
+    off = np.split(error(np.concatenate(windows)), np.cumsum([w.size for w in windows])[:-1])
+    return {n: float(part.max()) for n, part in zip(lengths, off, strict=True)}
+
+
+def _degrades_at(
+    error: Callable[[np.ndarray], np.ndarray], highest: int, rounding: float, dear: bool
+) -> int | None:
+    """The first position with a visible error, beyond that of rounding the result.
+
+    Every position below SCAN is tried, if windows show that there is something to find; beyond it
+    those between the first window that is off and the one before.  Where positions are dear, there
+    is one for every eighth window, and no other is tried.
+    """
+    ends = np.unique(np.round(np.geomspace(min(16, highest + 1), highest + 1, 64)).astype(int))
+    windows = np.unique(np.concatenate([np.arange(max(e - 9, 0), e) for e in ends]))
+    if dear:
+        seen = error(ends[::8] - 1) > rounding + VISIBLE
+        return int(ends[::8][int(np.argmax(seen))]) - 1 if seen.any() else None
+    seen = error(windows)
+    if not (seen > rounding + VISIBLE / 2).any():
+        return None
+    over = windows[seen > rounding + VISIBLE]
+    late = over[over >= SCAN][:1]
+    parts = [(0, min(SCAN, highest + 1)), *((int(windows[windows < e][-1]), e + 1) for e in late)]
+    for start, end in (block for part in parts for block in _blocks(*part)):
+        positions = np.arange(start, end)
+        off = error(positions) > rounding + VISIBLE
+        if off.any():
+            return int(positions[int(np.argmax(off))])
+    return None
+
+
+def _blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Pieces of a range, the first of them short: what is wrong is mostly so early."""
+    size = 256
+    while start < end:
+        yield start, min(start + size, end)
+        start, size = start + size, min(2 * size, 4096)

@@ -1,0 +1,383 @@
+"""What all functions with cos and sin columns share: rotations, their tables, sinusoids.
+
+At small positions: frequencies, amplitude, origin.  Only where those fit, at long positions: how
+the angles are held, and which positions were really used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import GENERIC
+from posenc_ref.conformance.harness.run import Run
+
+from .decode import Decoder
+from .frequencies import SIGMAS, Explanation, Schedule, explain, unfilled
+from .measure import Phases, Tables, unaliased
+from .precision import classify
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The declaration, as numbers: angle_k(p) = sign (p + origin) theta_k, times amplitude."""
+
+    schedule: Schedule
+    frequencies: np.ndarray
+    exact: Tables  #: true cos and sin of amplitude 1, sign and origin included
+    amplitude: float = 1.0
+    amplitude_code: str = "amplitude"
+    sign: int = 1
+    origin: float = 0.0
+    by_length: Callable[[int], np.ndarray] | None = None  #: frequencies in a call of that length
+    other_factors: dict[str, float] = field(default_factory=dict)  #: it is confused with these
+
+    def frequencies_in(self, positions: np.ndarray) -> np.ndarray:
+        """The frequencies in a call with these positions."""
+        if self.by_length is None or not positions.size:
+            return self.frequencies
+        return self.by_length(max(int(positions.max()) + 1, 1))
+
+
+def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared) -> None:
+    """Explain failed cases of a function whose pairs are the declared ones.
+
+    A position map shows at small positions already, with everything else in place.  Then the
+    frequencies; but what merely looks like a wrong frequency may be a coarse table or no rotation.
+    """
+    if _token_index(run, tables, declared):
+        return
+    phases = _upright(phases)
+    w = declared.sign * phases.frequencies
+    found = explain(w, phases.sigma, declared.schedule)
+    vague = any(e.code == "frequency-spacing" for e in found)
+    if vague and phases.linear:  # frequencies above pi alias at integers
+        finer = unaliased(tables, run.coarse)
+        again = explain(declared.sign * finer.frequencies, finer.sigma, declared.schedule)
+        if not any(e.code == "frequency-spacing" for e in again):
+            phases, found, vague = finer, again, False
+            w = declared.sign * phases.frequencies
+    if _exchanged(run, phases, found):
+        return
+    if (vague or not phases.linear) and _held(run, tables, declared):
+        return
+    if vague and _large_angles(run, tables, declared):
+        return
+    if not phases.linear:
+        position_map(run, tables, declared)
+        if not run.report.findings:
+            _not_linear(run, tables, declared)
+        return
+    theta = declared.frequencies
+    k = int(np.argmax(np.abs(w / theta - 1)))
+    evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
+    for e in found:
+        e = unfilled(e, w, declared.schedule.declared)
+        run.add(e.code, e.message, evidence, values=e.values, equivalent=e.equivalent)
+    _amplitude(run, tables, phases, declared)
+    origin = _origin(run, phases, declared, w)
+    # With what was found put into the declaration, anything left is another bug.
+    seen = _substituted(declared, phases, found, origin)
+    fits = _explained(run, tables, seen, phases.sigma)
+    if _strict(run) and not run.report.codes and _held(run, tables, seen):
+        return
+    if not fits and not _held(run, tables, seen):
+        position_map(run, tables, seen)
+
+
+def _strict(run: Run) -> bool:
+    """Whether float32 angles are not good enough."""
+    return run.angles in ("float64", "exact") or (run.angles is None and run.coarse == "float64")
+
+
+def _exchanged(run: Run, phases: Phases, found: list[Explanation]) -> bool:
+    """Whether sin and cos are exchanged: a quarter turn at position 0, then the other way."""
+    quarter = np.abs(np.abs(phases.start) - np.pi / 2) < 0.1
+    if phases.start.size < 2 or not quarter.all() or [e.code for e in found] != ["sign"]:
+        return False
+    run.add(
+        "phase-order",
+        "sin and cos are exchanged",
+        f"the angle of pair 0 at position 0 is {phases.start[0]:.6g} rad, and falls",
+    )
+    return True
+
+
+def _upright(phases: Phases) -> Phases:
+    """Half a turn at position 0 in every one of several pairs is a factor of -1."""
+    start = phases.start
+    if start.size < 2 or not (np.abs(np.abs(start) - np.pi) < 0.1).all():
+        return phases
+    start = start - np.pi * np.sign(start)
+    return replace(phases, start=start, amplitude=-phases.amplitude)
+
+
+def _substituted(
+    declared: Declared, phases: Phases, found: list[Explanation], origin: float
+) -> Declared:
+    """The declaration with the measured frequencies, sign, amplitude and origin in it."""
+    others = [e for e in found if e.code != "sign"]
+    w = others[0].predicted if others else declared.frequencies
+    sign = -declared.sign if len(others) < len(found) else declared.sign
+
+    def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        angle = (positions + origin)[:, None] * w
+        return np.cos(angle), sign * np.sin(angle)
+
+    return replace(
+        declared,
+        frequencies=w,
+        exact=exact,
+        amplitude=float(np.median(phases.amplitude)),
+        sign=sign,
+        origin=origin,
+    )
+
+
+def _explained(run: Run, tables: Tables, seen: Declared, sigma: np.ndarray) -> bool:
+    """Whether the substituted declaration meets the function at long positions too."""
+    at = GENERIC[run.highest >= GENERIC]
+    angle = np.abs(at[:, None] + seen.origin)
+    slack = run.budget * (
+        ROUNDOFF[run.coarse] + ROUNDOFF["float32"] * angle * np.abs(seen.frequencies)
+    )
+    slack = slack + SIGMAS * sigma * angle
+    return all(
+        bool((np.abs(got / seen.amplitude - true) <= slack).all())
+        for got, true in zip(tables(at), seen.exact(at), strict=True)
+    )
+
+
+def _token_index(run: Run, tables: Tables, declared: Declared) -> bool:
+    """Whether the index in the call is taken for the position."""
+    at = np.array([9, 10, 11, 12])
+    try:
+        cos, sin = unit_size(tables, at, declared)
+    except (Refused, Malformed):
+        return False
+    used, misfit = Decoder.of(declared.frequencies, reach=64).positions(cos, sin)
+    used = used - round(declared.origin)
+    if misfit.max() > 0.1 or not np.array_equal(used, np.arange(at.size)):
+        return False
+    run.add(
+        "decode-offset",
+        "given positions are ignored: tokens are counted from 0 in every call",
+        f"positions 9..12 have the angles of positions {used[0]}..{used[-1]}",
+    )
+    return True
+
+
+def _held(run: Run, tables: Tables, declared: Declared) -> bool:
+    """A finding if a model of half-precision angles, frequencies or tables meets the values."""
+    at = np.unique(np.r_[np.arange(1, 17), GENERIC])
+    at = at[at <= max(run.highest, 16)]
+    cos, sin = unit_size(tables, at, declared)
+    model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
+    if model is not None and model.name == "float32 angles" and _strict(run):
+        text = "angles are float32, float64 is asked for"
+        run.add("angle-precision", text, f"recomputed at {at.size} positions")
+        return True
+    if model is None or not model.code or (model.table and model.table == run.precision):
+        return False
+    run.add(model.code, f"measured: {model.name}", f"recomputed at {at.size} positions")
+    return True
+
+
+def _not_linear(run: Run, tables: Tables, declared: Declared) -> None:
+    """Angles that do not grow with the position, and are no other position's either."""
+    at = np.arange(1, 33)
+    cos, sin = unit_size(tables, at, declared)
+    true_cos, true_sin = (
+        t * s for t, s in zip(declared.exact(at), (1, declared.sign), strict=True)
+    )
+    angle = at[:, None] * declared.frequencies
+    fits = np.hypot(cos - true_cos, sin - true_sin) <= run.budget * ROUNDOFF[run.coarse] * (
+        1 + angle
+    )
+    n, k = (int(i) for i in np.argwhere(~fits)[0]) if (~fits).any() else (0, 0)
+    where = (
+        f"pair {k} at position {at[n]}: cos {cos[n, k]:.6g}, sin {sin[n, k]:.6g}, declared "
+        f"{true_cos[n, k]:.6g}, {true_sin[n, k]:.6g}"
+    )
+    slack, m = run.budget * ROUNDOFF[run.coarse] * (1 + angle), declared.amplitude
+    for name, a, b in (("cos", 1.0, 1 / m), ("sin", 1 / m, 1.0)):
+        one = np.maximum(np.abs(cos - a * true_cos), np.abs(sin - b * true_sin))
+        if m != 1.0 and (one <= slack).all():
+            text = f"the attention factor {m:.6g} is on {name} alone: it goes on both"
+            run.add("attention-factor", text, where)
+            return
+    size = np.hypot(cos, sin)
+    small = angle <= np.pi / 4
+    folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
+    if (folded <= run.budget * ROUNDOFF[run.coarse] * (1 + angle)).all():
+        run.add("not-a-rotation", "cos or sin has the wrong sign in some quadrants", where)
+    elif fits[small].all() and np.abs(size - 1).max() <= 0.01:
+        run.add("range-reduction", "small angles are right, larger ones are not", where)
+    elif np.abs(_turn(cos, sin, true_cos, true_sin)).max() <= 0.01:
+        run.add("amplitude", "the size of cos and sin changes with the position", where)
+    elif fits.any(axis=1).all() or np.ptp(size) > 0.01 or fits[small].all():
+        run.add("not-a-rotation", "cos and sin are not those of one angle p * theta", where)
+    else:
+        run.add(
+            "uninitialised", "angles follow no frequency: they do not grow with the position", where
+        )
+
+
+def _turn(cos: np.ndarray, sin: np.ndarray, true_cos: np.ndarray, true_sin: np.ndarray) -> Any:
+    """The angle between measured and true cos and sin."""
+    return np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))
+
+
+def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declared) -> None:
+    from .fitted_parameters import (  # fitted parameters are judged with this module
+        amplitude_error,
+        cut_short,
+        is_coarse,
+    )
+
+    if is_coarse(run) and run.highest > 128:
+        off = amplitude_error(run, tables, declared)
+        if off and cut_short(run, tables, declared):
+            run.add(
+                "table-precision",
+                f"values are cut to {run.coarse}, not rounded: none is larger than the exact one, "
+                f"on average they are {-off:.2%} too small",
+                "cos and sin at positions 1..128",
+                remedy="Convert by rounding to nearest (a cast does): dropping the lower bits "
+                "makes every value smaller.",
+                values={"declared": declared.amplitude, "measured": declared.amplitude * (1 + off)},
+            )
+        elif off:
+            factor = declared.amplitude * (1 + off)
+            run.add(
+                declared.amplitude_code,
+                _told(factor, declared),
+                "mean norm of (cos, sin) at positions 1..128",
+                values={"declared": declared.amplitude, "measured": factor},
+            )
+        return
+    grain = run.budget * ROUNDOFF[run.coarse]
+    if (np.abs(phases.amplitude - declared.amplitude) > grain * abs(declared.amplitude)).any():
+        factor = float(np.median(phases.amplitude))
+        run.add(
+            declared.amplitude_code,
+            _told(factor, declared),
+            f"norm of every (cos, sin) pair, {phases.amplitude.min():.6g} to "
+            f"{phases.amplitude.max():.6g}",
+            values={"declared": declared.amplitude, "measured": factor},
+        )
+
+
+def _told(factor: float, declared: Declared) -> str:
+    """The measured factor, and what it looks like."""
+    text = f"cos and sin are multiplied by {factor:.6g}, declared {declared.amplitude:.6g}"
+    for what, value in declared.other_factors.items():
+        if abs(factor - value) <= FACTOR_SLACK * abs(value):
+            return f"{text}: {what}"
+    return text
+
+
+def _origin(run: Run, phases: Phases, declared: Declared, w: np.ndarray) -> float:
+    """The angle at position 0, in positions of the fastest pair; every pair must agree."""
+    grain = run.budget * ROUNDOFF[run.coarse]
+    k = int(np.argmax(np.abs(w)))
+    if w[k] == 0:
+        return declared.origin
+    start = declared.sign * phases.start
+    # Known up to whole turns of one pair: the slower pairs tell which.
+    options = start[k] / w[k] + 2 * np.pi / np.abs(w[k]) * np.arange(-8, 9)
+    misfit = [float(np.abs(np.exp(1j * start) - np.exp(1j * o * w)).max()) for o in options]
+    found = float(options[int(np.argmin(misfit))])
+    if min(misfit) > 0.25:
+        run.add(
+            "not-a-rotation",
+            "at position 0 the pairs have angles that no single position gives",
+            ", ".join(f"pair {i}: {a:.4g} rad" for i, a in enumerate(start[:4])),
+        )
+        return declared.origin
+    if abs(found - declared.origin) * abs(w[k]) <= grain * (1 + abs(declared.origin * w[k])):
+        return declared.origin
+    run.add(
+        "position-origin",
+        f"position 0 has the angles of position {found:.6g}, declared {declared.origin:g}",
+        f"angle of the fastest pair at position 0: {start[k]:.6g} rad",
+        values={"declared": declared.origin, "measured": found},
+    )
+    return found
+
+
+def position_map(run: Run, tables: Tables, declared: Declared) -> None:
+    """Decode the positions that were used, and name the map from declared to used."""
+    decoder = Decoder.of(declared.frequencies)
+    at = np.unique(np.r_[np.arange(1, 9), 255, 256, 300, 511, 512, GENERIC])
+    at = at[at <= max(run.highest, 8)]
+    cos, sin = unit_size(tables, at, declared)
+    used, misfit = decoder.positions(cos, sin)
+    used = used - round(declared.origin)
+    seen = cos + 1j * sin
+
+    def meets(positions: np.ndarray) -> np.ndarray:
+        angle = (positions + declared.origin)[:, None] * declared.frequencies
+        return np.asarray(np.abs(seen - np.exp(1j * angle)).max(axis=1) < 0.25)
+
+    wrong = ~meets(at)
+    if not wrong.any():
+        return
+    near = misfit <= 0.25
+    if not (wrong & near).any():
+        _large_angles(run, tables, declared)
+        return
+    first = int(np.argmax(wrong & near))
+    evidence = f"position {at[first]} has the angles of position {used[first]}"
+    if wrong.sum() > 1 and meets(np.minimum(at, used[first])).all():
+        run.add("position-range", f"positions are clamped to {used[first]}", evidence)
+        return
+    size = int(np.gcd.reduce((at - used)[wrong & near]))
+    signed = (at + size // 2) % max(size, 1) - size // 2
+    if size > 1 and (meets(at % size).all() or meets(signed).all()):
+        run.add("position-range", f"positions wrap round modulo {size}", evidence)
+        return
+    if _large_angles(run, tables, declared):
+        return
+    early = wrong & (at <= 60)  # any sign is decoded there
+    if near[wrong].all() or (early.any() and (misfit[early] <= 0.05).all()):
+        run.add("wrong-row", f"{int(wrong.sum())} of {at.size} positions are others", evidence)
+
+
+def _large_angles(run: Run, tables: Tables, declared: Declared) -> bool:
+    """Whether every angle up to pi is right, at every position: the reduction is at fault."""
+    at = GENERIC[run.highest >= GENERIC]
+    cos, sin = unit_size(tables, at, declared)
+    true_cos, true_sin = declared.exact(at)
+    angle = np.abs(at[:, None] + declared.origin) * declared.frequencies
+    unit = ROUNDOFF[run.coarse] + ROUNDOFF["float32"] * angle
+    fits = np.hypot(cos - true_cos, sin - declared.sign * true_sin) <= 2 * run.budget * unit
+    small = angle <= np.pi
+    if not small.any() or not fits[small].all() or fits.all():
+        return False
+    n, k = (int(i) for i in np.argwhere(~fits)[0])
+    folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
+    code, text = (
+        "range-reduction",
+        "angles up to pi are right at every position, larger ones are not",
+    )
+    if (folded <= 2 * run.budget * unit).all():
+        code, text = "not-a-rotation", "cos or sin has the wrong sign in some quadrants"
+    run.add(
+        code,
+        text,
+        f"pair {k} at position {at[n]}, angle {angle[n, k]:.6g}: cos {cos[n, k]:.6g}, true "
+        f"{true_cos[n, k]:.6g}",
+    )
+    return True
+
+
+def unit_size(tables: Tables, at: np.ndarray, declared: Declared) -> tuple[np.ndarray, np.ndarray]:
+    """cos and sin without the declared amplitude and sign."""
+    cos, sin = tables(at)
+    return cos / declared.amplitude, declared.sign * sin / declared.amplitude

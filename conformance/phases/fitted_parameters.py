@@ -1,0 +1,62 @@
+"""Parameters fitted over many elements, for results coarser than float32.
+
+Single bfloat16 elements hide a base or a factor that is 1 % off; the fit over all of them does not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.harness.run import Run
+
+from .diagnose import Declared, unit_size
+from .frequencies import SIGMAS, agree
+from .measure import Phases, Tables
+
+_POSITIONS = np.arange(1, 129)
+
+
+def is_coarse(run: Run) -> bool:
+    """Whether single elements say too little."""
+    return ROUNDOFF[run.coarse] > ROUNDOFF["float32"]
+
+
+def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declared) -> None:
+    """Frequencies within their standard errors, and the amplitude within its own plus 0.1 %."""
+    if not is_coarse(run) or phases.frequencies.size != declared.frequencies.size:
+        return
+    if run.highest < _POSITIONS[-1]:
+        return
+    run.count("fitted parameters", 2)
+    w, expected = declared.sign * phases.frequencies, declared.frequencies
+    if declared.by_length is not None:
+        expected = declared.by_length(phases.length)
+    fits = agree(w, expected, phases.sigma)
+    if not fits.all():
+        k = int(np.argmin(fits))
+        text = f"pair {k}: {w[k]:.6g}, declared {expected[k]:.6g}"
+        run.failed("fitted parameters", "frequencies", np.inf, text)
+    off = amplitude_error(run, tables, declared)
+    if off:
+        run.failed("fitted parameters", "amplitude", np.inf, f"{off:+.4%} of the declared one")
+
+
+def amplitude_error(run: Run, tables: Tables, declared: Declared) -> float:
+    """How far the mean amplitude is off, relatively; 0 where that is within its error."""
+    size = np.hypot(*unit_size(tables, _POSITIONS, declared))
+    off = float(np.mean(size)) - 1.0
+    error = (SIGMAS + 1) * ROUNDOFF[run.coarse] / np.sqrt(size.size)
+    return off if abs(off) > error + FACTOR_SLACK else 0.0
+
+
+def cut_short(run: Run, tables: Tables, declared: Declared) -> bool:
+    """Whether all values lie between the exact ones and 0, by less than one step of the format."""
+    unit = ROUNDOFF[run.coarse]
+    for got, true in zip(unit_size(tables, _POSITIONS, declared), declared.exact(_POSITIONS),
+                         strict=True):  # fmt: skip
+        size, whole = np.abs(got), np.abs(true)
+        grain = ROUNDOFF["float32"] * (1 + _POSITIONS[:, None] * np.abs(declared.frequencies))
+        if ((size > whole + grain) | (size < whole * (1 - 2 * unit) - grain)).any():
+            return False
+    return True

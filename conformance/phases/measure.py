@@ -1,0 +1,226 @@
+"""Measuring a rotary function: one-hot inputs give the pairs, small angles the frequencies.
+
+Nothing here looks at the declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from posenc_ref.accuracy import BUDGET, ROUNDOFF
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import ONE_HOT, unit_pairs
+from posenc_ref.conformance.harness.reach import Access
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two channels that are turned into two channels."""
+
+    a: int
+    b: int
+    out_a: int
+    out_b: int
+
+
+#: The first step of positions where frequencies may exceed pi.
+FRACTION = 2.0**-14
+#: cos and sin columns (positions, pairs) of any function that has them.
+Tables = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Phases:
+    """What was measured of cos and sin columns, one number per pair."""
+
+    frequencies: np.ndarray  #: signed, radians per position
+    sigma: np.ndarray  #: their standard errors
+    start: np.ndarray  #: the angle at position 0, radians
+    amplitude: np.ndarray
+    linear: bool = True  #: whether every angle grew linearly with the position
+    length: int = 1  #: of the calls that were measured: frequencies may depend on it
+
+
+@dataclass
+class Measured:
+    """What a rotary function was measured to be.
+
+    ``matrices[n, out, in]`` is the map of a token at ``positions[n]``.
+    """
+
+    positions: np.ndarray
+    matrices: np.ndarray
+    pairs: list[Pair]
+    passed: list[int]
+    scaled: list[int]  #: channels that only change in size
+    odd: list[int]  #: channels that are neither, nor one of a pair
+    phases: Phases | None = None
+
+    @property
+    def moved(self) -> dict[int, int]:
+        """Channels that come out unchanged at another place, and that place."""
+        found = {}
+        for c in self.odd:
+            rows = np.flatnonzero((self.matrices[:, :, c] != 0).any(axis=0))
+            if rows.size == 1 and (self.matrices[:, rows[0], c] == 1).all():
+                found[c] = int(rows[0])
+        return found
+
+    @property
+    def amplitude(self) -> np.ndarray:
+        """The factor of every pair."""
+        return np.zeros(0) if self.phases is None else self.phases.amplitude
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """The signed frequency of every pair."""
+        return np.zeros(0) if self.phases is None else self.phases.frequencies
+
+    @property
+    def blocks(self) -> np.ndarray:
+        """The 2 x 2 blocks, (positions, pairs, out, in)."""
+        rows = np.array([[p.out_a, p.out_b] for p in self.pairs], dtype=int).reshape(-1, 2)
+        columns = np.array([[p.a, p.b] for p in self.pairs], dtype=int).reshape(-1, 2)
+        return self.matrices[:, rows[:, :, None], columns[:, None, :]]
+
+    def in_out(self) -> bool:
+        """Whether every pair comes out where it went in."""
+        return all({p.a, p.b} == {p.out_a, p.out_b} for p in self.pairs)
+
+    def layout(self) -> str:
+        """``interleaved`` or ``half`` where the pairs are one of them, else an empty string."""
+        n = len(self.pairs)
+        first = min((p.a for p in self.pairs), default=0)
+        got = {(p.a - first, p.b - first) for p in self.pairs}
+        if n and got == {(2 * k, 2 * k + 1) for k in range(n)}:
+            return "interleaved"
+        return "half" if n and got == {(k, k + n) for k in range(n)} else ""
+
+    def describe(self) -> str:
+        """One line: pairs, frequencies, what is passed through."""
+        if not self.pairs:
+            return "no channel pairs are rotated"
+        names = {"interleaved": "interleaved pairs", "half": "half-split pairs", "": "other pairs"}
+        text = f"{len(self.pairs)} {names[self.layout()]}"
+        if self.frequencies.size:
+            text += f", frequencies {self.frequencies[0]:.6g} .. {self.frequencies[-1]:.6g}"
+        if self.passed:
+            text += f", {len(self.passed)} channels passed through"
+        return text
+
+
+def measure(access: Access, dtype: str) -> Measured:
+    """Drive ``access`` with one-hot inputs, then with small angles."""
+    positions = access.within(ONE_HOT)
+    matrices = _matrices(access, positions)
+    found = Measured(positions, matrices, *channel_pairs(matrices))
+    if found.pairs:
+        _frequencies(access, found, dtype)
+    return found
+
+
+def _matrices(access: Access, positions: np.ndarray) -> np.ndarray:
+    dim = access.dim
+    x = np.zeros((dim, 1, positions.size, dim))
+    x[np.arange(dim), :, :, np.arange(dim)] = 1.0
+    if access.run.dear:
+        return access.rows(x, positions)[:, 0].transpose(1, 2, 0)
+    # One channel per call: a batch could be mixed up by the very bugs that are looked for, and
+    # one row of a batch is what a kernel gets right first.
+    y = np.concatenate([access.rows(x[c : c + 1], positions) for c in range(dim)])
+    return y[:, 0].transpose(1, 2, 0)
+
+
+def channel_pairs(
+    matrices: np.ndarray,
+) -> tuple[list[Pair], list[int], list[int], list[int]]:
+    """Pairs, channels passed through, channels that change in size, and all others."""
+    lit = (matrices != 0).any(axis=0)
+    supports = [tuple(int(r) for r in np.flatnonzero(lit[:, c])) for c in range(lit.shape[1])]
+    passed = [c for c, s in enumerate(supports) if s == (c,) and (matrices[:, c, c] == 1).all()]
+    scaled = [c for c, s in enumerate(supports) if s == (c,) and c not in passed]
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for c, s in enumerate(supports):
+        if len(s) == 2:
+            groups.setdefault(s, []).append(c)
+    pairs = []
+    for (low, high), channels in groups.items():
+        if len(channels) == 2:
+            a, b = channels
+            crossed = abs(matrices[0, high, a]) > abs(matrices[0, low, a]) and {a, b} != {low, high}
+            pairs.append(Pair(a, b, *((high, low) if crossed else (low, high))))
+    pairs.sort(key=lambda p: (p.a, p.b))
+    known = {c for p in pairs for c in (p.a, p.b)} | set(passed) | set(scaled)
+    return pairs, passed, scaled, [c for c in range(len(supports)) if c not in known]
+
+
+def _frequencies(access: Access, found: Measured, dtype: str) -> None:
+    a = np.array([p.a for p in found.pairs])
+
+    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), a), positions)[0, 0]
+        return y[:, [p.out_a for p in found.pairs]], y[:, [p.out_b for p in found.pairs]]
+
+    found.phases = unwrap(tables, dtype)
+
+
+def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
+    """Frequencies, start and amplitude of cos and sin columns, from angles at 0, 1, 2, 4, ...
+
+    Each position doubles the lever, and unwraps the next; ``step`` < 1 (a power of two) where
+    frequencies may exceed pi.
+    """
+    longest = 16 if ROUNDOFF[dtype] <= ROUNDOFF["float32"] else 1024
+    positions, cos, sin = _accepted(tables, longest, step)
+    at = positions.astype(np.float64)
+    angles = np.arctan2(sin, cos)
+    start = angles[0]
+    w = _wrap(angles[1] - start) / at[1]
+    for i in range(2, at.size):
+        expected = w * at[i]
+        w = (expected + _wrap(angles[i] - start - expected)) / at[i]
+    sigma = ROUNDOFF[dtype] * np.minimum(1.0, np.abs(w) * at[-1]) / at[-1]
+    angle = np.abs(w) * at[:, None]
+    slack = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"] * angle)
+    misfit = np.abs(_wrap(angles - start - at[:, None] * w))
+    amplitude = np.hypot(cos, sin)
+    steady = np.abs(amplitude - amplitude[0]) <= 2 * slack * np.abs(amplitude[0])
+    linear = bool((misfit <= 2 * slack).all() and steady.all())
+    return Phases(w, sigma, start, amplitude[0], linear, int(positions[-1]) + 1)
+
+
+def _accepted(
+    tables: Tables, longest: int, step: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions 0, step, 2 step, ... up to ``longest``, or as far as they are accepted."""
+    positions: np.ndarray = np.r_[0, 2 ** np.arange(longest.bit_length())]
+    if step != 1.0:
+        below = step * 2.0 ** np.arange(round(-np.log2(step)))
+        positions = np.r_[0.0, below, positions[1:]].astype(np.float32)
+    while True:
+        try:
+            return positions, *tables(positions)
+        except Refused:
+            if positions[-1] <= 1:
+                raise
+            positions = positions[:-1]
+
+
+def unaliased(tables: Tables, dtype: str) -> Phases:
+    """:func:`unwrap`, at fractions where these are accepted and show other frequencies.
+
+    At integers alone, frequencies above pi cannot be told from slower ones.
+    """
+    phases = unwrap(tables, dtype)
+    try:
+        finer = unwrap(tables, dtype, FRACTION)
+    except (Refused, Malformed):
+        return phases
+    return finer if finer.linear and np.abs(finer.frequencies).max() >= np.pi else phases
+
+
+def _wrap(angle: np.ndarray) -> np.ndarray:
+    return np.asarray(angle - 2 * np.pi * np.rint(angle / (2 * np.pi)))

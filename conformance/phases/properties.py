@@ -1,0 +1,140 @@
+"""Properties of rotations, judged from the function alone: the oracle is not asked.
+
+Each returns what was found and a :class:`Truth` to judge it by; a perturbed input to each must be
+rejected (the negative control in :func:`judge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.accuracy import ROUNDOFF, Truth
+from posenc_ref.conformance.harness.probes import dense
+from posenc_ref.conformance.harness.reach import Access
+from posenc_ref.conformance.harness.run import Run
+
+from .measure import Measured
+
+Check = tuple[np.ndarray, Truth]
+
+
+def orthogonality(blocks: np.ndarray, amplitude: np.ndarray) -> Check:
+    """``R^T R = m^2 I`` for the 2 x 2 blocks (positions, pairs, 2, 2)."""
+    gram = np.swapaxes(blocks, -1, -2) @ blocks
+    size = np.abs(np.swapaxes(blocks, -1, -2)) @ np.abs(blocks)
+    value = np.broadcast_to(np.eye(2), gram.shape) * (amplitude**2)[:, None, None]
+    return gram, Truth(value, 2 * size, np.zeros_like(size))
+
+
+def determinant(blocks: np.ndarray, amplitude: np.ndarray) -> Check:
+    """``det R = + m^2`` for each pair: a rotation, not a reflection."""
+    a, b, c, d = (blocks[..., i, j] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
+    found = a * d - b * c
+    size = np.abs(a * d) + np.abs(b * c)
+    return found, Truth(np.broadcast_to(amplitude**2, found.shape), 2 * size, np.zeros_like(found))
+
+
+def pair_norm(x: np.ndarray, y: np.ndarray, measured: Measured) -> Check:
+    """Each pair keeps its norm, up to its amplitude m; y, x are (..., D)."""
+    p = measured.pairs
+    before = np.hypot(x[..., [q.a for q in p]], x[..., [q.b for q in p]])
+    after = np.hypot(y[..., [q.out_a for q in p]], y[..., [q.out_b for q in p]])
+    value = before * measured.amplitude
+    return after, Truth(value, 2 * value, np.zeros_like(value))
+
+
+def relative(
+    near: tuple[np.ndarray, np.ndarray], far: tuple[np.ndarray, np.ndarray], angle: np.ndarray
+) -> Check:
+    """``q'(m) . k'(n) = q'(m + t) . k'(n + t)``: logits depend on the offset only.
+
+    ``angle`` (D,) is, for each channel, the sum of all angles that enter, in radians.
+    """
+    q1, k1 = near
+    q2, k2 = far
+    size = np.sum(np.abs(q1 * k1), -1) + np.sum(np.abs(q2 * k2), -1)
+    moved = np.linalg.norm(q1 * angle, axis=-1) * np.linalg.norm(k1, axis=-1)
+    truth = Truth(np.sum(q1 * k1, -1), 2 * size, moved)
+    return np.sum(q2 * k2, -1), truth
+
+
+def composition(twice: np.ndarray, once: np.ndarray, angle: float, m: np.ndarray) -> Check:
+    """``R(b) R(a) x = m R(a + b) x``; ``m`` (D,) is the amplitude of each channel."""
+    pair = np.linalg.norm(once, axis=-1, keepdims=True) * np.ones_like(once)
+    return twice, Truth(m * once, 4 * m * pair, angle * m * pair)
+
+
+def judge(run: Run, access: Access, measured: Measured) -> None:
+    """Judge every property, and show that each would have rejected a perturbed output."""
+    if measured.odd or not measured.pairs:
+        run.failed("properties", "channels in pairs", np.inf, measured.describe())
+    if not measured.pairs:
+        return
+    blocks, m = measured.blocks, measured.amplitude
+    _case(run, "orthogonality", lambda t: orthogonality(blocks * t, m))
+    _case(run, "determinant", lambda t: determinant(blocks * t, m))
+
+    dim, fastest = access.dim, float(np.abs(measured.frequencies).max())
+    at = np.array([2, 5, 19])
+    shift = 31
+    if access.reach(int(at.max()) + shift) < at.max() + shift:
+        return
+    # Nearly parallel q and k: their logit is large beside its rounding.
+    q = dense((1, 2, 3, dim), run.seed + 11)
+    k = q + 0.25 * dense((1, 2, 3, dim), run.seed + 12)
+    q, k = run.subject.rounded(q), run.subject.rounded(k)
+    q1, k1 = access.rows(q, at), access.rows(k, at - 1)
+    q2, k2 = access.rows(q, at + shift), access.rows(k, at - 1 + shift)
+    total = np.zeros(dim)
+    for pair, w in zip(measured.pairs, np.abs(measured.frequencies), strict=True):
+        total[[pair.out_a, pair.out_b]] = 2 * w * float(2 * at.max() + shift)
+    _case(run, "relative offset", lambda t: relative((q1, k1), (q2 * t, k2), total))
+    _case(run, "pair norm", lambda t: pair_norm(q, q1 * t, measured))
+
+    offset = 0.0 if run.encoding is None else run.encoding.offset
+    elsewhere = run.encoding is None and not _upright(run, measured)
+    if not measured.in_out() or offset != round(offset) or elsewhere:
+        return
+    channel = np.ones(dim)
+    for pair, amplitude in zip(measured.pairs, m, strict=True):
+        channel[[pair.a, pair.b]] = amplitude
+    # What comes out is rounded to the declared dtype, so it can go in again unchanged.
+    # With angles (p + offset) theta, R(a) R(a) = m R(2a + offset).
+    twice, once = access.rows(q1, at), access.rows(q, 2 * at + round(offset))
+    angle = float(4 * at.max()) * fastest
+    _case(run, "composition", lambda t: composition(twice * t, once, angle, channel))
+
+
+def _upright(run: Run, measured: Measured) -> bool:
+    """Whether positions count from 0: not where all pairs are turned as from another origin."""
+    phases = measured.phases
+    if phases is None:
+        return True
+    slack = run.budget * ROUNDOFF[run.coarse]
+    if (np.abs(phases.start) <= slack).all():
+        return True
+    fastest = int(np.argmax(np.abs(phases.frequencies)))
+    speed = phases.frequencies[fastest]
+    if speed == 0:
+        return True
+    origins = (phases.start[fastest] + 2 * np.pi * np.arange(-64, 65)) / speed
+    off = phases.start - origins[:, None] * phases.frequencies
+    off = np.abs(off - 2 * np.pi * np.rint(off / (2 * np.pi)))
+    return not bool((off <= slack * (1 + np.abs(origins))[:, None]).all(axis=1).any())
+
+
+def _case(run: Run, name: str, prop: Callable[[Any], Check]) -> None:
+    actual, truth = prop(1.0)
+    run.judge("properties", name, actual, truth)
+    factor = perturbation(run)
+    moved, truth = prop(factor)
+    rejected = bool((run.scores(moved, truth) > run.budget).any())
+    run.report.controls[f"property {name}: output scaled by {factor:g}"] = rejected
+
+
+def perturbation(run: Run) -> float:
+    """The factor of the negative controls: what no budget of the run's precision can excuse."""
+    return 1.25 if ROUNDOFF[run.coarse] <= ROUNDOFF["float32"] else 3.0

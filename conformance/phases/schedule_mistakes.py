@@ -1,0 +1,300 @@
+"""What a declared scaling is confused with: complete frequency vectors, in declared constants.
+
+Each alternative is the declaration with one thing about its scaling changed; the first that meets
+every measured frequency names the bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import posenc_ref as pr
+from posenc_ref import MultiAxisRoPE, RoPE
+from posenc_ref.multi_axis import SPACINGS
+
+from .formula_mistakes import LLAMA3_SHAPES, NTK_SHAPES, PARAMETERS, YARN_SHAPES
+from .frequencies import Explanation
+
+#: Extension factors and original lengths of released models.
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0, 128.0)
+LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
+#: Llama-3 parameters of released models: factor, low, high, original length.
+LLAMA3 = ((8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192), (16.0, 1.0, 4.0, 8192))
+#: low_freq_factor and high_freq_factor as they are published, or set to be no blend.
+LOW_HIGH = ((1.0, 4.0), (1.0, 1.0), (4.0, 4.0), (1.0, 2.0), (2.0, 4.0), (1.0, 8.0))
+#: YaRN's beta_fast and beta_slow as they are published.
+BETAS = ((32.0, 1.0), (64.0, 1.0), (128.0, 1.0), (16.0, 1.0), (32.0, 2.0))
+
+
+def alternatives(encoding: RoPE) -> Iterator[Explanation]:
+    """Alternatives to the declared scaling, the likelier first."""
+    scaling = encoding.scaling
+    if scaling is None:
+        yield from _undeclared(encoding)
+        return
+    name = type(scaling).__name__
+    plain = encoding.replace(scaling=None).frequencies()
+    if isinstance(scaling, pr.Proportional):  # pairs that stand still show that it is there
+        yield from _changed(encoding, "", factor=1.0)
+    yield Explanation("scaling-missing", f"the declared scaling is missing: {scaling!r}", plain)
+    yield from _parameters(encoding)
+    yield from _shapes(encoding)
+    for other in _formulas(scaling):
+        if type(other) is not type(scaling):
+            yield from _replaced(
+                encoding, other, "scaling-formula", f"the scaling is {other!r}, declared {name}"
+            )
+    factor = getattr(scaling, "factor", None)
+    if factor and factor != 1.0:
+        w = encoding.frequencies()
+        yield Explanation(
+            "position-scale",
+            f"every frequency, or every position, is divided by the factor {factor:g} once more",
+            w / factor,
+            {"declared": 1.0, "measured": 1 / factor},
+            ("scaling-parameter",),
+        )
+        yield Explanation(
+            "position-scale",
+            f"positions are multiplied by the scaling factor {factor:g} once more",
+            w * factor,
+            {"declared": 1.0, "measured": factor},
+        )
+
+
+def _replaced(
+    encoding: RoPE, scaling: Any, code: str, message: str, **values: Any
+) -> Iterator[Explanation]:
+    """The declaration with another scaling, if there is such a one."""
+    try:
+        made = scaling() if callable(scaling) else scaling
+        predicted = encoding.replace(scaling=made).frequencies()
+    except (ValueError, TypeError):
+        return
+    yield Explanation(code, message, predicted, values)
+
+
+def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[Explanation]:
+    """The declared scaling with some of its parameters changed."""
+    scaling: Any = encoding.scaling
+    changes = {k: v for k, v in changes.items() if v != getattr(scaling, k)}
+    if not changes:
+        return
+    told = ", ".join(
+        f"{k} is {_number(v)}, declared {_number(getattr(scaling, k))}" for k, v in changes.items()
+    )
+    first = next(iter(changes))
+    yield from _replaced(
+        encoding,
+        lambda: scaling.replace(**changes),
+        "scaling-parameter",
+        f"{what}: {told}" if what else told,
+        declared=getattr(scaling, first),
+        measured=changes[first],
+    )
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+def _parameters(encoding: RoPE) -> Iterator[Explanation]:
+    """One parameter of the declared scaling changed, declared constants before published ones."""
+    s: Any = encoding.scaling
+    fields = set(s.to_dict())
+    factor = getattr(s, "factor", None)
+    length = "original_max_position" if "original_max_position" in fields else "max_position"
+    if "truncate" in fields:
+        yield from _changed(encoding, "", truncate=not s.truncate)
+    if "beta_fast" in fields:
+        swapped = {"beta_fast": s.beta_slow, "beta_slow": s.beta_fast}
+        yield from _swapped_betas(encoding, swapped)
+    if factor and "short_factor" not in fields:
+        yield from _changed(encoding, "the factor is applied twice", factor=factor * factor)
+        yield from _changed(encoding, "", factor=float(np.sqrt(factor)))
+    if length in fields and factor:
+        original = getattr(s, length)
+        yield from _changed(encoding, "the extended length", **{length: round(original * factor)})
+        yield from _changed(encoding, "", **{length: round(original / factor)})
+    if "short_factor" in fields:
+        yield from _long_rope(encoding)
+    if "low_freq_factor" in fields:
+        yield from _shapes(encoding)  # a step is written wrongly sooner than declared to be one
+        for low, high in LOW_HIGH:
+            yield from _changed(encoding, "", low_freq_factor=low, high_freq_factor=high)
+    if factor and "short_factor" not in fields:
+        for f in FACTORS:
+            yield from _changed(encoding, "", factor=f)
+    if length in fields:
+        for n in LENGTHS:
+            yield from _changed(encoding, "", **{length: n})
+    if "beta_fast" in fields:
+        for fast, slow in BETAS:
+            yield from _changed(encoding, "", beta_fast=fast, beta_slow=slow)
+    if "fraction" in fields:
+        yield from _slice_denominators(encoding)
+        for fraction in (0.25, 0.5, 0.75, 1.0):
+            yield from _changed(encoding, "", fraction=fraction)
+    if "policy" in fields:
+        for policy in ("static", "current", "short", "long"):
+            if policy != s.policy:
+                yield from _changed(encoding, "", policy=policy)
+
+
+def multi_axis_exponents(encoding: MultiAxisRoPE) -> Iterator[Explanation]:
+    """Doubled and halved exponents: a published base explains them as well, and goes first."""
+    w, scale = encoding.frequencies(), encoding.position_scale
+    for what, power in (("doubled", 2.0), ("halved", 0.5)):
+        if isinstance(scale, float) and encoding.scaling is None:
+            shape = scale * (w / scale) ** power
+            yield Explanation("exponent", f"the exponent of the frequencies is {what}", shape)
+
+
+def _slice_denominators(encoding: RoPE) -> Iterator[Explanation]:
+    turning = int(np.count_nonzero(encoding.frequencies()))
+    if not turning:
+        return
+    shape = np.where(
+        encoding.frequencies() != 0,
+        encoding.base ** -(np.arange(encoding.frequencies().size) / turning),
+        0.0,
+    )
+    yield Explanation(
+        "denominator",
+        f"exponents are divided by the {2 * turning} channels that turn, not by head_dim",
+        shape / getattr(encoding.scaling, "factor", 1.0),
+        {},
+        ("proportional",),
+    )
+
+
+def _swapped_betas(encoding: RoPE, swapped: dict[str, float]) -> Iterator[Explanation]:
+    text = "beta_fast and beta_slow are exchanged"
+    if not getattr(encoding.scaling, "truncate", True):
+        text += ", or the ramp is reversed (without truncation that is the same)"
+    yield from _shape(encoding, text, swapped)
+
+
+def _shape(encoding: RoPE, what: str, changes: dict[str, Any]) -> Iterator[Explanation]:
+    """YaRN's formula evaluated with parameters that the value itself would refuse."""
+    predicted = YARN_SHAPES["as declared"](encoding, encoding.scaling, **changes)
+    yield Explanation("scaling-parameter", what, predicted, {}, ("scaling-formula",))
+
+
+def _shapes(encoding: RoPE) -> Iterator[Explanation]:
+    """The declared formula written wrongly."""
+    s: Any = encoding.scaling
+    shapes = next(
+        (
+            table
+            for kind, table in (
+                (pr.YaRN, YARN_SHAPES),
+                (pr.Llama3Scaling, LLAMA3_SHAPES),
+                (pr.NTKScaling, NTK_SHAPES),
+            )
+            if isinstance(s, kind)
+        ),
+        {},
+    )
+    for what, shape in shapes.items():
+        if what == "as declared":
+            continue
+        with np.errstate(all="ignore"):
+            predicted = shape(encoding, s)
+        if np.isfinite(predicted).all():
+            code = "scaling-parameter" if what in PARAMETERS else "scaling-formula"
+            yield Explanation(code, f"{type(s).__name__}: {what}", predicted)
+
+
+def _long_rope(encoding: RoPE) -> Iterator[Explanation]:
+    s: Any = encoding.scaling
+    plain = encoding.replace(scaling=None).frequencies()
+    short, long = np.array(s.short_factor), np.array(s.long_factor)
+    name, other = ("long", long) if s.policy != "long" else ("short", short)
+    yield Explanation(
+        "scaling-parameter", f"the {name} factors are used for this length", plain / other
+    )
+    for name, factors in (("short", short), ("long", long)):
+        yield Explanation(
+            "scaling-formula", f"frequencies are multiplied by the {name} factors", plain * factors
+        )
+
+
+def _formulas(declared: Any) -> Iterator[Any]:
+    """Other schedules with the constants of the declared one."""
+    factor = getattr(declared, "factor", None)
+    length = getattr(declared, "original_max_position", getattr(declared, "max_position", None))
+    if not factor or factor <= 1.0:
+        return
+    yield pr.LinearScaling(factor)
+    yield pr.NTKScaling(factor)
+    if length:
+        yield pr.YaRN(factor, length)
+        yield pr.Llama3Scaling(factor, 1.0, 4.0, length)
+        yield pr.NTKByParts(factor, length)
+        yield pr.DynamicNTK(factor, length, policy="static")
+
+
+def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[Explanation]:
+    """Other spacings, bases and scales of a declared multi-axis encoding."""
+    for spacing in SPACINGS:
+        if spacing != encoding.spacing:
+            try:
+                other = encoding.replace(spacing=spacing)
+            except ValueError:
+                continue
+            yield Explanation(
+                "frequency-spacing",
+                f"frequencies are spaced as with spacing={spacing!r}, declared "
+                f"{encoding.spacing!r}",
+                other.frequencies(),
+            )
+    if encoding.spacing == "strided":
+        count = len(encoding.sections)
+        steps = (count - 1 - 2 * encoding.axes()) / sum(encoding.sections)
+        yield Explanation(
+            "frequency-spacing",
+            "the axes take their frequencies in the reverse order: the last axis has the fastest",
+            encoding.frequencies() * np.asarray(encoding.base) ** -steps,
+        )
+    if encoding.scaling is not None and encoding.spacing == "global":
+        # One schedule over all pairs: what it is confused with is the same as on one axis.
+        assert isinstance(encoding.base, float)
+        flat = RoPE(
+            encoding.rotary_dim, layout="half", base=encoding.base, scaling=encoding.scaling
+        )
+        scale = encoding.frequencies() / flat.frequencies()
+        for found in alternatives(flat):
+            yield replace(found, predicted=found.predicted * scale)
+    elif encoding.scaling is not None:
+        plain = encoding.replace(scaling=None).frequencies()
+        text = f"the declared scaling is missing: {encoding.scaling!r}"
+        yield Explanation("scaling-missing", text, plain)
+    if encoding.position_scale != 1.0:
+        plain = encoding.replace(position_scale=1.0).frequencies()
+        text = f"positions are not multiplied by the declared {encoding.position_scale}"
+        yield Explanation("position-scale", text, plain)
+    d = encoding.rotary_dim
+    if encoding.head_dim != d and encoding.scaling is None and encoding.position_scale == 1.0:
+        yield Explanation(
+            "denominator",
+            f"exponents are divided by head_dim = {encoding.head_dim}, not {d}",
+            encoding.frequencies() ** (d / encoding.head_dim),
+        )
+
+
+def _undeclared(encoding: RoPE) -> Iterator[Explanation]:
+    """A scaling of a released model where none is declared."""
+    code = "scaling-formula"
+    for parameters in LLAMA3:
+        made = pr.Llama3Scaling(*parameters)
+        yield from _replaced(encoding, made, code, f"the scaling is {made!r}, declared none")
+    for factor in FACTORS:
+        for length in LENGTHS[:6]:
+            made_yarn = pr.YaRN(factor, length)
+            text = f"the scaling is {made_yarn!r}, declared none"
+            yield from _replaced(encoding, made_yarn, code, text)

@@ -1,0 +1,1 @@
+"""Judge and diagnose rotary encodings through ``apply`` and ``frequencies``."""

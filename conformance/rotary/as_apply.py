@@ -1,0 +1,75 @@
+"""Surfaces seen as ``apply`` (or ``table``): one judge and one diagnosis serve them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref.conformance.harness.report import Finding
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.transforms import Derived
+
+from . import judge as judge_apply
+
+
+class Inexpressible(ValueError):
+    """The surface has no call for these arguments; the function was never asked."""
+
+
+@contextmanager
+def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> Iterator[None]:
+    """Meanwhile ``run`` is about ``view``, a function of another surface, and ``encoding``.
+
+    What the surface cannot express is no refusal of the function, and leaves no limit.
+    ``recipe`` is the view as an expression of ``fn``, for the lines that reproduce a failure.
+    """
+    subject, declared, required = run.subject, run.encoding, run.report.required
+    axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
+    run.subject = replace(subject, fn=view, keeps_dtype=True, axes=axes, mutated=None, calls=0)
+    run.encoding = encoding
+    try:
+        yield
+    finally:
+        subject.mutated = subject.mutated or run.subject.mutated
+        subject.calls += run.subject.calls
+        run.subject, run.encoding = subject, declared
+        run.report.required = tuple(dict.fromkeys([*required, *run.report.required]))
+        run.report.findings[:] = [_recalled(f, encoding, recipe) for f in run.report.findings]
+        own = Inexpressible.__name__
+        run.report.limits[:] = [text for text in run.report.limits if own not in text]
+
+
+def judge_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary, recipe: str) -> None:
+    """Judge ``view(x, positions)`` against ``encoding`` as an ``apply`` function."""
+    with seen_as(run, view, encoding, recipe):
+        judge_apply.judge(run)
+
+
+def _recalled(finding: Finding, encoding: Any, recipe: str) -> Finding:
+    """A finding whose lines call the function as its surface wants it."""
+    if "got = fn(" not in finding.reproduce:
+        return finding
+    if isinstance(encoding, Derived):  # nothing to paste
+        return replace(finding, reproduce="")
+    first, *rest = finding.reproduce.replace("got = fn(", "got = apply(").splitlines()
+    return replace(finding, reproduce="\n".join([first, f"apply = {recipe}", *rest]))
+
+
+def host_positions(run: Run, positions: Any) -> np.ndarray:
+    """Positions as the view was given them, in NumPy; only whole ones can be expressed."""
+    p = np.asarray(run.subject.backend.asnumpy(positions))
+    if p.dtype.kind not in "iu":
+        raise Inexpressible("there are no fractional positions here")
+    return p
+
+
+def starts(positions: np.ndarray) -> np.ndarray:
+    """Where each row of contiguous positions (S,) or (B, S) starts."""
+    if positions.shape[-1] == 0 or (np.diff(positions, axis=-1) != 1).any():
+        raise Inexpressible("only contiguous positions can be expressed")
+    return np.asarray(positions[..., 0])

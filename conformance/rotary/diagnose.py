@@ -1,0 +1,364 @@
+"""From what a rotary function was measured to be, to what is wrong with it.
+
+Order: structure (pairs, slice, rotation), then frequencies, amplitude and origin, all at small
+positions; only where those fit are the position map and the precision suspects.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Proportional, RoPE, Rotary
+from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, unit_pairs
+from posenc_ref.conformance.harness.reach import Access
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.declaration import declare, live
+from posenc_ref.conformance.phases.decode import Decoder
+from posenc_ref.conformance.phases.diagnose import diagnose_phases
+from posenc_ref.conformance.phases.frequencies import agree
+from posenc_ref.conformance.phases.measure import Measured, Tables
+
+from . import diagnose_axes, diagnose_length, diagnose_state
+from .diagnose_calls import diagnose_calls
+from .diagnose_pairs import changing_size, not_proportional
+
+#: Largest finite float16.
+_FLOAT16_MAX = 65504.0
+
+
+def diagnose(run: Run, access: Access, measured: Measured) -> None:
+    """Add findings to the report for the cases that failed."""
+    if not run.failures or any(f.severity == "error" for f in run.report.findings):
+        return
+    encoding = run.encoding
+    if not isinstance(encoding, Rotary):
+        if any(f.check == "properties" for f in run.failures):
+            run.add("not-a-rotation", "a property of rotations fails", run.failures[0].place)
+        return
+    if diagnose_state.diagnose(run, access):
+        return
+    if _rows_differ(run, encoding):
+        return
+    if not _structure(run, encoding, measured):
+        return
+    if encoding.num_axes > 1 and diagnose_axes.diagnose(run, encoding, measured):
+        return
+    if encoding.depends_on_length and diagnose_length.diagnose(run, access, encoding):
+        return
+    declared = declare(encoding)
+    if measured.phases is not None:
+        tables = _measured_tables(access, measured)
+        diagnose_phases(run, tables, measured.phases, declared)
+    if not run.report.findings:
+        diagnose_calls(run, encoding)
+    if not run.report.findings:
+        _rows(run)
+
+
+def _measured_tables(access: Access, measured: Measured) -> Tables:
+    """cos and sin as they show on (1, 0) in every measured pair."""
+    a = np.array([p.a for p in measured.pairs])
+
+    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), a), positions)[0, 0]
+        return y[:, [p.out_a for p in measured.pairs]], y[:, [p.out_b for p in measured.pairs]]
+
+    return tables
+
+
+def tables_of(access: Access, encoding: Rotary) -> Tables:
+    """cos and sin as they show on (1, 0) in every declared pair."""
+    first, _ = live(encoding, encoding.pairs())
+    out1, out2 = live(encoding, encoding.output_pairs())
+
+    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), first), positions)[0, 0]
+        return y[:, out1], y[:, out2]
+
+    return tables
+
+
+def _rows_differ(run: Run, encoding: Rotary) -> bool:
+    """Positions decoded for every batch row and head, with distinct sizes on every axis."""
+    first, second = live(encoding, encoding.pairs())
+    (w,) = live(encoding, (encoding.frequencies(),))
+    decoder = Decoder.of(w, reach=64)
+    adjacent = (np.sort(np.r_[first, second])[::2], np.sort(np.r_[first, second])[1::2])
+    for pairs, out in (
+        ((first, second), live(encoding, encoding.output_pairs())),
+        (adjacent, adjacent),
+    ):
+        x = unit_pairs((4, 3, 5, encoding.head_dim), pairs[0])
+        y = run.subject.apply(x, np.arange(5))
+        cos, sin = y[..., out[0]], encoding.sign * y[..., out[1]]
+        if np.array_equal(y, np.broadcast_to(y[:1, :1], y.shape)):
+            return False
+        found, misfit = decoder.positions(cos, sin)
+        if misfit.max() > 0.1:
+            continue
+        found = found - round(encoding.offset)
+        batch, head, token = np.meshgrid(np.arange(4), np.arange(3), np.arange(5), indexing="ij")
+        for name, index in (("head", head), ("batch", batch)):
+            if np.array_equal(found, index):
+                run.add(
+                    "position-axis",
+                    f"the {name} index is taken for the position",
+                    f"decoded positions equal the {name} index for 4 x 3 x 5 tokens",
+                )
+                return True
+        wrong = np.argwhere(found != token)
+        b0, h0, s0 = (int(i) for i in wrong[0])
+        rows, heads = np.unique(wrong[:, 0]), np.unique(wrong[:, 1])
+        text = f"row {b0}, head {h0}: token {s0} gets position {found[b0, h0, s0]}"
+        code = "row-offset" if rows.size < 4 and heads.size == 3 else "position-axis"
+        run.add(code, f"{wrong.shape[0]} of 60 tokens have another position than declared", text)
+        return True
+    run.add(
+        "position-axis",
+        "the result depends on the batch row or the head of a token",
+        "the same token in every row and head comes out differently",
+    )
+    return True
+
+
+def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Pairs, slice and rotation; False where nothing further can be compared."""
+    first, second = live(encoding, encoding.pairs())
+    layout = getattr(encoding, "layout", "")
+    declared = {(int(a), int(b)) for a, b in zip(first, second, strict=True)}
+    found = {(p.a, p.b) for p in measured.pairs}
+    rotated = {c for pair in found for c in pair} | set(measured.odd)
+    wanted = {c for pair in declared for c in pair}
+    if not rotated and not measured.scaled:
+        run.add(
+            "frequency-spacing",
+            "nothing is rotated: every frequency is 0",
+            f"all {encoding.head_dim} channels pass through at positions "
+            f"{measured.positions.tolist()}",
+        )
+        return False
+    if measured.moved:
+        c, at = next(iter(measured.moved.items()))
+        run.add(
+            "output-layout",
+            f"{len(measured.moved)} channels that are not rotated come out at other places",
+            f"channel {c} comes out at {at}",
+        )
+        return False
+    if measured.scaled and not set(measured.scaled) & wanted:
+        c = measured.scaled[0]
+        size, m = float(measured.matrices[0, c, c]), encoding.attention_factor()
+        own = m != 1.0 and abs(size - m) <= FACTOR_SLACK * m
+        run.add(
+            "attention-factor" if own else "amplitude",
+            f"channels outside the rotary slice are multiplied by {size:.6g}"
+            + (", the attention factor of those inside" if own else ""),
+            f"channels {measured.scaled[:6]}",
+        )
+        return False
+    if rotated != wanted:
+        _slice(run, encoding, measured, rotated, wanted)
+        return False
+    if _mixed(run, encoding, measured):
+        return False
+    if measured.odd:
+        columns = ", ".join(map(str, measured.odd[:4]))
+        run.add("not-a-rotation", f"channels {columns} are not turned in pairs", _support(measured))
+        return False
+    if found != declared:
+        other = "half" if layout == "interleaved" else "interleaved"
+        got = measured.layout() or "neither layout's"
+        p = next(p for p in measured.pairs if (p.a, p.b) not in declared)
+        known = isinstance(encoding, RoPE) and measured.layout() == other
+        at = int(np.flatnonzero((first == p.a) | (second == p.a))[0])
+        run.add(
+            "layout",
+            f"pairs are {got}, declared {layout}",
+            f"channel {p.a} is paired with {p.b}, declared {first[at]} with {second[at]}",
+            remedy=_permutation(encoding, other) if known else "",
+            values={"declared": layout, "measured": got},
+        )
+    _output(run, encoding, measured, same_pairs=found == declared)
+    return True
+
+
+def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) -> None:
+    """Whether pairs are written where they are declared to be."""
+    first, second = live(encoding, encoding.pairs())
+    out1, out2 = live(encoding, encoding.output_pairs())
+    wanted = {
+        (int(a), int(b)): {int(c), int(d)}
+        for a, b, c, d in zip(first, second, out1, out2, strict=True)
+    }
+    moved = any({a, b} != out for (a, b), out in wanted.items())
+    if not same_pairs and measured.in_out() != moved:
+        return  # nothing to compare with, and it does what is declared: move channels, or not
+    wrong = [p for p in measured.pairs if wanted.get((p.a, p.b), {p.a, p.b}) != {p.out_a, p.out_b}]
+    if not wrong:
+        return
+    p = wrong[0]
+    told = wanted.get((p.a, p.b))
+    run.add(
+        "output-layout",
+        "pairs are written to other channels than they are read from"
+        if not moved
+        else "pairs are not written to the declared channels",
+        f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}"
+        + (f", declared {min(told)} and {max(told)}" if told and moved else ""),
+    )
+
+
+def _slice(
+    run: Run, encoding: Rotary, measured: Measured, rotated: set[int], wanted: set[int]
+) -> None:
+    low, high = min(rotated, default=0), max(rotated, default=0)
+    missing = sorted(wanted - rotated)
+    half = encoding.head_dim // 2
+    pairs = [(p.a, p.b) for p in measured.pairs]
+    if pairs == [(k, k + half) for k in range(len(pairs))] and 2 * len(pairs) == len(wanted):
+        evidence = f"channel 0 is paired with {half}, declared with {encoding.pairs()[1][0]}"
+        told, phases = live(encoding, (encoding.frequencies(),))[0], measured.phases
+        if phases is not None and agree(phases.frequencies, told, phases.sigma).all():
+            run.add(
+                "layout",
+                "pairs reach across the whole head, (k, k + head_dim/2), not across the slice; "
+                "frequencies are those of the slice",
+                evidence,
+                equivalent=("proportional", "rotary-dim"),
+            )
+            return
+        run.add(
+            "proportional",
+            f"the first {len(pairs)} pairs of the whole head are rotated, not the first "
+            f"{len(wanted)} channels",
+            evidence,
+            equivalent=("rotary-dim",),
+        )
+        return
+    scaling = getattr(encoding, "scaling", None)
+    if isinstance(scaling, Proportional) and not_proportional(run, encoding, measured, rotated):
+        return
+    first, second = live(encoding, encoding.pairs())
+    timescale = 1 / live(encoding, (encoding.frequencies(),))[0]
+    lost = {
+        int(c) for c in np.r_[first[timescale > _FLOAT16_MAX], second[timescale > _FLOAT16_MAX]]
+    }
+    if missing and set(missing) == lost and rotated < wanted:
+        run.add(
+            "overflow",
+            f"pairs with a timescale over {_FLOAT16_MAX:g} are not rotated: base ** x overflows "
+            "float16",
+            f"declared and not rotated: {missing[:6]}",
+            equivalent=("angle-precision",),
+        )
+        return
+    run.add(
+        "rotary-dim",
+        f"{len(rotated)} channels are rotated ({low}..{high}), declared {len(wanted)} "
+        f"({min(wanted)}..{max(wanted)}) of {encoding.head_dim}",
+        f"channels passed through: {len(measured.passed)}"
+        + (f"; declared and not rotated: {missing[:6]}" if missing else ""),
+        values={"declared": len(wanted), "measured": len(rotated)},
+    )
+
+
+def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Whether pairs are not rotations: two tables in one pair, or something else."""
+    blocks = measured.blocks[1:]
+    if not measured.pairs:
+        return False
+    m00, m01, m10, m11 = (blocks[..., i, j] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
+    slack = run.budget * ROUNDOFF[run.coarse]
+    if (np.abs(m00 - m11) <= slack).all() and (np.abs(m01 + m10) <= slack).all():
+        return changing_size(run, measured, np.hypot(m00, m10))
+    upper, lower = np.hypot(m00, m01), np.hypot(m10, m11)
+    one, two = np.arctan2(-m01[0], m00[0]), np.arctan2(m10[0], m11[0])
+    # Two tables in one pair: the angles of all channels are the frequencies, each of them twice.
+    every = np.sort(np.r_[np.abs(one), np.abs(two)])
+    doubled = np.sort(np.repeat(live(encoding, (encoding.frequencies(),))[0], 2))
+    both = every.size == doubled.size and np.abs(every - doubled).max() <= slack * 4
+    if both and (np.sign(one) == np.sign(two)).all() and (np.abs(upper - lower) <= slack).all():
+        k = int(np.argmax(np.abs(one - two)))
+        p = measured.pairs[k]
+        run.add(
+            "mixed-layout",
+            f"pairs are {measured.layout() or 'irregular'}, but the two channels of a pair turn "
+            "by different angles",
+            f"at position 1 channel {p.out_a} turns by {one[k]:.6g} rad, channel {p.out_b} by "
+            f"{two[k]:.6g} rad",
+        )
+        return True
+    n, k = (
+        int(i)
+        for i in np.unravel_index(int(np.argmax(np.abs(m00 - m11) + np.abs(m01 + m10))), m00.shape)
+    )
+    p = measured.pairs[k]
+    run.add(
+        "not-a-rotation",
+        "the map of a pair is not a rotation times a factor",
+        f"channels {p.a}, {p.b} at position {measured.positions[n + 1]}: "
+        f"[[{m00[n, k]:.4g}, {m01[n, k]:.4g}], [{m10[n, k]:.4g}, {m11[n, k]:.4g}]]",
+    )
+    return True
+
+
+def _rows(run: Run) -> None:
+    """Per-row positions, negative and fractional ones: only these failed."""
+    failed = {f.case: f for f in run.failures}
+    rows = [case for case in failed if "per-row" in case]
+    first, other = ("per-row positions (B, S)", "other per-row positions (B, S)")
+    if other in rows and first not in rows:
+        run.add(
+            "state",
+            "positions (B, S) of an earlier call are used again",
+            failed[rows[0]].place,
+        )
+    elif rows:
+        run.add(
+            "row-offset",
+            "with positions (B, S), rows do not use their own positions",
+            failed[rows[0]].place,
+        )
+    if ONE_EACH in failed and ONE_TOKEN not in failed:
+        run.add(
+            "row-offset",
+            "single tokens (decoding): the first row is right, later ones are not",
+            failed[ONE_EACH].place,
+        )
+    elif ONE_TOKEN in failed:
+        run.add(
+            "decode-offset",
+            "a single token (decoding) is not rotated to its position",
+            failed[ONE_TOKEN].place,
+        )
+    for case in ("fractional positions", "repeated, unsorted positions", "int32 positions"):
+        if case in failed:
+            run.add(
+                "position-range",
+                f"{case} are accepted and rotated wrongly: refuse them, or rotate them right",
+                failed[case].place,
+            )
+
+
+def _permutation(encoding: Any, measured: str) -> str:
+    d = encoding.rotary_dim
+    perm = (
+        "[0, d/2, 1, d/2+1, ...]" if encoding.layout == "half" else "[0, 2, 4, ..., 1, 3, 5, ...]"
+    )
+    return (
+        f"Rotate {encoding.layout} pairs. Or keep the function and permute the weights of q and k "
+        f"once, from {encoding.layout} to {measured}: posenc_ref.permute_weights(w, n_heads, "
+        f"source={encoding.layout!r}, target={measured!r}"
+        + (f", rotary_dim={d}" if d != encoding.head_dim else "")
+        + f"). For q and k themselves, x[..., perm] with perm = {perm} before the function; logits "
+        "agree then. Never permute v."
+    )
+
+
+def _support(measured: Measured) -> str:
+    c = measured.odd[0]
+    rows = np.flatnonzero((measured.matrices[:, :, c] != 0).any(axis=0))
+    return f"channel {c} lights up channels {[int(r) for r in rows[:6]]}"

@@ -1,0 +1,180 @@
+"""Which position axis every pair follows, and where each axis starts."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+
+from posenc_ref import MultiAxisRoPE, Rotary
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.declaration import live
+from posenc_ref.conformance.phases.frequencies import agree
+from posenc_ref.conformance.phases.measure import Measured
+from posenc_ref.conformance.phases.schedule_mistakes import multi_axis_alternatives
+
+from .judge_axes import AxisPhases, declared_axes, measure
+
+
+def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
+    """Findings about the axes; False where every pair follows its own, from its own origin."""
+    if encoding.axes() is None or not any(f.check == "axes" for f in run.failures):
+        return False  # pairs of RoPE-Mixed follow every axis: none is another's
+    wanted = declared_axes(encoding)
+    if len(measured.pairs) != wanted.size:
+        return False
+    found = measure(run, encoding.num_axes, encoding.head_dim, measured.pairs, encoding.sign)
+    if not found.linear:
+        return _torn(run)
+    if _offsets(run, encoding, found):
+        return True
+    return _sections(run, encoding, found, wanted) or _each_axis(run, encoding, found, wanted)
+
+
+def _torn(run: Run) -> bool:
+    """Whether rotations by text positions are right, and one axis alone gives no rotation."""
+    if any(f.check != "axes" and "rolled" not in f.case for f in run.failures):
+        return False
+    run.add(
+        "sections",
+        "the two channels of a pair follow different axes",
+        "with one axis moved alone, pairs are not rotated; with all alike, they are",
+        equivalent=("mixed-layout",),
+    )
+    return True
+
+
+def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
+    """Whether every pair of one axis turns by the same multiple of what is declared, or back."""
+    told = live(encoding, (encoding.frequencies(),))[0]
+    at = np.arange(wanted.size)
+    w, sigma = found.frequencies[wanted, at], found.sigma[wanted, at]
+    others = multi_axis_alternatives(encoding) if isinstance(encoding, MultiAxisRoPE) else ()
+    if any(agree(w, other.predicted, sigma).all() for other in others):
+        return False  # one change explains every axis
+    ratios = []
+    for axis in range(encoding.num_axes):
+        own = wanted == axis
+        ratio = float(np.median(w[own] / told[own]))
+        if not agree(w[own], ratio * told[own], sigma[own]).all():
+            return False
+        ratios.append(1.0 if agree(w[own], told[own], sigma[own]).all() else ratio)
+    wrong = [a for a, ratio in enumerate(ratios) if ratio != 1.0]
+    if not wrong or (len({ratios[a] for a in wrong}) == 1 and len(wrong) == len(ratios)):
+        return False  # all alike: text shows it as well
+    first = wrong[0]
+    back = ratios[first] < 0 and agree(w, np.sign(w) * told, sigma).all()
+    run.add(
+        "sign" if back else "position-scale",
+        f"positions of axis {first} "
+        + ("count backwards" if back else "are multiplied by ")
+        + ("" if back else f"{ratios[first]:.6g}"),
+        f"ratio of measured to declared frequencies by axis: {[round(r, 6) for r in ratios]}",
+    )
+    return True
+
+
+def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
+    # An axis that a pair does not follow leaves cos at 1 and sin at 0, exactly.
+    follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * _least(encoding)
+    several = follows.sum(axis=0)
+    axes = np.where(several == 1, np.argmax(follows, axis=0), -1)
+    if np.array_equal(axes, wanted):
+        return False
+    count = encoding.num_axes
+    k = int(np.flatnonzero(axes != wanted)[0])
+    seen = ", ".join(str(a) for a in np.flatnonzero(follows[:, k])) or "none"
+    evidence = (
+        f"pair {k} follows axis {seen}, declared {wanted[k]}; pairs by axis "
+        f"{[int((axes == a).sum()) for a in range(count)]}, declared "
+        f"{[int((wanted == a).sum()) for a in range(count)]}"
+    )
+    if (several > 1).any():
+        run.add("sections", "pairs follow several axes at once", evidence)
+        return True
+    if (axes == axes[0]).all():
+        run.add(
+            "sections",
+            f"sections are ignored: every pair follows axis {axes[0]}",
+            evidence,
+        )
+        return True
+    for order in permutations(range(count)):
+        if np.array_equal(np.array(order)[wanted], axes):
+            run.add(
+                "axis-order",
+                f"the axes are taken in the order {order}: where axis a is declared, axis "
+                "order[a] is followed",
+                evidence,
+                values={"declared": list(range(count)), "measured": list(order)},
+            )
+            return True
+    run.add("sections", _arrangement(encoding, axes), evidence)
+    return True
+
+
+def _arrangement(encoding: Rotary, axes: np.ndarray) -> str:
+    """What the measured assignment of pairs to axes is called."""
+    if isinstance(encoding, MultiAxisRoPE):
+        for order in permutations(encoding.sections):
+            for arrangement in ("chunked", "interleaved"):
+                try:
+                    other = encoding.replace(
+                        sections=order, arrangement=arrangement, spacing="global",
+                        base=10000.0, layout="half", output_layout=None, position_scale=1.0,
+                    )  # fmt: skip
+                except ValueError:
+                    continue
+                if np.array_equal(other.axes(), axes):
+                    return (
+                        f"sections are {arrangement} {order}, declared "
+                        f"{encoding.arrangement} {encoding.sections}"
+                    )
+        if np.array_equal(np.arange(axes.size) % encoding.num_axes, axes):
+            return f"pairs go round the axes in turn, declared {encoding.arrangement}"
+    if (axes < 0).all():
+        return "no pair follows any axis"
+    return "pairs follow other axes than declared"
+
+
+def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
+    """Whether single axes start elsewhere: the angle at 0 of the pairs that follow each."""
+    follows = np.argmax(np.abs(found.frequencies), axis=0)
+    w = found.frequencies[follows, np.arange(follows.size)]
+    starts = {}
+    for axis in range(encoding.num_axes):
+        own = follows == axis
+        if not own.any():
+            return False
+        fitting = [
+            o
+            for o in _ORIGINS
+            if agree(
+                np.angle(np.exp(1j * (found.start[own] - o * w[own]))),
+                np.zeros(int(own.sum())),
+                np.full(int(own.sum()), ROUNDOFF[run.coarse] * (1 + abs(o))) * run.budget,
+            ).all()
+        ]
+        if not fitting:
+            return False
+        starts[axis] = fitting[0]
+    wrong = [a for a, o in starts.items() if o != encoding.offset]
+    if not wrong or len(wrong) == len(starts):
+        return False  # all alike: the position origin of every axis, which text shows as well
+    run.add(
+        "position-origin",
+        f"axis {wrong[0]} starts at position {starts[wrong[0]]:g}, declared {encoding.offset:g}",
+        f"angles where every position is 0; origins by axis {[starts[a] for a in sorted(starts)]}",
+        values={"declared": encoding.offset, "measured": starts[wrong[0]]},
+    )
+    return True
+
+
+#: Origins that axes are given, the declared kind first.
+_ORIGINS = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0)
+
+
+def _least(encoding: Rotary) -> float:
+    """The slowest declared turning."""
+    return float(np.abs(live(encoding, (encoding.frequencies(),))[0]).min())

@@ -1,0 +1,80 @@
+"""Calls of one shape that come out wrong while others are right: which tokens, and where from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref import RoPE, Rotary
+from posenc_ref.conformance.harness.driver import Refused
+from posenc_ref.conformance.harness.probes import WIDE, unit_pairs
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.declaration import live
+from posenc_ref.conformance.phases.decode import Decoder
+
+#: cos or sin off by more than that belongs to another position.
+_OFF = 0.1
+
+
+def diagnose_calls(run: Run, encoding: Rotary) -> None:
+    """Explain failures of the larger calls: the smallest failing one is looked into."""
+    failed = {f.case for f in run.failures}
+    sizes = [size for size in WIDE if f"B, H, S = {size}" in failed]
+    if not sizes:
+        return
+    size = sizes[0]
+    first, _ = live(encoding, encoding.pairs())
+    seen = _seen(run, encoding, size, first, *live(encoding, encoding.output_pairs()))
+    if seen is None:
+        return
+    (w,) = live(encoding, (encoding.frequencies(),))
+    angle = (np.arange(size[2])[:, None] + encoding.offset) * w
+    wrong = np.abs(seen - np.exp(1j * angle)).max(axis=-1) > _OFF  # (B, H, S)
+    if not wrong.any():
+        return
+    b, h, s = (int(i) for i in np.argwhere(wrong)[0])
+    shape = f"in a call of B, H, S = {size}"
+    decoder = Decoder.of(w, reach=4096)
+    used, misfit = decoder.position(seen[b, h, s].real, seen[b, h, s].imag)
+    used -= round(encoding.offset)
+    where = f"row {b}, head {h}, token {s}"
+    found = f"{where} gets the angles of position {used}" if misfit <= _OFF else where
+    crossed = None
+    if isinstance(encoding, RoPE):
+        other = encoding.replace(
+            layout="half" if encoding.layout == "interleaved" else "interleaved", output_layout=None
+        )
+        a, b_ = live(other, other.pairs())
+        crossed = _seen(run, encoding, size, a, a, b_)
+    if crossed is not None and (np.abs(crossed - np.exp(1j * angle)).max(axis=-1) <= _OFF).all():
+        run.add("layout", f"{shape}, pairs are {other.layout}", where)
+    elif not wrong.any(axis=(0, 2)).all():
+        heads = np.flatnonzero(wrong.any(axis=(0, 2))).tolist()
+        run.add("position-axis", f"{shape}, only some heads are wrong: {heads[:6]}", found)
+    elif not wrong.any(axis=(1, 2)).all():
+        rows = np.flatnonzero(wrong.any(axis=(1, 2))).tolist()
+        run.add("row-offset", f"{shape}, only some rows are wrong: {rows[:6]}", found)
+    elif misfit <= _OFF and used in (b, h) and s not in (b, h):
+        axis = "head" if used == h else "batch"
+        run.add("position-axis", f"{shape}, the {axis} index is taken for the position", found)
+    else:
+        tokens = np.flatnonzero(wrong.any(axis=(0, 1)))
+        text = f"{shape}, {tokens.size} of {size[2]} tokens are wrong, from token {tokens[0]} on"
+        run.add("wrong-row", text, found)
+
+
+def _seen(
+    run: Run,
+    encoding: Rotary,
+    size: tuple[int, int, int],
+    first: np.ndarray,
+    out1: np.ndarray,
+    out2: np.ndarray,
+) -> np.ndarray | None:
+    """cos + i sin of every token and pair, (B, H, S, pairs)."""
+    x = unit_pairs((*size, encoding.head_dim), first)
+    try:
+        y = run.subject.apply(x, np.arange(size[2]))
+    except Refused:
+        return None
+    m = encoding.attention_factor()
+    return np.asarray(y[..., out1] + 1j * encoding.sign * y[..., out2]) / m

@@ -1,0 +1,266 @@
+"""Why calls of some lengths are wrong: another switching point, another rule, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import posenc_ref as pr
+from posenc_ref import Rotary
+from posenc_ref.accuracy import FACTOR_SLACK, Truth
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import dense
+from posenc_ref.conformance.harness.reach import Access
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.phases.schedule_mistakes import FACTORS, LENGTHS
+
+from .judge_length import WHOSE, case, lengths_of, positions_of
+
+#: Whether an encoding meets the function at one length, seen as of another length; or, for 0, with
+#: every token at the length that ends with it.
+Fits = Callable[[Rotary, int, int], bool]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Another way in which frequencies may depend on the length."""
+
+    code: str
+    message: str
+    encoding: Rotary
+    seen: Callable[[int], int] = lambda n: n  #: the length that a call of length n is taken for
+
+
+def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
+    """A finding if another rule gives the right values at every length."""
+    failed = {f.case for f in run.failures if f.check == "lengths"}
+    lengths = [n for n in lengths_of(encoding) if n - 1 <= run.highest]
+    if not failed or not lengths:
+        return False
+    seen = dict(_calls(run, access, lengths))
+
+    def fits(encoding: Rotary, length: int, taken: int) -> bool:
+        x, y = seen[length]
+        positions = positions_of(length)
+        lengths = np.full(positions.shape, taken) if taken else positions + 1
+        truth = apply_truth(encoding, x, positions, lengths)
+        return bool((run.scores(y, truth) <= run.budget).all())
+
+    if not any(case(n) in failed for n in lengths):
+        return _whose(run, encoding, sorted(failed))
+    first = next((n for n in lengths if case(n) in failed), lengths[0])
+    if _explain(run, encoding, list(seen), first, fits):
+        return True
+    if _factor_by_length(run, encoding, seen):
+        return True
+    return _another_rule(run, encoding, [n for n in seen if not fits(encoding, n, n)], list(seen))
+
+
+def _factor_by_length(
+    run: Run, encoding: Rotary, seen: dict[int, tuple[np.ndarray, np.ndarray]]
+) -> bool:
+    """Whether frequencies are right at every length, and the attention factor is not."""
+    channels = np.concatenate(encoding.output_pairs())
+    ratios = {}
+    for length, (x, y) in seen.items():
+        positions = positions_of(length)
+        truth = apply_truth(encoding, x, positions, np.full(positions.shape, length))
+        got, told = y[..., channels], truth.value[..., channels]
+        ratio = float(np.sum(got * told) / np.sum(told * told))
+        scaled = np.array(truth.value)
+        scaled[..., channels] *= ratio
+        moved = Truth(scaled, truth.terms * abs(ratio), truth.angle * abs(ratio), truth.amplitude)
+        if not (run.scores(y, moved) <= 2 * run.budget).all():
+            return False
+        ratios[length] = ratio
+    m = {n: encoding.attention_factor(n) * r for n, r in ratios.items()}
+    off = [n for n, r in ratios.items() if abs(r - 1) > FACTOR_SLACK]
+    if not off:
+        return False
+    run.add(
+        "attention-factor",
+        f"cos and sin are multiplied by {m[off[0]]:.6g} in calls of length {off[0]}, declared "
+        f"{encoding.attention_factor(off[0]):.6g}; the frequencies are right",
+        f"factor by length: {', '.join(f'{n}: {v:.6g}' for n, v in m.items())}",
+        values={"declared": encoding.attention_factor(off[0]), "measured": m[off[0]]},
+    )
+    return True
+
+
+def _whose(run: Run, encoding: Any, failed: list[str]) -> bool:
+    """Only the place of the largest position matters: the length is taken from elsewhere."""
+    places = ", ".join(name.removeprefix(WHOSE).strip() for name in failed)
+    place = next(f.place for f in run.failures if f.check == "lengths")
+    run.add(
+        "scaling-formula",
+        "the length is not that of the largest position in the call: calls are wrong where it is "
+        f"in {places}",
+        place,
+        remedy="Take the largest position of the whole call, plus one, for the length.",
+    )
+    return True
+
+
+def _calls(
+    run: Run, access: Access, lengths: list[int]
+) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray]]]:
+    for length in lengths:
+        positions = positions_of(length)
+        x = run.subject.rounded(dense((1, 1, positions.size, access.dim), run.seed + 14))
+        try:
+            yield length, (x, access.rows(x, positions))
+        except (Refused, Malformed):
+            continue
+
+
+def explain_frequencies(
+    run: Run, encoding: Rotary, seen: dict[int, np.ndarray], fits_at: Callable[[Any, Any], bool]
+) -> bool:
+    """The same for frequencies returned for each length."""
+
+    def fits(other: Rotary, length: int, taken: int) -> bool:
+        return fits_at(seen[length], other.frequencies(taken or length))
+
+    wrong = [n for n in seen if not fits(encoding, n, n)]
+    if not wrong:
+        return False
+    if _explain(run, encoding, list(seen), wrong[0], fits):
+        return True
+    return _another_rule(run, encoding, wrong, list(seen))
+
+
+def _another_rule(run: Run, encoding: Any, wrong: list[int], lengths: list[int]) -> bool:
+    """Short calls are right and long ones wrong: the scaling grows by some other rule."""
+    right = [n for n in lengths if n not in wrong]
+    if not right or min(right) > min(wrong):
+        return False
+    last = max(n for n in right if n < min(wrong))
+    run.add(
+        "scaling-formula",
+        f"calls up to length {last} are right, longer ones are not: the frequencies do not "
+        f"grow by the rule of {type(encoding.scaling).__name__}",
+        f"judged at lengths {', '.join(map(str, lengths))}; wrong from {min(wrong)} on",
+        equivalent=("scaling-parameter",),
+    )
+    return True
+
+
+def _explain(run: Run, encoding: Rotary, lengths: list[int], first: int, fits: Fits) -> bool:
+    evidence = f"judged at lengths {', '.join(map(str, lengths))}; wrong from {first} on"
+    for rule in _rules(encoding, lengths):
+        if all(fits(rule.encoding, n, rule.seen(n)) for n in lengths):
+            run.add(rule.code, rule.message, evidence)
+            return True
+    return False
+
+
+def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
+    scaling = encoding.scaling
+    name = type(scaling).__name__
+    start = getattr(scaling, "original_max_position", getattr(scaling, "max_position", 1))
+    field = "max_position" if hasattr(scaling, "max_position") else "original_max_position"
+    yield Rule(
+        "scaling-parameter",
+        f"{name} changes one token early: a call of length {start} is taken for {start + 1}",
+        encoding,
+        lambda n: n + 1,
+    )
+    yield Rule(
+        "scaling-parameter",
+        f"{name} changes one token late: a call of length {start + 1} is taken for {start}",
+        encoding,
+        lambda n: max(n - 1, 1),
+    )
+    yield Rule(
+        "scaling-parameter",
+        f"{name} changes token by token, by the position of each, not by the length of the call",
+        encoding,
+        lambda n: 0,
+    )
+    for end in dict.fromkeys([round(start * (getattr(scaling, "factor", None) or 1.0)), *LENGTHS]):
+        if hasattr(scaling, "short_factor") and end != start:
+            yield Rule(
+                "scaling-parameter",
+                f"{name} changes after length {end}, declared {start}",
+                encoding,
+                lambda n, end=end: start if n <= end else start + 1,  # type: ignore[misc]
+            )
+    for policy in ("static", "short", "long"):
+        changed = _replaced(encoding, policy=policy)
+        if changed is not None:
+            yield Rule(
+                "scaling-parameter",
+                f"the frequencies do not depend on the length: policy is {policy!r}, declared "
+                f"{scaling.policy!r}",
+                changed,
+            )
+    yield Rule(
+        "scaling-missing",
+        "the frequencies stay those of the original length in every call",
+        encoding,
+        lambda n: 1,
+    )
+    if hasattr(scaling, "short_factor"):
+        swapped = _replaced(
+            encoding, short_factor=scaling.long_factor, long_factor=scaling.short_factor
+        )
+        if swapped is not None:
+            text = "short_factor and long_factor are exchanged"
+            yield Rule("scaling-parameter", text, swapped)
+        turned = _replaced(
+            encoding,
+            short_factor=scaling.short_factor[::-1],
+            long_factor=scaling.long_factor[::-1],
+        )
+        if turned is not None:
+            text = "short_factor and long_factor are read from their ends, slow pairs first"
+            yield Rule("scaling-parameter", text, turned)
+    factor = getattr(scaling, "factor", None)
+    values: list[tuple[str, Any]] = [(field, n) for n in LENGTHS]
+    if factor:
+        values = [(field, round(start * factor)), ("factor", factor**2), *values]
+        values += [("factor", f) for f in FACTORS]
+    for key, value in values:
+        changed = _replaced(encoding, **{key: value})
+        if changed is not None:
+            text = f"{key} is {value}, declared {getattr(scaling, key)}"
+            yield Rule("scaling-parameter", text, changed)
+    if not factor:
+        return
+    for other in (pr.NTKScaling, pr.LinearScaling):
+        made = other(factor)
+        yield Rule(
+            "scaling-formula",
+            f"the scaling is {made!r} at every length, declared {name}",
+            encoding.replace(scaling=made),
+        )
+    if isinstance(scaling, pr.DynamicNTK):
+        yield from _dynamic(encoding, factor, start)
+
+
+def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
+    """Dynamic NTK with another multiple of the base."""
+    for what, alpha in (
+        ("(L / max_position) - (factor - 1)", lambda n: n / start - (factor - 1)),
+        ("L / max_position", lambda n: n / start),
+        ("factor * L / max_position", lambda n: factor * n / start),
+    ):
+        # The length at which the declared rule has that multiple.
+        def seen(n: int, alpha: Callable[[int], float] = alpha) -> int:
+            multiple = max(alpha(max(n, start)), 1.0)
+            return max(round(start * (multiple + factor - 1) / factor), 1)
+
+        yield Rule("scaling-formula", f"the base is multiplied by ({what}) ** (d/(d-2))",
+                   encoding, seen)  # fmt: skip
+
+
+def _replaced(encoding: Any, **changes: Any) -> Any:
+    """The encoding with its scaling changed, or None where there is no such one."""
+    try:
+        return encoding.replace(scaling=encoding.scaling.replace(**changes))
+    except (ValueError, TypeError):
+        return None

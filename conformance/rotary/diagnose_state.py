@@ -1,0 +1,57 @@
+"""Whether wrong values are those of earlier calls: a fresh instance would give the right ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import GENERIC, WINDOWS, dense
+from posenc_ref.conformance.harness.reach import Access
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
+
+from .judge_length import lengths_of, positions_of
+
+
+def diagnose(run: Run, access: Access) -> bool:
+    """A finding where a call comes out wrong now, and right as the first one of an instance.
+
+    Only what is called as it is has a factory for it; a view of another surface has none.
+    """
+    if run.factory is None or run.report.surface != "apply" or access.mode == "prefix":
+        return False
+    highest = access.reach(int(GENERIC[-1]))
+    calls = [GENERIC[highest >= GENERIC]]
+    calls += [np.arange(n, n + 9) for n in WINDOWS if n + 8 <= highest]  # all of one length
+    if run.encoding.depends_on_length:
+        calls += [positions_of(n) for n in lengths_of(run.encoding) if n - 1 <= highest]
+    for positions in calls:
+        if not positions.size or _right(run, access, positions):
+            continue
+        used = run.subject
+        run.subject = replace(used, fn=run.factory())
+        try:
+            clean = _right(run, access, positions)
+        finally:
+            run.subject = used
+        if clean:
+            run.add(
+                "state",
+                f"a call up to position {positions.max()} is right on a fresh instance only",
+                "the same call, first on a fresh instance, then after the others",
+                by=None,
+            )
+            return True
+    return False
+
+
+def _right(run: Run, access: Access, positions: np.ndarray) -> bool:
+    x = run.subject.rounded(dense((1, 2, positions.size, access.dim), run.seed + 21))
+    truth = apply_truth(run.encoding, x, positions, access.lengths(positions))
+    try:
+        y = access.rows(x, positions)
+    except (Refused, Malformed):
+        return False
+    return bool((run.scores(y, truth) <= run.budget).all())

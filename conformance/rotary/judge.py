@@ -1,0 +1,400 @@
+"""The judge of ``apply``: from short to long, state last, then the diagnosis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import RoPE, Rotary
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis import reproduce, same_logits
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import (  # fmt: skip
+    GENERIC,
+    ONE_EACH,
+    ONE_HOT,
+    ONE_TOKEN,
+    REPORTED,
+    SHORT,
+    SIZES,
+    WIDE,
+    WINDOWS,
+    dense,
+    error_window,
+)
+from posenc_ref.conformance.harness.reach import Access, longest_call
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.phases import properties
+from posenc_ref.conformance.phases.accuracy_by_length import measure_accuracy
+from posenc_ref.conformance.phases.declaration import declare
+from posenc_ref.conformance.phases.fitted_parameters import judge_fitted
+from posenc_ref.conformance.phases.measure import Measured, measure
+
+from . import diagnose as diagnose_rotary
+from . import judge_axes, judge_length
+
+REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
+#: Positions of more rows than a kernel may be unrolled for.
+_FIVE_ROWS = np.array([[4, 9, 2, 0], [7, 1, 8, 40], [3, 3, 29, 17], [60, 5, 0, 1], [11, 12, 6, 90]])
+
+
+def judge(run: Run) -> None:
+    """Judge ``fn(x (B, H, S, D), positions (S,))`` against ``run.encoding``, if there is one."""
+    assert run.head_dim is not None
+    run.report.required = tuple(r for r in REQUIRED if run.encoding is not None or r != "values")
+    if run.encoding is not None:
+        several, by_length = run.encoding.num_axes > 1, run.encoding.depends_on_length
+        run.report.required += ("axes",) * several + ("lengths",) * by_length
+    dim = run.head_dim
+    if not required_inputs(run, dim):
+        return
+    x = run.subject.rounded(dense((2, 3, SHORT.size, dim), run.seed))
+    first = run.subject.apply(x, SHORT)
+    _same_for_every_row(run, dim)
+    access = Access(run, dim=dim)
+    access.learn()
+    try:
+        measured = measure(access, run.coarse)
+    except (Refused, Malformed) as error:
+        run.add("raises", "inputs with a single channel that is not 0 are refused", str(error))
+        return
+    if not np.isfinite(measured.matrices).all():
+        n, c, d = (int(i) for i in np.argwhere(~np.isfinite(measured.matrices))[0])
+        where = f"channel {d} set to 1 at positions {measured.positions.tolist()}"
+        at = f"position {measured.positions[n]}"
+        run.add("nonfinite", f"{measured.matrices[n, c, d]} in channel {c} at {at}", where)
+        return
+    run.report.measured = measured.describe()
+    _one_hot(run, access, measured)
+    properties.judge(run, access, measured)
+    if run.encoding is not None:
+        if run.encoding.depends_on_length:
+            judge_length.judge(run, access)
+        if run.encoding.num_axes > 1:
+            judge_axes.judge(run, access)
+        _values(run, access, dim)
+    _optional(run, dim)
+    _state(run, access, x, first)
+    bent = ""
+    if not run.report.findings:  # stale values would only be reported again, as something else
+        bent = _robustness(run, dim)
+    if run.encoding is not None and not _one_length_each(run, access):
+        declared = declare(run.encoding)
+        tables = diagnose_rotary.tables_of(access, run.encoding)
+        measure_accuracy(run, access, tables, declared)
+        if measured.phases is not None and not run.failures:
+            judge_fitted(run, tables, measured.phases, declared)
+    held = run.report.accuracy.precision if run.report.accuracy else ""
+    if bent and "float16" not in held:  # half-precision arithmetic bends too, and has its own name
+        run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
+    run.explain(diagnose_rotary.diagnose, access, measured)
+    if bent and not run.report.codes:
+        run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
+    maybe = bool(run.report.codes) and set(run.report.codes) <= set(same_logits.OF_ONE_MAP)
+    if maybe and run.report.surface == "apply" and run.encoding is not None:
+        run.explain(_logits, access)
+    if run.failures:
+        run.explain(lambda run: reproduce.add(run, access))
+
+
+def _one_length_each(run: Run, access: Access) -> bool:
+    """Whether every position comes in a call of its own, whose length changes the frequencies."""
+    return bool(run.encoding.depends_on_length) and access.mode in ("single", "contiguous")
+
+
+def _truth(
+    run: Run, x: np.ndarray, positions: np.ndarray, lengths: np.ndarray | None = None
+) -> Truth:
+    assert isinstance(run.encoding, Rotary)
+    return apply_truth(run.encoding, x, positions, lengths)
+
+
+def required_inputs(run: Run, dim: int) -> bool:
+    """Contiguous int64 positions from 0, several sizes; False ends the check."""
+    for size in SIZES:
+        x = run.subject.rounded(dense((*size, dim), run.seed + sum(size)))
+        positions = np.arange(size[-1])
+        case = f"B, H, S = {size}"
+        try:
+            y = run.subject.apply(x, positions)
+        except Refused as error:
+            case = f"x of shape {x.shape} with positions 0..{size[-1] - 1}"
+            slice_alone = _slice_alone(run)
+            run.add("raises", case, str(error), **({"remedy": slice_alone} if slice_alone else {}))
+            return False
+        except Malformed as error:
+            run.add("shape", str(error), f"x of shape {x.shape}")
+            return False
+        if not run.floats_only():
+            return False
+        if not np.isfinite(y).all():
+            at = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
+            run.add("nonfinite", f"{y[at]} at index {at} for finite x", f"x of shape {x.shape}")
+            return False
+        if run.encoding is not None:
+            run.judge("required inputs", case, y, _truth(run, x, positions))
+        else:
+            run.count("required inputs")
+    return True
+
+
+def _slice_alone(run: Run) -> str:
+    """What to do if a function takes the rotated slice of latent attention alone."""
+    encoding = run.encoding
+    if not isinstance(encoding, RoPE) or not encoding.rotary_start:
+        return ""
+    d = encoding.rotary_dim
+    return (
+        f"If it takes the {d} rotated channels alone, not {encoding.head_dim}: judge it against "
+        f"encoding.replace(head_dim={d}, rotary_dim={d}, rotary_start=0)."
+    )
+
+
+def _same_for_every_row(run: Run, dim: int) -> None:
+    """The same token in every batch row and head must come out the same."""
+    x = np.broadcast_to(run.subject.rounded(dense((1, 1, 5, dim), run.seed + 3)), (4, 3, 5, dim))
+    y = run.subject.apply(np.array(x), np.arange(5))
+    run.count("required inputs")
+    if not np.array_equal(y, np.broadcast_to(y[:1, :1], y.shape)):
+        b, h = (int(i) for i in np.argwhere((y != y[:1, :1]).any(axis=(2, 3)))[0])
+        run.failed("required inputs", "same token in every row", np.inf, f"row {b}, head {h}")
+
+
+def _one_hot(run: Run, access: Access, measured: Measured) -> None:
+    """Every channel by itself: what passes through is bit-equal, what is rotated fits."""
+    dim = measured.matrices.shape[1]
+    x = np.broadcast_to(np.eye(dim)[:, None], (dim, measured.positions.size, dim))
+    y = measured.matrices.transpose(2, 0, 1)
+    if run.encoding is None:
+        run.count("one-hot")
+        return
+    at = measured.positions
+    truth = _truth(run, np.array(x), at, access.lengths(at))
+    run.judge("one-hot", "one channel at a time", y, truth)
+
+
+def _values(run: Run, access: Access, dim: int) -> None:
+    longest = 0
+    for size in WIDE if not run.dear else ():
+        if run.max_position is None or size[-1] <= run.max_position + 1:
+            longest = _wide(run, dim, size, longest)
+    highest = access.reach(int(GENERIC[-1]))
+    groups = {"generic positions": GENERIC}
+    groups |= {f"window at {start}": np.arange(start, start + 9) for start in WINDOWS}
+    if access.mode != "prefix":
+        highest = max(highest, access.reach(REPORTED[-1] - 1))
+        groups |= {f"end of a context of {n}": error_window(n) for n in REPORTED}
+    groups["the last positions"] = np.arange(max(highest - 8, 0), highest + 1)
+    if run.dear:
+        groups = {"all of these positions": np.unique(np.concatenate([*groups.values()]))}
+    for case, positions in groups.items():
+        positions = positions[positions <= highest]
+        if positions.size:
+            x = run.subject.rounded(dense((1, 2, positions.size, dim), run.seed + 5))
+            truth = _truth(run, x, positions, access.lengths(positions))
+            run.judge("values", case, access.rows(x, positions), truth)
+    if access.mode != "prefix" and highest >= 37:  # decoding: one token per row
+        x, positions = run.subject.rounded(dense((2, 3, 1, dim), run.seed + 6)), np.array([37])
+        y, truth = run.subject.apply(x, positions), _truth(run, x, positions)
+        first = np.arange(2)[:, None, None, None] == 0
+        run.judge("values", ONE_TOKEN, y, truth, first)
+        run.judge("values", ONE_EACH, y, truth, ~first)
+
+
+def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int:
+    """A larger call from position 0; where its length is refused, the longest that is not.
+
+    Returns how many tokens that was, if not all: ``known``, from an earlier size, is tried first.
+    """
+    x = run.subject.rounded(dense((*size, dim), run.seed + size[-1]))
+    tokens = size[-1]
+    try:
+        y = run.subject.apply(x, np.arange(tokens))
+    except Refused as error:
+        tokens = longest_call(lambda n: _comes_out(run, x[:, :, :n]), tokens, known)
+        if not tokens or tokens != known:
+            run.limit(f"B, H, S = {size}: refused ({error})")
+        if not tokens:
+            return known
+        known, x = tokens, x[:, :, :tokens]
+        y = run.subject.apply(x, np.arange(tokens))
+    run.highest = max(run.highest, tokens - 1)
+    case = f"B, H, S = {(*size[:2], tokens)}"
+    run.judge("values", case, y, _truth(run, x, np.arange(tokens)))
+    return known
+
+
+def _comes_out(run: Run, x: np.ndarray) -> bool:
+    try:
+        run.subject.apply(x, np.arange(x.shape[2]))
+    except Refused:
+        return False
+    return True
+
+
+def _optional(run: Run, dim: int) -> None:
+    """Inputs that may be refused (a limit), but not answered wrongly."""
+    rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
+    tries = {
+        "per-row positions (B, S)": ((2, 3, 5, dim), rows),
+        "other per-row positions (B, S)": ((2, 3, 5, dim), rows[::-1] + 2),
+        "per-row positions (B, S), B = H": ((2, 2, 5, dim), rows + 1),
+        "per-row positions (B, S), five rows": ((5, 3, 4, dim), _FIVE_ROWS),
+        "repeated, unsorted positions": ((1, 2, 8, dim), np.array([7, 7, 3, 90, 3, 0, 0, 55])),
+        "int32 positions": ((1, 2, 4, dim), np.arange(5, 9, dtype=np.int32)),
+        "negative positions": ((1, 2, 4, dim), np.array([-1, -7, -64, -3])),
+        "fractional positions": ((1, 2, 4, dim), np.array([0.5, 1.25, 7.75, 33.5], np.float32)),
+        "no tokens": ((2, 3, 0, dim), np.arange(0)),
+        "an empty batch": ((0, 3, 4, dim), np.arange(4)),
+    }
+    refused: set[str] = set()
+    for case, (shape, positions) in tries.items():
+        # Where rows of positions are refused, equal sizes would only make them fit by chance.
+        if ("B = H" in case or "five" in case) and "per-row positions (B, S)" in refused:
+            continue
+        x = run.subject.rounded(dense(shape, run.seed + 7))
+        try:
+            y = run.subject.apply(x, positions)
+        except Refused as error:
+            run.limit(f"{case}: refused ({error})")
+            refused.add(case)
+            continue
+        except Malformed as error:
+            run.add("shape", str(error), case)
+            continue
+        if run.encoding is None:
+            continue
+        truth = _truth(run, x, positions.astype(np.float64))
+        if case == "negative positions":
+            run.note(case, y, truth)
+        else:
+            run.judge("optional inputs", case, y, truth)
+
+
+def _robustness(run: Run, dim: int) -> str:
+    """One NaN stays in its token; large and small values scale; layouts in memory do not matter.
+
+    Returns how the output fails to scale with x, or an empty string.
+    """
+    bent = ""
+    x = run.subject.rounded(dense((2, 3, 5, dim), run.seed + 9))
+    clean = run.subject.apply(x, np.arange(5))
+    _hole(run, x, clean, "NaN", np.nan, (1, 2, 3, 0))
+    _hole(run, x, clean, "NaN", np.nan, (0, 0, 0, 1))
+    empty = x.copy()
+    empty[0, 1, 2] = 0.0
+    y = run.subject.apply(empty, np.arange(5))
+    run.count("robustness")
+    if not np.array_equal(y[0, 1, 2], np.zeros(dim)):
+        code = "nonfinite" if not np.isfinite(y).all() else "not-linear"
+        text = "a token of zeros does not come out as zeros"
+        run.add(code, text, f"{y[0, 1, 2, :3]} ...", by="robustness")
+    for factor in (2.0**-6, 64.0 if run.coarse == "float16" else 2.0**30, -1.0):
+        scaled = run.subject.apply(x * factor, np.arange(5))
+        run.count("robustness")
+        unit = Truth(clean * factor, np.abs(clean * factor), np.zeros_like(clean))
+        if not bent and (run.scores(scaled, unit) > run.budget).any():
+            bent = f"the output of {factor:g} x is not {factor:g} times the output of x"
+    if not bent:
+        _hole(run, x, clean, "infinity", np.inf, (0, 1, 4, 0))
+    _memory_order(run, x, clean)
+    return bent
+
+
+def _hole(
+    run: Run, x: np.ndarray, clean: np.ndarray, name: str, value: float, at: tuple[int, ...]
+) -> None:
+    """One number that is not finite stays in its token, and is seen there."""
+    holed = x.copy()
+    holed[at] = value
+    token = np.zeros(x.shape[:3], dtype=bool)
+    token[at[:3]] = True
+    run.count("robustness")
+    try:
+        y = run.subject.apply(holed, np.arange(5))
+    except Refused as error:
+        run.limit(f"{name} in x: refused ({error})")
+        return
+    where = f"{name} at index {at}"
+    if not np.array_equal(y[~token], clean[~token]):
+        text = f"{'a NaN' if name == 'NaN' else name} in one token changes other tokens"
+        run.add("nonfinite", text, where, by="robustness")
+    elif np.isfinite(y[token]).all():
+        text = f"{'a NaN' if name == 'NaN' else name} goes in and only finite numbers come out"
+        run.add("nonfinite", text, where, by="robustness")
+    elif name != "NaN" and not np.isinf(y[token]).any():
+        run.limit(f"{where}: only NaN comes out, from a product with 0 or a guard")
+
+
+def _logits(run: Run, access: Access) -> None:
+    """Whether queries and keys that both go through the function have the declared logits."""
+    calls = []
+    for n in range(same_logits.FEWEST):
+        sides: list[tuple[np.ndarray, Truth]] = []
+        for positions in (ONE_HOT + n, ONE_HOT[:3] * n):
+            at = positions[positions <= access.reach(int(positions.max()))]
+            x = run.subject.rounded(dense((1, 2, at.size, access.dim), run.seed + 30 + len(sides)))
+            sides.append((access.rows(x, at), _truth(run, x, at, access.lengths(at))))
+        (q, query), (k, key) = sides
+        calls.append(same_logits.Logits(f"call {n}", q, k, query, key))
+    same_logits.remark(run, calls)
+
+
+def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
+    """The same values behind other strides (what models pass is a transposed view)."""
+    subject = run.subject
+    if subject.backend_name not in ("numpy", "torch") or subject.tensor_layout != "bhsd":
+        return
+    kind = subject.backend.asarray(x, run.dtype, subject.device)
+    given: dict[str, Any] = {}
+    if subject.backend_name == "torch":
+        given["heads and tokens transposed"] = kind.transpose(1, 2).contiguous().transpose(1, 2)
+    else:
+        given["strided"] = np.repeat(kind, 2, axis=-1)[..., ::2]
+        given["heads and tokens transposed"] = kind.swapaxes(1, 2).copy().swapaxes(1, 2)
+        given["reversed heads"] = kind[:, ::-1].copy()[:, ::-1]
+        locked = given["Fortran order, read-only"] = np.asfortranarray(kind)
+        locked.flags.writeable = False
+    for case, other in given.items():
+        run.count("robustness")
+        try:
+            at = subject.backend.asarray(
+                subject.arguments(x, np.arange(5))[1], "int64", subject.device
+            )
+            y = subject.array(subject.fn(other, at)).astype(np.float64)
+        except Exception as error:
+            run.limit(f"x in {case}: refused ({type(error).__name__}: {error})"[:200])
+            continue
+        if not np.array_equal(y, clean):
+            # What another kernel rounds otherwise is a matter of the terms, not of their sum.
+            size = np.linalg.norm(clean, axis=-1, keepdims=True)
+            unit = Truth(clean, np.broadcast_to(size, clean.shape), np.zeros_like(clean))
+            if y.shape != clean.shape or (run.scores(y, unit) > run.budget).any():
+                run.failed("robustness", case, np.inf, f"x in {case} gives other values")
+
+
+def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
+    """Replay, calls of one length at other positions, and a result that is kept."""
+    subject, dim = run.subject, access.dim
+    what = f"positions 0..{SHORT[-1]}"
+    state.replay(run, lambda: subject.apply(x, SHORT), first, what)
+    one, two = subject.arguments(x, SHORT), subject.arguments(-x, SHORT)
+    state.kept_result(run, lambda: subject.call(*one), lambda: subject.call(*two))
+    if run.encoding is not None and run.encoding.num_axes > 1:
+        judge_axes.stale(run, access)
+    if run.encoding is None or access.mode == "prefix":
+        return
+    given = subject.rounded(dense((1, 2, 16, dim), run.seed + 8))
+
+    def evaluate(positions: np.ndarray) -> np.ndarray:
+        return subject.apply(given[:, :, : positions.size], positions)
+
+    def right(y: np.ndarray, positions: np.ndarray) -> bool:
+        truth = _truth(run, given[:, :, : positions.size], positions)
+        return bool((run.scores(y, truth) <= run.budget).all())
+
+    if access.mode != "single":
+        state.same_length(run, evaluate, right)

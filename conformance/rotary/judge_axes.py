@@ -1,0 +1,130 @@
+"""Encodings of several position axes: different positions on every axis, and one axis at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import GENERIC, dense, unit_pairs
+from posenc_ref.conformance.harness.reach import REQUIRED_TOKENS, Access
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.phases.declaration import live
+from posenc_ref.conformance.phases.measure import Pair, unwrap
+
+#: Largest position of an axis in the mixed cases: grids and clips are no longer.
+_LARGEST = 1021
+
+
+@dataclass(frozen=True)
+class AxisPhases:
+    """What was measured of every axis: frequency (A, pairs), its error, and the angle at 0."""
+
+    frequencies: np.ndarray
+    sigma: np.ndarray
+    start: np.ndarray  #: (pairs,) the angle where every position is 0
+    linear: bool
+
+
+def judge(run: Run, access: Access) -> None:
+    """Positions that differ between axes, rows and tokens; small first."""
+    encoding = run.encoding
+    rng = np.random.default_rng(run.seed + 17)
+    count = encoding.num_axes
+    grid = np.stack([(np.arange(6) // (a + 1)) % (a + 3) for a in range(count)])
+    cases = {
+        "a grid": np.broadcast_to(grid[:, None], (count, 2, 6)),
+        "other positions on every axis": rng.integers(0, 64, (count, 2, 7)),
+        "other positions on every axis, larger": rng.integers(0, _LARGEST, (count, 2, 7)),
+    }
+    for a in range(count):
+        one = np.zeros((count, 1, 5), dtype=np.int64)
+        one[a] = [0, 1, 7, 37, 211]
+        cases[f"axis {a} alone"] = one
+    highest = access.reach(int(GENERIC[-1]))
+    generic = GENERIC[highest >= GENERIC]
+    if generic.size:
+        rolled = np.stack([np.roll(generic, a) for a in range(count)])
+        cases["generic positions, rolled along the axes"] = rolled[:, None]
+    for case, positions in cases.items():
+        if positions.max() > highest:
+            continue
+        shape = (positions.shape[1], 2, positions.shape[2], access.dim)
+        x = run.subject.rounded(dense(shape, run.seed + 18))
+        try:
+            _judge(run, case, x, positions.astype(np.int64))
+        except (Refused, Malformed) as error:
+            run.add("raises", f"positions (A, B, S) that differ between axes: {case}", str(error))
+            return
+
+
+def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
+    """One case, in calls of few tokens where a longer one is refused."""
+    tokens = positions.shape[-1]
+    try:
+        y = run.subject.apply(x, positions)
+    except Refused:
+        if tokens <= REQUIRED_TOKENS:
+            raise
+        for i in range(0, tokens, REQUIRED_TOKENS):
+            part = slice(i, i + REQUIRED_TOKENS)
+            _judge(run, f"{case}, from token {i} on", x[:, :, part], positions[..., part])
+        return
+    run.judge("axes", case, y, apply_truth(run.encoding, x, positions))
+
+
+def stale(run: Run, access: Access) -> None:
+    """Calls that share the positions of one axis but not of the others."""
+    encoding = run.encoding
+    rng = np.random.default_rng(run.seed + 19)
+    x = run.subject.rounded(dense((1, 2, REQUIRED_TOKENS, access.dim), run.seed + 20))
+
+    def right(positions: np.ndarray) -> bool:
+        y = run.subject.apply(x, positions)
+        return bool((run.scores(y, apply_truth(encoding, x, positions)) <= run.budget).all())
+
+    for axis in range(encoding.num_axes):
+        one, two, three = rng.integers(0, 64, (3, encoding.num_axes, 1, REQUIRED_TOKENS))
+        two[axis] = one[axis]
+        run.count("state")
+        if right(one) and not right(two) and right(three):
+            run.add(
+                "state",
+                f"a call gets what one with the same positions on axis {axis} computed",
+                f"calls of {REQUIRED_TOKENS} tokens whose positions on the other axes differ",
+            )
+            return
+
+
+def measure(run: Run, count: int, dim: int, pairs: list[Pair], sign: int = 1) -> AxisPhases:
+    """The frequency of every pair on each of ``count`` axes, for heads of size ``dim``."""
+    first, out_a, out_b = (
+        [p.a for p in pairs], [p.out_a for p in pairs], [p.out_b for p in pairs]
+    )  # fmt: skip
+    every = []
+    for axis in range(count):
+
+        def tables(at: np.ndarray, axis: int = axis) -> tuple[np.ndarray, np.ndarray]:
+            positions = np.zeros((count, 1, at.size), dtype=at.dtype)
+            positions[axis] = at
+            x = unit_pairs((1, 1, at.size, dim), np.array(first))
+            y = run.subject.apply(x, positions)[0, 0]
+            return y[:, out_a], y[:, out_b]
+
+        every.append(unwrap(tables, run.coarse))
+    return AxisPhases(
+        np.stack([sign * p.frequencies for p in every]),
+        np.stack([p.sigma for p in every]),
+        sign * every[0].start,
+        all(p.linear for p in every),
+    )
+
+
+def declared_axes(encoding: Rotary) -> np.ndarray:
+    """The declared axis of every pair that turns."""
+    axes = encoding.axes()
+    assert axes is not None
+    return live(encoding, (axes,))[0]

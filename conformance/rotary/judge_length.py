@@ -1,0 +1,111 @@
+"""Encodings whose frequencies depend on the length: calls of many lengths, short ones first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import dense
+from posenc_ref.conformance.harness.reach import Access
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
+
+#: How cases are called whose largest position is in an unusual place.
+WHOSE = "the largest position in"
+#: Rows that every call has beside its last one: slow pairs show in the later ones.
+_ROWS = np.array([0, 1, 2, 5, 11, 23])
+
+
+def lengths_of(encoding: Rotary) -> list[int]:
+    """Lengths around the one where a declared scaling begins, and multiples of it."""
+    scaling = getattr(encoding, "scaling", None)
+    start = getattr(scaling, "original_max_position", getattr(scaling, "max_position", None))
+    if start is None:
+        return [32, 1024, 32768]
+    extended = round(start * (getattr(scaling, "factor", None) or 4.0))
+    around = [start - 1, start, start + 1, start + 2]
+    ladder = [32, *around, round(1.5 * start), 2 * start, 2 * start + 1, 3 * start, 4 * start]
+    return sorted({n for n in [*ladder, extended, extended + 1] if n > _ROWS[-1] + 1})
+
+
+def positions_of(length: int) -> np.ndarray:
+    """Positions of a call of that length: early ones, and the last."""
+    return np.append(_ROWS, length - 1)
+
+
+def judge(run: Run, access: Access) -> None:
+    """Calls whose last position is ``length - 1``, for lengths around every change."""
+    encoding = run.encoding
+    seen: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    highest = access.reach(lengths_of(encoding)[-1] - 1)
+    if access.mode in ("single", "contiguous"):
+        run.limit("lengths are judged one position per call: the length is the position plus one")
+    for length in lengths_of(encoding):
+        positions = positions_of(length)
+        if length - 1 > highest:
+            break
+        x = run.subject.rounded(dense((1, 2, positions.size, access.dim), run.seed + 13))
+        truth = apply_truth(encoding, x, positions, access.lengths(positions))
+        try:
+            y = access.rows(x, positions)
+        except (Refused, Malformed) as error:
+            run.limit(f"a call of length {length}: refused ({error})")
+            continue
+        if run.judge("lengths", case(length), y, truth):
+            seen[length] = x, y
+    _whose_length(run, access, highest)
+    _replay(run, access, seen)
+
+
+def _whose_length(run: Run, access: Access, highest: int) -> None:
+    """Calls whose largest position is not that of the last token, the first row, or every axis."""
+    encoding = run.encoding
+    far = max((n for n in lengths_of(encoding)[:-2] if n - 1 <= highest), default=0) - 1
+    if access.mode != "any" or far <= _ROWS[-1]:
+        return
+    near = np.array([5, 0, 11, 2])
+    first, last = np.r_[near[:1], far, near[1:]], np.r_[near, far]
+    cases = {
+        "another token than the last": first,
+        "the last row of a batch": np.stack([np.r_[near, 3], last]),
+        "the first row of a batch": np.stack([last, np.r_[near, 3]]),
+    }
+    for axis in range(encoding.num_axes if encoding.num_axes > 1 else 0):
+        one = np.zeros((encoding.num_axes, 1, last.size), dtype=np.int64)
+        one[:, 0] = np.r_[near, 3]
+        one[axis, 0] = last
+        cases[f"axis {axis}"] = one
+    for name, positions in cases.items():
+        rows = positions.shape[-2] if positions.ndim > 1 else 1
+        shape = (rows, 2, positions.shape[-1], access.dim)
+        x = run.subject.rounded(dense(shape, run.seed + 15))
+        try:
+            y = run.subject.apply(x, positions)
+        except (Refused, Malformed) as error:
+            run.limit(f"the largest position in {name}: refused ({error})")
+            continue
+        run.judge("lengths", f"{WHOSE} {name}", y, apply_truth(encoding, x, positions))
+
+
+def _replay(run: Run, access: Access, seen: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
+    """Every length that came out right once more, after the longest.
+
+    The very first call is too short to show that some keep the frequencies of the longest call:
+    they start afresh where everything fits into the original length.
+    """
+    for length, (x, y) in reversed(seen.items()):
+        run.count("state")
+        if not np.array_equal(access.rows(x, positions_of(length)), y):
+            longest = max(seen)
+            run.add(
+                "state",
+                f"a call of length {length} gives other values after one of length {longest}",
+                "the same call was right before",
+            )
+            return
+
+
+def case(length: int) -> str:
+    """The name of the case of one length."""
+    return f"a call of length {length}"

@@ -1,0 +1,1 @@
+"""Judge and diagnose attention logits."""

@@ -1,0 +1,145 @@
+"""Driving ``scores``: the calls, from short to long, their state, and what is compared of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.bias.future_mask import MASKED, masked
+from posenc_ref.conformance.diagnosis import match as suspects
+from posenc_ref.conformance.diagnosis.match import Seen
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import dense
+from posenc_ref.conformance.harness.run import Run
+
+Size = tuple[int, int, int, int]
+#: (B, H, Q, K): as many keys as queries first; fewer queries may be refused.
+SIZES: tuple[Size, ...] = ((2, 3, 5, 5), (3, 2, 4, 4), (1, 4, 2, 2), (1, 1, 33, 33))
+OPTIONAL: tuple[Size, ...] = (
+    (2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 8, 64, 64), (1, 2, 150, 150), (1, 1, 1, 256),
+    (1, 1, 1, 2050),
+)  # fmt: skip
+#: Factors are fitted to no fewer logits, where there are more.
+_FEW = 100
+
+
+class Asked(Protocol):
+    """One call: queries and keys (B, H, S, d), and what should come out."""
+
+    q: np.ndarray
+    k: np.ndarray
+
+    @property
+    def visible(self) -> np.ndarray:
+        """Keys up to the query, (Q, K)."""
+
+    @property
+    def causal(self) -> bool:
+        """Whether the encoding says nothing of later keys."""
+
+    @property
+    def declares_future(self) -> bool:
+        """Whether the encoding declares that later keys are its own."""
+
+    def truth(self) -> Truth:
+        """The logits."""
+
+    def judged_as(self, actual: np.ndarray) -> Self:
+        """The same call, knowing what came out."""
+
+    def seen(self, actual: np.ndarray) -> np.ndarray:
+        """What is compared of logits that came out."""
+
+
+def drive(
+    run: Run,
+    ask: Callable[[Run, Size], Any],
+    explain: Callable[[Run, list[Seen]], None],
+) -> None:
+    """Every call that ``ask`` makes of a size (None: there is no room for it), judged."""
+    run.report.required = ("logits", "state")
+    run.subject.names = ("q", "k")
+    seen: list[Seen] = []
+    for size in (*SIZES, *OPTIONAL):
+        call: Asked | None = ask(run, size)
+        if call is None:
+            continue
+        case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
+        try:
+            actual = _called(run, call)
+        except (Refused, Malformed) as error:
+            if size in OPTIONAL and isinstance(error, Refused):
+                run.limit(f"{case}: refused ({error})")
+                continue
+            code = "raises" if isinstance(error, Refused) else "shape"
+            run.add(code, case, str(error))
+            return
+        if not run.floats_only():
+            return
+        call = call.judged_as(actual)
+        one = Seen(case, call.seen(actual), call.truth(), call, _judged(run, call, actual, case))
+        seen.append(suspects.judge_seen(run, "logits", one))
+    if not seen:
+        return
+    first: Asked = seen[0].facts
+    state.replay(run, lambda: first.seen(_called(run, first)), seen[0].actual, seen[0].case)
+    state.kept_result(
+        run, lambda: run.subject.call(first.q, first.k), lambda: run.subject.call(first.k, first.q)
+    )
+    if run.failures and not run.report.codes:
+        run.explain(explain, seen)
+
+
+def inputs(run: Run, heads: int, lengths: tuple[int, int], batch: int, d: int) -> Any:
+    """Random queries and keys as the function will see them."""
+    (n_q, n_k), seed = lengths, run.seed + sum(lengths)
+    q = run.subject.rounded(dense((batch, heads, n_q, d), seed))
+    return q, run.subject.rounded(dense((batch, heads, n_k, d), seed + 7))
+
+
+def past_the_end(run: Run, n_k: int) -> bool:
+    """Whether so many keys are not to be judged."""
+    return run.max_position is not None and n_k > run.max_position + 1
+
+
+def to_fit(seen: list[Seen]) -> Seen:
+    """The smallest call with enough logits to fit factors to."""
+    enough = [one for one in seen if one.actual.size >= _FEW]
+    return min(enough, key=lambda one: one.actual.size) if enough else seen[-1]
+
+
+def columns(one: Seen, parts: list[Truth]) -> np.ndarray | None:
+    """The factor of every part, by least squares over the logits of one call."""
+    mask = np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
+    if not np.isfinite(one.actual[mask]).all():
+        return None
+    each = np.stack([np.broadcast_to(t.value, mask.shape)[mask] for t in parts], axis=1)
+    return np.asarray(np.linalg.lstsq(each, one.actual[mask], rcond=None)[0])
+
+
+def _called(run: Run, call: Asked) -> np.ndarray:
+    y = run.subject.array(run.subject.call(call.q, call.k))
+    shape = (*call.q.shape[:3], call.k.shape[2])
+    if y.shape != shape:
+        raise Malformed(f"expected shape (B, H, Q, K) = {shape}, got {y.shape}")
+    run.highest = max(run.highest, call.k.shape[2] - 1)
+    return y
+
+
+def _judged(run: Run, call: Asked, actual: np.ndarray, case: str) -> np.ndarray | None:
+    """Which logits are compared: all, or those of keys up to the query."""
+    visible = np.broadcast_to(call.visible, actual.shape)
+    if call.causal:
+        return visible
+    if not masked(actual, ~call.visible):
+        return None
+    if call.declares_future:
+        run.failed("logits", case, np.inf, MASKED)
+        run.add("future-keys", MASKED, case, by=None)
+    else:
+        run.limit("logits of keys after the query are masked: the others are judged")
+    return visible

@@ -1,0 +1,44 @@
+"""How many rows the table of ESPnet's legacy encoding has, from the logits that came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from posenc_ref import ESPnetLegacy, Score
+from posenc_ref.conformance.diagnosis.match import Seen
+
+from .term_mistakes import Call, Change, other
+
+#: No table is longer; as many rows of it are made at once as below.
+_LONGEST = 2**15
+_AT_ONCE = 2**10
+
+
+def table_length(declared: Score, seen: Sequence[Seen]) -> Iterator[Change]:
+    """A table of another length: the one that meets each query's own key in the first call.
+
+    There R is that of position ``rows - K``.  Tables no longer than K are all alike.
+    """
+    one = seen[0]
+    call: Call = one.facts
+    if not isinstance(declared, ESPnetLegacy) or not np.isfinite(one.actual).all():
+        return
+    n_q, n_k = call.q.shape[2], call.k.shape[2]
+    rest = sum(t.value for name, t in call.terms().items() if not name.endswith("-position"))
+    left = (one.actual - rest)[..., np.arange(n_q), np.arange(n_k - n_q, n_k)] / call.scale
+    v = declared.position_bias
+    x = call.q if v is None else call.q + np.asarray(v)[:, None, :]
+    wide = np.matmul(x, np.asarray(declared.projection)).reshape(left.size, -1)
+    misfit = np.concatenate(
+        [
+            np.abs(
+                wide @ declared.sinusoid.table(np.arange(a, a + _AT_ONCE)).T - left.reshape(-1, 1)
+            ).max(axis=0)
+            for a in range(0, _LONGEST, _AT_ONCE)
+        ]
+    )
+    rows = int(np.argmin(misfit)) + n_k
+    text = f"the table has {rows} rows, declared {declared.max_len}"
+    yield other("position-origin", text, declared.replace(max_len=rows))

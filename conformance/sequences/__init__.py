@@ -1,0 +1,1 @@
+"""Judge rotary encodings called with offsets, in chunks, on queries and keys, and backwards."""

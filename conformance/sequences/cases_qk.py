@@ -1,0 +1,119 @@
+"""Queries and keys for ``apply_qk``: what every function must accept first, then the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from posenc_ref import Rotary, XPos
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.harness.probes import GENERIC, SIZES, dense
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.calls import at_length, one_table, xpos_truth
+
+#: xPos keys leave float32 beyond; its decay is judged up to here.
+_XPOS_HIGHEST = 8191
+
+
+Size = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The queries or the keys of one call, and what became of the other side."""
+
+    encoding: Rotary
+    x: np.ndarray  #: (B, H, S, D)
+    positions: np.ndarray  #: (S,), (B, S) or (A, B, S)
+    others: np.ndarray  #: the positions of the other side
+    keys: bool
+
+    @property
+    def length(self) -> int:
+        """The length of the sequence: that of the call."""
+        return max(int(self.positions.max()), int(self.others.max())) + 1
+
+    def truth(self) -> Truth:
+        """What should come out."""
+        return self.at(self.positions)
+
+    def at(self, positions: np.ndarray) -> Truth:
+        """What would come out at other positions."""
+        return self.by(self.encoding, positions)
+
+    def by(
+        self, encoding: Rotary, positions: np.ndarray | None = None, keys: bool | None = None
+    ) -> Truth:
+        """What would come out of another encoding."""
+        p = self.positions if positions is None else positions
+        if isinstance(encoding, XPos):
+            return xpos_truth(encoding, self.x, p, keys=self.keys if keys is None else keys)
+        return at_length(encoding, self.x, p, self.length)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of ``apply_qk``."""
+
+    name: str
+    query: Side
+    key: Side
+    required: bool = False
+
+
+def cases(run: Run) -> Iterator[Case]:
+    """The calls, from short to long; those that may be refused after those that may not."""
+    encoding, dim = run.encoding, run.encoding.head_dim
+
+    def case(
+        name: str,
+        sizes: tuple[Size, Size],
+        q_at: np.ndarray,
+        k_at: np.ndarray,
+        required: bool = False,
+    ) -> Case:
+        q, k = (
+            run.subject.rounded(dense((*size, dim), run.seed + 31 * i + sum(size)))
+            for i, size in enumerate(sizes)
+        )
+        one = Side(encoding, q, q_at, k_at, keys=False)
+        return Case(name, one, Side(encoding, k, k_at, q_at, keys=True), required)
+
+    for size in SIZES:
+        at = np.arange(size[2])
+        yield case(f"B, H, S = {size} at 0..{at[-1]}", (size, size), at, at, True)
+    every = _optional(encoding.num_axes, run.seed)
+    highest = _XPOS_HIGHEST if isinstance(encoding, XPos) else 2**40
+    highest = highest if run.max_position is None else min(highest, run.max_position)
+    for name, sizes, q_at, k_at in every:
+        if "generic" in name:
+            q_at, k_at = q_at[q_at <= highest], k_at[k_at <= highest]
+            sizes = ((1, 2, q_at.size), (1, 2, k_at.size))
+        ends = [int(p.max()) + 1 for p in (q_at, k_at)]
+        if max(ends) - 1 <= highest and one_table(encoding, ends):
+            yield case(name, sizes, q_at, k_at)
+
+
+#: A name, the sizes (B, H, S) of queries and keys, and the positions of both.
+Probe = tuple[str, tuple[Size, Size], np.ndarray, np.ndarray]
+
+
+def _optional(axes: int, seed: int) -> Iterator[Probe]:
+    window, rng = np.arange(4), np.random.default_rng(seed + 23)
+    yield "fewer key heads", ((2, 6, 4), (2, 2, 4)), window, window
+    yield "one key head", ((3, 4, 2), (3, 1, 2)), np.arange(2), np.arange(2)
+    yield "the same later positions", ((2, 3, 4), (2, 3, 4)), window + 7, window + 7
+    yield "keys before the queries", ((2, 3, 4), (2, 3, 4)), window + 7, window + 2
+    yield "one query, ten keys", ((2, 3, 1), (2, 3, 10)), np.array([9]), np.arange(10)
+    rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
+    yield "positions (B, S)", ((2, 3, 5), (2, 3, 5)), rows, rows[::-1] + 2
+    if axes > 1:
+        shape = (axes, 2, 5)
+        grids = rng.integers(0, 64, (2, *shape))
+        yield "positions (A, B, S)", ((2, 3, 5), (2, 3, 5)), *grids
+    generic, wide = np.sort(GENERIC), np.arange(300)
+    sizes = ((1, 2, generic.size),) * 2
+    yield "generic positions", sizes, generic, np.roll(generic, 3)
+    yield "300 tokens", ((1, 2, 300), (1, 1, 300)), wide, wide

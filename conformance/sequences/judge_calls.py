@@ -1,0 +1,235 @@
+"""Judge of ``calls``: independent calls of one instance, each of which must stand by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis import match as suspects
+from posenc_ref.conformance.diagnosis.localize import name_pattern
+from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import dense
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.calls import at_length
+from posenc_ref.conformance.oracle.transforms import alike
+from posenc_ref.conformance.rotary.as_apply import (
+    Inexpressible,
+    host_positions,
+    judge_as_apply,
+    starts,
+)
+from posenc_ref.conformance.rotary.judge_length import lengths_of
+
+from .offset_mistakes import Offset, offset_suspects
+
+#: One call: (B, H, S), and the position of its first token.
+Call = tuple[tuple[int, int, int], int]
+#: Every length once: what is kept by length is a matter of sequences.
+ALONE: tuple[tuple[Call, ...], ...] = ((((2, 3, 5), 0),), (((2, 3, 6), 7),), (((3, 2, 1), 37),))
+SEQUENCES: dict[str, tuple[Call, ...]] = {
+    "one length at three offsets": (((1, 2, 11), 20), ((1, 2, 11), 50), ((1, 2, 11), 0)),
+    "short, long, short": (((1, 2, 4), 0), ((1, 2, 96), 0), ((1, 2, 4), 0)),
+    "a prompt and its tokens": (((2, 3, 6), 0), ((2, 3, 1), 6), ((2, 3, 1), 7), ((2, 3, 2), 8)),
+    "two sequences in turn": (((1, 2, 5), 0), ((1, 2, 3), 0), ((1, 2, 1), 5), ((1, 2, 1), 3)),
+    "one call three times": (((1, 2, 6), 2), ((1, 2, 6), 2), ((1, 2, 6), 2)),
+    "one place, other x": (((1, 2, 6), 2), ((1, 2, 6), 2), ((1, 2, 6), 2)),
+    "other batches": (((1, 2, 3), 4), ((3, 2, 3), 4), ((2, 1, 3), 4)),
+    "on and back": (((1, 1, 8), 0), ((1, 1, 8), 8), ((1, 1, 8), 16), ((1, 1, 8), 0)),
+    "past 4096 and back": (((1, 2, 4), 0), ((1, 2, 3), 5000), ((1, 2, 4), 0), ((1, 2, 3), 9)),
+    "2049 tokens, then three": (((1, 1, 3), 0), ((1, 1, 2049), 0), ((1, 1, 3), 0)),
+}
+
+
+@dataclass(frozen=True)
+class InTurn(Offset):
+    """A call of a sequence, with those before and after it."""
+
+    index: int = 0
+    sequence: tuple[Call, ...] = ()
+
+    @property
+    def before(self) -> tuple[Call, ...]:
+        """The calls that were made before this one."""
+        return self.sequence[: self.index]
+
+    def starting(self, offset: int) -> Truth:
+        """What would come out with another offset."""
+        return self.at(offset + np.arange(self.x.shape[2]))
+
+
+def judge(run: Run) -> None:
+    """``fn([(x, offset), ...])``: alone and in sequences; then, one by one, as ``apply``."""
+    run.report.required = ("alone", "sequences", "state")
+    encoding = alike(run.encoding)
+    alone: list[Seen] = []
+    for calls in ALONE:
+        try:
+            one = _ask(run, encoding, "alone", calls)[0]
+        except Refused as error:
+            run.add("raises", f"fn([(x, {calls[0][1]})]) with x {calls[0][0]}", str(error))
+            return
+        except Malformed as error:
+            run.add("shape", str(error), f"one call, {calls[0]}")
+            return
+        if not run.floats_only():
+            return
+        alone.append(suspects.judge_seen(run, "alone", one))
+    by_itself = suspects.name(run, alone, offset_suspects())
+    if not (by_itself and run.report.codes):
+        turns = _sequences(run, encoding)
+        if by_itself:
+            _name_state(run, turns)
+    _replay(run, encoding, alone[0])
+    if run.report.codes:
+        return
+    judge_as_apply(run, _view(run), encoding, "lambda x, p: fn([(x, int(p[0]))])[0]")
+    if run.failures and not run.report.codes:
+        name_pattern(run, alone, "decode-offset", "calls that start at an offset are wrong")
+
+
+def _ask(run: Run, encoding: Rotary, name: str, calls: tuple[Call, ...]) -> list[Seen]:
+    """The calls of one sequence, each to be judged."""
+    inputs = [
+        InTurn(encoding, _x(run, encoding, size, at), np.full(size[0], start), i, calls)
+        for i, (size, start) in enumerate(calls)
+        for at in (i if name == "one place, other x" else calls.index((size, start)),)
+    ]
+    outputs = _called(run, inputs)
+    seen = []
+    for i, (one, y) in enumerate(zip(inputs, outputs, strict=True)):
+        size, start = calls[i]
+        case = f"{name}: call {i + 1} of {len(calls)}, B, H, S = {size} at offset {start}"
+        seen.append(Seen(case, y, one.truth(), one))
+    return seen
+
+
+def _x(run: Run, encoding: Rotary, size: tuple[int, int, int], index: int) -> np.ndarray:
+    """Random x, another one for every index."""
+    seed = run.seed + sum(size) + index
+    return run.subject.rounded(dense((*size, encoding.head_dim), seed))
+
+
+def _called(run: Run, inputs: Sequence[InTurn]) -> list[np.ndarray]:
+    subject, backend = run.subject, run.subject.backend
+    sent = [backend.asarray(one.x, subject.dtype, subject.device) for one in inputs]
+    result = subject.call([(x, int(c.offset[0])) for x, c in zip(sent, inputs, strict=True)])
+    if not isinstance(result, list | tuple) or len(result) != len(inputs):
+        raise Malformed(f"expected a list of {len(inputs)} results, got {type(result).__name__}")
+    outputs = [np.array(subject.array(y)) for y in result]
+    for x, y, one in zip(sent, outputs, inputs, strict=True):
+        if y.shape != one.x.shape:
+            raise Malformed(f"expected shape {one.x.shape}, as x has, got {y.shape}")
+        if subject.mutated is None and not np.array_equal(backend.asnumpy(x), one.x):
+            subject.mutated = "x"
+        run.highest = max(run.highest, int(one.positions.max(initial=0)))
+    return outputs
+
+
+def _sequences(run: Run, encoding: Rotary) -> list[Seen]:
+    """All sequences, from short to long; they may be refused, but not answered wrongly."""
+    seen: list[Seen] = []
+    for name, calls in {**SEQUENCES, **_around(encoding)}.items():
+        highest = max(start + size[2] for size, start in calls) - 1
+        if run.max_position is not None and highest > run.max_position:
+            continue
+        try:
+            turns = _ask(run, encoding, name, calls)
+        except Refused as error:
+            run.limit(f"{name}: refused ({error})")
+            continue
+        except Malformed as error:
+            run.add("shape", str(error), name)
+            continue
+        seen += [suspects.judge_seen(run, "sequences", one) for one in turns]
+    return seen
+
+
+def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
+    """Lengths at which frequencies change, with short calls between."""
+    if not encoding.depends_on_length:
+        return {}
+    short: Call = ((1, 2, 4), 0)
+    return {
+        f"a length of {n} between short ones": (short, ((1, 2, 3), n - 3), short, ((1, 2, 4), 9))
+        for n in lengths_of(encoding)
+        if n > 32
+    }
+
+
+def _name_state(run: Run, seen: Sequence[Seen]) -> None:
+    """Calls that are right alone and wrong in a sequence."""
+    wrong = suspects.failed(run, seen)
+    if not wrong or suspects.name(run, seen, _state_suspects()):
+        return
+    run.add(
+        "state",
+        "a call that is right by itself is wrong after other calls",
+        f"{len(wrong)} calls, {wrong[0].case} first",
+        by=None,
+    )
+
+
+def _state_suspects() -> Iterator[Suspect]:
+    def kept(call: InTurn) -> Truth:
+        """The offset of the first call of this length."""
+        size = call.x.shape[2]
+        return call.starting(next(start for s, start in call.sequence if s[2] == size))
+
+    def counted(call: InTurn) -> Truth:
+        """Tokens of all calls are counted, on top of the offset."""
+        return call.starting(int(call.offset[0]) + sum(size[2] for size, _ in call.before))
+
+    def in_turn(call: InTurn) -> Truth:
+        return call.starting(sum(size[2] for size, _ in call.before))
+
+    def longest(call: InTurn) -> Truth | None:
+        if not call.encoding.depends_on_length:
+            return None
+        ends = [start + size[2] for size, start in call.sequence[: call.index + 1]]
+        return at_length(call.encoding, call.x, call.positions, max(ends))
+
+    yield Suspect("state", "a call gets the angles of the first call of its length", kept)
+    yield Suspect(
+        "state",
+        "the frequencies of the longest call so far are kept",
+        longest,
+        remedy="Choose the frequencies anew in every call, or rebuild them when a sequence ends.",
+    )
+    yield Suspect("state", "the tokens of earlier calls are added to the offset", counted)
+    yield Suspect("state", "a call goes on where the one before it ended", in_turn)
+    yield Suspect(
+        "state",
+        "the offset of the first call is kept",
+        lambda call: call.starting(call.sequence[0][1]),
+    )
+
+
+def _replay(run: Run, encoding: Rotary, first: Seen) -> None:
+    """The first call once more, after all the others."""
+    again = _ask(run, encoding, "alone", ALONE[0])[0]
+    run.count("state")
+    if not np.array_equal(again.actual, first.actual, equal_nan=True):
+        worst = float(np.abs(again.actual - first.actual).max())
+        run.add(
+            "state",
+            "the same call gives other values after other calls",
+            f"{first.case}, replayed: largest difference {worst:.3g}",
+        )
+
+
+def _view(run: Run) -> Any:
+    fn = run.subject.fn
+
+    def view(x: Any, positions: Any) -> Any:
+        start = starts(host_positions(run, positions))
+        if start.ndim or start < 0:
+            raise Inexpressible("a call has one offset, from 0 on")
+        return fn([(x, int(start))])[0]
+
+    return view

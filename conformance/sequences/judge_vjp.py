@@ -1,0 +1,165 @@
+"""Judge of ``apply_vjp``: the gradient of x, which is the adjoint and not the inverse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis import match as suspects
+from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import SIZES, dense
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.oracle.transforms import adjoint
+from posenc_ref.conformance.rotary.as_apply import judge_as_apply
+
+
+@dataclass(frozen=True)
+class Backward:
+    """One call: ``dy`` goes back through ``apply`` at ``positions``."""
+
+    encoding: Rotary  #: the declared one, of the forward pass
+    x: np.ndarray
+    positions: np.ndarray
+    dy: np.ndarray
+
+    def truth(self) -> Truth:
+        """``m R(-p) dy``."""
+        return apply_truth(adjoint(self.encoding), self.dy, self.positions)
+
+    def scaled(self, power: int) -> Truth:
+        """The rotated channels times m to a power."""
+        truth = self.truth()
+        m = self.encoding.attention_factor(int(self.positions.max()) + 1)
+        size = np.where(truth.terms > 0, m**power, 1.0)
+        return Truth(truth.value * size, truth.terms * size, truth.angle * size)
+
+    def passed(self, value: np.ndarray) -> Truth:
+        """``value`` in the channels that are not rotated."""
+        truth = self.truth()
+        return Truth(np.where(truth.terms > 0, truth.value, value), truth.terms, truth.angle)
+
+
+def judge(run: Run) -> None:
+    """``fn(x, positions, dy) -> dx``; then, as a function of dy, as an ``apply``."""
+    run.report.required = ("gradient", "state")
+    run.subject.names = ("x", "positions", "dy")
+    encoding: Rotary = run.encoding
+    seen: list[Seen] = []
+    for size in SIZES:
+        shape, at = (*size, encoding.head_dim), np.arange(size[2])
+        x, dy = (run.subject.rounded(dense(shape, run.seed + i + sum(size))) for i in (1, 2))
+        call = Backward(encoding, x, at, dy)
+        case = f"B, H, S = {size} at 0..{at[-1]}"
+        try:
+            actual = _called(run, call)
+        except Refused as error:
+            run.add("raises", f"x and dy of shape {shape} at 0..{at[-1]}", str(error))
+            return
+        except Malformed as error:
+            run.add("shape", str(error), case)
+            return
+        if not run.floats_only():
+            return
+        seen.append(suspects.judge_seen(run, "gradient", Seen(case, actual, call.truth(), call)))
+    _whatever_x(run, seen[0])
+    if not (suspects.name(run, seen, _suspects(encoding)) and run.report.codes):
+        recipe = "lambda x, p: fn(x, p, x)  # dy = x; the adjoint is an encoding too"
+        judge_as_apply(run, _view(run), adjoint(encoding), recipe)
+    else:
+        again = _called(run, seen[0].facts)
+        run.count("state")
+        if not np.array_equal(again, seen[0].actual, equal_nan=True):
+            run.add("state", "the same call gives other values after other calls", seen[0].case)
+
+
+def _called(run: Run, call: Backward) -> np.ndarray:
+    subject = run.subject
+    x, at = subject.arguments(call.x, call.positions)
+    dy, _ = subject.arguments(call.dy, call.positions)
+    dx = subject.array(subject.call(x, at, dy))
+    if dx.shape != x.shape:
+        raise Malformed(f"expected shape {x.shape}, as x has, got {dx.shape}")
+    run.highest = max(run.highest, int(call.positions.max(initial=0)))
+    return subject.restored(dx, call.x.shape)
+
+
+def _whatever_x(run: Run, one: Seen) -> None:
+    """The map is linear: its gradient does not depend on where it is taken."""
+    call: Backward = one.facts
+    other = Backward(call.encoding, call.x[::-1] * 3, call.positions, call.dy)
+    run.count("gradient")
+    if not np.array_equal(_called(run, other), one.actual, equal_nan=True):
+        run.failed("gradient", "another x", np.inf, one.case)
+        run.add("not-linear", "dx depends on x, not on dy alone", f"{one.case}, two different x")
+
+
+def _view(run: Run) -> Any:
+    fn, subject, seed = run.subject.fn, run.subject, run.seed
+
+    def view(dy: Any, positions: Any) -> Any:
+        shape = tuple(int(n) for n in dy.shape)
+        x = subject.backend.asarray(dense(shape, seed + 41), subject.dtype, subject.device)
+        return fn(x, positions, dy)
+
+    return view
+
+
+def _suspects(encoding: Rotary) -> Iterator[Suspect]:
+    m = encoding.attention_factor()
+    if m != 1.0:
+        text = f"m = {m:.6g}"
+        yield Suspect(
+            "attention-factor",
+            f"dx is divided by {text}: the inverse, where the adjoint m R(-p) is wanted",
+            lambda call: call.scaled(-2),
+            remedy="Multiply by m going back as going forth: the transpose of m R is m R(-p).",
+        )
+        yield Suspect(
+            "attention-factor", f"{text} is missing going back", lambda call: call.scaled(-1)
+        )
+        yield Suspect(
+            "attention-factor", f"{text} is applied twice going back", lambda call: call.scaled(1)
+        )
+    yield Suspect(
+        "sign",
+        "dy is rotated forwards, as x was",
+        lambda call: apply_truth(call.encoding, call.dy, call.positions),
+        remedy="Going back, the rotation turns the other way: by -angle.",
+    )
+    if getattr(encoding, "output_layout", None) is not None:
+        yield Suspect(
+            "output-layout",
+            "dy is read where x was read, not where y was written",
+            lambda call: _back(call, call.encoding.layout, None),
+        )
+        yield Suspect(
+            "output-layout",
+            "dy is read where x was read, and dx written where y was",
+            lambda call: _back(call, call.encoding.layout, call.encoding.output_layout),
+        )
+    yield Suspect(
+        "frequency-spacing", "dy comes back as it is: nothing is rotated", lambda call: _as_is(call)
+    )
+    yield Suspect(
+        "rotary-dim",
+        "the gradient of channels that are not rotated is lost",
+        lambda call: call.passed(np.zeros_like(call.dy)),
+    )
+
+
+def _back(call: Backward, layout: str, output_layout: str | None) -> Truth:
+    """The adjoint with other channels."""
+    other = adjoint(call.encoding).replace(layout=layout, output_layout=output_layout)
+    return apply_truth(other, call.dy, call.positions)
+
+
+def _as_is(call: Backward) -> Truth:
+    zero = np.zeros_like(call.dy)
+    return Truth(call.dy, zero, zero)

@@ -1,0 +1,116 @@
+"""What xPos is known to get wrong: its decay, and everything that a rotation gets wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import RoPE, XPos
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.match import Suspect
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
+
+from .cases_qk import Side
+
+#: Scale bases that are published or tried out.
+SCALE_BASES = (512.0, 256.0, 1024.0, 2048.0, 128.0, 64.0, 4096.0, 1.0)
+GAMMAS = (0.4, 0.0001, 0.2, 0.3, 0.5, 0.6, 0.8, 1.0)
+
+
+def xpos_suspects(encoding: XPos) -> Iterator[Suspect]:
+    """One change of the declared xPos each, the likelier first."""
+    plain = RoPE(encoding.head_dim, layout=encoding.layout, base=encoding.base)
+    yield Suspect("amplitude", "the decay is missing: a plain rotation", lambda s: s.by(plain))
+    for what, exchanged in (
+        ("queries and keys have each other's decay", (True, False)),
+        ("keys have the decay of queries", (True,)),
+        ("queries have the decay of keys", (False,)),
+    ):
+        yield Suspect("amplitude", what, _exchanged(exchanged), remedy=_DECAY)
+    other = "half" if encoding.layout == "interleaved" else "interleaved"
+    yield _changed(
+        encoding, "layout", f"pairs are {other}, declared {encoding.layout}", layout=other
+    )
+    yield Suspect("sign", "the rotation turns the other way", lambda s: _turned(s))
+    for base in PUBLISHED_BASES:
+        yield _changed(encoding, "base", f"base is {base:g}", base=base)
+    for value in SCALE_BASES:
+        text = f"scale_base is {value:g}, declared {encoding.scale_base:g}"
+        yield _changed(encoding, "amplitude", text, scale_base=value)
+    for value in GAMMAS:
+        text = f"gamma is {value:g}, declared {encoding.gamma:g}"
+        yield _changed(encoding, "amplitude", text, gamma=value)
+    for what, centre in _CENTRES:
+        text = f"the decay is counted from {what}"
+        yield Suspect("amplitude", text, _centred(encoding, centre), remedy=_CENTRE)
+    yield Suspect(
+        "decode-offset",
+        "the decay follows the index in the call, not the position",
+        _decayed_by_index,
+        remedy="Use the same positions for the angle and for the decay.",
+    )
+
+
+_CENTRES: tuple[tuple[str, Callable[[Side], int]], ...] = (
+    ("position 0", lambda s: 0),
+    ("the middle of the call", lambda s: s.length // 2),
+    ("the middle of the call, rounded up", lambda s: (s.length + 1) // 2),
+    ("the middle of each side's own sequence", lambda s: (int(s.positions.max()) + 1) // 2),
+    (
+        "the middle of each side's own sequence, rounded up",
+        lambda s: (int(s.positions.max()) + 2) // 2,
+    ),
+    ("the middle of the tokens of a side", lambda s: s.x.shape[2] // 2),
+    ("position 1", lambda s: 1),
+    ("position -1", lambda s: -1),
+)
+
+
+_DECAY = "Queries are multiplied by zeta ** n, keys by zeta ** -n."
+_CENTRE = (
+    "Count the decay of queries and keys from one fixed position: a centre that moves with the "
+    "call breaks logits with cached keys."
+)
+
+
+def _exchanged(which: tuple[bool, ...]) -> Callable[[Side], Truth]:
+    """The sides (keys: True) in ``which`` have the decay of the other."""
+    return lambda s: s.by(s.encoding, keys=(not s.keys) if s.keys in which else s.keys)
+
+
+def _centred(encoding: XPos, centre: Callable[[Side], int]) -> Callable[[Side], Truth]:
+    return lambda s: s.by(encoding.replace(centre=float(centre(s))))
+
+
+def _changed(encoding: XPos, code: str, message: str, **changes: Any) -> Suspect:
+    made = encoding.replace(**changes)
+    return Suspect(code, message, lambda s: s.by(made))
+
+
+def _decayed_by_index(side: Side) -> Truth:
+    """The rotation to positions p, with the decay of the token's index."""
+    encoding = side.encoding
+    assert isinstance(encoding, XPos)
+    truth = side.truth()
+    off = (np.arange(side.x.shape[2]) - side.positions) / encoding.scale_base
+    size = np.exp(off[..., None] * np.log(encoding.decays()) * (-1 if side.keys else 1))
+    size = size[:, None] if size.ndim == 3 else size
+    both = np.ones(np.broadcast_shapes((*size.shape[:-1], 1), truth.value.shape))
+    for channels in encoding.pairs():
+        both[..., channels] = size
+    return Truth(truth.value * both, truth.terms * both, truth.angle * both)
+
+
+def _turned(side: Side) -> Truth:
+    """The decay of positions p with the rotation to -p."""
+    encoding = side.encoding
+    assert isinstance(encoding, XPos)
+    _, second = encoding.pairs()
+    mirrored = np.array(side.x)
+    mirrored[..., second] *= -1
+    truth = Side(encoding, mirrored, side.positions, side.others, side.keys).truth()
+    value = np.array(truth.value)
+    value[..., second] *= -1
+    return Truth(value, truth.terms, truth.angle, truth.amplitude)

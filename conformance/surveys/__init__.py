@@ -1,0 +1,1 @@
+"""Judge many implementations in one run: backends, libraries, all of transformers."""

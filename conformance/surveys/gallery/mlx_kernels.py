@@ -1,0 +1,175 @@
+"""MLX on a CPU: its kernel, its layers, and the scaled ones of mlx-lm."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import (
+    ALiBi,
+    DynamicNTK,
+    GivenFrequencies,
+    LinearScaling,
+    Llama3Scaling,
+    Proportional,
+    RoPE,
+    Sinusoidal,
+    YaRN,
+)
+from posenc_ref.conformance.adapters.peers import window_start
+from posenc_ref.conformance.harness.implementation import Implementation
+
+from .entry import Entry
+from .transformers_rotary import LONG, SHORT
+
+_INTERLEAVED = partial(RoPE, 64, layout="interleaved")
+_HALF = partial(RoPE, 64, layout="half")
+
+
+def entries() -> list[Entry]:
+    """MLX, then mlx-lm."""
+    return [*_mlx(), *_mlx_lm()]
+
+
+def _mlx() -> list[Entry]:
+    fast, layers = "mlx/fast.cpp: fast::rope", "nn/layers/positional_encoding.py: "
+
+    def entry(name: str, source: str, build: Any, expected: Any, **more: Any) -> Entry:
+        return Entry(f"mlx {name}", "mlx", source, build, expected, **more)
+
+    return [
+        entry("fast.rope", fast, _mlx_rope, _HALF(), fast=True),
+        entry("fast.rope, traditional", fast, partial(_mlx_rope, traditional=True),
+              _INTERLEAVED()),
+        entry("fast.rope, half of the head", fast, partial(_mlx_rope, dims=32),
+              _HALF(rotary_dim=32)),
+        entry("fast.rope, scale 1/4", fast, partial(_mlx_rope, scale=0.25),
+              _HALF(scaling=LinearScaling(4.0))),
+        entry("fast.rope, freqs", fast, partial(_mlx_rope, base=None, freqs=True),
+              _HALF(scaling=GivenFrequencies(tuple(1 / _periods()))),
+              says="its freqs are divisors: 1 / frequencies"),
+        entry("SinusoidalPositionalEncoding", f"{layers}SinusoidalPositionalEncoding", _mlx_table,
+              Sinusoidal(64, layout="concat", denominator="half-1", scale=(2 / 64) ** 0.5)),
+        entry("ALiBi, slopes", f"{layers}ALiBi.create_alibi_slope",
+              partial(_mlx_alibi, "slopes"), ALiBi(12)),
+        entry("ALiBi", f"{layers}ALiBi.create_alibi_matrix, as ALiBi.__call__ uses it",
+              partial(_mlx_alibi, "bias"), ALiBi(12, causal=False)),
+    ]  # fmt: skip
+
+
+def _periods() -> np.ndarray:
+    """Thirty-two divisors of no published rule, exact in float32."""
+    return np.asarray(1.0 + np.arange(32.0) ** 2 / 8)
+
+
+def _mlx_rope(
+    dims: int = 64, traditional: bool = False, base: float | None = 10000.0, scale: float = 1.0,
+    freqs: bool = False,
+) -> Implementation:  # fmt: skip
+    import mlx.core as mx
+
+    given = mx.array(_periods().astype(np.float32)) if freqs else None
+
+    def call(x: Any, offset: int) -> Any:
+        return mx.fast.rope(
+            x, dims, traditional=traditional, base=base, scale=scale, offset=offset, freqs=given
+        )
+
+    return _apply(call)
+
+
+def _apply(call: Any, head_dim: int = 64) -> Implementation:
+    """What takes an offset, never positions."""
+    import mlx.core as mx
+
+    def apply(x: Any, positions: Any) -> Any:
+        given = np.ascontiguousarray(x)  # MLX takes no negative strides
+        return np.array(call(mx.array(given), offset=window_start(positions)))
+
+    return Implementation(call=apply, surface="apply", name="mlx", head_dim=head_dim)
+
+
+def _mlx_table() -> Implementation:
+    import mlx.core as mx
+    from mlx.nn import SinusoidalPositionalEncoding
+
+    module = SinusoidalPositionalEncoding(64)
+    call = lambda positions: np.array(module(mx.array(positions)))  # noqa: E731
+    return Implementation(call=call, surface="table", name="mlx")
+
+
+def _mlx_alibi(surface: str) -> Implementation:
+    from mlx.nn import ALiBi as Layer
+
+    def slopes(num_heads: int) -> Any:
+        return np.array(Layer.create_alibi_slope(num_heads)).reshape(-1)
+
+    def bias(q_len: int, k_len: int) -> Any:
+        offset = k_len - q_len
+        return np.array(Layer.create_alibi_matrix(q_len + offset, k_len, 12, offset=offset))
+
+    call = slopes if surface == "slopes" else bias
+    return Implementation(call=call, surface=surface, name="mlx", num_heads=12)
+
+
+# mlx-lm
+
+
+def _mlx_lm() -> list[Entry]:
+    def entry(name: str, config: dict[str, Any], expected: RoPE, **more: Any) -> Entry:
+        cls, _, _ = name.partition(",")
+        source = f"models/rope_utils.py: {cls}, initialize_rope"
+        base = more.pop("base", expected.base)
+        longest = more.pop("longest", 131072)
+        build = partial(_initialize_rope, config, expected.head_dim, expected.layout, base, longest)
+        return Entry(f"mlx-lm {name}", "mlx-lm", source, build, expected, **more)
+
+    yarn = {"rope_type": "yarn", "original_max_position_embeddings": 4096}
+    deepseek = yarn | {"factor": 40.0, "mscale": 1.0, "mscale_all_dim": 1.0}
+    gpt_oss = yarn | {"factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}
+    llama3 = {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }  # fmt: skip
+    su = {
+        "rope_type": "longrope", "short_factor": SHORT, "long_factor": LONG,
+        "original_max_position_embeddings": 4096,
+    }  # fmt: skip
+    return [
+        entry("Llama3RoPE", llama3,
+              _HALF(base=500000.0, scaling=Llama3Scaling(8.0, 1.0, 4.0, 8192))),
+        entry("YarnRoPE, DeepSeek-V3", deepseek,
+              _INTERLEAVED(scaling=YaRN(40.0, 4096, mscale=1.0, mscale_all_dim=1.0))),
+        entry("YarnRoPE, gpt-oss", gpt_oss, _HALF(base=150000.0, scaling=YaRN(32.0, 4096)),
+              says="truncate is dropped: the correction range is rounded whatever it says",
+              remark="The configuration of gpt-oss has `truncate: false`, and transformers and "
+                     "OpenAI's own code do not round the correction range (vllm-project/vllm#27722 "
+                     "and sgl-project/sglang#14270 mended the same)."),
+        entry("SuScaledRoPE, Phi-3", su,
+              RoPE(96, layout="half", scaling=_always_long()), base=10000.0,
+              says="short_factor is never read, and the factor on cos and sin is always there",
+              remark="Phi-3's own code and transformers take short_factor up to the original "
+                     "length (ml-explore/mlx-lm#660 describes the same)."),
+        entry("ProportionalRoPE", {"rope_type": "proportional", "partial_rotary_factor": 0.25},
+              RoPE(128, layout="half", base=1e6, scaling=Proportional(0.25))),
+        entry("DynamicNTKScalingRoPE", {"rope_type": "dynamic", "factor": 2.0},
+              _HALF(scaling=DynamicNTK(2.0, 2048)), longest=2048),
+    ]  # fmt: skip
+
+
+def _always_long() -> GivenFrequencies:
+    """``SuScaledRoPE`` from 4096 to 131072 positions, with 48 pairs of base 10000."""
+    frequencies = 1 / (np.array(LONG) * 1e4 ** (np.arange(48) / 48))
+    factor = float(np.sqrt(1 + np.log(131072 / 4096) / np.log(4096)))
+    return GivenFrequencies(tuple(frequencies.tolist()), attention_factor=factor)
+
+
+def _initialize_rope(
+    config: dict[str, Any], dims: int, layout: str, base: float, longest: int
+) -> Implementation:
+    from mlx_lm.models.rope_utils import initialize_rope
+
+    rope = initialize_rope(dims, base, layout == "interleaved", config, longest)
+    return _apply(rope, dims)

@@ -1,0 +1,101 @@
+"""The rotary operators of ONNX: kernels of ONNX Runtime on a CPU, and ONNX's own evaluator."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import RoPE
+from posenc_ref.conformance.harness.implementation import Implementation
+
+from .entry import Entry
+
+_INTERLEAVED = partial(RoPE, 64, layout="interleaved")
+_HALF = partial(RoPE, 64, layout="half")
+#: Rows of the tables that an exporter would put into the model.
+_ROWS = 131072
+
+
+def entries() -> list[Entry]:
+    """Both operators, of halves and interleaved, of the whole head and part of it."""
+    file = "contrib_ops/cpu/bert/rotary_embedding.cc: RotaryEmbedding"
+    core = "core/providers/cpu/llm/rotary_embedding.cc: RotaryEmbedding"
+    reference = "reference/ops/op_rotary_embedding.py: rotary_embedding"
+    given = "cos and sin are the exporter's, here of base 10000; the kernel's is the layout"
+
+    def entry(name: str, library: str, source: str, expected: RoPE, **settings: Any) -> Entry:
+        build = partial(_build_onnx, evaluator=library, **settings)
+        return Entry(name, library, source, build, expected, says=given, fast=not settings)
+
+    ours, theirs = {"domain": "com.microsoft"}, "onnxruntime"
+    microsoft, standard = "com.microsoft.RotaryEmbedding", "ONNX RotaryEmbedding-23"
+    return [
+        entry(f"onnxruntime {microsoft}", theirs, file, _HALF(), **ours),
+        entry(f"onnxruntime {microsoft}, interleaved", theirs, file, _INTERLEAVED(),
+              interleaved=1, **ours),
+        entry(f"onnxruntime {microsoft}, half of the head", theirs, file, _HALF(rotary_dim=32),
+              rotary_dim=32, **ours),
+        entry(f"onnxruntime {standard}", theirs, core, _HALF()),
+        entry(f"onnxruntime {standard}, interleaved", theirs, core, _INTERLEAVED(), interleaved=1),
+        entry(f"onnxruntime {standard}, half of the head", theirs, core, _HALF(rotary_dim=32),
+              rotary_dim=32),
+        entry(f"onnx's evaluator, {standard}", "onnx", reference, _HALF()),
+        entry(f"onnx's evaluator, {standard}, interleaved", "onnx", reference, _INTERLEAVED(),
+              interleaved=1),
+    ]  # fmt: skip
+
+
+def _build_onnx(
+    evaluator: str, domain: str = "", interleaved: int = 0, rotary_dim: int = 64
+) -> Implementation:
+    from onnx import TensorProto, helper
+
+    four = ["batch", "heads", "sequence", 64]
+    tables = ["rows", rotary_dim // 2]
+    shapes = {"cos_cache": tables, "sin_cache": tables, "position_ids": ["batch", "sequence"]}
+    # The two operators take the same inputs in another order.
+    order = ["cos_cache", "sin_cache", "position_ids"]
+    order = ["input", *(order if not domain else [order[2], *order[:2]])]
+    settings = {"interleaved": interleaved}
+    if rotary_dim != 64:  # one of the operators refuses this without a number of heads
+        settings |= {"rotary_embedding_dim": rotary_dim, "num_heads": 1}
+    real = TensorProto.FLOAT
+    node = helper.make_node("RotaryEmbedding", order, ["output"], domain=domain, **settings)
+    inputs = [helper.make_tensor_value_info("input", real, four)]
+    for name, shape in shapes.items():
+        kind = TensorProto.INT64 if name == "position_ids" else real
+        inputs.append(helper.make_tensor_value_info(name, kind, shape))
+    outputs = [helper.make_tensor_value_info("output", real, four)]
+    graph = helper.make_graph([node], "rotary", inputs, outputs)
+    opsets = [helper.make_opsetid("", 23)]
+    opsets += [helper.make_opsetid(domain, 1)] if domain else []
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
+    session = _session(model, evaluator)
+    angle = np.outer(np.arange(_ROWS), 10000.0 ** (-np.arange(rotary_dim // 2) * 2 / rotary_dim))
+    cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+
+    def apply(x: Any, positions: Any) -> Any:
+        if positions.dtype.kind == "f" or (positions < 0).any():
+            raise ValueError("rows of a table only")
+        rows = np.broadcast_to(positions, (x.shape[0], x.shape[2])).astype(np.int64)
+        feeds = {"input": x, "position_ids": rows, "cos_cache": cos, "sin_cache": sin}
+        return session.run(None, feeds)[0]
+
+    return Implementation(call=apply, surface="apply", name=evaluator, head_dim=64)
+
+
+def _session(model: Any, evaluator: str) -> Any:
+    if evaluator == "onnx":
+        from onnx.reference import ReferenceEvaluator
+
+        return ReferenceEvaluator(model)
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # a refused position is an error that we expect
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )

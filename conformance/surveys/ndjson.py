@@ -1,0 +1,287 @@
+"""Reports as NDJSON: a line for each event, and a footer without which nothing counts.
+
+The header goes out before anything is judged, so that a run that breaks off leaves a file without
+a footer, never an older one that passes.  ``schemas/report.json`` defines every line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from posenc_ref import SPEC_VERSION, Encoding, ModelEncoding, __version__
+from posenc_ref.conformance.harness.report import Accuracy, Finding, Report, _finite
+
+from .record import Outcome
+from .verify import Verification
+
+FORMAT = "posenc-report-0"
+#: The kinds of files, and the events that each may have between header and footer.
+EVENTS = {
+    "check": ("check", "control", "finding", "accuracy", "limit"),
+    "verify": ("outcome",),
+}
+
+
+class NdjsonError(ValueError):
+    """A file that is no complete, consistent report; the message says why."""
+
+
+class NdjsonWriter:
+    """Writes events as they happen; :func:`recording` opens one."""
+
+    def __init__(self, file: BinaryIO, kind: str) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self._ids: set[str] = set()
+        self._counts = dict.fromkeys(EVENTS[kind], 0)
+
+    def write(self, event: str, identity: str, **body: Any) -> None:
+        """One event; an identity that was there before gets a number."""
+        self._counts[event] = self._counts.get(event, 0) + 1
+        unique, n = identity, 1
+        while unique in self._ids:
+            n += 1
+            unique = f"{identity} #{n}"
+        self._ids.add(unique)
+        self._line({"event": event, "id": unique, **body})
+
+    def report(self, report: Report, seconds: float) -> None:
+        """Everything in the report of a check, and the footer."""
+        for name in dict.fromkeys((*report.executed, *report.required)):
+            executed, required = report.executed.get(name, 0), name in report.required
+            self.write("check", f"check: {name}", name=name, executed=executed, required=required)
+        for name, rejected in report.controls.items():
+            self.write("control", f"control: {name}", name=name, rejected=rejected)
+        for finding in report.findings:
+            self.write("finding", f"finding: {finding.code}", **asdict(finding))
+        if report.accuracy is not None:
+            self.write("accuracy", "accuracy", **asdict(report.accuracy))
+        for text in report.limits:
+            self.write("limit", f"limit: {text}", text=text)
+        self._footer(
+            verdict=report.verdict,
+            exit_code=report.exit_code,
+            executed=sum(report.executed.values()),
+            seconds=round(seconds, 3),
+            measured=report.measured,
+        )
+
+    def verification(self, found: Verification) -> None:
+        """Everything that ``posenc verify`` judged, and the footer."""
+        for o in found.outcomes:
+            self.write("outcome", f"{o.name} {o.surface}".strip(), **o.to_dict())
+        self._footer(
+            verdicts=found.counts,
+            exit_code=found.exit_code,
+            executed=sum(o.executed for o in found.outcomes),
+            seconds=round(found.seconds, 3),
+        )
+
+    def _footer(self, **body: Any) -> None:
+        counts = {event: n for event, n in self._counts.items() if event != "header"}
+        told = {**body, "counts": counts, "digest": f"sha256:{self._digest.hexdigest()}"}
+        self._line({"event": "footer", "id": "footer", **told})
+
+    def _line(self, body: Mapping[str, Any]) -> None:
+        text = json.dumps(_finite(body), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        self._digest.update(text)
+        self._file.write(text)
+        self._file.flush()
+
+
+@contextmanager
+def recording(
+    path: Path | None, kind: str, encoding: Encoding | ModelEncoding | None = None, **facts: Any
+) -> Iterator[NdjsonWriter | None]:
+    """Begin a file with its header; None where no file is wanted.
+
+    ``facts`` say what is judged and how: subject, surface, dtype, options.
+    """
+    if path is None:
+        yield None
+        return
+    if kind == "check":
+        facts["encoding"] = None if encoding is None else encoding.to_dict()
+    with path.open("wb") as file:
+        writer = NdjsonWriter(file, kind)
+        writer.write(
+            "header",
+            "header",
+            format=FORMAT,
+            kind=kind,
+            versions={
+                "posenc_ref": __version__,
+                "specification": SPEC_VERSION,
+                "numpy": np.__version__,
+                "python": platform.python_version(),
+            },
+            platform=f"{platform.system()} {platform.machine()}",
+            **facts,
+        )
+        yield writer
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A file that was read, and is complete and consistent."""
+
+    header: Mapping[str, Any]
+    events: tuple[Mapping[str, Any], ...]
+    footer: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """The command that wrote it, ``check`` or ``verify``."""
+        return str(self.header["kind"])
+
+    @property
+    def executed(self) -> int:
+        """How many cases were executed."""
+        return int(self.footer["executed"])
+
+    def of(self, event: str) -> list[Mapping[str, Any]]:
+        """The events of one kind."""
+        return [e for e in self.events if e["event"] == event]
+
+    def report(self) -> Report:
+        """The report of a check, as it was."""
+        accuracy = [_made(Accuracy, e) for e in self.of("accuracy")]
+        return Report(
+            subject=self.header["subject"],
+            surface=self.header["surface"],
+            encoding=self.header["declared"],
+            backend=self.header["backend"],
+            dtype=self.header["dtype"],
+            findings=[_made(Finding, e) for e in self.of("finding")],
+            accuracy=accuracy[0] if accuracy else None,
+            limits=[e["text"] for e in self.of("limit")],
+            executed={e["name"]: e["executed"] for e in self.of("check") if e["executed"]},
+            required=tuple(e["name"] for e in self.of("check") if e["required"]),
+            controls={e["name"]: e["rejected"] for e in self.of("control")},
+            measured=self.footer["measured"],
+        )
+
+    def verification(self) -> Verification:
+        """What ``posenc verify`` judged."""
+        outcomes = [_made(Outcome, e) for e in self.of("outcome")]
+        return Verification(outcomes, self.footer["seconds"])
+
+
+def read_ndjson(source: Path | str) -> Recorded:
+    """Read a file that ``--ndjson`` wrote.
+
+    Raises
+    ------
+    NdjsonError
+        No header, or no footer: the run broke off; something after the footer; an identity that is
+        there twice; counts, verdict or digest that disagree with the lines.
+    """
+    path = Path(source)
+    try:
+        return _read(path.read_bytes())
+    except NdjsonError as error:
+        raise NdjsonError(f"{path}: {error}") from None
+
+
+def _read(raw: bytes) -> Recorded:
+    if not raw.strip():
+        raise NdjsonError("is empty: the run broke off before it began")
+    lines = raw.splitlines(keepends=True)
+    events = [_event(text, n) for n, text in enumerate(lines, 1)]
+    header, *between = events
+    if header["event"] != "header":
+        raise NdjsonError(f"begins with {header['event']!r}, not with a header")
+    if header.get("format") != FORMAT:
+        raise NdjsonError(f"has the format {header.get('format')!r}; this version reads {FORMAT!r}")
+    if header.get("kind") not in EVENTS:
+        raise NdjsonError(f"has the kind {header.get('kind')!r}, not {' or '.join(EVENTS)}")
+    ends = [n for n, e in enumerate(events, 1) if e["event"] == "footer"]
+    if not ends:
+        raise NdjsonError(
+            f"has no footer after {len(lines)} lines: the run broke off, and says nothing"
+        )
+    if ends[0] != len(lines):
+        raise NdjsonError(f"goes on after its footer, in line {ends[0] + 1}")
+    *between, footer = between
+    _unique(events)
+    _counted(header["kind"], between, footer)
+    digest = f"sha256:{hashlib.sha256(b''.join(lines[:-1])).hexdigest()}"
+    if footer.get("digest") != digest:
+        raise NdjsonError("was changed after it was written: the digest in the footer disagrees")
+    recorded = Recorded(header, tuple(between), footer)
+    _follows(recorded)
+    return recorded
+
+
+def _event(text: bytes, n: int) -> dict[str, Any]:
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise NdjsonError(f"line {n} is not JSON ({error})") from None
+    if not isinstance(body, dict) or not {"event", "id"} <= set(body):
+        raise NdjsonError(f'line {n} must be an object with "event" and "id"')
+    return body
+
+
+def _unique(events: Iterable[Mapping[str, Any]]) -> None:
+    seen: dict[str, int] = {}
+    for n, event in enumerate(events, 1):
+        if event["id"] in seen:
+            raise NdjsonError(f"has {event['id']!r} twice, in lines {seen[event['id']]} and {n}")
+        seen[event["id"]] = n
+
+
+def _counted(kind: str, between: list[dict[str, Any]], footer: Mapping[str, Any]) -> None:
+    """Hold the footer's counts against the lines."""
+    for event in between:
+        if event["event"] not in EVENTS[kind]:
+            raise NdjsonError(f"has an event {event['event']!r}, which {kind} does not know")
+    found = {name: sum(e["event"] == name for e in between) for name in EVENTS[kind]}
+    if footer.get("counts") != found:
+        raise NdjsonError(f"holds {found}, but its footer counts {footer.get('counts')}")
+    executed = sum(e.get("executed", 0) for e in between)
+    if footer.get("executed") != executed:
+        raise NdjsonError(
+            f"holds {executed} executed cases, but its footer {footer.get('executed')}"
+        )
+
+
+def _follows(recorded: Recorded) -> None:
+    """The footer's conclusion must be the one that its own lines lead to."""
+    try:
+        if recorded.kind == "check":
+            report = recorded.report()
+            drawn: Any = (report.verdict, report.exit_code)
+            told = (recorded.footer.get("verdict"), recorded.footer.get("exit_code"))
+        else:
+            found = recorded.verification()
+            drawn = (found.counts, found.exit_code)
+            told = (recorded.footer.get("verdicts"), recorded.footer.get("exit_code"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise NdjsonError(f"lacks something that its kind needs ({error!r})") from None
+    if drawn != told:
+        raise NdjsonError(f"leads to {drawn}, but its footer says {told}")
+
+
+def _made(cls: type[Any], event: Mapping[str, Any]) -> Any:
+    """The value that an event was made of."""
+    body = {f.name: event[f.name] for f in fields(cls)}
+    if "errors" in body:  # infinity is null in JSON
+        body["errors"] = {int(p): _number(e) for p, e in body["errors"].items()}
+    if cls is Accuracy or body.get("executed"):  # nothing was executed: there is no worst score
+        body["worst"] = _number(body["worst"])
+    tuples = ("equivalent", "known", "codes", "messages", "limits")
+    return cls(**{k: tuple(v) if k in tuples else v for k, v in body.items()})
+
+
+def _number(value: float | None) -> float:
+    return float("inf") if value is None else value

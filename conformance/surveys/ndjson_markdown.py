@@ -1,0 +1,154 @@
+"""Recorded reports as Markdown, such as for ``$GITHUB_STEP_SUMMARY``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from posenc_ref.conformance.harness.report import ERROR, Finding
+
+from . import show
+from .ndjson import Recorded
+from .record import Outcome
+
+_SIGNS = {
+    "conforms": "✅",
+    "deviates": "❌",
+    "inconclusive": "⚠️",
+    "error": "💥",
+    "skipped": "⏭️",
+}
+_HEAD = ("", "judged", "surface", "declared", "dtype", "cases", "worst", "verdict")
+
+
+def markdown(recorded: Sequence[Recorded]) -> str:
+    """A summary table; then findings with remedies, what was not judged, and versions."""
+    rows, found, skipped = [], [], []
+    for one in recorded:
+        if one.kind == "check":
+            rows.append(_check_row(one))
+            found += _check_findings(one)
+            skipped += _check_limits(one)
+        else:
+            outcomes = one.verification().outcomes
+            rows += [_outcome_row(o) for o in outcomes if o.verdict != "skipped"]
+            found += [_outcome_finding(o) for o in outcomes if o.codes]
+            skipped += [
+                f"- {_text(o.name)}: {_text(o.reason)}"
+                for o in outcomes
+                if o.reason and o.verdict != "conforms"
+            ]
+    parts = ["## Positional encodings", "\n".join(_counts(recorded)), _table(rows)]
+    for title, texts in (("Findings", found), ("Not judged", skipped)):
+        if texts:
+            parts.append(f"### {title}\n\n" + "\n".join(texts))
+    parts.append("\n".join(_versions(recorded)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _counts(recorded: Sequence[Recorded]) -> list[str]:
+    """One sentence for each file: what was executed, and how it ended."""
+    lines = []
+    for one in recorded:
+        if one.kind == "verify":
+            lines.append(f"- `posenc verify`: {_text(show.summary(one.verification()))}")
+            continue
+        report = one.report()
+        rejected = sum(report.controls.values())
+        lines.append(
+            f"- {_text(report.subject)}: **{report.verdict}** (exit code {report.exit_code}), "
+            f"{sum(report.executed.values())} cases executed, {rejected} of "
+            f"{len(report.controls)} perturbed outputs rejected"
+        )
+    return lines
+
+
+def _check_row(one: Recorded) -> list[str]:
+    report = one.report()
+    worst = "" if report.accuracy is None else f"{report.accuracy.worst:.3g}"
+    return [
+        _SIGNS[report.verdict],
+        report.subject,
+        report.surface,
+        report.encoding,
+        report.dtype,
+        str(sum(report.executed.values())),
+        worst,
+        " ".join((report.verdict, *report.codes)),
+    ]
+
+
+def _outcome_row(o: Outcome) -> list[str]:
+    return [
+        _SIGNS[o.verdict],
+        " ".join(part for part in (o.group, o.version, o.device, o.label) if part),
+        o.surface,
+        o.encoding,
+        o.dtype,
+        str(o.executed),
+        "" if o.worst is None else f"{o.worst:.3g}",
+        " ".join((o.verdict, *o.codes)),
+    ]
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(_HEAD)} |", "|---|---|---|---|---|--:|--:|---|"]
+    lines += [f"| {' | '.join(_text(cell) for cell in row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _check_findings(one: Recorded) -> list[str]:
+    report = one.report()
+    return [line for f in report.findings for line in _finding(report.subject, f)]
+
+
+def _finding(subject: str, f: Finding) -> list[str]:
+    told = f"- {'**error**' if f.severity == ERROR else 'note'} `{f.code}`, {_text(subject)}: "
+    lines = [told + _text(f.message)]
+    if f.evidence:
+        lines.append(f"  - evidence: {_text(f.evidence)}")
+    if f.severity == ERROR:
+        lines.append(f"  - remedy: {_text(f.remedy)}")
+    if f.known:
+        lines.append(f"  - as in: {_text(', '.join(f.known))}")
+    if f.reproduce:
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", f.reproduce)), default=0))
+        code = "\n".join(f"    {line}" for line in f.reproduce.splitlines())
+        lines.append(f"  - reproduce:\n\n    {fence}python\n{code}\n    {fence}\n")
+    return lines
+
+
+def _outcome_finding(o: Outcome) -> str:
+    pairs = zip(o.codes, o.messages, strict=False)
+    return f"- **error** {_text(o.name)}: " + "; ".join(f"`{c}`: {_text(m)}" for c, m in pairs)
+
+
+def _check_limits(one: Recorded) -> list[str]:
+    report = one.report()
+    lines = [f"- {_text(report.subject)}: {_text(limit)}" for limit in report.limits]
+    lines += [
+        f"- {_text(report.subject)}: the required check {_text(name)!r} was not executed"
+        for name in report.missing
+    ]
+    return lines
+
+
+def _versions(recorded: Sequence[Recorded]) -> list[str]:
+    """Each set of versions once."""
+    lines = []
+    for one in recorded:
+        told = dict(one.header["versions"])
+        if one.header.get("backend_version"):
+            told[one.header["backend"]] = one.header["backend_version"]
+        versions = ", ".join(f"{name} {version}" for name, version in told.items())
+        line = f"<sub>{_text(versions)}, {_text(one.header['platform'])}</sub>"
+        if line not in lines:
+            lines.append(line)
+    return lines
+
+
+def _text(value: str) -> str:
+    """``value`` as text inside a line or a cell: no markup of its own, no line breaks."""
+    for sign in "\\`*_[]<>|~":
+        value = value.replace(sign, "\\" + sign)
+    return " ".join(value.split())

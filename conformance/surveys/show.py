@@ -1,0 +1,229 @@
+"""What `posenc` prints, as plain text: tables as rows of strings, and sentences about them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from posenc_ref.backends import backends
+from posenc_ref.conformance.harness.probes import REPORTED
+
+from .own_registered import labels
+from .own_surfaces import LABELS
+from .record import Outcome
+from .verify import Verification
+
+WORDS = {
+    "conforms": "ok",
+    "deviates": "DEVIATES",
+    "inconclusive": "inconclusive",
+    "error": "ERROR",
+    "skipped": "skipped",
+}
+
+
+@dataclass
+class Table:
+    """A title, a head and rows of cells; ``states`` gives the verdict that colours a cell."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    states: list[list[str]] = field(default_factory=list)
+    numbers: frozenset[str] = frozenset()  #: columns that are aligned to the right
+
+    def add(self, cells: Sequence[tuple[str, str]]) -> None:
+        """Append a row of (text, verdict or nothing)."""
+        self.rows.append([text for text, _ in cells])
+        self.states.append([state for _, state in cells])
+
+    def __str__(self) -> str:
+        every = [self.head, *self.rows]
+        wide = [max(len(row[i]) for row in every) for i in range(len(self.head))]
+        lines = [self.title, "-" * len(self.title)]
+        for row in every:
+            cells = [
+                cell.rjust(w) if self.head[i] in self.numbers else cell.ljust(w)
+                for i, (cell, w) in enumerate(zip(row, wide, strict=True))
+            ]
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
+
+
+def own_table(found: Verification) -> Table | None:
+    """Our own backends: a row per device and dtype, a column per encoding, worst scores in it."""
+    rows: dict[tuple[str, str, str], dict[str, Outcome]] = {}
+    for o in found.outcomes:
+        if o.kind == "backend" and o.label in LABELS:
+            place = f"{o.group} {o.version}" + (f" {o.device}" if o.device else "")
+            rows.setdefault((o.group, place, o.dtype), {})[o.label] = o
+    if not rows:
+        return None
+    used = [label for label in LABELS if any(label in cells for cells in rows.values())]
+    table = Table(
+        "posenc_ref on array libraries: worst score in units of rounding",
+        ["library", "dtype", *used],
+        numbers=frozenset(used),
+    )
+    order = {b.name: i for i, b in enumerate(backends())}
+    for (_, place, dtype), cells in sorted(rows.items(), key=lambda row: order[row[0][0]]):
+        table.add([(place, ""), (dtype, ""), *(_cell(cells.get(label)) for label in used)])
+    return table
+
+
+def vectors_table(found: Verification) -> Table | None:
+    """Every encoding on its vectors: a row for each, a column per library, worst scores in it."""
+    rows: dict[str, dict[str, Outcome]] = {}
+    for o in found.outcomes:
+        if o.kind == "backend" and o.label in labels():
+            cells = rows.setdefault(o.label, {})
+            known = cells.get(o.group)
+            if known is None or _badness(o) > _badness(known):
+                cells[o.group] = o
+    used = [b.name for b in backends() if any(b.name in cells for cells in rows.values())]
+    if not rows:
+        return None
+    table = Table(
+        "posenc_ref against 50 digits: the examples of every encoding, worst score of all dtypes",
+        ["encoding", *used],
+        numbers=frozenset(used),
+    )
+    for label, cells in sorted(rows.items()):
+        table.add([(labels()[label].name, ""), *(_cell(cells.get(name)) for name in used)])
+    return table
+
+
+def _badness(o: Outcome) -> tuple[bool, float]:
+    """What is worse than conforming comes first, then the score as part of its budget."""
+    return o.verdict != "conforms", (o.worst or 0.0) / (o.budget or 1.0)
+
+
+def _cell(o: Outcome | None) -> tuple[str, str]:
+    if o is None:
+        return "", ""
+    if o.verdict != "conforms":
+        return WORDS[o.verdict], o.verdict
+    return ("equal" if not o.worst else f"{o.worst:.2f}"), o.verdict
+
+
+def library_table(found: Verification) -> Table | None:
+    """Other libraries: a row per implementation and dtype."""
+    outcomes = [o for o in found.outcomes if o.kind == "library" and o.label]
+    if not outcomes:
+        return None
+    lengths = [_short(p) for p in REPORTED]
+    table = Table(
+        "Other libraries, as they are installed",
+        ["implementation", "dtype", "worst", *lengths, "> 2**-9 at", "angles", "verdict"],
+        numbers=frozenset(("worst", "> 2**-9 at", *lengths)),
+    )
+    library = ""
+    for o in outcomes:
+        if o.group != library:
+            library = o.group
+            table.add([(f"{library} {o.version}", ""), *[("", "")] * (len(table.head) - 1)])
+        table.add(
+            [
+                (f"  {o.label}", ""),
+                (o.dtype, ""),
+                ("" if o.worst is None else _number(o.worst), ""),
+                *((f"{o.errors[p]:.0e}" if p in o.errors else "", "") for p in REPORTED),
+                ("" if o.degrades_at is None else str(o.degrades_at), ""),
+                (o.precision.replace(" angles", ""), ""),
+                (" ".join((WORDS[o.verdict], *o.codes)), o.verdict),
+            ]
+        )
+    return table
+
+
+def tables(found: Verification) -> list[Table]:
+    """All tables that there is something for."""
+    every = (own_table(found), vectors_table(found), library_table(found))
+    return [table for table in every if table is not None]
+
+
+def legend(found: Verification) -> str:
+    """How to read the tables."""
+    text = (
+        "Scores are errors in units of rounding (see README): up to 128 pass in float32 and "
+        "float64,\n8 in bfloat16 and float16."
+    )
+    if any(o.kind == "library" and o.label for o in found.outcomes):
+        text += (
+            " 4Ki .. 1Mi: largest absolute error of cos and sin at the end\nof a context of that "
+            "length. > 2**-9 at: the first position with an error that bfloat16 would show\n"
+            "(bfloat16 and float16 results: on top of their own rounding)."
+        )
+    return text
+
+
+def sentences(found: Verification) -> list[str]:
+    """What deviates, went wrong or was skipped, in words."""
+    lines = []
+    for title, verdict in (
+        ("Deviations", "deviates"),
+        ("Inconclusive", "inconclusive"),
+        ("Errors", "error"),
+        ("Skipped", "skipped"),
+    ):
+        chosen = [o for o in found.outcomes if o.verdict == verdict]
+        if chosen:
+            lines += [f"{title}:", *(f"  {_sentence(o)}" for o in chosen)]
+    for o in found.outcomes:
+        if o.kind == "certificate" and o.verdict == "conforms":
+            lines.append(
+                f"Certificate: {o.executed} numbers recomputed with 50 digits, worst {o.worst:.2f} "
+                "units: the encodings are exact with this machine's libm."
+            )
+    return lines
+
+
+def _sentence(o: Outcome) -> str:
+    if o.verdict != "deviates":
+        return f"{o.name}: {o.reason}"
+    found = "; ".join(f"{c}: {m}" for c, m in zip(o.codes, o.messages, strict=False))
+    if o.degrades_at is not None:
+        found += f"; visibly wrong from position {o.degrades_at} on"
+    return f"{o.name}: {found}"
+
+
+def summary(found: Verification) -> str:
+    """One line of counts."""
+    c = found.counts
+    judged = sum(n for verdict, n in c.items() if verdict != "skipped")
+    parts = [
+        f"{judged} judged",
+        f"{c['conforms']} conforming",
+        f"{c['deviates']} deviating",
+        f"{c['inconclusive']} inconclusive",
+        f"{c['skipped']} skipped",
+    ]
+    if c["error"]:
+        parts.append(f"{c['error']} errors")
+    ours = [o for o in found.outcomes if o.ours and o.verdict in ("deviates", "inconclusive")]
+    own = f"{len(ours)} of our own FAIL" if ours else "none of our own deviates"
+    if c["error"] and not ours:
+        own = "what went wrong is above"
+    elif not any(o.executed for o in found.outcomes):
+        own = "NOTHING was executed"
+    return f"{', '.join(parts)}; {own} ({found.seconds:.0f} s)"
+
+
+def plain(found: Verification) -> str:
+    """The whole result as plain text."""
+    parts = [str(t) for t in tables(found)]
+    if parts:
+        parts.append(legend(found))
+    parts += ["\n".join(sentences(found)), summary(found)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _number(value: float) -> str:
+    if not math.isfinite(value):
+        return "inf"
+    return f"{value:.2f}" if value < 1000 else f"{value:.0e}"
+
+
+def _short(position: int) -> str:
+    return f"{position >> 20}Mi" if position >= 2**20 else f"{position >> 10}Ki"

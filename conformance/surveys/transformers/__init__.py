@@ -1,0 +1,1 @@
+"""Judge every rotary module of the installed transformers."""

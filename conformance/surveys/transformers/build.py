@@ -1,0 +1,183 @@
+"""Building a rotary module as its model does, with the default configuration made small."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from .census import Target
+from .loaded import load
+from .record import AS_CONFIGURED
+from .scaled import Refused, rescaled
+
+#: What has nothing to do with positions, made small where a whole model has to be built.
+TINY = {"num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 9}
+_GLM4V = {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}
+_XDROPE = {"alpha": 1000.0, "factor": 1.0, "xdrope_section": [16, 16, 16, 16]}
+#: Default configurations that contradict themselves, or leave out what the module needs; released
+#: checkpoints do not.  And an image large enough to be judged.
+SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "CohereCompassTextConfig": (
+        {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+        "the default has no parameters for its layer type",
+    ),
+    "EsmConfig": ({"position_embedding_type": "rotary"}, "by default positions are absolute"),
+    "Glm4MoeConfig": ({"head_dim": 128}, "the default head is 4096 // 96 = 42 wide"),
+    "Glm4vTextConfig": (
+        {"rope_parameters": {"rope_type": "default", **_GLM4V}},
+        "the default sections add up to half of the default head's pairs",
+    ),
+    "Glm4vMoeTextConfig": ({"head_dim": 128}, "the default head is 4096 // 96 = 42 wide"),
+    "GlmImageTextConfig": (
+        {"rope_parameters": {"rope_type": "default", **_GLM4V}},
+        "the default sections add up to half of the default head's pairs",
+    ),
+    "GraniteMoeHybridConfig": (
+        {"position_embedding_type": "rope", "layer_types": ["attention"] * 32},
+        "by default no layer has attention, nor a position embedding",
+    ),
+    "HunYuanVLTextConfig": (
+        {"head_dim": 128, "rope_parameters": {"rope_type": "xdrope", "rope_theta": 1e4, **_XDROPE}},
+        "the default has no sections",
+    ),
+    "Llama4VisionConfig": ({"image_size": 160 * 14}, "a grid of 160 x 160 patches"),
+    **dict.fromkeys(
+        ("SeamlessM4TConfig", "Wav2Vec2BertConfig", "Wav2Vec2ConformerConfig"),
+        ({"position_embeddings_type": "rotary"}, "by default positions are relative"),
+    ),
+    "Zamba2Config": ({"use_mem_rope": True}, "by default nothing is rotated"),
+    "Qwen3OmniMoeTextConfig": ({"head_dim": 128}, "the default head is 2048 // 28 = 73 wide"),
+}
+
+
+class Unbuildable(Exception):
+    """No configuration was found that the class takes."""
+
+
+class Crashed(Exception):
+    """A configuration that its class accepts, and the module fails on."""
+
+
+def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
+    """The module inside a container that has its configuration, and that configuration.
+
+    Raises :class:`Unbuildable` with what was tried; :class:`Refused` or :class:`Crashed` where the
+    configuration, or the module, does not take the ``rope_type``.
+    """
+    module, config = _as_configured(target)
+    if rope_type != AS_CONFIGURED:
+        settings = SETTINGS.get(type(config).__name__, ({}, ""))[0]
+        config = rescaled(module, config, rope_type, settings)
+        try:
+            module = type(module)(**_arguments(type(module), config, target))
+        except (ValueError, KeyError, AttributeError) as error:
+            raise Refused(f"the module does not take it: {_line(error)}") from error
+        except Exception as error:
+            raise Crashed(f"{rope_type!r} is accepted, then fails: {_line(error)}") from error
+    if not is_model(type(module)):
+        load(module, config)
+    return _container(module, config), config
+
+
+def is_model(cls: type) -> bool:
+    """Whether it is a whole model, which fills its buffers itself."""
+    return cls.__name__.endswith("Model")
+
+
+def _line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
+def _as_configured(target: Target) -> tuple[Any, Any]:
+    file = importlib.import_module(target.file)
+    cls = getattr(file, target.module)
+    tried = []
+    for config in _configurations(file, cls, target):
+        try:
+            module = cls(**_arguments(cls, config, target))
+        except Exception as error:
+            tried.append(f"{type(config).__name__}: {type(error).__name__}: {error}")
+            continue
+        return module, config
+    reasons = "; ".join(text.splitlines()[0][:120] for text in tried[:3])
+    raise Unbuildable(reasons or "no configuration class was found")
+
+
+def _configurations(file: ModuleType, cls: type, target: Target) -> Iterator[Any]:
+    """Default configurations: of the class that builds it, its own, those nested in them, any."""
+    own = next(iter(_annotations(cls)), "")
+    every = [name for name, value in vars(file).items() if _is_configuration(value)]
+    seen: set[str] = set()
+    for name in (target.config, own, *every):
+        if not name or not hasattr(file, name) or name in seen:
+            continue
+        seen.add(name)
+        settings = SETTINGS.get(name, ({}, ""))[0]
+        if is_model(cls):
+            settings = settings | TINY
+        config = _default(getattr(file, name), settings)
+        if config is None:
+            continue
+        if name == target.config:
+            for part in filter(None, target.path.split(".")):
+                config = getattr(config, part)
+        yield config
+        for part in getattr(config, "sub_configs", {}) or {}:
+            nested = getattr(config, part, None)
+            if nested is not None:
+                yield nested
+
+
+def _annotations(cls: type) -> Iterator[str]:
+    for parameter in inspect.signature(cls).parameters.values():
+        if "config" in parameter.name:
+            name = getattr(parameter.annotation, "__name__", str(parameter.annotation))
+            yield name.partition("|")[0].strip()
+
+
+def _is_configuration(value: Any) -> bool:
+    return inspect.isclass(value) and value.__name__.endswith("Config") and _has_model_type(value)
+
+
+def _has_model_type(value: type) -> bool:
+    return bool(getattr(value, "model_type", ""))
+
+
+def settings_of(config: Any) -> str:
+    """What a configuration was built with other than its defaults, and why; for the record."""
+    settings, why = SETTINGS.get(type(config).__name__, ({}, ""))
+    return f"built with {settings}: {why}" if settings else ""
+
+
+def _default(cls: type, settings: dict[str, Any]) -> Any:
+    try:
+        return cls(**copy.deepcopy(settings))
+    except Exception:  # it wants arguments: another configuration has to do
+        return None
+
+
+def _arguments(cls: type, config: Any, target: Target) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        if "config" in name:
+            given[name] = config
+        elif name == "layer_idx" and parameter.default is parameter.empty:
+            given[name] = 0
+        elif name == "scaled":
+            given[name] = target.scaled
+        elif name in ("hidden_size", "num_attention_heads"):
+            given[name] = getattr(config, name)
+    return given
+
+
+def _container(module: Any, config: Any) -> Any:
+    """A module that has ``module`` inside, and its configuration, as a model has."""
+    import torch
+
+    box = torch.nn.Module()
+    box.config, box.inside = config, module
+    return box.eval()

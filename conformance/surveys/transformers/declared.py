@@ -1,0 +1,129 @@
+"""What a configuration says its rotary module should be: the one place that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from posenc_ref import Encoding, MixedRoPE, ModelEncoding, MultiAxisRoPE, RoPE, from_config
+from posenc_ref.conformance.harness.implementation import Implementation
+
+from .census import Target
+
+#: Configuration classes without a model_type of their own, and whose they are like.
+READ_AS = {"Qwen3OmniMoeCode2WavConfig": "llama", "SaProtConfig": "esm"}
+#: Layer types by the names that a module has for its tables.
+LABELS = {"main": "sliding_attention", "compress": "compressed_sparse_attention"}
+
+
+class Undeclared(Exception):
+    """The configuration cannot be expressed (our gap); the message says why."""
+
+
+def model_of(config: Any) -> ModelEncoding:
+    """What ``from_config`` reads."""
+    data = config.to_dict()
+    name = READ_AS.get(type(config).__name__)
+    return from_config(data if name is None else {**data, "model_type": name})
+
+
+def declared(
+    implementation: Implementation, target: Target, config: Any, layer_type: str
+) -> tuple[Implementation, Encoding]:
+    """The encoding that ``config`` declares, as the module's functions see it, and how to ask.
+
+    Raises :class:`Undeclared` where it cannot be expressed.
+    """
+    other = OTHERS.get(type(config).__name__)
+    if other is not None:
+        return implementation, other(config, implementation)
+    try:
+        model = model_of(config)
+        name = layer_type if layer_type in model.encodings else LABELS.get(layer_type, layer_type)
+        found: Encoding | None = model.encodings[name] if name else model.only
+    except Exception as error:  # whatever it is, it is ours
+        raise Undeclared(f"from_config: {type(error).__name__}: {error}") from error
+    if found is None:
+        raise Undeclared(f"from_config: layers of type {layer_type or 'any'} have no encoding")
+    if isinstance(found, MultiAxisRoPE):
+        return _on_a_grid(implementation, found, model)
+    if isinstance(found, RoPE) and not target.scaled:
+        found = found.replace(scaling=None)
+    return implementation, _slice(found, implementation.head_dim)
+
+
+def _slice(encoding: Encoding, head_dim: int | None) -> Encoding:
+    """The rotary part alone, where functions see only the slice that latent attention rotates."""
+    if not isinstance(encoding, RoPE) or head_dim in (None, encoding.head_dim):
+        return encoding
+    if head_dim != encoding.rotary_dim:
+        return encoding
+    return encoding.replace(head_dim=head_dim, rotary_start=0, rotary_dim=None)
+
+
+def _on_a_grid(
+    implementation: Implementation, encoding: MultiAxisRoPE, model: ModelEncoding
+) -> tuple[Implementation, Encoding]:
+    """Rows and columns of an image in the order, and on the scale, of the declared positions."""
+    from posenc_ref.conformance.adapters.rotary_table import SIDE
+
+    rotation = getattr(implementation.call, "rotation", None)
+    if rotation is None or rotation.table.arrangement != "grid":
+        return implementation, encoding
+    axes = model.provenance.get("axes", "")
+    if "in [-1, 1]" in axes:  # patch i of n is centred at (2 i + 1 - n) / n
+        assert isinstance(encoding.position_scale, float)
+        scale = encoding.position_scale * 2 / SIDE
+        encoding = encoding.replace(position_scale=scale, offset=(1 - SIDE) / 2)
+    if "(x, y" not in axes:
+        return implementation, encoding
+    call = implementation.call
+    turned = replace(implementation, call=lambda x, positions: call(x, positions.flip(0)))
+    return turned, encoding
+
+
+def _vjepa2(config: Any, _: Implementation) -> Encoding:
+    """Three axes of as many even channels, the rest passed through, as its comments declare.
+
+    Source: transformers 5.23, ``VJEPA2RopeAttention``; facebookresearch/vjepa2,
+    ``src/models/utils/modules.py``.
+    """
+    head_dim = config.hidden_size // config.num_attention_heads
+    pairs = head_dim // 3 // 2
+    return MultiAxisRoPE(head_dim, sections=(pairs,) * 3, layout="interleaved", spacing="restart")
+
+
+def _esmfold2(config: Any, _: Implementation) -> Encoding:
+    """Three coordinates with one base, and the number of the residue with another.
+
+    Source: transformers 5.23, ``EsmFold2RotaryEmbedding``: exponents i/n within each axis.
+    """
+    space, number = config.num_spatial_rope_pairs_per_axis, config.num_uid_rope_pairs
+    return MultiAxisRoPE(
+        config.head_dim,
+        sections=(space, space, space, number),
+        layout="half",
+        spacing="restart",
+        base=(config.spatial_rope_base_frequency,) * 3 + (config.uid_rope_base_frequency,),
+    )
+
+
+def _lightglue(_: Any, implementation: Implementation) -> Encoding:
+    """Angles are a learned linear map of a keypoint: what its weights are, no configuration says.
+
+    Source: transformers 5.23, ``LightGluePositionalEncoder``; cvg/LightGlue,
+    ``LearnableFourierPositionalEncoding``.
+    """
+    weight = implementation.call.rotation.table.module.projector.weight  # type: ignore[attr-defined]
+    return MixedRoPE(
+        2 * weight.shape[0], weight.detach().numpy().T.astype(float), layout="interleaved"
+    )
+
+
+#: What is of no text model or vision tower, and ``from_config`` does not read.
+OTHERS: dict[str, Callable[[Any, Implementation], Encoding]] = {
+    "EsmFold2AtomEncoderConfig": _esmfold2,
+    "LightGlueConfig": _lightglue,
+    "VJEPA2Config": _vjepa2,
+}

@@ -1,0 +1,1 @@
+"""Judge every table, bias and score of the installed transformers."""

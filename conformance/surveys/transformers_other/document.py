@@ -1,0 +1,168 @@
+"""The document of the sweep over encodings that are no rotation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from posenc_ref.conformance.surveys.transformers.expected import Expected
+from posenc_ref.conformance.surveys.transformers.record import Judged
+from posenc_ref.conformance.surveys.transformers.show import WORDS, what
+from posenc_ref.conformance.surveys.transformers.sweep import JUDGED, Sweep
+
+from .census import CLASSES, classes, places
+
+#: Where the scripts of the deviations are, beside the document.
+SCRIPTS = "sweep-other-deviations"
+HEAD = ["place", "kind", "surface", "declared", "verdict", "score", "findings", "source"]
+MEANING = {
+    "non-rotary": "have at least one place below",
+    "rotary only": "rotate queries and keys, and nothing else",
+    "parts": "have no encoding of their own: they are made of other models, by configuration",
+    "none": "have no position encoding: convolutions, recurrences, state spaces",
+    "no model code": "are a tokenizer, a configuration or a folder of others' code",
+    "unknown": "speak of positions in a way that nobody has read yet",
+}
+READING = """\
+A *place* is where a model's file makes a position encoding that is no rotation: an attribute of a
+class, a class that computes sines, a function that builds biases. The class is built from its
+configuration, small and with random weights, on the CPU; what is declared is read off its
+configuration and its source by rule, never measured; `posenc check` judges. A **score** is the
+largest error in units of rounding (see README), of which 128 pass; looked-up rows and integers are
+equal or wrong. What is learned cannot be wrong: judged are the rows that are looked up, for
+tokens, masks, padding and caches, and what becomes of a grid at another size.
+
+- `table`: rows at given positions, or of a sequence from its start; `padded`: the same with three
+  masked tokens in front, which these models count.
+- `position_ids`, `ids_from_tokens`: numbered over the attention mask, or over the tokens that are
+  no padding (RoBERTa).
+- `decode_positions`: tokens after a cache of another length.
+- `grid`: the patches of images of nine sizes; "refused" sizes are limits in the file.
+- `scores`: the logits of an attention class of one head that is given its q and k, up to where it
+  masks or cuts off. A cap on logits is lifted; where rows of offsets have a projection of the
+  query of their own, it is given the same q; what a class makes for pairs of tokens (proteins,
+  Phi-4's audio) is taken for the rows that are added to keys.
+- **deviates**: not what it says it is. A *bug* is one by its own source or paper; a *convention* is
+  a choice of its own that others have to know.
+- **not drivable**: it could not be built or called alone, nothing calls it, or it is something
+  that posenc_ref has no encoding for."""
+
+
+def counts(found: Sweep) -> str:
+    """Models and places by what came of them."""
+    models = {line.model for line in found.lines}
+    driven = {line.model for line in found.lines if line.outcome in JUDGED}
+    c = found.counts
+    return (
+        f"{len(models)} models with {len({x.target for x in found.lines})} places: {len(driven)} "
+        f"models judged, {len(models - driven)} not drivable. {len(found.lines)} lines: "
+        f"{c['conforms']} conforming, {c['deviates']} deviating, {c['gap']} our gap, "
+        f"{c['undrivable']} not drivable"
+    )
+
+
+def markdown(found: Sweep, command: str, folder: Path | None = None) -> str:
+    """The result as a document; scripts are read from ``folder`` where it has them."""
+    footer = found.footer()
+    versions = ", ".join(f"{name} {value}" for name, value in footer["versions"].items())
+    parts = [
+        "# Every position encoding of transformers that is no rotation, judged",
+        f"{footer['date']}, with {versions}. Written by `{command}` in "
+        f"{found.cpu_seconds:.0f} seconds of processor time.",
+        f"**{counts(found)}.**",
+        census(),
+        READING,
+        *_deviations(found, folder),
+        *_undriven(found.lines),
+        "## By kind",
+        table(["kind", "models", "judged", *WORDS_OF], _kinds(found.lines)),
+        "## Every line that was judged",
+        table(HEAD, [_cells(line) for line in found.lines if line.outcome in JUDGED]),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+WORDS_OF = ["conforms", "deviates", "our gap", "not drivable"]
+
+
+def census() -> str:
+    """How many folders of the library are what; the few that need their names have them."""
+    found = classes()
+    c = Counter(found.values())
+    said = [f"Of the {len(found)} folders of `transformers.models`:"]
+    for name in CLASSES:
+        named = [model for model in found if found[model] == name]
+        names = (
+            f" ({', '.join(named)})" if named and name not in ("non-rotary", "rotary only") else ""
+        )
+        said.append(f"- {c[name]} {MEANING[name]}{names}")
+    return said[0] + "\n\n" + "\n".join(said[1:])
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    made = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in made
+    )
+
+
+def _cells(line: Judged) -> list[str]:
+    score = "" if line.score is None else f"{line.score:.2f}" if line.score < 1e3 else "> 999"
+    part = line.part.partition(", ")[2]
+    return [
+        line.target,
+        line.kind,
+        line.surface + (f" ({part})" if part else ""),
+        f"`{line.encoding}`" if line.encoding else "",
+        WORDS[line.outcome],
+        "inf" if line.outcome == "deviates" and line.score is None else score,
+        " ".join(line.codes),
+        f"`{line.source}`",
+    ]
+
+
+def _kinds(lines: Sequence[Judged]) -> list[list[str]]:
+    rows = []
+    for kind in dict.fromkeys(place.kind for place in places()):
+        own = [line for line in lines if line.kind == kind]
+        if not own:
+            continue
+        c = Counter(line.outcome for line in own)
+        driven = {line.model for line in own if line.outcome in JUDGED}
+        outcomes = [str(c[o]) for o in ("conforms", "deviates", "gap", "undrivable")]
+        rows.append([kind, str(len({line.model for line in own})), str(len(driven)), *outcomes])
+    return rows
+
+
+def _deviations(found: Sweep, folder: Path | None) -> Iterator[str]:
+    own = [line for line in found.lines if line.outcome == "deviates"]
+    if own:
+        yield "## Deviations"
+    for entry in found.known:
+        explained = [line for line in own if entry.explains(line)]
+        if explained:
+            yield from _entry(entry, explained, folder)
+    open_ = [f"- `{x.name}`: {what(x)}" for x in own if x in found.unexplained]
+    if open_:
+        yield "### Unexplained\n\n" + "\n".join(open_)
+
+
+def _entry(entry: Expected, lines: Sequence[Judged], folder: Path | None) -> Iterator[str]:
+    yield f"### {entry.title} ({entry.claim})"
+    yield entry.reason
+    yield f"*Evidence.* {entry.evidence}"
+    yield "*Found in*\n\n" + "\n".join(f"- `{x.name}` ({x.source}): {what(x)}" for x in lines)
+    script = folder / SCRIPTS / entry.script if folder else None
+    if script is not None and script.is_file():
+        code = script.read_text(encoding="utf-8").strip()
+        yield f"`{SCRIPTS}/{entry.script}` shows it without this project:\n\n```python\n{code}\n```"
+
+
+def _undriven(lines: Sequence[Judged]) -> Iterator[str]:
+    for outcome, title in (("gap", "Our gaps"), ("undrivable", "Not drivable")):
+        own = [line for line in lines if line.outcome == outcome]
+        if own:
+            said = (f"- `{x.name}` ({x.kind}, {x.source}): {x.reason}" for x in own)
+            yield f"## {title}\n\n" + "\n".join(said)

@@ -1,0 +1,184 @@
+"""``sweep --family``: every position encoding of ``transformers`` that is no rotation, judged."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from posenc_ref.conformance.check import check
+from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.surveys.transformers.expected import expected
+from posenc_ref.conformance.surveys.transformers.families import FAMILIES
+from posenc_ref.conformance.surveys.transformers.record import Judged, judged
+from posenc_ref.conformance.surveys.transformers.sweep import TIME_LIMIT, Progress, Sweep, run
+
+from .census import Place, places
+
+EXPECTED = Path(__file__).with_name("sweep_other_expected.json")
+#: An implementation, whose surface may name a part of it, and what it should be.
+Subject = tuple[Implementation, Any]
+
+
+class Undriven(Exception):
+    """Why nothing can be judged, in words."""
+
+
+@dataclass(frozen=True)
+class OtherCase:
+    """One place, with everything that is judged about it."""
+
+    place: Place
+
+    @property
+    def name(self) -> str:
+        """That of the place."""
+        return self.place.name
+
+    def blank(self) -> Judged:
+        """A line about it, to be filled in."""
+        p = self.place
+        line = Judged(p.name, p.name, p.model, p.owner, surface="")
+        return line.replace(kind=p.kind, source=p.source)
+
+    def judge(self) -> Iterator[Judged]:
+        """One line for each surface."""
+        os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield from lines(self.blank(), lambda: subjects(self.place))
+
+
+def sweep_other(
+    families: Iterable[str],
+    only: Sequence[str] = (),
+    *,
+    file: Path | None = None,
+    resume: bool = False,
+    time_limit: float = TIME_LIMIT,
+    processes: int = 2,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Judge every place of these families that ``only`` names, or all of them."""
+    kinds = {kind for family in families for kind in FAMILIES[family]}
+    cases = [OtherCase(place) for place in places(only) if place.kind in kinds]
+    return run(
+        cases, file=file, resume=resume, time_limit=time_limit, processes=processes,
+        progress=progress, known=expected(EXPECTED),
+    )  # fmt: skip
+
+
+def lines(blank: Judged, made: Callable[[], Iterable[Subject]]) -> Iterator[Judged]:
+    """One line for each subject; where there is none, one that says why."""
+    begin, count = time.process_time(), 0
+    found = iter(_caught(made))
+    while True:
+        item = next(found, None)
+        if item is None:
+            break
+        line = _line(blank, item)
+        now = time.process_time()
+        yield line.replace(seconds=round(now - begin, 3))
+        begin, count = now, count + 1
+    if not count:
+        yield blank.replace(outcome="undrivable", reason="nothing about it is judged")
+
+
+def _caught(made: Callable[[], Iterable[Subject]]) -> Iterator[Subject | Exception]:
+    """The subjects, and at the end the error that ended them."""
+    try:
+        yield from made()
+    except Exception as error:
+        yield error
+
+
+def _line(blank: Judged, item: Subject | Exception) -> Judged:
+    if isinstance(item, Exception):
+        return blank.replace(outcome="undrivable", reason=_said(item))
+    implementation, encoding = item
+    surface = implementation.surface.partition(", ")[0]
+    blank = blank.replace(
+        surface=surface,
+        part=implementation.surface,
+        encoding="" if encoding is None else repr(encoding),
+    )
+    try:
+        one = replace(implementation, surface=surface)
+        report = check(one, encoding, name=blank.name)
+    except Exception as error:
+        return blank.replace(outcome="gap", reason=f"the judge: {_said(error)}")
+    line = judged(blank, report)
+    if line.codes == ("raises",) and not line.executed and not _claimed(line):
+        return line.replace(
+            outcome="undrivable",
+            codes=(),
+            score=None,
+            reason=": ".join((*line.messages, *line.evidence)),
+        )
+    return line
+
+
+def _claimed(line: Judged) -> bool:
+    """Whether that it raises is on record as the model's own doing, and not ours."""
+    return any(entry.explains(line) for entry in expected(EXPECTED))
+
+
+def _said(error: Exception) -> str:
+    text = re.sub(r"\s+", " ", str(error))[:300]
+    plain = type(error).__name__ in ("Undriven", "Unbound", "Unbuildable")
+    return text if plain else f"{type(error).__name__}: {text}"
+
+
+def subjects(place: Place) -> Iterator[Subject]:
+    """What is judged about a place."""
+    from . import (
+        bias,
+        boxes,
+        frames,
+        grids,
+        image,
+        lookup,
+        relative,
+        resizes,
+        scores,
+        sines,
+        sines_2d,
+        tokens,
+    )
+
+    drivers: dict[str, Callable[[Place], Iterator[Subject]]] = {
+        "sines": sines_2d.subjects if place.model in sines_2d.BUILT else sines.subjects,
+        "timesteps": sines.subjects,
+        "image sines": sines_2d.subjects,
+        "fourier": sines_2d.subjects,
+        "learned": image.subjects if image.is_image(place) else lookup.subjects,
+        "coordinates": boxes.subjects,
+        "alibi": bias.alibis,
+        "t5": bias.t5,
+        "window": bias.windows,
+        "decomposed": scores.decomposed,
+        "relative": relative.relative,
+        "disentangled": scores.disentangled,
+    }
+    own = {**frames.OWN, **grids.OWN, **resizes.OWN, **tokens.OWN}
+    if place.name in own:
+        yield from own[place.name](place)
+        return
+    if reason := WITHOUT.get(place.kind, WITHOUT.get(place.model)):
+        raise Undriven(reason)
+    yield from drivers[place.kind](place)
+
+
+#: Why nothing is judged about a kind, or a model.
+WITHOUT = {
+    "convolution": "positions come from a convolution over the tokens: no table, bias or score",
+    "timesfm2_5": "no configuration has its min_timescale, so that it cannot be built, and "
+    "nothing in its file builds it: a class that is left over",
+}

@@ -1,0 +1,1 @@
+"""Judge and diagnose tables of positions: cos and sin, sinusoids, learned rows, features."""

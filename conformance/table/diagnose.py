@@ -1,0 +1,325 @@
+"""Measuring a sinusoidal table: which column is the sine or cosine of which frequency."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from posenc_ref import Learned, Sinusoidal
+from posenc_ref.accuracy import TINY, Truth
+from posenc_ref.conformance.harness.probes import GENERIC
+from posenc_ref.conformance.harness.reach import TableAccess
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.decode import Decoder
+from posenc_ref.conformance.phases.diagnose import Declared
+from posenc_ref.conformance.phases.frequencies import Schedule
+from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
+from posenc_ref.conformance.phases.properties import perturbation
+
+
+def declare(encoding: Sinusoidal) -> Declared:
+    """The declaration as numbers; pairs are those with both a sine and a cosine."""
+    dim = encoding.dim
+    known = {"dim": dim / 2, "half-1": dim // 2 - 1}
+    n = (
+        known[encoding.denominator]
+        if isinstance(encoding.denominator, str)
+        else encoding.denominator
+    )
+    others = {
+        "dim/2": dim / 2,
+        "dim//2 - 1": dim // 2 - 1,
+        "dim//2": dim // 2,
+        "(dim - 1)/2": (dim - 1) / 2,
+        "(dim + 1)/2": (dim + 1) / 2,
+        "dim//2 + 1": dim // 2 + 1,
+    }
+    pairs = encoding.columns()[1].size
+    factor = 1.0 / encoding.position_scale
+    plain = encoding.replace(scale=1.0)
+
+    def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        table = plain.table(positions)
+        sines, cosines = plain.columns()
+        return table[:, cosines], table[:, sines[:pairs]]
+
+    return Declared(
+        Schedule(encoding.base, float(n), pairs, factor, others),
+        encoding.frequencies()[:pairs],
+        exact,
+        encoding.scale,
+        origin=encoding.offset,
+    )
+
+
+def tables_of(
+    access: TableAccess, encoding: Sinusoidal, columns: tuple[np.ndarray, np.ndarray] | None = None
+) -> Tables:
+    """The cosine and sine columns of the function, as declared or as measured."""
+    sines, cosines = columns or encoding.columns()
+
+    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = access.rows(positions)
+        return rows[:, cosines], rows[:, sines[: cosines.size]]
+
+    return tables
+
+
+def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
+    """From the function alone: constant norm, ``PE(p+k) = M(k) PE(p)``, Gram of the offset.
+
+    An extra sine column has no cosine beside it, so none of the three holds there.
+    """
+    if encoding.dim % 2 and encoding.odd == "extra-sin":
+        run.count("properties")
+        return
+    p, q, shift = np.array([0, 3, 8]), np.array([5, 1, 21]), 12
+    if access.reach(int(q.max()) + shift) < q.max() + shift:  # a short table
+        p, q, shift = np.array([0, 1, 2]), np.array([3, 1, 4]), 5
+        if access.reach(int(q.max()) + shift) < q.max() + shift:
+            return
+    a, b = access.rows(p), access.rows(q)
+    a2, b2 = access.rows(p + shift), access.rows(q + shift)
+    # Every pair has the same size, so its angle enters with the mean of the frequencies.
+    angle = float(np.abs(encoding.frequencies()).mean()) * float(p.max() + q.max() + 2 * shift)
+    norm = np.sum(a2 * a2, axis=1)
+    if not norm.all():
+        run.failed("properties", "constant norm", np.inf, "a row of zeros")
+        return
+
+    def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.sum(np.abs(x * y), axis=1))
+
+    factor = perturbation(run)
+    cases = {
+        "constant norm": (norm, Truth(np.sum(a * a, 1), 4 * norm, 0 * norm), a2 * factor),
+        "Gram of the offset": (
+            np.sum(a2 * b2, 1),
+            Truth(np.sum(a * b, 1), 2 * (product(a, b) + product(a2, b2)), angle * norm),
+            a2 * factor,
+        ),
+    }
+    for name, (actual, truth, moved) in cases.items():
+        run.judge("properties", name, actual, truth)
+        other = np.sum(moved * (b2 if "Gram" in name else moved), axis=1) + (factor - 1) * norm
+        run.report.controls[f"property {name}: output scaled by {factor:g}"] = bool(
+            (run.scores(other, truth) > run.budget).any()
+        )
+    matrix = _shift(access, shift, run.coarse, encoding)
+    if matrix is not None:
+        value = a @ matrix.T
+        top = float(np.abs(encoding.frequencies()).max()) * float(p.max() + shift)
+        size = np.abs(a) @ np.abs(matrix.T)
+        # A coarse table leaves its frequencies, measured at long lever, as uncertain as itself.
+        truth = Truth(value, size + abs(encoding.scale), top * abs(encoding.scale) + 0 * value)
+        run.judge("properties", "PE(p+k) = M(k) PE(p)", a2, truth)
+        run.report.controls[f"property PE(p+k) = M(k) PE(p): output scaled by {factor:g}"] = bool(
+            (run.scores(a2 * factor, truth) > run.budget).any()
+        )
+
+
+def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.ndarray | None:
+    """M(k) of the *measured* frequencies and columns; None where columns do not pair up."""
+    columns = quadrature(access, dtype)
+    fastest = float(np.abs(encoding.frequencies()).max())
+    if columns is None or fastest >= np.pi:
+        return None
+    sines, cosines = columns
+    w = unwrap(tables_of(access, encoding, columns), dtype).frequencies
+    matrix = np.eye(encoding.dim)
+    matrix[sines, sines] = matrix[cosines, cosines] = np.cos(w * k)
+    matrix[sines, cosines], matrix[cosines, sines] = np.sin(w * k), -np.sin(w * k)
+    return matrix
+
+
+def arrangement(
+    run: Run, access: TableAccess, encoding: Sinusoidal
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The measured sine and cosine columns, with a finding where they are not the declared ones.
+
+    None: the columns do not pair up, and a finding says so.
+    """
+    at = access.within(np.arange(17))
+    rows = access.rows(at)
+    if (rows == rows[0]).all():
+        run.add("wrong-row", "every position gets the same row", "positions 0..16")
+        return None
+    if _rows_moved(run, access, encoding):
+        return None
+    found = quadrature(access, run.coarse, encoding.dim % 2 == 1 and encoding.odd == "extra-sin")
+    sines, cosines = encoding.columns()
+    sines = sines[: cosines.size]
+    if found is None:
+        _single_columns(run, access, encoding)
+        return None
+    if found[0].size != cosines.size:
+        run.add(
+            "layout",
+            f"{found[0].size} sine and cosine pairs were found, declared {cosines.size}",
+            "columns whose squares add up to a constant",
+        )
+        return None
+    wanted = sorted(zip(sines.tolist(), cosines.tolist(), strict=True))
+    got = sorted(zip(found[0].tolist(), found[1].tolist(), strict=True))
+    if got == wanted:
+        return found
+    if sorted((c, s) for s, c in got) == wanted:
+        run.add(
+            "phase-order",
+            f"{'cos' if encoding.first == 'sin' else 'sin'} comes first, declared {encoding.first}",
+            f"column {got[0][0]} is a sine, column {got[0][1]} its cosine",
+            values={"declared": encoding.first},
+        )
+        return found
+    s, c = got[0]
+    declared = f"{encoding.layout} with {encoding.first} first"
+    measured = _arranged(encoding, got)
+    run.add(
+        "layout",
+        f"columns are {measured}, declared {declared}"
+        if measured
+        else f"columns are not {declared}",
+        f"column {s} is a sine and column {c} its cosine, declared {wanted[0][0]} and "
+        f"{wanted[0][1]}",
+        remedy="Arrange the columns as declared, or declare the layout (and first) that they have.",
+        values={"declared": encoding.layout, "measured": measured or None},
+    )
+    return found
+
+
+def _arranged(encoding: Sinusoidal, got: list[tuple[int, int]]) -> str:
+    """What the pairs of sine and cosine columns are called, if they have a name."""
+    for layout in ("interleaved", "concat"):
+        for first in ("sin", "cos"):
+            sines, cosines = encoding.replace(layout=layout, first=first).columns()
+            pairs = zip(sines[: cosines.size].tolist(), cosines.tolist(), strict=True)
+            if got == sorted(pairs):
+                return f"{layout} with {first} first"
+    return ""
+
+
+def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
+    """Whether the columns are as declared, but rows are other positions' (not by one shift)."""
+    declared = declare(encoding)
+    if float(np.abs(declared.frequencies).max()) >= np.pi:
+        return False
+    at = access.within(np.arange(3, 17))
+    cos, sin = tables_of(access, encoding)(at)
+    decoder = Decoder.of(declared.frequencies, reach=4096)
+    used, misfit = decoder.positions(cos / encoding.scale, sin / encoding.scale)
+    used = used - round(encoding.offset)
+    if misfit.max() > 0.05 or np.ptp(used - at) == 0:
+        return False
+    wrong = int(np.argmax(used != at))
+    run.add(
+        "wrong-row",
+        f"{int((used != at).sum())} of {at.size} rows are those of other positions",
+        f"position {at[wrong]} gets the row of position {used[wrong]}",
+    )
+    return True
+
+
+def quadrature(
+    access: TableAccess, dtype: str, extra: bool = False
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Columns that are sine and cosine of one frequency: their squares add up to a constant.
+
+    Returned in the order of falling frequency; None where some column has no partner (with
+    ``extra``, one may have none).
+    """
+    highest = min(access.reach(5003), 5003)
+    at = np.unique(np.r_[np.arange(48), GENERIC, np.arange(0, 5003, 97)])
+    rows = access.rows(at[at <= highest])
+    live = np.flatnonzero(np.abs(rows).max(axis=0) > 0)
+    if live.size < 2:
+        return None
+    squares = rows[:, live] ** 2
+    spread = np.empty((live.size, live.size))
+    for i in range(live.size):
+        total = squares[:, i : i + 1] + squares
+        spread[i] = np.ptp(total, axis=0) / np.maximum(total.max(axis=0), TINY["float64"])
+    np.fill_diagonal(spread, np.inf)
+    if extra and live.size > 2:
+        alone = int(np.argmax(spread.min(axis=1)))
+        live, spread = np.delete(live, alone), np.delete(np.delete(spread, alone, 0), alone, 1)
+    partner = spread.argmin(axis=1)
+    mutual = partner[partner] == np.arange(live.size)
+    if not mutual.all() or (spread[np.arange(live.size), partner] > 0.05).any():
+        return None
+    one = np.array([i for i in range(live.size) if i < partner[i]])
+    first, second = live[one], live[partner[one]]
+
+    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        got = access.rows(positions)
+        return got[:, first], got[:, second]
+
+    phases = unaliased(tables, dtype)
+    w = phases.frequencies
+    sines, cosines = np.where(w > 0, second, first), np.where(w > 0, first, second)
+    order = np.lexsort((np.minimum(sines, cosines), -np.abs(w)))
+    if (np.diff(np.abs(w[order])) == 0).any() or not phases.linear:
+        order = np.argsort(np.minimum(sines, cosines), kind="stable")
+    return sines[order], cosines[order]
+
+
+def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
+    """Columns without a partner: measure each frequency by itself."""
+    at = access.within(np.arange(64))
+    rows = access.rows(at) / encoding.scale
+    # Any A sin(w p + phase) satisfies f(p+1) + f(p-1) = 2 cos(w) f(p).
+    middle, around = rows[1:-1], rows[2:] + rows[:-2]
+    fit = np.sum(middle * around, axis=0) / np.maximum(np.sum(middle**2, axis=0), TINY["float64"])
+    misfit = np.abs(around - fit * middle).max(axis=0)
+    if (misfit > 0.05).mean() > 0.5:
+        run.add(
+            "uninitialised",
+            f"{int((misfit > 0.05).sum())} of {misfit.size} columns follow no sinusoid",
+            f"column {int(np.argmax(misfit))} at positions 0..63",
+        )
+        return
+    sine = np.abs(rows[0]) < 0.5
+    with np.errstate(invalid="ignore"):
+        w = np.where(sine, np.arcsin(rows[1]), np.arccos(rows[1]))
+    declared = np.zeros(encoding.dim)
+    sines, cosines = encoding.columns()
+    frequencies = encoding.frequencies()
+    declared[sines], declared[cosines] = frequencies[: sines.size], frequencies[: cosines.size]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        wrong = np.flatnonzero(~(np.abs(w / declared - 1) < 0.01) & (declared > 1e-3))
+    c = int(wrong[0]) if wrong.size else 0
+    text = "sine and cosine columns have different frequencies, so they form no pairs"
+    if (np.abs(w[sines[: cosines.size]] - w[cosines]) < 0.01).all():
+        text = "several pairs of columns share one frequency"
+    run.add(
+        "exponent",
+        text,
+        f"column {c} turns by {w[c]:.6g} rad per position, declared {declared[c]:.6g}",
+        remedy="Columns 2k and 2k + 1 share the exponent 2k/d.",
+        equivalent=("frequency-spacing",),
+    )
+
+
+def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
+    """Which rows of a learned table come out: an offset, or single wrong rows."""
+    weight = run.subject.rounded(np.asarray(encoding.weight, dtype=np.float64))
+    count = encoding.rows - max(encoding.offset, 0)
+    got = access.rows(np.arange(count))
+    used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])
+    shift = used - np.arange(count)
+    evidence = f"position 0 gets row {used[0]}, declared row {encoding.offset}"
+    if (shift == shift[0]).all() and shift[0] != encoding.offset:
+        run.add(
+            "position-origin",
+            f"rows are shifted by {shift[0]}, declared {encoding.offset}",
+            evidence,
+            values={"declared": encoding.offset, "measured": int(shift[0])},
+        )
+        return
+    wrong = np.flatnonzero(used != np.arange(count) + encoding.offset)
+    if wrong.size:
+        p = int(wrong[0])
+        evidence = f"position {p} gets row {used[p]}, declared row {p + encoding.offset}"
+        run.add("wrong-row", f"{wrong.size} of {count} positions get other rows", evidence)
+    else:
+        p = int(np.argmax(np.abs(got - weight[used]).max(axis=1)))
+        evidence = f"position {p}: {got[p, :3]} ..., row {used[p]} is {weight[used[p], :3]} ..."
+        run.add("inaccurate", "the values are not those of the table's rows", evidence)

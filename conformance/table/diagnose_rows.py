@@ -1,0 +1,105 @@
+"""Sinusoidal rows that are wrong as a whole: floored frequencies, a reversed table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from posenc_ref import Sinusoidal
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.match import Seen, fits
+from posenc_ref.conformance.harness.reach import TableAccess
+from posenc_ref.conformance.harness.run import Run
+
+#: No table that is reversed as a whole has more rows.
+LONGEST = 16385
+#: Exponents of e that floor division makes of a logarithm of the base.
+_WHOLE = range(1, 10)
+#: The frequencies of the sines and of the cosines.
+Waves = tuple[np.ndarray, ...]
+
+
+def whole_rows(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
+    """Whether one of these explains the first rows; a finding says so."""
+    at = access.within(np.arange(17))
+    rows = access.rows(at)
+    for message, w in _floored(encoding):
+        if _meets(run, rows, _rows(encoding, w, at)):
+            run.add(
+                "exponent",
+                message,
+                "positions 0..16: the rows are those of these frequencies, to rounding",
+                remedy="Divide with /, not //, and put the quotient into parentheses.",
+                equivalent=("frequency-spacing",),
+            )
+            return True
+    length = reversed_length(encoding, rows[0], at.size)
+    if length is None or not _meets(run, rows, encoding.truth(length - 1 - at)):
+        return False
+    run.add(
+        "wrong-row",
+        f"a table of {length} rows is reversed before it is cut: position p gets row "
+        f"{length - 1} - p",
+        f"position 0 gets row {length - 1}, position 1 row {length - 2}",
+        remedy="Cut the table to the sequence first, and reverse it then.",
+        values={"measured": length},
+    )
+    return True
+
+
+def reversed_length(encoding: Sinusoidal, first: np.ndarray, answered: int) -> int | None:
+    """How many rows a table has whose last row comes first.
+
+    None where it would have fewer than the positions ``answered``: a shorter table ends before
+    them.  Eight sines and eight cosines tell the rows apart; the caller holds all columns
+    against the table that is found.
+    """
+    last = np.arange(answered - 1, LONGEST)
+    if not last.size:
+        return None
+    frequencies, misfit = encoding.frequencies(), np.zeros(last.size)
+    for columns, function in zip(encoding.columns(), (np.sin, np.cos), strict=True):
+        pairs = np.unique(np.arange(8) * columns.size // 8)[: columns.size]
+        angle = (last + encoding.offset)[:, None] * frequencies[pairs]
+        away = np.abs(encoding.scale * function(angle) - first[columns[pairs]])
+        misfit = np.maximum(misfit, away.max(axis=1, initial=0.0))
+    return int(last[np.argmin(misfit)]) + 1
+
+
+def _floored(encoding: Sinusoidal) -> Iterator[tuple[str, Waves]]:
+    k = np.arange(encoding.columns()[0].size)
+    for m in _WHOLE:
+        power = f"{m} k" if m > 1 else "k"
+        yield (
+            f"the exponent of pair k is {power}, to the base e: a floor division (//) has made a "
+            "whole number of log(base)/n",
+            (np.exp(-float(m) * k),) * 2,
+        )
+    yield (
+        "the exponent is 0 for every pair, all frequencies are 1: a floor division (//) has made "
+        "it 0",
+        (np.ones(k.size),) * 2,
+    )
+    if encoding.dim > 2:
+        i = 2 * k  # of the sine, one less than of its cosine: the two sides of a step may differ
+        yield (
+            "the exponent is 0 for the first half of the columns and 1 for the second, two "
+            "frequencies in all: a floor division (//) has made it whole",
+            tuple(encoding.base ** -(2.0 * at // encoding.dim) for at in (i, i + 1)),
+        )
+
+
+def _rows(encoding: Sinusoidal, waves: Waves, at: np.ndarray) -> Truth:
+    """The table with other frequencies, at small positions."""
+    used = (encoding.position_scale * (at + encoding.offset))[:, None]
+    value, size = np.zeros((2, at.size, encoding.dim))
+    for columns, function, w in zip(encoding.columns(), (np.sin, np.cos), waves, strict=True):
+        angle = used * w
+        value[:, columns] = encoding.scale * function(angle[:, : columns.size])
+        size[:, columns] = abs(encoding.scale) * np.abs(angle[:, : columns.size])
+    return Truth(value, np.full(value.shape, abs(encoding.scale)), size)
+
+
+def _meets(run: Run, rows: np.ndarray, truth: Truth) -> bool:
+    return fits(run, Seen("", rows, truth, None), truth)

@@ -1,0 +1,295 @@
+"""Judges of ``add`` and ``grid``: tables that come added to x, or over the patches of an image.
+
+``add``: A = |x| + |PE|, B = that of the table.  ``grid``: as the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Learned, Sinusoidal, Table
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis import match as suspects
+from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.probes import dense
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
+
+from . import judge as judge_tables
+from . import mistakes as suspects_tables
+from .judge_features import longest, rows_of
+
+#: (B, S): fewer rows than tokens, and more; one of each.
+SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
+#: Larger ones may be refused.
+LONG = ((1, 130), (2, 600), (1, 2050))
+#: (height, width): wide and high, so that the axes cannot be exchanged.
+GRIDS = ((2, 3), (3, 2), (1, 4), (4, 1), (4, 4), (5, 7), (14, 14), (16, 16), (24, 32))
+
+
+@dataclass(frozen=True)
+class Added:
+    """x (B, S, dim), and the rows that should be added to it."""
+
+    encoding: Any
+    x: np.ndarray
+    rows: Callable[[np.ndarray], Truth]  #: the table at positions
+
+    def truth(self, x: float = 1.0, pe: float = 1.0) -> Truth:
+        """``x`` plus the rows of positions 0 .. S-1, each multiplied by a factor."""
+        return self.at(np.arange(self.x.shape[1]), x, pe)
+
+    def at(self, positions: Any, x: float = 1.0, pe: float = 1.0) -> Truth:
+        """With other positions, which broadcast to (B, S)."""
+        rows = self.rows(np.broadcast_to(positions, self.x.shape[:2]))
+        terms = np.abs(x * self.x) + np.abs(pe * rows.value)
+        return Truth(x * self.x + pe * rows.value, terms, abs(pe) * rows.angle)
+
+
+def judge_add(run: Run) -> None:
+    """``fn(x (B, S, dim))``: x plus the rows of 0 .. S-1; then, for x = 0, as a table."""
+    encoding = run.encoding
+    run.report.required = ("sums", "state")
+    run.subject.keeps_dtype = True
+    last = longest(encoding)
+    seen: list[Seen] = []
+    for required, sizes in ((True, SIZES), (False, LONG)):
+        for b, s in sizes:
+            if s > min(last, (run.max_position or 2**40) + 1):
+                continue
+            x = run.subject.rounded(dense((b, s, encoding.dim), run.seed + b + s))
+            call = Added(encoding, x, lambda p: rows_of(run, encoding, p))
+            try:
+                actual = _sum(run, x)
+            except (Refused, Malformed) as error:
+                if not required and isinstance(error, Refused):
+                    run.limit(f"x of shape {x.shape}: refused ({error})")
+                    continue
+                code = "raises" if isinstance(error, Refused) else "shape"
+                run.add(code, f"x of shape {x.shape}", str(error))
+                return
+            if not run.floats_only():
+                return
+            truth = call.truth()
+            one = Seen(f"x of shape {x.shape}", actual, truth, call)
+            seen.append(suspects.judge_seen(run, "sums", one))
+    if not seen:
+        return
+    named = suspects.name(run, seen, _sum_suspects(encoding)) and run.report.codes
+    if not named:
+        with seen_as(run, _as_table(run), encoding, "lambda p: fn(np.zeros((1, len(p), dim)))[0]"):
+            judge_tables.judge_table(run)
+    first = seen[0].facts.x
+    state.replay(run, lambda: _sum(run, first), seen[0].actual, seen[0].case)
+    state.kept_result(run, lambda: run.subject.call(first), lambda: run.subject.call(-first))
+
+
+def _sum(run: Run, x: np.ndarray) -> np.ndarray:
+    y = run.subject.array(run.subject.call(x))
+    if y.shape != x.shape:
+        raise Malformed(f"expected shape {x.shape}, as x has, got {y.shape}")
+    run.highest = max(run.highest, x.shape[1] - 1)
+    return y
+
+
+def _as_table(run: Run) -> Any:
+    fn, subject, dim = run.subject.fn, run.subject, run.encoding.dim
+
+    def view(positions: Any) -> Any:
+        p = host_positions(run, positions)
+        if starts(p) != 0:
+            raise Inexpressible("every sequence starts at 0")
+        zero = subject.backend.asarray(np.zeros((1, p.size, dim)), subject.dtype, subject.device)
+        return fn(zero)[0]
+
+    return view
+
+
+def _sum_suspects(encoding: Any) -> Iterator[Suspect]:
+    d = float(encoding.dim)
+
+    def at(positions: Callable[[int, int], Any]) -> Callable[[Added], Truth | None]:
+        def predict(call: Added) -> Truth | None:
+            try:
+                return call.at(positions(*call.x.shape[:2]))
+            except ValueError:  # past the end of a learned table
+                return None
+
+        return predict
+
+    def times(x: float, pe: float) -> Callable[[Added], Truth | None]:
+        return lambda call: call.truth(x, pe)
+
+    yield Suspect(
+        "position-axis",
+        "the row of the batch is taken for the position: the table is cut to x.shape[0]",
+        at(lambda b, s: np.arange(b)[:, None]),
+        remedy="x is (B, S, dim) here: cut the table to x.shape[1].",
+    )
+    last = "every token gets one row, number S: a colon is missing before the length"
+    yield Suspect("wrong-row", last, at(lambda b, s: s))
+    yield Suspect("wrong-row", "every token gets the last row, S - 1", at(lambda b, s: s - 1))
+    yield Suspect("wrong-row", "every token gets the first row", at(lambda b, s: 0))
+    yield Suspect(
+        "wrong-row", "the rows come in reverse order", at(lambda b, s: np.arange(s)[::-1])
+    )
+    offset = getattr(encoding, "offset", 0)
+    if offset:
+        text = f"the table's offset {offset} is missing"
+        yield Suspect("table-offset", text, at(lambda b, s: np.arange(s) - offset))
+    yield Suspect("table-offset", "rows are one too late", at(lambda b, s: np.arange(s) + 1))
+    yield Suspect("table-offset", "rows are one too early", at(lambda b, s: np.arange(s) - 1))
+    for message, x, pe in (
+        ("x is multiplied by sqrt(dim)", d**0.5, 1.0),
+        ("x is divided by sqrt(dim)", d**-0.5, 1.0),
+        ("the encoding is multiplied by sqrt(dim)", 1.0, d**0.5),
+        ("the encoding is divided by sqrt(dim)", 1.0, d**-0.5),
+        ("the sum is multiplied by sqrt(dim)", d**0.5, d**0.5),
+        ("the encoding is added twice", 1.0, 2.0),
+        ("the encoding is subtracted", 1.0, -1.0),
+        ("nothing is added", 1.0, 0.0),
+        ("x is missing: the encoding alone comes out", 0.0, 1.0),
+        ("x is added twice", 2.0, 1.0),
+    ):
+        yield Suspect("amplitude", message, times(x, pe))
+
+
+def judge_grid(run: Run) -> None:
+    """``fn(height, width)``: the rows of all patches, numbered row by row."""
+    encoding = run.encoding
+    run.report.required = ("grids", "state")
+    seen: list[Seen] = []
+    refused = 0
+    for h, w in GRIDS:
+        if (h * w if encoding.num_axes == 1 else max(h, w)) > longest(encoding):
+            continue
+        try:
+            actual = _patches(run, h, w)
+        except Refused as error:
+            run.limit(f"a grid of {h} x {w}: refused ({error})")
+            refused += 1
+            continue
+        except Malformed as error:
+            if run.failures:  # a table that is wrong, and then ends
+                break
+            run.add("shape", str(error), f"a grid of {h} x {w}")
+            return
+        if not run.floats_only():
+            return
+        truth = rows_of(run, encoding, encoding.grid_positions(h, w))
+        one = Seen(f"a grid of {h} x {w}", actual, truth, (h, w))
+        seen.append(suspects.judge_seen(run, "grids", one))
+    if not seen:
+        run.add("raises", f"all {refused} grids are refused", run.report.limits[-1])
+        return
+    h, w = seen[0].facts
+    state.replay(run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case)
+    every = chain(_grid_suspects(run), _other_tables(run))
+    if suspects.name(run, seen, every) and run.report.codes:
+        return
+    if not run.failures or run.report.codes or _reordered(run, seen):
+        return
+    if isinstance(encoding, Sinusoidal | Learned):
+        with seen_as(run, _as_rows(run), encoding, "lambda p: fn(1, len(p))"):
+            judge_tables.judge_table(run)
+
+
+def _reordered(run: Run, seen: list[Seen]) -> bool:
+    """Whether the rows are the declared ones in an order that nobody would have guessed."""
+    for one in suspects.failed(run, seen):
+        told = one.truth.value
+        order = [int(np.argmin(np.abs(told - row).max(axis=1))) for row in one.actual]
+        parts = (one.truth.value, one.truth.terms, one.truth.angle)
+        found = Truth(*(np.broadcast_to(part, told.shape)[order] for part in parts))
+        if len(set(order)) < len(order) or not suspects.fits(run, one, found):
+            return False
+        run.add("token-order", "patches come in another order", f"{one.case}: {order[:12]}")
+    return True
+
+
+def _patches(run: Run, h: int, w: int) -> np.ndarray:
+    table = run.subject.array(run.subject.call(h, w))
+    if table.shape != (h * w, run.encoding.dim):
+        raise Malformed(f"expected shape {(h * w, run.encoding.dim)}, got {table.shape}")
+    run.highest = max(run.highest, h * w - 1)
+    return table
+
+
+def _as_rows(run: Run) -> Any:
+    """A table over one row of patches."""
+    fn = run.subject.fn
+
+    def view(positions: Any) -> Any:
+        p = host_positions(run, positions)
+        if starts(p) != 0:
+            raise Inexpressible("every grid starts at its corner")
+        return fn(1, int(p.size))
+
+    return view
+
+
+def _listed(token: np.ndarray, h: int, w: int) -> np.ndarray:
+    """The row-major number of the patch that comes at this place where columns come first."""
+    return np.asarray((token % h) * w + token // h)
+
+
+def _grid_suspects(run: Run) -> Iterator[Suspect]:
+    def at(number: Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]) -> Any:
+        """The position of the patch in row y and column x of an h x w grid."""
+
+        def predict(size: tuple[int, int]) -> Truth | None:
+            h, w = size
+            y, x = np.divmod(np.arange(h * w), w)
+            try:
+                at = number(y, x, h, w)
+                if run.encoding.num_axes > 1:
+                    at = run.encoding.grid_positions(h, w)[:, at]
+                return rows_of(run, run.encoding, at)
+            except (IndexError, ValueError):  # past the end of a learned table, or of the image
+                return None
+
+        return predict
+
+    for message, number in (
+        ("patches are numbered column by column", lambda y, x, h, w: x * h + y),
+        ("tokens are listed column by column", lambda y, x, h, w: _listed(y * w + x, h, w)),
+        ("rows of patches are as long as the grid is high", lambda y, x, h, w: y * h + x),
+        ("rows come from bottom to top", lambda y, x, h, w: (h - 1 - y) * w + x),
+        ("columns come from right to left", lambda y, x, h, w: y * w + w - 1 - x),
+        (
+            "patches are numbered from the last to the first",
+            lambda y, x, h, w: h * w - 1 - y * w - x,
+        ),
+        ("every row of patches starts again", lambda y, x, h, w: x),
+        ("every column of patches starts again", lambda y, x, h, w: y),
+    ):
+        yield Suspect("token-order", message, at(number))
+    yield Suspect(
+        "table-offset",
+        "every row is one too late, as where the first belongs to a CLS token",
+        at(lambda y, x, h, w: y * w + x + 1),
+    )
+    offset = getattr(run.encoding, "offset", 0)
+    if offset and run.encoding.num_axes == 1:
+        text = f"the table's offset {offset} is missing"
+        yield Suspect("table-offset", text, at(lambda y, x, h, w: y * w + x - offset))
+
+
+def _other_tables(run: Run) -> Iterator[Suspect]:
+    """The declaration with one field changed, over its own patches."""
+    for other in suspects_tables.others(run.encoding):
+
+        def predict(size: tuple[int, int], table: Table = other.table) -> Truth | None:
+            try:
+                return rows_of(run, table, table.grid_positions(*size))
+            except (TypeError, ValueError):  # past the end of a learned table
+                return None
+
+        yield Suspect(other.code, other.message, predict)

@@ -1,0 +1,1 @@
+"""Flags of golden vectors: why a case exists, recomputed from the case."""

@@ -1,0 +1,1 @@
+"""Make the golden vectors: recipes, and two independent routes to their values."""

@@ -1,0 +1,171 @@
+"""The one command that makes the vectors: recipes in, files out, two routes in between.
+
+Nothing is written unless, for every output of every case, 50-digit mpmath written for this purpose
+and the specification's own decimal arithmetic agree to 2**-90, and the specification's float64
+function passes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import posenc_ref
+from posenc_ref.accuracy import BUDGET, ROUNDOFF, TINY
+from posenc_ref.conformance.exact.bits import digest, to_hex, write_array
+from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
+from posenc_ref.conformance.exact.numbers import AGREEMENT
+from posenc_ref.conformance.exact.recipe import Group, Recipe, Theme
+from posenc_ref.conformance.vectors.case import VectorCase
+from posenc_ref.conformance.vectors.files import (
+    MANIFEST,
+    SCHEMA,
+    cases_of,
+    read_json,
+    semantics,
+    write,
+)
+from posenc_ref.conformance.vectors.flags.flags import View, flags_of, level_of
+from posenc_ref.conformance.vectors.flags.table import FLAGS
+from posenc_ref.conformance.vectors.surfaces import own_function
+
+from . import exact, second
+from .recipes import themes
+
+Json = dict[str, Any]
+
+
+class Disagreement(Exception):
+    """Two routes to one truth differ; nothing was written."""
+
+
+def generate(folder: Path, before: Path | None = None) -> dict[str, Json]:
+    """Write all vectors to ``folder`` and return the documents by file name.
+
+    ``before`` is the folder whose ids are binding (by default ``folder`` itself, where it has
+    vectors): a case keeps its id only while its inputs and truth stay the same, and an id that was
+    given up is never used again.  What a case kills is carried over from there.
+    """
+    before = before or folder
+    old = {case["id"]: case for _, case in _known(before)}
+    retired = list(read_json(before / MANIFEST)["retired"]) if old else []
+    documents = {f"{theme.name}.json": _document(theme, old) for theme in themes()}
+    made = [case["id"] for d in documents.values() for _, case in cases_of(d)]
+    twice = sorted({i for i in made if made.count(i) > 1})
+    if twice:
+        raise Disagreement(f"ids must be unique, these are not: {', '.join(twice)}")
+    back = sorted(set(made) & set(retired))
+    if back:
+        raise Disagreement(f"ids that were given up are never used again: {', '.join(back)}")
+    retired += sorted(set(old) - set(made))
+    write(folder, documents, {**_header(), "retired": retired})
+    return documents
+
+
+def _known(folder: Path) -> list[tuple[Json, Json]]:
+    if not (folder / MANIFEST).is_file():
+        return []
+    names = read_json(folder / MANIFEST)["files"]
+    return [pair for name in names for pair in cases_of(read_json(folder / name))]
+
+
+def _header() -> Json:
+    return {
+        "schema": SCHEMA,
+        "spec_version": posenc_ref.SPEC_VERSION,
+        "generator": {
+            "posenc_ref": posenc_ref.__version__,
+            "mpmath": mpmath().__version__,
+            "digits": DIGITS,
+            "agreement_bits": AGREEMENT,
+        },
+    }
+
+
+def _units() -> Json:
+    """What is needed to judge a dtype, so that no reader has to know it."""
+
+    def entry(dtype: str) -> Json:
+        angle = "float64" if dtype == "float64" else "float32"
+        values = {"u_out": ROUNDOFF[dtype], "u_angle": ROUNDOFF[angle], "tiny": TINY[dtype]}
+        bits = {name: to_hex(value, "float64")[0] for name, value in values.items()}
+        return {**bits, "budget": int(BUDGET[dtype])}
+
+    return {dtype: entry(dtype) for dtype in ROUNDOFF}
+
+
+def _document(theme: Theme, old: dict[str, Json]) -> Json:
+    groups = [_group(theme, group, old) for group in theme.groups]
+    head = {**_header(), "title": theme.title, "units": _units()}
+    return with_flags({**head, "flags": {}, "groups": groups})
+
+
+def with_flags(document: Json) -> Json:
+    """The document with the definitions of the flags that its cases have."""
+    used = {name for _, case in cases_of(document) for name in case["flags"]}
+    flags = {name: flag.to_json() for name, flag in FLAGS.items() if name in used}
+    return {**document, "flags": flags}
+
+
+def record_kills(folder: Path, kills: dict[str, list[str]]) -> None:
+    """Write what each case kills, by its id, into the files of ``folder``."""
+    manifest = read_json(folder / MANIFEST)
+    documents = {name: read_json(folder / name) for name in manifest["files"]}
+    for name, document in documents.items():
+        for group, case in cases_of(document):
+            case["kills"] = kills[case["id"]]
+            view = View.of(group["surface"], group["encoding"], case["inputs"])
+            case["flags"] = flags_of(view, case["kills"])
+        documents[name] = with_flags(document)
+    head = {key: manifest[key] for key in ("schema", "spec_version", "generator", "retired")}
+    write(folder, documents, head)
+
+
+def _group(theme: Theme, group: Group, old: dict[str, Json]) -> Json:
+    declared = None if group.encoding is None else group.encoding.to_dict()
+    head = {"id": group.id, "surface": group.surface, "encoding": declared}
+    cases = []
+    for recipe in group.cases:
+        before = old.get(f"{group.id}-{recipe.name}")
+        case = _case(group, recipe, head, [] if before is None else before["kills"])
+        if before is not None and before["digest"] != case["digest"]:
+            raise Disagreement(
+                f"{case['id']} exists with other inputs or another truth: ids are never reused, "
+                "give the new case a new id"
+            )
+        _passes(theme, head, case)
+        cases.append(case)
+    return {**head, "cases": cases}
+
+
+def _case(group: Group, recipe: Recipe, head: Json, kills: list[str]) -> Json:
+    """A case with its truth, on which both routes agree."""
+    ident = f"{group.id}-{recipe.name}"
+    with mpmath().mp.workdps(DIGITS):
+        first = exact.truths(group.surface, head["encoding"], recipe.inputs)
+    other = second.values(group.surface, group.encoding, recipe.inputs)
+    for (name, truth), value in zip(first.items(), other, strict=True):
+        difference = truth.disagreement(value)
+        if difference:
+            raise Disagreement(f"{ident}, {name}: {difference}")
+    inputs = {name: write_array(value) for name, value in recipe.inputs.items()}
+    flags = flags_of(View.of(group.surface, head["encoding"], inputs), kills)
+    case = {
+        "id": ident,
+        "comment": recipe.comment,
+        "spec": group.spec,
+        "level": level_of(flags),
+        "flags": flags,
+        "inputs": inputs,
+        "truth": {name: truth.to_json() for name, truth in first.items()},
+    }
+    return {**case, "digest": digest(semantics(head, case)), "kills": kills}
+
+
+def _passes(theme: Theme, head: Json, case: Json) -> None:
+    """The specification's own function, in float64."""
+    view = VectorCase.read(f"{theme.name}.json", head, case)
+    fn = own_function(view.surface, view.encoding, "float64")
+    score = view.run(fn, "float64")
+    if score > BUDGET["float64"]:
+        raise Disagreement(f"{view.id}: posenc_ref itself scores {score:g} units in float64")

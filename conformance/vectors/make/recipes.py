@@ -1,0 +1,50 @@
+"""All vectors there are, file by file."""
+
+from __future__ import annotations
+
+from posenc_ref.conformance.exact.recipe import Group, Theme
+from posenc_ref.conformance.registry import entries
+
+from . import recipes_axes as axes
+from . import recipes_biases as biases
+from . import recipes_integers as integers
+from . import recipes_rope as rope
+from . import recipes_scaling as scaling
+from . import recipes_tables as tables
+
+
+def themes() -> list[Theme]:
+    """Every file, in the order of the manifest."""
+    return [
+        rope.whole_head(),
+        rope.slices(),
+        rope.tables(),
+        scaling.ntk(),
+        scaling.yarn(),
+        scaling.others(),
+        axes.streams(),
+        axes.grids(),
+        axes.mixed(),
+        tables.sinusoidal(),
+        tables.learned(),
+        biases.alibi(),
+        biases.t5(),
+        biases.scores(),
+        integers.layouts(),
+        integers.position_ids(),
+        biases.logits(),
+        tables.grids(),
+        *registered(),
+    ]
+
+
+def registered() -> list[Theme]:
+    """The examples of the registry, a file for each family."""
+    found: dict[str, list[Group]] = {}
+    for entry in entries():
+        groups = [entry.group(name) for name in entry.examples]
+        found.setdefault(entry.encoding.family, []).extend(groups)
+    return [
+        Theme(f"examples-{family}", f"Every {family} encoding, by example", tuple(groups))
+        for family, groups in sorted(found.items())
+    ]

@@ -1,0 +1,131 @@
+"""The vectors of ALiBi and of T5's buckets and bias."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import ALiBi, RoPE, T5Bias, YaRN
+from posenc_ref.conformance.exact.recipe import Group, Recipe, Theme, numbers
+
+from .recipes_rope import ROFORMER
+
+ALIBI = "Press, Smith, Lewis 2021, Train Short, Test Long, arXiv:2108.12409, section 3"
+SLOPES = "ofirpress/attention_with_linear_biases, fairseq/models/transformer.py, get_slopes"
+MPT = "mosaicml/llm-foundry, layers/attention.py, gen_slopes (alibi_bias_max)"
+ENCODER = "ofirpress/attention_with_linear_biases, issue 5 (symmetric form of encoders)"
+SHAW = "Shaw et al. 2018, arXiv:1803.02155, section 3.1, equation (4), without clipping"
+TRANSFORMER_XL = "Dai et al. 2019, Transformer-XL, arXiv:1901.02860, appendix B"
+FALCON = "tiiuae/falcon-rw-1b, modeling_falcon.py: (q . k + alibi) / sqrt(d)"
+MPNET = "Song et al. 2020, MPNet, arXiv:2004.09297; transformers, MPNetSelfAttention"
+LAYOUTLMV3 = "Huang et al. 2022, LayoutLMv3, arXiv:2204.08387; LayoutLMv3SelfAttention"
+T5 = "Raffel et al. 2019, arXiv:1910.10683, section 2.1; mesh_tensorflow _relative_position_bucket"
+
+
+def alibi() -> Theme:
+    """Slopes and biases."""
+    groups = [_slopes(f"alibi-{n}-slopes", ALiBi(n), SLOPES) for n in (1, 6, 8, 12, 20, 40, 112)]
+    groups += [_slopes(f"alibi-{n}-slopes-16", ALiBi(n, max_bias=16.0), MPT) for n in (16, 24)]
+    groups += [
+        _bias("alibi-8", ALiBi(8), ALIBI, (4, 4), (1, 9), (1, 260)),
+        _bias("alibi-12", ALiBi(12), SLOPES, (4, 4), (2, 7)),
+        _bias("alibi-16", ALiBi(16), ALIBI, (1, 6)),
+        _bias("alibi-4-encoder", ALiBi(4, causal=False), ENCODER, (4, 4), (3, 9)),
+        _bias("alibi-8-encoder", ALiBi(8, causal=False), ENCODER, (4, 4), (3, 9)),
+        _bias("alibi-12-encoder", ALiBi(12, causal=False), ENCODER, (4, 4), (3, 9)),
+        _scores("alibi-2-scores", ALiBi(2), ALIBI),
+    ]
+    return Theme("alibi", "ALiBi: slopes and biases", tuple(groups))
+
+
+def t5() -> Theme:
+    """Buckets, and the bias that looks them up."""
+    # The tables of the corpus of wrong implementations: any will do for buckets.
+    empty, wide = np.zeros((32, 2), np.float32), np.zeros((64, 2), np.float32)
+    sines = np.sin(np.arange(32 * 4, dtype=np.float64) * 1.7).reshape(32, 4) * 3
+    table = sines.astype(np.float32)
+    groups = (
+        _bucket("t5-bucket", T5Bias(empty)),
+        _bucket("t5-bucket-decoder", T5Bias(empty, bidirectional=False)),
+        _bucket("t5-bucket-256", T5Bias(empty, max_distance=256)),
+        _bucket("t5-bucket-256-decoder", T5Bias(empty, max_distance=256, bidirectional=False)),
+        _bucket("t5-bucket-64", T5Bias(wide, num_buckets=64, max_distance=256)),
+        _bias("t5-bias", T5Bias(table), T5, (4, 4), (2, 9), (1, 140)),
+        _bias("t5-bias-decoder", T5Bias(table, bidirectional=False), T5, (2, 20), (1, 140)),
+        _scores("t5-scores", T5Bias(table[:, :2].copy()), T5),
+    )  # fmt: skip
+    return Theme("t5", "T5: buckets and biases", groups)
+
+
+def logits() -> Theme:
+    """Where the scale stands: beside the bias, or around it."""
+    table = numbers("t5-scaled", 32, 2)
+    groups = (
+        _scores("alibi-2-inside-scores", ALiBi(2, bias_inside_scale=True), FALCON),
+        _scores("t5-scaled-scores", T5Bias(table, scaled=True), MPNET),
+        _scores("t5-inside-scores", T5Bias(table, scaled=True, bias_inside_scale=True), LAYOUTLMV3),
+    )
+    return Theme("bias-logits", "Logits with a bias, beside and inside the scale", groups)
+
+
+def scores() -> Theme:
+    """Logits of rotated queries and keys; scores by relative position."""
+    yarn = YaRN(4.0, 32, attention_factor=1.5)
+    groups: tuple[Group, ...] = (
+        _scores("rope-16-interleaved-scores", RoPE(16, layout="interleaved"), ROFORMER),
+        _scores("rope-16-half-yarn-scores", RoPE(16, layout="half", scaling=yarn), ROFORMER),
+        _scores("rope-16-half-partial-scores", RoPE(16, layout="half", rotary_dim=8), ROFORMER),
+    )
+    relative = Recipe(
+        "first",
+        "Four queries and every offset.",
+        {"q": numbers("relative-q", 4, 8), "rel": numbers("relative-r", 7, 8)},
+    )
+    shift = Recipe("last", "The last three of five tokens ask.", {"x": numbers("shift", 3, 5)})
+    square = Recipe("all", "Four tokens ask each other.", {"x": numbers("square", 4, 4)})
+    groups += (
+        Group("relative-shift", "relative_shift", None, TRANSFORMER_XL, (square, shift)),
+        Group("relative-scores", "relative_scores", None, SHAW, (relative,)),
+    )
+    return Theme("scores", "Logits, and scores by relative position", groups)
+
+
+def _slopes(ident: str, encoding: ALiBi, spec: str) -> Group:
+    n = encoding.num_heads
+    case = Recipe("all", f"The slopes of {n} heads.", {"num_heads": n})
+    return Group(ident, "slopes", encoding, spec, (case,))
+
+
+def _bias(ident: str, encoding: Any, spec: str, *sizes: tuple[int, int]) -> Group:
+    cases = tuple(
+        Recipe(f"{q}-of-{k}", f"The last {q} of {k} tokens ask.", {"q_len": q, "k_len": k})
+        for q, k in sizes
+    )
+    return Group(f"{ident}-bias" if "bias" not in ident else ident, "bias", encoding, spec, cases)
+
+
+def _bucket(ident: str, encoding: T5Bias) -> Group:
+    near = np.arange(-40, 41)
+    edges = sorted(
+        {sign * (n - d) for n in encoding.thresholds for d in (0, 1) for sign in (1, -1)}
+    )
+    far = [-5000, -300, -encoding.max_distance - 1, encoding.max_distance + 1, 300, 5000]
+    cases = (
+        Recipe("near", "Distances up to 40, both ways.", {"relative_position": near}),
+        Recipe(
+            "edges",
+            "The first distance of every bucket and the one before it, both ways.",
+            {"relative_position": np.array(edges)},
+        ),
+        Recipe("far", "Past the last threshold, both ways.", {"relative_position": np.array(far)}),
+    )
+    return Group(ident, "bucket", encoding, T5, cases)
+
+
+def _scores(ident: str, encoding: Any, spec: str) -> Group:
+    heads = getattr(encoding, "num_heads", 2)
+    dim = getattr(encoding, "head_dim", 8)
+    q, k = (numbers(f"{ident}-{name}", 1, heads, 5, dim) for name in "qk")
+    case = Recipe("first", "Logits of five tokens.", {"q": q, "k": k})
+    return Group(ident, "scores", encoding, spec, (case,))

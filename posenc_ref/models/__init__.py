@@ -1,0 +1,1 @@
+"""Encodings of whole models: presets, configurations and GGUF files."""

@@ -1,0 +1,135 @@
+"""Positional encodings from the ``config.json`` of a model on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from posenc_ref import _validate as validate
+from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS
+
+from .model_encoding import ModelEncoding
+
+# In a composite configuration, what is meant by "the model" unless a part is named.
+_MAIN = ("text_config", "llm_config", "thinker_config", "vlm_config", "audio_video_config")
+
+
+def from_config(
+    config: Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    part: str | None = None,
+    layout: str | None = None,
+) -> ModelEncoding:
+    """The positional encoding that a Hugging Face configuration describes.
+
+    Every spelling is read: ``rope_scaling`` and ``rope_parameters``, ``type`` and ``rope_type``,
+    nested by layer type or not, bases and partial factors inside or beside them.  What no
+    configuration says (layout, slice, axis order) comes from a registry by ``model_type``, read in
+    the code of transformers; what this one leaves out, from the defaults of its class.
+
+    Parameters
+    ----------
+    config : mapping or path
+        The parsed ``config.json``, or the path of the file or of its folder.
+    part : str, optional
+        The part of a composite configuration: ``part="vision_config"`` is the vision tower.
+        By default its text model.
+    layout : {"half", "interleaved"}, optional
+        For a ``model_type`` that is not known, or weights stored in another layout than the one
+        that transformers loads.
+
+    Returns
+    -------
+    ModelEncoding
+        An encoding for each layer type, the type of each layer, and further factors on logits.
+
+    Raises
+    ------
+    ValueError
+        An unknown ``model_type``; keys that are unknown, missing or contradict each other.  The
+        message names the key, what came and what is allowed.
+    """
+    # The tables and their readers are loaded with the first configuration.
+    from .config_facts import Settings, known
+    from .config_text import text_model
+    from .config_vision import vision_model
+
+    data = _read(config)
+    if layout is not None:
+        validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
+    data, model_type = _part(data, part)
+    build = vision_model if known(model_type) == "vision_models" else text_model
+    return build(Settings(data, model_type, layout), model_type)
+
+
+def _read(config: Any) -> Mapping[str, Any]:
+    if isinstance(config, str | os.PathLike):
+        import json  # only files need it
+
+        path = Path(config)
+        path = path / "config.json" if path.is_dir() else path
+        if not path.is_file():
+            raise ValueError(f"config must be a config.json or its folder; there is no {path}")
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} is not JSON: {error}") from error
+    if hasattr(config, "to_dict"):
+        config = config.to_dict()
+    if not isinstance(config, Mapping):
+        raise TypeError(f"config must be a mapping or a path, got {config!r}")
+    return config
+
+
+def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any], str]:
+    """The configuration meant, and its model type."""
+    from .config_facts import known, parts
+
+    model_type = data.get("model_type")
+    if not isinstance(model_type, str) or not model_type:
+        raise ValueError(
+            f"config must name its model_type, such as 'llama'; got {model_type!r} among the keys "
+            + ", ".join(map(str, data))
+        )
+    inner = parts(model_type)
+    nested = [key for key, value in data.items() if isinstance(value, Mapping)]
+    if part is not None:
+        if part not in data and part not in inner:
+            listed = ", ".join(map(repr, dict.fromkeys([*inner, *nested])))
+            raise ValueError(
+                f"part must be one of {listed or 'none: there are no parts'}, got {part!r}"
+            )
+        return _inside(data.get(part) or {}, inner.get(part), part, model_type)
+    main = next((key for key in _MAIN if key in nested), None)
+    if main is None and known(model_type) is None and inner:
+        only = next(iter(inner)) if len(inner) == 1 else None
+        main = next((key for key in _MAIN if key in inner), only)
+        if main is not None and "hidden_size" in data:
+            if {"depth", "patch_size"} & set(data) and "num_hidden_layers" not in data:
+                raise ValueError(
+                    f"this is a part of a {model_type!r} configuration, a vision tower under the "
+                    'name of the whole: pass the whole with part="vision_config"'
+                )
+            return data, inner[main]  # older files have the text model's entries at the top
+        if main is None:
+            listed = ", ".join(map(repr, inner))
+            raise ValueError(
+                f"model_type {model_type!r} has several parts: pass part=, one of {listed}"
+            )
+    if main is None:
+        return data, model_type
+    return _inside(data.get(main) or {}, inner.get(main), main, model_type)
+
+
+def _inside(
+    data: Mapping[str, Any], default: str | None, part: str, whole: str
+) -> tuple[Mapping[str, Any], str]:
+    """A part, whose own model type is missing, or that of the whole, in some older files."""
+    model_type = data.get("model_type") or default
+    if model_type == whole and default is not None:
+        model_type = default
+    if not model_type:
+        raise ValueError(f"{part} names no model_type")
+    return _part({**data, "model_type": model_type}, None)

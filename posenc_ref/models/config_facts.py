@@ -1,0 +1,155 @@
+"""What a configuration leaves unsaid: conventions and defaults of every model type.
+
+Two tables, one line for each ``model_type``.  ``data/text_models.json`` and
+``data/vision_models.json`` hold the conventions that only the modelling code knows, read in
+transformers 5.23.0 (``models/<file>/modeling_<file>.py``; ``file`` is the model type itself unless
+the entry says otherwise).  ``data/config_defaults.json`` holds the defaults of the configuration
+classes, written by ``tools/config_defaults.py``.
+
+Entries of a text model
+    ``layout``, ``output_layout``, ``sign``: as the fields of :class:`RoPE`; ``interleave_key``:
+    the entry that switches to half-split, written as read, where it is false.
+    ``head``: how the head's size is found (see ``config_heads``); ``slice``: "trailing".
+    ``rotary_dim``: the entry that holds the number of rotated channels; ``partial``: the model
+    honours ``partial_rotary_factor``, this is its default; ``partial_keys``: older names of it.
+    ``base``: the base is this, whatever the configuration says; ``base_keys``: where it stands
+    outside of rope_parameters (a list, or one name for each layer type).
+    ``parameters``: what stands for rope_parameters where they are missing; ``per_layer_type``:
+    they may be nested by layer type; ``labels``: names used there, by layer type;
+    ``flat_scaling``: the layer types that an un-nested rope_scaling is for.
+    ``rope_types``: the only ones; ``renames``: other names for them; ``ignored``: further keys.
+    ``sections``, ``arrangement``, ``axes``: M-RoPE, the axes named in the order of the positions.
+    ``softmax``, ``query_scale``: the rule (see ``config_scores``).
+    ``when``: entries that must have one of these values, else the model is not rotary.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from posenc_ref import _validate as validate
+
+_DATA = Path(__file__).parent / "data"
+
+
+@functools.cache
+def table(name: str) -> Mapping[str, Any]:
+    """One of the JSON files of ``posenc_ref/data``."""
+    loaded: Mapping[str, Any] = json.loads((_DATA / f"{name}.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+@functools.cache
+def known(model_type: str) -> str | None:
+    """The table that has this model type: "text_models", "vision_models", or None."""
+    for name in ("text_models", "vision_models"):
+        if model_type in table(name)["models"]:
+            return name
+    return None
+
+
+def parts(model_type: str) -> Mapping[str, str]:
+    """The rotary parts of a composite configuration: entry to default ``model_type``."""
+    found: Mapping[str, str] = table("config_defaults")["parts"].get(model_type, {})
+    return found
+
+
+class Settings:
+    """A configuration with the defaults of its class behind it, and where each value comes from.
+
+    An entry that is missing or null has the class's default.
+    """
+
+    def __init__(self, config: Mapping[str, Any], model_type: str, layout: str | None = None):
+        self.config = config
+        self.model_type = model_type
+        source = known(model_type)
+        version = table("config_defaults")["transformers"]
+        if source is None:
+            if layout is None:
+                raise ValueError(_unknown(model_type))
+            # Everything that rotates in the usual way, and honours a partial factor.
+            self.conventions: Mapping[str, Any] = {"layout": layout, "partial": 1.0}
+            self.code = "the layout is the caller's, the rest as in Llama"
+        else:
+            self.conventions = table(source)["models"][model_type]
+            file = self.conventions.get("file", model_type)
+            self.code = f"transformers {version}, models/{file}/modeling_{file}.py"
+        class_defaults = table("config_defaults")["models"].get(model_type, {})
+        self.defaults: Mapping[str, Any] = class_defaults.get("defaults", {})
+        # A class's own rope_theta comes before what all classes share.
+        own = class_defaults.get("defaults", {}).get("rope_theta")
+        self.theta: Any = class_defaults.get("theta", 10000.0) if own is None else own
+        self._aliases: Mapping[str, str] = class_defaults.get("aliases", {})
+        self._class = f"default of {class_defaults.get('class', 'PretrainedConfig')}"
+        self._class += f" in transformers {version}"
+        self.layout = layout or self.conventions["layout"]
+        self.layout_source = self.code if layout is None or source is None else "the caller"
+
+    def given(self, key: str) -> Any:
+        """What the configuration itself says under ``key`` or its alias; None if nothing."""
+        names = [key, self._aliases.get(key, key)]
+        found = [self.config[name] for name in names if self.config.get(name) is not None]
+        if found and any(value != found[0] for value in found):
+            raise self.wrong(f"{names[0]} and {names[1]} disagree: {found[0]!r} and {found[1]!r}")
+        return found[0] if found else None
+
+    def default(self, key: str) -> Any:
+        """What the configuration class says; None if nothing."""
+        value = self.defaults.get(self._aliases.get(key, key), self.defaults.get(key))
+        return value
+
+    def get(self, key: str) -> Any:
+        """The entry, or the default of the class, or None."""
+        value = self.given(key)
+        return self.default(key) if value is None else value
+
+    def source(self, key: str) -> str:
+        """Where :meth:`get` finds ``key``."""
+        return f"config: {key}" if self.given(key) is not None else self._class
+
+    @property
+    def class_default(self) -> str:
+        """The source of a default of the configuration class, in words."""
+        return self._class
+
+    def integer(self, key: str, *, minimum: int = 1) -> int:
+        """An entry that must be there, as an integer."""
+        value = self.get(key)
+        if value is None:
+            raise self.wrong(f"{key} is missing, and its class has no default for it")
+        try:
+            return validate.integer(key, value, minimum=minimum)
+        except (TypeError, ValueError) as error:
+            raise self.wrong(str(error)) from None
+
+    def wrong(self, message: str) -> ValueError:
+        """An error that says which configuration it is about."""
+        return ValueError(f"configuration of model_type {self.model_type!r}: {message}")
+
+
+def _unknown(model_type: str) -> str:
+    """Why a model type has no entry, and what to do about it."""
+    refused = table("text_models")["refused"].get(model_type)
+    if refused is not None:
+        return f"model_type {model_type!r} is not expressed here: {refused}"
+    defaults = table("config_defaults")
+    if model_type in defaults["others"]:
+        version = defaults["transformers"]
+        return (
+            f"model_type {model_type!r} has no rotary encoding in transformers {version}; where "
+            'this one has, pass layout="half" or layout="interleaved"'
+        )
+    import difflib  # only errors need it
+
+    names = [*table("text_models")["models"], *table("vision_models")["models"], *defaults["parts"]]
+    near = difflib.get_close_matches(model_type, names)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return (
+        f"model_type {model_type!r} is not known{hint} No configuration says how channels are "
+        'paired: pass layout="half" (as in Llama) or layout="interleaved" (as in GPT-J)'
+    )

@@ -1,0 +1,168 @@
+"""The encoding of a text model (or any with one stream of positions) from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from posenc_ref.encoding import Encoding
+from posenc_ref.multi_axis import MultiAxisRoPE
+from posenc_ref.rope import RoPE
+
+from .config_facts import Settings
+from .config_heads import Head, head
+from .config_layers import Kind, layers
+from .config_rope import Rotary, rotary_parameters
+from .config_schedule import schedule
+from .config_scores import query_scale, softmax_scale
+from .model_encoding import ModelEncoding
+
+
+def text_model(settings: Settings, name: str) -> ModelEncoding:
+    """The encodings by layer type, with everything that scales logits."""
+    rotary_at_all = _rotary_at_all(settings)
+    found = layers(settings)
+    needed = {k.layer_type for k in found.kinds.values() if k.rotates}
+    parameters = rotary_parameters(settings, sorted(needed)) if rotary_at_all else {}
+    encodings: dict[str, Encoding | None] = {}
+    provenance: dict[str, str] = {}
+    dims, rotaries = set(), []
+    for key, kind in found.kinds.items():
+        rotary = parameters.get(kind.layer_type) if kind.rotates else None
+        prefix = "" if len(needed) < 2 else f"{key}: "
+        if rotary is None:
+            encodings[key] = None
+            continue
+        place = head(settings, kind.layer_type, _fraction(rotary))
+        encodings[key] = _encoding(settings, kind, rotary, place)
+        dims.add(place.dim)
+        rotaries.append(rotary)
+        provenance |= {prefix + fact: of for fact, of in _sources(settings, rotary, place).items()}
+    rotary = rotaries[0] if rotaries else None
+    if not dims:
+        dims = {head(settings, next(iter(found.kinds.values())).layer_type, None).dim}
+    dim = dims.pop() if len(dims) == 1 else 0
+    scale, scale_source = softmax_scale(settings, dim, rotary)
+    scales, query_source = query_scale(settings, encodings, rotary)
+    more = {
+        "layout": settings.layout_source,
+        "layer_types": found.source,
+        "softmax_scale": scale_source,
+        "query_scale": query_source,
+    }
+    return ModelEncoding(
+        name,
+        encodings=encodings,
+        layer_types=found.names,
+        softmax_scale=scale,
+        query_scale=scales,
+        provenance=provenance | {fact: of for fact, of in more.items() if of},
+    )
+
+
+def _rotary_at_all(settings: Settings) -> bool:
+    """False where the configuration turns positional encoding off; an error where it is another."""
+    for key, wanted in settings.conventions.get("when", {}).items():
+        value = settings.get(key)
+        if value in wanted:
+            continue
+        if value is None or value is False or value == "nope":
+            return False
+        raise settings.wrong(
+            f"{key} is {value!r}, which is no rotary encoding; only {wanted[0]!r} is"
+        )
+    return True
+
+
+def _fraction(rotary: Rotary) -> float | None:
+    """The part of the head that has frequencies: all of it for proportional RoPE."""
+    return None if rotary.rope_type == "proportional" else rotary.partial
+
+
+def _encoding(settings: Settings, kind: Kind, rotary: Rotary, place: Head) -> Encoding:
+    conventions = settings.conventions
+    scaling = schedule(settings, rotary) if kind.scaled else None
+    base = rotary.base if kind.base is None else kind.base
+    layout, output = settings.layout, conventions.get("output_layout")
+    key = conventions.get("interleave_key")
+    if key is not None and not isinstance(settings.get(key), bool | None):
+        raise settings.wrong(f"{key} must be true or false, got {settings.get(key)!r}")
+    if key is not None and not settings.get(key):
+        layout, output = "half", None
+    common: dict[str, Any] = {"layout": layout, "base": base, "scaling": scaling}
+    common |= {"output_layout": output, "rotary_start": place.start}
+    common |= {"sign": conventions.get("sign", 1)}
+    try:
+        if "sections" in conventions:
+            sections, arrangement = _sections(settings, rotary, place.rotary_dim // 2)
+            return MultiAxisRoPE(place.dim, sections=sections, arrangement=arrangement, **common)
+        return RoPE(place.dim, rotary_dim=place.rotary_dim, **common)
+    except (TypeError, ValueError) as error:
+        if str(error).startswith("configuration of"):
+            raise
+        raise settings.wrong(f"{rotary.where}: {error}") from None
+
+
+def _sections(
+    settings: Settings, rotary: Rotary, pairs: int
+) -> tuple[tuple[int, ...], str | tuple[int, ...]]:
+    """Channel pairs of every axis, and which pairs these are.
+
+    Source
+        ``recomposition_frequencies`` of the models in transformers 5.23: chunked in Qwen2-VL,
+        interleaved in Qwen3-VL, alternating height and width before time in Ernie 4.5 VL.
+    """
+    arrangement = settings.conventions["arrangement"]
+    default = settings.conventions["sections"]
+    given = [rotary.keys[k] for k in ("mrope_section", "xdrope_section") if rotary.keys.get(k)]
+    if len(given) == 2 and list(given[0]) != list(given[1]):
+        raise settings.wrong(f"{rotary.where}: mrope_section and xdrope_section disagree: {given}")
+    if isinstance(default, int):  # so many axes, with the pairs dealt out in turn
+        counts = [len(range(a, pairs, default)) for a in range(default)]
+        return tuple(counts), arrangement
+    if not given and default == "required":
+        raise settings.wrong(f"{rotary.where} needs 'mrope_section', the pairs of every axis")
+    sections = _whole(settings, rotary.where, given[0] if given else default)
+    if rotary.keys.get("mrope_interleaved") not in (None, arrangement == "interleaved"):
+        raise settings.wrong(
+            f"{rotary.where}: mrope_interleaved is {rotary.keys['mrope_interleaved']!r}, but this "
+            f"model arranges its sections {arrangement}"
+        )
+    if not given and arrangement == "interleaved" and sum(sections) != pairs:
+        # The class's own sections, made for another head: every axis takes what is there.
+        own = [len(range(a, min(3 * n, pairs), 3)) for a, n in enumerate(sections)]
+        sections = (pairs - own[1] - own[2], own[1], own[2])
+    if sum(sections) != pairs:
+        raise settings.wrong(
+            f"{rotary.where}: mrope_section must add up to the {pairs} pairs of rotated channels, "
+            f"got {sections}, {sum(sections)} in all"
+            + ("" if given else f" ({settings.class_default})")
+        )
+    if arrangement != "ernie":
+        return sections, arrangement
+    height, width, time = sections
+    if height != width:
+        raise settings.wrong(f"{rotary.where}: the first two sections must be equal: {sections}")
+    return (time, height, width), (1, 2) * height + (0,) * time
+
+
+def _whole(settings: Settings, where: str, sections: Any) -> tuple[int, ...]:
+    if not isinstance(sections, Sequence) or isinstance(sections, str) or len(sections) < 2:
+        raise settings.wrong(f"{where}: mrope_section must list the pairs, got {sections!r}")
+    if any(isinstance(n, bool) or n != int(n) or n < 1 for n in sections):
+        raise settings.wrong(f"{where}: mrope_section must list whole numbers, got {sections!r}")
+    return tuple(int(n) for n in sections)
+
+
+def _sources(settings: Settings, rotary: Rotary, place: Head) -> Mapping[str, str]:
+    found = {"head_dim": place.source, "base": rotary.base_source}
+    if place.rotary_dim != place.dim:
+        found["rotary_dim"] = place.rotary_source
+    if rotary.rope_type not in ("default", "axial"):
+        found["scaling"] = rotary.where if "default" in rotary.where else f"config: {rotary.where}"
+        key = "original_max_position_embeddings"
+        if rotary.rope_type == "yarn" and rotary.keys.get(key) is settings.get(key) is None:
+            found["scaling"] += f"; {key} is missing: max_position_embeddings, as in transformers"
+    if "axes" in settings.conventions:
+        found["axes"] = f"positions are ({settings.conventions['axes']}): {settings.code}"
+    return found

@@ -1,0 +1,98 @@
+"""The encoding of a vision tower from its configuration: always several axes, never scaled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from posenc_ref.multi_axis import MultiAxisRoPE
+
+from .config_facts import Settings
+from .config_rope import rotary_parameters
+from .model_encoding import ModelEncoding
+
+#: The one layer type of a tower.
+LAYER_TYPE = "vision"
+
+
+def vision_model(settings: Settings, name: str) -> ModelEncoding:
+    """The encoding of a tower; ``provenance["axes"]`` names the axes of its positions, in order.
+
+    Source
+        ``compute_axial_rope_parameters`` and ``recomposition_frequencies`` of the towers in
+        transformers 5.23; DINOv3, Llama 4 and EfficientLoFTR in code of their own.
+    """
+    conventions = settings.conventions
+    rotary = rotary_parameters(settings, [LAYER_TYPE])[LAYER_TYPE]
+    assert rotary is not None  # null is for nested parameters, which towers have not
+    dim, source = _dim(settings)
+    count = 3 if conventions["axes"].startswith("t,") else 2
+    sections = _sections(settings, dim, count)
+    scale = 2 * math.pi if conventions.get("position_scale") == "2 pi" else 1.0
+    encoding = MultiAxisRoPE(
+        dim,
+        sections=sections,
+        layout=settings.layout,
+        arrangement=_arrangement(conventions["arrangement"], sections),
+        spacing=conventions["spacing"],
+        base=rotary.base,
+        offset=conventions.get("offset", 0.0),
+        position_scale=scale,
+    )
+    return ModelEncoding(
+        name,
+        encodings={LAYER_TYPE: encoding},
+        softmax_scale=conventions.get("softmax"),
+        provenance={
+            "head_dim": source,
+            "base": rotary.base_source,
+            "layout": settings.layout_source,
+            "axes": f"positions are ({conventions['axes']}): {settings.code}",
+        },
+    )
+
+
+def _dim(settings: Settings) -> tuple[int, str]:
+    rule = settings.conventions.get("head", "head_dim")
+    if rule == "memory":
+        names = (
+            "memory_attention_hidden_size",
+            "memory_attention_downsample_rate",
+            "memory_attention_num_attention_heads",
+        )
+        hidden, rate, heads = (settings.integer(name) for name in names)
+        return hidden // (rate * heads), "; ".join(settings.source(name) for name in names)
+    if rule == "hidden_size":  # rotated before the heads are cut
+        return settings.integer("hidden_size"), settings.source("hidden_size")
+    if rule == "head_dim" and settings.get("head_dim"):
+        return settings.integer("head_dim"), settings.source("head_dim")
+    width = "embed_dim" if rule == "embed_dim" else "hidden_size"
+    dim = settings.integer(width) // settings.integer("num_attention_heads")
+    given = settings.given("head_dim")
+    if given and given != dim:
+        raise settings.wrong(
+            f"head_dim must be {width} // num_attention_heads = {dim} for this tower, got {given}"
+        )
+    return dim, f"{width} // num_attention_heads ({settings.source(width)})"
+
+
+def _sections(settings: Settings, dim: int, count: int) -> tuple[int, ...]:
+    """As many pairs for every axis; with three axes the remainder of the head passes through."""
+    pairs = dim // (2 * count)
+    if count == 2 and dim % 4:
+        raise settings.wrong(f"the head's size must be divisible by 4 for two axes, got {dim}")
+    if pairs < 1:
+        raise settings.wrong(f"the head's size {dim} has no pair for each of {count} axes")
+    return (pairs,) * count
+
+
+def _arrangement(rule: str, sections: tuple[int, ...]) -> str | tuple[int, ...]:
+    """The rule in the terms of :class:`MultiAxisRoPE`; the pairs of a tower's axes are as many."""
+    known: Mapping[str, Any] = {
+        "chunked": "chunked",
+        "alternating": "interleaved",
+        "alternating, last axis first": (1, 0) * sections[0],
+        "chunked, last axis first": (1,) * sections[0] + (0,) * sections[0],
+    }
+    return known[rule]  # type: ignore[no-any-return]

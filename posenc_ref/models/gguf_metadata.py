@@ -1,0 +1,261 @@
+"""Positional encodings from the metadata of a GGUF file, the format of llama.cpp.
+
+This module reads a mapping; the file itself is read by
+``posenc_ref.conformance.adapters.from_gguf``, which needs the ``gguf`` package, while the
+specification imports NumPy alone.
+
+``data/gguf_architectures.json`` has what the metadata leave unsaid, by ``general.architecture``, as
+llama.cpp's C++ code has it: ``rope`` is the pairing ("norm" pairs neighbours, "neox" the halves of
+the rotated slice, "mrope" and "imrope" have several axes, "none" is no rotation), ``latent`` that
+the rotated slice is the last one, ``layers`` the ``model_type`` whose layer schedule it has,
+``sliding_base`` the base of layers with a window, ``softmax`` a scale of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import _validate as validate
+from posenc_ref.encoding import Encoding
+from posenc_ref.multi_axis import MultiAxisRoPE
+from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS, RoPE
+from posenc_ref.schedules.scaling import FrequencySchedule
+
+from .config_facts import table
+from .gguf_schedule import KEYS, gguf_schedule
+from .layer_defaults import config_layer_types, config_rope_layers
+from .model_encoding import ModelEncoding
+from .query_scale import QueryScale, QueryTemperature
+
+_LAYOUT = {"norm": "interleaved", "neox": "half", "mrope": "half", "imrope": "half"}
+
+
+class Metadata:
+    """The metadata of one file: keys with the architecture left out, and where they stand."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        if not isinstance(values, Mapping):
+            raise TypeError(f"metadata must be a mapping, got {values!r}")
+        name = values.get("general.architecture")
+        if not isinstance(name, str):
+            raise ValueError(
+                f"metadata must have general.architecture, such as 'llama', got {name!r}"
+            )
+        self.architecture = name
+        self._values = values
+        for key in values:
+            if key.startswith(f"{name}.rope.") and key[len(name) + 1 :] not in KEYS:
+                raise self.wrong(
+                    f"the key {key!r} (= {values[key]!r}) is not known; known are "
+                    + ", ".join(f"{name}.{k}" for k in KEYS)
+                )
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of ``{architecture}.{key}``."""
+        value = self._values.get(f"{self.architecture}.{key}")
+        return default if value is None else value
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """An integer that must be there, unless there is a default."""
+        value = self.get(key, default)
+        if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+            value = max(value, default=None)  # one for each layer; some have none
+        if value is None:
+            raise self.wrong(f"the key {self.name(key)!r} is missing")
+        return validate.integer(self.name(key), value, minimum=0)
+
+    def name(self, key: str) -> str:
+        """The key as it stands in the file."""
+        return f"{self.architecture}.{key}"
+
+    def wrong(self, message: str) -> ValueError:
+        """An error that says which architecture it is about."""
+        return ValueError(f"GGUF metadata of architecture {self.architecture!r}: {message}")
+
+
+def from_gguf_metadata(
+    metadata: Mapping[str, Any],
+    tensors: Mapping[str, Any] | None = None,
+    *,
+    layout: str | None = None,
+) -> ModelEncoding:
+    """The positional encoding of a GGUF file, from its key-value pairs.
+
+    Formula
+        Frequencies ``freq_base ** (-2k / dimension_count)``, changed by ``rope.scaling`` and, where
+        there is a tensor ``rope_freqs.weight``, divided by it (that is how Llama 3.1's scaling is
+        stored).
+    Source
+        llama.cpp, ``src/llama-model.cpp``: ``load_hparams`` and ``llama_model_rope_type``.
+    Traps
+        The layout is that of the *file*: Llama's queries and keys are permuted when converted, so
+        that a model that is half-split at Hugging Face is interleaved here.  ggml multiplies its
+        attention factor by ``1 + 0.1 ln(factor)`` itself.  It always truncates YaRN's ramp, which
+        gpt-oss was not trained with: here it is not truncated.
+
+    Parameters
+    ----------
+    metadata : mapping
+        ``{"general.architecture": "llama", "llama.rope.freq_base": 500000.0, ...}``
+    tensors : mapping, optional
+        ``rope_freqs.weight``, ``rope_factors_long.weight``, ``rope_factors_short.weight``.
+    layout : {"half", "interleaved"}, optional
+        For an architecture that is not known.
+
+    Raises
+    ------
+    ValueError
+        An architecture without rotary encoding, or unknown; a key that is missing or unknown.
+    """
+    meta = Metadata(metadata)
+    known = table("gguf_architectures")["architectures"]
+    if layout is not None:
+        validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
+    elif meta.architecture not in known:
+        raise meta.wrong(
+            'it is not known how it pairs channels: pass layout="interleaved" (llama.cpp\'s NORM) '
+            'or layout="half" (NEOX)'
+        )
+    facts = known.get(meta.architecture, {"rope": "norm"})
+    if facts["rope"] == "none":
+        raise meta.wrong("it has no rotary encoding")
+    encodings, layer_types = _layers(meta, facts, tensors or {}, layout)
+    scale, scale_source = _softmax(meta, facts)
+    source = facts.get("source", table("gguf_architectures")["source"])
+    provenance = {
+        "base": meta.name("rope.freq_base"),
+        "head_dim": f"{meta.name('attention.key_length')}, or embedding_length // head_count",
+        "layout": "the caller" if layout else f"{facts['rope']}: {source}",
+        "layer_types": source,
+    }
+    if scale_source:
+        provenance["softmax_scale"] = scale_source
+    return ModelEncoding(
+        str(metadata.get("general.name") or meta.architecture),
+        encodings=encodings,
+        layer_types=layer_types,
+        softmax_scale=scale,
+        query_scale=_query_scale(meta, encodings),
+        provenance=provenance,
+    )
+
+
+def _head_dim(meta: Metadata) -> int:
+    given = meta.get("attention.key_length_mla", meta.get("attention.key_length"))
+    if given is not None:
+        return validate.integer(meta.name("attention.key_length"), given, minimum=2)
+    return meta.integer("embedding_length") // meta.integer("attention.head_count")
+
+
+def _encoding(
+    meta: Metadata,
+    facts: Mapping[str, Any],
+    layout: str | None,
+    base: float,
+    scaling: FrequencySchedule | None,
+) -> Encoding:
+    dim = _head_dim(meta)
+    rotary = meta.integer("rope.dimension_count", dim)
+    start = dim - rotary if facts.get("latent") else 0
+    pairing = layout or _LAYOUT[facts["rope"]]
+    try:
+        if facts["rope"] in ("mrope", "imrope"):
+            sections = tuple(int(n) for n in meta.get("rope.dimension_sections", ()) if n)
+            arrangement = "interleaved" if facts["rope"] == "imrope" else "chunked"
+            if sum(sections) != rotary // 2:
+                raise ValueError(
+                    f"{meta.name('rope.dimension_sections')} must add up to the {rotary // 2} "
+                    f"rotated pairs, got {sections}"
+                )
+            return MultiAxisRoPE(
+                dim,
+                sections=sections,
+                layout=pairing,
+                arrangement=arrangement,
+                base=base,
+                scaling=scaling,
+            )
+        return RoPE(
+            dim, layout=pairing, base=base, rotary_dim=rotary, rotary_start=start, scaling=scaling
+        )
+    except (TypeError, ValueError) as error:
+        raise meta.wrong(str(error)) from None
+
+
+def _layers(
+    meta: Metadata, facts: Mapping[str, Any], tensors: Mapping[str, Any], layout: str | None
+) -> tuple[dict[str, Encoding | None], tuple[str, ...]]:
+    """The encodings by layer type, and the type of every layer."""
+    count = meta.integer("block_count")
+    types, rotates = ["full_attention"] * count, [True] * count
+    if "layers" in facts:
+        config = {"model_type": facts["layers"], "num_hidden_layers": count}
+        config["sliding_window"] = meta.get("attention.sliding_window", 1)
+        types, rotates = list(config_layer_types(config)), list(config_rope_layers(config))
+    elif meta.architecture == "olmo2" and meta.get("attention.sliding_window"):
+        types = list(config_layer_types({"model_type": "olmo3", "num_hidden_layers": count}))
+    heads = meta.get("attention.head_count_kv")
+    if isinstance(heads, Sequence | np.ndarray) and not isinstance(heads, str):
+        types = [t if h else "linear_attention" for t, h in zip(types, heads, strict=False)]
+    if facts.get("switch") and meta.get("rope.scaling.finetuned") is False:
+        rotates = [False] * count  # Granite's switch for "no positional encoding"
+
+    base = validate.real(
+        meta.name("rope.freq_base"), meta.get("rope.freq_base", 10000.0), above=1.0
+    )
+    scaling = gguf_schedule(
+        meta, facts, tensors, base, meta.integer("rope.dimension_count", _head_dim(meta))
+    )
+    full = _encoding(meta, facts, layout, base, scaling)
+    sliding = full
+    local = meta.get("rope.freq_base_swa", facts.get("sliding_base"))
+    if local is not None:  # the layers with a window are never scaled
+        sliding = _encoding(meta, facts, layout, float(local), None)
+    names: list[str] = []
+    encodings: dict[str, Encoding | None] = {}
+    mixed = {
+        t for t in types if len({r for u, r in zip(types, rotates, strict=True) if u == t}) > 1
+    }
+    for layer_type, turns in zip(types, rotates, strict=True):
+        name = layer_type if turns or layer_type not in mixed else f"{layer_type}_nope"
+        names.append(name)
+        if layer_type != "linear_attention":
+            own = sliding if layer_type == "sliding_attention" else full
+            encodings.setdefault(name, own if turns else None)
+    if not encodings:
+        raise meta.wrong("none of its layers has attention")
+    return encodings, tuple(names)
+
+
+def _softmax(meta: Metadata, facts: Mapping[str, Any]) -> tuple[float | None, str]:
+    """The whole factor on q . k, where it is not 1/sqrt(head_dim)."""
+    given = meta.get("attention.scale")
+    if given:
+        return validate.real(meta.name("attention.scale"), given, above=0.0), meta.name(
+            "attention.scale"
+        )
+    source = table("gguf_architectures")["source"]
+    rule = facts.get("softmax")
+    if isinstance(rule, float):
+        return rule, source
+    if rule is not None and meta.integer("block_count") == rule["blocks"]:
+        width = meta.integer("embedding_length") // meta.integer("attention.head_count")
+        return float(width) ** -0.5, source
+    log_multiplier = meta.get("rope.scaling.yarn_log_multiplier")
+    if facts.get("latent") and log_multiplier:
+        factor = float(meta.get("rope.scaling.factor", 1.0))
+        g = 1.0 + float(log_multiplier) * math.log(max(factor, 1.0))
+        return _head_dim(meta) ** -0.5 * g * g, meta.name("rope.scaling.yarn_log_multiplier")
+    return None, ""
+
+
+def _query_scale(meta: Metadata, encodings: Mapping[str, Encoding | None]) -> dict[str, QueryScale]:
+    """Llama 4's temperature; llama.cpp has its constants in the code."""
+    if meta.architecture != "llama4":
+        return {}
+    without = [name for name, encoding in encodings.items() if encoding is None]
+    return dict.fromkeys(without, QueryTemperature(0.1, 8192, offset=1))

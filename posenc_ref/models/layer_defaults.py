@@ -1,0 +1,271 @@
+"""What a model's configuration says, or leaves unsaid, about its layers.
+
+Most configurations on the Hub give ``layer_types`` in full; older ones give a period, or nothing
+at all, and rely on the default that their configuration class carries.  The table below is those
+defaults, as transformers 5.23 has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from posenc_ref import _validate as validate
+
+from .layer_schedule import every_nth, layer_types, rope_layers, window_from, window_letters
+
+
+class _Every(NamedTuple):
+    """``full`` at every n-th layer; ``key`` is the entry of the configuration that overrides n."""
+
+    n: int
+    key: str = ""
+    phase: str | int = "last"
+    also: tuple[int, ...] = ()
+    full: str = "full_attention"
+    other: str = "sliding_attention"
+
+
+_WINDOW = "sliding_window_pattern"
+_LINEAR = "linear_attention"
+_INDEXED = _Every(1, full="indexed_attention")
+_ENDS_FULL = _Every(6, also=(-1,))  # the classes of Gemma 4 force the last layer to full attention
+
+_SCHEDULES = {
+    "afmoe": _Every(4, "global_attn_every_n_layers"),
+    "axk2": _INDEXED,
+    "bailing_hybrid": _Every(6, "layer_group_size", other=_LINEAR),
+    "beam": _ENDS_FULL,
+    "cohere2": _Every(4, _WINDOW),
+    "cwm": _Every(4, phase="first"),
+    "deepseek_v32": _INDEXED,
+    "diffusion_gemma_text": _ENDS_FULL,
+    "embedding_gemma2_text": _ENDS_FULL._replace(key=_WINDOW),
+    "exaone4": _Every(4, _WINDOW),
+    "exaone_moe": _Every(4, _WINDOW),
+    "flint": _Every(4, phase=1, also=(0, 1, -1)),
+    "gemma2": _Every(2),
+    "gemma3_text": _Every(6, _WINDOW),
+    "gemma3n_text": _Every(5),
+    "gemma4_text": _ENDS_FULL,
+    "gemma4_unified_text": _ENDS_FULL,
+    "glm5_next_text": _Every(4, full="indexed_attention", other=_LINEAR),
+    "glm_moe_dsa": _INDEXED,
+    "gpt_oss": _Every(2),
+    "granite_swa": _Every(4, phase="first"),
+    "granitemoe_swa": _Every(4, phase="first"),
+    "hy_v4": _INDEXED,
+    "jamba": _Every(8, "attn_layer_period", phase=4, other=_LINEAR),
+    "kolibri1": _Every(5),
+    "mimo_v2_flash": _Every(6, also=(0,)),
+    "minimax": _Every(2, phase="first", other=_LINEAR),
+    "mistral_large4_text": _INDEXED,
+    "modernbert": _Every(3, "global_attn_every_n_layers", "first"),
+    "modernbert-decoder": _Every(3, "global_attn_every_n_layers", "first"),
+    "muse_glimmer_text": _Every(4, phase="from-end"),
+    "muse_spark_text": _Every(4, phase="from-end"),
+    "neomme": _Every(6, also=(-1,)),
+    "olmo3": _Every(4),
+    "olmo_hybrid": _Every(4, other=_LINEAR),
+    "qwen3_5_moe_text": _Every(4, "full_attention_interval", other=_LINEAR),
+    "qwen3_5_text": _Every(4, "full_attention_interval", other=_LINEAR),
+    "qwen3_next": _Every(4, "full_attention_interval", other=_LINEAR),
+    "qwen4_exp_text": _Every(4, "full_attention_interval", full="indexed_attention", other=_LINEAR),
+    "t5_gemma_module": _Every(2),
+    "t5gemma2_decoder": _Every(6, _WINDOW),
+    "t5gemma2_text": _Every(6, _WINDOW),
+    "ultrabert": _Every(3),
+    "vaultgemma": _Every(2),
+    "zaya": _Every(1, full="hybrid"),
+}
+
+_LAST_IS_FULL = (
+    "diffusion_gemma_text",
+    "embedding_gemma2_text",
+    "gemma4_text",
+    "gemma4_unified_text",
+)
+# Sliding from layer max_window_layers on, if use_sliding_window: the defaults of both.
+_WINDOW_FROM = {
+    "dots1": (62, True),  # has no use_sliding_window
+    "qwen2": (28, False),
+    "qwen2_5_omni_talker": (28, False),
+    "qwen2_5_omni_text": (28, False),
+    "qwen2_5_vl_text": (80, False),
+    "qwen2_vl_text": (80, False),
+    "qwen3": (28, False),
+}
+_NEED_LAYER_TYPES = (
+    "deepseek_v4",
+    "dots3_note_text",
+    "granitemoehybrid",
+    "inkling2_text",
+    "inkling_text",
+    "kimi_linear",
+    "lfm2",
+    "lfm2_moe",
+    "lfm3",
+    "nemotron_h",
+)
+_KEYS = sorted({s.key for s in _SCHEDULES.values() if s.key} | {"attention_windows"})
+
+# Full-attention layers of these have no positional encoding; their sliding layers have RoPE.
+_NOPE_WHERE_FULL = ("afmoe", "beam", "cohere2", "cohere2_moe", "flint")
+# The same, but only where a sliding window is configured at all.
+_NOPE_WHERE_FULL_IF_SLIDING = ("exaone4", "exaone_moe", "kolibri1")
+_NEVER_ROPE = ("inkling2_text", "inkling_text", "jamba", "kimi_linear", "nemotron_h")
+_INTERVALS = {"llama4_text": 4, "mistral_large4_text": 4, "smollm3": 4}
+
+
+def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The type of every layer, from the text part of a Hugging Face ``config.json``.
+
+    ``layer_types`` is taken as it stands.  Where it is missing, the schedule of ``model_type`` is
+    computed as its configuration class in transformers 5.23 does, from the entries it reads
+    (``sliding_window_pattern``, ``max_window_layers``, ``no_rope_layers``...) and its defaults; a
+    model without any such schedule has full attention in every layer.
+
+    Parameters
+    ----------
+    config : mapping
+        With ``num_hidden_layers``, and ``model_type`` unless ``layer_types`` is there.  For a
+        multimodal model this is its ``text_config``.
+
+    Returns
+    -------
+    tuple of str, one for each layer
+
+    Raises
+    ------
+    ValueError
+        ``layer_types`` of the wrong length; a model whose schedule cannot be told without it.
+    """
+    num_layers, model = _of(config)
+    given = config.get("layer_types")
+    if given is not None:
+        types = tuple(map(str, given))
+        if len(types) != num_layers:
+            raise ValueError(
+                f"layer_types must name each of the {num_layers} layers (num_hidden_layers), "
+                f"got {len(types)}"
+            )
+        if types[-1:] != ("full_attention",) and types and model in _LAST_IS_FULL:
+            raise ValueError(
+                f"layer_types must end with 'full_attention' for model_type {model!r} "
+                f"(transformers changes the last layer to it), got {types[-1]!r}"
+            )
+        return types
+    if model in _WINDOW_FROM:
+        first, used = _WINDOW_FROM[model]
+        if not config.get("use_sliding_window", used) or config.get("sliding_window", 0) is None:
+            return layer_types([True] * num_layers)
+        return window_from(num_layers, config.get("max_window_layers", first))
+    if model == "ultrabert" and config.get("attention_windows") is not None:
+        return layer_types([not window for window in config["attention_windows"]])
+    if model == "qwen2_moe":  # the other way round: every other layer *below* max_window_layers
+        below = config.get("max_window_layers", 28) if config.get("use_sliding_window") else 0
+        return layer_types([i % 2 == 1 or i >= below for i in range(num_layers)])
+    if model == "llama4_text":
+        return layer_types([not r for r in config_rope_layers(config)], other="chunked_attention")
+    if model == "smollm3":
+        window = bool(config.get("use_sliding_window")) and config.get("sliding_window") is not None
+        return layer_types([not window or rotates for rotates in config_rope_layers(config)])
+    if model == "ministral":
+        return layer_types([config.get("sliding_window", 4096) is None] * num_layers)
+    if model == "cohere2_moe":
+        dense = validate.integer("first_k_dense_replace", config.get("first_k_dense_replace", 0))
+        prefix = every_nth(dense, config.get("prefix_dense_sliding_window_pattern", 1))
+        return layer_types([*prefix, *every_nth(num_layers - dense, config.get(_WINDOW, 4))])
+    if model in ("exaone4", "exaone_moe") and config.get("sliding_window", 0) is None:
+        return layer_types([True] * num_layers)
+    if model in _SCHEDULES:
+        return _scheduled(_SCHEDULES[model], config, num_layers)
+    unread = [key for key in _KEYS if config.get(key) is not None]
+    if model in _NEED_LAYER_TYPES or unread:
+        raise ValueError(
+            f"layer_types must be given for model_type {model!r}: its schedule is not read from "
+            f"{', '.join(unread) or 'other entries'} here"
+        )
+    return layer_types([True] * num_layers)
+
+
+def config_rope_layers(config: Mapping[str, Any]) -> tuple[bool, ...]:
+    """Which layers rotate, from the text part of a Hugging Face ``config.json``.
+
+    From ``layer_rope_theta``, ``no_rope_layers`` or ``no_rope_layer_interval`` where the model
+    reads them (transformers 5.23); from the layer types in Cohere 2, EXAONE 4, AFMoE and others,
+    whose full-attention layers have no positional encoding; from a layer type whose entry in
+    ``rope_parameters`` is null; nowhere in Jamba, Nemotron-H and Kimi
+    Linear; everywhere else in every layer.  Layers without softmax attention count as their model
+    does: this says where a rotation *would* apply.
+
+    Parameters
+    ----------
+    config : mapping
+        As for :func:`config_layer_types`.
+
+    Returns
+    -------
+    tuple of bool, one for each layer
+
+    Raises
+    ------
+    ValueError
+        As for :func:`config_layer_types`, and for lists of another length than the layers.
+    """
+    num_layers, model = _of(config)
+    bases = config.get("layer_rope_theta")
+    if bases is not None:
+        return rope_layers(num_layers, layer_rope_theta=bases)
+    if model in ("muse_glimmer_text", "muse_spark_text"):
+        # By the count from the last layer, whatever layer_types says.
+        return tuple(not full for full in every_nth(num_layers, 4, phase="from-end"))
+    if model in _INTERVALS:
+        flags = config.get("no_rope_layers")
+        # Llama 4 takes an empty list for none; early conversions wrote it.
+        if flags is not None and (len(flags) or model != "llama4_text"):
+            return rope_layers(num_layers, no_rope_layers=flags)
+        interval = config.get("no_rope_layer_interval", _INTERVALS[model])
+        return rope_layers(num_layers, no_rope_layer_interval=interval)
+    if model in _NEVER_ROPE:
+        return (False,) * num_layers
+    parameters = config.get("rope_parameters") or {}
+    unset = [kind for kind in parameters if parameters[kind] is None]
+    if unset and not set(unset).isdisjoint(types := config_layer_types(config)):
+        return tuple(kind not in unset for kind in types)  # Beam, Cohere Compass
+    without = model in _NOPE_WHERE_FULL or (
+        model in _NOPE_WHERE_FULL_IF_SLIDING and config.get("sliding_window", 0) is not None
+    )
+    if not without:
+        return (True,) * num_layers
+    rotates = [kind != "full_attention" for kind in config_layer_types(config)]
+    if model == "cohere2_moe" and config.get("prefix_dense_sliding_window_pattern", 1) == 1:
+        dense = config.get("mlp_layer_types")
+        if dense is None:
+            first = config.get("first_k_dense_replace", 0)
+            dense = ["dense" if i < first else "sparse" for i in range(num_layers)]
+        rotates = [r or kind == "dense" for r, kind in zip(rotates, dense, strict=True)]
+    return tuple(rotates)
+
+
+def _of(config: Mapping[str, Any]) -> tuple[int, str]:
+    if not isinstance(config, Mapping):
+        raise TypeError(f"config must be a mapping such as json.load gives, got {config!r}")
+    if "num_hidden_layers" not in config:
+        raise ValueError(
+            "config must have num_hidden_layers; of a multimodal model pass the text_config"
+        )
+    count = validate.integer("num_hidden_layers", config["num_hidden_layers"], minimum=0)
+    return count, str(config.get("model_type", ""))
+
+
+def _scheduled(rule: _Every, config: Mapping[str, Any], num_layers: int) -> tuple[str, ...]:
+    n = config.get(rule.key, rule.n) if rule.key else rule.n
+    if isinstance(n, str):
+        return window_letters(num_layers, n)
+    n = validate.integer(rule.key or "n", n, minimum=1)
+    phase = rule.phase
+    if rule.key == "attn_layer_period":
+        phase = validate.integer("attn_layer_offset", config.get("attn_layer_offset", phase))
+    chosen = every_nth(num_layers, n, phase=phase, also=rule.also)
+    return layer_types(chosen, full=rule.full, other=rule.other)

@@ -1,0 +1,179 @@
+"""Layer schedules: which layers rotate, and which attend to everything.
+
+Configurations spell these in a dozen ways, some of them backwards.  Every function here returns
+one entry per layer: a bool, or the name of the layer type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from posenc_ref import _validate as validate
+
+PHASES = ("last", "first", "from-end")
+
+
+def every_nth(
+    num_layers: int, n: int, *, phase: str | int = "last", also: Sequence[int] = ()
+) -> tuple[bool, ...]:
+    """True at every n-th layer.
+
+    Formula
+        ``(i - start) % n == 0``, with ``start`` n - 1 for ``"last"`` (layers n-1, 2n-1, ...), 0 for
+        ``"first"`` (0, n, 2n, ...), num_layers - 1 for ``"from-end"`` (the last layer, and every
+        n-th before it), or the number given.
+    Source
+        transformers 5.23, the configuration classes.  ``"last"``: full attention in Gemma 2 (n = 2)
+        and 3 (6), Cohere 2 (4), OLMo 3 (4), gpt-oss (2); no RoPE in Llama 4 and SmolLM3 (4).
+        ``"first"``: full attention in ModernBERT (3), CWM and Granite SWA (4).  ``"from-end"``:
+        Muse Spark (4).  A number: Jamba (``attn_layer_offset``, n = ``attn_layer_period``).
+
+    Parameters
+    ----------
+    num_layers : int
+        At least 0.
+    n : int
+        The period, at least 1; with 1 every layer is True.
+    phase : {"last", "first", "from-end"} or int
+    also : sequence of int
+        Layers that are True besides, negative ones counted from the end: MiMo-V2 (0,), NeoMME and
+        Beam (-1,).  Those that a short model does not have are left out.
+
+    Notes
+    -----
+    ``"from-end"`` is the same as ``"last"`` where n divides num_layers, and the same as
+    ``"first"`` where n divides num_layers - 1: a test at such a depth cannot tell them apart.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A count that is not an integer, n below 1, an unknown phase.
+    """
+    num_layers = _layers(num_layers)
+    n = validate.integer("n", n, minimum=1)
+    if isinstance(phase, str):
+        validate.choice("phase", phase, PHASES)
+        start = {"last": n - 1, "first": 0, "from-end": num_layers - 1}[phase]
+    else:
+        start = validate.integer("phase", phase)
+    extra = {i if i >= 0 else num_layers + i for i in (validate.integer("also", i) for i in also)}
+    return tuple((i - start) % n == 0 or i in extra for i in range(num_layers))
+
+
+def layer_types(
+    chosen: Sequence[bool], *, full: str = "full_attention", other: str = "sliding_attention"
+) -> tuple[str, ...]:
+    """Names for a schedule: ``full`` where ``chosen`` is True, ``other`` elsewhere."""
+    return tuple(full if validate.boolean("chosen", c) else other for c in chosen)
+
+
+def window_letters(num_layers: int, pattern: str) -> tuple[str, ...]:
+    """Layer types from letters: ``"LLLG"`` is three local (sliding) layers and one global.
+
+    The pattern repeats from layer 0, and the last layer is global whatever the letters say.
+
+    Source
+        EXAONE 4.0, the documentation of ``sliding_window_pattern`` in its configuration
+        (transformers 5.23, ``configuration_exaone4.py``).  The configuration class itself computes
+        with numbers only: it raises TypeError for the letters that it documents.
+    """
+    num_layers = _layers(num_layers)
+    if not isinstance(pattern, str) or not pattern or set(pattern) - {"L", "G"}:
+        raise ValueError(
+            f"pattern must consist of the letters L and G, such as 'LLLG', got {pattern!r}"
+        )
+    letters = [pattern[i % len(pattern)] for i in range(num_layers)]
+    return layer_types([letter == "G" for letter in [*letters[:-1], "G"][:num_layers]])
+
+
+def window_from(num_layers: int, first: int) -> tuple[str, ...]:
+    """Full attention below layer ``first``, sliding from it on.
+
+    Source
+        ``max_window_layers`` of Qwen2, Qwen2-VL, Qwen3 (transformers 5.23).  Despite its name it
+        counts the layers *without* a window, and it means something only where
+        ``use_sliding_window`` is true; Qwen2-MoE reads it the other way round.
+    """
+    num_layers = _layers(num_layers)
+    first = validate.integer("first", first, minimum=0)
+    return layer_types([i < first for i in range(num_layers)])
+
+
+def rope_layers(
+    num_layers: int,
+    *,
+    no_rope_layers: Sequence[int] | None = None,
+    no_rope_layer_interval: int | None = None,
+    layer_rope_theta: Sequence[float] | None = None,
+) -> tuple[bool, ...]:
+    """Which layers use RoPE, from exactly one of the three spellings.
+
+    Parameters
+    ----------
+    num_layers : int
+    no_rope_layers : sequence of 0 and 1, one per layer (or more; the rest is not used)
+        **1 means that the layer uses RoPE**, 0 that it does not, whatever the name suggests
+        (huggingface/transformers#43756).  It is not a list of layer numbers.
+    no_rope_layer_interval : int
+        Every layer i with ``(i + 1) % interval == 0`` is *without* RoPE: 4 means three with RoPE
+        and one without, not the reverse; 1 means no RoPE anywhere.
+    layer_rope_theta : sequence of float, one per layer
+        The base of each layer, 0 for a layer without RoPE.
+
+    Source
+        transformers 5.23: ``configuration_llama4.py``, ``configuration_smollm3.py``,
+        ``configuration_granite_swa.py``, ``configuration_muse_spark.py``.
+
+    Returns
+    -------
+    tuple of bool, one for each layer
+
+    Raises
+    ------
+    ValueError
+        None or several spellings, a list that is too short, entries other than 0 and 1, a negative
+        base.
+    """
+    num_layers = _layers(num_layers)
+    given = {
+        "no_rope_layers": no_rope_layers,
+        "no_rope_layer_interval": no_rope_layer_interval,
+        "layer_rope_theta": layer_rope_theta,
+    }
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        raise ValueError(
+            f"give exactly one of {', '.join(given)}; got {', '.join(names) or 'none of them'}"
+        )
+    if no_rope_layer_interval is not None:
+        interval = validate.integer("no_rope_layer_interval", no_rope_layer_interval, minimum=1)
+        return tuple(not without for without in every_nth(num_layers, interval))
+    if layer_rope_theta is not None:
+        bases = _one_per_layer("layer_rope_theta", layer_rope_theta, num_layers)
+        return tuple(
+            validate.real(f"layer_rope_theta[{i}]", base, minimum=0.0) != 0
+            for i, base in enumerate(bases)
+        )
+    flags = _one_per_layer("no_rope_layers", no_rope_layers, num_layers)
+    for i, flag in enumerate(flags):
+        if flag not in (0, 1):
+            raise ValueError(
+                "no_rope_layers must hold one 0 or 1 for each layer, 1 where the layer uses RoPE "
+                f"(it is no list of layer numbers), got {flag!r} for layer {i}"
+            )
+    return tuple(bool(flag) for flag in flags)
+
+
+def _layers(num_layers: Any) -> int:
+    return validate.integer("num_layers", num_layers, minimum=0)
+
+
+def _one_per_layer(name: str, values: Any, num_layers: int) -> list[Any]:
+    if isinstance(values, str) or not hasattr(values, "__len__"):
+        raise TypeError(f"{name} must be a sequence with one entry per layer, got {values!r}")
+    if len(values) < num_layers:
+        raise ValueError(
+            f"{name} must have an entry for each of the {num_layers} layers, got {len(values)}"
+        )
+    return list(values)[:num_layers]

@@ -1,0 +1,209 @@
+"""How a whole model encodes positions: an encoding for each type of layer, and what scales logits.
+
+Made by :func:`posenc_ref.from_config`, :func:`posenc_ref.preset` and :func:`posenc_ref.from_gguf`,
+or by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from types import MappingProxyType
+from typing import Any, Self
+
+from posenc_ref import _validate as validate
+from posenc_ref._attention import dot
+from posenc_ref._namespace import Array, astype, is_array, widen
+from posenc_ref.encoding import Encoding, Value, from_dict
+from posenc_ref.scoring import scores
+
+from .query_scale import QueryScale
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelEncoding(Value):
+    """The positional encoding of a model, layer by layer.
+
+    Formula
+        ``logits = t(p_q) * scale * q' . k'``, with q' and k' rotated by the encoding of the layer
+        type (as they are in a layer without one), scale the ``softmax_scale`` or 1/sqrt(d), and t
+        the query scale of the layer type, 1 without one.  Before mask and softmax.
+    Source
+        The normal form of what libraries do: DeepSeek multiplies the softmax scale, Hugging Face
+        cos and sin, mlx-lm the queries and keys.  Effective logits are what they agree on.
+
+    Parameters
+    ----------
+    name : str
+        A preset's name, or a configuration's ``model_type``.
+    encodings : mapping of str to Encoding or None
+        By layer type; None where the layer attends without positional encoding (NoPE).  Layer types
+        without softmax attention (convolution, linear attention) are left out.
+    layer_types : sequence of str
+        One per layer; empty if unknown.
+    softmax_scale : float, optional
+        The *whole* factor on q . k where it is not 1/sqrt(head_dim).
+    query_scale : mapping of str to QueryScale
+        By layer type, for the types that have one: queries are multiplied by it.
+    provenance : mapping of str to str
+        Where each fact comes from.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Values that are not encodings, a layer type that nothing defines.
+    """
+
+    kind = "model"
+
+    name: str
+    _: KW_ONLY
+    encodings: Mapping[str, Encoding | None]
+    layer_types: tuple[str, ...] = ()
+    softmax_scale: float | None = None
+    query_scale: Mapping[str, QueryScale] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise TypeError(f"name must be a non-empty string, got {self.name!r}")
+        for attribute in ("encodings", "query_scale", "provenance"):
+            value = getattr(self, attribute)
+            if not isinstance(value, Mapping):
+                raise TypeError(f"{attribute} must be a mapping, got {value!r}")
+        if not self.encodings:
+            raise ValueError("encodings must name at least one layer type")
+        for layer_type, encoding in self.encodings.items():
+            if encoding is not None and not isinstance(encoding, Encoding):
+                raise TypeError(
+                    f"encodings[{layer_type!r}] must be an encoding, or None for a layer without "
+                    f"one, got {encoding!r}"
+                )
+        for layer_type, value in self.query_scale.items():
+            if layer_type not in self.encodings:
+                raise ValueError(
+                    f"query_scale names the layer type {layer_type!r}; encodings have "
+                    f"{', '.join(self.encodings)}"
+                )
+            if not isinstance(value, QueryScale):
+                raise TypeError(
+                    f"query_scale[{layer_type!r}] must be a query scale such as "
+                    f"QueryTemperature(...), got {value!r}"
+                )
+        scale = self.softmax_scale
+        self._set(
+            encodings=MappingProxyType(dict(self.encodings)),
+            layer_types=tuple(map(str, self.layer_types)),
+            softmax_scale=None if scale is None else validate.real("softmax_scale", scale, above=0),
+            query_scale=MappingProxyType(dict(self.query_scale)),
+            provenance=MappingProxyType(dict(self.provenance)),
+        )
+
+    # -- what it says ------------------------------------------------------------------------
+
+    @property
+    def only(self) -> Encoding:
+        """The encoding, where there is exactly one; otherwise a ValueError names them.
+
+        Layers without positional encoding do not count.
+        """
+        found = {name: e for name, e in self.encodings.items() if e is not None}
+        if len(set(found.values())) == 1:
+            return next(iter(found.values()))
+        if not found:
+            raise ValueError(f"{self.name} has no positional encoding in its attention layers")
+        raise ValueError(
+            f"{self.name} has {len(found)} encodings, by layer type: choose "
+            + " or ".join(f".encodings[{name!r}]" for name in found)
+        )
+
+    def layers(self, layer_type: str) -> tuple[int, ...]:
+        """The numbers of the layers of this type."""
+        return tuple(i for i, name in enumerate(self.layer_types) if name == layer_type)
+
+    # -- logits ------------------------------------------------------------------------------
+
+    def scores(
+        self, layer_type: str | None, q: Array, k: Array, q_positions: Any, k_positions: Any
+    ) -> Array:
+        """Effective logits (..., Q, K) of ``q`` (..., Q, d), ``k`` (..., K, d) before the mask.
+
+        ``layer_type`` None is the only one.  Computed as :func:`posenc_ref.scores` does, in the
+        widest dtype of q's device, and rounded once at the end.
+        """
+        chosen = self._layer_type(layer_type)
+        encoding, scale = self.encodings[chosen], self.softmax_scale
+        if not is_array(q) or not is_array(k):
+            raise TypeError("q and k must be arrays")
+        wide_q, wide_k = widen(q), widen(k)
+        query_scale = self.query_scale.get(chosen)
+        if query_scale is not None:  # before the rotation, which is linear
+            wide_q = query_scale.apply(wide_q, q_positions)
+        if encoding is None:
+            logits = dot(wide_q, wide_k, q.shape[-1] ** -0.5 if scale is None else scale)
+        else:
+            logits = scores(encoding, wide_q, wide_k, q_positions, k_positions, scale=scale)
+        return astype(logits, q.dtype)
+
+    def _layer_type(self, layer_type: str | None) -> str:
+        if layer_type is None and len(self.encodings) == 1:
+            return next(iter(self.encodings))
+        if layer_type in self.encodings:
+            return str(layer_type)
+        if layer_type in self.layer_types:
+            raise ValueError(f"layers of type {layer_type!r} have no softmax attention")
+        listed = ", ".join(map(repr, self.encodings))
+        raise ValueError(f"layer_type must be one of {listed}, got {layer_type!r}")
+
+    # -- forms -------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value as JSON-ready data; :func:`posenc_ref.from_dict` reads it."""
+        return {
+            self.kind: type(self).__name__,
+            "name": self.name,
+            "encodings": {t: e if e is None else e.to_dict() for t, e in self.encodings.items()},
+            "layer_types": list(self.layer_types),
+            "softmax_scale": self.softmax_scale,
+            "query_scale": {t: s.to_dict() for t, s in self.query_scale.items()},
+            "provenance": dict(self.provenance),
+        }
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_dict`, less the entry that names the class."""
+        decoded = dict(body)
+        for key in ("encodings", "query_scale"):
+            entries = decoded.get(key, {})
+            if not isinstance(entries, Mapping):
+                raise TypeError(f"{key} must be a mapping by layer type, got {entries!r}")
+            decoded[key] = {t: e if e is None else from_dict(e) for t, e in entries.items()}
+        return cls(decoded.pop("name"), **decoded)
+
+    def __repr__(self) -> str:
+        parts = [f"{t!r}: {e!r}" for t, e in self.encodings.items()]
+        body = f"{self.name!r}, encodings={{{', '.join(parts)}}}"
+        if self.layer_types:
+            body += f", layer_types=<{len(self.layer_types)} layers>"
+        if self.softmax_scale is not None:
+            body += f", softmax_scale={self.softmax_scale!r}"
+        if self.query_scale:
+            scales = ", ".join(f"{t!r}: {s!r}" for t, s in self.query_scale.items())
+            body += f", query_scale={{{scales}}}"
+        return f"ModelEncoding({body})"
+
+    def __str__(self) -> str:
+        """One line for each layer type, then the factors on logits."""
+        count = f" ({len(self.layer_types)} layers)" if self.layer_types else ""
+        lines = [f"{self.name}{count}"]
+        width = max(map(len, self.encodings))
+        for layer_type, encoding in self.encodings.items():
+            said = "no positional encoding" if encoding is None else repr(encoding)
+            scale = self.query_scale.get(layer_type)
+            said += "" if scale is None else f"; queries times {scale!r}"
+            number = len(self.layers(layer_type))
+            of = f" x{number:<3}" if self.layer_types else ""
+            lines.append(f"  {layer_type:<{width}}{of}  {said}")
+        if self.softmax_scale is not None:
+            lines.append(f"  softmax scale {self.softmax_scale!r}")
+        return "\n".join(lines)

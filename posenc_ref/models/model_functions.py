@@ -1,0 +1,119 @@
+"""What a model's code asks of its positional encoding, as plain functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import _validate as validate
+from posenc_ref._namespace import Array
+from posenc_ref.rotary import Rotary
+from posenc_ref.table import Table
+
+from .model_encoding import ModelEncoding
+
+
+def rows(encoding: Table, seq_len: int) -> Array:
+    """The rows that a sequence is given: ``table(0 .. seq_len - 1)``.
+
+    Parameters
+    ----------
+    encoding : Table
+        Of one axis.
+    seq_len : int
+        The number of tokens.
+
+    Returns
+    -------
+    array (seq_len, dim)
+        As ``encoding.table`` gives it: float64, or learned rows as they are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No table, no length, or more tokens than a learned table has rows.
+
+    Traps
+        A learned table with an offset (OPT, BART: 2) does not start at its first row.
+    """
+    if not isinstance(encoding, Table):
+        raise TypeError(f"encoding must be a table encoding, got {type(encoding).__name__}")
+    table: Any = encoding
+    return table.table(np.arange(validate.integer("seq_len", seq_len, minimum=0)))
+
+
+def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:
+    """Which layers of ``model`` have a positional encoding in their attention.
+
+    Layers without one (NoPE), and layer types without softmax attention, are False.
+
+    Parameters
+    ----------
+    model : ModelEncoding
+    n_layers : int
+        How many layers the model is built with.
+
+    Returns
+    -------
+    tuple of bool, one for each layer
+
+    Traps
+        ``no_rope_layers`` of SmolLM3 and Llama 4 holds 1 where a layer *does* rotate
+        (huggingface/transformers#43756).
+
+    Raises
+    ------
+    ValueError
+        The model does not say what its layers are, or has another number of them.
+    """
+    _model(model)
+    if not model.layer_types:
+        raise ValueError(f"{model.name} does not say which type each of its layers has")
+    n_layers = validate.integer("n_layers", n_layers, minimum=1)
+    if n_layers != len(model.layer_types):
+        raise ValueError(
+            f"n_layers must be {len(model.layer_types)}, the number of layers of {model.name}, got "
+            f"{n_layers}"
+        )
+    return tuple(model.encodings.get(name) is not None for name in model.layer_types)
+
+
+def softmax_scale(model: ModelEncoding) -> float:
+    """The whole factor on q . k: the model's own, or 1/sqrt(head_dim).
+
+    Parameters
+    ----------
+    model : ModelEncoding
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    TypeError, ValueError
+        No model, or one whose head_dim cannot be told from its encoding.
+
+    Traps
+        DeepSeek multiplies it by the square of YaRN's ``0.1 mscale_all_dim ln(factor) + 1``; a
+        factor on cos and sin does not belong into it.
+    """
+    _model(model)
+    if model.softmax_scale is not None:
+        return model.softmax_scale
+    sizes = {e.head_dim for e in model.encodings.values() if isinstance(e, Rotary)}
+    if len(sizes) != 1:
+        raise ValueError(
+            f"{model.name} states no softmax_scale, and its encodings have "
+            + (f"heads of {sorted(sizes)} channels" if sizes else "no head_dim to derive it from")
+        )
+    return float(sizes.pop() ** -0.5)
+
+
+def _model(model: Any) -> None:
+    if not isinstance(model, ModelEncoding):
+        raise TypeError(
+            f"model must be a ModelEncoding, as preset() and from_config() give, got "
+            f"{type(model).__name__}"
+        )

@@ -1,0 +1,194 @@
+"""Presets: the positional encoding of named models, from facts that somebody ran or read.
+
+``data/presets.json`` has one line for each.  ``config`` is read as :func:`from_config` reads it,
+``encodings`` as :func:`from_dict` does; ``source`` says where its facts were found.  ``needs``
+lists the facts that nobody found: such a preset raises until the caller supplies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from posenc_ref import _validate as validate
+from posenc_ref.encoding import Encoding, from_dict
+from posenc_ref.schedules.scaling import FrequencySchedule
+
+from .config import from_config
+from .model_encoding import ModelEncoding
+
+#: What a fact is called in a configuration.
+_CONFIG_KEYS = {
+    "base": "rope_theta",
+    "head_dim": "head_dim",
+    "short_factor": "short_factor",
+    "long_factor": "long_factor",
+    "beta_fast": "beta_fast",
+    "original_max_position": "original_max_position_embeddings",
+    "attention_factor": "attention_factor",
+}
+_INSIDE = ("short_factor", "long_factor", "beta_fast", "original_max_position", "attention_factor")
+_CALLER = "the caller"
+
+
+class Need(NamedTuple):
+    """A fact that a preset lacks, and why."""
+
+    fact: str
+    why: str
+
+
+def presets() -> tuple[str, ...]:
+    """The names that :func:`preset` knows; some of them need facts (:func:`needs`).
+
+    Returns
+    -------
+    tuple of str, in order
+    """
+    return tuple(_table()["presets"])
+
+
+def needs(name: str) -> tuple[Need, ...]:
+    """The facts that a preset cannot be made without, as nobody could read them."""
+    return tuple(Need(fact, why) for fact, why in _entry(name).get("needs", {}).items())
+
+
+def preset(name: str, **facts: Any) -> ModelEncoding:
+    """The positional encoding of a named model, with the source of each fact in ``provenance``.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`presets`, such as ``"llama-3.1-8b"``.
+    **facts
+        What the preset needs, as :func:`needs` lists it: ``preset("palm", head_dim=256,
+        base=10000.0, layout="half")``.  Any other field of its encodings may be changed in the same
+        way: ``preset("qwen2.5-7b", scaling=YaRN(4.0, 32768))``.
+
+    Returns
+    -------
+    ModelEncoding
+        ``.only`` is its encoding where it has one.
+
+    Raises
+    ------
+    ValueError
+        An unknown name (the nearest ones are suggested), a fact that is missing, or a fact that
+        its encodings do not have.
+    """
+    entry = _entry(name)
+    missing = [need for need in needs(name) if need.fact not in facts]
+    if missing:
+        listed = "; ".join(f"{fact}= ({why})" for fact, why in missing)
+        raise ValueError(f"preset {name!r} is not complete, pass {listed}")
+    made = _configured(entry, facts) if "config" in entry else _declared(entry, facts)
+    source = _table()["sources"][entry["source"]]
+    provenance = {fact: _sourced(of, source) for fact, of in made.provenance.items()}
+    return ModelEncoding(
+        name,
+        encodings=made.encodings,
+        layer_types=() if entry.get("layers") == "unknown" else made.layer_types,
+        softmax_scale=made.softmax_scale,
+        query_scale=made.query_scale,
+        provenance=provenance | dict.fromkeys(facts, _CALLER),
+    )
+
+
+def _table() -> Mapping[str, Any]:
+    from .config_facts import table  # with the first preset
+
+    return table("presets")
+
+
+def _entry(name: str) -> Mapping[str, Any]:
+    known = _table()["presets"]
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, got {name!r}")
+    if name not in known:
+        import difflib  # only errors need it
+
+        wanted = name.lower()
+        near = difflib.get_close_matches(wanted, known, n=3) or [n for n in known if wanted in n]
+        hint = f"did you mean {', '.join(map(repr, near[:5]))}? " if near else ""
+        raise ValueError(
+            f"preset {name!r} is not known; {hint}presets() lists all {len(known)}, and "
+            "from_config reads any config.json"
+        )
+    found: Mapping[str, Any] = known[name]
+    return found
+
+
+def _sourced(of: str, source: str) -> str:
+    """What a provenance says, with the preset's own source where it says "config"."""
+    return source if of.startswith("config:") else of.replace("config:", f"{source}:")
+
+
+def _configured(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncoding:
+    config = dict(entry["config"])
+    later = dict(facts)
+    needed = entry.get("needs", {})
+    inside = {_CONFIG_KEYS[f]: later.pop(f) for f in _INSIDE if f in needed and f in later}
+    if inside:
+        kind = {"rope_type": "longrope"} if "short_factor" in inside else {}
+        factor = inside.pop("attention_factor", None)
+        more = {} if factor is None else {"short_mscale": factor, "long_mscale": factor}
+        own = inside | more
+        config["rope_scaling"] = {**config.get("rope_scaling", {}), **kind, **own}
+    for fact in ("base", "head_dim"):
+        if fact in needed and fact in later:
+            value = later.pop(fact)
+            config[_CONFIG_KEYS[fact]] = value
+            if fact == "head_dim" and "hidden_size" not in config:
+                # Classes that divide the width have no head_dim to set.
+                config |= {"hidden_size": value * 16, "num_attention_heads": 16}
+    layout = later.pop("layout", None)
+    made = from_config(config, layout=layout)
+    return _changed(made, later)
+
+
+def _declared(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncoding:
+    needed = {f: facts[f] for f in entry.get("needs", {})}
+    encodings: dict[str, Encoding] = {
+        layer_type: from_dict(_derived({**body, **needed}))
+        for layer_type, body in entry["encodings"].items()
+    }
+    fields = {key for body in entry["encodings"].values() for key in body} - {"encoding"}
+    made = ModelEncoding(
+        "preset",
+        encodings=encodings,
+        provenance=dict.fromkeys(sorted(fields), "config: encodings"),
+    )
+    return _changed(made, {f: v for f, v in facts.items() if f not in needed})
+
+
+def _derived(body: dict[str, Any]) -> dict[str, Any]:
+    """A scale that goes by the width: ``{"root_over_dim": c}`` is ``sqrt(c / dim)``."""
+    if isinstance(body.get("scale"), Mapping):
+        width = validate.integer("dim", body["dim"], minimum=1)
+        body["scale"] = (body["scale"]["root_over_dim"] / width) ** 0.5
+    return body
+
+
+def _changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:
+    """Every encoding with some fields changed."""
+    if not facts:
+        return made
+    encodings: dict[str, Encoding | None] = {}
+    for layer_type, encoding in made.encodings.items():
+        if encoding is None:
+            encodings[layer_type] = None
+            continue
+        allowed = [key for key in encoding.to_dict() if key != "encoding"]
+        for fact, value in facts.items():
+            validate.choice("fact", fact, allowed)
+            if fact == "scaling" and not isinstance(value, FrequencySchedule | None):
+                raise TypeError(f"scaling must be a schedule such as YaRN(...), got {value!r}")
+        encodings[layer_type] = encoding.replace(**facts)
+    return ModelEncoding(
+        made.name,
+        encodings=encodings,
+        layer_types=made.layer_types,
+        softmax_scale=made.softmax_scale,
+        query_scale=made.query_scale,
+        provenance=made.provenance,
+    )

@@ -1,0 +1,1 @@
+"""Frequency schedules of rotary encodings, such as linear, NTK, YaRN and LongRoPE."""

@@ -1,0 +1,82 @@
+"""Llama 3.1's scaling: YaRN's idea, with the ramp over the number of turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from posenc_ref import _validate as validate
+from posenc_ref.angles import TWO_PI, decimal_context
+
+from .scaling import FrequencySchedule, clip, standard_schedule
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Llama3Scaling(FrequencySchedule):
+    """Llama 3.1 scaling: pairs that turn rarely within the trained length are slowed down.
+
+    Formula
+        ``theta_k = f_k ((1 - t_k) / factor + t_k)`` with ``f_k = base ** (-2k/d)``,
+        ``t_k = clip((r_k - low) / (high - low), 0, 1)`` and the number of turns within the trained
+        length ``r_k = L0 f_k / (2 pi)``; m = 1.  low and high are low_freq_factor and
+        high_freq_factor; where they are equal t_k is the step that remains: 1 for r_k above, 0
+        below (r_k itself is never a rational number).
+    Source
+        meta-llama/llama-models, ``apply_scaling``; Llama 3.1's ``scale_factor`` 8,
+        ``low_freq_factor`` 1, ``high_freq_factor`` 4, ``old_context_len`` 8192.  The blend is that
+        of the YaRN *paper* (section 3.2, alpha = low, beta = high), whose code has another.
+    Traps
+        Equal low and high: Meta's code asserts against it, three branches on the wavelength give
+        the step, a slope and an intercept computed beforehand give NaN.  Leaving the scaling out
+        goes unnoticed up to L0.  Llama 3.2 has factor 32, not 8.  Megatron fixes low, high and L0
+        in its code.
+
+    Parameters
+    ----------
+    factor : float
+        At least 1.
+    low_freq_factor, high_freq_factor : float
+        Fewer turns than low: divided by factor.  More than high: kept.
+    original_max_position : int
+        The trained length L0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        factor below 1; low_freq_factor not positive, or above high_freq_factor.
+    """
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position: int
+
+    def __post_init__(self) -> None:
+        low = validate.real("low_freq_factor", self.low_freq_factor, above=0.0)
+        high = validate.real("high_freq_factor", self.high_freq_factor)
+        if high < low:
+            raise ValueError(
+                "high_freq_factor must be at least low_freq_factor (they count turns within the "
+                f"trained length; are they swapped?), got {high:g} and {low:g}"
+            )
+        self._set(
+            factor=validate.real("factor", self.factor, minimum=1.0),
+            low_freq_factor=low,
+            high_freq_factor=high,
+            original_max_position=validate.integer(
+                "original_max_position", self.original_max_position, minimum=1
+            ),
+        )
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """``f_k ((1 - t_k) / factor + t_k)``."""
+        with decimal_context():
+            s, length = Decimal(self.factor), self.original_max_position
+            low, high = Decimal(self.low_freq_factor), Decimal(self.high_freq_factor)
+
+            def scaled(f: Decimal) -> Decimal:
+                turns = length * f / TWO_PI
+                t = Decimal(turns > low) if low == high else clip((turns - low) / (high - low))
+                return f * ((1 - t) / s + t)
+
+            return tuple(scaled(f) for f in standard_schedule(base, rotary_dim))

@@ -1,0 +1,227 @@
+"""NTK-aware schedules: a larger base, chosen once or by the length, and two corrections of it."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+
+from posenc_ref import _validate as validate
+from posenc_ref.angles import decimal_context
+
+from .scaling import FrequencySchedule, standard_schedule
+
+
+@functools.lru_cache(maxsize=256)
+def ntk_schedule(base: float, rotary_dim: int, alpha: Decimal) -> tuple[Decimal, ...]:
+    """``base' ** (-2k/d)`` with ``base' = base * alpha ** (d/(d-2))``.
+
+    Written as ``base ** (-2k/d) / alpha ** (2k/(d-2))``: the first pair is not changed, the last
+    one is divided by alpha exactly.
+    """
+    if rotary_dim < 4:
+        raise ValueError(
+            "rotary_dim must be at least 4 for NTK-aware scaling, whose exponent d/(d-2) has no "
+            f"value at d = 2, got {rotary_dim}"
+        )
+    with decimal_context():
+        return tuple(
+            w / alpha ** (Decimal(2 * k) / (rotary_dim - 2))
+            for k, w in enumerate(standard_schedule(base, rotary_dim))
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NTKScaling(FrequencySchedule):
+    """NTK-aware scaling: the base grows so that only the slowest pair is fully interpolated.
+
+    Formula
+        ``theta_k = base' ** (-2k/d)`` with ``base' = base * factor ** (d/(d-2))``, that is
+        ``theta_k = base ** (-2k/d) / factor ** (2k/(d-2))``: pair 0 keeps its frequency, the last
+        one is divided by ``factor``.  m = 1.
+    Source
+        bloc97 2023, *NTK-Aware Scaled RoPE* (r/LocalLLaMA); Peng et al. 2023, *YaRN*,
+        arXiv:2309.00071, section 3.1, definition 1.
+    Traps
+        d is ``rotary_dim``, not ``head_dim``.  Some libraries multiply the base by ``factor``
+        itself, without the exponent (diffusers' ``ntk_factor``): that is another ``base``.
+        HunYuan's ``alpha`` is this factor, although its configuration says "dynamic".
+        From outside it cannot be told from a larger ``base``.
+
+    Parameters
+    ----------
+    factor : float
+        At least 1.
+
+    Raises
+    ------
+    ValueError
+        factor below 1; used with ``rotary_dim`` 2, where d/(d-2) has no value.
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        self._set(factor=validate.real("factor", self.factor, minimum=1.0))
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """``base ** (-2k/d) / factor ** (2k/(d-2))``."""
+        return ntk_schedule(base, rotary_dim, Decimal(self.factor))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DynamicNTK(FrequencySchedule):
+    """Dynamic NTK: NTK-aware scaling by as much as the present length asks for.
+
+    Formula
+        :class:`NTKScaling` by ``alpha = factor * L / max_position - (factor - 1)``, with
+        ``L = max(seq_len, max_position)`` for policy "current": plain RoPE up to ``max_position``;
+        ``L = factor * max_position`` for "static": ``alpha = factor**2 - factor + 1``.  m = 1.
+    Source
+        emozilla 2023, *Dynamically Scaled RoPE* (r/LocalLLaMA); the formula is that of
+        Hugging Face's ``rope_type="dynamic"`` ("current") and of SGLang and vLLM ("static").
+    Traps
+        "current": every longer call has another table, so keys cached at a shorter length were
+        turned by other angles, and logits stop being relative.  Batches share the longest length.
+        "static" scales short prompts as well.  The YaRN paper's "dynamic NTK" (section 3.3) is
+        ``alpha = L / max_position``, without a factor: that is ``factor=1`` here.
+
+    Parameters
+    ----------
+    factor : float
+        At least 1.
+    max_position : int
+        The trained length.
+    policy : {"current", "static"}
+        The length of the call, or the longest length meant, once and for all.
+
+    Raises
+    ------
+    ValueError
+        factor below 1; used with ``rotary_dim`` 2, where d/(d-2) has no value.
+    """
+
+    factor: float
+    max_position: int
+    _: KW_ONLY
+    policy: str = "current"
+
+    def __post_init__(self) -> None:
+        self._set(
+            factor=validate.real("factor", self.factor, minimum=1.0),
+            max_position=validate.integer("max_position", self.max_position, minimum=1),
+            policy=validate.choice("policy", self.policy, ("current", "static")),
+        )
+
+    @property
+    def depends_on_length(self) -> bool:
+        """True for policy "current"."""
+        return self.policy == "current"
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """NTK-aware scaling by alpha, at ``seq_len`` where the policy is "current"."""
+        with decimal_context():
+            s, trained = Decimal(self.factor), Decimal(self.max_position)
+            length = trained * s
+            if self.policy == "current":
+                length = trained if seq_len is None else max(Decimal(seq_len), trained)
+            alpha = 1 + s * (length - trained) / trained  # exactly 1 at the trained length
+        return ntk_schedule(base, rotary_dim, alpha)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QwenNTK(FrequencySchedule):
+    """Dynamic NTK in steps, as in the first Qwen: alpha is 1, 3, 7, 15, ... by powers of two.
+
+    Formula
+        :class:`NTKScaling` by ``alpha = max(2 ** ceil(log2(L / train_length) + 1) - 1, 1)``, L the
+        length of the call: 1 up to ``train_length``, 3 up to twice that, 7 up to four times.
+    Source
+        Qwen-7B, ``modeling_qwen.py``, ``get_ntk_alpha``; configuration ``use_dynamic_ntk`` with
+        ``seq_length``.  It goes with ``LogNScale`` on queries (``use_logn_attn``).
+    Traps
+        Qwen decides alpha at the prompt and keeps it while generating: give the prompt's length
+        as ``seq_len`` then.  TeleChat takes alpha likewise and multiplies cos and sin by
+        0.1 ln(L / L') + 1 besides, which this schedule does not.
+
+    Parameters
+    ----------
+    train_length : int
+        The trained length.
+
+    Raises
+    ------
+    ValueError
+        Used with ``rotary_dim`` 2, where d/(d-2) has no value.
+    """
+
+    train_length: int
+
+    def __post_init__(self) -> None:
+        self._set(train_length=validate.integer("train_length", self.train_length, minimum=1))
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Always."""
+        return True
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """NTK-aware scaling by the step that ``seq_len`` falls on."""
+        length = self.train_length if seq_len is None else seq_len
+        # The smallest n with train_length * 2**n >= length: no logarithm is rounded.
+        steps = (-(-length // self.train_length) - 1).bit_length()
+        return ntk_schedule(base, rotary_dim, Decimal(2 ** (steps + 1) - 1))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SuNTK(FrequencySchedule):
+    """Su's corrected NTK scaling, in which the first pair is scaled a little too.
+
+    Formula
+        ``theta_k = base ** (-2k/d) / factor ** ((2(k+1)/d) ** power)``; the last pair is divided
+        by ``factor`` exactly.  m = 1.  ``power=1`` is Su's NTK-RoPE-fixed, equal to
+        ``(base * factor) ** (-2k/d) / factor ** (2/d)``; other powers are NTK-RoPE-mixed, equal to
+        ``base ** (-2k/d) / exp(a (k+1) ** power)`` with ``a (d/2) ** power = ln factor``.
+    Source
+        Su Jianlin 2023, *Transformer upgrade path 11*, kexue.fm/archives/9706, which recommends
+        power 0.625 ("b"); vLLM's ``rope_type="ntk"``, ``factor`` and ``mixed_b``.
+    Traps
+        Pairs are counted from 1 here: pair 0 is divided by ``factor ** (2/d)``, not kept.
+
+    Parameters
+    ----------
+    factor : float
+        At least 1.
+    power : float
+        Greater than 0.
+    """
+
+    factor: float
+    _: KW_ONLY
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        self._set(
+            factor=validate.real("factor", self.factor, minimum=1.0),
+            power=validate.real("power", self.power, above=0.0),
+        )
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """``base ** (-2k/d) / factor ** ((2(k+1)/d) ** power)``."""
+        rows = zip(
+            standard_schedule(base, rotary_dim),
+            _powers(self.factor, rotary_dim, self.power),
+            strict=True,
+        )
+        with decimal_context():
+            return tuple(w / divisor for w, divisor in rows)
+
+
+@functools.lru_cache(maxsize=256)
+def _powers(factor: float, rotary_dim: int, power: float) -> tuple[Decimal, ...]:
+    """``factor ** ((2(k+1)/d) ** power)``, k = 0 .. d/2 - 1."""
+    with decimal_context():
+        s, exponent = Decimal(factor), Decimal(power)
+        return tuple(
+            s ** ((Decimal(2 * (k + 1)) / rotary_dim) ** exponent) for k in range(rotary_dim // 2)
+        )

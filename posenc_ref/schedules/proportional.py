@@ -1,0 +1,59 @@
+"""Proportional RoPE: the fast pairs of the whole head turn, the slow ones stand still."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+
+from posenc_ref import _validate as validate
+from posenc_ref.angles import decimal_context
+
+from .scaling import FrequencySchedule, standard_schedule
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Proportional(FrequencySchedule):
+    """p-RoPE: the first ``fraction`` of all pairs turn as usual, the others not at all.
+
+    Formula
+        ``theta_k = base ** (-2k/d) / factor`` for k < n, 0 for the rest, with
+        ``n = int(fraction * d // 2)`` and d the *whole* head; m = 1.
+    Source
+        Barbero et al. 2024, *Round and Round We Go*, arXiv:2410.06205 (p-RoPE); Gemma 4's full
+        attention layers and Hugging Face's ``rope_type="proportional"``.
+    Traps
+        Not partial rotary.  Partial rotary counts exponents over ``rotary_dim`` and passes a block
+        of channels through; here exponents count over the head, and with half-split pairs the
+        channels that stand still are the ends of both halves.  Use it with ``rotary_dim`` =
+        ``head_dim`` (give no rotary_dim).  n is computed in float64, as every library does.
+
+    Parameters
+    ----------
+    fraction : float
+        From 0, where nothing turns, to 1 (``partial_rotary_factor`` in configurations).
+    factor : float
+        At least 1; divides the frequencies that are left.
+
+    Raises
+    ------
+    TypeError, ValueError
+        fraction outside [0, 1]; factor below 1.
+    """
+
+    fraction: float
+    _: KW_ONLY
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        fraction = validate.real("fraction", self.fraction, minimum=0.0)
+        if fraction > 1:
+            raise ValueError(f"fraction must be at most 1, got {self.fraction!r}")
+        self._set(fraction=fraction, factor=validate.real("factor", self.factor, minimum=1.0))
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """``base ** (-2k/d) / factor`` for the first ``int(fraction * d // 2)`` pairs, then 0."""
+        turning = int(self.fraction * rotary_dim // 2)
+        with decimal_context():
+            plain = standard_schedule(base, rotary_dim)[:turning]
+            rest = [Decimal(0)] * (rotary_dim // 2 - turning)
+            return (*(w / Decimal(self.factor) for w in plain), *rest)

@@ -1,0 +1,82 @@
+"""Frequency schedules of rotary encodings: how ``base ** (-2k/d)`` is changed for long context."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from posenc_ref import _validate as validate
+from posenc_ref._namespace import is_array, to_host
+from posenc_ref.angles import decimal_context, geometric
+from posenc_ref.encoding import Scaling
+
+
+class FrequencySchedule(Scaling, abstract=True):
+    """What every rotary scaling answers: frequencies, and the attention factor m."""
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """Frequencies in radians per position, 50-digit decimal, one per channel pair."""
+        raise NotImplementedError(f"{type(self).__name__} defines no schedule")
+
+    def magnitude(self, seq_len: int | None) -> float:
+        """The attention factor m on cos and sin (so that logits get m squared)."""
+        return 1.0
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether frequencies or m change with the length of the sequence."""
+        return False
+
+
+def clip(value: Decimal) -> Decimal:
+    """``value`` within [0, 1]."""
+    return min(max(value, Decimal(0)), Decimal(1))
+
+
+@functools.lru_cache(maxsize=256)
+def standard_schedule(base: float, rotary_dim: int) -> tuple[Decimal, ...]:
+    """``base ** (-2k / rotary_dim)``, k = 0 .. rotary_dim/2 - 1 (RoFormer, section 3.2.2)."""
+    with decimal_context():
+        exponents = [Decimal(2 * k) / rotary_dim for k in range(rotary_dim // 2)]
+    return geometric(base, exponents)
+
+
+def real_tuple(name: str, values: Any, *, above: float | None = None) -> tuple[float, ...]:
+    """``values``, a sequence or an array with one axis, as finite Python floats."""
+    if is_array(values):
+        values = to_host(values).tolist()
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise TypeError(f"{name} must be a sequence of numbers, got {values!r}")
+    if not values:
+        raise ValueError(f"{name} must have one number for each channel pair, got none")
+    return tuple(validate.real(f"{name}[{k}]", x, above=above) for k, x in enumerate(values))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearScaling(FrequencySchedule):
+    """Position interpolation: every frequency divided by ``factor``.
+
+    Formula
+        ``theta_k = base ** (-2k/d) / factor``, the same as positions divided by ``factor``.
+    Source
+        Chen et al. 2023, *Extending Context Window of LLMs via Positional Interpolation*,
+        arXiv:2306.15595, equation (4): ``f'(x, m) = f(x, m L / L')`` with ``factor = L' / L``.
+
+    Parameters
+    ----------
+    factor : float
+        At least 1: the new context length over the trained one.
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        self._set(factor=validate.real("factor", self.factor, minimum=1.0))
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """``base ** (-2k/d) / factor``."""
+        with decimal_context():
+            return tuple(w / Decimal(self.factor) for w in standard_schedule(base, rotary_dim))

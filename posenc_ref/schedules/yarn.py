@@ -1,0 +1,265 @@
+"""YaRN and its forerunner NTK-by-parts: pairs are scaled by how often they turn within a context.
+
+The two share the correction range.  A pair k that turns r times over the trained length L0 is::
+
+    r = L0 * base ** (-2k/d) / (2 pi)     <=>     k = d ln(L0 / (2 pi r)) / (2 ln base)
+
+Solved for k this is a fraction of a pair; between the pairs of two such counts a ramp rises.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import KW_ONLY, dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from posenc_ref import _validate as validate
+from posenc_ref.angles import TWO_PI, decimal_context
+
+from .ntk import ntk_schedule
+from .scaling import FrequencySchedule, clip, standard_schedule
+
+
+@functools.lru_cache(maxsize=256)
+def ramp(
+    base: float, rotary_dim: int, length: int, fast: float, slow: float, truncate: bool = True
+) -> tuple[Decimal, ...]:
+    """0 for pairs that turn ``fast`` times within ``length``, 1 for ``slow``, linear in k between.
+
+    ``low = correction(fast)`` and ``high = correction(slow)`` are rounded outwards to whole pairs
+    where ``truncate``, then clamped to [0, d-1]; equal ones are told apart by 0.001.  No such
+    fraction is ever whole (2 pi is transcendental), so 50 digits decide floor and ceil safely.
+    """
+    with decimal_context():
+
+        def correction(turns: float) -> Decimal:
+            ratio = Decimal(length) / (TWO_PI * Decimal(turns))
+            return rotary_dim * ratio.ln() / (2 * Decimal(base).ln())
+
+        low, high = correction(fast), correction(slow)
+        if truncate:
+            low, high = low.to_integral_value(ROUND_FLOOR), high.to_integral_value(ROUND_CEILING)
+        low, high = max(low, Decimal(0)), min(high, Decimal(rotary_dim - 1))
+        if low == high:
+            high += Decimal("0.001")
+        if low > high:
+            raise ValueError(
+                f"original_max_position = {length} with base {base:g} and rotary_dim {rotary_dim} "
+                f"puts the correction range outside the pairs (from {float(low):g} to "
+                f"{float(high):g}): the ramp would fall instead of rise. Every pair turns "
+                + (f"less than {slow:g}" if high < 0 else f"more than {fast:g}")
+                + " times within it, so use LinearScaling or no scaling"
+            )
+        return tuple(clip((k - low) / (high - low)) for k in range(rotary_dim // 2))
+
+
+@functools.lru_cache(maxsize=256)
+def _powers(s: Decimal, exponents: tuple[Decimal, ...]) -> tuple[Decimal, ...]:
+    with decimal_context():
+        return tuple(s**e for e in exponents)
+
+
+def mscale(factor: float, weight: float) -> Decimal:
+    """``0.1 weight ln(factor) + 1``: the factor on cos and sin for a context that much longer."""
+    with decimal_context():
+        return Decimal("0.1") * Decimal(weight) * Decimal(factor).ln() + 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class YaRN(FrequencySchedule):
+    """YaRN: slow pairs are interpolated, fast ones kept, cos and sin multiplied by m.
+
+    Formula
+        ``theta_k = (1 - g_k) f_k + g_k f_k / factor`` with ``f_k = base ** (-2k/d)``,
+        ``g_k = clip((k - low) / (high - low), 0, 1)``,
+        ``low = max(floor(c(beta_fast)), 0)``, ``high = min(ceil(c(beta_slow)), d-1)`` (0.001 more
+        where equal), ``c(r) = d ln(L0 / (2 pi r)) / (2 ln base)``, L0 = original_max_position.
+        m is ``attention_factor``; else ``g(mscale) / g(mscale_all_dim)``; else ``g(1)``; with
+        ``g(u) = 0.1 u ln(factor) + 1``.
+    Source
+        Peng et al. 2023, *YaRN*, arXiv:2309.00071, sections 3.2 (the blend) and 3.4 (m, there
+        ``1/sqrt(t)``), and its code, jquesnelle/yarn ``LlamaYaRNScaledRotaryEmbedding``; mscale:
+        DeepSeek-V2 and V3, ``yarn_get_mscale``.
+    Defaults
+        beta_fast 32 and beta_slow 1 (the paper's beta and alpha for Llama), rounding on.
+    Traps
+        * ``truncate``: gpt-oss needs False, which several libraries do not know (one pair moves by
+          76 %) and Hugging Face overlooks in parameters nested by layer type.
+        * The ramp is linear in k, as in the code and all libraries.  The paper's own is linear in
+          the number of turns: ``Llama3Scaling(factor, beta_slow, beta_fast, L0)``.
+        * ``d - 1`` counts channels where k counts pairs; some clamp at ``d/2 - 1``.
+        * L0 and ``factor`` are what was trained, not max_position_embeddings and its ratio to L0.
+        * m goes on cos and sin, once each: logits get m squared, from the rotated channels only.
+        * With mscale or mscale_all_dim missing or 0, Hugging Face ignores both and takes g(1);
+          DeepSeek's code (vLLM, Megatron) takes 1 for the missing first, 0 for the missing second,
+          and g(0) = 1.  Where the two differ this value is refused: give attention_factor.
+        * DeepSeek's own models have m = 1 and multiply all logits by g(mscale_all_dim) squared:
+          that is ``ModelEncoding.softmax_scale``, no part of this value.
+
+    Parameters
+    ----------
+    factor : float
+        At least 1: the new context length over the trained one.
+    original_max_position : int
+        The trained length L0.
+    beta_fast, beta_slow : float
+        Pairs turning more often than beta_fast within L0 are kept, less often than beta_slow are
+        interpolated.
+    truncate : bool
+        Round the ends of the ramp outwards to whole pairs.
+    attention_factor : float, optional
+        m itself; mscale and mscale_all_dim do not matter then.
+    mscale, mscale_all_dim : float, optional
+        DeepSeek's split of m: both or neither.
+    blend : {"linear", "geometric"}
+        "geometric" is ``theta_k = f_k / factor ** g_k`` as in Grok ("yarn_log").
+
+    Raises
+    ------
+    TypeError, ValueError
+        factor below 1; beta_slow above beta_fast; one mscale without the other; a correction range
+        outside the pairs, where the ramp of the code would fall instead of rise.
+    """
+
+    factor: float
+    original_max_position: int
+    _: KW_ONLY
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
+    attention_factor: float | None = None
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+    blend: str = "linear"
+
+    def __post_init__(self) -> None:
+        def optional(name: str, **bound: float) -> float | None:
+            value = getattr(self, name)
+            return None if value is None else validate.real(name, value, **bound)
+
+        self._set(
+            factor=validate.real("factor", self.factor, minimum=1.0),
+            original_max_position=validate.integer(
+                "original_max_position", self.original_max_position, minimum=1
+            ),
+            beta_fast=validate.real("beta_fast", self.beta_fast, above=0.0),
+            beta_slow=validate.real("beta_slow", self.beta_slow, above=0.0),
+            truncate=validate.boolean("truncate", self.truncate),
+            attention_factor=optional("attention_factor", above=0.0),
+            mscale=optional("mscale", minimum=0.0),
+            mscale_all_dim=optional("mscale_all_dim", minimum=0.0),
+            blend=validate.choice("blend", self.blend, ("linear", "geometric")),
+        )
+        if self.beta_slow > self.beta_fast:
+            raise ValueError(
+                "beta_slow must be at most beta_fast (they count turns within the trained "
+                f"length; are they swapped?), got beta_fast={self.beta_fast:g} and "
+                f"beta_slow={self.beta_slow:g}"
+            )
+        both = self.mscale and self.mscale_all_dim
+        same = self.mscale in (None, 1.0) and not self.mscale_all_dim
+        if not both and not same and self.attention_factor is None:
+            raise ValueError(
+                "mscale and mscale_all_dim must both be given and positive, got "
+                f"mscale={self.mscale} and mscale_all_dim={self.mscale_all_dim}: Hugging Face "
+                "ignores one alone, DeepSeek's code puts 1 and 0 for what is missing; give "
+                "attention_factor"
+            )
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """``(1 - g_k) f_k + g_k f_k / factor``, or ``f_k / factor ** g_k``."""
+        plain = standard_schedule(base, rotary_dim)
+        gamma = ramp(
+            base, rotary_dim, self.original_max_position, self.beta_fast, self.beta_slow,
+            self.truncate,
+        )  # fmt: skip
+        with decimal_context():
+            s = Decimal(self.factor)
+            if self.blend == "geometric":
+                divisors = _powers(s, gamma)
+                return tuple(f / divisor for f, divisor in zip(plain, divisors, strict=True))
+            return tuple((1 - g) * f + g * (f / s) for f, g in zip(plain, gamma, strict=True))
+
+    def magnitude(self, seq_len: int | None) -> float:
+        """``attention_factor``, or ``g(mscale) / g(mscale_all_dim)``, or ``g(1)``."""
+        if self.attention_factor is not None:
+            return self.attention_factor
+        if not self.mscale or not self.mscale_all_dim:
+            return float(mscale(self.factor, 1.0))
+        with decimal_context():
+            return float(
+                mscale(self.factor, self.mscale) / mscale(self.factor, self.mscale_all_dim)
+            )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NTKByParts(FrequencySchedule):
+    """NTK-by-parts, YaRN's forerunner: interpolated, NTK-aware and plain, from slow to fast pairs.
+
+    Formula
+        With ``f_k = base ** (-2k/d)``, ``n_k`` of :class:`NTKScaling`, and YaRN's ramps
+        ``b_k`` from beta_0 to beta_1 turns and ``c_k`` from gamma_0 to gamma_1 turns:
+        ``theta_k = (1 - c_k) f_k + c_k ((1 - b_k) n_k + b_k f_k / factor)``.  m = 1.
+    Source
+        bloc97 2023, jquesnelle/yarn ``LlamaPartNTKScaledRotaryEmbedding``, whose ``ntk_factor``
+        and ``extrapolation_factor`` are 1 here.
+    Traps
+        The YaRN paper calls its own two-way blend "NTK-by-parts": that is ``YaRN`` with
+        ``attention_factor=1``.
+
+    Parameters
+    ----------
+    factor : float
+        At least 1.
+    original_max_position : int
+        The trained length.
+    beta_0, beta_1, gamma_0, gamma_1 : float
+        Turns within the trained length; each 0 is at least its 1.  The defaults were found by
+        experiment on Llama.
+
+    Raises
+    ------
+    TypeError, ValueError
+        factor below 1; beta_1 above beta_0, gamma_1 above gamma_0; ``rotary_dim`` 2; a correction
+        range outside the pairs.
+    """
+
+    factor: float
+    original_max_position: int
+    _: KW_ONLY
+    beta_0: float = 1.25
+    beta_1: float = 0.75
+    gamma_0: float = 16.0
+    gamma_1: float = 2.0
+
+    def __post_init__(self) -> None:
+        self._set(
+            factor=validate.real("factor", self.factor, minimum=1.0),
+            original_max_position=validate.integer(
+                "original_max_position", self.original_max_position, minimum=1
+            ),
+            **{
+                name: validate.real(name, getattr(self, name), above=0.0)
+                for name in ("beta_0", "beta_1", "gamma_0", "gamma_1")
+            },
+        )
+        for name in ("beta", "gamma"):
+            first, last = getattr(self, f"{name}_0"), getattr(self, f"{name}_1")
+            if last > first:
+                raise ValueError(
+                    f"{name}_1 must be at most {name}_0 (both count turns within the trained "
+                    f"length), got {name}_0={first:g} and {name}_1={last:g}"
+                )
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """``(1 - c_k) f_k + c_k ((1 - b_k) n_k + b_k f_k / factor)``."""
+        length, s = self.original_max_position, Decimal(self.factor)
+        plain = standard_schedule(base, rotary_dim)
+        ntk = ntk_schedule(base, rotary_dim, s)
+        beta = ramp(base, rotary_dim, length, self.beta_0, self.beta_1)
+        gamma = ramp(base, rotary_dim, length, self.gamma_0, self.gamma_1)
+        with decimal_context():
+            return tuple(
+                (1 - c) * f + c * ((1 - b) * n + b * (f / s))
+                for f, n, b, c in zip(plain, ntk, beta, gamma, strict=True)
+            )

@@ -1,0 +1,137 @@
+"""The certified table: complete, passing, and able to fail; and the arithmetic behind it."""
+
+import re
+import sys
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from posenc_ref import ALiBi, T5Bias, angles
+from posenc_ref.accuracy import ROUNDOFF, budget
+from posenc_ref.angles import ERROR_BOUND
+from posenc_ref.conformance.exact import fixed_point as exact
+from posenc_ref.conformance.exact.certificate import certify, format_table, position_ranges
+from posenc_ref.conformance.exact.certificate_row import Row, dtypes
+from posenc_ref.conformance.registry import entries
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return certify()
+
+
+def test_everything_is_certified(rows):
+    assert [row for row in rows if not row.passed] == []
+    for row in rows:
+        assert row.elements > 0
+        assert np.isfinite(row.error)
+        if row.dtype in ROUNDOFF:
+            assert row.score <= budget(row.dtype)
+
+
+def test_the_table_is_complete(rows):
+    ranges = set(position_ranges(exact.geometric(2.0, [Fraction(0)]), 8))
+    assert len(ranges) == 7
+    for name in ("RoPE(64", "Sinusoidal(64", "RoPE(128"):
+        found = {(row.dtype, row.positions) for row in rows if row.encoding.startswith(name)}
+        assert found == {(dtype, where) for dtype in dtypes() for where in ranges}
+    for entry in entries():
+        for name in entry.examples:
+            (near, *far) = dict.fromkeys(
+                row.positions for row in rows if row.encoding == f"{entry.name}: {name}"
+            )
+            assert near == "as in its vectors"
+            assert far in ([], ["up to 2**20"], ["up to 2**20", "up to 2**40"])
+    assert any(row.encoding.startswith("T5Bias(") for row in rows)
+    claimed = [row for row in rows if row.claimed == ERROR_BOUND]
+    assert {row.dtype for row in claimed} == {"float64"}
+
+
+def test_table_as_text(rows):
+    text = format_table(rows)
+    assert "FAILS" not in text
+    assert "at most 2 * 2**-53" in text
+    lines = text.splitlines()
+    assert len(lines) == len({(row.encoding, row.positions) for row in rows}) + 2
+    bad = Row("X", "float32", "0 .. 1", 1, 1.0, 129.0)
+    assert "129.00 FAILS" in format_table([bad])
+
+
+def naive_cos_sin(positions, t, xp, device=None, offset=0.0, axes=None):
+    angle = (positions[..., None] + offset) * ((t.t1 + t.t2 + t.t3) * (2 * np.pi))
+    return np.cos(angle), np.sin(angle)
+
+
+def naive_slopes(self):
+    return 2.0 ** (-8 * np.arange(1, self.num_heads + 1) / self.num_heads)
+
+
+def test_a_wrong_specification_fails(monkeypatch):
+    """Float64 angles, naive slopes and one bucket that starts late: each is found."""
+    bucket = T5Bias.bucket
+    monkeypatch.setattr(angles, "cos_sin", naive_cos_sin)
+    monkeypatch.setattr(ALiBi, "slopes", naive_slopes)
+    monkeypatch.setattr(T5Bias, "bucket", lambda self, r: bucket(self, r - (r == 64)))
+    failed = [row.encoding for row in certify() if not row.passed]
+    names = {re.split(r"\W", name)[0] for name in failed}
+    assert {"RoPE", "Sinusoidal", "ALiBi", "T5Bias", "Sandwich", "DETRSine"} <= names
+    assert names.isdisjoint({"Learned", "SwinBias", "Shaw", "Kerple", "CoPE"})
+    assert "ALiBi: alibi-6" in failed
+    assert sum(name.startswith("T5Bias(") for name in failed) == 2  # causal: later keys share one
+
+
+def test_without_mpmath_the_way_to_get_it_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpmath", None)
+    with pytest.raises(ImportError, match=r'pip install "posenc-ref\[cli\]"'):
+        certify()
+
+
+# -- the arithmetic --------------------------------------------------------------------------
+
+
+def taylor(x, terms):
+    """cos and sin of a small Decimal by their series."""
+    term, cos, sin = Decimal(1), Decimal(0), Decimal(0)
+    for n in range(terms):
+        cos, sin = (cos + term, sin) if n % 2 == 0 else (cos, sin + term)
+        term = term * x / (n + 1) * (-1 if n % 2 else 1)
+    return cos, sin
+
+
+def test_cos_and_sin_against_the_series():
+    cos, sin = exact.exact_cos_sin([1, -3], exact.geometric(1.0, [Fraction(0)]))
+    with localcontext() as context:
+        context.prec = 60
+        for i, p in enumerate((1, -3)):
+            for fixed, want in zip((cos, sin), taylor(Decimal(p), 80), strict=True):
+                assert abs(int(fixed[i, 0]) - int(want * 2**exact.BITS)) <= 2
+
+
+def test_an_error_of_a_millionth_of_a_rounding_shows():
+    third = np.array([(1 << exact.BITS) // 3], dtype=object)
+    truth = exact.Exact(third)
+    assert truth.hi[0] == 1 / 3
+    want = abs(Fraction(1 / 3) - Fraction(1, 3))
+    assert float(truth.error(np.array([1 / 3]))[0]) == float(want)
+    assert truth.worst(np.array([np.nan]), np.ones(1)) == (np.inf, np.inf)
+    assert truth.worst(np.zeros((0, 1)), np.ones(1)) == (0.0, 0.0)
+
+
+def test_positions_near_quarter_turns():
+    """355 is the numerator of 355/113 = pi, so 355 radians are nearly 113 half turns."""
+    found = exact.nearest_quarter_turns(exact.geometric(1.0, [Fraction(0)])[0])
+    assert 355 in found
+    assert found == sorted(found)
+    assert found[-1] > 2**35
+
+
+def test_ties_of_buckets_are_decided():
+    """At n = 16, 32 and 64 the logarithm is a whole number."""
+    buckets = [
+        exact.exact_bucket(-n, 32, 128, True) for n in (15, 16, 31, 32, 63, 64, 90, 91, 9999)
+    ]
+    assert buckets == [9, 10, 11, 12, 13, 14, 14, 15, 15]
+    assert exact.exact_bucket(5, 32, 128, True) == 21
+    assert exact.exact_bucket(5, 32, 128, False) == 0

@@ -1,0 +1,207 @@
+"""Plain functions: our own conform in every library, every known mistake is named, and no other."""
+
+import numpy as np
+import pytest
+
+import posenc_ref as pr
+from posenc_ref.conformance import check
+from posenc_ref.conformance.functions.judge import ROWS
+
+ROPE = pr.RoPE(16, layout="half", rotary_dim=8)
+YARN = pr.YaRN(40.0, 4096, mscale=1.0, mscale_all_dim=1.0)
+WEIGHT = np.random.default_rng(3).standard_normal((40, 6)).astype(np.float32)
+MODEL = pr.ModelEncoding(
+    "m",
+    encodings={
+        "full": pr.RoPE(16, layout="interleaved", scaling=YARN),
+        "nope": None,
+    },
+    layer_types=("full", "full", "full", "nope") * 2 + ("full", "full"),
+    softmax_scale=0.09,
+)
+DECLARED = {
+    "permute_weights": [None, pr.RoPE(16, layout="half"), ROPE],
+    "normed_apply": [
+        ROPE,
+        pr.RoPE(16, layout="interleaved", scaling=pr.YaRN(8.0, 512), sign=-1),
+        pr.MultiAxisRoPE(16, sections=(4, 4), layout="half"),
+    ],
+    "rows": [pr.Sinusoidal(6), pr.Sinusoidal(6, offset=2), pr.Learned(WEIGHT, offset=2)],
+    "ids_from_tokens": [
+        pr.Learned(WEIGHT, padding_idx=1),
+        pr.Learned(WEIGHT, offset=2, padding_idx=0),
+    ],
+    "layers": [MODEL],
+    "softmax_scale": [MODEL],
+    "rank_slopes": [pr.ALiBi(12), pr.ALiBi(8, max_bias=16.0)],
+}
+EVERY = [(name, encoding) for name in ROWS for encoding in DECLARED.get(name, [None])]
+
+
+def own(name, encoding):
+    """posenc_ref's own function of that name, as somebody would bind it."""
+    return {
+        "permute_weights": lambda w, n: pr.permute_weights(
+            w, n, rotary_dim=None if encoding is None else encoding.rotary_dim
+        ),
+        "normed_apply": lambda x, w, at: pr.normed_apply(encoding, x, w, at),
+        "rows": lambda n: pr.rows(encoding, n),
+        "ids_from_tokens": lambda ids: encoding.ids_from_tokens(ids),
+        "layers": lambda n: pr.layers(encoding, n),
+        "softmax_scale": lambda: pr.softmax_scale(encoding),
+        "rank_slopes": lambda n, size, rank: (
+            pr.ALiBi(n, max_bias=encoding.max_bias).slopes().reshape(size, -1)[rank]
+        ),
+    }.get(name, getattr(pr, name, None))
+
+
+@pytest.mark.parametrize(("name", "encoding"), EVERY, ids=lambda v: str(v)[:40])
+def test_our_own_functions_conform(name, encoding):
+    report = check(own(name, encoding), encoding, name)
+    assert report.passed, report
+    assert report.executed["state"] >= 2
+    assert len(report.controls) == 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_on_torch(dtype):
+    pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
+    host = {"position_ids", "packed", "decode_positions", "shard_positions", "relative_index"}
+    for name, encoding in EVERY:
+        if name in ("rows", "layers", "softmax_scale") or (name in host and dtype != "float32"):
+            continue
+        report = check(own(name, encoding), encoding, name, backend="torch", dtype=dtype)
+        assert report.passed, report
+
+
+@pytest.mark.parametrize(("name", "encoding"), EVERY, ids=lambda v: str(v)[:40])
+def test_every_known_mistake_is_named(name, encoding):
+    row = ROWS[name]
+    right = row.own(encoding)
+    wrong = 0
+    for mistake in row.mistakes(encoding):
+
+        def fn(*arguments, mistake=mistake):
+            try:
+                value = mistake.function(*arguments)
+                value = np.asarray(getattr(value, "value", value))
+            except (ValueError, IndexError):
+                return np.asarray(right(*arguments))
+            told = np.asarray(right(*arguments))
+            if value.shape != told.shape:
+                return told
+            return value.astype(told.dtype if row.integers else np.float32)
+
+        report = check(fn, encoding, name)
+        if report.passed:  # no mistake with this declaration
+            continue
+        wrong += 1
+        assert report.codes == [mistake.code], (mistake.message, str(report))
+        assert "in no way that is known" not in str(report), mistake.message
+    assert wrong >= 3
+
+
+def test_an_unknown_mistake_has_the_code_of_its_row():
+    report = check(lambda lengths: pr.packed(lengths) * 3, None, "packed")
+    assert report.codes == ["packing"]
+    assert "in no way that is known" in str(report)
+
+
+def test_only_what_has_a_meaning_is_compared():
+    assert check(lambda w: pr.relative_index(w) * 7 - 100, None, "relative_index").passed
+    assert not check(lambda w: pr.relative_index(w) // 2, None, "relative_index").passed
+
+    def future_is_noise(x):
+        y = np.array(pr.relative_shift(x))
+        q, k = x.shape
+        y[np.arange(k) > k - q + np.arange(q)[:, None]] = np.nan
+        return y
+
+    assert check(future_is_noise, None, "relative_shift").passed
+
+    def padding_is_noise(mask):
+        return np.where(mask == 1, pr.position_ids(mask), 99)
+
+    assert check(padding_is_noise, None, "position_ids").passed
+
+
+def test_what_may_be_refused_and_what_may_not():
+    def plain(lengths):
+        if (np.asarray(lengths) == 0).any() or not len(lengths):
+            raise ValueError("no empty documents")
+        return pr.packed(lengths)
+
+    report = check(plain, None, "packed")
+    assert report.passed
+    assert sum("no empty documents" in limit for limit in report.limits) == 2
+
+    def one(lengths):
+        if len(lengths) > 1:
+            raise ValueError("one document")
+        return pr.packed(lengths)
+
+    assert check(one, None, "packed").codes == ["raises"]
+
+
+def test_shapes_dtypes_and_inputs_written_over():
+    assert check(lambda n: pr.packed(n)[:-1], None, "packed").codes == ["shape"]
+    assert check(lambda n: pr.packed(n).astype(float), None, "packed").codes == ["dtype"]
+
+    def in_place(mask):
+        mask[...] = pr.position_ids(mask)
+        return mask.copy()
+
+    report = check(in_place, None, "position_ids")
+    assert report.codes == ["mutates-input"]
+    assert "attention_mask" in str(report)
+
+
+def test_state_is_told_from_a_mistake():
+    class Growing:
+        def __init__(self):
+            self.seen = 0
+
+        def __call__(self, lengths):
+            self.seen += 1
+            return pr.packed(lengths) + (self.seen > 2)
+
+    report = check(Growing(), None, "packed", factory=Growing)
+    assert report.codes == ["state"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "surface", "message"),
+    [
+        (pr.ALiBi(4), "packed", "'packed' is for functions without an encoding, got ALiBi"),
+        (pr.ALiBi(4), "layers", "'layers' is for whole models .* got ALiBi"),
+        (MODEL, "apply", r"got ModelEncoding: pass .only, or one of .encodings \(full, nope\)"),
+        (pr.Learned(WEIGHT), "ids_from_tokens", "is for Learned tables with padding_idx, got"),
+        (pr.XPos(8, layout="half"), "normed_apply", "XPos has no one map for surface"),
+        (None, "rows", "encoding must be given"),
+        (
+            pr.ModelEncoding("m", encodings={"a": None}),
+            "layers",
+            "m does not say which type each of its layers has",
+        ),
+    ],
+)
+def test_errors(encoding, surface, message):
+    with pytest.raises(ValueError, match=message):
+        check(lambda *a: a, encoding, surface)
+
+
+@pytest.mark.parametrize("rows", range(3, 10))
+def test_tables_of_a_few_rows(rows):
+    table = pr.Learned(np.ones((rows, 4), np.float32), padding_idx=1)
+
+    def fn(ids, start):
+        real = ids != 1
+        at = np.cumsum(real, axis=-1) * real + start
+        if at.max(initial=0) >= rows:
+            raise IndexError(f"the table has {rows} rows")
+        return at
+
+    report = check(lambda ids: fn(ids, 1), table, "ids_from_tokens")
+    assert report.verdict == "conforms", report
+    assert not report.limits
+    assert check(lambda ids: fn(ids, 0), table, "ids_from_tokens").verdict == "deviates"

@@ -1,0 +1,162 @@
+"""A report says what was found, in words and as data, and passes only for a reason."""
+
+import json
+
+import numpy as np
+import pytest
+
+from posenc_ref import SPEC_VERSION, RoPE
+from posenc_ref.conformance import CODES, Accuracy, Finding, Report, check
+from posenc_ref.conformance.harness.report import NOTE
+from tests.conformance.handwritten import HEAD_DIM, rope
+
+DONE = {"executed": {"values": 3}, "required": ("values",), "controls": {"moved": True}}
+
+
+def report(**kwargs):
+    return Report("fn", "apply", "RoPE(8)", "numpy", "float32", **{**DONE, **kwargs})
+
+
+def strict(text):
+    """The parsed JSON; NaN and Infinity, which JSON does not have, raise."""
+
+    def refuse(name):
+        raise ValueError(name)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, "conforms"),
+        ({"findings": [Finding("sign", "m")]}, "deviates"),
+        ({"findings": [Finding("sign", "m", severity=NOTE)]}, "conforms"),
+        ({"executed": {}}, "inconclusive"),
+        ({"executed": {"values": 0}}, "inconclusive"),
+        ({"executed": {"other": 3}}, "inconclusive"),
+        ({"controls": {}}, "inconclusive"),
+        ({"executed": {}, "findings": [Finding("sign", "m")]}, "deviates"),
+        ({"controls": {"moved": True, "NaN": False}}, "error"),
+        ({"controls": {"NaN": False}, "findings": [Finding("sign", "m")]}, "error"),
+    ],
+)
+def test_verdict(changes, verdict):
+    r = report(**changes)
+    assert r.verdict == verdict
+    assert r.passed == (verdict == "conforms")
+    assert str(r).startswith(verdict.upper())
+    assert strict(r.to_json())["verdict"] == verdict
+    assert r.exit_code == ["conforms", "deviates", "error", "inconclusive"].index(verdict)
+    if r.passed:
+        r.raise_if_failed()
+    else:
+        with pytest.raises(AssertionError, match=verdict.upper()):
+            r.raise_if_failed()
+
+
+def test_codes_are_those_of_errors():
+    findings = [Finding("sign", "m"), Finding("base", "m", severity=NOTE), Finding("layout", "m")]
+    assert report(findings=findings).codes == ["sign", "layout"]
+
+
+def test_a_finding_has_a_known_code_and_its_remedy():
+    with pytest.raises(ValueError, match="code must be a key of CODES, got 'sing'"):
+        Finding("sing", "m")
+    assert Finding("sign", "m").remedy == CODES["sign"].remedy
+    assert Finding("sign", "m", remedy="turn round").remedy == "turn round"
+
+
+def test_a_finding_in_words():
+    text = str(
+        Finding("sign", "what", "where", equivalent=("base",), reproduce="import numpy\nprint(1)")
+    )
+    assert text.splitlines() == [
+        "error: sign: what",
+        "  evidence  where",
+        f"  remedy    {CODES['sign'].remedy}",
+        "  same as   base",
+        "  reproduce",
+        "    import numpy",
+        "    print(1)",
+    ]
+    assert str(Finding("sign", "what", severity=NOTE)) == "note: sign: what"
+
+
+def test_every_code_is_explained():
+    for name, code in CODES.items():
+        assert code.name == name
+        assert code.meaning.endswith(".")
+        assert code.remedy.endswith(".")
+        assert code.trigger
+        assert not code.trigger.endswith(".")
+        assert len(code.meaning) <= 100, "one sentence"
+
+
+def test_accuracy_in_words():
+    a = Accuracy(3.14159, 128.0, "case 'x'", "float32 angles", {4096: 2e-4, 2**20: 0.5}, 777, 2048)
+    lines = str(report(accuracy=a)).splitlines()
+    assert "accuracy  worst 3.14 units (budget 128), case 'x'" in lines
+    assert "precision float32 angles" in lines
+    assert any(line.endswith("4Ki: 2.0e-04, 1Mi: 5.0e-01") for line in lines)
+    assert "          first over 2**-9 at position 777" in lines
+    assert "judged    up to position 2048" in lines
+
+
+@pytest.mark.parametrize(("highest", "said"), [(1023, True), (1024, False)])
+def test_a_pass_below_1024_says_so(highest, said):
+    text = str(report(accuracy=Accuracy(0.0, 128.0, "x", highest=highest)))
+    assert ("a pass below 1024 says little about long context" in text) == said
+
+
+def test_json_is_strict():
+    wild = Finding("base", "m", values={"declared": np.float32(1.5), "measured": float("nan")})
+    a = Accuracy(float("inf"), 128.0, "x", errors={4096: float("inf"), 8: np.float64(0.25)})
+    body = strict(report(findings=[wild], accuracy=a, measured="x").to_json(indent=1))
+    assert body["accuracy"]["worst"] is None
+    assert body["accuracy"]["errors"] == {"4096": None, "8": 0.25}
+    assert body["findings"][0]["values"] == {"declared": 1.5, "measured": None}
+    assert body["spec_version"] == SPEC_VERSION
+    assert body["passed"] is False
+
+
+# --- of real functions ---------------------------------------------------------------------------
+
+ENCODING = RoPE(HEAD_DIM, layout="half")
+
+
+def test_a_pass():
+    r = check(rope(), ENCODING, "apply", name="mine")
+    text = str(r)
+    assert text.startswith(
+        "CONFORMS  mine  (apply, numpy, float32)\ndeclared  RoPE(8, layout='half')"
+    )
+    assert "measured  4 half-split pairs, frequencies 1 .. 0.001" in text
+    assert "precision float32 angles" in text
+    assert "limit" not in text
+    assert f"controls  {len(r.controls)} of {len(r.controls)} perturbed outputs rejected" in text
+    assert f"executed  {sum(r.executed.values())} cases (" in text
+    assert r.accuracy.worst <= r.accuracy.budget
+    assert set(r.accuracy.errors) == {2**12, 2**15, 2**17, 2**20}
+    assert r.accuracy.degrades_at > 1024
+    assert strict(r.to_json())["passed"] is True
+
+
+def test_a_failure_with_infinite_scores():
+    r = check(lambda x, p: x * np.where(np.max(p, initial=0) > 3000, np.nan, 1), ENCODING, "apply")
+    assert r.verdict == "deviates"
+    body = strict(r.to_json())
+    assert body["accuracy"]["worst"] is None
+    errors = [f["code"] for f in body["findings"] if f["severity"] == "error"]
+    assert errors == r.codes
+
+
+def test_float64_angles_are_named():
+    def float64(x, p):
+        return ENCODING.apply(x, p)
+
+    r = check(float64, ENCODING, "apply", angles="exact")
+    assert r.passed, r
+    assert r.accuracy.precision.startswith("float64 angles")
+    assert r.accuracy.degrades_at is None
+    assert check(rope(), ENCODING, "apply", angles="exact").verdict == "deviates"

@@ -1,0 +1,13 @@
+"""Implementations of the family functions; importing a module files its cases."""
+
+from . import (
+    surfaces_positions,
+    surfaces_relative,
+    surfaces_weights,
+)
+
+__all__ = [
+    "surfaces_positions",
+    "surfaces_relative",
+    "surfaces_weights",
+]

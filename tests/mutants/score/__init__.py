@@ -1,0 +1,17 @@
+"""Implementations of the family score; importing a module files its cases."""
+
+from . import (
+    polar,
+    score_models,
+    score_terms,
+    surfaces_models,
+    surfaces_scores,
+)
+
+__all__ = [
+    "polar",
+    "score_models",
+    "score_terms",
+    "surfaces_models",
+    "surfaces_scores",
+]
