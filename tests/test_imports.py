@@ -14,7 +14,7 @@ import pytest
 
 import posenc_ref
 
-OPTIONAL = {"cupy", "dask", "jax", "mpmath", "rich", "scipy", "torch", "typer"}
+OPTIONAL = {"cupy", "dask", "jax", "jsonschema", "mpmath", "rich", "scipy", "torch", "typer"}
 
 PROBE = """
 import json, sys

@@ -12,9 +12,6 @@ from .bits import to_hex
 from .fixed_point import DIGITS, mpmath
 from .output import Output
 
-#: Two routes to a truth must agree to 2**-AGREEMENT of the size of the element.
-AGREEMENT = 90
-
 #: The least that float32 holds; A = 0 would say that a value must be equal to the last bit.
 LEAST = 2.0**-149
 
@@ -61,22 +58,6 @@ class Real:
             return read
         return replace(read, amplitude=self.amplitude.astype(np.float64))
 
-    def disagreement(self, other: Array) -> str:
-        """Where ``other``, decimals or exact floats, differs; empty where nowhere."""
-        other = np.asarray(other, dtype=object)
-        if other.shape != self.value.shape:
-            return f"shape {self.value.shape} against {other.shape}"
-        mp = mpmath().mp
-        with mp.workdps(DIGITS):
-            for at in np.ndindex(self.value.shape):
-                there = other[at]
-                mine = self.value[at]
-                second = mp.mpf(there if isinstance(there, float) else str(there))
-                size = self.terms[at] + self.angle[at]
-                if abs(mine - second) * mp.mpf(2) ** AGREEMENT > size:
-                    return f"{mp.nstr(mine, 40)} against {mp.nstr(second, 40)} at {at}"
-        return ""
-
 
 @dataclass(frozen=True)
 class Whole:
@@ -91,17 +72,6 @@ class Whole:
         flat = [int(v) for v in value.ravel()]
         data = {"dtype": "int64", "shape": list(value.shape), "values": flat}
         return data if self.judged is None else {**data, "judged": _digits(self.judged)}
-
-    def disagreement(self, other: Array) -> str:
-        """Where ``other`` differs; empty where nowhere."""
-        mine, second = np.asarray(self.value), np.asarray(other)
-        if mine.shape != second.shape:
-            return f"shape {mine.shape} against {second.shape}"
-        differ = np.argwhere(mine != second)
-        if not len(differ):
-            return ""
-        at = tuple(int(i) for i in differ[0])
-        return f"{mine[at]} against {second[at]} at {at}"
 
 
 def _digits(judged: Array) -> list[str]:
