@@ -93,8 +93,14 @@ BROKEN = {
     "an unknown surface": (lambda b: b["groups"][0].update(surface="spin"), "no surface 'spin'"),
     "another schema": (lambda b: b.update(schema="posenc-vectors-v9"), "is not one of"),
     "no groups": (lambda b: b.update(groups=[]), "less than the minimum of 1"),
-    "a boolean for an integer": (lambda b: b["generator"].update(digits=True), "not of type 'integer'"),
-    "a number as text": (lambda b: b["units"]["float32"].update(budget="128"), "not of type 'integer'"),
+    "a boolean for an integer": (
+        lambda b: b["generator"].update(digits=True),
+        "not of type 'integer'",
+    ),
+    "a number as text": (
+        lambda b: b["units"]["float32"].update(budget="128"),
+        "not of type 'integer'",
+    ),
     "a negative size": (lambda b: truth(b)["shape"].__setitem__(0, -1), "is not valid under any"),
     "a flag twice": (lambda b: first(b)["flags"].append("Logits"), "has non-unique elements"),
 }
