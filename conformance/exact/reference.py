@@ -18,19 +18,21 @@ from .error_numbers import Counted, counted
 from .fixed_point import DIGITS, mpmath
 from .numbers import Real
 from .output import Output
-from .recipe import Group, Recipe, numbers
+from .recipe import Group, Recipe, numbers, rotated
+from .rotation import rotate
 
-#: The formula in counted numbers, by family:
+#: The formula, by family, in counted numbers (rotary: in 50-digit numbers):
 #: table  ``exact(e, *p) -> row``: p is the position, one number for each axis; a list of ``dim``.
 #: bias   ``exact(e, i, j) -> values``: positions of query and key; one number for each head.
 #: score  ``exact(e, h, q, keys, i, at) -> logits``: head h, the vector of the query at i, those of
 #:        all keys and their positions; one logit for each key.  Where logits depend on other
 #:        queries (``mixes_queries``): the vectors of all queries and their positions, and a row of
 #:        logits for each.
+#: rotary ``exact(e, seq_len) -> weights``: :data:`.rotation.Formula`.
 Exact = Callable[..., Sequence[Any]]
 
-#: The surface on which each family is judged, and what comes out.
-SURFACE = {"table": ("table", "table"), "bias": ("bias", "bias"), "score": ("scores", "logits")}
+#: The surface on which each family is judged.
+SURFACE = {"table": "table", "bias": "bias", "score": "scores", "rotary": "apply"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +52,10 @@ class Entry:
 
     @property
     def surface(self) -> str:
-        """Where it is judged."""
-        return SURFACE[self.encoding.family][0]
+        """The surface on which it is judged."""
+        return (
+            "apply_queries" if hasattr(self.encoding, "decays") else SURFACE[self.encoding.family]
+        )
 
     def group(self, name: str) -> Group:
         """The inputs of one example: its golden vectors before their truth is known."""
@@ -124,7 +128,22 @@ def _scores(e: Any, name: str) -> list[Recipe]:
     return [tokens(name, e.heads or 2, e.head_dim, min(e.rows or 7, 12))]
 
 
+def _rotations(e: Any, name: str) -> list[Recipe]:
+    """The first positions and a far one; axes have positions of their own."""
+    first, far = [0, 1, 2], [4095, 65537]
+
+    def recipe(kind: str, comment: str, positions: list[int]) -> Recipe:
+        at = np.array([positions[a:] + positions[:a] for a in range(e.num_axes)])
+        return rotated(name, kind, comment, e.head_dim, at[:, None] if len(at) > 1 else at[0])
+
+    return [
+        recipe("first", "The first positions.", first),
+        recipe("far", "Past 2048 and 65536.", far),
+    ]
+
+
 _INPUTS: dict[str, Callable[[Any, str], list[Recipe]]] = {
+    "rotary": _rotations,
     "table": _tables,
     "bias": _biases,
     "score": _scores,
@@ -168,7 +187,16 @@ def _score_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
     return _real(logits, judged=_judged(e, q_at, k_at))
 
 
-_TRUTHS = {"table": _table_truth, "bias": _bias_truth, "score": _score_truth}
+def _rotary_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
+    return rotate(exact, e, inputs["x"], inputs["positions"], decay=int(hasattr(e, "decays")))
+
+
+_TRUTHS = {
+    "rotary": _rotary_truth,
+    "table": _table_truth,
+    "bias": _bias_truth,
+    "score": _score_truth,
+}
 
 
 def sides(inputs: Mapping[str, Any], q_len: Any, k_len: Any) -> tuple[list[Any], list[Any]]:

@@ -29,7 +29,7 @@ from typing import Any
 
 from posenc_ref import Encoding
 from posenc_ref.conformance.exact.recipe import Recipe, numbers
-from posenc_ref.conformance.exact.reference import SURFACE, Entry, Exact
+from posenc_ref.conformance.exact.reference import Entry, Exact
 
 __all__ = ["REGISTRY", "entries", "entry_of", "numbers", "register"]
 
@@ -47,11 +47,6 @@ def register(
     """Register the decorated formula with examples of ``encoding``."""
 
     def decorated(exact: Exact) -> Exact:
-        if encoding.family not in SURFACE:
-            raise ValueError(
-                f"{encoding.__name__} is of family {encoding.family!r}: rotary forms have their "
-                "recipes in conformance/vectors, by surface"
-            )
         if encoding in REGISTRY:
             raise ValueError(f"{encoding.__name__} has an entry already")
         strangers = [name for name, e in examples.items() if type(e) is not encoding]

@@ -144,7 +144,7 @@ def _group(theme: Theme, group: Group, old: dict[str, Json]) -> Json:
 def _case(group: Group, recipe: Recipe, head: Json, kills: list[str]) -> Json:
     """A case with its truth."""
     with mpmath().mp.workdps(DIGITS):
-        truths = exact.truths(group.surface, head["encoding"], recipe.inputs)
+        truths = exact.truths(group.surface, group.encoding, recipe.inputs)
     inputs = {name: write_array(value) for name, value in recipe.inputs.items()}
     flags = flags_of(View.of(group.surface, head["encoding"], inputs), kills)
     case = {

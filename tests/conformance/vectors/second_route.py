@@ -16,8 +16,9 @@ import numpy as np
 
 from posenc_ref import ALiBi, Learned, Sinusoidal, T5Bias
 from posenc_ref.angles import decimal_context
+from posenc_ref.conformance.exact import schedules
 from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath, slope_exponents
-from posenc_ref.conformance.vectors.make import exact_schedules, exact_tables
+from posenc_ref.conformance.vectors.make import exact_tables
 from posenc_ref.conformance.vectors.make.registered import registered
 from posenc_ref.conformance.vectors.surfaces import own_function
 from tests.conformance.vectors import second_route_rotary as rotary
@@ -43,7 +44,7 @@ def magnitude(e: Any, seq_len: int | None) -> Decimal:
     mp = mpmath().mp
     with mp.workdps(DIGITS):
         scaling = getattr(e, "scaling", None)
-        m = exact_schedules.magnitude(scaling and scaling.to_dict(), seq_len)
+        m = schedules.magnitude(scaling, seq_len)
         if float(m) != e.attention_factor(seq_len):
             raise ValueError(f"{e!r} has m = {e.attention_factor(seq_len)!r}, 50 digits {m}")
         return Decimal(mp.nstr(m, DIGITS))
@@ -88,7 +89,7 @@ def _again(e: Any, inputs: Inputs) -> Array:
 
     That 50 are enough, where the specification itself has float64, which is judged as well.
     """
-    return registered(e.to_dict(), inputs, digits=DIGITS + 30).value
+    return registered(e, inputs, digits=DIGITS + 30).value
 
 
 def _add(e: Any, x: np.ndarray) -> Array:
@@ -165,7 +166,7 @@ ROUTES: dict[str, Callable[[Any, Inputs], Any]] = {
     "cos_sin": _cos_sin,
     "frequencies": _frequencies,
     "table": lambda e, i: _table(e, i["positions"]),
-    "grid": lambda e, i: exact_tables.grid(e.to_dict(), i, digits=DIGITS + 30).value,
+    "grid": lambda e, i: exact_tables.grid(e, i, digits=DIGITS + 30).value,
     "add": lambda e, i: _add(e, i["x"]),
     "slopes": lambda e, i: _slopes(e, i["num_heads"]),
     "bias": _bias,
