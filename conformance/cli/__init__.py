@@ -317,9 +317,10 @@ def accuracy_command(
     from dataclasses import asdict
 
     from posenc_ref.conformance.exact.certificate import certify, format_table
+    from posenc_ref.conformance.registry import entries
 
     try:
-        rows = certify(quick=not full)
+        rows = certify(entries(), quick=not full)
     except ImportError as error:
         raise _fail(f'{error}; pip install "posenc-ref[cli]"') from None
     if as_json:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from .certificate_row import Row, dtypes
+from .certificate import Row, dtypes
 from .property_text import in_a_line
 from .reference import Entry
 

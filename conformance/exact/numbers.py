@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,17 +33,13 @@ class Real:
 
     def to_json(self) -> dict[str, Any]:
         """The output as the file has it."""
-        with mpmath().mp.workdps(DIGITS):
-            hi = np.frompyfunc(float, 1, 1)(self.value)
-            lo = np.frompyfunc(float, 1, 1)(self.value - hi)
-            a, b = (np.frompyfunc(float, 1, 1)(part) for part in (self.terms, self.angle))
-        kept = np.where((a > 0) & (b == 0), np.maximum(a, LEAST), a)  # with B no unit is 0
+        out = self.output()
         data = {
-            "shape": list(self.value.shape),
-            "hi": to_hex(hi, "float64"),
-            "lo": to_hex(lo, "float64"),
-            "A": to_hex(kept, "float32"),
-            "B": to_hex(b, "float32"),
+            "shape": list(out.shape),
+            "hi": to_hex(out.hi, "float64"),
+            "lo": to_hex(out.lo, "float64"),
+            "A": to_hex(out.terms, "float32"),
+            "B": to_hex(out.angle, "float32"),
         }
         if self.judged is not None:
             data["judged"] = _digits(self.judged)
@@ -52,11 +48,18 @@ class Real:
         return data
 
     def output(self) -> Output:
-        """The output as a judge has it, with the amplitudes that no file has."""
-        read = Output.read(self.to_json())
-        if self.amplitude is None:
-            return read
-        return replace(read, amplitude=self.amplitude.astype(np.float64))
+        """The output as a judge has it: A and B in float32, and the amplitudes no file has."""
+        value = np.asarray(self.value, dtype=object)
+        hi = value.astype(np.float64)
+        with mpmath().mp.workdps(DIGITS):
+            lo = np.asarray(value - hi).astype(np.float64)
+        a, b = (np.asarray(part).astype(np.float64) for part in (self.terms, self.angle))
+        a = np.where((a > 0) & (b == 0), np.maximum(a, LEAST), a)  # with B no unit is 0
+        a, b = (part.astype(np.float32).astype(np.float64) for part in (a, b))
+        more = {} if self.amplitude is None else {"amplitude": self.amplitude.astype(np.float64)}
+        return Output(
+            hi.shape, hi, lo, a, b, judged=self.judged, relative_to=self.relative_to, **more
+        )
 
 
 @dataclass(frozen=True)

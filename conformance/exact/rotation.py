@@ -91,23 +91,24 @@ def rotate(formula: Formula, e: Any, x: np.ndarray, positions: np.ndarray, *, ba
     new, terms, moved, amplitude = (old.copy(), *(objects(x.shape) for _ in range(3)))
     for k, (weight, (a, b), (one, two)) in enumerate(zip(weights, read, written, strict=True)):
         turn, size = _angles(e, weight, positions, offset)
-        growth, argument = objects(turn.shape) + 1, objects(turn.shape)
+        factor, argument = objects(turn.shape) + m, objects(turn.shape)
         if decay:
             growth, argument = _decay(e, k, positions, decay)
-        tables: Any = np.frompyfunc(mp.cos_sin, 1, 2)(turn)
+            factor = growth * factor
+        tables: Any = np.frompyfunc(mp.cos_sin, 1, 2)(turn if sign > 0 else -turn)
         # One axis for the heads: from here on everything broadcasts to (B, H, S).
-        c, s, size, argument, growth = (
+        c, s, size, argument, factor = (
             np.expand_dims(part, -2)
-            for part in (*(m * growth * t for t in tables), size, argument, m * growth)
+            for part in (*(factor * t for t in tables), size, argument, factor)
         )
-        s, x1, x2 = sign * s, old[..., a], old[..., b]
-        new[..., one], new[..., two] = x1 * c - x2 * s, x2 * c + x1 * s
-        terms[..., one] = sizes(x1 * c) + sizes(x2 * s)
-        terms[..., two] = sizes(x2 * c) + sizes(x1 * s)
-        radius = growth * np.frompyfunc(mp.hypot, 2, 1)(x1, x2)
-        for channel in (one, two):
-            moved[..., channel] = (size + argument) * radius
-            amplitude[..., channel] = (1 + argument) * radius  # exact angles: exponents are not
+        x1, x2 = old[..., a], old[..., b]
+        x1c, x2c, x1s, x2s = x1 * c, x2 * c, x1 * s, x2 * s
+        new[..., one], new[..., two] = x1c - x2s, x2c + x1s
+        terms[..., one], terms[..., two] = sizes(x1c) + sizes(x2s), sizes(x2c) + sizes(x1s)
+        radius = factor * np.frompyfunc(mp.hypot, 2, 1)(x1, x2)
+        moved[..., one] = moved[..., two] = (size + argument) * radius
+        # Exact angles do not make exponents exact.
+        amplitude[..., one] = amplitude[..., two] = (1 + argument) * radius
     return Real(new, terms, moved, amplitude=amplitude)
 
 
@@ -119,7 +120,7 @@ def cos_sin(formula: Formula, e: Any, positions: np.ndarray) -> dict[str, Real]:
     turns, moved = (np.stack(part, axis=-1) for part in zip(*parts, strict=True))
     tables: Any = np.frompyfunc(mp.cos_sin, 1, 2)(turns)
     return {
-        name: Real(m * t, sizes(m * t), m * moved, amplitude=objects(moved.shape) + m)
+        name: Real(t * m, sizes(t * m), moved * m, amplitude=objects(moved.shape) + m)
         for name, t in zip(("cos", "sin"), tables, strict=True)
     }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from posenc_ref import MixedRoPE, MultiAxisRoPE, RoPE, XPos, YaRN
 from posenc_ref.conformance.exact.fixed_point import mpmath
 from posenc_ref.conformance.exact.numbers import Number
+from posenc_ref.conformance.exact.recipe import Recipe, rotated, whole
 from posenc_ref.conformance.exact.schedules import frequencies
 
 from . import numbers, register
@@ -35,12 +36,22 @@ def rope(e: RoPE, seq_len: int | None) -> Weights:
     return [{0: w} for w in frequencies(e.scaling, e.base, d, seq_len)]
 
 
+def _until_the_decay(e: XPos) -> Iterable[Recipe]:
+    """Positions at which half precision still holds the decay of ``e``."""
+    ident = f"xpos-16-{e.layout}-queries"
+    return [
+        rotated(ident, "first", "The first four positions.", 16, whole(0, 1, 2, 3)),
+        rotated(ident, "far", "Where the decay is strong.", 16, whole(511, 1024, 3071)),
+    ]
+
+
 @register(
     XPos,
     spec="Sun et al. 2022, xPos, arXiv:2212.10554, section 3.2, equation (12) and algorithm 1",
     examples={
         f"xpos-16-{layout}-queries": XPos(16, layout=layout) for layout in ("interleaved", "half")
     },
+    inputs=_until_the_decay,
 )
 def xpos(e: XPos, seq_len: int | None) -> Weights:
     """RoPE's frequencies."""
