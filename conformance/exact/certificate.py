@@ -37,6 +37,8 @@ WIDE = (
 )
 #: Number of buckets, largest distance, and whether both directions have buckets.
 BUCKETS = ((32, 128, True), (32, 128, False), (320, 800, True))
+#: Positions in each range: a few seconds, and two minutes.
+QUICK, FULL = 48, 1024
 #: Powers of two up to which examples of the registry are judged.
 REACH = (20, 40)
 
@@ -71,9 +73,8 @@ def dtypes() -> list[str]:
     return names
 
 
-def certify(entries: Iterable[Entry], quick: bool = True) -> list[Row]:
-    """The rows of all entries; ``quick`` takes a few seconds, otherwise two minutes."""
-    count = 48 if quick else 1024
+def certify(entries: Iterable[Entry], count: int = QUICK) -> list[Row]:
+    """The rows of all entries, from ``count`` positions in each range."""
     by_class = {entry.encoding: entry for entry in entries}
     rows: list[Row] = []
     for e in WIDE:

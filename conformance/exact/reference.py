@@ -18,7 +18,7 @@ from .error_numbers import Counted, counted
 from .fixed_point import DIGITS, mpmath
 from .numbers import Real
 from .output import Output
-from .recipe import Group, Recipe, numbers, rotated
+from .recipe import Group, Recipe, numbers, rotated, whole
 from .rotation import rotate
 
 #: The formula, by family, in counted numbers (rotary: in 50-digit numbers):
@@ -128,22 +128,33 @@ def _scores(e: Any, name: str) -> list[Recipe]:
     return [tokens(name, e.heads or 2, e.head_dim, min(e.rows or 7, 12))]
 
 
-def _rotations(e: Any, name: str) -> list[Recipe]:
-    """The first positions and a far one; axes have positions of their own."""
-    first, far = [0, 1, 2], [4095, 65537]
+#: Positions of three tokens on each axis, no two axes alike, and of four that are far.
+PICTURE = [[3, 3, 3], [0, 1, 5], [2, 0, 7], [4, 6, 1]]
+FAR = [[65537, 1021], [4095, 37], [2049, 211], [9, 5]]
 
-    def recipe(kind: str, comment: str, positions: list[int]) -> Recipe:
-        at = np.array([positions[a:] + positions[:a] for a in range(e.num_axes)])
-        return rotated(name, kind, comment, e.head_dim, at[:, None] if len(at) > 1 else at[0])
 
+def rotations(e: Any, ident: str) -> list[Recipe]:
+    """The first positions and a far one; with several axes, tokens in which they differ."""
+    axes = e.num_axes
+
+    def case(name: str, comment: str, positions: Any) -> Recipe:
+        at = whole(*positions)
+        return rotated(ident, name, comment, e.head_dim, at[:, None] if axes > 1 else at)
+
+    if axes == 1:
+        return [
+            case("first", "The first two positions.", [0, 1]),
+            case("far", "A far position.", [65537]),
+        ]
     return [
-        recipe("first", "The first positions.", first),
-        recipe("far", "Past 2048 and 65536.", far),
+        case("text", "Two text tokens: all axes agree.", [[0, 1]] * axes),
+        case("picture", "Three tokens in which the axes differ.", PICTURE[:axes]),
+        case("far", "Large and different positions.", [at[:1] for at in FAR[:axes]]),
     ]
 
 
 _INPUTS: dict[str, Callable[[Any, str], list[Recipe]]] = {
-    "rotary": _rotations,
+    "rotary": rotations,
     "table": _tables,
     "bias": _biases,
     "score": _scores,

@@ -15,16 +15,18 @@ from posenc_ref.conformance.exact.schedules import frequencies
 from . import numbers, register
 
 Weights = Sequence[dict[int, Number]]
-_GPT_OSS = YaRN(32.0, 4096, truncate=False)
 
 
 @register(
     RoPE,
     spec="Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.4.2, equations (15) and (34)",
     examples={
-        "rope-64-half": RoPE(64, layout="half"),
+        "rope-128-half": RoPE(128, layout="half"),
         "rope-64-interleaved-500k": RoPE(64, layout="interleaved", base=500000.0),
-        "rope-64-half-yarn-gpt-oss": RoPE(64, layout="half", base=150000.0, scaling=_GPT_OSS),
+        "rope-64-interleaved-reversed": RoPE(64, layout="interleaved", sign=-1),
+        "rope-128-half-yarn-first-64": RoPE(
+            128, layout="half", rotary_dim=64, scaling=YaRN(8.0, 8192)
+        ),
         "rope-192-interleaved-last-64-to-half": RoPE(
             192, layout="interleaved", rotary_dim=64, rotary_start=128, output_layout="half"
         ),
