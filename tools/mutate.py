@@ -42,7 +42,7 @@ CORE = {
     "posenc_ref/schedules/llama3.py": SCHEDULES,
 }
 ORACLES = {
-    "conformance/exact/fixed_point.py": ("conformance/test_certify.py",),
+    "conformance/exact/digits.py": ("conformance/exact/test_certificate.py",),
     "conformance/oracle/apply.py": ("corpus cos_sin table bias apply",),
 }
 JUDGES = {

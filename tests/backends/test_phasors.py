@@ -12,7 +12,7 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.backends import fused, numba_loops, phasors
 from posenc_ref.backends.numba_loops import Columns
 from posenc_ref.conformance import check
-from posenc_ref.conformance.exact.fixed_point import Exact, exact_cos_sin, geometric
+from tests.conformance.exact.fixed_point import Exact, exact_cos_sin, geometric
 
 #: The bound of cos and sin, in the unit of one rounding of a term of size 1.
 UNITS = phasors.ERROR_BOUND * 2.0**53

@@ -13,7 +13,7 @@ from typing import Any
 import posenc_ref
 from posenc_ref.accuracy import BUDGET, ROUNDOFF, TINY
 from posenc_ref.conformance.exact.bits import digest, to_hex, write_array
-from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 from posenc_ref.conformance.exact.recipe import Group, Recipe, Theme
 from posenc_ref.conformance.vectors.case import VectorCase
 from posenc_ref.conformance.vectors.files import (
