@@ -13,9 +13,9 @@ sys.path.insert(0, str(ROOT))
 
 from posenc_ref.conformance import load_vectors  # noqa: E402
 from posenc_ref.conformance.exact.certificate import certify_entry  # noqa: E402
-from posenc_ref.conformance.exact.encodings_page import page  # noqa: E402
 from posenc_ref.conformance.registry import entries  # noqa: E402
 from posenc_ref.conformance.vectors.files import MANIFEST, read_json, shipped  # noqa: E402
+from tools.encodings_text import page  # noqa: E402
 
 
 def counted():

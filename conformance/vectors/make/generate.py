@@ -110,20 +110,6 @@ def with_flags(document: Json) -> Json:
     return {**document, "flags": flags}
 
 
-def record_kills(folder: Path, kills: dict[str, list[str]]) -> None:
-    """Write what each case kills, by its id, into the files of ``folder``."""
-    manifest = read_json(folder / MANIFEST)
-    documents = {name: read_json(folder / name) for name in manifest["files"]}
-    for name, document in documents.items():
-        for group, case in cases_of(document):
-            case["kills"] = kills[case["id"]]
-            view = View.of(group["surface"], group["encoding"], case["inputs"])
-            case["flags"] = flags_of(view, case["kills"])
-        documents[name] = with_flags(document)
-    head = {key: manifest[key] for key in ("schema", "spec_version", "generator", "retired")}
-    write(folder, documents, head)
-
-
 def _group(theme: Theme, group: Group, old: dict[str, Json]) -> Json:
     declared = None if group.encoding is None else group.encoding.to_dict()
     head = {"id": group.id, "surface": group.surface, "encoding": declared}

@@ -7,9 +7,9 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from .certificate import Row, dtypes
-from .property_text import in_a_line
-from .reference import Entry
+from posenc_ref.conformance.exact.certificate import Row, dtypes
+from posenc_ref.conformance.exact.property_text import in_a_line
+from posenc_ref.conformance.exact.reference import Entry
 
 _HEAD = """\
 # Encodings
