@@ -17,12 +17,19 @@ Function = Callable[..., Any]
 class Surface:
     """The shape in which an encoding is exposed."""
 
-    arguments: tuple[
-        str, ...
-    ]  #: positional, in order; what the encoding has no use for is left out
-    outputs: tuple[str, ...]
+    call: str  #: positional arguments in order, of which a case has those it needs, and outputs
     says: str  #: what the documentation says of it
     ours: Callable[[Any, str], Function]  #: of an encoding and a dtype
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the arguments."""
+        return tuple(self.call.partition(" -> ")[0].split(", "))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the outputs."""
+        return tuple(self.call.partition(" -> ")[2].split(", "))
 
 
 def _method(name: str) -> Callable[[Any, str], Function]:
@@ -70,110 +77,89 @@ def _scores(e: Any, dtype: str) -> Function:
 
 SURFACES: dict[str, Surface] = {
     "apply": Surface(
-        ("x", "positions"),
-        ("y",),
+        "x, positions -> y",
         "x (B, H, S, D) rotated to positions (S,), (B, S) or (A, B, S)",
         _method("apply"),
     ),
     "apply_offset": Surface(
-        ("x", "offset"),
-        ("y",),
-        "x (B, H, S, D) rotated, row b from position offset[b] on",
-        _offset,
+        "x, offset -> y", "x (B, H, S, D) rotated, row b from position offset[b] on", _offset
     ),
     "decode": Surface(
-        ("x", "chunks"),
-        ("y",),
+        "x, chunks -> y",
         "x (B, H, S, D) fed in chunks of these lengths (a list) to one instance, joined again",
         _in_chunks,
     ),
     "key_cache": Surface(
-        ("k", "chunks"),
-        ("k",),
-        "the rotated keys in the cache after the last chunk",
-        _in_chunks,
+        "k, chunks -> k", "the rotated keys in the cache after the last chunk", _in_chunks
     ),
     "apply_vjp": Surface(
-        ("x", "positions", "dy"),
-        ("dx",),
+        "x, positions, dy -> dx",
         "the gradient dx for the gradient dy of y: m R(-p) dy, whatever x",
         lambda e, dtype: lambda x, positions, dy: e.adjoint(dy, positions),
     ),
     "shift_keys": Surface(
-        ("k", "delta"),
-        ("k",),
+        "k, delta -> k",
         "keys that were rotated before, moved on by delta positions",
         lambda e, dtype: lambda k, delta: e.shift(k, delta),
     ),
     "normed_apply": Surface(
-        ("x", "weight", "positions"),
-        ("y",),
+        "x, weight, positions -> y",
         "x over its root mean square (eps 1e-6) times weight, then rotated",
         lambda e, dtype: lambda x, w, positions: posenc_ref.normed_apply(e, x, w, positions),
     ),
     "apply_queries": Surface(
-        ("x", "positions"), ("y",), "xPos's map of queries", _method("apply_queries")
+        "x, positions -> y", "xPos's map of queries", _method("apply_queries")
     ),
-    "apply_keys": Surface(("x", "positions"), ("y",), "xPos's map of keys", _method("apply_keys")),
+    "apply_keys": Surface("x, positions -> y", "xPos's map of keys", _method("apply_keys")),
     "cos_sin": Surface(
-        ("positions",),
-        ("cos", "sin"),
+        "positions -> cos, sin",
         "m cos and m sin at positions (S,), each (S, d/2); (S, d) is accepted",
         lambda e, dtype: lambda positions: e.cos_sin(positions, dtype=np.dtype(dtype)),
     ),
     "frequencies": Surface(
-        ("seq_len",),
-        ("frequencies", "attention_factor"),
+        "seq_len -> frequencies, attention_factor",
         "radians per position of every pair (d/2,), and m, which may be left out; seq_len is "
         "given where the scaling depends on it",
         _frequencies,
     ),
     "table": Surface(
-        ("positions",),
-        ("table",),
+        "positions -> table",
         "one row for each of positions (S,): (S, dim)",
         lambda e, dtype: lambda positions: e.table(positions, dtype=np.dtype(dtype)),
     ),
     "grid": Surface(
-        ("height", "width"),
-        ("table",),
+        "height, width -> table",
         "one row for each patch of an image: (height * width, dim), in the order of the tokens",
         lambda e, dtype: lambda height, width: e.grid(height, width, dtype=np.dtype(dtype)),
     ),
     "add": Surface(
-        ("x",),
-        ("y",),
+        "x -> y",
         "x (B, S, dim) plus the rows of positions 0 .. S-1",
         lambda e, dtype: lambda x: e.add(x, range(x.shape[-2])),
     ),
     "slopes": Surface(
-        ("num_heads",),
-        ("slopes",),
+        "num_heads -> slopes",
         "the slope of every head, positive",
         lambda e, dtype: lambda num_heads: e.replace(num_heads=num_heads).slopes().astype(dtype),
     ),
     "bias": Surface(
-        ("q_len", "k_len"),
-        ("bias",),
+        "q_len, k_len -> bias",
         "(H, Q, K) or what broadcasts to it; query i sits at k_len - q_len + i",
         _bias,
     ),
     "bucket": Surface(
-        ("relative_position",),
-        ("bucket",),
+        "relative_position -> bucket",
         "the bucket of each key position minus query position, integers",
         _method("bucket"),
     ),
     "scores": Surface(
-        ("q", "k"),
-        ("logits",),
+        "q, k -> logits",
         "logits (B, H, Q, K) of positions 0 .. S-1, before mask and softmax, with the encoding's "
         "own scale",
         _scores,
     ),
     "convert_layout": Surface(
-        ("x", "source", "target", "rotary_dim"),
-        ("y",),
+        "x, source, target, rotary_dim -> y",
         "the channels of x (..., head_dim) moved from one layout to the other",
         _plain(
             lambda x, source, target, rotary_dim: posenc_ref.convert_layout(
@@ -182,50 +168,42 @@ SURFACES: dict[str, Surface] = {
         ),
     ),
     "permute_weights": Surface(
-        ("w", "n_heads"),
-        ("w",),
+        "w, n_heads -> w",
         "rows of w (H * D, hidden) moved from half-split to interleaved pairs",
         _plain(posenc_ref.permute_weights),
     ),
     "relative_shift": Surface(
-        ("x",),
-        ("y",),
+        "x -> y",
         "scores (Q, K) by distance K-1 .. 0, moved to their keys; judged up to the query",
         _plain(posenc_ref.relative_shift),
     ),
     "relative_scores": Surface(
-        ("q", "rel"),
-        ("y",),
+        "q, rel -> y",
         "q_i . rel[S - 1 - (i - j)] for q (S, d) and rel (2S - 1, d)",
         _plain(posenc_ref.relative_scores),
     ),
     "position_ids": Surface(
-        ("attention_mask",),
-        ("position_ids",),
+        "attention_mask -> position_ids",
         "positions that count the real tokens of each row (B, S); 0 for padding",
         _plain(posenc_ref.position_ids),
     ),
     "packed": Surface(
-        ("lengths",),
-        ("position_ids",),
+        "lengths -> position_ids",
         "positions of documents one after the other",
         _plain(posenc_ref.packed),
     ),
     "decode_positions": Surface(
-        ("prompt_len", "n_steps"),
-        ("position_ids",),
+        "prompt_len, n_steps -> position_ids",
         "positions of the tokens generated after prompts of so many real tokens",
         _plain(posenc_ref.decode_positions),
     ),
     "shard_positions": Surface(
-        ("cu_seqlens", "cp_size", "cp_rank"),
-        ("position_ids",),
+        "cu_seqlens, cp_size, cp_rank -> position_ids",
         "positions of the tokens of a context-parallel rank: zig-zag halves of each sequence",
         _plain(posenc_ref.shard_positions),
     ),
     "mrope_positions": Surface(
-        ("token_types", "image_grids", "video_grids"),
-        ("position_ids",),
+        "token_types, image_grids, video_grids -> position_ids",
         "positions (3, B, S) of text (0), image (1) and video (2) tokens; grids (n, 3) in patches, "
         "merged two by two",
         _plain(
@@ -235,8 +213,7 @@ SURFACES: dict[str, Surface] = {
         ),
     ),
     "grid_positions": Surface(
-        ("height", "width", "merge_size"),
-        ("position_ids",),
+        "height, width, merge_size -> position_ids",
         "row and column (2, height * width) of every patch; the patches of a block of merge_size "
         "squared follow each other",
         _plain(
@@ -244,8 +221,7 @@ SURFACES: dict[str, Surface] = {
         ),
     ),
     "ids_from_tokens": Surface(
-        ("input_ids",),
-        ("position_ids",),
+        "input_ids -> position_ids",
         "positions of tokens where padding has a row of its own",
         _method("ids_from_tokens"),
     ),
