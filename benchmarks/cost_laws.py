@@ -1,6 +1,6 @@
 """Cost laws: time and peak memory against sequence, heads and dimension, beside what theory says.
 
-python benchmarks/cost_laws.py --plot docs/cost-laws.svg    # some minutes and 2 GiB
+python benchmarks/cost_laws.py --plot docs/generated/cost-laws.svg    # some minutes and 2 GiB
 python benchmarks/cost_laws.py --quick                      # small sizes: whether it runs
 
 Theory: a rotation reads and writes S H D numbers, once; a table is S D stores and few sines; a

@@ -1,6 +1,6 @@
 """Rotary embeddings on a GPU: are they right, and how fast?  One run, less than ten minutes.
 
-    python benchmarks/gpu_rope.py            # writes docs/gpu-report.md and docs/gpu-report.json
+    python benchmarks/gpu_rope.py            # writes docs/generated/gpu-report.{md,json}
 
 Needs a CUDA device, CuPy, and for the comparison torch and transformers.  Speeds are held against
 a copy of the same bytes in the same run.  A section that fails is a line in the report, and no new
@@ -275,7 +275,7 @@ def sections():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    docs = ROOT / "docs"
+    docs = ROOT / "docs" / "generated"
     parser.add_argument("--json", type=Path, default=docs / "gpu-report.json")
     parser.add_argument("--markdown", type=Path, default=docs / "gpu-report.md")
     parser.add_argument("--deadline", type=float, default=520, help="seconds (default 520)")

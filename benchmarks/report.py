@@ -1,7 +1,7 @@
 """Every CPU benchmark in one run, and what it says about the goals: Markdown, JSON and a plot.
 
 python benchmarks/report.py                        # prints; about ten minutes and 5 GiB
-python benchmarks/report.py --output docs          # writes docs/benchmarks.* and docs/cost-laws.svg
+python benchmarks/report.py --output docs/generated  # writes benchmarks.* and cost-laws.svg there
 python benchmarks/report.py --quick                # small shapes: whether it runs, no more
 
 The goals are ratios of one run; what is missed is printed as missed.
@@ -31,7 +31,7 @@ FILL = "limit: fill"
 WITH_NUMBA, NUMPY_ALONE = "ours with Numba", "ours NumPy alone"
 INTRODUCTION = """# Speed on a CPU, beside others
 
-Written by `python benchmarks/report.py --output docs`, one thread, float32 unless said. Each
+Written by `python benchmarks/report.py --output docs/generated`, one thread, float32 unless said. Each
 round times every candidate once, after a call that is not timed, so that what disturbs one disturbs
 all; numbers are medians.
 *out=* writes into an array that is there, *fresh* returns a new one, which costs page faults that

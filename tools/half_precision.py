@@ -1,7 +1,7 @@
-"""Write the section "Half precision" of docs/tables.md: python tools/half_precision.py.
+"""Write docs/generated/half-precision.md: python tools/half_precision.py.
 
-Which tables lose positions where everything is computed in bfloat16 or float16: every operation is
-evaluated in float64 and rounded at once, as exact half-precision arithmetic would.
+It shows which tables lose positions in bfloat16 or float16 arithmetic. Every operation is evaluated
+in float64 and rounded at once, which is what exact half-precision arithmetic does.
 """
 
 from functools import cache
@@ -13,8 +13,7 @@ import numpy as np
 import posenc_ref as pr
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "tables.md"
-TITLE = "## Half precision\n"
+PAGE = ROOT / "docs/generated/half-precision.md"
 KINDS = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 COUNT = 4096
 POINTS = np.arange(COUNT)
@@ -24,16 +23,18 @@ IMAGE = np.stack(np.divmod(POINTS, SIDE))
 VIDEO = np.stack([POINTS // 256, POINTS // 16 % 16, POINTS % 16])
 RNG = np.random.default_rng(0)
 
-HEAD = """
-How many of 4096 rows stay distinct: when everything is computed in bfloat16 or float16 (positions,
-frequencies, products, sines, each rounded), and when exact values are rounded once at the end.
-Made by `python tools/half_precision.py`; tables are 128 wide, images have 64 x 64 patches, videos
-16 x 16 x 16, times and coordinates lie between 0 and 1.
+HEAD = """# Tables in half precision
 
-**Rounding the result loses no position of a table of whole numbers; rounding positions does**: all
-integers exist up to 256 in bfloat16, up to 2048 in float16. Patches of an image are few enough.
-Learned tables (`Learned`, `AxialLearned`) compute nothing, but 4096 integers held in bfloat16 are
-769 rows, 3073 in float16; a `Hybrid` loses what all of its parts lose.
+Made by `python tools/half_precision.py`.
+
+The number of distinct rows of 4096. *Throughout*: positions, frequencies, products and sines are
+each rounded to the format. *Rounded*: exact values are rounded once. Tables are 128 wide; images
+have 64 x 64 patches, videos 16 x 16 x 16; times and coordinates lie between 0 and 1.
+
+**Rounding the result keeps every position of a table of integers distinct; rounding the positions
+does not.** bfloat16 holds all integers up to 256, float16 up to 2048: of 4096 positions,
+769 in bfloat16 and 3073 in float16 remain distinct. Learned tables (`Learned`, `AxialLearned`) lose
+only those; a `Hybrid` loses what each of its parts loses.
 
 | table | bfloat16 throughout | float16 throughout | rounded to bfloat16 | rounded to float16 |
 |---|---:|---:|---:|---:|
@@ -194,8 +195,8 @@ def counts(case):
 
 
 @cache
-def section():
-    """The section; presets with the same numbers share a row."""
+def document():
+    """Return the page; presets with the same numbers share a row."""
     rows, known = {}, {}
     for name, case in cases().items():
         key = name
@@ -204,16 +205,8 @@ def section():
         known[key] = known.get(key) or tuple(counts(case))
         rows.setdefault(known[key], []).append(name)
     lines = [f"| {', '.join(names)} | {' | '.join(map(str, n))} |\n" for n, names in rows.items()]
-    return TITLE + HEAD + "".join(lines)
-
-
-def around(page):
-    """What stands before the section, and what after it."""
-    before, after = page.split(TITLE)
-    _, mark, rest = after.partition("\n## ")
-    return before, mark + rest
+    return HEAD + "".join(lines)
 
 
 if __name__ == "__main__":
-    first, last = around(PAGE.read_text(encoding="utf-8"))
-    PAGE.write_text(first + section() + last, encoding="utf-8")
+    PAGE.write_text(document(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Write docs/kill-matrix.md: python tools/kill_matrix.py [--full matrix.csv].
+"""Write docs/generated/kill-matrix.md: python tools/kill_matrix.py [--full matrix.csv].
 
 Every check of the judge, run alone, against every case of the corpus; minutes of work.  ``--full``
 keeps the whole matrix as well, a row per case and a column per check.
@@ -18,20 +18,19 @@ sys.path.insert(0, str(ROOT))
 from tests.mutants import CORRECT, WRONG  # noqa: E402
 from tests.mutants.kills import alone, row  # noqa: E402
 
-DOCUMENT = ROOT / "docs" / "kill-matrix.md"
+DOCUMENT = ROOT / "docs/generated/kill-matrix.md"
 #: Names of sole kills that are shown in a line.
 SHOWN = 4
 
 HEAD = """# The kill matrix
 
-{date}: {checks} checks, {wrong} wrong and {correct} correct implementations. Made by
-`python tools/kill_matrix.py`; `tests/conformance/test_kills.py` holds it against the corpus.
+Made by `python tools/kill_matrix.py` on {date}: {checks} checks, {wrong} wrong and {correct} correct
+implementations. `tests/conformance/test_kills.py` compares it with the corpus.
 
-A check that is run **alone** makes the probes it always makes, but what any other check sees
-neither counts nor stops the run. Properties of `apply` are judged with the oracle withheld: the
-encoding is not given. *Asked* counts the wrong implementations that it came to judge, *kills*
-those that it rejects, *sole* those that no other check rejects. No check accuses a correct
-implementation.
+Each check runs **alone**: it makes its usual probes, and findings of other checks neither count nor
+stop the run. Properties of `apply` are judged without the encoding. *Asked* counts the wrong
+implementations that the check judged, *kills* those that it rejects, *sole* those that no other
+check rejects. No check rejects a correct implementation.
 
 | check | asked | kills | sole | for example |
 |---|---:|---:|---:|---|

@@ -1,7 +1,7 @@
 """Mutation testing of the parts that decide: python tools/mutate.py --copy DIR --out FILE.
 
 A seeded random sample of mutants of accuracy, exact core and judges, each against the tests below
-that are about its module (docs/mutation-testing.md has the last run, with every survivor).
+that are about its module (docs/generated/mutation-testing.md has the last run, with every survivor).
 Cosmic Ray says what mutants there are and applies them; its own runner has no way to draw places
 at random or to give every module its own tests, and starts an interpreter for each mutant.
 

@@ -4,7 +4,7 @@ Judges a fixed part of the corpus (nearly every code, every surface; about 20 s)
 case, the verdict and the codes: no scores and no times, which may differ.  ``--json FILE`` writes
 one run; ``--compare FILE FILE ...`` says whether runs agree; ``--matrix`` makes the runs, under
 each interpreter given and each of `VARIANTS`, compares them and prints a table for
-docs/verdicts.md.
+docs/generated/verdicts.md.
 An interpreter needs posenc_ref and ml_dtypes installed, nothing else.
 """
 

@@ -20,7 +20,7 @@ from posenc_ref.conformance.sweep_record import Case, Judged, judged
 transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
 torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/generated"
 SCRIPTS = sorted((DOCS / sweep_document.SCRIPTS).glob("*.py"))
 LLAMA = Target("llama", "LlamaRotaryEmbedding", "LlamaConfig")
 

@@ -24,7 +24,7 @@ from posenc_ref.conformance.sweep_record import Judged
 pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/generated"
 SCRIPTS = sorted((DOCS / sweep_other_document.SCRIPTS).glob("*.py"))
 PAGE = DOCS / "transformers-sweep-other.md"
 GOOD = "conforms"
