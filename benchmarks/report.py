@@ -31,12 +31,12 @@ FILL = "limit: fill"
 WITH_NUMBA, NUMPY_ALONE = "ours with Numba", "ours NumPy alone"
 INTRODUCTION = """# Speed on a CPU, beside others
 
-Written by `python benchmarks/report.py --output docs/generated`, one thread, float32 unless said. Each
-round times every candidate once, after a call that is not timed, so that what disturbs one disturbs
-all; numbers are medians.
-*out=* writes into an array that is there, *fresh* returns a new one, which costs page faults that
-no arithmetic hides: compare like with like. The last column is the largest error against exact
-angles.
+Made by `python benchmarks/report.py --output docs/generated`.
+
+One thread, float32 unless stated otherwise. Each round times every candidate once, after a warm-up
+call, so that a disturbance affects all of them; numbers are medians. *out=* writes into an existing
+array; *fresh* returns a new one, whose page faults often cost more than the arithmetic, so compare
+like with like. The last column is the largest error against exact angles.
 
 ## Goals
 """

@@ -24,8 +24,9 @@ SHOWN = 4
 
 HEAD = """# The kill matrix
 
-Made by `python tools/kill_matrix.py` on {date}: {checks} checks, {wrong} wrong and {correct} correct
-implementations. `tests/conformance/test_kills.py` compares it with the corpus.
+Made by `python tools/kill_matrix.py` on {date}: {checks} checks,
+{wrong} wrong and {correct} correct implementations. `tests/conformance/test_kills.py` compares it
+with the corpus.
 
 Each check runs **alone**: it makes its usual probes, and findings of other checks neither count nor
 stop the run. Properties of `apply` are judged without the encoding. *Asked* counts the wrong

@@ -1,9 +1,9 @@
 """Mutation testing of the parts that decide: python tools/mutate.py --copy DIR --out FILE.
 
-A seeded random sample of mutants of accuracy, exact core and judges, each against the tests below
-that are about its module (docs/generated/mutation-testing.md has the last run, with every survivor).
-Cosmic Ray says what mutants there are and applies them; its own runner has no way to draw places
-at random or to give every module its own tests, and starts an interpreter for each mutant.
+It draws mutants of the accuracy module, the exact core and the judges at random, and runs the tests
+of their module below against each; docs/generated/mutation-testing.md has the last run. Cosmic Ray
+enumerates and applies mutants. Its own runner can neither draw places at random nor give every
+module its own tests, and starts an interpreter for each mutant.
 
 ``--copy DIR`` is a copy of the repository that may be written to (``git worktree add DIR``), not
 the checkout: the package is taken from DIR alone, through the tree of tools/link_types.py.  Needs

@@ -44,7 +44,8 @@ def test_a_card_is_what_the_source_says_and_the_page_shows(entry):
     assert found.right, f"{found.wrong}\n{found.card}"
     shown = cards(DOCUMENT.read_text(encoding="utf-8"))[entry.name]
     assert compared(shown) == compared(found.card), (
-        "posenc gallery --markdown docs/generated/identity-cards.md, with all its libraries installed"
+        "with every library installed, run "
+        "posenc gallery --markdown docs/generated/identity-cards.md"
     )
 
 

@@ -1,4 +1,4 @@
-"""What is said first names the mistake, and docs/generated/named-mistakes.md says it in the same words."""
+"""The first finding names the mistake, in the words of docs/generated/named-mistakes.md."""
 
 import json
 import re
