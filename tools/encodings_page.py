@@ -22,8 +22,8 @@ property means. A property that is not named does not hold; where it holds for s
 the examples without it are named by the ids of their golden vectors.
 
 Scores are the worst of all examples against the formula in 50 digits (`posenc accuracy` lists
-them), in units of rounding, rounded up to a power of two. Budgets are 128 in float64 and float32 and 8 in
-float16 and bfloat16; "equal" means equal to the last bit.
+them), in units of rounding, rounded up to a power of two. The budget is 128 in float64 and float32,
+and 8 in float16 and bfloat16; "equal" means equal to the last bit.
 
 """
 
