@@ -42,10 +42,10 @@ only those; a `Hybrid` loses what each of its parts loses.
 
 
 class Half:
-    """Arithmetic of one format: every result is rounded to it."""
+    """Arithmetic that rounds every result to one format."""
 
     def __init__(self, kind):
-        """A format by its name."""
+        """Take the format by its name."""
         self.kind = KINDS[kind]
 
     def __call__(self, values):
@@ -54,24 +54,24 @@ class Half:
             return np.asarray(values, np.float64).astype(self.kind).astype(np.float64)
 
     def times(self, a, b):
-        """The rounded product of rounded numbers."""
+        """Return the rounded product of rounded numbers."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self(self(a) * self(b))
 
     def waves(self, at, omega, scale=1.0):
-        """Sines and cosines of positions times frequencies."""
+        """Return sines and cosines of positions times frequencies."""
         angle = self.times(np.asarray(at)[:, None], np.asarray(omega)[None, :])
         with np.errstate(invalid="ignore"):
             return np.concatenate([self.times(f(angle), scale) for f in (np.sin, np.cos)], axis=1)
 
     def of_axes(self, positions, omegas):
-        """The waves of every axis, side by side."""
+        """Return the waves of every axis, side by side."""
         pairs = zip(positions, omegas, strict=True)
         return np.concatenate([self.waves(p, w) for p, w in pairs], axis=1)
 
 
 def sinusoid(table, at):
-    """A sinusoid: offset and factor go to the positions first."""
+    """Return the case of a sinusoid: offset and factor apply to the positions first."""
 
     def rows(half):
         return half.waves(half.times(half(half(at) + table.offset), table.position_scale),
@@ -81,7 +81,7 @@ def sinusoid(table, at):
 
 
 def features(table, at):
-    """Fourier features: shift, factor, product with the matrix and the unit, in this order."""
+    """Return the case of Fourier features: shift, factor, matrix and unit, in this order."""
     unit = {"radian": 1.0, "half-turn": np.pi, "turn": 2 * np.pi}[table.unit]
 
     def rows(half):
@@ -97,7 +97,7 @@ def features(table, at):
 
 
 def detr():
-    """DETR: the cumulative sum and its normalisation too."""
+    """Return the case of DETR, with its cumulative sum and normalisation."""
     table = pr.DETRSine(128)
 
     def rows(half):
@@ -108,14 +108,14 @@ def detr():
 
 
 def boxes():
-    """Boxes: 64 x 64 centres of boxes of one size."""
+    """Return the case of boxes: 64 x 64 centres, one size."""
     table = pr.BoxSine(128)
     at = np.stack([*((IMAGE + 0.5) / SIDE), np.full(COUNT, 0.125), np.full(COUNT, 0.125)])
     return lambda half: half.of_axes(at, table.frequencies()), table, at
 
 
 def time2vec():
-    """Time2Vec with random frequencies and phases."""
+    """Return the case of Time2Vec, with random frequencies and phases."""
     weight, bias = RNG.uniform(0.001, 1.0, 128), RNG.uniform(0.0, 6.0, 128)
     table = pr.Time2Vec(weight, bias)
 
@@ -127,7 +127,7 @@ def time2vec():
 
 
 def standardized():
-    """PatchTST: the mean and the deviation in half precision too."""
+    """Return the case of PatchTST, with mean and deviation in half precision."""
     table = pr.StandardizedSinusoidal(128, COUNT)
     waves = pr.Sinusoidal(128).frequencies()
 
@@ -139,7 +139,7 @@ def standardized():
 
 
 def resized():
-    """A learned grid of 14 x 14, resized bicubically: its weights and rows rounded."""
+    """Return the case of a learned 14 x 14 grid, resized bicubically, with rounded weights."""
     weight = RNG.standard_normal((196, 128))
 
     def rows(half):
@@ -153,7 +153,7 @@ def resized():
 
 
 def cases():
-    """Every table by name: its rows in half precision, itself, and positions."""
+    """Return every table by name: its rows in half precision, itself, and its positions."""
     found = {}
     for name in pr.presets():
         if name.startswith(("sinusoidal-", "timesteps-")):
@@ -182,12 +182,12 @@ def cases():
 
 
 def distinct(rows):
-    """How many rows differ; what is no number at all counts once."""
+    """Return the number of distinct rows; NaN counts as one value."""
     return len(np.unique(np.nan_to_num(np.asarray(rows, np.float64), nan=9e9), axis=0))
 
 
 def counts(case):
-    """The four numbers of a table."""
+    """Return the four numbers of a table."""
     rows, table, at = case
     exact = np.asarray(table.table(at))
     halves = [Half(kind) for kind in KINDS]
