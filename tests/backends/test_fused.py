@@ -9,7 +9,8 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import budget
-from posenc_ref.backends import fused, fused_numpy, phasors
+from posenc_ref.backends import fused
+from posenc_ref.backends.kernels import numpy_rotary, phasors
 from posenc_ref.conformance import check
 from posenc_ref.conformance.subject import TENSOR_LAYOUTS
 
@@ -97,9 +98,9 @@ def test_large_arrays_go_through_tiles_and_give_the_same(name, dtype, monkeypatc
     fast = fused(encoding)
     whole = fast(x, at)
     for tile in (1, 4 * D, 7 * 8 * D, 2**20):
-        monkeypatch.setattr(fused_numpy, "_SMALL", 0)
-        monkeypatch.setattr(fused_numpy, "_TILE", tile)
-        monkeypatch.setattr(fused_numpy, "_WIDENED", tile)
+        monkeypatch.setattr(numpy_rotary, "_SMALL", 0)
+        monkeypatch.setattr(numpy_rotary, "_TILE", tile)
+        monkeypatch.setattr(numpy_rotary, "_WIDENED", tile)
         assert np.array_equal(fast(x, at), whole)
         placed = x.copy()
         assert fast(placed, at, out=placed) is placed

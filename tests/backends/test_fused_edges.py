@@ -8,7 +8,8 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.backends import backend, fused, fused_numpy, fused_rotary
+from posenc_ref.backends import backend, fused, rotary_tables
+from posenc_ref.backends.kernels import numpy_rotary
 from tests.backends.test_fused import ROTARY, D, positions_of
 
 RNG = np.random.default_rng(15)
@@ -142,7 +143,7 @@ def test_tables_of_fake_tensors_are_not_kept(rng):
     for transform in (torch.func.functionalize, lambda f: torch.func.grad(lambda t: f(t).sum())):
         fast = fused(HALF)
         transform(at_five(fast))(x)
-        for tables in fast._kept.values():
+        for tables in fast._tables.kept.values():
             for factor in tables.factors:
                 assert not torch._C._functorch.is_functorch_wrapped_tensor(factor)
         assert torch.equal(fast(x, range(5)), expected)
@@ -205,11 +206,11 @@ def test_what_is_kept_has_an_end(monkeypatch):
     fast, x = fused(HALF), np.ones((3, D), np.float32)
     for first in range(40):
         fast(x, [first, 7, 9])
-    assert len(fast._kept) == fused_rotary._KEPT
-    monkeypatch.setattr(fused_rotary, "_LARGEST", 3 * D // 2 * 16 - 1)
+    assert len(fast._tables.kept) == rotary_tables.KEPT
+    monkeypatch.setattr(rotary_tables, "LARGEST", 3 * D // 2 * 16 - 1)
     other = fused(HALF)
     other(x, range(3))
-    assert len(other._kept) == 0
+    assert len(other._tables.kept) == 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -223,7 +224,7 @@ def test_tiles_know_their_heads_and_where_they_write(name, dtype, rng, monkeypat
     whole = fast(x, at)
     expected = fast(x[:, :-1], at[:, 1:])
     for name in ("_SMALL", "_TILE", "_WIDENED"):
-        monkeypatch.setattr(fused_numpy, name, 4 * D * 40 if name != "_SMALL" else 0)
+        monkeypatch.setattr(numpy_rotary, name, 4 * D * 40 if name != "_SMALL" else 0)
     assert np.array_equal(fast(x, at), whole)
     assert np.array_equal(fast(x, at[:, :1]), fast(x, at[:, :1].repeat(5, axis=1)))
     moved = x.copy()

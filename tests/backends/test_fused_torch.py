@@ -73,7 +73,7 @@ def test_the_operator_is_well_made(name, rng):
     encoding = ROTARY[name]
     x = tensor(rng, 2, 3, D, grad=True)
     fused(encoding)(x, range(3))  # registers it
-    run = fused(encoding)._runs[0]
+    run = fused(encoding)._tables.runs[0]
     factor = tensor(rng, 3, run.size, 2) if run.interleaved else tensor(rng, 2, 3, run.size)
     arguments = (x, factor, run.interleaved, run.start, False)
     torch.library.opcheck(torch.ops.posenc_ref.rotate.default, arguments)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.backends import fused, fused_torch
+from posenc_ref.backends import fused
+from posenc_ref.backends.kernels import torch_rotary, torch_state
 from tests.backends.test_fused import ROTARY, D
 from tests.backends.test_fused_torch import close
 
@@ -84,15 +85,17 @@ def test_tables_are_kept_for_each_stream_of_a_device(monkeypatch):
     stream = types.SimpleNamespace(cuda_stream=1)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: stream.cuda_stream == 2)
-    one = fused_torch.place("cuda:1")
-    fused_torch.not_captured("cuda:1")
+    one = torch_state.device_and_stream("cuda:1")
+    torch_state.not_captured("cuda:1")
     stream.cuda_stream = 2
-    assert one != fused_torch.place("cuda:1")
-    assert fused_torch.place("cpu") == fused_torch.place(torch.device("cpu"))
-    fused_torch.not_captured("cpu")
+    assert one != torch_state.device_and_stream("cuda:1")
+    assert torch_state.device_and_stream("cpu") == torch_state.device_and_stream(
+        torch.device("cpu")
+    )
+    torch_state.not_captured("cpu")
     for make in (
-        lambda: fused_torch.make_tables((), np.zeros((3, 4), complex), 8, "cuda:1"),
-        lambda: fused_torch.send_phasors(np.zeros((3, 4), complex), "cuda:1"),
+        lambda: torch_rotary.make_tables((), np.zeros((3, 4), complex), 8, "cuda:1"),
+        lambda: torch_rotary.send_phasors(np.zeros((3, 4), complex), "cuda:1"),
     ):
         with pytest.raises(ValueError, match="while a graph is captured"):
             make()

@@ -137,7 +137,7 @@ def test_the_operator_is_well_made():
     fast = fused(ROTARY["sections-half"])
     whole(lambda x: fast(x, range(3)))(torch.zeros(2, 3, D))  # registers it
     for at in (torch.arange(3), torch.arange(18).reshape(3, 2, 3)):
-        given = (at, fast.described, None, False, torch.device("cpu"))
+        given = (at, fast._tables.description, None, False, torch.device("cpu"))
         torch.library.opcheck(torch.ops.posenc_ref.phasors.default, given)
         made = torch.ops.posenc_ref.phasors(*given)
         assert torch.equal(made, torch.ops.posenc_ref.phasors(*given))

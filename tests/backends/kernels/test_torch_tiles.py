@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.backends import fused, torch_tiles
+from posenc_ref.backends import fused
+from posenc_ref.backends.kernels import torch_tiles
 
 torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 

@@ -1,6 +1,6 @@
 """What Triton's compiler makes of the kernel, without a GPU; needs Triton, and is run by hand.
 
-pip install triton && python -m tests.backends.triton_compiled
+pip install triton && python -m tests.backends.kernels.triton_compiled
 
 For every architecture, dtype and layout: x is read and written 16 bytes at a time, nothing is
 flushed to zero, no register goes to local memory, and bfloat16 is rounded to nearest.
@@ -12,7 +12,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from posenc_ref.backends.triton_rotary import _kernel
+from posenc_ref.backends.kernels.triton_rotary import _kernel
 
 ARCHITECTURES = (80, 90, 100)
 DTYPES = {"bf16": "fp32", "fp16": "fp32", "fp32": "fp32", "fp64": "fp64"}

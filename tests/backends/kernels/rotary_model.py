@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-SOURCE = HERE.parents[1] / "backends" / "rotary.cu"
+SOURCE = HERE.parents[2] / "backends" / "kernels" / "rotary.cu"
 FLAGS = ("-std=c++17", "-ffp-contract=off", "-Wno-unknown-pragmas", "-shared", "-fPIC")
 
 

@@ -1,6 +1,6 @@
 """What the kernel must do, case by case, on a GPU or on the model of one.
 
-    python -m tests.backends.rotary_cases build/rotary.so ...     # one line for each
+    python -m tests.backends.kernels.rotary_cases build/rotary.so ...     # one line for each
 
 Every case runs ``fused(encoding)`` as a user would and compares with the specification: rotated
 channels in roundings of the size of their pair, which no position makes larger; the others bit for
@@ -18,9 +18,9 @@ import pytest
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth
 from posenc_ref.backends import cupy_device, fused
-from tests.backends import rotary_model
-from tests.backends.rotary_model import Array
-from tests.backends.rotary_right import MOST, STRIDES, exact, memory, random, right
+from tests.backends.kernels import rotary_model
+from tests.backends.kernels.rotary_model import Array
+from tests.backends.kernels.rotary_right import MOST, STRIDES, exact, memory, random, right
 from tests.backends.test_fused import DTYPES, ROTARY, D, positions_of
 
 FAR = 2**30

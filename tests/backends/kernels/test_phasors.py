@@ -9,8 +9,9 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth
-from posenc_ref.backends import fused, numba_loops, phasors
-from posenc_ref.backends.numba_loops import Columns
+from posenc_ref.backends import fused
+from posenc_ref.backends.kernels import numba_loops, phasors
+from posenc_ref.backends.kernels.numba_loops import Columns
 from posenc_ref.conformance import check
 from posenc_ref.conformance.exact import Exact, exact_cos_sin, geometric
 

@@ -22,11 +22,11 @@ import posenc_ref as pr
 from posenc_ref.accuracy import Truth
 from posenc_ref.backends import fused, fused_cupy
 from posenc_ref.conformance import check
-from tests.backends import rotary_cases, rotary_model, rotary_right
-from tests.backends.rotary_model import HERE, SOURCE, Array, build
+from tests.backends.kernels import rotary_cases, rotary_model, rotary_right
+from tests.backends.kernels.rotary_model import HERE, SOURCE, Array, build
 from tests.backends.test_fused import ROTARY, D, positions_of
 
-ROOT = HERE.parents[1]
+ROOT = HERE.parents[2]
 
 
 def compiler():
@@ -40,7 +40,7 @@ def compiler():
 def judged(paths, **environment):
     """All cases in a process of its own, for the libraries at ``paths`` one after another."""
     return subprocess.run(
-        [sys.executable, "-m", "tests.backends.rotary_cases", *paths],
+        [sys.executable, "-m", "tests.backends.kernels.rotary_cases", *paths],
         cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -291,7 +291,7 @@ def test_what_is_kept_for_positions_has_an_end(stand_in):
     fast, x = fused(ROTARY["half"]), Array(rotary_cases.random(2, 3, D))
     for first in range(100):
         fast(x, [first, 7, 9])
-    assert len(fast._cupy._kept) <= 64
+    assert len(fast._tables.cupy.kept) <= 64
 
 
 def test_kept_angles_know_what_they_are_for(stand_in):
@@ -325,11 +325,11 @@ def test_angles_are_made_for_each_stream(stand_in, monkeypatch):
     """Memory of a pool is safe in the order of one stream."""
     fast, x = fused(ROTARY["half"]), Array(rotary_cases.random(2, 3, D))
     first = [fast(x, at).host for at in ([1, 7, 4], range(3))]
-    kept, other = len(fast._cupy._kept), rotary_model.Stream()
+    kept, other = len(fast._tables.cupy.kept), rotary_model.Stream()
     other.ptr = 8
     monkeypatch.setattr(stand_in.cuda, "get_current_stream", lambda: other)
     again = [fast(x, at).host for at in ([1, 7, 4], range(3))]
-    assert len(fast._cupy._kept) == 2 * kept
+    assert len(fast._tables.cupy.kept) == 2 * kept
     assert all(map(np.array_equal, first, again))
 
 

@@ -1,6 +1,6 @@
 """The Triton kernel on a CPU: by the model of ``triton_model.py``, or Triton's own interpreter.
 
-pip install triton && TRITON_INTERPRET=1 pytest tests/backends/test_triton.py
+pip install triton && TRITON_INTERPRET=1 pytest tests/backends/kernels/test_triton.py
 """
 
 import importlib
@@ -14,17 +14,18 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.backends import fused, fused_torch
+from posenc_ref.backends import fused
+from posenc_ref.backends.kernels import torch_rotary
 from posenc_ref.conformance import check
-from tests.backends.rotary_cases import NO_RESERVE
+from tests.backends.kernels.rotary_cases import NO_RESERVE
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
 
 torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 triton_model = pytest.importorskip(
-    "tests.backends.triton_model", reason="the model of Triton runs on PyTorch"
+    "tests.backends.kernels.triton_model", reason="the model of Triton runs on PyTorch"
 )
 RNG = np.random.default_rng(18)
-MODULE = "posenc_ref.backends.triton_rotary"
+MODULE = "posenc_ref.backends.kernels.triton_rotary"
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +37,7 @@ def kernel(monkeypatch):
             importing.setitem(sys.modules, "triton", triton_model.triton)
             importing.setitem(sys.modules, "triton.language", triton_model.language)
         module = importlib.import_module(MODULE)
-    monkeypatch.setattr(fused_torch, "_in_one_launch", lambda x: True)
+    monkeypatch.setattr(torch_rotary, "_in_one_launch", lambda x: True)
     yield module
     sys.modules.pop(MODULE, None)
 
@@ -125,15 +126,15 @@ def test_the_path_says_so(monkeypatch, rng):
     path = half(tensor(rng, 5, D), range(5), explain=True)[1]
     assert path == "torch: halves, float32, by a Triton kernel"
     monkeypatch.undo()
-    monkeypatch.setattr(fused_torch, "_triton", lambda: False)
+    monkeypatch.setattr(torch_rotary, "_triton", lambda: False)
     assert half(tensor(rng, 5, D), range(5), explain=True)[1] == "torch: halves, float32"
     elsewhere = SimpleNamespace(is_cuda=True)
-    assert fused_torch.kernel(elsewhere) == ", by torch's own kernels: Triton is not installed"
+    assert torch_rotary.kernel(elsewhere) == ", by torch's own kernels: Triton is not installed"
 
 
 def test_only_cuda_tensors_go_there(monkeypatch, rng):
     monkeypatch.undo()
-    assert not fused_torch._in_one_launch(tensor(rng, 2, D))
+    assert not torch_rotary._in_one_launch(tensor(rng, 2, D))
 
 
 @pytest.mark.parametrize("strides", [(2**30 + 64, D, D, 1), (0, D, 1, 2**31 // (D - 1) + 9)])

@@ -4,7 +4,7 @@ import numpy as np
 
 from posenc_ref.accuracy import Truth
 from posenc_ref.backends import fused
-from tests.backends.rotary_model import Array
+from tests.backends.kernels.rotary_model import Array
 from tests.backends.test_fused import DTYPES
 
 #: Roundings of the size of a pair.  Wide: cos and sin are good to 1.2 each, which makes 1.7 of a
