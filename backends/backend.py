@@ -43,8 +43,6 @@ class Backend:
         ``unusable()`` returns why arrays fail on this machine, or None.
     lazy : bool
         Whether values are unknown while an encoding is applied.
-    fused : tuple[str, ...]
-        The encodings with a fast path for this library.
     """
 
     name: str
@@ -57,7 +55,6 @@ class Backend:
     asnumpy: Callable[[Array], np.ndarray]
     unusable: Callable[[], str | None] = field(default=_nothing)
     lazy: bool = False
-    fused: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:

@@ -1,4 +1,4 @@
-"""Traced positions without 64-bit types: exact in the whole range of 32-bit integers."""
+"""Traced positions without 64-bit types are exact at every 32-bit integer."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,12 @@ from posenc_ref.backends import fused
 from tests.backends.test_fused import ROTARY, D
 
 jax = pytest.importorskip("jax", reason="its traces are what is tried")
-#: Roundings of the size of a pair: two of the angle, one of the sine, one of the rotation.
+#: Roundings of the norm of a pair: two of the angle, one of the sine, one of the rotation.
 MOST = 4
 
 
 def worst(encoding, x, at, y, turn="apply", seq_len=None):
-    """The largest distance from the truth, in float32 roundings of the size of a pair."""
+    """Return the largest error in float32 roundings of the norm of a pair."""
     wide = x.astype(np.float64)
     size, m = np.zeros(x.shape), encoding.attention_factor(seq_len)
     m = 1 / m if turn == "inverse" else m
@@ -52,7 +52,7 @@ def test_every_integer(name, rng):
         assert worst(encoding, x, at, back, "inverse", seq_len=700) <= MOST
 
 
-def test_what_traces_do_with_it(rng):
+def test_jit_vmap_qk_and_gradients(rng):
     encoding, paths = ROTARY["interleaved-partial"], []
     fast = fused(encoding, tensor_layout="bshd")
     x = rng.standard_normal((2, 5, 3, D)).astype(np.float32)
@@ -84,7 +84,7 @@ def test_what_traces_do_with_it(rng):
     assert Truth(true, size, np.zeros(())).score(back).max() <= MOST
 
 
-def test_positions_that_are_moved(rng):
+def test_encodings_with_an_offset(rng):
     x = rng.standard_normal((4, D)).astype(np.float32)
     at = np.array([[0, -5, 2**31 - 1, -(2**31)], [7, 1, 2, 3]], np.int32)
     for offset in (1.0, -3.0, 0.25):
@@ -93,7 +93,7 @@ def test_positions_that_are_moved(rng):
 
 
 def test_beyond_the_domain():
-    """NaN, where concrete positions raise."""
+    """Traced positions give NaN where concrete ones raise an error."""
     encoding = pr.RoPE(4, layout="half", scaling=pr.GivenFrequencies((1e6, 1.0)))
     x = np.ones((6, 4), np.float32)
     limit = int(2**40 / encoding.frequencies().max())
@@ -105,7 +105,7 @@ def test_beyond_the_domain():
         fused(encoding)(jax.numpy.asarray(x), at)
 
 
-def test_what_is_refused():
+def test_refused_positions():
     x = np.ones((3, D), np.float32)
     half, sections = fused(ROTARY["half"]), fused(ROTARY["sections-half"])
     for call, at, error, message in (
