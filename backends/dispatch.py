@@ -68,7 +68,7 @@ def fused(
     validate.choice("tensor_layout", tensor_layout, TENSOR_LAYOUTS)
     if isinstance(encoding, XPos):
         raise TypeError(
-            "encoding must turn queries and keys alike, which XPos does not: call its "
+            "encoding must rotate queries and keys alike, which XPos does not: call its "
             "apply_queries and apply_keys, which take every array"
         )
     if isinstance(encoding, Rotary):

@@ -114,7 +114,7 @@ def _tensor(positions: Any, view: Tensor) -> Tensor:
                 f"move them, or pass a range"
             )
         if positions.requires_grad:
-            raise ValueError("positions must not want gradients inside a graph: detach them")
+            raise ValueError("positions must not require gradients inside a graph: detach them")
         return positions
     if isinstance(positions, range):
         return torch.arange(positions.start, positions.stop, positions.step, device="cpu")

@@ -54,8 +54,8 @@ class JaxTables:
 
 def make_tables(runs: tuple[PairRun, ...], phasors: np.ndarray, dim: int) -> JaxTables:
     """Return the tables of ``phasors``, complex (..., S, pairs)."""
-    turned = [phasors[..., run.pairs] for run in runs]
-    return JaxTables(runs, tuple((t.real.copy(), t.imag.copy()) for t in turned), dim)
+    parts = [phasors[..., run.pairs] for run in runs]
+    return JaxTables(runs, tuple((t.real.copy(), t.imag.copy()) for t in parts), dim)
 
 
 def rotate(x: Array, tables: JaxTables) -> Array:

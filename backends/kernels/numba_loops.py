@@ -72,12 +72,12 @@ def write_phasors(
 def _loop(cos: Columns, sin: Columns) -> Callable[..., None] | None:
     one, two = cos.range, sin.range
     if one.step == two.step == 1:
-        return _apart
-    beside = one.step == two.step == 2 and len(one) == len(two) and cos.array is sin.array
-    return _side_by_side if beside and abs(one.start - two.start) == 1 else None
+        return _separate
+    adjacent = one.step == two.step == 2 and len(one) == len(two) and cos.array is sin.array
+    return _adjacent if adjacent and abs(one.start - two.start) == 1 else None
 
 
-def _apart(
+def _separate(
     a: Any, b: Any, c: Any, d: Any, index: Any, re: Any, i: int, n: int, im: Any, j: int, m: int
 ) -> None:
     """Write ``(a + ib)(c + id)``: n real parts from column i on, m imaginary ones from column j."""
@@ -93,7 +93,7 @@ def _apart(
             imag[k] = ar[k] * dr[k] + br[k] * cr[k]
 
 
-def _side_by_side(
+def _adjacent(
     a: Any, b: Any, c: Any, d: Any, index: Any, re: Any, i: int, n: int, im: Any, j: int, m: int
 ) -> None:
     """Write the same with each imaginary part right after its real part, from column i on."""

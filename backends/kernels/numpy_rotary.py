@@ -50,11 +50,11 @@ def make_tables(runs: tuple[PairRun, ...], phasors: np.ndarray, dim: int) -> Num
     """Return the tables of ``phasors``, complex (..., S, pairs)."""
     factors: list[tuple[np.ndarray, ...]] = []
     for run in runs:
-        turned = phasors[..., run.pairs]
+        part = phasors[..., run.pairs]
         if run.interleaved:
-            factors.append((np.ascontiguousarray(turned),))
+            factors.append((np.ascontiguousarray(part),))
         else:
-            cos, sin = turned.real, turned.imag
+            cos, sin = part.real, part.imag
             factors.append(
                 (np.concatenate([cos, cos], axis=-1), np.concatenate([sin, -sin], axis=-1))
             )

@@ -142,7 +142,7 @@ INLINE u64 phase_of(i64 position, u64 frequency, u64 below) {
   return p * frequency + upper_half(p, below) - (position < 0 ? below : 0);
 }
 
-template <typename A> INLINE void turned(u64 phase, A &c, A &s) {
+template <typename A> INLINE void cos_sin_of(u64 phase, A &c, A &s) {
   const u64 quarter = (phase + (1ULL << 61)) >> 62;        // the nearest quarter turn, mod 4
   A u;
   nearest((i64)(phase - (quarter << 62)), u);              // at most an eighth of a turn
@@ -202,7 +202,7 @@ INLINE void angles_of(const RotaryArguments &g, i64 at, int p, A *c, A *s) {
     }
     if (!TABLE) {
       const u64 *frequency = (const u64 *)g.angles + p + j;
-      turned<A>(phase_of(position, frequency[0], frequency[g.pairs]), c[j], s[j]);
+      cos_sin_of<A>(phase_of(position, frequency[0], frequency[g.pairs]), c[j], s[j]);
     }
   }
   if (TABLE) {

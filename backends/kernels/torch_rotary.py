@@ -63,8 +63,8 @@ def make_tables(
     # Tables made in inference mode serve training too, and no default device moves them.
     with torch.inference_mode(False), torch.device("cpu"):
         for run in runs:
-            turned = phasors[..., run.pairs]
-            pair = np.stack([turned.real, turned.imag], axis=-1 if run.interleaved else 0)
+            part = phasors[..., run.pairs]
+            pair = np.stack([part.real, part.imag], axis=-1 if run.interleaved else 0)
             factors.append(torch.from_numpy(np.ascontiguousarray(pair)).to(device))
     return TorchTables(runs, tuple(factors), dim)
 
@@ -86,9 +86,9 @@ def rotate(x: Tensor, tables: TorchTables) -> Tensor:
         return written_out(x, tables)
     if x.numel() == 0:
         return x.clone()
-    turn = _operator()
+    operator = _operator()
     for run, factor in zip(tables.runs, tables.factors, strict=True):
-        x = turn(x, factor, run.interleaved, run.start, False)
+        x = operator(x, factor, run.interleaved, run.start, False)
     return x
 
 
@@ -106,7 +106,7 @@ def rotate_into(x: Tensor, tables: TorchTables, out: Tensor) -> None:
             same = out is x and not run.interleaved and x.dtype == factor.dtype
             same = same and not _in_one_launch(x)
             source = part.clone() if same else part
-            _turn(source, factor, run.interleaved, False, into)
+            _rotate_run(source, factor, run.interleaved, False, into)
         if out is not x:
             _copy_unrotated(x, tables.runs, out)
 
@@ -158,7 +158,7 @@ def _registered() -> Any:
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         pairs = factor.shape[-2] if interleaved else factor.shape[-1]
         run = PairRun(interleaved, start, 0, pairs)
-        _turn(x[..., run.channels], factor, interleaved, inverse, out[..., run.channels])
+        _rotate_run(x[..., run.channels], factor, interleaved, inverse, out[..., run.channels])
         _copy_unrotated(x, (run,), out)
         return out
 
@@ -169,29 +169,29 @@ def _registered() -> Any:
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         (factor,) = ctx.saved_tensors
         return (
-            turn(grad, factor, ctx.interleaved, ctx.start, not ctx.inverse),
+            operator(grad, factor, ctx.interleaved, ctx.start, not ctx.inverse),
             None,
             None,
             None,
             None,
         )
 
-    turn = torch.library.custom_op(
+    operator = torch.library.custom_op(
         "posenc_ref::rotate",
         forward,
         mutates_args=(),
         schema="(Tensor x, Tensor factor, bool interleaved, int start, bool inverse) -> Tensor",
     )
-    turn.register_fake(
+    operator.register_fake(
         lambda x, factor, interleaved, start, inverse: torch.empty_like(
             x, memory_format=torch.contiguous_format
         )
     )
-    turn.register_autograd(backward, setup_context=keep)
-    return turn
+    operator.register_autograd(backward, setup_context=keep)
+    return operator
 
 
-def _turn(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out: Tensor) -> None:
+def _rotate_run(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out: Tensor) -> None:
     """Rotate one run of pairs into ``out``, which is x itself or does not overlap it.
 
     Halves in the dtype of the factor must not be in place.
@@ -199,14 +199,14 @@ def _turn(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out: Tens
     import torch
 
     if _in_one_launch(x):
-        from .triton_rotary import turn
+        from .triton_rotary import rotate_run
 
-        turn(x, factor, interleaved, inverse, out)
+        rotate_run(x, factor, interleaved, inverse, out)
         return
     if x.dtype != factor.dtype:
         in_tiles(
             x, factor, -3 if interleaved else -2, out,
-            lambda wide, table, result: _turn(wide, table, interleaved, inverse, result),
+            lambda wide, table, result: _rotate_run(wide, table, interleaved, inverse, result),
         )  # fmt: skip
         return
     sign = -1 if inverse else 1

@@ -16,9 +16,9 @@ def in_tiles(
     factor: Tensor,
     row: int,
     out: Tensor,
-    turn: Callable[[Tensor, Tensor, Tensor], None],
+    rotate: Callable[[Tensor, Tensor, Tensor], None],
 ) -> None:
-    """Call ``turn(wide, factor, result)`` for each tile of ``x`` (..., S, n) and fill ``out``.
+    """Call ``rotate(wide, factor, result)`` for each tile of ``x`` (..., S, n) and fill ``out``.
 
     Axis ``row`` of ``factor``, a negative number, is that of the positions.  On devices other than
     the CPU, where a launch costs more than a pass through memory, everything is one tile.
@@ -40,7 +40,7 @@ def in_tiles(
                 tile = heads[h : h + many, p : p + tall]
                 wide, result = scratch[:, : tile.shape[0], : tile.shape[1]].unbind(0)
                 wide.copy_(tile)
-                turn(wide, here, result)
+                rotate(wide, here, result)
                 into[h : h + many, p : p + tall].copy_(result)
 
 

@@ -65,7 +65,7 @@ def _kernel(  # type: ignore[no-untyped-def]
         tl.store(out_row + (j + pairs) * od, y2, mask=inside)
 
 
-def turn(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out: Tensor) -> None:
+def rotate_run(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out: Tensor) -> None:
     """Rotate ``x`` (..., S, 2 pairs) into ``out``, which is x itself or does not overlap it.
 
     ``factor`` holds cos and sin: (..., S, pairs, 2) if ``interleaved``, (2, ..., S, pairs) for
@@ -76,14 +76,18 @@ def turn(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out: Tenso
     cos = factor[..., 0] if interleaved else factor[0]
     while cos.ndim > 2 and cos.ndim < x.ndim:
         cos = cos[None]
-    _turn(x, cos.expand(*x.shape[:-1], cos.shape[-1]), factor.stride(0), interleaved, inverse, out)
+    _launch(
+        x, cos.expand(*x.shape[:-1], cos.shape[-1]), factor.stride(0), interleaved, inverse, out
+    )
 
 
-def _turn(x: Tensor, cos: Tensor, part: int, interleaved: bool, inverse: bool, out: Tensor) -> None:
+def _launch(
+    x: Tensor, cos: Tensor, part: int, interleaved: bool, inverse: bool, out: Tensor
+) -> None:
     """Launch the kernel; for halves, each sine lies ``part`` elements after its cosine."""
     if x.ndim > 4:
         for i in range(x.shape[0]):
-            _turn(x[i], cos[i], part, interleaved, inverse, out[i])
+            _launch(x[i], cos[i], part, interleaved, inverse, out[i])
         return
     while x.ndim < 4:
         x, cos, out = x[None], cos[None], out[None]

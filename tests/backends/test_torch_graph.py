@@ -180,7 +180,7 @@ def test_gradients_of_positions_in_torch_func(rng):
 def test_positions_refused_in_a_graph(rng):
     call, x = fused(ROTARY["half"]), tensor(rng, 3, D)
     for at, message in ((torch.arange(3, device="meta"), "positions are on device meta"),
-                        (torch.zeros(3, requires_grad=True), "must not want gradients"),
+                        (torch.zeros(3, requires_grad=True), "must not require gradients"),
                         (torch.arange(4), "positions must have shape")):  # fmt: skip
         with pytest.raises(Exception, match=message):
             whole(lambda x, at: call(x, at))(x, at)
