@@ -3,7 +3,7 @@
 The kernel computes the angles of integer positions exactly, from frequencies in 128-bit fractions
 of a turn; fractional and prepared positions come from a table.  A call reads nothing back from the
 device, so it can be captured in a graph: a position beyond the domain gives NaN and sets a flag
-(:func:`out_of_bounds`).
+(:func:`~posenc_ref.backends.cupy_device.out_of_bounds`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,8 @@ from collections.abc import Sequence
 from posenc_ref._namespace import Array, dtype_name
 
 from .cupy_angles import CupyTables
-from .cupy_device import empty_like, flag_of, not_captured, out_of_bounds, start
+from .cupy_device import flag_of, start
 from .kernels.rotary_launch import CallArguments, View, arguments, plan
-
-__all__ = [
-    "checked_out", "empty_like", "not_captured", "out_of_bounds", "overlap", "rotate", "shared",
-]  # fmt: skip
 
 #: The plans of this many combinations of shapes and strides are kept.
 _plan = functools.lru_cache(maxsize=1024)(plan)

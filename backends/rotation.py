@@ -8,7 +8,7 @@ import numpy as np
 
 from posenc_ref._namespace import Array
 
-from . import fused_cupy
+from . import cupy_device, fused_cupy
 from .cupy_angles import CupyTables
 from .kernels import jax_rotary, numpy_rotary, torch_rotary, torch_state
 from .kernels.jax_rotary import JaxTables
@@ -62,12 +62,12 @@ def rotate_cupy(
     results, rotated, copied = [], [], []
     for x, view, out in given:
         if out is None:
-            goal = fused_cupy.empty_like(x)
+            goal = cupy_device.empty_like(x)
         else:
             goal = fused_cupy.checked_out(checked_like(out, x), x)
             if fused_cupy.overlap(x, goal):
-                fused_cupy.not_captured("out must be x, or share no memory with it")
-                copied.append((goal, goal := fused_cupy.empty_like(x)))
+                cupy_device.not_captured("out must be x, or share no memory with it")
+                copied.append((goal, goal := cupy_device.empty_like(x)))
         results.append(goal if out is None else out)
         rotated.append((view, heads_first(goal, layout, tables.dim)))
     fused_cupy.rotate(rotated, tables)

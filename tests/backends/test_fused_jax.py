@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from posenc_ref.accuracy import Truth, budget
 from posenc_ref.backends import fused
 from posenc_ref.conformance import check
+from tests.backends.comparison import close
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
 
 jax = pytest.importorskip("jax", reason="JAX's arrays are what is tried")
@@ -18,13 +18,6 @@ RNG = np.random.default_rng(13)
 
 def array(rng, *shape, dtype="float32"):
     return jax.numpy.asarray(rng.standard_normal(shape), dtype)
-
-
-def close(one, other, dtype="float32"):
-    one, other = (np.asarray(a).astype(np.float64) for a in (one, other))
-    size = np.broadcast_to(np.linalg.norm(other, axis=-1, keepdims=True), other.shape)
-    score = Truth(other, size, np.zeros(())).score(one, dtype=dtype)
-    return one.shape == other.shape and score.max() <= budget(dtype)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.accuracy import Truth, budget
 from posenc_ref.backends import fused
 from posenc_ref.conformance import check
+from tests.backends.comparison import close
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
 
 torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
@@ -20,14 +20,6 @@ RNG = np.random.default_rng(12)
 def tensor(rng, *shape, dtype="float32", grad=False):
     values = torch.from_numpy(rng.standard_normal(shape)).to(getattr(torch, dtype))
     return values.requires_grad_(grad)
-
-
-def close(one, other, dtype="float32"):
-    """Return whether both agree to a few roundings of the norm of each row."""
-    one, other = (t.detach().to(torch.float64).numpy() for t in (one, other))
-    size = np.broadcast_to(np.linalg.norm(other, axis=-1, keepdims=True), other.shape)
-    score = Truth(other, size, np.zeros(())).score(one, dtype=dtype)
-    return one.shape == other.shape and score.max() <= budget(dtype)
 
 
 @pytest.mark.parametrize(

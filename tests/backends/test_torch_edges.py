@@ -8,8 +8,8 @@ import pytest
 import posenc_ref as pr
 from posenc_ref.backends import fused
 from posenc_ref.backends.kernels import torch_rotary, torch_state
+from tests.backends.comparison import close
 from tests.backends.test_fused import ROTARY, D
-from tests.backends.test_fused_torch import close
 
 torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 

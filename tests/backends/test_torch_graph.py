@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from posenc_ref.backends import fused
+from tests.backends.comparison import close
 from tests.backends.test_fused import ROTARY, D, positions_of
-from tests.backends.test_fused_torch import close, tensor
+from tests.backends.test_fused_torch import tensor
 
 torch = pytest.importorskip("torch", reason="its compiler is what is tried")
 FAR = 2**20

@@ -19,8 +19,8 @@ import posenc_ref as pr
 from posenc_ref.accuracy import Truth
 from posenc_ref.backends import cupy_device, fused
 from tests.backends.kernels import rotary_model
+from tests.backends.kernels.rotary_checks import MOST, STRIDES, exact, memory, random, right
 from tests.backends.kernels.rotary_model import Array
-from tests.backends.kernels.rotary_right import MOST, STRIDES, exact, memory, random, right
 from tests.backends.test_fused import DTYPES, ROTARY, D, positions_of
 
 FAR = 2**30

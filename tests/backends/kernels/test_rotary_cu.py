@@ -22,7 +22,7 @@ import posenc_ref as pr
 from posenc_ref.accuracy import Truth
 from posenc_ref.backends import fused, fused_cupy
 from posenc_ref.conformance import check
-from tests.backends.kernels import rotary_cases, rotary_model, rotary_right
+from tests.backends.kernels import rotary_cases, rotary_checks, rotary_model
 from tests.backends.kernels.rotary_model import HERE, SOURCE, Array, build
 from tests.backends.test_fused import ROTARY, D, positions_of
 
@@ -90,7 +90,7 @@ def test_the_inverse(name, stand_in):
         ready = undo.prepare(at, like=Array(x))
         for y in (undo(Array(x), at), ready(Array(x)), undo.qk(Array(x), Array(x), at)[1]):
             assert (
-                Truth(true, size, np.zeros(())).score(y.host).max() <= rotary_right.MOST["float32"]
+                Truth(true, size, np.zeros(())).score(y.host).max() <= rotary_checks.MOST["float32"]
             )
 
 
@@ -228,7 +228,7 @@ def test_the_suite_passes_for_queries_and_keys(stand_in):
 def test_a_plan_is_made_once(stand_in):
     fast = fused(ROTARY["half"])
     fused_cupy._plan.cache_clear()
-    q, k = Array(rotary_right.random(2, 6, 1, 32)), Array(rotary_right.random(2, 2, 1, 32))
+    q, k = Array(rotary_checks.random(2, 6, 1, 32)), Array(rotary_checks.random(2, 2, 1, 32))
     for position in range(50):
         fast.qk(q, k, [position])
     assert fused_cupy._plan.cache_info().misses == 1

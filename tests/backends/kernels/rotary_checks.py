@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from posenc_ref.accuracy import Truth
 from posenc_ref.backends import fused
+from tests.backends.comparison import rotation_error
 from tests.backends.kernels.rotary_model import Array
 from tests.backends.test_fused import DTYPES
 
@@ -18,19 +18,7 @@ def random(*shape, dtype="float32", seed=5):
 
 def exact(encoding, x, positions, y, seq_len=None):
     """Return whether ``y`` is as exact as its dtype allows."""
-    return score(encoding, x, positions, y, seq_len) <= MOST[str(x.dtype)]
-
-
-def score(encoding, x, positions, y, seq_len=None):
-    """Return the largest error of ``y`` in roundings; unrotated channels must be equal."""
-    wide = x.astype(np.float64)
-    true = encoding.apply(wide, positions, seq_len=seq_len)
-    size = np.zeros(x.shape)
-    first, second = encoding.pairs()
-    p = encoding._positions(positions)
-    m = encoding.attention_factor(encoding._seq_len(seq_len, p))
-    size[..., first] = size[..., second] = m * np.hypot(wide[..., first], wide[..., second])
-    return Truth(true, size, np.zeros(())).score(y, dtype=str(x.dtype)).max(initial=0.0)
+    return rotation_error(encoding, x, positions, y, seq_len=seq_len) <= MOST[str(x.dtype)]
 
 
 def right(encoding, x, positions, *, given=None, out=None, path="made in the kernel", **options):
@@ -42,7 +30,8 @@ def right(encoding, x, positions, *, given=None, out=None, path="made in the ker
     assert how.startswith("cupy: ")
     assert how.endswith(path), how
     assert out is None or y is goal
-    found = score(encoding, before, positions, y.host, options.get("seq_len"))
+    seq_len = options.get("seq_len")
+    found = rotation_error(encoding, before, positions, y.host, seq_len=seq_len)
     assert found <= MOST[str(x.dtype)], (
         f"{encoding!r}, {x.dtype}, strides {x.strides}: {found} roundings"
     )
