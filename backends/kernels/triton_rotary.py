@@ -1,7 +1,7 @@
-"""A run of pairs on a CUDA tensor in one launch of a Triton kernel: read once, written once.
+"""Rotate a run of pairs of a CUDA tensor in one launch: each element is read and written once.
 
-Written as torch operations the same takes six launches in half precision, and eight times the
-bytes.  Imported only where a CUDA tensor and Triton meet; torch's CUDA wheels bring Triton along.
+In half precision, torch operations take six launches and move eight times the bytes.  Imported only
+for CUDA tensors, and only if Triton is installed; torch's CUDA wheels depend on it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import triton.language as tl
 
 Tensor = Any
 
-#: Pairs of one program, at least a token of one head.
+#: Pairs that one program rotates, or those of one token and head if there are more.
 _PAIRS = 1024
 _HEADS = 4
 
 
-# No annotations but Triton's own: it would look them up on the device.
+# Triton looks annotations up on the device, so only its own may be here.
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _kernel(  # type: ignore[no-untyped-def]
     x, out, factor, sign, heads, rows, pairs, part, xb, xh, xs, xd, ob, oh, os, od, fb, fh, fs,
     HEADS: tl.constexpr, ROWS: tl.constexpr, PAIRS: tl.constexpr, SHARED: tl.constexpr,
     SIDE_BY_SIDE: tl.constexpr,
 ):  # fmt: skip
-    # 64 bits from here on, channels too: offsets pass 2**31 in arrays that exist.
+    # Offsets of large arrays need 64 bits, those of channels too.
     place = tl.program_id(0).to(tl.int64)
     blocks = tl.cdiv(heads, HEADS)
     h = (place % blocks * HEADS + tl.arange(0, HEADS))[:, None, None]
@@ -65,25 +65,29 @@ def _kernel(  # type: ignore[no-untyped-def]
         tl.store(out_row + (j + pairs) * od, y2, mask=inside)
 
 
-def turn(x: Tensor, factor: Tensor, interleaved: bool, back: bool, out: Tensor) -> None:
-    """``x`` (..., S, 2 pairs) into ``out``, which is x itself or does not overlap it.
+def rotate_run(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out: Tensor) -> None:
+    """Rotate ``x`` (..., S, 2 pairs) into ``out``, which is x itself or does not overlap it.
 
-    ``factor`` holds cos and sin, (..., S, pairs, 2) where ``interleaved``, (2, ..., S, pairs) for
-    halves; every program reads all that it turns before it writes.
+    ``factor`` holds cos and sin: (..., S, pairs, 2) if ``interleaved``, (2, ..., S, pairs) for
+    halves.  Each program reads its part of x before it writes.
     """
     if x.numel() == 0:
         return
     cos = factor[..., 0] if interleaved else factor[0]
     while cos.ndim > 2 and cos.ndim < x.ndim:
         cos = cos[None]
-    _turn(x, cos.expand(*x.shape[:-1], cos.shape[-1]), factor.stride(0), interleaved, back, out)
+    _launch(
+        x, cos.expand(*x.shape[:-1], cos.shape[-1]), factor.stride(0), interleaved, inverse, out
+    )
 
 
-def _turn(x: Tensor, cos: Tensor, part: int, interleaved: bool, back: bool, out: Tensor) -> None:
-    """``part`` elements after a cosine of halves stands its sine; side by side it is the next."""
+def _launch(
+    x: Tensor, cos: Tensor, part: int, interleaved: bool, inverse: bool, out: Tensor
+) -> None:
+    """Launch the kernel; for halves, each sine lies ``part`` elements after its cosine."""
     if x.ndim > 4:
         for i in range(x.shape[0]):
-            _turn(x[i], cos[i], part, interleaved, back, out[i])
+            _launch(x[i], cos[i], part, interleaved, inverse, out[i])
         return
     while x.ndim < 4:
         x, cos, out = x[None], cos[None], out[None]
@@ -95,7 +99,7 @@ def _turn(x: Tensor, cos: Tensor, part: int, interleaved: bool, back: bool, out:
     grid = (triton.cdiv(heads, together) * triton.cdiv(rows, tall) * batch,)
     with torch.cuda.device_of(x):
         _kernel[grid](
-            x, out, cos, -1.0 if back else 1.0, heads, rows, pairs, part,
+            x, out, cos, -1.0 if inverse else 1.0, heads, rows, pairs, part,
             *x.stride(), *out.stride(), *cos.stride()[:3],
             HEADS=together, ROWS=tall, PAIRS=most,
             SHARED=cos.stride(1) == 0 or heads == 1, SIDE_BY_SIDE=interleaved,

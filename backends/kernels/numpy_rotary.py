@@ -1,10 +1,10 @@
-"""Rotation of NumPy arrays at the memory limit, with no compiled dependency.
+"""Rotation of NumPy arrays at the speed of memory, with no compiled dependency.
 
-Pairs side by side are complex numbers: one multiplication by ``m (cos + i sin)`` through a view,
-one pass.  Halves take three passes over tiles that stay in cache (``x cos``, ``x sin``, and the
-second's halves added crosswise), positions outside and heads inside, so that a tile of the table is
-read once for all heads.  Narrow dtypes go through tiles as
-well: widened to float32, turned, and rounded once.
+Interleaved pairs are complex numbers: one multiplication by ``m (cos + i sin)`` through a view, in
+one pass.  Halves take three passes over tiles that fit in the cache: ``x cos``, ``x sin``, and the
+halves of the second added to the other halves of the first.  The loop over positions is outside
+that over heads, so a tile of the table is read once for all heads.  float16 and bfloat16 go through
+tiles too: widened to float32, rotated, and rounded once.
 """
 
 from __future__ import annotations
@@ -14,25 +14,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .pair_runs import Run, untouched
+from .pair_runs import PairRun, unrotated
 
-#: Bytes of a tile, and of a tile that is widened and needs three of them: below a MiB in all.
+#: Bytes of a tile, and of one of the three tiles that widening needs: less than 1 MiB in all.
 _TILE, _WIDENED = 512 * 1024, 256 * 1024
-#: Below it a whole array is one tile.
+#: An array of at most this many bytes is one tile.
 _SMALL = 64 * 1024
 
 
 @dataclass(slots=True)
-class Tables:
-    """What the kernels multiply by, in their own dtype: one entry per run of pairs.
+class NumpyTables:
+    """cos and sin of every run of pairs, in the dtype that the rotation computes in.
 
-    ``factors[i]`` is complex (..., S, pairs) for pairs side by side, and for halves two real
-    tables (..., S, 2 pairs): cosines twice, and sines with the signs that they have where each half
-    ends up: + for the first, - for the second.
+    ``factors[i]`` is one complex table (..., S, pairs) for an interleaved run, and two real tables
+    (..., S, 2 pairs) for halves: the cosines twice, and the sines followed by their negatives.
     """
 
-    runs: tuple[Run, ...]
-    passed: tuple[slice, ...]  #: channels that no run turns
+    runs: tuple[PairRun, ...]
+    unrotated: tuple[slice, ...]  #: the channels that no run holds
     factors: tuple[tuple[np.ndarray, ...], ...]
     dim: int
 
@@ -41,31 +40,31 @@ class Tables:
         """The number of positions S."""
         return int(self.factors[0][0].shape[-2])
 
-    def window(self, start: int, stop: int) -> Tables:
-        """Rows of tables that have no other axes before them, as views."""
+    def window(self, start: int, stop: int) -> NumpyTables:
+        """Return a view of some rows; the tables must be those of one row of positions."""
         cut = tuple(tuple([t[start:stop] for t in f]) for f in self.factors)
-        return Tables(self.runs, self.passed, cut, self.dim)
+        return NumpyTables(self.runs, self.unrotated, cut, self.dim)
 
 
-def make_tables(runs: tuple[Run, ...], phasors: np.ndarray, dim: int) -> Tables:
-    """The tables of ``phasors``, complex (..., S, pairs)."""
+def make_tables(runs: tuple[PairRun, ...], phasors: np.ndarray, dim: int) -> NumpyTables:
+    """Return the tables of ``phasors``, complex (..., S, pairs)."""
     factors: list[tuple[np.ndarray, ...]] = []
     for run in runs:
-        turned = phasors[..., run.pairs]
+        part = phasors[..., run.pairs]
         if run.interleaved:
-            factors.append((np.ascontiguousarray(turned),))
+            factors.append((np.ascontiguousarray(part),))
         else:
-            cos, sin = turned.real, turned.imag
+            cos, sin = part.real, part.imag
             factors.append(
                 (np.concatenate([cos, cos], axis=-1), np.concatenate([sin, -sin], axis=-1))
             )
-    return Tables(runs, untouched(runs, dim), tuple(factors), dim)
+    return NumpyTables(runs, unrotated(runs, dim), tuple(factors), dim)
 
 
-def rotate(x: np.ndarray, tables: Tables, out: np.ndarray) -> None:
-    """Turn ``x`` (..., S, dim) into ``out``, which is x itself or does not overlap it.
+def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray) -> None:
+    """Rotate ``x`` (..., S, dim) into ``out``, which is x itself or does not overlap it.
 
-    The last axes of both are contiguous; any other strides will do.
+    The last axes of both must be contiguous; other strides are free.
     """
     for run, factors in zip(tables.runs, tables.factors, strict=True):
         part, into = (x, out) if run.size * 2 == tables.dim else _channels(x, out, run.channels)
@@ -77,7 +76,7 @@ def rotate(x: np.ndarray, tables: Tables, out: np.ndarray) -> None:
         else:
             _tiled(part, factors, into)
     if out is not x:
-        for kept in tables.passed:
+        for kept in tables.unrotated:
             out[..., kept] = x[..., kept]
 
 
@@ -88,7 +87,7 @@ def _channels(x: np.ndarray, out: np.ndarray, at: slice) -> tuple[np.ndarray, np
 def _scratch(
     x: np.ndarray, factors: tuple[np.ndarray, ...], shape: tuple[int, ...]
 ) -> tuple[np.ndarray, ...]:
-    """What one tile of ``shape`` needs: x times the sines, and x and the result widened."""
+    """Return memory for a tile: x times the sines, and if widened, x and the result."""
     wide = factors[0].real.dtype
     need = len(factors) == 2
     return tuple([np.empty(shape, wide) for _ in range(need if x.dtype == wide else need + 2)])
@@ -116,9 +115,9 @@ def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> N
 def _tile(
     x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray, work: tuple[np.ndarray, ...]
 ) -> None:
-    """One tile, in the dtype of ``work``; the result is rounded once where that is wider."""
+    """Rotate one tile in the dtype of ``work``, and round once if that is wider."""
     half = x.shape[-1] // 2
-    if len(factors) == 1:  # side by side, in a narrow dtype
+    if len(factors) == 1:  # interleaved, in a narrow dtype
         wide, result = work
         np.copyto(wide, x)
         kind = factors[0].dtype
@@ -144,12 +143,12 @@ def _tile(
 def _planes(
     x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]]:
-    """(heads, S, width) at a time, with tables (S, n) or (heads, S, n): few and large ones."""
+    """Yield x and out as few (heads, S, width), with their tables (S, n) or (heads, S, n)."""
     if factors[0].ndim == 2:
         try:
             shape = (-1, *x.shape[-2:])
             flat = np.reshape(x, shape, copy=False), np.reshape(out, shape, copy=False)
-        except ValueError:  # strides that no single axis describes
+        except ValueError:  # the strides do not allow one axis of heads
             pass
         else:
             yield *flat, factors

@@ -1,17 +1,17 @@
 // Rotary embeddings of queries and keys in one pass over memory.
 //
 // NVRTC (through CuPy) compiles this file for the GPU, and a C++17 compiler for the model that
-// runs it on a CPU (tests/backends/rotary_host.h): there is nothing to include, and below the
-// first section every line is the same for both.  Arithmetic is integers and single IEEE
-// operations, written out, so that the two have the same bits to give.
+// runs it on a CPU (tests/backends/kernels/rotary_host.h): it includes nothing, and below the first
+// section every line is the same for both.  All arithmetic is integers and single IEEE operations,
+// so both compute the same bits.
 //
-// One thread owns WIDTH pairs of one token: it makes their cos and sin once and turns them in
-// heads_per_block heads, IN_FLIGHT of which it loads before it stores any.
+// One thread computes the cos and sin of WIDTH pairs of one token, and rotates these pairs in
+// heads_per_block heads; it loads IN_FLIGHT heads before it stores any.
 //   grid  x: tokens / blockDim.y   y: heads / heads_per_block
 //   block x: pairs / WIDTH         y: tokens
-// WIDTH is what 16 bytes hold where all rows are aligned to that, else 1.
+// WIDTH is the number of elements in 16 bytes if all rows are aligned to 16 bytes, else 1.
 
-// ---------------------------------------------------------------- what GPU and CPU do differently
+// ---------------------------------------------------------------- what differs between GPU and CPU
 #ifdef __CUDACC__
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -19,8 +19,8 @@ typedef long long i64;
 typedef unsigned long long u64;
 #define INLINE __device__ __forceinline__
 
-// CuPy compiles with -ftz=true, and the last option wins.  The _ieee intrinsic and PTX written out
-// keep subnormal numbers whatever the options are; a sign is flipped as a bit for the same reason.
+// CuPy adds -ftz=true, and the last option wins.  The _ieee intrinsic and inline PTX keep subnormal
+// numbers with any option; so does flipping the sign bit.
 INLINE float fused(float a, float b, float c) { return __fmaf_ieee_rn(a, b, c); }
 INLINE float times(float a, float b) {
   float r;
@@ -51,7 +51,7 @@ INLINE void rounded(half16 &v, float f) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(v.
 INLINE void rounded(brain16 &v, float f) {
 #if __CUDA_ARCH__ >= 800
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(v.bits) : "f"(f));
-#else  // no instruction for it
+#else  // there is no such instruction
   const u32 u = __float_as_uint(f);
   v.bits = (u & 0x7fffffffu) > 0x7f800000u ? (u16)0x7fff
                                            : (u16)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
@@ -67,22 +67,22 @@ template <typename T> struct Arithmetic { typedef float type; };
 template <> struct Arithmetic<double> { typedef double type; };
 
 // ---------------------------------------------------------------- arguments
-// backends/rotary_launch.py packs the same, member by member.
+// rotary_launch.py packs the same members in the same order.
 #define MOST_RUNS 12
 struct Run { int start, pairs; };   // consecutive pairs on 2 * pairs channels from start
-struct Gap { int start, stop; };    // channels that no run turns
+struct Gap { int start, stop; };    // channels that no run holds
 
 struct RotaryArguments {
-  // What changes from call to call.  Queries have index 0, keys 1.
+  // Members that change between calls.  Queries have index 0, keys 1.
   const void *x[2];
   void *y[2];
   const void *angles;               // frequencies u64 (2, pairs), or a table (rows, 2, pairs)
-  const i64 *positions;             // null: they are first + their own index
+  const i64 *positions;             // null: the position is first + its index
   const int *axes;                  // the position axis of every pair; null: one axis
-  int *flag;                        // becomes 1 where a position was out of its bounds
+  int *flag;                        // set to 1 if a position is out of bounds
   i64 first, lowest, highest, offset;
-  double cos_factor, sin_factor;    // m and its like; the sign of the rotation is in the second
-  // What a plan fixes.  Strides count elements: batch, head, row, channel.
+  double cos_factor, sin_factor;    // m or 1/m; sin_factor has the sign of the rotation
+  // Members that a plan fixes.  Strides are in elements: batch, head, row, channel.
   i64 x_strides[2][4], y_strides[2][4];
   i64 place[3];                     // strides of positions: batch, row, axis
   i64 batch, rows, heads[2];
@@ -90,7 +90,7 @@ struct RotaryArguments {
   Run run[MOST_RUNS];
   Gap gap[MOST_RUNS + 1];
 };
-static_assert(sizeof(RotaryArguments) == 512, "backends/rotary_launch.py packs 512 bytes");
+static_assert(sizeof(RotaryArguments) == 512, "rotary_launch.py packs 512 bytes");
 
 // ---------------------------------------------------------------- cos and sin of an exact angle
 // sin(pi/4 u) and cos(pi/4 u), |u| <= 1, by minimax polynomials in t = u * u.
@@ -135,14 +135,14 @@ INLINE double cosine(double t) {
   return fused(p, t, 1.0);
 }
 
-// position * frequency mod 1 turn, in units of 2^-64 turns: the frequency has 128 bits behind the
-// point, and dropping whole turns is what integers do anyway.
+// position * frequency mod 1 turn, in units of 2^-64 turns: the frequency has 128 bits after the
+// point, and integer overflow drops whole turns.
 INLINE u64 phase_of(i64 position, u64 frequency, u64 below) {
   const u64 p = (u64)position;
   return p * frequency + upper_half(p, below) - (position < 0 ? below : 0);
 }
 
-template <typename A> INLINE void turned(u64 phase, A &c, A &s) {
+template <typename A> INLINE void cos_sin_of(u64 phase, A &c, A &s) {
   const u64 quarter = (phase + (1ULL << 61)) >> 62;        // the nearest quarter turn, mod 4
   A u;
   nearest((i64)(phase - (quarter << 62)), u);              // at most an eighth of a turn
@@ -163,7 +163,7 @@ template <typename T, int N> INLINE void store(T *p, const Pack<T, N> &v) {
   *reinterpret_cast<Pack<T, N> *>(p) = v;
 }
 
-// The channels of one head of one token.
+// One head of one token.
 template <typename T> struct Row {
   const T *x;
   T *y;
@@ -184,8 +184,8 @@ INLINE Row<T> row_of(const RotaryArguments &g, i64 b, i64 s, i64 head) {
 }
 
 // ---------------------------------------------------------------- the kernel
-// cos and sin of the pairs p .. p + WIDTH - 1.  A position out of bounds is never used to read:
-// its pairs become NaN and the flag is set.
+// cos and sin of the pairs p .. p + WIDTH - 1.  A position out of bounds reads no memory, sets the
+// flag and makes its pairs NaN.
 template <typename A, int WIDTH, bool TABLE>
 INLINE void angles_of(const RotaryArguments &g, i64 at, int p, A *c, A *s) {
   i64 position = 0;
@@ -202,7 +202,7 @@ INLINE void angles_of(const RotaryArguments &g, i64 at, int p, A *c, A *s) {
     }
     if (!TABLE) {
       const u64 *frequency = (const u64 *)g.angles + p + j;
-      turned<A>(phase_of(position, frequency[0], frequency[g.pairs]), c[j], s[j]);
+      cos_sin_of<A>(phase_of(position, frequency[0], frequency[g.pairs]), c[j], s[j]);
     }
   }
   if (TABLE) {
@@ -247,7 +247,7 @@ __global__ void rotary(const __grid_constant__ RotaryArguments g) {
     angles_of<A, WIDTH, TABLE>(g, b * g.place[0] + s * g.place[1], p, c, sn);
     int r = 0, inside = p;
     while (inside >= g.run[r].pairs) inside -= g.run[r++].pairs;
-    // Two packs hold the pairs: side by side they follow each other, halves lie apart.
+    // Two packs hold the pairs: adjacent if interleaved, apart for halves.
     const i64 one = g.run[r].start + (INTERLEAVED ? 2 * inside : inside);
     const i64 two = one + (INTERLEAVED ? WIDTH : g.run[r].pairs);
 

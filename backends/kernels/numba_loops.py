@@ -1,9 +1,9 @@
-"""Loops that Numba compiles, where the caller has imported it.
+"""Loops that Numba compiles, used only if the caller has imported Numba.
 
 NumPy makes a table of phasors in three passes: complex products of 16 bytes each, and a cast of the
-real and of the imaginary parts; and it copies the rows of a bias by the C library, which reads what
-it is about to overwrite.  One loop writes each number once and is bound by the memory.  Compiling
-takes about half a second, and Numba's import as long: nobody pays who did not ask.
+real and of the imaginary parts.  It copies the rows of a bias with the C library, which reads what
+it is about to overwrite.  One compiled loop writes each number once and is bound by the memory.
+Compiling takes about half a second and the import of Numba as long, hence the condition.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-#: Fewer numbers than twice this are written by NumPy in less time than compiling takes.
+#: NumPy writes fewer than twice as many numbers in less time than compiling takes.
 LEAST = 2**22
 
 
@@ -27,41 +27,41 @@ class Columns(NamedTuple):
 
     @property
     def range(self) -> range:
-        """The numbers of the columns."""
+        """The indices of the columns."""
         return range(self.array.shape[1])[self.at]
 
 
 def writes_phasors(cos: Columns, sin: Columns) -> bool:
-    """Whether there is a loop for these columns, and it pays."""
+    """Return whether a loop for these columns exists and is worth compiling."""
     large = cos.array.shape[0] * len(cos.range) >= LEAST
-    return large and _knows(cos.array) and _loop(cos, sin) is not None
+    return large and _supports(cos.array) and _loop(cos, sin) is not None
 
 
 def writes_toeplitz(out: np.ndarray) -> bool:
-    """The same of a bias (H, Q, K)."""
-    return out.size >= 2 * LEAST and _knows(out)
+    """Return whether the loop for a bias (H, Q, K) is worth compiling."""
+    return out.size >= 2 * LEAST and _supports(out)
 
 
-def _knows(out: np.ndarray) -> bool:
+def _supports(out: np.ndarray) -> bool:
     known = out.dtype in (np.float32, np.float64) and out.flags.c_contiguous
     return known and "numba" in sys.modules
 
 
 def write_toeplitz(row: np.ndarray, out: np.ndarray) -> None:
-    """``out[h, i, j] = row[h, j - i + Q - 1]``."""
+    """Write ``out[h, i, j] = row[h, j - i + Q - 1]``."""
     _compiled(_toeplitz)(row, out)
 
 
 def write_phasors(
     coarse: np.ndarray, fine: np.ndarray, index: np.ndarray, cos: Columns, sin: Columns
 ) -> None:
-    """Row r is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``, complex128."""
+    """Write row r, ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``, complex128."""
     loop = _loop(cos, sin)
     assert loop is not None
     a, b, c, d = (np.ascontiguousarray(x) for t in (coarse, fine) for x in (t.real, t.imag))
     if cos.range.start > sin.range.start:
-        # sin + i cos = i e^(-i angle) = (b + ia)(c - id).  Written in the order of the memory, a
-        # table takes two thirds of the time.
+        # sin + i cos = i e^(-i angle) = (b + ia)(c - id): writing in the order of the memory takes
+        # two thirds of the time.
         a, b, d, cos, sin = b, a, -d, sin, cos
     one, two = cos.range, sin.range
     _compiled(loop)(
@@ -72,19 +72,19 @@ def write_phasors(
 def _loop(cos: Columns, sin: Columns) -> Callable[..., None] | None:
     one, two = cos.range, sin.range
     if one.step == two.step == 1:
-        return _apart
-    beside = one.step == two.step == 2 and len(one) == len(two) and cos.array is sin.array
-    return _side_by_side if beside and abs(one.start - two.start) == 1 else None
+        return _separate
+    adjacent = one.step == two.step == 2 and len(one) == len(two) and cos.array is sin.array
+    return _adjacent if adjacent and abs(one.start - two.start) == 1 else None
 
 
-def _apart(
+def _separate(
     a: Any, b: Any, c: Any, d: Any, index: Any, re: Any, i: int, n: int, im: Any, j: int, m: int
 ) -> None:
-    """``(a + ib)(c + id)``: its n real parts to columns i ..., its m imaginary ones to j ..."""
+    """Write ``(a + ib)(c + id)``: n real parts from column i on, m imaginary ones from column j."""
     few = c.shape[0]
     for r in range(index.shape[0]):
         high, low = index[r] // few, index[r] % few
-        # Rows as arrays of their own: only then does the compiler see one number after another.
+        # The compiler vectorises rows that are arrays of their own.
         ar, br, cr, dr = a[high], b[high], c[low], d[low]
         real, imag = re[r, i : i + n], im[r, j : j + m]
         for k in range(n):
@@ -93,10 +93,10 @@ def _apart(
             imag[k] = ar[k] * dr[k] + br[k] * cr[k]
 
 
-def _side_by_side(
+def _adjacent(
     a: Any, b: Any, c: Any, d: Any, index: Any, re: Any, i: int, n: int, im: Any, j: int, m: int
 ) -> None:
-    """The same where each imaginary part stands next to its real one, from column i on."""
+    """Write the same with each imaginary part right after its real part, from column i on."""
     few = c.shape[0]
     for r in range(index.shape[0]):
         high, low = index[r] // few, index[r] % few
@@ -120,5 +120,5 @@ def _toeplitz(row: Any, out: Any) -> None:
 def _compiled(loop: Callable[..., None]) -> Callable[..., None]:
     import numba
 
-    # A product and a sum in one rounding are no worse than in two, and half the instructions.
+    # A fused multiply-add rounds once, and takes half the instructions.
     return numba.njit(fastmath={"contract"}, nogil=True)(loop)  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""A CPU in place of the GPU: CuPy's names over NumPy arrays, and ``rotary.cu`` as g++ builds it.
+"""A stand-in for CuPy on the CPU: NumPy memory, and ``rotary.cu`` as g++ compiles it.
 
-Only what the fused path uses is here.  Arrays are no NumPy arrays, so that code which would need
-one fails as it does with CuPy; addresses, strides and the bytes of a launch are real.
+It has only what the fused path uses.  Its arrays are not NumPy arrays, so code that needs one fails
+as with CuPy; addresses, strides and the bytes of a launch are real.
 """
 
 import ctypes
@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-SOURCE = HERE.parents[1] / "backends" / "rotary.cu"
+SOURCE = HERE.parents[2] / "backends" / "kernels" / "rotary.cu"
 FLAGS = ("-std=c++17", "-ffp-contract=off", "-Wno-unknown-pragmas", "-shared", "-fPIC")
 
 
 def build(folder, *, source=None, flags=("-O1",)):
-    """The library with the kernel of ``source`` (text; today's by default), in ``folder``."""
+    """Compile ``source``, by default that of the repository, in ``folder``; return the library."""
     target = Path(folder) / "rotary.so"
     if source is not None:
         (Path(folder) / "rotary.cu").write_text(source, encoding="utf-8")
@@ -54,7 +54,7 @@ class Device:
 
 
 class Stream:
-    """A stream on which everything is done at once."""
+    """A stream that executes everything at once."""
 
     ptr = 7
 
@@ -70,7 +70,7 @@ class Stream:
 
 
 class Array:
-    """Stands for ``cupy.ndarray``; ``host`` is the memory."""
+    """The stand-in for ``cupy.ndarray``; ``host`` is its memory."""
 
     def __init__(self, host):
         self.host = host
@@ -103,11 +103,11 @@ class Array:
         return Namespace
 
 
-Array.__module__ = "cupy"  # what the specification tells a library by
+Array.__module__ = "cupy"  # by which the specification recognises the library
 
 
 class Namespace:
-    """What ``array_api_compat.cupy`` is asked for, where positions are looked at or axes moved."""
+    """The functions of ``array_api_compat.cupy`` that read positions and move axes."""
 
     __name__ = "stand_in.cupy"
     float64 = np.float64
@@ -124,7 +124,7 @@ class Namespace:
 
 
 class Library:
-    """``cupy`` itself, with the kernel in the library at ``path``."""
+    """The stand-in for the module ``cupy``, with the kernel in the library at ``path``."""
 
     def __init__(self, path):
         self.run = ctypes.CDLL(str(path)).run
@@ -136,10 +136,10 @@ class Library:
         )
 
     class ndarray:
-        """Not the class of our arrays: array_api_compat must not take them for real ones."""
+        """Not the class of the arrays, so that array_api_compat does not take them for CuPy's."""
 
     class generic:
-        """The same."""
+        """Likewise."""
 
     asarray = staticmethod(lambda values: Array(np.array(values)))
     zeros = staticmethod(lambda n, dtype: Array(np.zeros(n, dtype)))
@@ -156,12 +156,12 @@ class Library:
         return types.SimpleNamespace(get_function=function)
 
     def _launch(self, name, grid, block, values):
-        """By value, as CuPy passes arrays of one element."""
+        """Launch with the argument by value, as CuPy passes arrays of one element."""
         assert not self.stream.capturing or self.launched
         assert values.shape == (1,)
         held = bytearray(values.tobytes())
         given = (ctypes.c_char * len(held)).from_buffer(held)
-        if ", 1, " not in name:  # a GPU stops at packs that are not aligned
+        if ", 1, " not in name:  # a GPU stops at misaligned packs
             assert not any(address % 16 for address in struct.unpack_from("<4Q", held))
         sizes = [(ctypes.c_uint * 2)(*pair) for pair in (grid, block)]
         assert grid[0] >= 1 <= grid[1] <= 65535
@@ -171,14 +171,14 @@ class Library:
 
 
 def poisoned(like):
-    """Memory like that of ``like``, full of NaN: what is not written shows."""
+    """Return an array like ``like``, full of NaN to reveal elements that are not written."""
     made = np.empty_like(like)
     made[...] = np.nan
     return made
 
 
 def forget():
-    """Drop compiled kernels: they belong to the ``cupy`` that made them."""
+    """Drop compiled kernels, which belong to the ``cupy`` that compiled them."""
     from posenc_ref.backends import cupy_device
 
     for kept in (cupy_device.kernel, cupy_device.flag_of):
@@ -186,7 +186,7 @@ def forget():
 
 
 def install(path):
-    """The stand-in as the module ``cupy``; the caller puts back what was there."""
+    """Install the stand-in as the module ``cupy``; the caller restores the old one."""
     forget()
     sys.modules["cupy"] = library = Library(path)
     return library

@@ -1,8 +1,8 @@
-"""Rotation of JAX arrays, eagerly or traced: halves stacked, which XLA fuses into one loop.
+"""Rotation of JAX arrays, eagerly or traced, in operations that XLA fuses into one loop.
 
-Tables are made on the host from exact angles and enter a trace as constants, so that nothing
-depends on ``jax_enable_x64``.  Everything is elementwise along the axes before the last one:
-sharded arrays stay as they are.
+Tables are made on the host from exact angles and enter a trace as constants, so
+``jax_enable_x64`` changes nothing.  The operations are elementwise along all axes but the last, so
+sharded arrays keep their sharding.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from .pair_runs import Run
+from .pair_runs import PairRun
 
 Array = Any
 
 
 @dataclass(slots=True)
-class Tables:
-    """cos and sin (..., S, pairs) of every run, on the host: traces take them as constants."""
+class JaxTables:
+    """cos and sin (..., S, pairs) of every run of pairs, on the host or in a trace."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[PairRun, ...]
     factors: tuple[tuple[Array, Array], ...]
     dim: int
 
@@ -30,13 +30,13 @@ class Tables:
         """The number of positions S."""
         return int(self.factors[0][0].shape[-2])
 
-    def window(self, start: int, stop: int) -> Tables:
-        """Rows of tables that have no other axes before them."""
+    def window(self, start: int, stop: int) -> JaxTables:
+        """Return some rows; the tables must be those of one row of positions."""
         cut = tuple((c[start:stop], s[start:stop]) for c, s in self.factors)
-        return Tables(self.runs, cut, self.dim)
+        return JaxTables(self.runs, cut, self.dim)
 
-    def traced_window(self, start: Array, count: int) -> Tables:
-        """``count`` rows from a ``start`` that is known only when the trace runs; NaN outside."""
+    def traced_window(self, start: Array, count: int) -> JaxTables:
+        """Return ``count`` rows from a traced ``start``; NaN outside the table."""
         import jax.numpy as jnp
 
         if start.ndim or not jnp.issubdtype(start.dtype, jnp.integer):
@@ -49,17 +49,17 @@ class Tables:
             (jnp.take(c, at, axis=0, mode="fill"), jnp.take(s, at, axis=0, mode="fill"))
             for c, s in ((jnp.asarray(c), jnp.asarray(s)) for c, s in self.factors)
         )
-        return Tables(self.runs, cut, self.dim)
+        return JaxTables(self.runs, cut, self.dim)
 
 
-def make_tables(runs: tuple[Run, ...], phasors: np.ndarray, dim: int) -> Tables:
-    """The tables of ``phasors``, complex (..., S, pairs)."""
-    turned = [phasors[..., run.pairs] for run in runs]
-    return Tables(runs, tuple((t.real.copy(), t.imag.copy()) for t in turned), dim)
+def make_tables(runs: tuple[PairRun, ...], phasors: np.ndarray, dim: int) -> JaxTables:
+    """Return the tables of ``phasors``, complex (..., S, pairs)."""
+    parts = [phasors[..., run.pairs] for run in runs]
+    return JaxTables(runs, tuple((t.real.copy(), t.imag.copy()) for t in parts), dim)
 
 
-def rotate(x: Array, tables: Tables) -> Array:
-    """``x`` (..., S, dim) turned, as a new array; JAX differentiates it."""
+def rotate(x: Array, tables: JaxTables) -> Array:
+    """Return ``x`` (..., S, dim) rotated; JAX can differentiate it."""
     import jax.numpy as jnp
 
     pieces, at = [], 0

@@ -1,9 +1,10 @@
-"""Tables of ``cos + i sin`` by the addition theorem: few cosines, one product per entry.
+"""Tables of phasors, ``cos + i sin``, by angle addition: few cosines and one product per entry.
 
-``e^(i (mK + k) w) = e^(i mK w) e^(i k w)``: of S positions only K + S/K are looked up, in float64,
-and each entry is one product of two of those.  The K are the specification's exact angles, the S/K
-are products of two of them: two products in all, never a chain, so that nothing adds up.  A factor
-is off by at most 2 sqrt(2) * 2**-53 and a product by sqrt(5) * 2**-53: below 13 * 2**-53 together.
+``e^(i (mK + k) w) = e^(i mK w) e^(i k w)``: for S positions only K + S/K phasors are computed, in
+float64, and each entry is the product of two of them.  The K come from the specification's exact
+angles, and each of the S/K is a product of two such: no entry takes more than two products.  A
+factor is off by at most 2 sqrt(2) * 2**-53 and a product by sqrt(5) * 2**-53, which makes less than
+13 * 2**-53 in all.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from posenc_ref.angles import Turns, cos_sin
 from . import numba_loops
 from .numba_loops import Columns
 
-#: Bytes of a block that stays in the second-level cache.
+#: Bytes of a block that fits in the second-level cache.
 _BLOCK = 1024 * 1024
-#: Entries whose thirty intermediate arrays stay there too: three times as fast.
+#: Entries whose thirty intermediate arrays fit there too, which is three times as fast.
 _FEW = 8192
 #: An upper bound of the error of an entry of amplitude 1, in float64.
 ERROR_BOUND = 13 * 2.0**-53
 
 
-def factor_and_sign(encoding: Rotary, length: int | None, back: bool) -> tuple[float, int]:
-    """What a rotation multiplies by and which way it turns; ``back`` undoes it."""
+def factor_and_sign(encoding: Rotary, length: int | None, inverse: bool) -> tuple[float, int]:
+    """Return the factor and the sign of a rotation, or of its inverse."""
     m = float(encoding.attention_factor(length))
-    return (1.0 / m, -encoding.sign) if back else (m, encoding.sign)
+    return (1.0 / m, -encoding.sign) if inverse else (m, encoding.sign)
 
 
 def rotary_phasors(
@@ -41,10 +42,10 @@ def rotary_phasors(
     *,
     dtype: np.dtype,
     axes: np.ndarray | None,
-    back: bool,
+    inverse: bool,
 ) -> np.ndarray:
-    """:func:`phasors` of a rotary encoding at float64 positions, its factor and sign in them."""
-    amplitude, sign = factor_and_sign(encoding, length, back)
+    """Return :func:`phasors` of a rotary encoding, with its factor and sign."""
+    amplitude, sign = factor_and_sign(encoding, length, inverse)
     return phasors(
         values,
         encoding._turns(length),
@@ -66,10 +67,10 @@ def phasors(
     amplitude: float = 1.0,
     sign: int = 1,
 ) -> np.ndarray:
-    """``amplitude * e^(i sign (p + offset) w)``: float64 positions (...) to complex (..., pairs).
+    """Return ``amplitude * e^(i sign (p + offset) w)``, (..., pairs), of float64 positions (...).
 
-    ``dtype`` is complex64 or complex128.  With ``axes``, positions are (A, ...), and pair k goes
-    by ``positions[axes[k]]``.
+    ``dtype`` is complex64 or complex128.  With ``axes``, positions are (A, ...), and pair k uses
+    ``positions[axes[k]]``.
     """
     shape = positions.shape if axes is None else positions.shape[1:]
     out = np.empty((int(np.prod(shape)), turns.t1.size), dtype)
@@ -90,7 +91,7 @@ def write_axes(
     amplitude: float,
     sign: int = 1,
 ) -> str:
-    """:func:`write` for positions (...), or (A, ...) and pair k by ``positions[axes[k]]``."""
+    """Call :func:`write` for positions (...), or (A, ...) where pair k uses ``axes[k]``."""
     if axes is None:
         flat = positions.reshape(-1)
         return write(flat, turns, cos, sin, offset=offset, amplitude=amplitude, sign=sign)
@@ -116,9 +117,9 @@ def write(
     amplitude: float,
     sign: int = 1,
 ) -> str:
-    """Write both tables of float64 positions (n,) and name the library whose loop did it.
+    """Write cos and sin of float64 positions (n,) and return the library that wrote them.
 
-    There may be fewer columns for cosines, or for sines, than pairs: the last ones are left out.
+    With fewer columns than pairs, the last pairs are left out.
     """
     found = _factors(p, turns, offset, amplitude, sign)
     if found is not None and numba_loops.writes_phasors(cos, sin):
@@ -133,25 +134,25 @@ def write(
 
 @dataclass(frozen=True)
 class _Factors:
-    """Row r is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``."""
+    """Two small tables: row r is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``."""
 
     coarse: np.ndarray
     fine: np.ndarray
     index: np.ndarray
-    consecutive: bool  #: index is 0, 1, 2, ...
+    consecutive: bool  #: whether index is 0, 1, 2, ...
 
 
 def _factors(
     p: np.ndarray, turns: Turns, offset: float, amplitude: float, sign: int
 ) -> _Factors | None:
-    """Two small tables, or None where every entry is worth its own cosine."""
+    """Return two small tables, or None if each entry needs a cosine of its own."""
     n, pairs = p.size, turns.t1.size
     if n == 0 or pairs == 0 or not bool((p == np.floor(p)).all()):
         return None
     low, high = float(p.min()), float(p.max())
     span = high - low + 1
     step = min(_rows(pairs), max(16, isqrt(n)))
-    # Below, exact rows are as fast, and a window has the very bits of the whole.
+    # For fewer rows exact ones are as fast, and a window has the same bits as the whole.
     consecutive = span == n > 2 * _rows(pairs) and bool((np.diff(p) == 1).all())
     if not consecutive:
         step = 1 << max(6, int(np.log2(span)) // 2)
@@ -175,7 +176,7 @@ def _blocks(
     sign: int,
     found: _Factors | None,
 ) -> Iterator[tuple[slice, np.ndarray]]:
-    """The table a few rows at a time: complex128 (rows, pairs), overwritten by the next."""
+    """Yield a few rows at a time: complex128 (rows, pairs), which the next block overwrites."""
     n, pairs = p.size, turns.t1.size
     if n == 0 or pairs == 0:
         return
@@ -199,7 +200,7 @@ def _rows(pairs: int) -> int:
 
 
 def _exact(p: np.ndarray, turns: Turns, offset: float, amplitude: float, sign: int) -> np.ndarray:
-    """Every entry by the specification's own angles, complex128."""
+    """Return every entry by the specification's exact angles, complex128."""
     found = np.empty((p.size, turns.t1.size), np.complex128)
     rows = max(1, _FEW // turns.t1.size)
     for cut in (slice(a, a + rows) for a in range(0, p.size, rows)):

@@ -1,7 +1,7 @@
-"""As much of Triton as ``triton_rotary.py`` uses, on NumPy: program after program, on the CPU.
+"""The part of Triton that ``triton_rotary.py`` uses, on NumPy, one program after another.
 
-Triton's wheel has hundreds of megabytes; its own interpreter does the same where it is installed
-(``TRITON_INTERPRET=1``).  Every access is checked against the tensor's storage.
+Triton's wheel has hundreds of megabytes; where it is installed, its own interpreter can be used
+instead (``TRITON_INTERPRET=1``).  Every access is checked against the storage of the tensor.
 """
 
 import types
@@ -16,7 +16,7 @@ constexpr = object()
 
 
 class Block:
-    """A tensor of a program."""
+    """A tensor inside a program."""
 
     def __init__(self, values):
         self.values = np.asarray(values)
@@ -41,12 +41,12 @@ for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "mod", "floordiv", "a
 
 
 def value(x):
-    """Numbers of the host take the dtype of what they meet, as they do in Triton."""
+    """Return the values; Python numbers take the dtype of the other operand, as in Triton."""
     return x.values if isinstance(x, Block) else x
 
 
 class Pointer:
-    """Elements of a storage, by their offsets."""
+    """Elements of a storage, given by offsets."""
 
     def __init__(self, tensor, offsets):
         bits, kind = _BITS.get(tensor.dtype, (tensor.dtype, None))
@@ -60,7 +60,7 @@ class Pointer:
         return Pointer(self.tensor, self.offsets + value(other))
 
     def at(self, mask):
-        """Offsets, 0 where nothing is accessed, and the mask, of one shape."""
+        """Return offsets, 0 where nothing is accessed, and the mask, in one shape."""
         offsets, mask = np.broadcast_arrays(self.offsets, value(mask))
         used = offsets[mask]
         assert used.size == 0 or (used.min() >= 0 and used.max() < self.memory.size)
@@ -98,7 +98,7 @@ class Kernel:
 
 
 def _given(argument):
-    """Tensors as pointers; integers in 32 bits where they fit, so that they overflow as there."""
+    """Return tensors as pointers, and integers in 32 bits if they fit, so that they overflow."""
     if isinstance(argument, torch.Tensor):
         return Pointer(argument, np.int64(argument.storage_offset()))
     if isinstance(argument, int):

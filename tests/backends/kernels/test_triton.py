@@ -1,6 +1,6 @@
-"""The Triton kernel on a CPU: by the model of ``triton_model.py``, or Triton's own interpreter.
+"""The Triton kernel on a CPU, by the model of ``triton_model.py`` or by Triton's interpreter.
 
-pip install triton && TRITON_INTERPRET=1 pytest tests/backends/test_triton.py
+pip install triton && TRITON_INTERPRET=1 pytest tests/backends/kernels/test_triton.py
 """
 
 import importlib
@@ -14,29 +14,30 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.backends import fused, fused_torch
+from posenc_ref.backends import fused
+from posenc_ref.backends.kernels import torch_rotary
 from posenc_ref.conformance import check
-from tests.backends.rotary_cases import NO_RESERVE
+from tests.backends.kernels.rotary_cases import NO_RESERVE
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
 
 torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 triton_model = pytest.importorskip(
-    "tests.backends.triton_model", reason="the model of Triton runs on PyTorch"
+    "tests.backends.kernels.triton_model", reason="the model of Triton runs on PyTorch"
 )
 RNG = np.random.default_rng(18)
-MODULE = "posenc_ref.backends.triton_rotary"
+MODULE = "posenc_ref.backends.kernels.triton_rotary"
 
 
 @pytest.fixture(autouse=True)
 def kernel(monkeypatch):
-    """The kernel, and tensors of the CPU sent to it."""
+    """The module of the kernel, to which CPU tensors are sent."""
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
-    with monkeypatch.context() as importing:  # no longer: torch looks for Triton as well
+    with monkeypatch.context() as importing:  # only here, because torch looks for Triton too
         if not os.environ.get("TRITON_INTERPRET"):
             importing.setitem(sys.modules, "triton", triton_model.triton)
             importing.setitem(sys.modules, "triton.language", triton_model.language)
         module = importlib.import_module(MODULE)
-    monkeypatch.setattr(fused_torch, "_in_one_launch", lambda x: True)
+    monkeypatch.setattr(torch_rotary, "_in_one_launch", lambda x: True)
     yield module
     sys.modules.pop(MODULE, None)
 
@@ -47,7 +48,7 @@ def tensor(rng, *shape, dtype="float32", grad=False):
 
 
 def right(encoding, x, at, y, turn="apply"):
-    """Rotated in float32 at least and rounded once; channels that are passed, bit for bit."""
+    """Return whether y is rotated in float32 or wider, rounded once, and otherwise equal to x."""
     name = str(x.dtype).rpartition(".")[2]
     wide, got = (t.detach().double().numpy() for t in (x, y))
     size = np.zeros(wide.shape)
@@ -103,7 +104,7 @@ def test_shapes_and_strides(rng):
 
 
 def test_the_suite_passes():
-    """In float32: Triton's interpreter cuts bfloat16 off, as the suite says; a GPU rounds."""
+    """In float32, because Triton's interpreter truncates to bfloat16, where a GPU rounds."""
     encoding = ROTARY["half-trailing"]
     fast = fused(encoding)
     before = len(triton_model.LAUNCHES)
@@ -120,25 +121,25 @@ def test_gradients(name, rng):
     assert torch.autograd.gradgradcheck(lambda x: fast(x, [3, 1, 400]), x)
 
 
-def test_the_path_says_so(monkeypatch, rng):
+def test_explain_names_the_kernel(monkeypatch, rng):
     half = fused(ROTARY["half"])
     path = half(tensor(rng, 5, D), range(5), explain=True)[1]
     assert path == "torch: halves, float32, by a Triton kernel"
     monkeypatch.undo()
-    monkeypatch.setattr(fused_torch, "_triton", lambda: False)
+    monkeypatch.setattr(torch_rotary, "_triton", lambda: False)
     assert half(tensor(rng, 5, D), range(5), explain=True)[1] == "torch: halves, float32"
     elsewhere = SimpleNamespace(is_cuda=True)
-    assert fused_torch.kernel(elsewhere) == ", by torch's own kernels: Triton is not installed"
+    assert torch_rotary.kernel(elsewhere) == ", by torch's own kernels: Triton is not installed"
 
 
-def test_only_cuda_tensors_go_there(monkeypatch, rng):
+def test_cpu_tensors_do_not_use_triton(monkeypatch, rng):
     monkeypatch.undo()
-    assert not fused_torch._in_one_launch(tensor(rng, 2, D))
+    assert not torch_rotary._in_one_launch(tensor(rng, 2, D))
 
 
 @pytest.mark.parametrize("strides", [(2**30 + 64, D, D, 1), (0, D, 1, 2**31 // (D - 1) + 9)])
 def test_offsets_of_more_than_32_bits(strides, rng):
-    """Rows, or channels, that lie far apart in memory which is never touched between them."""
+    """Rows, or channels, lie more than 2**31 elements apart in memory that is never touched."""
     shape = (3 if strides[0] else 1, 1, 1, D)
     last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     assert last > 2**31
@@ -152,8 +153,8 @@ def test_offsets_of_more_than_32_bits(strides, rng):
         assert right(encoding, values, [7], x)
 
 
-def test_autograd_sees_what_is_written(rng):
-    """A tensor that was kept for a gradient and then turned in place: an error, no wrong number."""
+def test_autograd_detects_writes_in_place(rng):
+    """Rotating a tensor in place that autograd has saved is an error in backward."""
     x, w = tensor(rng, 3, D), tensor(rng, 3, D, grad=True)
     product = (w * x).sum()
     fused(ROTARY["half"])(x, range(3), out=x)

@@ -1,9 +1,9 @@
-"""What Triton's compiler makes of the kernel, without a GPU; needs Triton, and is run by hand.
+"""Check the code that Triton's compiler makes of the kernel.  Needs Triton but no GPU; run by hand.
 
-pip install triton && python -m tests.backends.triton_compiled
+pip install triton && python -m tests.backends.kernels.triton_compiled
 
-For every architecture, dtype and layout: x is read and written 16 bytes at a time, nothing is
-flushed to zero, no register goes to local memory, and bfloat16 is rounded to nearest.
+For every architecture, dtype and layout, x is read and written 16 bytes at a time, nothing is
+flushed to zero, no register spills to local memory, and bfloat16 is rounded to nearest.
 """
 
 import re
@@ -12,13 +12,13 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from posenc_ref.backends.triton_rotary import _kernel
+from posenc_ref.backends.kernels.triton_rotary import _kernel
 
 ARCHITECTURES = (80, 90, 100)
 DTYPES = {"bf16": "fp32", "fp16": "fp32", "fp32": "fp32", "fp64": "fp64"}
-#: What a launch of [B, 32, S, 128] gives: 64 pairs, four heads and four rows at a time.
+#: The constants of a launch for [B, 32, S, 128]: 64 pairs, four heads and four rows at a time.
 CONSTANTS = {"HEADS": 4, "ROWS": 4, "PAIRS": 64, "SHARED": True}
-#: Arguments that are 1 there, and those that 16 divides.
+#: The arguments that are 1 in this launch, and those that are multiples of 16.
 ONES = ("xd", "od")
 SIXTEENS = ("x", "out", "factor", "pairs", "part", "xb", "xh", "xs", "ob", "oh", "os", "fb", "fs")
 
@@ -50,7 +50,7 @@ def main():
                 assert len(re.findall(r"st\.global", text)) == len(stores)
                 assert ".ftz" not in text
                 assert ".local" not in text
-                assert kernel.metadata.shared <= 1024  # the table, laid out anew
+                assert kernel.metadata.shared <= 1024  # for the layout of the table
                 assert dtype != "bf16" or re.search(r"cvt\.rn\.bf16", text)
     print("right")
 

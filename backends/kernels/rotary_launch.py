@@ -1,4 +1,4 @@
-"""Launches of ``rotary.cu``: which variant, what grid, what arguments; needs no GPU."""
+"""Plan the launches of ``rotary.cu``: the variant, the grid, the arguments.  Needs no GPU."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .pair_runs import Run
+from .pair_runs import PairRun
 
-#: Element types of the kernel by the name of the dtype, and how many fit in 16 bytes.
+#: The element type of the kernel for each dtype, and how many elements 16 bytes hold.
 TYPES = {"float64": "double", "float32": "float", "float16": "half16", "bfloat16": "brain16"}
 PER_PACK = {"float64": 2, "float32": 4, "float16": 8, "bfloat16": 8}
-#: Threads of a block, heads that one thread turns, heads whose loads are in flight together.
+#: Threads of a block, heads that a thread rotates, heads that it loads before it stores any.
 _THREADS, _HEADS, _IN_FLIGHT = 128, 16, 4
 #: The largest second dimension of a grid.
 _GRID_Y = 65535
-#: As in rotary.cu.
+#: The same numbers as in rotary.cu.
 _MOST_RUNS = 12
 SIZE = 512
 _CALL = struct.Struct("<8Q4q2d")
@@ -25,7 +25,7 @@ _FIXED = struct.Struct(f"<16q3q4q4i{2 * _MOST_RUNS}i{2 * (_MOST_RUNS + 1)}i")
 
 
 class View(NamedTuple):
-    """One array seen as (..., S, dim): strides in elements; whether its address allows 16 bytes."""
+    """An array (..., S, dim) and its result: strides in elements, and whether 16-byte aligned."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -34,7 +34,7 @@ class View(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """A leading axis: its size, and strides in elements of x, of the result, of positions."""
+    """A leading axis: its size, and its strides in elements of x, of the result, of positions."""
 
     size: int
     x: int
@@ -47,7 +47,7 @@ _ONE = Axis(1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Where a launch starts in one of the arrays, in elements."""
+    """The element of an array, and of its result, at which a launch starts."""
 
     array: int
     x: int
@@ -56,21 +56,21 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch: all but the pointers and what depends on the positions."""
+    """One launch, without the pointers and without what depends on the positions."""
 
     kernel: str
     grid: tuple[int, int]
     block: tuple[int, int]
-    parts: tuple[Part, ...]  #: queries, and keys in the same launch
-    place: int  #: the first of its positions
+    parts: tuple[Part, ...]  #: one array, or queries and keys
+    place: int  #: the index of its first position
     fixed: bytes
 
 
-class Call(NamedTuple):
-    """What changes from call to call: pointers, the bounds of positions, factors of cos and sin."""
+class CallArguments(NamedTuple):
+    """The arguments that change between calls: pointers, bounds of positions, factors."""
 
     angles: int
-    positions: int  #: 0: they are ``first`` and what follows from the strides
+    positions: int  #: 0 if they are ``first`` plus multiples of the strides
     axes: int
     flag: int
     first: int
@@ -81,8 +81,13 @@ class Call(NamedTuple):
     sin_factor: float
 
 
-def arguments(launch: Launch, x: Sequence[int], y: Sequence[int], item: int, call: Call) -> bytes:
-    """The bytes of ``RotaryArguments``; ``x`` and ``y`` are addresses, ``item`` a size in bytes."""
+def arguments(
+    launch: Launch, x: Sequence[int], y: Sequence[int], item: int, call: CallArguments
+) -> bytes:
+    """Return the bytes of ``RotaryArguments`` for arrays at addresses ``x`` and results at ``y``.
+
+    ``item`` is the size of an element in bytes.
+    """
     one, two = launch.parts[0], launch.parts[-1]
     positions, first = call.positions, call.first
     if positions:
@@ -111,15 +116,15 @@ def plan(
     place: tuple[int, ...],
     axis_stride: int,
     dtype: str,
-    runs: Sequence[Run],
+    runs: Sequence[PairRun],
     gaps: Sequence[tuple[int, int]],
     table: bool,
 ) -> tuple[Launch, ...]:
-    """The launches that turn ``views``, one array or queries and keys.
+    """Return the launches that rotate ``views``: one array, or queries and keys.
 
-    ``place`` holds the strides of positions along the axes of a view but the last one, 0 where
-    they are shared; ``axis_stride`` leads from one position axis to the next.  ``runs`` are all of
-    one kind; ``gaps`` are channels to be copied.
+    ``place`` holds the strides of positions along all axes of a view but the last, 0 where the
+    axis shares positions; ``axis_stride`` is the stride between position axes.  ``runs`` are all
+    interleaved or all halves; ``gaps`` are channels to copy.
     """
     folded = [_fold(view, place) for view in views]
     if len(views) == 2 and _alike(views, folded):
@@ -152,7 +157,7 @@ def _word(value: object) -> str:
 
 
 def _fold(view: View, place: tuple[int, ...]) -> tuple[list[Axis], Axis, Axis]:
-    """Leading axes as loops of launches (few or none), a batch and heads that share positions."""
+    """Split the leading axes into loops of launches, a batch, and heads that share positions."""
     *lead, _, _ = view.shape
     axes = [Axis(*each) for each in zip(lead, view.strides, view.out_strides, place, strict=False)]
     heads = axes.pop() if axes and (axes[-1].place == 0 or axes[-1].size == 1) else _ONE
@@ -170,16 +175,16 @@ def _fold(view: View, place: tuple[int, ...]) -> tuple[list[Axis], Axis, Axis]:
 
 
 def _alike(views: Sequence[View], folded: Sequence[tuple[list[Axis], Axis, Axis]]) -> bool:
-    """Whether one launch can do both: the same tokens, and no loop of launches."""
+    """Return whether one launch can rotate both: the same tokens, and no loop of launches."""
     (q, k), ((q_loops, q_batch, _), (k_loops, k_batch, _)) = views, folded
     same = (q_batch.size, q_batch.place) == (k_batch.size, k_batch.place)
     return same and q.shape[-2:] == k.shape[-2:] and not q_loops and not k_loops
 
 
 def _width(
-    views: Iterable[View], dtype: str, runs: Iterable[Run], gaps: Iterable[tuple[int, int]]
+    views: Iterable[View], dtype: str, runs: Iterable[PairRun], gaps: Iterable[tuple[int, int]]
 ) -> int:
-    """Pairs of one thread: what 16 bytes hold, where every access of every row is aligned."""
+    """Return the pairs of one thread: what 16 bytes hold if every row is aligned, else 1."""
     width = PER_PACK[dtype]
     cuts = [edge for run in runs for edge in (run.start, run.size)]
     cuts += [edge for gap in gaps for edge in gap]
@@ -193,7 +198,7 @@ def _width(
 
 
 def _grid(
-    runs: Sequence[Run], width: int, tokens: int, heads: Sequence[int]
+    runs: Sequence[PairRun], width: int, tokens: int, heads: Sequence[int]
 ) -> tuple[tuple[int, int], tuple[int, int], int]:
     lanes = max(1, min(_THREADS, sum(run.size for run in runs) // width))
     here = max(1, _THREADS // lanes)
@@ -208,10 +213,10 @@ def _fixed(
     row_place: int,
     axis_stride: int,
     per_block: int,
-    runs: Sequence[Run],
+    runs: Sequence[PairRun],
     gaps: Sequence[tuple[int, int]],
 ) -> bytes:
-    """The second part of ``RotaryArguments``, from the strides on."""
+    """Return the second part of ``RotaryArguments``, from the strides on."""
     strides: list[int] = []
     for side in ("x", "y"):
         for slot in range(2):

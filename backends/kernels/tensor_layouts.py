@@ -1,4 +1,4 @@
-"""Other orders of the axes, as views with heads first and the sequence before the last axis."""
+"""View tensors of other axis orders with heads first and the sequence before the channels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ TENSOR_LAYOUTS = ("bhsd", "bshd", "sbhd", "thd", "bs(hd)")
 
 
 def heads_first(x: Array, layout: str, dim: int, back: Array | None = None) -> Any:
-    """``x`` as (B, H, S, D), or (H, S, D) for ``thd``; with ``back``, the way back to its shape."""
+    """Return ``x`` as (B, H, S, D), or (H, S, D) for ``thd``; with ``back``, undo that.
+
+    ``back`` is an array of the original shape.
+    """
     if layout == "bhsd":
         return x
     axes = {"bshd": 4, "sbhd": 4, "thd": 3, "bs(hd)": 3}[layout]
@@ -37,7 +40,7 @@ def heads_first(x: Array, layout: str, dim: int, back: Array | None = None) -> A
 
 
 def _moved(x: Array, start: int, goal: int) -> Any:
-    # torch's own name for it: a graph of torch.compile cannot ask for a namespace.
+    # A graph of torch.compile cannot look up a namespace.
     return (
         x.movedim(start, goal) if hasattr(x, "movedim") else namespace(x).moveaxis(x, start, goal)
     )

@@ -1,10 +1,11 @@
-"""Half precision on torch in tiles: the same bits as widening everything and rounding once."""
+"""Tiles of half-precision tensors give the bits of float32 arithmetic that is rounded once."""
 
 import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.backends import fused, torch_tiles
+from posenc_ref.backends import fused
+from posenc_ref.backends.kernels import torch_tiles
 
 torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 
@@ -23,20 +24,20 @@ def numbers(shape, dtype):
 
 
 def widened(fast, x, positions):
-    """The float32 path, which has no tiles, rounded once."""
+    """Return the result of the float32 path, which has no tiles, rounded once."""
     return fast(x.float(), positions).to(x.dtype)
 
 
 @pytest.fixture(autouse=True, params=[256, 4096, torch_tiles._TILE], ids="tile {}".format)
 def tile(request, monkeypatch):
-    """A row or two at a time, several heads at a time, and as it is."""
+    """Tiles of one or two rows, of several heads, and of the usual size."""
     monkeypatch.setattr(torch_tiles, "_TILE", request.param)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_the_bits_are_those_of_one_rounding(layout, shape, dtype):
+def test_results_are_rounded_once(layout, shape, dtype):
     fast, x = fused(pr.RoPE(D, layout=layout, rotary_dim=12)), numbers(shape, dtype)
     at = np.arange(shape[-2]) + 5
     want = widened(fast, x, at)

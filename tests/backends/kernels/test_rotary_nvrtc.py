@@ -1,7 +1,7 @@
-"""The kernel as NVRTC compiles it: for three architectures, with the options that CuPy adds.
+"""The CUDA kernel as NVRTC compiles it, for three architectures, with the options of CuPy.
 
-A compiler needs no GPU.  What is asserted of its text: 16-byte loads and stores, subnormals kept
-although CuPy asks for their flushing, no local memory, no spilled registers.
+A compiler needs no GPU.  Its output must have 16-byte loads and stores, no flushing of subnormals
+although CuPy asks for it, no local memory and no spilled registers.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ import pytest
 from posenc_ref.backends.cupy_device import OPTIONS, SOURCE
 
 ARCHITECTURES = (80, 90, 100)
-#: CuPy appends it to all that a user gives, and the last one wins.
+#: CuPy appends this to the user's options, and the last option wins.
 FLUSH = "-ftz=true"
 PACKS = {"half16": 8, "brain16": 8, "float": 4, "double": 2}
 LAYOUTS = ("false", "true")
@@ -28,7 +28,7 @@ def name_of(kind, width, interleaved="false", table="false"):
 
 @functools.cache
 def nvrtc():
-    """The library of the package nvidia-cuda-nvrtc; in CI it must be there."""
+    """Return the library of the package nvidia-cuda-nvrtc, which CI requires."""
     spec = importlib.util.find_spec("nvidia")
     for folder in spec.submodule_search_locations if spec else ():
         for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*")):
@@ -42,7 +42,7 @@ def nvrtc():
 
 
 def compiled(names, options, what="PTX", source=None):
-    """The text (PTX) or code (CUBIN) of kernels, and the compiler's log."""
+    """Return the text (PTX) or code (CUBIN) of kernels, and the compiler's log."""
     library, program, size = nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
     text = (source or SOURCE.read_text(encoding="utf-8")).encode()
     assert not library.nvrtcCreateProgram(ctypes.byref(program), text, b"rotary.cu", 0, None, None)
@@ -77,7 +77,7 @@ def count(pattern, text):
 @pytest.mark.parametrize("interleaved", LAYOUTS)
 @pytest.mark.parametrize("kind", PACKS)
 def test_sixteen_bytes_at_a_time(kind, interleaved):
-    """Four heads are loaded, two packs each, before any is stored."""
+    """A thread loads four heads, two packs each, before it stores any."""
     text = ptx(name_of(kind, PACKS[kind], interleaved))
     pack = r"\.v2\.(b|f|u)64" if kind == "double" else r"\.v4\.(b|f|u)32"
     assert count(r"ld\.global" + pack, text) >= 8
@@ -90,7 +90,7 @@ def test_sixteen_bytes_at_a_time(kind, interleaved):
 
 @pytest.mark.parametrize("table", LAYOUTS)
 @pytest.mark.parametrize("kind", PACKS)
-def test_nothing_is_flushed_and_nothing_goes_to_local_memory(kind, table):
+def test_no_flushing_and_no_local_memory(kind, table):
     for width in (1, PACKS[kind]):
         text = ptx(name_of(kind, width, "false", table))
         assert ".entry" in text
@@ -99,8 +99,8 @@ def test_nothing_is_flushed_and_nothing_goes_to_local_memory(kind, table):
         assert count(r"\b(sin|cos)\.approx", text) == 0
 
 
-def test_a_flush_would_be_seen():
-    """The same assertion on the same source with a plain product in it."""
+def test_flushing_is_detected():
+    """The source with a plain product is flushed."""
     source = SOURCE.read_text(encoding="utf-8")
     product = 'asm("mul.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));'
     plain = source.replace(product, "r = a * b;")
@@ -110,8 +110,8 @@ def test_a_flush_would_be_seen():
     assert count(r"mul\.(rn\.)?ftz", text) > 0
 
 
-def test_products_and_sums_are_not_contracted_behind_our_back():
-    """A fused multiply-add stands where the source has one: the CPU model has the same bits."""
+def test_the_compiler_contracts_no_products_and_sums():
+    """Only the fused multiply-adds of the source remain, so the CPU model has the same bits."""
     text = ptx(name_of("float", 1, "false", "true"))
     assert count(r"fma\.rn\.f32", text) == 8  # two for each of four heads
     assert count(r"\b(add|sub)\.\w*\.?f32", text) == 0
@@ -132,7 +132,7 @@ def test_machine_code_without_spills(architecture):
 
 
 def test_cupy_finds_the_kernel_by_its_name():
-    """By CuPy's own binding of NVRTC, which needs no device; RawModule goes through it."""
+    """CuPy's binding of NVRTC, which RawModule uses, needs no device."""
     nvrtc()
     compiler = pytest.importorskip(
         "cupy", reason="CuPy's own binding of NVRTC is what compiles"
@@ -146,6 +146,6 @@ def test_cupy_finds_the_kernel_by_its_name():
     assert found[name].encode() in code
 
 
-def test_an_error_is_an_error():
+def test_a_compile_error_is_raised():
     with pytest.raises(ValueError, match=r"rotary\.cu"):
         compiled([name_of("float", 4)], (*OPTIONS, "-arch=compute_90"), source="broken")

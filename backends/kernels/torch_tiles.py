@@ -1,4 +1,4 @@
-"""Half-precision tensors a tile at a time: widened in cache, turned, and rounded once."""
+"""Rotate half-precision tensors in tiles that are widened in the cache and rounded once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def in_tiles(
     factor: Tensor,
     row: int,
     out: Tensor,
-    turn: Callable[[Tensor, Tensor, Tensor], None],
+    rotate: Callable[[Tensor, Tensor, Tensor], None],
 ) -> None:
-    """``turn(wide, factor, result)`` for every tile of ``x`` (..., S, n), rounded into ``out``.
+    """Call ``rotate(wide, factor, result)`` for each tile of ``x`` (..., S, n) and fill ``out``.
 
-    Axis ``row`` of ``factor``, counted from behind, has the positions.  On other devices than a
-    CPU everything is one tile: a launch costs more there than a pass through memory.
+    Axis ``row`` of ``factor``, a negative number, is that of the positions.  On devices other than
+    the CPU, where a launch costs more than a pass through memory, everything is one tile.
     """
     import torch
 
@@ -40,15 +40,15 @@ def in_tiles(
                 tile = heads[h : h + many, p : p + tall]
                 wide, result = scratch[:, : tile.shape[0], : tile.shape[1]].unbind(0)
                 wide.copy_(tile)
-                turn(wide, here, result)
+                rotate(wide, here, result)
                 into[h : h + many, p : p + tall].copy_(result)
 
 
 def _planes(
     x: Tensor, factor: Tensor, row: int, out: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """(heads, S, n) at a time, with the table (.., S, ..) of three axes that these heads share."""
-    lead = 1 if row == -2 else 0  # halves are the first axis of their factor
+    """Yield x and out as (heads, S, n), with the table of three axes that these heads share."""
+    lead = 1 if row == -2 else 0  # the first axis of the factor of halves is cos, sin
     extra = factor.ndim - 3
     if extra and all(size == 1 for size in factor.shape[lead : lead + extra]):
         factor, extra = factor.flatten(0, extra) if not lead else factor.flatten(1, extra + 1), 0
@@ -57,7 +57,7 @@ def _planes(
         try:
             yield x.view(shape), factor, out.view(shape)
             return
-        except RuntimeError:  # strides that no single axis describes
+        except RuntimeError:  # the strides do not allow one axis of heads
             pass
     for i in range(x.shape[0]):
         part = factor.select(lead, min(i, factor.shape[lead] - 1)) if extra else factor

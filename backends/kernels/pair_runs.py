@@ -1,4 +1,4 @@
-"""How the channel pairs of a rotary encoding lie in memory, for kernels that want slices."""
+"""Find the channel pairs of a rotary encoding that lie side by side, so that slices reach them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 from posenc_ref import Rotary
 
-#: More slices than this cost more to start than they save.
+#: The most runs that are faster than the specification.
 _MOST = 12
 
 
 @dataclass(frozen=True)
-class Run:
-    """Consecutive pairs on consecutive channels, either side by side or in two halves."""
+class PairRun:
+    """Consecutive pairs on consecutive channels, either interleaved or in two halves."""
 
     interleaved: bool
     start: int  #: the first channel
@@ -28,12 +28,12 @@ class Run:
 
     @property
     def pairs(self) -> slice:
-        """The columns of a table that these pairs use."""
+        """The columns of a cos or sin table that these pairs use."""
         return slice(self.first_pair, self.first_pair + self.size)
 
 
-def untouched(runs: tuple[Run, ...], dim: int) -> tuple[slice, ...]:
-    """The channels of ``dim`` that no run turns; ``runs`` are in the order of channels."""
+def unrotated(runs: tuple[PairRun, ...], dim: int) -> tuple[slice, ...]:
+    """Return the channels below ``dim`` that no run holds; ``runs`` are sorted by channel."""
     free, at = [], 0
     for run in runs:
         if run.start > at:
@@ -44,29 +44,30 @@ def untouched(runs: tuple[Run, ...], dim: int) -> tuple[slice, ...]:
     return tuple(free)
 
 
-def pair_runs(encoding: Rotary) -> tuple[Run, ...] | None:
-    """The runs of ``encoding`` in the order of channels; None where a few do not hold its pairs.
+def pair_runs(encoding: Rotary) -> tuple[PairRun, ...] | None:
+    """Return the runs of ``encoding``, sorted by channel; None if its pairs need more than 12.
 
-    Sections of a multi-axis encoding need none of their own: an axis changes tables, not channels.
+    The sections of a multi-axis encoding make no extra runs: an axis changes the tables, not the
+    channels.
     """
     first, second = encoding.pairs()
     if not all(map(np.array_equal, encoding.pairs(), encoding.output_pairs())):
         return None
-    runs: list[Run] = []
+    runs: list[PairRun] = []
     at = 0
     while at < first.size:
         gap = int(second[at] - first[at])
         steps = np.arange(first.size - at)
         if gap == 1:
-            side_by_side = (first[at:] == first[at] + 2 * steps) & (second[at:] == first[at:] + 1)
-            size = int(np.argmin(side_by_side)) if not side_by_side.all() else side_by_side.size
+            adjacent = (first[at:] == first[at] + 2 * steps) & (second[at:] == first[at:] + 1)
+            size = int(np.argmin(adjacent)) if not adjacent.all() else adjacent.size
         else:
             size = gap
             a, b = first[at : at + gap], second[at : at + gap]
             together = np.arange(gap) + first[at]
             if gap < 1 or not (np.array_equal(a, together) and np.array_equal(b, together + gap)):
                 return None
-        runs.append(Run(gap == 1, int(first[at]), at, size))
+        runs.append(PairRun(gap == 1, int(first[at]), at, size))
         at += size
         if len(runs) > _MOST:
             return None

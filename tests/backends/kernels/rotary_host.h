@@ -1,4 +1,4 @@
-// What a CPU needs to run backends/rotary.cu: the CUDA builtins it uses, and a launch that calls
+// What a CPU needs to run backends/kernels/rotary.cu: the CUDA builtins it uses, and a launch that calls
 // every thread of the grid in turn.  Right for kernels whose threads never wait for each other.
 #pragma once
 #include <cmath>

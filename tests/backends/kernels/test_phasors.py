@@ -1,4 +1,4 @@
-"""Tables by products of two phasors: every way of making them, against 50 digits."""
+"""Tables by products of two phasors, made in every way, against 50-digit arithmetic."""
 
 import sys
 from fractions import Fraction
@@ -9,12 +9,13 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth
-from posenc_ref.backends import fused, numba_loops, phasors
-from posenc_ref.backends.numba_loops import Columns
+from posenc_ref.backends import fused
+from posenc_ref.backends.kernels import numba_loops, phasors
+from posenc_ref.backends.kernels.numba_loops import Columns
 from posenc_ref.conformance import check
 from posenc_ref.conformance.exact.fixed_point import Exact, exact_cos_sin, geometric
 
-#: The bound of cos and sin, in the unit of one rounding of a term of size 1.
+#: The error bound of cos and sin, in roundings of 1.
 UNITS = phasors.ERROR_BOUND * 2.0**53
 WAVES = {"fast": (17.0, 4), "usual": (10000.0, 8), "slow": (75000000.0, 16)}
 
@@ -36,7 +37,7 @@ ROWS = {
 
 @pytest.fixture(params=["numpy", "numba", "numba's loop in Python"])
 def by(request, monkeypatch):
-    """The library whose loop writes large tables; small ones count as large."""
+    """The library that writes large tables; here small ones count as large."""
     monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)  # several blocks
     monkeypatch.setattr(numba_loops, "LEAST", 1)
     if request.param == "numpy":
@@ -74,7 +75,7 @@ def wide(start, stop, step=1, rows=3000, width=20):
 
 
 def targets(name):
-    """cos and sin of eight pairs, and whether Numba has a loop for them."""
+    """Return columns for cos and sin of eight pairs, and whether Numba has a loop for them."""
     if name == "beside":
         cos = wide(2, 18, 2)
         return cos, Columns(cos.array, slice(3, 19, 2)), True
@@ -116,8 +117,8 @@ def test_columns(name, rows, by):
         assert np.array_equal(one.array[:, other], before[:, other])
 
 
-def test_ways_taken(monkeypatch):
-    """The cases above reach the three ways of making a table."""
+def test_rows_reach_all_three_ways(monkeypatch):
+    """The rows above are made in three ways: consecutive, in any order, and entry by entry."""
     turns = pr.Sinusoidal(16)._turns
     monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)
 
@@ -130,7 +131,7 @@ def test_ways_taken(monkeypatch):
     assert {name: way(p) for name, p in ROWS.items()} == ways
 
 
-def test_numba_is_taken_only_where_it_pays(monkeypatch):
+def test_numba_writes_only_large_tables(monkeypatch):
     encoding = pr.Sinusoidal(16)
     out = np.empty((3000, 16), np.float32)
     import numba
@@ -228,7 +229,7 @@ BIASES = {
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", BIASES)
-def test_biases_written_out(name, dtype, by):
+def test_biases_written_in_full(name, dtype, by):
     fast, kind = fused(BIASES[name]), DTYPES[dtype]
     for q, k in ((1, 1), (1, 9), (9, 1), (7, 7), (3, 300), (300, 3)):
         view = fast(q, k, dtype=kind)
@@ -243,7 +244,7 @@ def test_biases_written_out(name, dtype, by):
         assert (apart[..., k:] == 7).all()
 
 
-def test_what_cannot_be_written():
+def test_refused_outs():
     fast = fused(pr.RoPE(8, layout="half"))
     whole = np.empty((2, 3, 4))
     for out, error, message in (

@@ -1,7 +1,7 @@
-"""The CUDA kernel without a GPU: run by the CPU, under sanitizers, and with bugs put in.
+"""The CUDA kernel on the CPU: all cases, under sanitizers, and with bugs inserted.
 
-What this leaves to a GPU: that NVRTC's code does what g++'s does, CuPy's own calls
-(``cupy_device.py``), streams, and speed.  ``benchmarks/gpu_rope.py`` is there for that.
+A GPU is needed to test the code that NVRTC makes, CuPy's own calls (``cupy_device.py``), streams
+and speed: ``benchmarks/gpu_rope.py`` does that.
 """
 
 import itertools
@@ -22,25 +22,25 @@ import posenc_ref as pr
 from posenc_ref.accuracy import Truth
 from posenc_ref.backends import fused, fused_cupy
 from posenc_ref.conformance import check
-from tests.backends import rotary_cases, rotary_model, rotary_right
-from tests.backends.rotary_model import HERE, SOURCE, Array, build
+from tests.backends.kernels import rotary_cases, rotary_checks, rotary_model
+from tests.backends.kernels.rotary_model import HERE, SOURCE, Array, build
 from tests.backends.test_fused import ROTARY, D, positions_of
 
-ROOT = HERE.parents[1]
+ROOT = HERE.parents[2]
 
 
 def compiler():
-    """In CI g++ is there; its absence must not look like a pass."""
+    """Skip the test without g++, or fail in CI, where g++ is required."""
     if shutil.which("g++") is None:
         if os.environ.get("CI"):
             pytest.fail("g++ is missing: the kernel cannot be run")
         pytest.skip("g++ is missing: the CUDA kernel is not run here")
 
 
-def judged(paths, **environment):
-    """All cases in a process of its own, for the libraries at ``paths`` one after another."""
+def run_cases(paths, **environment):
+    """Run all cases in a subprocess for each of the libraries at ``paths``."""
     return subprocess.run(
-        [sys.executable, "-m", "tests.backends.rotary_cases", *paths],
+        [sys.executable, "-m", "tests.backends.kernels.rotary_cases", *paths],
         cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -79,7 +79,7 @@ def test_every_variant_of_the_kernel_was_run(stand_in):
 
 @pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial", "sections-half"])
 def test_the_inverse(name, stand_in):
-    """Angles made in the kernel, from a table, and prepared; m is divided by."""
+    """Angles computed in the kernel, from a table, and prepared; the inverse divides by m."""
     encoding = ROTARY[name]
     x = np.random.default_rng(6).standard_normal((2, 3, 7, D)).astype(np.float32)
     size = np.broadcast_to(np.linalg.norm(x, axis=-1, keepdims=True), x.shape)
@@ -90,12 +90,12 @@ def test_the_inverse(name, stand_in):
         ready = undo.prepare(at, like=Array(x))
         for y in (undo(Array(x), at), ready(Array(x)), undo.qk(Array(x), Array(x), at)[1]):
             assert (
-                Truth(true, size, np.zeros(())).score(y.host).max() <= rotary_right.MOST["float32"]
+                Truth(true, size, np.zeros(())).score(y.host).max() <= rotary_checks.MOST["float32"]
             )
 
 
-def test_conversions_are_those_of_the_instructions(library):
-    """The model rounds to 16 bits as NumPy and ml_dtypes do: all values, ties, subnormals."""
+def test_the_model_converts_like_the_instructions(library):
+    """The model rounds to 16 bits as NumPy and ml_dtypes do, ties and subnormals included."""
     import ctypes
 
     high = np.arange(2**16, dtype=np.uint32) << 16
@@ -116,25 +116,26 @@ def test_conversions_are_those_of_the_instructions(library):
 
 
 def sanitized(folder, source=None):
-    """All cases under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    """Run all cases under AddressSanitizer and UndefinedBehaviorSanitizer."""
     flags = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     path = build(folder, source=source, flags=flags)
     names = ("libasan.so", "libubsan.so")
     found = [subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True,
                             check=True).stdout.strip() for name in names]  # fmt: skip
-    return judged([str(path)], LD_PRELOAD=":".join(found), ASAN_OPTIONS="detect_leaks=0")
+    return run_cases([str(path)], LD_PRELOAD=":".join(found), ASAN_OPTIONS="detect_leaks=0")
 
 
 def test_under_sanitizers(tmp_path):
-    """No access outside an array, no undefined step, in any case."""
+    """No case accesses memory outside an array or has undefined behaviour."""
     compiler()
     run = sanitized(tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.endswith("\tright\n")
 
 
-def test_sanitizers_see_what_values_do_not(tmp_path):
-    """A row outside the table is read, and NaN written all the same."""
+@pytest.mark.nightly
+def test_sanitizers_detect_a_read_outside_the_table(tmp_path):
+    """With this bug the values are right: NaN is written, but memory outside the table is read."""
     compiler()
     before, after = "position = known[j] ? given + g.offset : 0;", "position = given + g.offset;"
     source = SOURCE.read_text(encoding="utf-8")
@@ -144,7 +145,7 @@ def test_sanitizers_see_what_values_do_not(tmp_path):
     assert "AddressSanitizer: heap-buffer-overflow" in run.stderr or "runtime error" in run.stderr
 
 
-#: name -> (what stands in the source, what the bug makes of it)
+#: name -> (text of the source, text with the bug)
 BUGS = {
     "quadrant rounded down": ("(phase + (1ULL << 61)) >> 62", "phase >> 62"),
     "sign in the upper half turn": ("s = (quarter & 2) ? negative(a) : a", "s = a"),
@@ -188,11 +189,12 @@ def with_bug(folder, bug):
     return str(build(place, source=source.replace(before, after), flags=("-O0",)))
 
 
-def test_bugs_are_caught(tmp_path):
+@pytest.mark.nightly
+def test_inserted_bugs_are_caught(tmp_path):
     compiler()
     with ThreadPoolExecutor(2) as pool:
         paths = list(pool.map(lambda bug: with_bug(tmp_path, bug), BUGS))
-    run = judged(paths)
+    run = run_cases(paths)
     assert run.returncode == 0, run.stderr
     found = [line.split("\t") for line in run.stdout.splitlines()]
     assert [path for path, _ in found] == paths
@@ -226,14 +228,14 @@ def test_the_suite_passes_for_queries_and_keys(stand_in):
 def test_a_plan_is_made_once(stand_in):
     fast = fused(ROTARY["half"])
     fused_cupy._plan.cache_clear()
-    q, k = Array(rotary_right.random(2, 6, 1, 32)), Array(rotary_right.random(2, 2, 1, 32))
+    q, k = Array(rotary_checks.random(2, 6, 1, 32)), Array(rotary_checks.random(2, 2, 1, 32))
     for position in range(50):
         fast.qk(q, k, [position])
     assert fused_cupy._plan.cache_info().misses == 1
 
 
 def test_eight_threads_share_kernels_plans_and_angles(stand_in, monkeypatch):
-    """One of each is made; the numbers are those of one thread."""
+    """One kernel and one flag are made, and the values are those of one thread."""
     fast = fused(ROTARY["dynamic"])
     q, k = rotary_cases.random(2, 6, 8, D), rotary_cases.random(2, 2, 8, D)
 
@@ -248,7 +250,7 @@ def test_eight_threads_share_kernels_plans_and_angles(stand_in, monkeypatch):
 
         def make(*given, name=name, slow=slow, **options):
             made.append(name)
-            time.sleep(0.01)  # the others come meanwhile
+            time.sleep(0.01)  # so that the other threads arrive
             return slow(*given, **options)
 
         monkeypatch.setattr(stand_in, name, make)
@@ -264,8 +266,8 @@ def test_eight_threads_share_kernels_plans_and_angles(stand_in, monkeypatch):
     assert sorted(made) == ["RawModule", "zeros"]
 
 
-def test_what_other_streams_will_read_is_there(stand_in):
-    """Prepared tables and the flag are waited for; nothing else is."""
+def test_shared_memory_is_ready_for_other_streams(stand_in):
+    """The host waits for prepared tables and the flag, and for nothing else."""
     fast, x = fused(ROTARY["half"]), Array(rotary_cases.random(2, 3, D))
     waits = stand_in.stream.waits
     fast(x, range(3))
@@ -278,7 +280,7 @@ def test_what_other_streams_will_read_is_there(stand_in):
 
 
 def test_work_goes_to_the_device_of_x(stand_in, monkeypatch):
-    """Whatever device is the current one."""
+    """The current device does not matter."""
     entered = []
     monkeypatch.setattr(stand_in.cuda.runtime, "getDevice", lambda: 1)
     monkeypatch.setattr(rotary_model.Device, "__enter__", lambda self: entered.append(self.id))
@@ -287,15 +289,15 @@ def test_work_goes_to_the_device_of_x(stand_in, monkeypatch):
     assert set(entered) == {0}
 
 
-def test_what_is_kept_for_positions_has_an_end(stand_in):
+def test_the_number_of_kept_angles_is_bounded(stand_in):
     fast, x = fused(ROTARY["half"]), Array(rotary_cases.random(2, 3, D))
     for first in range(100):
         fast(x, [first, 7, 9])
-    assert len(fast._cupy._kept) <= 64
+    assert len(fast._tables.cupy.kept) <= 64
 
 
-def test_kept_angles_know_what_they_are_for(stand_in):
-    """The same positions again, in calls that need other tables, lengths, places or axes."""
+def test_kept_angles_depend_on_everything_they_need(stand_in):
+    """The same positions again, in calls with other dtypes, lengths, axes or encodings."""
     half, rows = ROTARY["half"], np.arange(10).reshape(2, 5)
     fast = fused(half)
     for dtype in ("float32", "float64", "float16", "float32"):
@@ -322,18 +324,18 @@ def test_kept_angles_know_what_they_are_for(stand_in):
 
 
 def test_angles_are_made_for_each_stream(stand_in, monkeypatch):
-    """Memory of a pool is safe in the order of one stream."""
+    """Memory of a pool may be reused safely on one stream only."""
     fast, x = fused(ROTARY["half"]), Array(rotary_cases.random(2, 3, D))
     first = [fast(x, at).host for at in ([1, 7, 4], range(3))]
-    kept, other = len(fast._cupy._kept), rotary_model.Stream()
+    kept, other = len(fast._tables.cupy.kept), rotary_model.Stream()
     other.ptr = 8
     monkeypatch.setattr(stand_in.cuda, "get_current_stream", lambda: other)
     again = [fast(x, at).host for at in ([1, 7, 4], range(3))]
-    assert len(fast._cupy._kept) == 2 * kept
+    assert len(fast._tables.cupy.kept) == 2 * kept
     assert all(map(np.array_equal, first, again))
 
 
-def test_queries_and_keys_that_are_not_alike(stand_in):
+def test_queries_and_keys_of_different_dtype_or_shape(stand_in):
     fast = fused(ROTARY["half"])
     q = rotary_cases.random(2, 6, 4, D)
     for k in (rotary_cases.random(2, 2, 4, D, dtype="float16"), rotary_cases.random(2, 4, D)):

@@ -1,10 +1,10 @@
-"""What the kernel must do, case by case, on a GPU or on the model of one.
+"""Cases that the CUDA kernel must pass, on a GPU or on the model of one.
 
-    python -m tests.backends.rotary_cases build/rotary.so ...     # one line for each
+    python -m tests.backends.kernels.rotary_cases build/rotary.so ...     # one line for each
 
-Every case runs ``fused(encoding)`` as a user would and compares with the specification: rotated
-channels in roundings of the size of their pair, which no position makes larger; the others bit for
-bit.
+Every case runs ``fused(encoding)`` as a user would and compares with the specification.  The error
+of rotated channels is measured in roundings of the norm of their pair, at any position; other
+channels must be equal bit for bit.
 """
 
 import itertools
@@ -18,13 +18,13 @@ import pytest
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth
 from posenc_ref.backends import cupy_device, fused
-from tests.backends import rotary_model
-from tests.backends.rotary_model import Array
-from tests.backends.rotary_right import MOST, STRIDES, exact, memory, random, right
+from tests.backends.kernels import rotary_model
+from tests.backends.kernels.rotary_checks import MOST, STRIDES, exact, memory, random, right
+from tests.backends.kernels.rotary_model import Array
 from tests.backends.test_fused import DTYPES, ROTARY, D, positions_of
 
 FAR = 2**30
-#: Linux's flag for memory that is taken when it is touched; Python names it from 3.13 on.
+#: The flag of Linux for memory that is allocated on first access; Python has it from 3.13 on.
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 CASES = {}
 
@@ -45,7 +45,7 @@ def every_encoding_and_dtype():
 
 
 @case
-def every_way_to_lie_in_memory():
+def all_strides():
     for how, dtype, layout in itertools.product(STRIDES, DTYPES, ("interleaved", "half")):
         encoding = pr.RoPE(40, layout=layout, rotary_dim=16, rotary_start=8)
         x = memory(how, (2, 5, 3, 40), dtype)
@@ -55,7 +55,7 @@ def every_way_to_lie_in_memory():
 
 
 @case
-def positions_of_every_kind():
+def kinds_of_positions():
     encoding = pr.RoPE(16, layout="half", scaling=pr.YaRN(4.0, 512))
     x = random(2, 3, 4, 16)
     rows = np.array([[5, -1, FAR, 7], [0, 2**39, -FAR, 1]])
@@ -82,7 +82,7 @@ def positions_of_every_kind():
 
 
 @case
-def positions_that_are_not_whole():
+def fractional_positions():
     for dtype, layout in itertools.product(DTYPES, ("interleaved", "half")):
         encoding = pr.RoPE(32, layout=layout)
         x = random(2, 3, 4, 32, dtype=dtype)
@@ -114,7 +114,7 @@ def several_axes():
 
 
 @case
-def runs_of_both_kinds():
+def interleaved_and_half_runs():
     encoding = pr.MultiAxisRoPE(34, sections=(16, 1), layout="blockwise")
     for dtype in DTYPES:
         x = random(2, 3, 4, 34, dtype=dtype)
@@ -124,7 +124,7 @@ def runs_of_both_kinds():
 
 
 @case
-def more_axes_than_one_launch_has():
+def more_axes_than_a_launch_has():
     encoding = pr.RoPE(32, layout="half", rotary_dim=16)
     x = random(2, 3, 2, 5, 4, 32)
     right(encoding, x, range(4))
@@ -138,7 +138,7 @@ def more_axes_than_one_launch_has():
 
 
 @case
-def blocks_that_are_not_full():
+def partial_blocks():
     for heads, tokens, dim in ((1, 1, 2), (1, 130, 2), (17, 33, 64), (35, 1, 16), (1, 3, 6)):
         for layout in ("interleaved", "half"):
             encoding = pr.RoPE(dim, layout=layout)
@@ -152,7 +152,7 @@ def blocks_that_are_not_full():
 
 @case
 def offsets_of_more_than_32_bits():
-    """Two rows of memory that is never touched between them."""
+    """Two rows far apart in memory that is never touched."""
     apart = 2**32
     room = mmap.mmap(-1, 2 * (apart + 64), flags=mmap.MAP_PRIVATE | NO_RESERVE)
     line = np.frombuffer(room, np.float16)
@@ -164,8 +164,8 @@ def offsets_of_more_than_32_bits():
 
 
 @case
-def a_row_alone_and_among_others():
-    """The same bits, and the same one element at a time as 16 bytes at a time."""
+def a_row_alone():
+    """A row has the same bits alone, among others, and if loaded one element at a time."""
     for dtype, layout in itertools.product(DTYPES, ("interleaved", "half")):
         fast = fused(pr.RoPE(64, layout=layout))
         x, at = random(3, 19, 37, 64, dtype=dtype), np.arange(37) * 1009
@@ -178,7 +178,7 @@ def a_row_alone_and_among_others():
 
 
 @case
-def nothing_to_do():
+def empty_arrays():
     encoding = pr.RoPE(8, layout="half")
     for shape in ((0, 3, 4, 8), (2, 0, 4, 8), (2, 3, 0, 8)):
         right(encoding, random(*shape), range(shape[2]))
@@ -229,7 +229,7 @@ def tensor_layouts():
 
 
 @case
-def an_out_that_overlaps():
+def overlapping_out():
     encoding = pr.RoPE(32, layout="half", rotary_dim=16)
     memory = random(9, 32)
     true = memory[:8].copy()
@@ -260,7 +260,7 @@ def prepared_tables():
 
 @case
 def beyond_the_domain():
-    """Rows of NaN and a flag; a table is never read where it has no row."""
+    """Rows beyond the domain are NaN and set the flag; a table is never read outside its rows."""
     encoding = pr.RoPE(32, layout="half", rotary_dim=16)
     fast = fused(encoding)
     for dtype in DTYPES:
@@ -285,7 +285,7 @@ def beyond_the_domain():
 
 
 @case
-def subnormal_infinite_and_no_numbers():
+def subnormals_infinities_and_nan():
     encoding = pr.RoPE(32, layout="half")
     for dtype in DTYPES:
         x = random(1, 1, 3, 32, dtype=dtype)
@@ -300,7 +300,7 @@ def subnormal_infinite_and_no_numbers():
 
 
 @case
-def there_and_back():
+def adjoint():
     """The adjoint is the encoding with the other sign."""
     for dtype in ("float64", "float32"):
         scaling = pr.YaRN(8.0, 512)
@@ -316,7 +316,7 @@ def there_and_back():
 
 @case
 def a_captured_graph():
-    """Nothing is sent, made or waited for in a call that has been made before."""
+    """A call that was made before sends, allocates and waits for nothing."""
     library = sys.modules["cupy"]
     encoding = ROTARY["half"]
     fast = fused(encoding)
@@ -338,7 +338,7 @@ def a_captured_graph():
 
 
 def failure(path):
-    """The first case that the kernel in the library at ``path`` fails, and why; None if none."""
+    """Return the first case that the library at ``path`` fails, and why; None if it passes all."""
     rotary_model.install(path)
     for name, run in CASES.items():
         try:
