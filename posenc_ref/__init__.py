@@ -11,6 +11,7 @@ code runs on NumPy, PyTorch, CuPy, JAX, Dask and any other Array API library::
 what each array library can do.
 """
 
+from ._json import from_dict
 from .alibi import ALiBi
 from .axial_learned import AxialLearned
 from .bias import Bias
@@ -21,7 +22,7 @@ from .deberta import DeBERTa
 from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
 from .dynamic_bias import DynamicBias, DynamicWindowBias
-from .encoding import Encoding, Scaling, from_dict
+from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
 from .fire import FIRE
 from .forgetting import ForgettingBias
