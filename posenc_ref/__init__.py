@@ -62,13 +62,15 @@ from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
 from .sandwich import Sandwich
+from .schedules.by_parts import NTKByParts
 from .schedules.given import GivenFrequencies
+from .schedules.linear import LinearScaling
 from .schedules.llama3 import Llama3Scaling
 from .schedules.longrope import LongRoPE
 from .schedules.ntk import DynamicNTK, NTKScaling, QwenNTK, SuNTK
 from .schedules.proportional import Proportional
-from .schedules.scaling import FrequencySchedule, LinearScaling
-from .schedules.yarn import NTKByParts, YaRN
+from .schedules.scaling import FrequencySchedule
+from .schedules.yarn import YaRN
 from .score import Score
 from .scoring import scores
 from .shaw import Shaw

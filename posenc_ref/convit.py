@@ -46,11 +46,6 @@ class ConViTBias(WindowBias):
         ``gating_param``, before the sigmoid.
     window : (int, int)
         Height and width of the image in patches, without a [CLS].
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     weight: Array

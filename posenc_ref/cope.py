@@ -33,11 +33,6 @@ class CoPE(Score):
     ----------
     embedding : array (P, d), real floating
         e, shared by the heads.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     embedding: Array

@@ -50,11 +50,6 @@ class DeBERTa(Score):
     buckets, max_position : int, optional
         ``position_buckets`` (256) and ``max_relative_positions`` (512) of v2 and v3; None in v1.
     p2c : {"code", "paper"}
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     relative_keys: Array | None

@@ -31,11 +31,6 @@ class DecomposedRelative(Score):
     height_table, width_table : array (2h - 1, d) and (2w - 1, d), real floating
     grid : (int, int)
         Height and width.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     height_table: Array

@@ -90,6 +90,12 @@ class Encoding(Value, abstract=True):
     ``bias``     scores, by addition               ``bias(q_positions, k_positions)``
     ``score``    scores, by what q and k hold      ``terms(q, k, q_positions, k_positions)``
     ===========  ================================  =====================================
+
+    Raises
+    ------
+    TypeError, ValueError
+        A field is outside the range its class states.  The message names the field, the value and
+        what is allowed.
     """
 
     kind = "encoding"
@@ -119,7 +125,10 @@ class Encoding(Value, abstract=True):
 
 
 class Scaling(Value, abstract=True):
-    """A rule that changes the frequencies of a rotary encoding, used as ``scaling=``."""
+    """A rule that changes the frequencies of a rotary encoding, used as ``scaling=``.
+
+    A field outside its stated range raises as for :class:`Encoding`.
+    """
 
     kind = "scaling"
 

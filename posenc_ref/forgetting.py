@@ -47,11 +47,6 @@ class ForgettingBias(Bias):
         sequence, on the device.
     scaled : bool
         Whether 1/sqrt(d) multiplies the product: True in FoX, False in CABLE's code.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     log_gates: Array

@@ -48,11 +48,6 @@ class GatedBias(Score):
         ``gru_rel_pos_linear.bias``, summed likewise.
     scale : array (H,), real floating
         ``gru_rel_pos_const``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     bias: T5Bias

@@ -45,11 +45,6 @@ class PoPE(Score):
     base : float
         Of the frequencies.
 
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
-
     Notes
     -----
     The definition is evaluated as it stands: H Q K d numbers.

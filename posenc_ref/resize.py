@@ -60,7 +60,7 @@ def resize_matrix(
     Raises
     ------
     TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
+        A size below 1, an unknown mode, ``align_corners`` with ``antialias`` or ``scale``.
     """
     size = validate.integer("size", size, minimum=1)
     new_size = validate.integer("new_size", new_size, minimum=1)

@@ -41,11 +41,6 @@ class Shaw(Score):
         Which difference counts the rows.
     values : array of the shape of ``keys``, optional
         What is added to the values, in :meth:`context`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     keys: Array

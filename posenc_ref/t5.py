@@ -54,11 +54,6 @@ class T5Bias(Bias):
         True in encoders; in decoders (False) all later keys share bucket 0.
     scaled, bias_inside_scale : bool
         Whether 1/sqrt(d) multiplies the product, and the bias with it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array

@@ -46,11 +46,6 @@ class TransformerXL(Score):
         Offsets are held between -clamp and clamp (``clamp_len``).
 
     The definition is evaluated as it stands: R is built for every pair, Q K D numbers.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     projection: Array
@@ -165,11 +160,6 @@ class XLNet(TransformerXL):
         s.
     segments : array (2, H, d), optional
         e: the rows of the same segment, and of another one.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     segment_bias: Array | None = None

@@ -38,11 +38,6 @@ class TUPE(Score):
     bias : T5Bias, optional
     cls_to_others, others_to_cls : array (H,), optional
         What stands in the row and the column of position 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     position_queries: Array

@@ -89,11 +89,6 @@ class SwinBias(WindowTable):
         Biases are its entries, bit for bit.
     window : (int, int)
         Height and width.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array
@@ -128,11 +123,6 @@ class BEiTBias(WindowTable):
         Biases are its entries, bit for bit.
     window : (int, int)
         Height and width in patches.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array
@@ -182,11 +172,6 @@ class LeViTBias(WindowTable):
         Biases are its entries, bit for bit.
     window : (int, int)
         Height and width.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array
@@ -228,11 +213,6 @@ class LogCPB(WindowBias):
     hidden : array (W, 2);  hidden_bias : array (W,);  output : array (H, W), real floating
     window : (int, int)
     pretrained_window : (int, int), optional
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     hidden: Array
