@@ -15,13 +15,15 @@ SPEC.loader.exec_module(tool)
 PAGE = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 def test_the_section_is_what_the_tool_writes():
     before, after = tool.around(PAGE)
     assert before + tool.section() + after == PAGE
 
 
 def test_every_table_is_in_it():
-    section = tool.section()
+    before, after = tool.around(PAGE)
+    section = PAGE.removeprefix(before).removesuffix(after)
     # By the exported names: the registry holds classes that other tests define as well.
     exported = {name: getattr(pr, name) for name in pr.__all__ if name != "Table"}
     ours = [n for n, v in exported.items() if isinstance(v, type) and issubclass(v, pr.Table)]
