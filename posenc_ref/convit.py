@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ._attention import check_sides, dot
+from ._arrays import beside, check_numbers, check_sides, dot
 from ._namespace import Array, astype, device_of, namespace, send, widen, working_dtype
 from ._network import sigmoid
 from .accuracy import Truth
 from .decomposed import validate_grid
-from .score import beside, check_numbers
 from .window_bias import WindowBias
 
 

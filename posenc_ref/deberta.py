@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import beside, check_numbers, clip, gathered, product
 from ._namespace import (
     INTEGER,
     Array,
@@ -18,7 +19,7 @@ from ._namespace import (
     namespace,
     wide_integer,
 )
-from .score import Score, beside, check_numbers, clip, gathered, product
+from .score import Score
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,8 +7,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from . import _validate as validate
+from ._arrays import beside, check_numbers, gathered, product
 from ._namespace import Array
-from .score import Score, beside, check_numbers, gathered, product
+from .score import Score
 
 
 @dataclass(frozen=True, eq=False, repr=False)

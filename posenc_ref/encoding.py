@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from ._attention import check_sides
+from ._arrays import check_sides
 from ._json import decode, encode
 from ._namespace import Array, astype, dtype_name, is_array, widen
 from ._registry import register

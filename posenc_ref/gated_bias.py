@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import beside, check_numbers, product
 from ._namespace import Array, astype, is_array, namespace, to_host, widen
 from ._network import sigmoid
 from ._positions import as_pairs
 from .accuracy import Truth
-from .score import Score, beside, check_numbers, product
+from .score import Score
 from .t5 import T5Bias
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import beside, check_numbers
 from ._namespace import Array, astype, device_of, namespace, to_host
 from ._network import sigmoid, softplus
 from .accuracy import Truth
-from .score import Score, beside, check_numbers
+from .score import Score
 from .sinusoidal import Sinusoidal
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._lookup import check_table
+from ._arrays import check_numbers
 from ._namespace import Array, astype, device_of, namespace, send, working_dtype
 
 MODES = ("bicubic", "bilinear", "nearest")
@@ -133,7 +133,7 @@ def resize_table(
     TypeError, ValueError
         A table that has not as many rows as the grid has patches; arguments out of range.
     """
-    check_table("weight", weight, "(rows, dim)")
+    check_numbers("weight", weight, "rows", "dim")
     old, new = _grid("grid", grid), _grid("new_grid", new_grid)
     kept = validate.integer("kept", kept, minimum=0)
     if len(old) != len(new) or (scale is not None and len(scale) != len(old)):

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import beside, check_numbers, clip, gathered, product
 from ._namespace import Array, astype, device_of, from_host, namespace, widen
 from ._positions import as_pairs
-from .score import Score, beside, check_numbers, clip, gathered, product
+from .score import Score
 
 
 @dataclass(frozen=True, eq=False, repr=False)

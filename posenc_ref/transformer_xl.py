@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import beside, check_numbers, clip, product
 from ._namespace import Array, astype, device_of, from_host, is_array, namespace, widen
 from .accuracy import Truth
-from .score import Score, beside, check_numbers, clip, product
+from .score import Score
 from .sinusoidal import Sinusoidal
 
 

@@ -7,9 +7,9 @@ from typing import Self
 
 import numpy as np
 
-from ._lookup import lookup
+from ._arrays import beside, check_numbers, lookup, product
 from ._namespace import Array, device_of, from_host, namespace
-from .score import Score, beside, check_numbers, product
+from .score import Score
 from .t5 import T5Bias
 
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ._lookup import check_beside, lookup
+from ._arrays import check_beside, check_numbers, lookup
 from ._namespace import Array, astype, is_lazy, namespace, working_dtype
 from ._network import Network, sigmoid
 from .accuracy import Truth
 from .bias import Bias
 from .decomposed import validate_grid
-from .score import check_numbers
 
 
 class WindowBias(Bias, abstract=True):
