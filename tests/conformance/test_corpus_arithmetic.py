@@ -7,9 +7,9 @@ with either. Scores are in float32 roundings of the element (bfloat16 where that
 import numpy as np
 import pytest
 
-from . import _truth as truth
-from ._case import CORRECT, WRONG
-from .rotary import (
+from tests.mutants import _truth as truth
+from tests.mutants._case import CORRECT, WRONG
+from tests.mutants.rotary import (
     attention_factor,
     correct_multi_axis,
     correct_ntk,
