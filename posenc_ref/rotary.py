@@ -42,7 +42,13 @@ from ._positions import Positions, as_positions, broadcast_axes, cut_like, first
 from .angles import MAX_POSITION, Turns, tables, turns
 from .encoding import Encoding
 
-#: Tables of this many lengths are kept by an encoding whose frequencies depend on the length.
+
+def turn(x1: Array, x2: Array, cos: Array, sin: Array) -> tuple[Array, Array]:
+    """Rotate the pair (x1, x2) by the angle: ``(x1 + i x2) (cos + i sin)``."""
+    return x1 * cos - x2 * sin, x2 * cos + x1 * sin
+
+
+#: An encoding whose frequencies depend on the length keeps the tables of this many lengths.
 _KEPT = 64
 
 
@@ -321,7 +327,7 @@ class Rotary(Encoding, abstract=True):
         first, second, passed, gather = (from_host(i, xp, device) for i in (*read, kept, order))
         wide = xp.astype(x, cos.dtype)
         x1, x2 = xp.take(wide, first, axis=-1), xp.take(wide, second, axis=-1)
-        y1, y2 = x1 * cos - x2 * sin, x2 * cos + x1 * sin
+        y1, y2 = turn(x1, x2, cos, sin)
         # Passed channels never leave their dtype: they come out bit for bit.
         parts = [xp.astype(y1, x.dtype), xp.astype(y2, x.dtype), xp.take(x, passed, axis=-1)]
         return xp.take(xp.concat(parts, axis=-1), gather, axis=-1)
