@@ -1,4 +1,4 @@
-"""Checks of arrays, and the few operations on them that several families share."""
+"""Array checks and array operations that several encodings share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ._namespace import (
 
 
 def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
-    """``value`` if it is a real floating array of this shape; a letter is any size but 0."""
+    """Return ``value`` if it is a real floating array of this shape; a letter is any size but 0."""
     shown = f"({', '.join(map(str, shape))})"
     if not is_array(value) or dtype_name(value) not in FLOATING:
         kind = dtype_name(value) if is_array(value) else type(value).__name__
@@ -39,7 +39,7 @@ def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
 
 
 def check_sides(q: Array, k: Array) -> None:
-    """Queries (..., Q, d) and keys (..., K, d) of one library, floats of the same other axes."""
+    """Check that q (..., Q, d) and k (..., K, d) are floats of one library and fit together."""
     for name, x in (("q", q), ("k", k)):
         if not is_array(x) or dtype_name(x) not in FLOATING:
             raise TypeError(f"{name} must be a real floating array")
@@ -53,7 +53,7 @@ def check_sides(q: Array, k: Array) -> None:
 
 
 def check_beside(index: Array, table: Array) -> None:
-    """A host index goes with any table; others must share its library and device."""
+    """Check that an index shares the table's library and device; a host index fits any table."""
     if isinstance(index, np.ndarray):
         return
     if library(index) != library(table):
@@ -70,7 +70,7 @@ def check_beside(index: Array, table: Array) -> None:
 
 
 def beside(name: str, numbers: Array, x: Array) -> Array:
-    """Learned ``numbers`` where x is, in its dtype; refused from another library."""
+    """Return learned ``numbers`` on x's device in x's dtype; TypeError for another library."""
     if isinstance(numbers, np.ndarray):
         return astype(send(numbers, namespace(x), device_of(x)), x.dtype)
     if library(numbers) != library(x):
@@ -105,13 +105,13 @@ def gathered(x: Array, index: Array) -> Array:
 
 
 def clip(r: Array, low: int, high: int) -> Array:
-    """Integers held between ``low`` and ``high``."""
+    """Return ``r`` clipped to ``low`` .. ``high``."""
     xp = namespace(r)
     return xp.minimum(xp.maximum(r, xp.full_like(r, low)), xp.full_like(r, high))
 
 
 def lookup(name: str, table: Array, index: Array) -> Array:
-    """``table[index]`` for an integer index of any shape; ValueError outside the table.
+    """Return ``table[index]`` for an integer index of any shape; ValueError outside the table.
 
     Libraries differ past the end (NumPy raises, CuPy wraps round, JAX fills NaN, a CUDA assert
     kills the process), so the range is checked first.  Traced or lazy indices give NaN rows there.

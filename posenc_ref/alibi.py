@@ -17,7 +17,7 @@ from .bias import Bias
 
 @lru_cache(maxsize=64)  # 50-digit powers take longer than the rest of a bias
 def slopes(n: int, max_bias: float) -> tuple[float, ...]:
-    """``m_h = 2 ** (-max_bias h / n)``, h = 1 .. n, where n is a power of two.
+    """Return ``m_h = 2 ** (-max_bias h / n)``, h = 1 .. n, where n is a power of two.
 
     Otherwise the slopes of the power of two c below n, then every second slope of 2c.
     """
@@ -86,11 +86,11 @@ class ALiBi(Bias):
 
     @property
     def up_to_constant(self) -> bool:  # type: ignore[override]
-        """Where causal, ``+ m_h j`` is the same bias up to a constant for each row."""
+        """True where causal: ``+ m_h j`` differs only by a constant in each row."""
         return self.causal
 
     def slopes(self) -> np.ndarray:
-        """The slopes m_h, shape (num_heads,), NumPy float64, correctly rounded."""
+        """Return the slopes m_h, shape (num_heads,), NumPy float64, correctly rounded."""
         return np.array(slopes(self.num_heads, self.max_bias))
 
     def _of_offset(self, offset: Array) -> Array:

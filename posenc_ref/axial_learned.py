@@ -1,4 +1,4 @@
-"""Learned tables in factors: one small table for each axis."""
+"""Factorised learned tables: one small table for each axis."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class AxialLearned(Table):
 
     @property
     def rows(self) -> int:
-        """Number of rows that there are for flat positions."""
+        """Number of rows for flat positions."""
         return math.prod(int(t.shape[0]) for t in self.tables)
 
     def table(self, positions: Any, *, dtype: DType = None) -> Array:

@@ -21,7 +21,7 @@ from .encoding import Encoding
 
 
 class Bias(Encoding, abstract=True):
-    """What every bias can do.  A form that depends on ``j - i`` only supplies ``_of_offset``."""
+    """Base of the biases.  A subclass defines ``_of_pairs``, or ``_of_offset`` where relative."""
 
     family = "bias"
     integers = False  # whether positions must be integers
@@ -33,7 +33,7 @@ class Bias(Encoding, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Which of these hold for all positions: what is not named here does not.
+        """The properties from this list that hold for all positions.
 
         ``translation``  ``b(i + s, j + s) = b(i, j)``
         ``symmetric``    ``b(i, j) = b(j, i)``
@@ -77,7 +77,7 @@ class Bias(Encoding, abstract=True):
                        for part in (truth.value, truth.terms, truth.angle)))  # fmt: skip
 
     def _truth_of(self, offsets: np.ndarray) -> Truth:
-        """The truth (H, n) of offsets (n,); by default A = |value|, B = 0."""
+        """Return the reference (H, n) of offsets (n,); by default A = |value|, B = 0."""
         return _sized(self._of_offset(offsets[None, :])[..., 0, :])
 
     def bias(self, q_positions: Any, k_positions: Any, *, dtype: DType = None) -> Array:
@@ -114,7 +114,7 @@ class Bias(Encoding, abstract=True):
         return dot(q, k, scale, bias * scale if self.bias_inside_scale else bias)
 
     def _for(self, q: Array, k: Array, q_positions: Any, k_positions: Any) -> Array:
-        """The bias lined up with the logits of q and k, in the dtype and place of q."""
+        """Return the bias with axes that broadcast to the logits, in q's dtype on its device."""
         if q.ndim < 3 or q.shape[-3] != self.num_heads:
             raise ValueError(
                 f"q and k must have shape (..., H, S, d) with H = {self.num_heads} heads, "
@@ -137,6 +137,6 @@ class Bias(Encoding, abstract=True):
 
 
 def _sized(values: Array) -> Truth:
-    """Computed numbers with no angle in them."""
+    """Return values that contain no angle, with A = |value| and B = 0."""
     value = np.asarray(to_host(values), dtype=np.float64)
     return Truth(value, np.abs(value), np.zeros_like(value))

@@ -1,4 +1,4 @@
-"""ConViT's gated positional self-attention: positions have a softmax of their own."""
+"""ConViT's gated positional self-attention, with a separate softmax over positions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .window_bias import WindowBias
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConViTBias(WindowBias):
-    """Positional logits of ConViT, and the gate between them and the content's.
+    """Positional logits of ConViT, and the gate that blends them with the content attention.
 
     Formula
         ``b_h(i, j) = weight_h . (dx, dy, dx^2 + dy^2) + proj_bias_h`` with ``dx = x_j - x_i`` and
@@ -87,7 +87,7 @@ class ConViTBias(WindowBias):
     def scores(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
     ) -> Array:
-        """Refused: attention is a blend of two softmaxes, and no softmax of a sum."""
+        """Raise ValueError: the attention blends two softmaxes, so no single logits exist."""
         raise ValueError(
             "ConViTBias is not added to q . k, its softmax is blended with the content's: "
             "use weights() for the attention, or bias() for the positional logits"

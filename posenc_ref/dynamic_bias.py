@@ -62,7 +62,7 @@ class DynamicBias(Bias):
         return int(self.weights[-1].shape[0])
 
     def _input(self, offset: Array) -> Array:
-        """What f takes, (..., 1), for key - query."""
+        """Return the argument of f, (..., 1), for key - query."""
         xp = namespace(offset)
         r = -astype(offset, working_dtype(offset))
         return (xp.sign(r) * xp.log1p(xp.abs(r)) if self.log_distance else r)[..., None]

@@ -1,4 +1,4 @@
-"""Queries and keys that are normalised before they are rotated."""
+"""RMSNorm before the rotation of queries and keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .rotary import Rotary
 def normed_apply(
     encoding: Rotary, x: Array, weight: Array, positions: Any, *, eps: float = 1e-6
 ) -> Array:
-    """RMSNorm over the head, then the rotation.
+    """Apply RMSNorm over the head, then the rotation.
 
     Formula
         ``R(p) (w * x / sqrt(mean(x ** 2) + eps))``, the mean over the head's channels.

@@ -1,4 +1,4 @@
-"""Sinusoidal position tables: the paper's, and every variant that is a setting of it."""
+"""Sinusoidal position tables: the paper's form and its variants."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Sinusoidal(Table):
 
     @property
     def properties(self) -> frozenset[str]:
-        """All of them, unless an extra sine column has no cosine."""
+        """All three hold, unless an extra sine column has no cosine."""
         return frozenset() if self.dim % 2 and self.odd == "extra-sin" else PAIRED
 
     def decimal_frequencies(self) -> tuple[Decimal, ...]:

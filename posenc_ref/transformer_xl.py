@@ -17,7 +17,7 @@ from .sinusoidal import Sinusoidal
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformerXL(Score):
-    """Relative sinusoids, projected for each head, with biases that are the same for all queries.
+    """Relative sinusoids, projected for each head, with two biases shared by all queries.
 
     Formula
         ``A_ij = ((q_i + u) . k_j + (q_i + v) . W R(i - j)) / sqrt(d)``: four terms, in the order
@@ -101,7 +101,7 @@ class TransformerXL(Score):
         return r if self.clamp is None else clip(r, -self.clamp, self.clamp)
 
     def _of_rows(self, q: Array, k: Array, rows: Array, scale: float) -> dict[str, Array]:
-        """The terms with R(i - j) given, (Q, K, D)."""
+        """Return the terms for given rows R(i - j), (Q, K, D)."""
         found = {
             "content-content": product(q, k) * scale,
             "content-position": self._projected(q, rows) * scale,

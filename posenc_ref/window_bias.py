@@ -26,11 +26,11 @@ class WindowBias(Bias, abstract=True):
 
     @property
     def tokens(self) -> int:
-        """How many tokens a window has."""
+        """Number of tokens of a window."""
         return int(self.window[0] * self.window[1])
 
     def _check(self, q: Array, k: Array) -> None:
-        """Concrete positions must be tokens of the window; lazy ones are taken as they are."""
+        """Check that concrete positions are tokens of the window; lazy ones cannot be checked."""
         for name, at in (("q_positions", q), ("k_positions", k)):
             if is_lazy(at) or 0 in at.shape:
                 continue
@@ -232,7 +232,7 @@ class LogCPB(WindowBias):
         return int(self.output.shape[0])
 
     def own_scale(self, dim: int) -> float:
-        """1: cosine attention brings its temperature along."""
+        """Return 1: q and k of cosine attention contain the temperature."""
         return 1.0
 
     def _inputs(self, dy: Array, dx: Array) -> Array:
