@@ -26,8 +26,9 @@ def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
     """Return ``value`` if it is a real floating array of this shape; a letter is any size but 0."""
     shown = f"({', '.join(map(str, shape))})"
     if not is_array(value) or dtype_name(value) not in FLOATING:
-        kind = dtype_name(value) if is_array(value) else type(value).__name__
-        raise TypeError(f"{name} must be a real floating array of shape {shown}, got {kind}")
+        raise TypeError(
+            f"{name} must be a real floating array of shape {shown}, got {_kind(value)}"
+        )
     sizes = tuple(value.shape)
     fits = len(sizes) == len(shape) and all(
         n > 0 and (isinstance(s, str) or n == s) for n, s in zip(sizes, shape, strict=True)
@@ -38,17 +39,35 @@ def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
     return value
 
 
+def _kind(value: Any) -> str:
+    return dtype_name(value) if is_array(value) else type(value).__name__
+
+
 def check_sides(q: Array, k: Array) -> None:
     """Check that q (..., Q, d) and k (..., K, d) are floats of one library and fit together."""
     for name, x in (("q", q), ("k", k)):
         if not is_array(x) or dtype_name(x) not in FLOATING:
-            raise TypeError(f"{name} must be a real floating array")
+            raise TypeError(f"{name} must be a real floating array, got {_kind(x)}")
     if library(q) != library(k):
         raise TypeError(f"q and k must share a library, got {library(q)} and {library(k)}")
     if q.ndim < 2 or k.ndim < 2 or q.shape[-1] != k.shape[-1] or q.shape[:-2] != k.shape[:-2]:
         raise ValueError(
             f"q and k must have shapes (..., Q, d) and (..., K, d), "
             f"got {tuple(q.shape)} and {tuple(k.shape)}"
+        )
+
+
+def check_counts(q: Array, k: Array, at: tuple[int, int], batch: int | None) -> None:
+    """Check one position per row of q and k, and that B of positions (B, Q) is q's first axis."""
+    if at != (q.shape[-2], k.shape[-2]):
+        raise ValueError(
+            f"q_positions and k_positions must have one position for each row of q and k, "
+            f"{q.shape[-2]} and {k.shape[-2]}, got {at[0]} and {at[1]}"
+        )
+    if batch is not None and (q.ndim < 4 or batch not in (1, q.shape[0])):
+        raise ValueError(
+            f"q_positions of shape (B, Q) need q of shape (B, ..., H, Q, d), got B = {batch} and "
+            f"q of shape {tuple(q.shape)}"
         )
 
 

@@ -85,9 +85,8 @@ def as_positions(
     if not integers and not has_float64(xp, device):
         if lazy:
             raise TypeError(
-                f"{name} are traced and this device has no float64, so what follows from them "
-                "cannot be computed exactly: pass host positions (a range, NumPy), or enable "
-                "float64 (jax_enable_x64)"
+                f"{name} must be concrete on a device without float64, got a traced or lazy array: "
+                "pass host positions (a range, NumPy), or enable float64 (jax_enable_x64)"
             )
         array = to_host(array)
     here = namespace(array)

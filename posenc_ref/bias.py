@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import beside, dot
+from ._arrays import beside, check_counts, dot
 from ._namespace import (
     Array,
     DType,
@@ -121,17 +121,8 @@ class Bias(Encoding, abstract=True):
                 f"got {tuple(q.shape)}"
             )
         bias = self.bias(q_positions, k_positions)
-        if tuple(bias.shape[-2:]) != (q.shape[-2], k.shape[-2]):
-            raise ValueError(
-                f"q_positions and k_positions must be as many as q and k, {q.shape[-2]} and "
-                f"{k.shape[-2]}, got {bias.shape[-2]} and {bias.shape[-1]}"
-            )
+        check_counts(q, k, tuple(bias.shape[-2:]), bias.shape[0] if bias.ndim == 4 else None)
         if bias.ndim == 4:  # (B, H, Q, K): B is q's first axis, the axes between share it
-            if q.ndim < 4 or bias.shape[0] not in (1, q.shape[0]):
-                raise ValueError(
-                    f"q_positions of shape (B, Q) need q of shape (B, ..., H, Q, d), got B = "
-                    f"{bias.shape[0]} and q of shape {tuple(q.shape)}"
-                )
             bias = bias[(slice(None), *[None] * (q.ndim - 4), ...)]
         return beside("bias", bias, q)  # in the dtype of q before the scale: a table may be coarser
 

@@ -76,7 +76,7 @@ class ConViTBias(WindowBias):
         """
         check_sides(q, k)
         if k.shape[-2] == 0:
-            raise ValueError(f"k must have a key at least, got shape {tuple(k.shape)}")
+            raise ValueError(f"k must hold at least one key, got shape {tuple(k.shape)}")
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
         wide = widen(q)
         bias = self._for(wide, k, q_positions, k_positions)
@@ -89,8 +89,8 @@ class ConViTBias(WindowBias):
     ) -> Array:
         """Raise ValueError: the attention blends two softmaxes, so no single logits exist."""
         raise ValueError(
-            "ConViTBias is not added to q . k, its softmax is blended with the content's: "
-            "use weights() for the attention, or bias() for the positional logits"
+            "ConViTBias has no scores: its softmax is blended with the content's, not added to "
+            "q . k; use weights() for the attention, or bias() for the positional logits"
         )
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:

@@ -57,7 +57,7 @@ class ESPnetLegacy(TransformerXL):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clamp is not None:
-            raise ValueError(f"clamp must be None: nothing is clamped here, got {self.clamp}")
+            raise ValueError(f"clamp must be None: it has no effect here, got {self.clamp}")
         self._set(max_len=validate.integer("max_len", self.max_len, minimum=1))
 
     def _places(self, q_at: Array, k_at: Array) -> Array:

@@ -46,7 +46,7 @@ def normed_apply(
         (meta-pytorch/torchtune#2809).  With all weights equal nobody can tell.
     """
     if not isinstance(encoding, Rotary):
-        raise TypeError(f"encoding must be rotary, got {type(encoding).__name__}")
+        raise TypeError(f"encoding must be a rotary encoding, got {type(encoding).__name__}")
     validate.check_x(x, encoding.head_dim, "head_dim")
     if not is_array(weight) or dtype_name(weight) not in FLOATING:
         raise TypeError(f"weight must be a real floating array, got {type(weight).__name__}")

@@ -191,9 +191,9 @@ class Rotary(Encoding, abstract=True):
         """
         if self.depends_on_length and seq_len is None:
             raise ValueError(
-                "seq_len must be given to shift keys whose frequencies depend on the length: the "
-                "one they were rotated with (no shift leads from the table of one length to "
-                "another; rotate the keys anew), got None"
+                "seq_len must be given to shift keys whose frequencies depend on the length, got "
+                "None: pass the length they were rotated with (for another length, rotate the "
+                "raw keys again)"
             )
         if isinstance(delta, int | float | np.integer | np.floating) and is_array(x) and x.ndim > 1:
             delta = np.full(x.shape[-2], delta)

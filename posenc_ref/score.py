@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ._arrays import check_counts
 from ._namespace import (
     Array,
     is_array,
@@ -78,20 +79,12 @@ class Score(Encoding, abstract=True):
         self._check(q, k)
         q, k = widen(q), widen(k)
         q_at, k_at = as_pairs(q_positions, k_positions, integers=self.integers, x=q)
-        if (q_at.shape[-1], k_at.shape[-1]) != (q.shape[-2], k.shape[-2]):
-            raise ValueError(
-                f"q_positions and k_positions must be as many as q and k, {q.shape[-2]} and "
-                f"{k.shape[-2]}, got {q_at.shape[-1]} and {k_at.shape[-1]}"
-            )
+        batch = None if q_at.ndim == 1 else q_at.shape[0]
+        check_counts(q, k, (q_at.shape[-1], k_at.shape[-1]), batch)
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
-        if q_at.ndim == 1:
+        if batch is None:
             at = q_at.values[:, None], k_at.values[None, :]
             return self._of_pairs(q, k, *at, scale)
-        if q.ndim < 4 or q_at.shape[0] not in (1, q.shape[0]):
-            raise ValueError(
-                f"q_positions of shape (B, Q) need q of shape (B, ..., H, Q, d), got B = "
-                f"{q_at.shape[0]} and q of shape {tuple(q.shape)}"
-            )
         each = []
         for b in range(q.shape[0]):
             one = min(b, q_at.shape[0] - 1)

@@ -100,7 +100,7 @@ class T5Bias(Bias):
         inside = validate.boolean("bias_inside_scale", self.bias_inside_scale)
         scaled = validate.boolean("scaled", self.scaled)
         if inside and not scaled:
-            raise ValueError("bias_inside_scale needs scaled=True: without a scale nothing differs")
+            raise ValueError("bias_inside_scale=True needs scaled=True: it has no effect otherwise")
         self._set(
             num_buckets=buckets,
             max_distance=distance,

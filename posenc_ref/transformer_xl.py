@@ -170,7 +170,7 @@ class XLNet(TransformerXL):
         super().__post_init__()
         h, d, _ = self.projection.shape
         if (self.segment_bias is None) != (self.segments is None):
-            raise ValueError("segment_bias and segments go together: give both, or neither")
+            raise ValueError("segment_bias and segments must both be given, or neither")
         if self.segments is not None:
             check_numbers("segments", self.segments, 2, h, d)
             check_numbers("segment_bias", self.segment_bias, h, d)
@@ -184,7 +184,7 @@ class XLNet(TransformerXL):
         rounded once.
         """
         if self.segments is None:
-            raise ValueError("segments must be given for their term, they are None")
+            raise ValueError("segments must be given for segment_term(), got None")
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
         xp, wide = namespace(q), widen(q)
         both = beside("segment_bias", self.segment_bias, wide)[:, None, :] + wide

@@ -57,7 +57,7 @@ class TUPE(Score):
         if self.bias is not None and self.bias.num_heads != shape[1]:
             raise ValueError(f"bias must have {shape[1]} heads, got {self.bias.num_heads}")
         if (self.cls_to_others is None) != (self.others_to_cls is None):
-            raise ValueError("cls_to_others and others_to_cls go together: give both, or neither")
+            raise ValueError("cls_to_others and others_to_cls must both be given, or neither")
         for name in ("cls_to_others", "others_to_cls"):
             if getattr(self, name) is not None:
                 check_numbers(name, getattr(self, name), shape[1])

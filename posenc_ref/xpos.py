@@ -181,8 +181,8 @@ class XPos(Rotary):
 
     def shift(self, x: Array, delta: Any, *, seq_len: int | None = None) -> NoReturn:
         """Raise TypeError: the shift of a key is not a rotation."""
-        raise TypeError("XPos keys change their size with the position: rotate them anew")
+        raise TypeError("XPos keys cannot be shifted: their size changes; use apply_keys")
 
     def matrix(self, position: Any, *, seq_len: int | None = None) -> NoReturn:
         """Raise TypeError: queries and keys have different matrices."""
-        raise TypeError("XPos has one matrix for queries and one for keys: apply to the identity")
+        raise TypeError("XPos has two matrices: use apply_queries or apply_keys on the identity")
