@@ -45,14 +45,14 @@ def from_dict(data: Mapping[str, Any]) -> Any:
     if name not in known:
         raise ValueError(f"{kinds[0]} must be one of {', '.join(sorted(known))}, got {name!r}")
     cls = known[name]
-    allowed = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    allowed = [f.name for f in dataclasses.fields(cls)]
     body = {key: value for key, value in data.items() if key != kinds[0]}
     unknown = sorted(set(body) - set(allowed))
     if unknown:
         raise ValueError(f"{name} has no field {unknown[0]!r}; its fields are {', '.join(allowed)}")
     required = [
         f.name
-        for f in dataclasses.fields(cls)  # type: ignore[arg-type]
+        for f in dataclasses.fields(cls)
         if f.default is dataclasses.MISSING and f.name not in body
     ]
     if required:
