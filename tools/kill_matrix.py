@@ -1,8 +1,8 @@
 """Write the kill matrix: python tools/kill_matrix.py [CASE ...].
 
-Runs every check of the judge alone against every case of the corpus, which takes about three
-minutes on two cores, and writes tests/mutants/kill_matrix.csv and docs/kill-matrix.md. With names
-of cases, only their rows are computed; the others are read from the file.
+It runs every check alone on every case of the corpus, which takes four minutes of one core, and
+writes tests/mutants/kill_matrix.csv and docs/generated/kill-matrix.md. With names of cases, it
+computes their rows only and reads the others from the file.
 """
 
 import argparse
@@ -18,19 +18,20 @@ from tests.mutants import CORRECT, WRONG  # noqa: E402
 from tests.mutants.kills import alone, row  # noqa: E402
 from tests.mutants.selection import read, select, write  # noqa: E402
 
-DOCUMENT = ROOT / "docs" / "kill-matrix.md"
+DOCUMENT = ROOT / "docs/generated/kill-matrix.md"
 CASES = {case.name: case for case in [*WRONG, *CORRECT]}
 #: How many names are shown in a line.
 SHOWN = 4
 
 HEAD = """# The kill matrix
 
-{checks} checks, {wrong} wrong and {correct} correct implementations; a pull request judges
-{wrong_selected} and {correct_selected} of them, `.ci/nightly` all. Made by
-`python tools/kill_matrix.py`; `tests/conformance/test_kills.py` compares it with the corpus.
+Made by `python tools/kill_matrix.py`: {checks} checks,
+{wrong} wrong and {correct} correct implementations. A pull request judges
+{wrong_selected} and {correct_selected} of them, `.ci/nightly` all.
+`tests/conformance/test_kills.py` compares this page with the corpus.
 
-A check that is run **alone** makes its usual calls, and the failures of other checks neither count
-nor stop the run. Properties of `apply` are judged without the encoding. *Asked* counts the wrong
+Each check runs **alone**: it makes its usual probes, and findings of other checks neither count nor
+stop the run. Properties of `apply` are judged without the encoding. *Asked* counts the wrong
 implementations that the check judged, *kills* those that it rejects, *sole* those that no other
 check rejects. No check rejects a correct implementation.
 

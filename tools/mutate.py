@@ -1,7 +1,7 @@
 """Mutation testing of the judges: python tools/mutate.py --copy DIR --out FILE.
 
 Draws a seeded random sample of mutants of the accuracy module, the exact core and the judges, and
-runs the tests of each mutant's module (docs/mutation-testing.md has the last run and its
+runs the tests of each mutant's module (docs/generated/mutation-testing.md has the last run and its
 survivors). Cosmic Ray lists and applies the mutants. Its own runner cannot draw at random, cannot
 give each module its own tests, and starts an interpreter for each mutant.
 

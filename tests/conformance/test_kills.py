@@ -3,19 +3,14 @@
 tools/kill_matrix.py writes it; tests/mutants/selection.py chooses by it.
 """
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from tests.mutants import CORRECT, WRONG
 from tests.mutants.kills import alone, row
 from tests.mutants.selection import read, select
+from tests.tool import tool
 
-ROOT = Path(__file__).resolve().parents[2]
-SPEC = importlib.util.spec_from_file_location("kill_matrix", ROOT / "tools" / "kill_matrix.py")
-tool = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(tool)
+TOOL = tool("kill_matrix")
 MATRIX = read()
 CASES = {case.name: case for case in [*WRONG, *CORRECT]}
 CHECKS = sorted({check for found in MATRIX.values() for check in found.executed})
@@ -34,8 +29,8 @@ SHOWN |= {"complex-multiplication", "bf16-arithmetic", "dense-with-mask"}
 
 def test_the_files_are_up_to_date():
     assert list(MATRIX) == list(CASES), "run python tools/kill_matrix.py"
-    text = (ROOT / "docs" / "kill-matrix.md").read_text(encoding="utf-8")
-    assert text == tool.document(MATRIX), "run python tools/kill_matrix.py"
+    page = TOOL.DOCUMENT.read_text(encoding="utf-8")
+    assert page == TOOL.document(MATRIX), "run python tools/kill_matrix.py"
 
 
 def test_every_wrong_case_is_rejected_and_every_check_rejects_one():

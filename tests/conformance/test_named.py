@@ -1,12 +1,10 @@
-"""The first finding names the mistake, and docs/named-mistakes.md quotes it.
+"""The first finding names the mistake, and docs/generated/named-mistakes.md quotes it.
 
 A pull request judges one function of each row of the page, .ci/nightly all functions.
 """
 
-import importlib.util
 import json
 import re
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -14,12 +12,10 @@ from typer.testing import CliRunner
 import posenc_ref
 from posenc_ref.conformance import cli
 from tests.named import CASES
+from tests.tool import tool
 
-ROOT = Path(__file__).resolve().parents[2]
-SPEC = importlib.util.spec_from_file_location("named_mistakes", ROOT / "tools/named_mistakes.py")
-tool = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(tool)
-PAGE = (ROOT / "docs" / "named-mistakes.md").read_text(encoding="utf-8")
+TOOL = tool("named_mistakes")
+PAGE = TOOL.DOCUMENT.read_text(encoding="utf-8")
 
 WRONG = [case for case in CASES if case.code]
 
@@ -37,16 +33,16 @@ COMMANDS = {case.surface: case for case in reversed(WRONG) if "backend" not in c
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in SHOWN.values()])
 def test_the_page_quotes_the_first_finding(case):
-    report = tool.judge(case)
+    report = TOOL.judge(case)
     assert_named(case, report)
     line = next(line for line in PAGE.splitlines() if line.startswith(row(case)))
-    assert line.split(" | ")[3:5] == tool.words(report.findings[0])
+    assert line.split(" | ")[3:5] == TOOL.words(report.findings[0])
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in WRONG])
 def test_the_first_finding_names_the_mistake(case):
-    assert_named(case, tool.judge(case))
+    assert_named(case, TOOL.judge(case))
 
 
 def assert_named(case, report):
@@ -57,14 +53,14 @@ def assert_named(case, report):
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in CASES if not c.code])
 def test_the_right_function_passes(case):
-    report = tool.judge(case)
+    report = TOOL.judge(case)
     assert report.verdict == "conforms", report
 
 
 def test_the_page_lists_every_mistake():
     counted = sum(int(n) for n in re.findall(r"\| (\d+) \|$", PAGE, flags=re.MULTILINE))
     assert counted == len(WRONG)
-    assert f"make well known mistakes: {len(WRONG)} of them" in PAGE
+    assert f"about {len(WRONG)} functions that make well known mistakes" in PAGE
     assert {case.mistake for case in CASES if not case.code} == {case.mistake for case in WRONG}
     assert len({case.name for case in CASES}) == len(CASES)
 

@@ -1,6 +1,5 @@
-"""Verdicts do not depend on the machine (docs/verdicts.md)."""
+"""Verdicts do not depend on the machine (docs/generated/verdicts.md)."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,12 +11,11 @@ import pytest
 from posenc_ref.conformance import CODES
 from tests import mutants
 from tests.conformance.test_corpus import WITHOUT_A_CASE
+from tests.tool import tool
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "tools" / "verdicts.py"
-SPEC = importlib.util.spec_from_file_location("verdicts", PATH)
-verdicts = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(verdicts)
+verdicts = tool("verdicts")
 
 #: Cheap cases with much arithmetic: one run in a process of its own takes 3 s.
 SAMPLE = (

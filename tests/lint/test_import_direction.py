@@ -21,7 +21,10 @@ FORBIDDEN = {
 }
 AT_IMPORT = {"numpy", "posenc_ref", *sys.stdlib_module_names}
 #: Imported only inside functions; the decorators of a kernel need its library at once.
-KERNELS = {"backends/torch_graph.py": {"torch"}, "backends/triton_rotary.py": {"torch", "triton"}}
+KERNELS = {
+    "backends/torch_graph.py": {"torch"},
+    "backends/kernels/triton_rotary.py": {"torch", "triton"},
+}
 #: Only the command line imports these at once.
 COMMAND_LINE = {"typer", "rich"}
 

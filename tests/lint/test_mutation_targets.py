@@ -1,13 +1,8 @@
 """The modules, tests and surfaces that tools/mutate.py names exist."""
 
-import importlib.util
-
 from posenc_ref.conformance import SURFACES
 from tests.lint.sources import ROOT, require_none
-
-SPEC = importlib.util.spec_from_file_location("mutate", ROOT / "tools" / "mutate.py")
-mutate = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(mutate)
+from tests.tool import tool
 
 
 def missing(groups):
@@ -23,7 +18,7 @@ def missing(groups):
 
 
 def test_everything_named_exists():
-    require_none(missing(mutate.GROUPS))
+    require_none(missing(tool("mutate").GROUPS))
 
 
 def test_a_missing_name_is_found():
