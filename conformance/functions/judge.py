@@ -38,24 +38,24 @@ def judge(run: Run) -> None:
     """Every probe against our own function; then replays, and the mistakes that would fit."""
     row = ROWS[run.report.surface]
     run.report.required = ("values", "state")
-    run.subject.names = row.names
+    own = run.surface.own(run.encoding, "float64")
     seen: list[Seen] = []
     malformed: list[tuple[str, str]] = []
     for probe in row.probes(run.encoding, run.settings.seed, run.subject.dtype):
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
         if run.settings.max_position is not None:
             arguments = row.within(arguments, run.settings.max_position)
-        told = np.asarray(row.own(run.encoding)(*arguments))
+        told = np.asarray(own(*arguments))
         try:
             actual = _called(run, run.subject, row, arguments, told.shape)
         except Refused as error:
             if not probe.required:
                 run.limit(f"{probe.name}: refused ({error})")
                 continue
-            run.add("raises", f"{probe.name}: {_shown(row, arguments)}", str(error))
+            run.add("raises", f"{probe.name}: {_shown(run, arguments)}", str(error))
             return
         except Malformed as error:
-            malformed.append((str(error), f"{probe.name}: {_shown(row, arguments)}"))
+            malformed.append((str(error), f"{probe.name}: {_shown(run, arguments)}"))
             if run.failures and not probe.required:  # wrong in what fits, and then it ends
                 run.limit(f"{probe.name}: {error}")
                 continue
@@ -111,14 +111,14 @@ def _seen(
     truth = row.truth(run.encoding, arguments, row.meaning(told).astype(np.float64))
     if not (truth.terms.any() or truth.angle.any()) and not row.integers:  # copied, so rounded
         truth = row.truth(run.encoding, arguments, run.subject.rounded(truth.value))
-    case = f"{probe.name}: {_shown(row, arguments)}"
+    case = f"{probe.name}: {_shown(run, arguments)}"
     return Seen(case, row.meaning(actual), truth, arguments, row.judged(arguments))
 
 
-def _shown(row: Plain, arguments: tuple[Any, ...]) -> str:
+def _shown(run: Run, arguments: tuple[Any, ...]) -> str:
     """The arguments, arrays in full where they are short."""
     parts = []
-    for name, a in zip(row.names, arguments, strict=True):
+    for name, a in zip(run.surface.arguments, arguments, strict=True):
         short = not isinstance(a, np.ndarray) or (a.size <= 16 and a.dtype.kind != "f")
         said = a.tolist() if isinstance(a, np.ndarray) else a
         parts.append(f"{name} = {said}" if short else f"{name} of shape {np.shape(a)}")

@@ -41,9 +41,9 @@ _TERMS = {
 }
 
 
-def identify(run: Run, card: Card, dim: int) -> None:
+def identify(run: Run, card: Card) -> None:
     """Fill in the card of ``fn(q, k) -> logits``."""
-    logits = Logits(run, dim)
+    logits = Logits(run, run.settings.head_dim or 0)
     logits.learn()
     first = logits.bias(5, 5)
     if not np.array_equal(first, logits.bias(5, 5), equal_nan=True):

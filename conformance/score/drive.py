@@ -62,7 +62,6 @@ def drive(
 ) -> None:
     """Every call that ``ask`` makes of a size (None: there is no room for it), judged."""
     run.report.required = ("logits", "state")
-    run.subject.names = ("q", "k")
     seen: list[Seen] = []
     for size in (*SIZES, *OPTIONAL):
         call: Asked | None = ask(run, size)

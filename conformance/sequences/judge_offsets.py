@@ -38,7 +38,7 @@ ALIKE = (((2, 3, 5), 6), ((3, 2, 1), 37), ((1, 2, 4), 1021))
 REQUIRED = 37
 
 
-def judge_apply_offset(run: Run) -> None:
+def judge(run: Run) -> None:
     """``fn(x (B, H, S, D), offset (B,))``: row b stands at ``offset[b] ..``; then as ``apply``."""
     encoding = alike(run.encoding)
     run.report.required = ("required inputs", "offsets", "state")

@@ -40,7 +40,6 @@ class Called:
 def judge(run: Run) -> None:
     """``fn(q, k, q_positions, k_positions) -> (q', k')``; then each side as ``apply``."""
     run.report.required = ("required inputs", "pairs", "state")
-    run.subject.names = ("q", "k", "q_positions", "k_positions")
     called: list[Called] = []
     for case in cases(run):
         try:

@@ -49,7 +49,6 @@ class Backward:
 def judge(run: Run) -> None:
     """``fn(x, positions, dy) -> dx``; then, as a function of dy, as an ``apply``."""
     run.report.required = ("gradient", "state")
-    run.subject.names = ("x", "positions", "dy")
     encoding: Rotary = run.encoding
     seen: list[Seen] = []
     for size in SIZES:

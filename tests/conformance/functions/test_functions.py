@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.conformance import check
+from posenc_ref.conformance import SURFACES, check
 from posenc_ref.conformance.functions.judge import ROWS
 
 ROPE = pr.RoPE(16, layout="half", rotary_dim=8)
@@ -77,7 +77,7 @@ def test_on_torch(dtype):
 @pytest.mark.parametrize(("name", "encoding"), EVERY, ids=lambda v: str(v)[:40])
 def test_every_known_mistake_is_named(name, encoding):
     row = ROWS[name]
-    right = row.own(encoding)
+    right = SURFACES[name].own(encoding, "float32")
     wrong = 0
     for mistake in row.mistakes(encoding):
 
