@@ -18,7 +18,7 @@ from tests.backends import rotary_model
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "benchmarks" / "gpu_rope.py"
-REPORT = ROOT / "docs" / "gpu-report.json"
+REPORT = ROOT / "docs/generated/gpu-report.json"
 
 
 def script(*options):

@@ -1,6 +1,6 @@
 """Promises of the exact core that values alone do not show: each was broken once, unnoticed.
 
-tools/mutate.py breaks them; docs/mutation-testing.md has what it found.
+tools/mutate.py breaks them; docs/generated/mutation-testing.md has what it found.
 """
 
 import dataclasses

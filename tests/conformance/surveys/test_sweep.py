@@ -31,7 +31,7 @@ from posenc_ref.conformance.surveys.transformers.worker import Worker
 transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
 torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs/generated"
 SCRIPTS = sorted((DOCS / sweep_document.SCRIPTS).glob("*.py"))
 LLAMA = Target("llama", "LlamaRotaryEmbedding", "LlamaConfig")
 
