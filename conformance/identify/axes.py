@@ -19,7 +19,8 @@ from posenc_ref.conformance.phases.measure import Measured, Phases, unaliased
 
 from . import names as identify_names
 from .card import Card
-from .fit.schedule import Factor, Measurement, fit, given, nice
+from .fit.measurement import Factor, Measurement, nice
+from .fit.schedule import fit, given
 from .length import UNSPACED, Lengths
 from .measure import origin, reach, refined, uncertainty
 

@@ -15,7 +15,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import SIGMAS
 from posenc_ref.conformance.phases.measure import Measured, Phases, Tables
 
-from .fit.schedule import Factor, nice
+from .fit.measurement import Factor, nice
 
 #: Positions over which the amplitude of results coarser than float32 is averaged.
 _MANY = np.arange(256)

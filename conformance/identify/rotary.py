@@ -18,7 +18,8 @@ from . import axes as identify_axes
 from . import names as identify_names
 from . import nearest as identify_near
 from .card import Card
-from .fit.schedule import Factor, Fit, Measurement, fit
+from .fit.measurement import Factor, Fit, Measurement
+from .fit.schedule import fit
 from .length import UNSPACED, Lengths
 from .measure import amplitude, like_xpos, origin, reach, refined, tables_of, uncertainty
 from .structure import Structure, structures

@@ -20,7 +20,7 @@ from posenc_ref.conformance.phases.measure import Measured, channel_pairs, unwra
 from . import bias as identify_bias
 from . import sinusoid as identify_sinusoid
 from .card import Card
-from .fit.schedule import Factor, Measurement
+from .fit.measurement import Factor, Measurement
 from .length import Lengths
 from .logits import Logits, Terms, take_apart
 from .measure import reach, refined, xpos_rates

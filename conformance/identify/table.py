@@ -14,7 +14,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.measure import Phases, unaliased
 
 from .card import Card
-from .fit.schedule import Factor, Measurement
+from .fit.measurement import Factor, Measurement
 from .length import Lengths
 from .measure import amplitude, reach, refined
 from .rotary import closest_fit, encode, numbers

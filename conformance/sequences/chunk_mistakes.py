@@ -10,7 +10,8 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.match import Suspect
-from posenc_ref.conformance.oracle.calls import at_length, joined
+from posenc_ref.conformance.oracle.apply import joined
+from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.phases.precision import rounded
 
 
