@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import Suspect
+from posenc_ref.conformance.diagnosis.mistake import Mistake
 
 from .chunk_mistakes import Chunked, Tokens, decode_suspects, judged_input
 
 
-def cache_suspects() -> Iterator[Suspect]:
+def cache_suspects() -> Iterator[Mistake]:
     """What is known to go wrong in caches of rotated keys, the likelier first."""
 
     def turned(times: Callable[[Tokens], np.ndarray]) -> Callable[[Chunked], Truth]:
@@ -37,7 +37,7 @@ def cache_suspects() -> Iterator[Suspect]:
         ends = [a + c for a, c in zip(call.starts, call.chunks, strict=True)]
         return call.at(np.arange(call.x.shape[2]), ends)
 
-    yield Suspect(
+    yield Mistake(
         "stale-cache",
         "keys stay rotated as at the length when they were inserted",
         as_inserted,
@@ -61,7 +61,7 @@ def cache_suspects() -> Iterator[Suspect]:
             lambda t: np.minimum(t.count - t.chunk, t.count - 1),
         ),
     ):
-        yield Suspect("stale-cache", message, turned(times), remedy=again)
+        yield Mistake("stale-cache", message, turned(times), remedy=again)
 
     def unrotated(which: Callable[[Tokens], np.ndarray]) -> Callable[[Chunked], Truth]:
         def predict(call: Chunked) -> Truth:
@@ -71,12 +71,12 @@ def cache_suspects() -> Iterator[Suspect]:
 
         return predict
 
-    yield Suspect(
+    yield Mistake(
         "stale-cache",
         "only the keys of the last chunk are rotated",
         unrotated(lambda t: t.chunk < t.count - 1),
     )
-    yield Suspect(
+    yield Mistake(
         "stale-cache",
         "only the keys of the first chunk are rotated",
         unrotated(lambda t: t.chunk > 0),

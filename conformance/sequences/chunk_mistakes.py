@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import Suspect
+from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.oracle.calls import at_length, joined
 from posenc_ref.conformance.phases.precision import rounded
 
@@ -178,15 +178,15 @@ def _first_of_size(t: Tokens, since: int = 0) -> np.ndarray:
     return np.array([first.get(int(n), 0) for n in t.size])
 
 
-def decode_suspects() -> Iterator[Suspect]:
+def decode_suspects() -> Iterator[Mistake]:
     """What is known to go wrong between chunks, the likelier first."""
     for code, message, positions in MAPS:
-        yield Suspect(code, message, _predicts(positions))
+        yield Mistake(code, message, _predicts(positions))
     for dtype in ("bfloat16", "float16"):
         start, whole = _held(dtype)
         text = "position-precision"
-        yield Suspect(text, f"the start of a chunk is held in {dtype}", _predicts(start))
-        yield Suspect(text, f"positions are held in {dtype}", _predicts(whole))
+        yield Mistake(text, f"the start of a chunk is held in {dtype}", _predicts(start))
+        yield Mistake(text, f"positions are held in {dtype}", _predicts(whole))
     yield from _axis_suspects()
     yield from _length_suspects()
 
@@ -204,19 +204,19 @@ def judged_input(call: Chunked) -> np.ndarray:
     return call.x[:, :, call.tail]
 
 
-def _axis_suspects() -> Iterator[Suspect]:
+def _axis_suspects() -> Iterator[Mistake]:
     def single(call: Chunked, axis: int) -> Truth:
         """Single tokens get the index of their head (1) or row (0) in place of their own, 0."""
         t = call.tokens()
         index = np.arange(call.x.shape[axis]).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
         return call.at(t.start + np.where(t.size == 1, index, t.index))
 
-    yield Suspect(
+    yield Mistake(
         "position-axis",
         "for single tokens the head index is added in place of the token's",
         lambda call: single(call, 1),
     )
-    yield Suspect(
+    yield Mistake(
         "row-offset",
         "for single tokens the row index is added in place of the token's",
         lambda call: single(call, 0),
@@ -231,15 +231,15 @@ def _axis_suspects() -> Iterator[Suspect]:
         return Truth(value, truth.terms, truth.angle, truth.amplitude)
 
     said = "with one token per row, all rows but the first come out"
-    yield Suspect(
+    yield Mistake(
         "row-offset", f"{said} unrotated", lambda call: first_row(call, judged_input(call))
     )
-    yield Suspect(
+    yield Mistake(
         "row-offset", f"{said} zero", lambda call: first_row(call, 0 * judged_input(call))
     )
 
 
-def _length_suspects() -> Iterator[Suspect]:
+def _length_suspects() -> Iterator[Mistake]:
     """The length that length-dependent scaling sees."""
 
     def with_lengths(lengths: Callable[[Chunked], list[int]]) -> Callable[[Chunked], Truth | None]:
@@ -250,27 +250,27 @@ def _length_suspects() -> Iterator[Suspect]:
 
         return predict
 
-    yield Suspect(
+    yield Mistake(
         "scaling-parameter",
         "the scaling sees the length of the chunk, not that of the sequence",
         with_lengths(lambda call: list(call.chunks)),
     )
-    yield Suspect(
+    yield Mistake(
         "state",
         "the frequencies of the first chunk are kept for the whole sequence",
         with_lengths(lambda call: [call.chunks[0]] * len(call.chunks)),
     )
-    yield Suspect(
+    yield Mistake(
         "state",
         "every chunk is rotated as at the length before it",
         with_lengths(lambda call: [max(a, c) for a, c in _pairs(call)]),
     )
-    yield Suspect(
+    yield Mistake(
         "scaling-missing",
         "the frequencies are those of the original length, however long the sequence gets",
         with_lengths(lambda call: [1] * len(call.chunks)),
     )
-    yield Suspect(
+    yield Mistake(
         "scaling-parameter",
         "every chunk is rotated as at the length of the whole sequence",
         with_lengths(lambda call: [sum(call.chunks)] * len(call.chunks)),

@@ -12,9 +12,9 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref._namespace import namespace
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import match as suspects
 from posenc_ref.conformance.diagnosis.localize import name_pattern
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.diagnosis.match import judge_call, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import SIZES, WIDE, dense
 from posenc_ref.conformance.harness.run import Run
@@ -56,7 +56,7 @@ def judge(run: Run) -> None:
     run.report.required = ("shifts", "state")
     run.subject.names = ("rotated_k",)
     encoding = alike(run.encoding)
-    seen: list[Seen] = []
+    seen: list[JudgedCall] = []
     for i, delta in enumerate(DELTAS):
         if run.max_position is not None and abs(delta) > run.max_position:
             continue
@@ -75,8 +75,8 @@ def judge(run: Run) -> None:
             return
         if not run.floats_only():
             return
-        seen.append(suspects.judge_seen(run, "shifts", Seen(case, actual, call.truth(), call)))
-    if suspects.name(run, seen, _suspects(encoding)) and run.report.codes:
+        seen.append(judge_call(run, "shifts", JudgedCall(case, actual, call.truth(), call)))
+    if match(run, seen, _suspects(encoding)) and run.report.codes:
         _replay(run, seen[0])
         return
     seen += _wide(run, encoding)
@@ -87,7 +87,7 @@ def judge(run: Run) -> None:
         name_pattern(run, seen, "stale-cache", "keys are not moved by delta")
 
 
-def _wide(run: Run, encoding: Rotary) -> list[Seen]:
+def _wide(run: Run, encoding: Rotary) -> list[JudgedCall]:
     """Caches of more keys, heads and rows than one tile holds; they may be refused."""
     seen = []
     for i, size in enumerate(WIDE):
@@ -100,8 +100,8 @@ def _wide(run: Run, encoding: Rotary) -> list[Seen]:
         except Malformed as error:
             run.add("shape", str(error), f"B, H, S = {size}")
         else:
-            one = Seen(f"B, H, S = {size}, delta {call.delta}", actual, call.truth(), call)
-            seen.append(suspects.judge_seen(run, "shifts", one))
+            one = JudgedCall(f"B, H, S = {size}, delta {call.delta}", actual, call.truth(), call)
+            seen.append(judge_call(run, "shifts", one))
     return seen
 
 
@@ -125,7 +125,7 @@ def _called(run: Run, call: Moved) -> np.ndarray:
     return y
 
 
-def _replay(run: Run, one: Seen) -> None:
+def _replay(run: Run, one: JudgedCall) -> None:
     run.count("state")
     if not np.array_equal(_called(run, one.facts), one.actual, equal_nan=True):
         run.add("state", "the same call gives other values after other calls", one.case)
@@ -146,30 +146,30 @@ def _view(run: Run) -> Any:
     return view
 
 
-def _suspects(encoding: Rotary) -> Iterator[Suspect]:
+def _suspects(encoding: Rotary) -> Iterator[Mistake]:
     m = encoding.attention_factor()
-    yield Suspect(
+    yield Mistake(
         "sign", "keys move the other way: by -delta", lambda call: call.by(_same(call, -call.delta))
     )
-    yield Suspect("stale-cache", "keys stay where they are", lambda call: call.by(_same(call, 0)))
-    yield Suspect(
+    yield Mistake("stale-cache", "keys stay where they are", lambda call: call.by(_same(call, 0)))
+    yield Mistake(
         "stale-cache",
         "keys are rotated anew, to delta + index, although they are rotated already",
         lambda call: call.by(call.delta + np.arange(call.x.shape[2])),
         remedy="Rotate keys that are in place by delta alone.",
     )
-    yield Suspect(
+    yield Mistake(
         "position-scale",
         "delta is applied twice",
         lambda call: call.by(_same(call, 2 * call.delta)),
     )
-    yield Suspect(
+    yield Mistake(
         "decode-offset",
         "keys move one position too far",
         lambda call: call.by(_same(call, call.delta + 1)),
     )
     if encoding.offset:
-        yield Suspect(
+        yield Mistake(
             "position-origin",
             f"the origin {encoding.offset:g} of positions is added to delta",
             lambda call: call.by(_same(call, call.delta) + encoding.offset),
@@ -177,7 +177,7 @@ def _suspects(encoding: Rotary) -> Iterator[Suspect]:
         )
     if m != 1.0:
         for what, size in ((f"m = {m:.6g} is applied once more", m), ("m is taken out", 1 / m)):
-            yield Suspect(
+            yield Mistake(
                 "attention-factor",
                 what,
                 _scaled(size),

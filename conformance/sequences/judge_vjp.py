@@ -10,8 +10,8 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import match as suspects
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.diagnosis.match import judge_call, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import SIZES, dense
 from posenc_ref.conformance.harness.run import Run
@@ -51,7 +51,7 @@ def judge(run: Run) -> None:
     run.report.required = ("gradient", "state")
     run.subject.names = ("x", "positions", "dy")
     encoding: Rotary = run.encoding
-    seen: list[Seen] = []
+    seen: list[JudgedCall] = []
     for size in SIZES:
         shape, at = (*size, encoding.head_dim), np.arange(size[2])
         x, dy = (run.subject.rounded(dense(shape, run.seed + i + sum(size))) for i in (1, 2))
@@ -67,9 +67,9 @@ def judge(run: Run) -> None:
             return
         if not run.floats_only():
             return
-        seen.append(suspects.judge_seen(run, "gradient", Seen(case, actual, call.truth(), call)))
+        seen.append(judge_call(run, "gradient", JudgedCall(case, actual, call.truth(), call)))
     _whatever_x(run, seen[0])
-    if not (suspects.name(run, seen, _suspects(encoding)) and run.report.codes):
+    if not (match(run, seen, _suspects(encoding)) and run.report.codes):
         recipe = "lambda x, p: fn(x, p, x)  # dy = x; the adjoint is an encoding too"
         judge_as_apply(run, _view(run), adjoint(encoding), recipe)
     else:
@@ -90,7 +90,7 @@ def _called(run: Run, call: Backward) -> np.ndarray:
     return subject.restored(dx, call.x.shape)
 
 
-def _whatever_x(run: Run, one: Seen) -> None:
+def _whatever_x(run: Run, one: JudgedCall) -> None:
     """The map is linear: its gradient does not depend on where it is taken."""
     call: Backward = one.facts
     other = Backward(call.encoding, call.x[::-1] * 3, call.positions, call.dy)
@@ -111,43 +111,43 @@ def _view(run: Run) -> Any:
     return view
 
 
-def _suspects(encoding: Rotary) -> Iterator[Suspect]:
+def _suspects(encoding: Rotary) -> Iterator[Mistake]:
     m = encoding.attention_factor()
     if m != 1.0:
         text = f"m = {m:.6g}"
-        yield Suspect(
+        yield Mistake(
             "attention-factor",
             f"dx is divided by {text}: the inverse, where the adjoint m R(-p) is wanted",
             lambda call: call.scaled(-2),
             remedy="Multiply by m going back as going forth: the transpose of m R is m R(-p).",
         )
-        yield Suspect(
+        yield Mistake(
             "attention-factor", f"{text} is missing going back", lambda call: call.scaled(-1)
         )
-        yield Suspect(
+        yield Mistake(
             "attention-factor", f"{text} is applied twice going back", lambda call: call.scaled(1)
         )
-    yield Suspect(
+    yield Mistake(
         "sign",
         "dy is rotated forwards, as x was",
         lambda call: apply_truth(call.encoding, call.dy, call.positions),
         remedy="Going back, the rotation turns the other way: by -angle.",
     )
     if getattr(encoding, "output_layout", None) is not None:
-        yield Suspect(
+        yield Mistake(
             "output-layout",
             "dy is read where x was read, not where y was written",
             lambda call: _back(call, call.encoding.layout, None),
         )
-        yield Suspect(
+        yield Mistake(
             "output-layout",
             "dy is read where x was read, and dx written where y was",
             lambda call: _back(call, call.encoding.layout, call.encoding.output_layout),
         )
-    yield Suspect(
+    yield Mistake(
         "frequency-spacing", "dy comes back as it is: nothing is rotated", lambda call: _as_is(call)
     )
-    yield Suspect(
+    yield Mistake(
         "rotary-dim",
         "the gradient of channels that are not rotated is lost",
         lambda call: call.passed(np.zeros_like(call.dy)),

@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import Suspect
+from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.phases.precision import rounded
 
@@ -105,18 +105,18 @@ MAPS: tuple[tuple[str, str, Map], ...] = (
 )
 
 
-def offset_suspects() -> Iterator[Suspect]:
+def offset_suspects() -> Iterator[Mistake]:
     """What is known to go wrong with offsets, the likelier first."""
     for code, message, positions in MAPS:
-        yield Suspect(code, message, _predicts(positions))
+        yield Mistake(code, message, _predicts(positions))
     for dtype in ("bfloat16", "float16"):
         offset, whole = _held(dtype)
         text = "position-precision"
-        yield Suspect(text, f"the offset is held in {dtype}", _predicts(offset))
-        yield Suspect(text, f"positions are held in {dtype}", _predicts(whole))
+        yield Mistake(text, f"the offset is held in {dtype}", _predicts(offset))
+        yield Mistake(text, f"positions are held in {dtype}", _predicts(whole))
     said = "with one token per row, all rows but the first come out"
-    yield Suspect("row-offset", f"{said} unrotated", lambda call: _first_row(call, call.x))
-    yield Suspect("row-offset", f"{said} zero", lambda call: _first_row(call, 0 * call.x))
+    yield Mistake("row-offset", f"{said} unrotated", lambda call: _first_row(call, call.x))
+    yield Mistake("row-offset", f"{said} zero", lambda call: _first_row(call, 0 * call.x))
 
 
 def _held(dtype: str) -> tuple[Map, Map]:

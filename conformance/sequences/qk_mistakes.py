@@ -8,12 +8,12 @@ import numpy as np
 
 from posenc_ref import Rotary, XPos
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import Suspect
+from posenc_ref.conformance.diagnosis.mistake import Mistake
 
 from .cases_qk import Side
 
 
-def qk_suspects(encoding: Rotary) -> Iterator[Suspect]:
+def qk_suspects(encoding: Rotary) -> Iterator[Mistake]:
     """What is known to go wrong between the two, the likelier first."""
 
     def at(
@@ -37,42 +37,42 @@ def qk_suspects(encoding: Rotary) -> Iterator[Suspect]:
     for what, only in (("keys", True), ("queries", False), ("queries and keys", None)):
         other = {"keys": "queries", "queries": "keys"}.get(what)
         if other:
-            yield Suspect(
+            yield Mistake(
                 "wrong-row",
                 f"{what} get the positions of the {other}",
                 at(lambda side: side.others, only),
                 remedy="Index the table once for the queries and once for the keys.",
             )
-        yield Suspect(
+        yield Mistake(
             "decode-offset", f"{what} are rotated as if they started at 0", at(index, only)
         )
-        yield Suspect(
+        yield Mistake(
             "row-offset",
             f"all rows of {what} get the positions of the first one",
             at(lambda side: side.positions[..., :1, :] if side.positions.ndim > 1 else None, only),
         )
-        yield Suspect(
+        yield Mistake(
             "position-axis",
             f"the head index is taken for the position of {what}",
             at(_heads, only),
         )
-        yield Suspect(
+        yield Mistake(
             "position-axis",
             f"the row index is taken for the position of {what}",
             at(_rows, only),
         )
-    yield Suspect(
+    yield Mistake(
         "frequency-spacing",
         "keys are not rotated",
         lambda side: _raw(side) if side.keys else side.truth(),
     )
-    yield Suspect(
+    yield Mistake(
         "frequency-spacing",
         "queries are not rotated",
         lambda side: side.truth() if side.keys else _raw(side),
     )
     if not isinstance(encoding, XPos):
-        yield Suspect(
+        yield Mistake(
             "sign",
             "queries and keys turn opposite ways",
             lambda side: side.at(-side.positions) if side.keys else side.truth(),

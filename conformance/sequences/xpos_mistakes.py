@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_ref import RoPE, XPos
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import Suspect
+from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .cases_qk import Side
@@ -19,21 +19,21 @@ SCALE_BASES = (512.0, 256.0, 1024.0, 2048.0, 128.0, 64.0, 4096.0, 1.0)
 GAMMAS = (0.4, 0.0001, 0.2, 0.3, 0.5, 0.6, 0.8, 1.0)
 
 
-def xpos_suspects(encoding: XPos) -> Iterator[Suspect]:
+def xpos_suspects(encoding: XPos) -> Iterator[Mistake]:
     """One change of the declared xPos each, the likelier first."""
     plain = RoPE(encoding.head_dim, layout=encoding.layout, base=encoding.base)
-    yield Suspect("amplitude", "the decay is missing: a plain rotation", lambda s: s.by(plain))
+    yield Mistake("amplitude", "the decay is missing: a plain rotation", lambda s: s.by(plain))
     for what, exchanged in (
         ("queries and keys have each other's decay", (True, False)),
         ("keys have the decay of queries", (True,)),
         ("queries have the decay of keys", (False,)),
     ):
-        yield Suspect("amplitude", what, _exchanged(exchanged), remedy=_DECAY)
+        yield Mistake("amplitude", what, _exchanged(exchanged), remedy=_DECAY)
     other = "half" if encoding.layout == "interleaved" else "interleaved"
     yield _changed(
         encoding, "layout", f"pairs are {other}, declared {encoding.layout}", layout=other
     )
-    yield Suspect("sign", "the rotation turns the other way", lambda s: _turned(s))
+    yield Mistake("sign", "the rotation turns the other way", lambda s: _turned(s))
     for base in PUBLISHED_BASES:
         yield _changed(encoding, "base", f"base is {base:g}", base=base)
     for value in SCALE_BASES:
@@ -44,8 +44,8 @@ def xpos_suspects(encoding: XPos) -> Iterator[Suspect]:
         yield _changed(encoding, "amplitude", text, gamma=value)
     for what, centre in _CENTRES:
         text = f"the decay is counted from {what}"
-        yield Suspect("amplitude", text, _centred(encoding, centre), remedy=_CENTRE)
-    yield Suspect(
+        yield Mistake("amplitude", text, _centred(encoding, centre), remedy=_CENTRE)
+    yield Mistake(
         "decode-offset",
         "the decay follows the index in the call, not the position",
         _decayed_by_index,
@@ -84,9 +84,9 @@ def _centred(encoding: XPos, centre: Callable[[Side], int]) -> Callable[[Side], 
     return lambda s: s.by(encoding.replace(centre=float(centre(s))))
 
 
-def _changed(encoding: XPos, code: str, message: str, **changes: Any) -> Suspect:
+def _changed(encoding: XPos, code: str, message: str, **changes: Any) -> Mistake:
     made = encoding.replace(**changes)
-    return Suspect(code, message, lambda s: s.by(made))
+    return Mistake(code, message, lambda s: s.by(made))
 
 
 def _decayed_by_index(side: Side) -> Truth:

@@ -23,8 +23,8 @@ from posenc_ref import (
     Time2Vec,
 )
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import match as suspects
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.diagnosis.match import fits, judge_call, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
@@ -65,7 +65,7 @@ def judge_table(run: Run) -> None:
     """``fn(positions) -> (S, dim)``: positions (S,), or (A, S) for A axes, height before width."""
     encoding = run.encoding
     run.report.required = ("required inputs", "values", "state")
-    seen: list[Seen] = []
+    seen: list[JudgedCall] = []
     for required, case, positions in _inputs(encoding, run):
         try:
             actual = _table(run, positions)
@@ -80,9 +80,9 @@ def judge_table(run: Run) -> None:
             return
         if positions.size:
             run.highest = max(run.highest, int(np.max(np.abs(positions))))
-        one = Seen(case, actual, rows_of(run, encoding, positions), positions)
+        one = JudgedCall(case, actual, rows_of(run, encoding, positions), positions)
         check = "required inputs" if required else "values"
-        seen.append(suspects.judge_seen(run, check, one))
+        seen.append(judge_call(run, check, one))
     first = seen[0]
     state.replay(run, lambda: _table(run, first.facts), first.actual, first.case)
     shifted = first.facts[..., ::-1].copy()
@@ -90,9 +90,9 @@ def judge_table(run: Run) -> None:
     name(run, seen)
 
 
-def name(run: Run, seen: list[Seen]) -> None:
+def name(run: Run, seen: list[JudgedCall]) -> None:
     """Say what is wrong with the positions in ``facts``."""
-    if suspects.name(run, seen, _suspects(run)) and run.report.codes:
+    if match(run, seen, _suspects(run)) and run.report.codes:
         return
     if run.failures and not run.report.codes and not half_rows(run, seen, _declared(run)):
         order = _columns(run, seen)
@@ -104,7 +104,7 @@ def _declared(run: Run) -> Rows:
     return lambda positions: rows_of(run, run.encoding, positions)
 
 
-def _suspects(run: Run) -> Iterator[Suspect]:
+def _suspects(run: Run) -> Iterator[Mistake]:
     for other in suspects_tables.others(run.encoding):
 
         def predict(positions: np.ndarray, table: Table = other.table) -> Truth | None:
@@ -113,7 +113,7 @@ def _suspects(run: Run) -> Iterator[Suspect]:
             except (TypeError, ValueError):  # other axes, or past the end
                 return None
 
-        yield Suspect(other.code, other.message, predict)
+        yield Mistake(other.code, other.message, predict)
     if run.encoding.num_axes > 1:
 
         def reverse(positions: np.ndarray) -> Truth:
@@ -123,8 +123,8 @@ def _suspects(run: Run) -> Iterator[Suspect]:
             every = np.broadcast_to(positions[:1], positions.shape)
             return rows_of(run, run.encoding, every)
 
-        yield Suspect("axis-order", "the axes of positions are taken in reverse", reverse)
-        yield Suspect("axis-order", "all axes have the position of the first", first)
+        yield Mistake("axis-order", "the axes of positions are taken in reverse", reverse)
+        yield Mistake("axis-order", "all axes have the position of the first", first)
     for by in (1, -1, 2):
         text = f"positions are {abs(by)} too {'large' if by > 0 else 'small'}"
 
@@ -134,11 +134,11 @@ def _suspects(run: Run) -> Iterator[Suspect]:
             except ValueError:
                 return None
 
-        yield Suspect("position-origin", text, moved)
+        yield Mistake("position-origin", text, moved)
     yield from half_positions(run.encoding, _declared(run))
 
 
-def _columns(run: Run, seen: list[Seen]) -> str | None:
+def _columns(run: Run, seen: list[JudgedCall]) -> str | None:
     """The declared column that each column of the result is, if it is a permutation."""
     long = max(seen, key=lambda one: one.actual.shape[0])
     told = long.truth
@@ -154,7 +154,7 @@ def _columns(run: Run, seen: list[Seen]) -> str | None:
             np.broadcast_to(p, one.truth.value.shape)[:, order]
             for p in (one.truth.value, one.truth.terms, one.truth.angle)
         ]
-        if not suspects.fits(run, one, Truth(*permuted)):
+        if not fits(run, one, Truth(*permuted)):
             return None
     return str(order[:16])
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from posenc_ref import Learned, Sinusoidal, Table
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import match as suspects
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import dense
@@ -59,7 +59,7 @@ def judge_add(run: Run) -> None:
     run.report.required = ("sums", "state")
     run.subject.keeps_dtype = True
     last = longest(encoding)
-    seen: list[Seen] = []
+    seen: list[JudgedCall] = []
     for required, sizes in ((True, SIZES), (False, LONG)):
         for b, s in sizes:
             if s > min(last, (run.max_position or 2**40) + 1):
@@ -78,11 +78,11 @@ def judge_add(run: Run) -> None:
             if not run.floats_only():
                 return
             truth = call.truth()
-            one = Seen(f"x of shape {x.shape}", actual, truth, call)
-            seen.append(suspects.judge_seen(run, "sums", one))
+            one = JudgedCall(f"x of shape {x.shape}", actual, truth, call)
+            seen.append(judge_call(run, "sums", one))
     if not seen:
         return
-    named = suspects.name(run, seen, _sum_suspects(encoding)) and run.report.codes
+    named = match(run, seen, _sum_suspects(encoding)) and run.report.codes
     if not named:
         with seen_as(run, _as_table(run), encoding, "lambda p: fn(np.zeros((1, len(p), dim)))[0]"):
             judge_tables.judge_table(run)
@@ -112,7 +112,7 @@ def _as_table(run: Run) -> Any:
     return view
 
 
-def _sum_suspects(encoding: Any) -> Iterator[Suspect]:
+def _sum_suspects(encoding: Any) -> Iterator[Mistake]:
     d = float(encoding.dim)
 
     def at(positions: Callable[[int, int], Any]) -> Callable[[Added], Truth | None]:
@@ -127,25 +127,25 @@ def _sum_suspects(encoding: Any) -> Iterator[Suspect]:
     def times(x: float, pe: float) -> Callable[[Added], Truth | None]:
         return lambda call: call.truth(x, pe)
 
-    yield Suspect(
+    yield Mistake(
         "position-axis",
         "the row of the batch is taken for the position: the table is cut to x.shape[0]",
         at(lambda b, s: np.arange(b)[:, None]),
         remedy="x is (B, S, dim) here: cut the table to x.shape[1].",
     )
     last = "every token gets one row, number S: a colon is missing before the length"
-    yield Suspect("wrong-row", last, at(lambda b, s: s))
-    yield Suspect("wrong-row", "every token gets the last row, S - 1", at(lambda b, s: s - 1))
-    yield Suspect("wrong-row", "every token gets the first row", at(lambda b, s: 0))
-    yield Suspect(
+    yield Mistake("wrong-row", last, at(lambda b, s: s))
+    yield Mistake("wrong-row", "every token gets the last row, S - 1", at(lambda b, s: s - 1))
+    yield Mistake("wrong-row", "every token gets the first row", at(lambda b, s: 0))
+    yield Mistake(
         "wrong-row", "the rows come in reverse order", at(lambda b, s: np.arange(s)[::-1])
     )
     offset = getattr(encoding, "offset", 0)
     if offset:
         text = f"the table's offset {offset} is missing"
-        yield Suspect("table-offset", text, at(lambda b, s: np.arange(s) - offset))
-    yield Suspect("table-offset", "rows are one too late", at(lambda b, s: np.arange(s) + 1))
-    yield Suspect("table-offset", "rows are one too early", at(lambda b, s: np.arange(s) - 1))
+        yield Mistake("table-offset", text, at(lambda b, s: np.arange(s) - offset))
+    yield Mistake("table-offset", "rows are one too late", at(lambda b, s: np.arange(s) + 1))
+    yield Mistake("table-offset", "rows are one too early", at(lambda b, s: np.arange(s) - 1))
     for message, x, pe in (
         ("x is multiplied by sqrt(dim)", d**0.5, 1.0),
         ("x is divided by sqrt(dim)", d**-0.5, 1.0),
@@ -158,14 +158,14 @@ def _sum_suspects(encoding: Any) -> Iterator[Suspect]:
         ("x is missing: the encoding alone comes out", 0.0, 1.0),
         ("x is added twice", 2.0, 1.0),
     ):
-        yield Suspect("amplitude", message, times(x, pe))
+        yield Mistake("amplitude", message, times(x, pe))
 
 
 def judge_grid(run: Run) -> None:
     """``fn(height, width)``: the rows of all patches, numbered row by row."""
     encoding = run.encoding
     run.report.required = ("grids", "state")
-    seen: list[Seen] = []
+    seen: list[JudgedCall] = []
     refused = 0
     for h, w in GRIDS:
         if (h * w if encoding.num_axes == 1 else max(h, w)) > longest(encoding):
@@ -184,15 +184,15 @@ def judge_grid(run: Run) -> None:
         if not run.floats_only():
             return
         truth = rows_of(run, encoding, encoding.grid_positions(h, w))
-        one = Seen(f"a grid of {h} x {w}", actual, truth, (h, w))
-        seen.append(suspects.judge_seen(run, "grids", one))
+        one = JudgedCall(f"a grid of {h} x {w}", actual, truth, (h, w))
+        seen.append(judge_call(run, "grids", one))
     if not seen:
         run.add("raises", f"all {refused} grids are refused", run.report.limits[-1])
         return
     h, w = seen[0].facts
     state.replay(run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case)
     every = chain(_grid_suspects(run), _other_tables(run))
-    if suspects.name(run, seen, every) and run.report.codes:
+    if match(run, seen, every) and run.report.codes:
         return
     if not run.failures or run.report.codes or _reordered(run, seen):
         return
@@ -201,14 +201,14 @@ def judge_grid(run: Run) -> None:
             judge_tables.judge_table(run)
 
 
-def _reordered(run: Run, seen: list[Seen]) -> bool:
+def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
     """Whether the rows are the declared ones in an order that nobody would have guessed."""
-    for one in suspects.failed(run, seen):
+    for one in failed(run, seen):
         told = one.truth.value
         order = [int(np.argmin(np.abs(told - row).max(axis=1))) for row in one.actual]
         parts = (one.truth.value, one.truth.terms, one.truth.angle)
         found = Truth(*(np.broadcast_to(part, told.shape)[order] for part in parts))
-        if len(set(order)) < len(order) or not suspects.fits(run, one, found):
+        if len(set(order)) < len(order) or not fits(run, one, found):
             return False
         run.add("token-order", "patches come in another order", f"{one.case}: {order[:12]}")
     return True
@@ -240,7 +240,7 @@ def _listed(token: np.ndarray, h: int, w: int) -> np.ndarray:
     return np.asarray((token % h) * w + token // h)
 
 
-def _grid_suspects(run: Run) -> Iterator[Suspect]:
+def _grid_suspects(run: Run) -> Iterator[Mistake]:
     def at(number: Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]) -> Any:
         """The position of the patch in row y and column x of an h x w grid."""
 
@@ -270,8 +270,8 @@ def _grid_suspects(run: Run) -> Iterator[Suspect]:
         ("every row of patches starts again", lambda y, x, h, w: x),
         ("every column of patches starts again", lambda y, x, h, w: y),
     ):
-        yield Suspect("token-order", message, at(number))
-    yield Suspect(
+        yield Mistake("token-order", message, at(number))
+    yield Mistake(
         "table-offset",
         "every row is one too late, as where the first belongs to a CLS token",
         at(lambda y, x, h, w: y * w + x + 1),
@@ -279,10 +279,10 @@ def _grid_suspects(run: Run) -> Iterator[Suspect]:
     offset = getattr(run.encoding, "offset", 0)
     if offset and run.encoding.num_axes == 1:
         text = f"the table's offset {offset} is missing"
-        yield Suspect("table-offset", text, at(lambda y, x, h, w: y * w + x - offset))
+        yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x - offset))
 
 
-def _other_tables(run: Run) -> Iterator[Suspect]:
+def _other_tables(run: Run) -> Iterator[Mistake]:
     """The declaration with one field changed, over its own patches."""
     for other in suspects_tables.others(run.encoding):
 
@@ -292,4 +292,4 @@ def _other_tables(run: Run) -> Iterator[Suspect]:
             except (TypeError, ValueError):  # past the end of a learned table
                 return None
 
-        yield Suspect(other.code, other.message, predict)
+        yield Mistake(other.code, other.message, predict)
