@@ -12,8 +12,9 @@ from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
 from .harness.driver import TENSOR_LAYOUTS, Malformed, Refused, Subject
 from .harness.implementation import Implementation
+from .harness.ledger import Ledger
 from .harness.report import Report
-from .harness.run import Run, describe
+from .harness.run import Run, Settings, describe
 from .harness.to_host import hosted
 from .surfaces import LEAST, LONG, SURFACES, Declared, needs_nothing, refuse
 
@@ -156,11 +157,11 @@ def check(
     return complete(run, bound.problems if bound else None)
 
 
-def check_dear(fn: Callable[..., Any], encoding: Encoding, surface: str, **settings: Any) -> Report:
-    """:func:`check` by fewer shapes and calls, where they cost more than they tell: `Run.dear`."""
-    run = make_run(fn, encoding, surface, **settings)
-    run.dear = True
-    return complete(run)
+def check_reduced(
+    fn: Callable[..., Any], encoding: Encoding, surface: str, **settings: Any
+) -> Report:
+    """Run :func:`check` with fewer shapes and calls, where calls are expensive."""
+    return complete(make_run(fn, encoding, surface, reduced=True, **settings))
 
 
 def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = None) -> Report:
@@ -199,6 +200,7 @@ def make_run(
     seed: int = 0,
     name: str | None = None,
     axes: int = 1,
+    reduced: bool = False,
 ) -> Run:
     """The function with everything that drives it, checked; the arguments are those of `check`."""
     encoding = hosted(encoding)
@@ -217,6 +219,7 @@ def make_run(
         device=device,
         inplace=inplace,
         keeps_dtype=surface == "apply",
+        factory=factory or (bound.factory if bound else None),
         axes=max(axes, _axes(encoding, bound)),
     )
     reason = subject.backend.missing()
@@ -233,16 +236,6 @@ def make_run(
             f"got {dtype!r}"
         )
     label = name or (bound.name if bound else "") or str(getattr(fn, "__name__", type(fn).__name__))
-    run = Run(
-        subject,
-        encoding,
-        Report(label, surface, describe(encoding), library, dtype),
-        angles=angles,
-        precision=precision,
-        max_position=max_position,
-        seed=seed,
-        factory=factory or (bound.factory if bound else None),
-    )
     if isinstance(encoding, Rotary):
         if head_dim not in (None, encoding.head_dim):
             raise ValueError(
@@ -250,8 +243,10 @@ def make_run(
                 f"{head_dim}"
             )
         head_dim = encoding.head_dim
-    run.head_dim = head_dim or (bound.head_dim if bound else None)
-    return run
+    head_dim = head_dim or (bound.head_dim if bound else None)
+    settings = Settings(angles, precision, max_position, seed, head_dim, reduced)
+    report = Report(label, surface, describe(encoding), library, dtype)
+    return Run(subject, encoding, settings, Ledger(report))
 
 
 def _axes(encoding: Declared, bound: Implementation | None) -> int:

@@ -114,10 +114,10 @@ class Property:
 
 def judge_properties(run: Run, properties: Sequence[Property], data: Any) -> None:
     """Judge each property, and that it rejects the function's own output with one flaw."""
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     for item in properties:
         run.count(item.name)
-        run.asked.add(f"property {item.name}")
+        run.ledger.judged.add(f"property {item.name}")
         problem = item.violation(data, ruler)
         if problem:
             run.failed(f"property {item.name}", item.name, np.inf, problem)
@@ -160,7 +160,7 @@ def span(run: Run, bias: Any) -> Span | None:
     tokens = getattr(bias, "tokens", None)
     if tokens is None:
         return None
-    room = tokens if run.max_position is None else min(tokens, run.max_position + 1)
+    room = run.settings.up_to(tokens - 1) + 1
     if bias.sees_future:  # a part of a window is no window
         return Span(tokens, tokens if room == tokens else 0, True)
     return Span(room, min(room, isqrt(_MOST_SQUARE // bias.num_heads)), False)
@@ -168,4 +168,4 @@ def span(run: Run, bias: Any) -> Span | None:
 
 def fresh(run: Run) -> Subject | None:
     """A subject around a fresh instance, where there is a way to make one."""
-    return None if run.factory is None else replace(run.subject, fn=run.factory())
+    return None if run.subject.factory is None else run.subject.fresh()

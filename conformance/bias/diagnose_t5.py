@@ -30,7 +30,7 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
     encoding: T5Bias = run.encoding
     if not cases:
         return
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     if _placed(run, cases, ruler):
         return
     table = np.asarray(encoding.table, dtype=np.float64)

@@ -40,10 +40,10 @@ def judge(run: Run) -> None:
     run.subject.names = row.names
     seen: list[JudgedCall] = []
     malformed: list[tuple[str, str]] = []
-    for probe in row.probes(run.encoding, run.seed, run.subject.dtype):
+    for probe in row.probes(run.encoding, run.settings.seed, run.subject.dtype):
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
-        if run.max_position is not None:
-            arguments = row.within(arguments, run.max_position)
+        if run.settings.max_position is not None:
+            arguments = row.within(arguments, run.settings.max_position)
         told = np.asarray(row.own(run.encoding)(*arguments))
         try:
             actual = _called(run, run.subject, row, arguments, told.shape)
@@ -127,14 +127,11 @@ def _state(run: Run, row: Plain, seen: list[JudgedCall]) -> None:
         lambda: _listed(run.subject.call(*first)),
         lambda: _listed(run.subject.call(*last)),
     )
-    if run.factory is None or run.report.codes:
+    if run.subject.factory is None or run.report.codes:
         return
     for one in failed(run, seen):
         try:
-            subject = Subject(
-                run.factory(), run.subject.backend_name, run.subject.dtype, names=row.names
-            )
-            clean = _called(run, subject, row, one.facts.arguments, one.actual.shape)
+            clean = _called(run, run.subject.fresh(), row, one.facts.arguments, one.actual.shape)
         except (Refused, Malformed):
             continue
         if fits(run, _again(row, one, clean), one.truth):

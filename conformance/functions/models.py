@@ -115,8 +115,8 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
         return fn(int(p.size))
 
     limits = list(run.report.limits)  # those of the view are no refusals
-    with seen_as(run, view, run.encoding, "lambda p: fn(len(p))"):
-        judge_tables.judge_table(run)
+    with seen_as(run, view, run.encoding, "lambda p: fn(len(p))") as viewed:
+        judge_tables.judge_table(viewed)
     run.report.limits[:] = limits
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ class Subject:
     device: str | None = None
     inplace: bool = False
     keeps_dtype: bool = False  #: whether the surface demands the dtype that goes in
+    factory: Callable[[], Callable[..., Any]] | None = None  #: makes a fresh instance of ``fn``
     axes: int = 1  #: position axes; with several, ``apply`` is given positions (A, B, S)
     names: tuple[str, ...] = ("x", "positions")  #: what the arrays that go in are called
     calls: int = 0
@@ -49,6 +50,11 @@ class Subject:
     def backend(self) -> Backend:
         """The declaration of the library that ``fn`` works with."""
         return backend(self.backend_name)
+
+    def fresh(self) -> Subject:
+        """Return a driver of a fresh instance of the function."""
+        assert self.factory is not None
+        return replace(self, fn=self.factory())
 
     def rounded(self, values: np.ndarray) -> np.ndarray:
         """``values`` as ``fn`` will see them, rounded to the declared dtype, in float64."""

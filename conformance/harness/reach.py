@@ -49,20 +49,20 @@ class Reach:
     def saw(self, positions: np.ndarray) -> None:
         """Note the highest position judged."""
         if positions.size:
-            self.run.highest = max(self.run.highest, int(np.max(np.abs(positions))))
+            self.run.reached(int(np.max(np.abs(positions))))
 
     def accepts(self, position: int) -> bool:
         """Whether a row at ``position`` comes out at all."""
-        before = self.run.highest
+        before = self.run.ledger.highest
         try:
             self.touch(position)
         except Refused as error:
             self.refused = str(error)
-            self.run.highest = before
+            self.run.ledger.highest = before
             return False
         except Malformed as error:  # no refusal: something else came out than was asked for
             self.refused = str(error)
-            self.run.highest = before
+            self.run.ledger.highest = before
             self.run.add("shape", str(error), f"position {position}")
             return False
         return True
@@ -73,14 +73,13 @@ class Reach:
 
     def reach(self, wanted: int) -> int:
         """The largest accepted position up to ``wanted``, by bisection."""
-        if self.run.max_position is not None:
-            wanted = min(wanted, self.run.max_position)
+        wanted = self.run.settings.up_to(wanted)
         if self.mode == "prefix" and wanted > self.longest:
             wanted = self.longest
             self.run.limit(f"judged up to position {wanted}: every call has to start at 0")
         if self.highest is not None and self.highest < wanted:
             return self.highest
-        low, high = self.run.highest, wanted
+        low, high = self.run.ledger.highest, wanted
         if low >= wanted or self.accepts(wanted):
             return wanted
         while high - low > 1:
@@ -93,8 +92,8 @@ class Reach:
 
 def _wanted(run: Run, positions: np.ndarray) -> None:
     """Refuse, in the function's name, what is not to be judged."""
-    if run.max_position is not None and (positions > run.max_position).any():
-        raise Refused(ValueError(f"past max_position={run.max_position}"))
+    if not run.settings.allows(positions.max(initial=0)):
+        raise Refused(ValueError(f"past max_position={run.settings.max_position}"))
 
 
 def _countable(positions: np.ndarray) -> None:

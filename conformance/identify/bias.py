@@ -78,13 +78,13 @@ def identify(run: Run, card: Card) -> None:
         card.unknown.append("every key is masked, or not a number: there is no bias in it")
         return
     calls = [square, *(c for pair in _OTHERS if (c := _call(run, card, *pair)))]
-    run.highest = max(c.k_len for c in calls) - 1
+    run.ledger.highest = max(c.k_len for c in calls) - 1
     if not all(np.isfinite(c.values[:, ~c.hidden]).all() for c in calls):
         card.unknown.append("what comes out is not finite where keys are visible")
         return
     card.facts["heads"] = str(square.values.shape[0])
     _mask(card, square)
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     for at_end, constant, words in (
         (True, False, "yes: a function of key minus query alone"),
         (False, False, "yes, but query i sits at key i, not at the end of the keys"),

@@ -85,8 +85,7 @@ def _ask(run: Run, card: Card) -> tuple[np.ndarray, np.ndarray]:
     nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     answer = Answer(None, problem="nothing was asked")
     for reach in (_NEAR, 512, 64, 8):
-        if run.max_position is not None:
-            reach = min(reach, run.max_position)
+        reach = run.settings.up_to(reach)
         r = np.arange(-reach, reach + 1)
         if reach == _NEAR:
             r = np.concatenate([-_FAR[::-1], r, _FAR])
@@ -104,7 +103,7 @@ def _ask(run: Run, card: Card) -> tuple[np.ndarray, np.ndarray]:
         if again.values is None or not np.array_equal(again.values, b):
             card.unknown.append("the same call gives other values at once: it is no function of r")
             return nothing
-        run.highest = int(np.abs(r).max())
+        run.ledger.highest = int(np.abs(r).max())
         return r, b.astype(np.int64)
     card.unknown.append(f"it cannot be driven: {answer.problem}")
     return nothing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.probes import SHORT, dense
+from posenc_ref.conformance.harness.probes import SHORT
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.measure import measure
@@ -65,7 +65,7 @@ def _apply(run: Run, card: Card, dim: int) -> None:
         card.unknown.append(f"it cannot be driven: {first.message} ({first.evidence})")
         card.unknown += identify_hints.for_apply(run, dim)
         return
-    x = run.subject.rounded(dense((2, 3, SHORT.size, dim), run.seed))
+    x = run.random((2, 3, SHORT.size, dim), 0)
     before = run.subject.apply(x, SHORT)
     if not np.array_equal(before, run.subject.apply(x, SHORT)):
         card.unknown.append("the same call gives other values at once: it is not a function of x")

@@ -138,17 +138,16 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
     assert card.encoding is not None
     if run.report.findings:  # state: nothing else is looked for before
         card.deviations = list(run.report.findings)
-        if run.factory is None:
+        if run.subject.factory is None:
             card.unknown.append(
                 "whether it is exact: calls change what later ones give, so a check of this "
                 "instance would judge what is left of the measurement; pass factory="
             )
             return
-        fn = run.factory()
+        fn = run.subject.fresh().fn
+    head_dim = run.settings.head_dim
     try:
-        report = check(
-            fn, _declared(card, run.head_dim), card.surface, head_dim=run.head_dim, **options
-        )
+        report = check(fn, _declared(card, head_dim), card.surface, head_dim=head_dim, **options)
     except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
         # The suite itself is at fault: the card stands without it.
         card.unknown.append(f"whether it is exact: the check broke off ({error!r}); please report")

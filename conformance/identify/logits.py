@@ -43,7 +43,7 @@ class Logits:
             raise Malformed(f"expected (B, H, Q, K) = {(b, self.heads, n_q, n_k)}, got {y.shape}")
         if y.shape[1] != self.heads:
             raise _OtherHeads(y.shape[1])
-        self.run.highest = max(self.run.highest, n_k - 1)
+        self.run.reached(n_k - 1)
         return y
 
     def learn(self) -> None:
@@ -78,7 +78,7 @@ class Logits:
         if not self.short:
             return True
         x = self.run.subject.rounded(
-            np.random.default_rng(self.run.seed).normal(size=(1, _SQUARE, self.dim))
+            np.random.default_rng(self.run.settings.seed).normal(size=(1, _SQUARE, self.dim))
         )
         off = np.abs(self.of(x[:, -1:], x)[:, :, 0] - self.of(x, x)[:, :, -1])
         size = np.abs(x[:, -1:] * x).sum(axis=-1)  # (1, K)
@@ -175,7 +175,7 @@ def take_apart(logits: Logits) -> Terms:
 
 def _bilinear(logits: Logits, bias: np.ndarray, visible: np.ndarray) -> bool:
     """Whether twice the query gives twice what it adds, and so for the key."""
-    random = np.random.default_rng(logits.run.seed)
+    random = np.random.default_rng(logits.run.settings.seed)
     q, k = logits.run.subject.rounded(random.normal(size=(2, 1, _SQUARE, logits.dim)))
     zero = np.zeros_like(q)
 

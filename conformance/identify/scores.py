@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -205,7 +206,7 @@ class _Distances(Reach):
 
     def tables(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The 2 x 2 block of every pair: its first row."""
-        if int(positions.max()) > (self.run.max_position or 0):
+        if not self.run.settings.allows(int(positions.max())):
             raise Refused(ValueError("farther keys are not tried"))
         a, b = (np.array([getattr(p, c) for p in self._measured.pairs]) for c in "ab")
         length = int(positions.max()) + 1
@@ -241,7 +242,7 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
         card.unknown.append("how fast it turns: keys before the first query are not where expected")
         return
     farthest = _FARTHEST if logits.short else _SQUARE
-    run.max_position = min(run.max_position or farthest, farthest)
+    run = replace(run, settings=replace(run.settings, max_position=run.settings.up_to(farthest)))
     access = _Distances(run, logits, measured, turned)
     phases = unwrap(access.tables, run.coarse)
     card.linear = phases.linear

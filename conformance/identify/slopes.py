@@ -18,7 +18,7 @@ from .fit.schedule import decimals, nice
 
 def identify(run: Run, card: Card) -> None:
     """Fill in the card of ``fn(num_heads) -> (H,)``."""
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     got: dict[int, np.ndarray] = {}
     refused: dict[str, list[str]] = {}
     for n in HEADS:

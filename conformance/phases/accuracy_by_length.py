@@ -38,10 +38,10 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
 
     highest = reach.reach(REPORTED[-1] - 1)
     lengths = [n for n in REPORTED if n <= highest + 1] or [highest + 1]
-    errors = _errors(error, lengths, run.dear)
+    errors = _errors(error, lengths, run.settings.reduced)
     # A half-precision result is one rounding off by itself.
     rounding = ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0
-    degrades = _degrades_at(error, highest, rounding, run.dear)
+    degrades = _degrades_at(error, highest, rounding, run.settings.reduced)
     if wrong and not run.failures:
         position, score = wrong[0]
         run.failed("values", f"position {position}", score, "cos or sin is wrong there")
@@ -56,7 +56,7 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
         run.add(model.code, text, f"recomputed at {at.size} positions", severity=NOTE)
     if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
         name = "float32 angles or better"  # as far as half-precision results show
-    run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.highest)
+    run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.ledger.highest)
 
 
 def _errors(

@@ -92,7 +92,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared
 
 def _strict(run: Run) -> bool:
     """Whether float32 angles are not good enough."""
-    return run.angles in ("float64", "exact") or (run.angles is None and run.coarse == "float64")
+    angles = run.settings.angles
+    return angles in ("float64", "exact") or (angles is None and run.coarse == "float64")
 
 
 def _exchanged(run: Run, phases: Phases, found: list[Explanation]) -> bool:
@@ -141,7 +142,7 @@ def _substituted(
 
 def _explained(run: Run, tables: Tables, seen: Declared, sigma: np.ndarray) -> bool:
     """Whether the substituted declaration meets the function at long positions too."""
-    at = GENERIC[run.highest >= GENERIC]
+    at = GENERIC[run.ledger.highest >= GENERIC]
     angle = np.abs(at[:, None] + seen.origin)
     slack = run.budget * (
         ROUNDOFF[run.coarse] + ROUNDOFF["float32"] * angle * np.abs(seen.frequencies)
@@ -175,14 +176,14 @@ def _token_index(run: Run, tables: Tables, declared: Declared) -> bool:
 def _held(run: Run, tables: Tables, declared: Declared) -> bool:
     """A finding if a model of half-precision angles, frequencies or tables meets the values."""
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
-    at = at[at <= max(run.highest, 16)]
+    at = at[at <= max(run.ledger.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
     if model is not None and model.name == "float32 angles" and _strict(run):
         text = "angles are float32, float64 is asked for"
         run.add("angle-precision", text, f"recomputed at {at.size} positions")
         return True
-    if model is None or not model.code or (model.table and model.table == run.precision):
+    if model is None or not model.code or (model.table and model.table == run.settings.precision):
         return False
     run.add(model.code, f"measured: {model.name}", f"recomputed at {at.size} positions")
     return True
@@ -240,7 +241,7 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declared) -> 
         is_coarse,
     )
 
-    if is_coarse(run) and run.highest > 128:
+    if is_coarse(run) and run.ledger.highest > 128:
         off = amplitude_error(run, tables, declared)
         if off and cut_short(run, tables, declared):
             run.add(
@@ -315,7 +316,7 @@ def position_map(run: Run, tables: Tables, declared: Declared) -> None:
     """Decode the positions that were used, and name the map from declared to used."""
     decoder = Decoder.of(declared.frequencies)
     at = np.unique(np.r_[np.arange(1, 9), 255, 256, 300, 511, 512, GENERIC])
-    at = at[at <= max(run.highest, 8)]
+    at = at[at <= max(run.ledger.highest, 8)]
     cos, sin = unit_size(tables, at, declared)
     used, misfit = decoder.positions(cos, sin)
     used = used - round(declared.origin)
@@ -351,7 +352,7 @@ def position_map(run: Run, tables: Tables, declared: Declared) -> None:
 
 def _large_angles(run: Run, tables: Tables, declared: Declared) -> bool:
     """Whether every angle up to pi is right, at every position: the reduction is at fault."""
-    at = GENERIC[run.highest >= GENERIC]
+    at = GENERIC[run.ledger.highest >= GENERIC]
     cos, sin = unit_size(tables, at, declared)
     true_cos, true_sin = declared.exact(at)
     angle = np.abs(at[:, None] + declared.origin) * declared.frequencies

@@ -26,7 +26,7 @@ def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declared) -
     """Frequencies within their standard errors, and the amplitude within its own plus 0.1 %."""
     if not is_coarse(run) or phases.frequencies.size != declared.frequencies.size:
         return
-    if run.highest < _POSITIONS[-1]:
+    if run.ledger.highest < _POSITIONS[-1]:
         return
     run.count("fitted parameters", 2)
     w, expected = declared.sign * phases.frequencies, declared.frequencies

@@ -126,7 +126,7 @@ def _matrices(access: Access, positions: np.ndarray) -> np.ndarray:
     dim = access.dim
     x = np.zeros((dim, 1, positions.size, dim))
     x[np.arange(dim), :, :, np.arange(dim)] = 1.0
-    if access.run.dear:
+    if access.run.settings.reduced:
         return access.rows(x, positions)[:, 0].transpose(1, 2, 0)
     # One channel per call: a batch could be mixed up by the very bugs that are looked for, and
     # one row of a batch is what a kernel gets right first.

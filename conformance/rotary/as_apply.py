@@ -22,22 +22,22 @@ class Inexpressible(ValueError):
 
 
 @contextmanager
-def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> Iterator[None]:
-    """Meanwhile ``run`` is about ``view``, a function of another surface, and ``encoding``.
+def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> Iterator[Run]:
+    """Give a run that judges ``view``, the function adapted to another surface.
 
     What the surface cannot express is no refusal of the function, and leaves no limit.
     ``recipe`` is the view as an expression of ``fn``, for the lines that reproduce a failure.
     """
-    subject, declared, required = run.subject, run.encoding, run.report.required
+    subject, required = run.subject, run.report.required
     axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
-    run.subject = replace(subject, fn=view, keeps_dtype=True, axes=axes, mutated=None, calls=0)
-    run.encoding = encoding
+    viewed = replace(
+        subject, fn=view, keeps_dtype=True, axes=axes, mutated=None, calls=0, factory=None
+    )
     try:
-        yield
+        yield replace(run, subject=viewed, encoding=encoding)
     finally:
-        subject.mutated = subject.mutated or run.subject.mutated
-        subject.calls += run.subject.calls
-        run.subject, run.encoding = subject, declared
+        subject.mutated = subject.mutated or viewed.mutated
+        subject.calls += viewed.calls
         run.report.required = tuple(dict.fromkeys([*required, *run.report.required]))
         run.report.findings[:] = [_recalled(f, encoding, recipe) for f in run.report.findings]
         own = Inexpressible.__name__
@@ -46,8 +46,8 @@ def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> I
 
 def judge_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary, recipe: str) -> None:
     """Judge ``view(x, positions)`` against ``encoding`` as an ``apply`` function."""
-    with seen_as(run, view, encoding, recipe):
-        judge_apply.judge(run)
+    with seen_as(run, view, encoding, recipe) as viewed:
+        judge_apply.judge(viewed)
 
 
 def _recalled(finding: Finding, encoding: Any, recipe: str) -> Finding:

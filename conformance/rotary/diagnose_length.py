@@ -12,7 +12,6 @@ import posenc_ref as pr
 from posenc_ref import Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, Truth
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
@@ -38,7 +37,7 @@ class Rule:
 def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
     """A finding if another rule gives the right values at every length."""
     failed = {f.case for f in run.failures if f.check == "lengths"}
-    lengths = [n for n in lengths_of(encoding) if n - 1 <= run.highest]
+    lengths = [n for n in lengths_of(encoding) if n - 1 <= run.ledger.highest]
     if not failed or not lengths:
         return False
     seen = dict(_calls(run, access, lengths))
@@ -110,7 +109,7 @@ def _calls(
 ) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray]]]:
     for length in lengths:
         positions = positions_of(length)
-        x = run.subject.rounded(dense((1, 1, positions.size, access.dim), run.seed + 14))
+        x = run.random((1, 1, positions.size, access.dim), 14)
         try:
             yield length, (x, access.rows(x, positions))
         except (Refused, Malformed):

@@ -8,7 +8,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import GENERIC, dense, unit_pairs
+from posenc_ref.conformance.harness.probes import GENERIC, unit_pairs
 from posenc_ref.conformance.harness.reach import REQUIRED_TOKENS, Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
@@ -32,7 +32,7 @@ class AxisPhases:
 def judge(run: Run, access: Access) -> None:
     """Positions that differ between axes, rows and tokens; small first."""
     encoding = run.encoding
-    rng = np.random.default_rng(run.seed + 17)
+    rng = np.random.default_rng(run.settings.seed + 17)
     count = encoding.num_axes
     grid = np.stack([(np.arange(6) // (a + 1)) % (a + 3) for a in range(count)])
     cases = {
@@ -53,7 +53,7 @@ def judge(run: Run, access: Access) -> None:
         if positions.max() > highest:
             continue
         shape = (positions.shape[1], 2, positions.shape[2], access.dim)
-        x = run.subject.rounded(dense(shape, run.seed + 18))
+        x = run.random(shape, 18)
         try:
             _judge(run, case, x, positions.astype(np.int64))
         except (Refused, Malformed) as error:
@@ -79,8 +79,8 @@ def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
 def stale(run: Run, access: Access) -> None:
     """Calls that share the positions of one axis but not of the others."""
     encoding = run.encoding
-    rng = np.random.default_rng(run.seed + 19)
-    x = run.subject.rounded(dense((1, 2, REQUIRED_TOKENS, access.dim), run.seed + 20))
+    rng = np.random.default_rng(run.settings.seed + 19)
+    x = run.random((1, 2, REQUIRED_TOKENS, access.dim), 20)
 
     def right(positions: np.ndarray) -> bool:
         y = run.subject.apply(x, positions)

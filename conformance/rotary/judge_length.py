@@ -6,7 +6,6 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
@@ -45,7 +44,7 @@ def judge(run: Run, access: Access) -> None:
         positions = positions_of(length)
         if length - 1 > highest:
             break
-        x = run.subject.rounded(dense((1, 2, positions.size, access.dim), run.seed + 13))
+        x = run.random((1, 2, positions.size, access.dim), 13)
         truth = apply_truth(encoding, x, positions, access.lengths(positions))
         try:
             y = access.rows(x, positions)
@@ -79,7 +78,7 @@ def _whose_length(run: Run, access: Access, highest: int) -> None:
     for name, positions in cases.items():
         rows = positions.shape[-2] if positions.ndim > 1 else 1
         shape = (rows, 2, positions.shape[-1], access.dim)
-        x = run.subject.rounded(dense(shape, run.seed + 15))
+        x = run.random(shape, 15)
         try:
             y = run.subject.apply(x, positions)
         except (Refused, Malformed) as error:

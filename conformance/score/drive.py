@@ -96,14 +96,14 @@ def drive(
 
 def inputs(run: Run, heads: int, lengths: tuple[int, int], batch: int, d: int) -> Any:
     """Random queries and keys as the function will see them."""
-    (n_q, n_k), seed = lengths, run.seed + sum(lengths)
+    (n_q, n_k), seed = lengths, run.settings.seed + sum(lengths)
     q = run.subject.rounded(dense((batch, heads, n_q, d), seed))
     return q, run.subject.rounded(dense((batch, heads, n_k, d), seed + 7))
 
 
 def past_the_end(run: Run, n_k: int) -> bool:
     """Whether so many keys are not to be judged."""
-    return run.max_position is not None and n_k > run.max_position + 1
+    return not run.settings.allows(n_k - 1)
 
 
 def _called(run: Run, call: Asked) -> np.ndarray:
@@ -111,7 +111,7 @@ def _called(run: Run, call: Asked) -> np.ndarray:
     shape = (*call.q.shape[:3], call.k.shape[2])
     if y.shape != shape:
         raise Malformed(f"expected shape (B, H, Q, K) = {shape}, got {y.shape}")
-    run.highest = max(run.highest, call.k.shape[2] - 1)
+    run.reached(call.k.shape[2] - 1)
     return y
 
 

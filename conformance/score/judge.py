@@ -55,7 +55,7 @@ def _input(run: Run, size: Size) -> Scored | None:
     if past_the_end(run, n_k):
         return None
     d = getattr(encoding, "head_dim", None) or getattr(encoding, "dim", None)
-    d = d or run.head_dim or _DIM
+    d = d or run.settings.head_dim or _DIM
     q, k = inputs(run, h, (n_q, n_k), b, d)
     scale = d**-0.5 if not isinstance(encoding, Bias) else encoding.own_scale(d)
     factor = None

@@ -111,7 +111,7 @@ def _ask(run: Run, encoding: Rotary, name: str, calls: tuple[Call, ...]) -> list
 
 def _x(run: Run, encoding: Rotary, size: tuple[int, int, int], index: int) -> np.ndarray:
     """Random x, another one for every index."""
-    seed = run.seed + sum(size) + index
+    seed = run.settings.seed + sum(size) + index
     return run.subject.rounded(dense((*size, encoding.head_dim), seed))
 
 
@@ -127,7 +127,7 @@ def _called(run: Run, inputs: Sequence[InTurn]) -> list[np.ndarray]:
             raise Malformed(f"expected shape {one.x.shape}, as x has, got {y.shape}")
         if subject.mutated is None and not np.array_equal(backend.asnumpy(x), one.x):
             subject.mutated = "x"
-        run.highest = max(run.highest, int(one.positions.max(initial=0)))
+        run.reached(int(one.positions.max(initial=0)))
     return outputs
 
 
@@ -136,7 +136,7 @@ def _sequences(run: Run, encoding: Rotary) -> list[JudgedCall]:
     seen: list[JudgedCall] = []
     for name, calls in {**SEQUENCES, **_around(encoding)}.items():
         highest = max(start + size[2] for size, start in calls) - 1
-        if run.max_position is not None and highest > run.max_position:
+        if not run.settings.allows(highest):
             continue
         try:
             turns = _ask(run, encoding, name, calls)

@@ -13,7 +13,6 @@ from posenc_ref.conformance.diagnosis.match import judge_call, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike
 from posenc_ref.conformance.rotary.as_apply import (
@@ -88,7 +87,7 @@ def _around(encoding: Rotary) -> Iterable[tuple[int, ...]]:
 
 def _x(run: Run, encoding: Rotary, size: tuple[int, int], chunks: tuple[int, ...]) -> np.ndarray:
     shape = (*size, sum(chunks), encoding.head_dim)
-    return run.subject.rounded(dense(shape, run.seed + len(chunks)))
+    return run.random(shape, len(chunks))
 
 
 def _case(call: Chunked) -> str:
@@ -112,7 +111,7 @@ def _called(run: Run, call: Chunked) -> np.ndarray:
     y = run.subject.array(run.subject.call(call.x, list(call.chunks)))
     if y.shape != call.x.shape:
         raise Malformed(f"expected shape {call.x.shape}, as x has, got {y.shape}")
-    run.highest = max(run.highest, call.x.shape[2] - 1)
+    run.reached(call.x.shape[2] - 1)
     return y
 
 
@@ -122,7 +121,7 @@ def _optional(
     """Long sequences, and an empty chunk: these may be refused, but not answered wrongly."""
     seen = []
     for chunks in ((2, 0, 3), *every):
-        if run.max_position is not None and sum(chunks) > run.max_position + 1:
+        if not run.settings.allows(sum(chunks) - 1):
             continue
         call = Chunked(encoding, _x(run, encoding, (1, 2), chunks), chunks, cache, JUDGED)
         try:

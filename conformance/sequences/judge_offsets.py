@@ -12,7 +12,7 @@ from posenc_ref.conformance.diagnosis.match import judge_call, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import SIZES, dense
+from posenc_ref.conformance.harness.probes import SIZES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import one_table
 from posenc_ref.conformance.oracle.transforms import alike
@@ -94,7 +94,7 @@ def _ask(
 
 
 def _input(run: Run, encoding: Any, size: tuple[int, int, int], offset: Sequence[int]) -> Offset:
-    x = run.subject.rounded(dense((*size, encoding.head_dim), run.seed + sum(size)))
+    x = run.random((*size, encoding.head_dim), sum(size))
     return Offset(encoding, x, np.array(offset))
 
 
@@ -102,7 +102,7 @@ def _called(run: Run, call: Offset) -> np.ndarray:
     y = run.subject.array(run.subject.call(call.x, call.offset))
     if y.shape != call.x.shape:
         raise Malformed(f"expected shape {call.x.shape}, as x has, got {y.shape}")
-    run.highest = max(run.highest, int(call.positions.max()))
+    run.reached(int(call.positions.max()))
     return y
 
 
@@ -110,7 +110,7 @@ def _different(run: Run, encoding: Any) -> list[JudgedCall]:
     """Rows with different offsets; they may be refused, but not answered wrongly."""
     seen = []
     for size, offset in ROWS:
-        if run.max_position is not None and max(offset) + size[2] > run.max_position:
+        if not run.settings.allows(max(offset) + size[2]):
             continue
         if not one_table(encoding, [b + size[2] for b in offset]):
             run.limit(f"offsets {list(offset)}: their rows have different frequencies; not judged")

@@ -88,7 +88,7 @@ def _call(run: Run, case: Case) -> Called:
         y = subject.restored(y, side.x.shape)
         found.append(JudgedCall(f"{what}, {case.name}", y, side.truth(), side))
     highest = max(int(case.query.positions.max()), int(case.key.positions.max()))
-    run.highest = max(run.highest, highest)
+    run.reached(highest)
     return Called(case, *found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,10 @@ def judge(run: Run) -> None:
     encoding = alike(run.encoding)
     seen: list[JudgedCall] = []
     for i, delta in enumerate(DELTAS):
-        if run.max_position is not None and abs(delta) > run.max_position:
+        if not run.settings.allows(abs(delta)):
             continue
         size = SIZES[i % len(SIZES)]
-        k = dense((*size, encoding.head_dim), run.seed + i)
+        k = dense((*size, encoding.head_dim), run.settings.seed + i)
         x = run.subject.rounded(np.asarray(encoding.apply(k, np.arange(size[2]))))
         call, case = Moved(encoding, x, delta), f"B, H, S = {size}, delta {delta}"
         try:
@@ -80,9 +80,9 @@ def judge(run: Run) -> None:
         _replay(run, seen[0])
         return
     seen += _wide(run, encoding)
-    with _dear(run, _LONGEST):
+    with _short(run, _LONGEST) as short:
         recipe = "lambda x, p: fn(x, int(p[0]))  # a shift is an encoding without m and origin"
-        judge_as_apply(run, _view(run), shift(encoding), recipe)
+        judge_as_apply(short, _view(run), shift(encoding), recipe)
     if run.failures and not run.report.codes:
         name_pattern(run, seen, "stale-cache", "keys are not moved by delta")
 
@@ -91,7 +91,7 @@ def _wide(run: Run, encoding: Rotary) -> list[JudgedCall]:
     """Caches of more keys, heads and rows than one tile holds; they may be refused."""
     seen = []
     for i, size in enumerate(WIDE):
-        x = run.subject.rounded(dense((*size, encoding.head_dim), run.seed + 20 + i))
+        x = run.random((*size, encoding.head_dim), 20 + i)
         call = Moved(encoding, x, 37 + i)
         try:
             actual = _called(run, call)
@@ -106,22 +106,19 @@ def _wide(run: Run, encoding: Rotary) -> list[JudgedCall]:
 
 
 @contextmanager
-def _dear(run: Run, longest: int) -> Iterator[None]:
-    """Meanwhile few deltas are judged, and none that is larger: each takes a call."""
-    declared, highest = run.max_position, run.highest
-    run.max_position = longest if declared is None else min(longest, declared)
-    run.highest, run.dear = min(highest, run.max_position), True
-    try:
-        yield
-    finally:
-        run.max_position, run.highest, run.dear = declared, max(run.highest, highest), False
+def _short(run: Run, longest: int) -> Iterator[Run]:
+    """Judge few deltas, none larger than ``longest``: each takes a call."""
+    last, highest = run.settings.up_to(longest), run.ledger.highest
+    run.ledger.highest = min(highest, last)
+    yield replace(run, settings=replace(run.settings, max_position=last, reduced=True))
+    run.reached(highest)
 
 
 def _called(run: Run, call: Moved) -> np.ndarray:
     y = run.subject.array(run.subject.call(call.x, call.delta))
     if y.shape != call.x.shape:
         raise Malformed(f"expected shape {call.x.shape}, as went in, got {y.shape}")
-    run.highest = max(run.highest, abs(call.delta))
+    run.reached(abs(call.delta))
     return y
 
 

@@ -54,7 +54,7 @@ def judge(run: Run) -> None:
     seen: list[JudgedCall] = []
     for size in SIZES:
         shape, at = (*size, encoding.head_dim), np.arange(size[2])
-        x, dy = (run.subject.rounded(dense(shape, run.seed + i + sum(size))) for i in (1, 2))
+        x, dy = (run.random(shape, i + sum(size)) for i in (1, 2))
         call = Backward(encoding, x, at, dy)
         case = f"B, H, S = {size} at 0..{at[-1]}"
         try:
@@ -86,7 +86,7 @@ def _called(run: Run, call: Backward) -> np.ndarray:
     dx = subject.array(subject.call(x, at, dy))
     if dx.shape != x.shape:
         raise Malformed(f"expected shape {x.shape}, as x has, got {dx.shape}")
-    run.highest = max(run.highest, int(call.positions.max(initial=0)))
+    run.reached(int(call.positions.max(initial=0)))
     return subject.restored(dx, call.x.shape)
 
 
@@ -101,7 +101,7 @@ def _whatever_x(run: Run, one: JudgedCall) -> None:
 
 
 def _view(run: Run) -> Any:
-    fn, subject, seed = run.subject.fn, run.subject, run.seed
+    fn, subject, seed = run.subject.fn, run.subject, run.settings.seed
 
     def view(dy: Any, positions: Any) -> Any:
         shape = tuple(int(n) for n in dy.shape)

@@ -79,7 +79,7 @@ def judge_table(run: Run) -> None:
         if not run.floats_only():
             return
         if positions.size:
-            run.highest = max(run.highest, int(np.max(np.abs(positions))))
+            run.reached(int(np.max(np.abs(positions))))
         one = JudgedCall(case, actual, rows_of(run, encoding, positions), positions)
         check = "required inputs" if required else "values"
         seen.append(judge_call(run, check, one))
@@ -168,9 +168,9 @@ def _table(run: Run, positions: np.ndarray) -> np.ndarray:
 
 
 def _inputs(encoding: Table, run: Run) -> Inputs:
-    rng = np.random.default_rng(run.seed)
+    rng = np.random.default_rng(run.settings.seed)
     axes = encoding.num_axes
-    last = min(longest(encoding), (run.max_position or 2**40) + 1)
+    last = run.settings.up_to(longest(encoding) - 1) + 1
     if isinstance(encoding, FourierFeatures | Time2Vec | DETRSine | BoxSine):
         top = 2 * np.pi if isinstance(encoding, DETRSine) else 1.0
         for n in (_FIRST, 1, 64):

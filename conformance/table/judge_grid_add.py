@@ -18,7 +18,6 @@ from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, mat
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 
@@ -62,9 +61,9 @@ def judge_add(run: Run) -> None:
     seen: list[JudgedCall] = []
     for required, sizes in ((True, SIZES), (False, LONG)):
         for b, s in sizes:
-            if s > min(last, (run.max_position or 2**40) + 1):
+            if s > run.settings.up_to(last - 1) + 1:
                 continue
-            x = run.subject.rounded(dense((b, s, encoding.dim), run.seed + b + s))
+            x = run.random((b, s, encoding.dim), b + s)
             call = Added(encoding, x, lambda p: rows_of(run, encoding, p))
             try:
                 actual = _sum(run, x)
@@ -84,8 +83,9 @@ def judge_add(run: Run) -> None:
         return
     named = match(run, seen, _sum_suspects(encoding)) and run.report.codes
     if not named:
-        with seen_as(run, _as_table(run), encoding, "lambda p: fn(np.zeros((1, len(p), dim)))[0]"):
-            judge_tables.judge_table(run)
+        recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
+        with seen_as(run, _as_table(run), encoding, recipe) as viewed:
+            judge_tables.judge_table(viewed)
     first = seen[0].facts.x
     state.replay(run, lambda: _sum(run, first), seen[0].actual, seen[0].case)
     state.kept_result(run, lambda: run.subject.call(first), lambda: run.subject.call(-first))
@@ -95,7 +95,7 @@ def _sum(run: Run, x: np.ndarray) -> np.ndarray:
     y = run.subject.array(run.subject.call(x))
     if y.shape != x.shape:
         raise Malformed(f"expected shape {x.shape}, as x has, got {y.shape}")
-    run.highest = max(run.highest, x.shape[1] - 1)
+    run.reached(x.shape[1] - 1)
     return y
 
 
@@ -197,8 +197,8 @@ def judge_grid(run: Run) -> None:
     if not run.failures or run.report.codes or _reordered(run, seen):
         return
     if isinstance(encoding, Sinusoidal | Learned):
-        with seen_as(run, _as_rows(run), encoding, "lambda p: fn(1, len(p))"):
-            judge_tables.judge_table(run)
+        with seen_as(run, _as_rows(run), encoding, "lambda p: fn(1, len(p))") as viewed:
+            judge_tables.judge_table(viewed)
 
 
 def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
@@ -218,7 +218,7 @@ def _patches(run: Run, h: int, w: int) -> np.ndarray:
     table = run.subject.array(run.subject.call(h, w))
     if table.shape != (h * w, run.encoding.dim):
         raise Malformed(f"expected shape {(h * w, run.encoding.dim)}, got {table.shape}")
-    run.highest = max(run.highest, h * w - 1)
+    run.reached(h * w - 1)
     return table
 
 
