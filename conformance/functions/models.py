@@ -14,6 +14,7 @@ import posenc_ref as pr
 from posenc_ref import Learned, ModelEncoding, Sinusoidal, YaRN
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
@@ -60,28 +61,10 @@ def _row_mistakes(encoding: Any) -> Iterator[Mistake]:
 
         return rows
 
-    offset = getattr(encoding, "offset", 0)
-    if offset:
-        text = f"the table's offset {offset} is missing: sequences start at row 0"
-        yield from several(
-            "table-offset",
-            (text, at(lambda p: p - offset)),
-            (f"the table's offset {offset} is taken twice", at(lambda p: p + offset)),
-        )
-    yield from several(
-        "table-offset",
-        ("every row is one too late", at(lambda p: p + 1)),
-        ("every row is one too early", at(lambda p: p - 1)),
-    )
-    for more in (2, 3):
-        text = f"every row is {more} too late, as where rows are kept for padding"
-        yield written("table-offset", text, at(lambda p, more=more: p + more))
-    yield written("wrong-row", "the rows come in the reverse order", at(lambda p: p[::-1]))
+    for code, message, change in other_rows(getattr(encoding, "offset", 0)):
+        yield written(code, message, at(change))
     if isinstance(encoding, Learned):
         yield _reversed(encoding, _longest(encoding))
-    yield written("wrong-row", "every token gets the first row", at(lambda p: 0 * p))
-    text = "every token gets the row after the last one"
-    yield written("wrong-row", text, at(lambda p: 0 * p + p.size))
 
 
 def _reversed(encoding: Any, size: int) -> Mistake:

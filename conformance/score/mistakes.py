@@ -12,7 +12,7 @@ from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, REVERSED_KEYS, heads
 from posenc_ref.conformance.oracle.scores import Scored
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
-from posenc_ref.conformance.sequences.xpos_mistakes import GAMMAS, SCALE_BASES
+from posenc_ref.conformance.sequences.xpos_mistakes import xpos_variants
 
 from .bias_mistakes import mistakes_of_bias
 from .scored_mistakes import changed
@@ -111,24 +111,10 @@ def _rotary(declared: Rotary) -> Iterator[Mistake]:
 
 
 def _xpos(declared: XPos) -> Iterator[Mistake]:
-    plain = RoPE(declared.head_dim, layout=declared.layout, base=declared.base)
-    yield _other("amplitude", "the decay is missing: a plain rotation", plain)
-    other = "half" if declared.layout == "interleaved" else "interleaved"
-    text = f"pairs are {other}, declared {declared.layout}"
-    yield _other("layout", text, declared.replace(layout=other))
-    yield changed(
-        "amplitude",
-        "the decay goes the other way: late keys grow",
-        lambda call: _mirrored(call, declared),
-    )
-    for value in SCALE_BASES:
-        text = f"scale_base is {value:g}, declared {declared.scale_base:g}"
-        yield _other("amplitude", text, declared.replace(scale_base=value))
-    for value in GAMMAS:
-        text = f"gamma is {value:g}, declared {declared.gamma:g}"
-        yield _other("amplitude", text, declared.replace(gamma=value))
-    for base in PUBLISHED_BASES:
-        yield _other("base", f"the base is {base:g}", declared.replace(base=base))
+    for variant in xpos_variants(declared):
+        yield _other(*variant)
+    text = "the decay goes the other way: late keys grow"
+    yield changed("amplitude", text, lambda call: _mirrored(call, declared))
 
 
 def _mirrored(call: Scored, declared: XPos) -> Scored:

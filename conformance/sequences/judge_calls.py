@@ -26,7 +26,7 @@ from posenc_ref.conformance.rotary.as_apply import (
 )
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
-from .offset_mistakes import Offset, offset_suspects
+from .offset_mistakes import Offset, offset_mistakes
 
 #: One call: (B, H, S), and the position of its first token.
 Call = tuple[tuple[int, int, int], int]
@@ -80,7 +80,7 @@ def judge(run: Run) -> None:
         if not run.floats_only():
             return
         alone.append(judge_call(run, "alone", one))
-    by_itself = match(run, alone, offset_suspects())
+    by_itself = match(run, alone, offset_mistakes())
     if not (by_itself and run.report.codes):
         turns = _sequences(run, encoding)
         if by_itself:
@@ -165,7 +165,7 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
 def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
     """Calls that are right alone and wrong in a sequence."""
     wrong = failed(run, seen)
-    if not wrong or match(run, seen, _state_suspects()):
+    if not wrong or match(run, seen, _state_mistakes()):
         return
     run.add(
         "state",
@@ -175,7 +175,7 @@ def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
     )
 
 
-def _state_suspects() -> Iterator[Mistake]:
+def _state_mistakes() -> Iterator[Mistake]:
     def kept(call: InTurn) -> Truth:
         """The offset of the first call of this length."""
         size = call.x.shape[2]
@@ -194,20 +194,18 @@ def _state_suspects() -> Iterator[Mistake]:
         ends = [start + size[2] for size, start in call.sequence[: call.index + 1]]
         return at_length(call.encoding, call.x, call.positions, max(ends))
 
-    yield Mistake("state", "a call gets the angles of the first call of its length", kept)
-    yield Mistake(
-        "state",
-        "the frequencies of the longest call so far are kept",
-        longest,
-        remedy="Choose the frequencies anew in every call, or rebuild them when a sequence ends.",
-    )
-    yield Mistake("state", "the tokens of earlier calls are added to the offset", counted)
-    yield Mistake("state", "a call goes on where the one before it ended", in_turn)
-    yield Mistake(
-        "state",
-        "the offset of the first call is kept",
-        lambda call: call.starting(call.sequence[0][1]),
-    )
+    def first(call: InTurn) -> Truth:
+        return call.starting(call.sequence[0][1])
+
+    remedy = "Choose the frequencies anew in every call, or rebuild them when a sequence ends."
+    for message, predict, *what_to_do in (
+        ("a call gets the angles of the first call of its length", kept),
+        ("the frequencies of the longest call so far are kept", longest, remedy),
+        ("the tokens of earlier calls are added to the offset", counted),
+        ("a call goes on where the one before it ended", in_turn),
+        ("the offset of the first call is kept", first),
+    ):
+        yield Mistake("state", message, predict, *what_to_do)
 
 
 def _replay(run: Run, encoding: Rotary, first: JudgedCall) -> None:

@@ -23,8 +23,8 @@ from posenc_ref.conformance.rotary.as_apply import (
 )
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
-from .cache_mistakes import cache_suspects
-from .chunk_mistakes import Chunked, decode_suspects
+from .cache_mistakes import cache_mistakes
+from .chunk_mistakes import Chunked, chunk_mistakes
 
 #: A sequence in one piece, token by token, and in pieces of every kind.
 CHUNKS: tuple[tuple[int, ...], ...] = (
@@ -44,12 +44,12 @@ LONG = ((1000, 1, 1, 22), (4093, 1, 1, 1, 1, 3), (8190, 1, 1, 1), (32766, 1, 1))
 
 def judge_decode(run: Run) -> None:
     """``fn(x, chunks)``: each chunk at the positions after the ones before, then as ``apply``."""
-    _judge(run, cache=False, named=decode_suspects, otherwise="decode-offset")
+    _judge(run, cache=False, named=chunk_mistakes, otherwise="decode-offset")
 
 
 def judge_key_cache(run: Run) -> None:
     """``fn(k, chunks)``: all keys, rotated as at the last length; then as ``apply``."""
-    _judge(run, cache=True, named=cache_suspects, otherwise="stale-cache")
+    _judge(run, cache=True, named=cache_mistakes, otherwise="stale-cache")
 
 
 def _judge(run: Run, *, cache: bool, named: Any, otherwise: str) -> None:

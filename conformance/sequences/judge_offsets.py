@@ -23,7 +23,7 @@ from posenc_ref.conformance.rotary.as_apply import (
     starts,
 )
 
-from .offset_mistakes import Offset, offset_suspects
+from .offset_mistakes import Offset, offset_mistakes
 
 #: (B, H, S) and the offset of each row: all alike first, one token per row among them.
 ROWS: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
@@ -57,7 +57,7 @@ def judge_apply_offset(run: Run) -> None:
             return
     seen += _different(run, encoding)
     _same_token(run, encoding)
-    if match(run, seen, offset_suspects()) and run.report.codes:
+    if match(run, seen, offset_mistakes()) and run.report.codes:
         _state(run, first)
         return
     recipe = "lambda x, p: fn(x, np.full(len(x), p[0]))"

@@ -16,8 +16,8 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
 from .cases_qk import Case, cases
-from .qk_mistakes import qk_suspects
-from .xpos_mistakes import xpos_suspects
+from .qk_mistakes import qk_mistakes
+from .xpos_mistakes import xpos_mistakes
 
 #: Tensors that differ in these ways only may still have the declared logits.
 MAYBE_HARMLESS = ("output-layout", "position-origin", "amplitude", "attention-factor")
@@ -61,7 +61,7 @@ def judge(run: Run) -> None:
     logits = [one.logits() for one in called]
     if isinstance(run.encoding, XPos):
         _xpos(run, seen, logits)
-    elif not (match(run, seen, qk_suspects(run.encoding)) and run.report.codes):
+    elif not (match(run, seen, qk_mistakes(run.encoding)) and run.report.codes):
         _sides(run)
     _replay(run, called[0])
     excuse(run, logits, MAYBE_HARMLESS)
@@ -70,7 +70,7 @@ def judge(run: Run) -> None:
 def _xpos(run: Run, seen: list[JudgedCall], logits: list[Logits]) -> None:
     """xPos is no ``apply``.  Where the decay is counted from does not show in logits."""
     if run.failures and not excused(run, logits, "the decay is counted from another position"):
-        match(run, seen, [*qk_suspects(run.encoding), *xpos_suspects(run.encoding)])
+        match(run, seen, [*qk_mistakes(run.encoding), *xpos_mistakes(run.encoding)])
 
 
 def _call(run: Run, case: Case) -> Called:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +14,7 @@ from posenc_ref._namespace import namespace
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.localize import name_pattern
 from posenc_ref.conformance.diagnosis.match import judge_call, match
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import SIZES, WIDE, dense
 from posenc_ref.conformance.harness.run import Run
@@ -48,7 +48,7 @@ class Moved:
         """The rotated channels, multiplied by a factor besides."""
         truth = self.truth()
         each = np.where(truth.terms > 0, size, 1.0)
-        return Truth(truth.value * each, truth.terms * each, truth.angle * each)
+        return each_part(truth, lambda part: part * each)
 
 
 def judge(run: Run) -> None:
@@ -76,7 +76,7 @@ def judge(run: Run) -> None:
         if not run.floats_only():
             return
         seen.append(judge_call(run, "shifts", JudgedCall(case, actual, call.truth(), call)))
-    if match(run, seen, _suspects(encoding)) and run.report.codes:
+    if match(run, seen, _mistakes(encoding)) and run.report.codes:
         _replay(run, seen[0])
         return
     seen += _wide(run, encoding)
@@ -143,48 +143,33 @@ def _view(run: Run) -> Any:
     return view
 
 
-def _suspects(encoding: Rotary) -> Iterator[Mistake]:
-    m = encoding.attention_factor()
-    yield Mistake(
-        "sign", "keys move the other way: by -delta", lambda call: call.by(_same(call, -call.delta))
-    )
-    yield Mistake("stale-cache", "keys stay where they are", lambda call: call.by(_same(call, 0)))
+def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
+    def by(delta: Callable[[Moved], Any]) -> Callable[[Moved], Truth]:
+        return lambda call: call.by(np.broadcast_to(delta(call), call.x.shape[2]))
+
+    yield Mistake("sign", "keys move the other way: by -delta", by(lambda call: -call.delta))
+    yield Mistake("stale-cache", "keys stay where they are", by(lambda call: 0))
     yield Mistake(
         "stale-cache",
         "keys are rotated anew, to delta + index, although they are rotated already",
-        lambda call: call.by(call.delta + np.arange(call.x.shape[2])),
-        remedy="Rotate keys that are in place by delta alone.",
+        by(lambda call: call.delta + np.arange(call.x.shape[2])),
+        "Rotate keys that are in place by delta alone.",
     )
-    yield Mistake(
-        "position-scale",
-        "delta is applied twice",
-        lambda call: call.by(_same(call, 2 * call.delta)),
-    )
-    yield Mistake(
-        "decode-offset",
-        "keys move one position too far",
-        lambda call: call.by(_same(call, call.delta + 1)),
-    )
+    yield Mistake("position-scale", "delta is applied twice", by(lambda call: 2 * call.delta))
+    text = "keys move one position too far"
+    yield Mistake("decode-offset", text, by(lambda call: call.delta + 1))
     if encoding.offset:
         yield Mistake(
             "position-origin",
             f"the origin {encoding.offset:g} of positions is added to delta",
-            lambda call: call.by(_same(call, call.delta) + encoding.offset),
-            remedy="A difference of positions has no origin.",
+            by(lambda call: call.delta + encoding.offset),
+            "A difference of positions has no origin.",
         )
-    if m != 1.0:
+    if (m := encoding.attention_factor()) != 1.0:
         for what, size in ((f"m = {m:.6g} is applied once more", m), ("m is taken out", 1 / m)):
             yield Mistake(
                 "attention-factor",
                 what,
-                _scaled(size),
-                remedy="Rotated keys carry m already: a shift is a rotation alone.",
+                lambda call, size=size: call.scaled(size),  # type: ignore[misc]
+                "Rotated keys carry m already: a shift is a rotation alone.",
             )
-
-
-def _same(call: Moved, delta: int) -> np.ndarray:
-    return np.full(call.x.shape[2], delta)
-
-
-def _scaled(size: float) -> Any:
-    return lambda call: call.scaled(size)
