@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -98,7 +98,9 @@ def at(positions: Callable[[Any], np.ndarray]) -> Callable[[StartedCall], Truth 
     return predict
 
 
-def of_any_start(start: str, halves: dict[str, Callable[[Any], np.ndarray]]) -> Iterator[Mistake]:
+def of_any_start(
+    start: str, halves: Mapping[str, Callable[[Any], np.ndarray]]
+) -> Iterator[Mistake]:
     """Yield the mistakes of calls that begin at ``start``, which ``halves`` round."""
     text = "the offset is added twice"
     yield Mistake("decode-offset", text, at(lambda t: t.position + t.start))

@@ -181,7 +181,7 @@ def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
 
 def _scale_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     for message, value in scales(model):
-        yield written("softmax-scale", message, lambda value=value: value)  # type: ignore[misc]
+        yield written("softmax-scale", message, lambda value=value: value)
 
 
 MODEL_ROWS = {

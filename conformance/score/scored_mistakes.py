@@ -45,7 +45,7 @@ def changed(
             factors.of_bias(run, by, call.q.shape[-1]), factors.of_product(run, dot, call)
         )
         predict = predicts(dot, by)
-        told = [Mistake(*words, predict, values=values) for *words, values in named]
+        told = [Mistake(name, text, predict, values=values) for name, text, values in named]
         return [Mistake(code, message, predict, remedy), *told] if code else told
 
     return Mistake(code, message, predicts(1.0, 1.0), remedy, fit=fit)

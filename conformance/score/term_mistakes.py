@@ -106,7 +106,7 @@ def changed(code: str, message: str, terms: Callable[[Summed], Terms]) -> Mistak
         found = factors.fitted(one, list(parts.values()))
         by = dict(zip(parts, found, strict=False))
         named = factors.of_terms(run, by, call.scale, call.q.shape[-1]) if found else ()
-        told = [Mistake(*words, predicts(by), values=values) for *words, values in named]
+        told = [Mistake(name, text, predicts(by), values=values) for name, text, values in named]
         return [Mistake(code, message, predicts(by)), *told] if code else told
 
     return Mistake(code, message, predicts({}), fit=fit)

@@ -12,7 +12,7 @@ from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.localize import name_pattern
 from posenc_ref.conformance.diagnosis.match import failed, judge_call, match
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
@@ -198,14 +198,15 @@ def _state_mistakes() -> Iterator[Mistake]:
         return call.starting(call.sequence[0][1])
 
     remedy = "Choose the frequencies anew in every call, or rebuild them when a sequence ends."
-    for message, predict, *what_to_do in (
+    yield from mistakes(
+        "state",
+        lambda predict: predict,
         ("a call gets the angles of the first call of its length", kept),
         ("the frequencies of the longest call so far are kept", longest, remedy),
         ("the tokens of earlier calls are added to the offset", counted),
         ("a call goes on where the one before it ended", in_turn),
         ("the offset of the first call is kept", first),
-    ):
-        yield Mistake("state", message, predict, *what_to_do)
+    )
 
 
 def _replay(run: Run, encoding: Rotary, first: JudgedCall) -> None:

@@ -133,7 +133,7 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
     if (output_layout := getattr(encoding, "output_layout", None)) is not None:
         yield from mistakes(
             "output-layout",
-            lambda written: lambda call: _back(call, encoding.layout, written),
+            lambda written: lambda call: _back(call, written),
             ("dy is read where x was read, not where y was written", None),
             ("dy is read where x was read, and dx written where y was", output_layout),
         )
@@ -143,7 +143,8 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
     yield Mistake("rotary-dim", text, lambda call: call.passed(np.zeros_like(call.dy)))
 
 
-def _back(call: Backward, layout: str, output_layout: str | None) -> Truth:
+def _back(call: Backward, output_layout: str | None) -> Truth:
     """The adjoint with other channels."""
-    other = adjoint(call.encoding).replace(layout=layout, output_layout=output_layout)
+    declared: Any = call.encoding
+    other = adjoint(declared).replace(layout=declared.layout, output_layout=output_layout)
     return apply_truth(other, call.dy, call.positions)

@@ -220,8 +220,8 @@ def _hybrid(declared: Hybrid) -> Iterator[Change]:
             parts = tuple(declared.parts[i] for i in order)
             yield "layout", f"the parts come in the order {order}", {"parts": parts}
     elif len(declared.parts) == 2:
-        for part, left in zip((1, 0), declared.parts, strict=True):
-            yield "amplitude", f"part {part} is not added", lambda left=left: left  # type: ignore[misc]
+        for missing, left in zip((1, 0), declared.parts, strict=True):
+            yield "amplitude", f"part {missing} is not added", lambda left=left: left  # type: ignore[misc]
     for i, part in enumerate(declared.parts):
         inner = _sinusoid(part) if isinstance(part, Sinusoidal) else _single(part)
         for code, message, table in inner:
