@@ -13,6 +13,7 @@ import numpy as np
 from posenc_ref.accuracy import ROUNDOFF, Truth, budget
 from posenc_ref.conformance.harness.driver import Malformed, Refused, Subject
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import bias_truth
 
 #: Numbers in the square call of a long sequence, and no more: a call of one query is longer.
 _MOST_SQUARE = 2**23
@@ -110,6 +111,13 @@ class Property:
     name: str
     violation: Callable[[Any, Ruler], str]
     spoil: Callable[[Any, Ruler], Any]
+
+
+def right(run: Run, case: BiasCase) -> bool:
+    """Whether the bias of one call is the declared one."""
+    truth, moved, judged = bias_truth(run.encoding, case.q_len, case.k_len, case.actual)
+    score = np.where(judged & case.judged, run.scores(moved, truth), 0.0)
+    return bool((score <= run.budget).all())
 
 
 def judge_properties(run: Run, properties: Sequence[Property], data: Any) -> None:

@@ -13,7 +13,7 @@ from posenc_ref.conformance.harness.probes import LENGTHS as PROBED
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import FAR, bias_truth
 
-from .cases import Answer, BiasCase, Property, Ruler, ask, fresh, judge_properties, span
+from .cases import Answer, BiasCase, Property, Ruler, ask, fresh, judge_properties, right, span
 from .diagnose_alibi import diagnose_alibi
 from .diagnose_missing import missing
 from .diagnose_other import diagnose_other
@@ -171,13 +171,10 @@ def _call(run: Run, subject: Subject, lengths: tuple[int, int]) -> _Called:
     return _Called(lengths, answer, BiasCase(q_len, k_len, values, judged, free))
 
 
-def _judge(run: Run, one: _Called, quiet: bool = False) -> bool:
+def _judge(run: Run, one: _Called) -> bool:
     if one.case is None:
         return False
     truth, moved, judged = bias_truth(run.encoding, *one.lengths, one.case.actual)
-    if quiet:
-        score = np.where(judged, run.scores(moved, truth), 0.0)
-        return bool((score <= run.budget).all())
     run.reached(one.lengths[1] - 1)
     return run.judge("values", one.case.name, moved, truth, judged)
 
@@ -198,7 +195,7 @@ def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[Bia
         if one.passed or (new := fresh(run)) is None:
             continue
         clean = _call(run, new, one.lengths)
-        if clean.case is not None and _judge(run, clean, quiet=True):
+        if clean.case is not None and right(run, clean.case):
             why = one.answer.problem or "other values"
             text = f"fn{one.lengths} is right on a fresh instance only"
             run.add("state", text, why, by="replay")

@@ -9,8 +9,8 @@ import numpy as np
 
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.future_mask import MASKED, masked
-from posenc_ref.conformance.diagnosis import match as suspects
-from posenc_ref.conformance.diagnosis.match import Seen
+from posenc_ref.conformance.diagnosis.match import judge_call
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import dense
@@ -23,8 +23,6 @@ OPTIONAL: tuple[Size, ...] = (
     (2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 8, 64, 64), (1, 2, 150, 150), (1, 1, 1, 256),
     (1, 1, 1, 2050),
 )  # fmt: skip
-#: Factors are fitted to no fewer logits, where there are more.
-_FEW = 100
 
 
 class Asked(Protocol):
@@ -58,11 +56,11 @@ class Asked(Protocol):
 def drive(
     run: Run,
     ask: Callable[[Run, Size], Any],
-    explain: Callable[[Run, list[Seen]], None],
+    explain: Callable[[Run, list[JudgedCall]], None],
 ) -> None:
     """Every call that ``ask`` makes of a size (None: there is no room for it), judged."""
     run.report.required = ("logits", "state")
-    seen: list[Seen] = []
+    seen: list[JudgedCall] = []
     for size in (*SIZES, *OPTIONAL):
         call: Asked | None = ask(run, size)
         if call is None:
@@ -80,8 +78,10 @@ def drive(
         if not run.floats_only():
             return
         call = call.judged_as(actual)
-        one = Seen(case, call.seen(actual), call.truth(), call, _judged(run, call, actual, case))
-        seen.append(suspects.judge_seen(run, "logits", one))
+        one = JudgedCall(
+            case, call.seen(actual), call.truth(), call, _judged(run, call, actual, case)
+        )
+        seen.append(judge_call(run, "logits", one))
     if not seen:
         return
     first: Asked = seen[0].facts
@@ -103,21 +103,6 @@ def inputs(run: Run, heads: int, lengths: tuple[int, int], batch: int, d: int) -
 def past_the_end(run: Run, n_k: int) -> bool:
     """Whether so many keys are not to be judged."""
     return not run.settings.allows(n_k - 1)
-
-
-def to_fit(seen: list[Seen]) -> Seen:
-    """The smallest call with enough logits to fit factors to."""
-    enough = [one for one in seen if one.actual.size >= _FEW]
-    return min(enough, key=lambda one: one.actual.size) if enough else seen[-1]
-
-
-def columns(one: Seen, parts: list[Truth]) -> np.ndarray | None:
-    """The factor of every part, by least squares over the logits of one call."""
-    mask = np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
-    if not np.isfinite(one.actual[mask]).all():
-        return None
-    each = np.stack([np.broadcast_to(t.value, mask.shape)[mask] for t in parts], axis=1)
-    return np.asarray(np.linalg.lstsq(each, one.actual[mask], rcond=None)[0])
 
 
 def _called(run: Run, call: Asked) -> np.ndarray:

@@ -10,9 +10,9 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import match as suspects
 from posenc_ref.conformance.diagnosis.localize import name_pattern
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.diagnosis.match import failed, judge_call, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
@@ -26,7 +26,7 @@ from posenc_ref.conformance.rotary.as_apply import (
 )
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
-from .offset_mistakes import Offset, offset_suspects
+from .offset_mistakes import Offset, offset_mistakes
 
 #: One call: (B, H, S), and the position of its first token.
 Call = tuple[tuple[int, int, int], int]
@@ -67,7 +67,7 @@ def judge(run: Run) -> None:
     """``fn([(x, offset), ...])``: alone and in sequences; then, one by one, as ``apply``."""
     run.report.required = ("alone", "sequences", "state")
     encoding = alike(run.encoding)
-    alone: list[Seen] = []
+    alone: list[JudgedCall] = []
     for calls in ALONE:
         try:
             one = _ask(run, encoding, "alone", calls)[0]
@@ -79,8 +79,8 @@ def judge(run: Run) -> None:
             return
         if not run.floats_only():
             return
-        alone.append(suspects.judge_seen(run, "alone", one))
-    by_itself = suspects.name(run, alone, offset_suspects())
+        alone.append(judge_call(run, "alone", one))
+    by_itself = match(run, alone, offset_mistakes())
     if not (by_itself and run.report.codes):
         turns = _sequences(run, encoding)
         if by_itself:
@@ -93,7 +93,7 @@ def judge(run: Run) -> None:
         name_pattern(run, alone, "decode-offset", "calls that start at an offset are wrong")
 
 
-def _ask(run: Run, encoding: Rotary, name: str, calls: tuple[Call, ...]) -> list[Seen]:
+def _ask(run: Run, encoding: Rotary, name: str, calls: tuple[Call, ...]) -> list[JudgedCall]:
     """The calls of one sequence, each to be judged."""
     inputs = [
         InTurn(encoding, _x(run, encoding, size, at), np.full(size[0], start), i, calls)
@@ -105,7 +105,7 @@ def _ask(run: Run, encoding: Rotary, name: str, calls: tuple[Call, ...]) -> list
     for i, (one, y) in enumerate(zip(inputs, outputs, strict=True)):
         size, start = calls[i]
         case = f"{name}: call {i + 1} of {len(calls)}, B, H, S = {size} at offset {start}"
-        seen.append(Seen(case, y, one.truth(), one))
+        seen.append(JudgedCall(case, y, one.truth(), one))
     return seen
 
 
@@ -131,9 +131,9 @@ def _called(run: Run, inputs: Sequence[InTurn]) -> list[np.ndarray]:
     return outputs
 
 
-def _sequences(run: Run, encoding: Rotary) -> list[Seen]:
+def _sequences(run: Run, encoding: Rotary) -> list[JudgedCall]:
     """All sequences, from short to long; they may be refused, but not answered wrongly."""
-    seen: list[Seen] = []
+    seen: list[JudgedCall] = []
     for name, calls in {**SEQUENCES, **_around(encoding)}.items():
         highest = max(start + size[2] for size, start in calls) - 1
         if not run.settings.allows(highest):
@@ -146,7 +146,7 @@ def _sequences(run: Run, encoding: Rotary) -> list[Seen]:
         except Malformed as error:
             run.add("shape", str(error), name)
             continue
-        seen += [suspects.judge_seen(run, "sequences", one) for one in turns]
+        seen += [judge_call(run, "sequences", one) for one in turns]
     return seen
 
 
@@ -162,10 +162,10 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
     }
 
 
-def _name_state(run: Run, seen: Sequence[Seen]) -> None:
+def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
     """Calls that are right alone and wrong in a sequence."""
-    wrong = suspects.failed(run, seen)
-    if not wrong or suspects.name(run, seen, _state_suspects()):
+    wrong = failed(run, seen)
+    if not wrong or match(run, seen, _state_mistakes()):
         return
     run.add(
         "state",
@@ -175,7 +175,7 @@ def _name_state(run: Run, seen: Sequence[Seen]) -> None:
     )
 
 
-def _state_suspects() -> Iterator[Suspect]:
+def _state_mistakes() -> Iterator[Mistake]:
     def kept(call: InTurn) -> Truth:
         """The offset of the first call of this length."""
         size = call.x.shape[2]
@@ -194,23 +194,22 @@ def _state_suspects() -> Iterator[Suspect]:
         ends = [start + size[2] for size, start in call.sequence[: call.index + 1]]
         return at_length(call.encoding, call.x, call.positions, max(ends))
 
-    yield Suspect("state", "a call gets the angles of the first call of its length", kept)
-    yield Suspect(
+    def first(call: InTurn) -> Truth:
+        return call.starting(call.sequence[0][1])
+
+    remedy = "Choose the frequencies anew in every call, or rebuild them when a sequence ends."
+    yield from mistakes(
         "state",
-        "the frequencies of the longest call so far are kept",
-        longest,
-        remedy="Choose the frequencies anew in every call, or rebuild them when a sequence ends.",
-    )
-    yield Suspect("state", "the tokens of earlier calls are added to the offset", counted)
-    yield Suspect("state", "a call goes on where the one before it ended", in_turn)
-    yield Suspect(
-        "state",
-        "the offset of the first call is kept",
-        lambda call: call.starting(call.sequence[0][1]),
+        lambda predict: predict,
+        ("a call gets the angles of the first call of its length", kept),
+        ("the frequencies of the longest call so far are kept", longest, remedy),
+        ("the tokens of earlier calls are added to the offset", counted),
+        ("a call goes on where the one before it ended", in_turn),
+        ("the offset of the first call is kept", first),
     )
 
 
-def _replay(run: Run, encoding: Rotary, first: Seen) -> None:
+def _replay(run: Run, encoding: Rotary, first: JudgedCall) -> None:
     """The first call once more, after all the others."""
     again = _ask(run, encoding, "alone", ALONE[0])[0]
     run.count("state")

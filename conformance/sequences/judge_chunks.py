@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Rotary
-from posenc_ref.conformance.diagnosis import match as suspects
 from posenc_ref.conformance.diagnosis.localize import name_pattern
-from posenc_ref.conformance.diagnosis.match import Seen
+from posenc_ref.conformance.diagnosis.match import judge_call, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
@@ -23,8 +23,8 @@ from posenc_ref.conformance.rotary.as_apply import (
 )
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
-from .cache_mistakes import cache_suspects
-from .chunk_mistakes import Chunked, decode_suspects
+from .cache_mistakes import cache_mistakes
+from .chunk_mistakes import Chunked, chunk_mistakes
 
 #: A sequence in one piece, token by token, and in pieces of every kind.
 CHUNKS: tuple[tuple[int, ...], ...] = (
@@ -44,29 +44,29 @@ LONG = ((1000, 1, 1, 22), (4093, 1, 1, 1, 1, 3), (8190, 1, 1, 1), (32766, 1, 1))
 
 def judge_decode(run: Run) -> None:
     """``fn(x, chunks)``: each chunk at the positions after the ones before, then as ``apply``."""
-    _judge(run, cache=False, named=decode_suspects, otherwise="decode-offset")
+    _judge(run, cache=False, named=chunk_mistakes, otherwise="decode-offset")
 
 
 def judge_key_cache(run: Run) -> None:
     """``fn(k, chunks)``: all keys, rotated as at the last length; then as ``apply``."""
-    _judge(run, cache=True, named=cache_suspects, otherwise="stale-cache")
+    _judge(run, cache=True, named=cache_mistakes, otherwise="stale-cache")
 
 
 def _judge(run: Run, *, cache: bool, named: Any, otherwise: str) -> None:
     encoding = alike(run.encoding)
     run.report.required = ("chunks", "state")
-    seen: list[Seen] = []
+    seen: list[JudgedCall] = []
     for chunks in CHUNKS:
         one = _required(run, Chunked(encoding, _x(run, encoding, (2, 3), chunks), chunks, cache))
         if one is None:
             return
-        seen.append(suspects.judge_seen(run, "chunks", one))
-    if suspects.name(run, seen, named()) and run.report.codes:
+        seen.append(judge_call(run, "chunks", one))
+    if match(run, seen, named()) and run.report.codes:
         _state(run, seen[0])
         return
     longer = [*LONG, *_around(encoding)]
     seen += _optional(run, encoding, sorted(set(longer), key=sum), cache)
-    if suspects.name(run, seen, named()) and run.report.codes:
+    if match(run, seen, named()) and run.report.codes:
         _state(run, seen[0])
         return
     judge_as_apply(run, _view(run), encoding, "lambda x, p: fn(x, [len(p)])")
@@ -94,7 +94,7 @@ def _case(call: Chunked) -> str:
     return f"chunks {list(call.chunks)}"
 
 
-def _required(run: Run, call: Chunked) -> Seen | None:
+def _required(run: Run, call: Chunked) -> JudgedCall | None:
     """One call, to be judged; None (and a finding) where there is nothing to judge."""
     try:
         actual = _called(run, call)
@@ -104,7 +104,7 @@ def _required(run: Run, call: Chunked) -> Seen | None:
     except Malformed as error:
         run.add("shape", str(error), _case(call))
         return None
-    return Seen(_case(call), actual, call.truth(), call) if run.floats_only() else None
+    return JudgedCall(_case(call), actual, call.truth(), call) if run.floats_only() else None
 
 
 def _called(run: Run, call: Chunked) -> np.ndarray:
@@ -117,7 +117,7 @@ def _called(run: Run, call: Chunked) -> np.ndarray:
 
 def _optional(
     run: Run, encoding: Rotary, every: Iterable[tuple[int, ...]], cache: bool
-) -> list[Seen]:
+) -> list[JudgedCall]:
     """Long sequences, and an empty chunk: these may be refused, but not answered wrongly."""
     seen = []
     for chunks in ((2, 0, 3), *every):
@@ -132,8 +132,8 @@ def _optional(
         except Malformed as error:
             run.add("shape", str(error), _case(call))
             continue
-        one = Seen(_case(call), actual[:, :, call.tail], call.truth(), call)
-        seen.append(suspects.judge_seen(run, "chunks", one))
+        one = JudgedCall(_case(call), actual[:, :, call.tail], call.truth(), call)
+        seen.append(judge_call(run, "chunks", one))
     return seen
 
 
@@ -149,7 +149,7 @@ def _view(run: Run) -> Any:
     return view
 
 
-def _state(run: Run, first: Seen) -> None:
+def _state(run: Run, first: JudgedCall) -> None:
     """The first sequence once more, and a result that is kept."""
     call: Chunked = first.facts
     state.replay(run, lambda: _called(run, call), first.actual, first.case)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.diagnosis import match as suspects
 from posenc_ref.conformance.diagnosis.localize import name_pattern
-from posenc_ref.conformance.diagnosis.match import Seen
+from posenc_ref.conformance.diagnosis.match import judge_call, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import SIZES
@@ -23,7 +23,7 @@ from posenc_ref.conformance.rotary.as_apply import (
     starts,
 )
 
-from .offset_mistakes import Offset, offset_suspects
+from .offset_mistakes import Offset, offset_mistakes
 
 #: (B, H, S) and the offset of each row: all alike first, one token per row among them.
 ROWS: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
@@ -42,22 +42,22 @@ def judge(run: Run) -> None:
     """``fn(x (B, H, S, D), offset (B,))``: row b stands at ``offset[b] ..``; then as ``apply``."""
     encoding = alike(run.encoding)
     run.report.required = ("required inputs", "offsets", "state")
-    seen: list[Seen] = []
+    seen: list[JudgedCall] = []
     for size in SIZES:
         one = _ask(run, encoding, size, (0,) * size[0])
         if one is None:
             return
-        seen.append(suspects.judge_seen(run, "required inputs", one))
+        seen.append(judge_call(run, "required inputs", one))
     first = seen[0]
     for size, start in ALIKE:
         one = _ask(run, encoding, size, (start,) * size[0], optional=start > REQUIRED)
         if one is not None:
-            seen.append(suspects.judge_seen(run, "offsets", one))
+            seen.append(judge_call(run, "offsets", one))
         elif run.report.findings:
             return
     seen += _different(run, encoding)
     _same_token(run, encoding)
-    if suspects.name(run, seen, offset_suspects()) and run.report.codes:
+    if match(run, seen, offset_mistakes()) and run.report.codes:
         _state(run, first)
         return
     recipe = "lambda x, p: fn(x, np.full(len(x), p[0]))"
@@ -73,7 +73,7 @@ def _ask(
     size: tuple[int, int, int],
     offset: Sequence[int],
     optional: bool = False,
-) -> Seen | None:
+) -> JudgedCall | None:
     """One call, to be judged; None (and a finding, or a limit) where there is nothing to judge."""
     call = _input(run, encoding, size, offset)
     case = f"B, H, S = {size} at offset {list(offset)}"
@@ -90,7 +90,7 @@ def _ask(
         return None
     if not run.floats_only():
         return None
-    return Seen(case, actual, call.truth(), call)
+    return JudgedCall(case, actual, call.truth(), call)
 
 
 def _input(run: Run, encoding: Any, size: tuple[int, int, int], offset: Sequence[int]) -> Offset:
@@ -106,7 +106,7 @@ def _called(run: Run, call: Offset) -> np.ndarray:
     return y
 
 
-def _different(run: Run, encoding: Any) -> list[Seen]:
+def _different(run: Run, encoding: Any) -> list[JudgedCall]:
     """Rows with different offsets; they may be refused, but not answered wrongly."""
     seen = []
     for size, offset in ROWS:
@@ -122,7 +122,7 @@ def _different(run: Run, encoding: Any) -> list[Seen]:
         except Refused as error:
             run.limit(f"rows with different offsets, {list(offset)}: refused ({error})")
             continue
-        seen.append(suspects.judge_seen(run, "offsets", Seen(case, actual, call.truth(), call)))
+        seen.append(judge_call(run, "offsets", JudgedCall(case, actual, call.truth(), call)))
     return seen
 
 
@@ -152,7 +152,7 @@ def _view(run: Run) -> Any:
     return view
 
 
-def _state(run: Run, first: Seen) -> None:
+def _state(run: Run, first: JudgedCall) -> None:
     """The first call once more, and a result that is kept."""
     call: Offset = first.facts
     state.replay(run, lambda: _called(run, call), first.actual, first.case)

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import XPos
-from posenc_ref.conformance.diagnosis import match as suspects
-from posenc_ref.conformance.diagnosis.match import Seen
+from posenc_ref.conformance.diagnosis.match import judge_call, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.diagnosis.same_logits import Logits, excuse, excused
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
 from .cases_qk import Case, cases
-from .qk_mistakes import qk_suspects
-from .xpos_mistakes import xpos_suspects
+from .qk_mistakes import qk_mistakes
+from .xpos_mistakes import xpos_mistakes
 
 #: Tensors that differ in these ways only may still have the declared logits.
 MAYBE_HARMLESS = ("output-layout", "position-origin", "amplitude", "attention-factor")
@@ -28,8 +28,8 @@ class Called:
     """One call, both sides of what came out."""
 
     case: Case
-    query: Seen
-    key: Seen
+    query: JudgedCall
+    key: JudgedCall
 
     def logits(self) -> Logits:
         """For the comparison of logits."""
@@ -54,22 +54,22 @@ def judge(run: Run) -> None:
         if not run.floats_only():
             return
         for side in (one.query, one.key):
-            suspects.judge_seen(run, "required inputs" if case.required else "pairs", side)
+            judge_call(run, "required inputs" if case.required else "pairs", side)
         called.append(one)
     seen = [side for one in called for side in (one.query, one.key)]
     logits = [one.logits() for one in called]
     if isinstance(run.encoding, XPos):
         _xpos(run, seen, logits)
-    elif not (suspects.name(run, seen, qk_suspects(run.encoding)) and run.report.codes):
+    elif not (match(run, seen, qk_mistakes(run.encoding)) and run.report.codes):
         _sides(run)
     _replay(run, called[0])
     excuse(run, logits, MAYBE_HARMLESS)
 
 
-def _xpos(run: Run, seen: list[Seen], logits: list[Logits]) -> None:
+def _xpos(run: Run, seen: list[JudgedCall], logits: list[Logits]) -> None:
     """xPos is no ``apply``.  Where the decay is counted from does not show in logits."""
     if run.failures and not excused(run, logits, "the decay is counted from another position"):
-        suspects.name(run, seen, [*qk_suspects(run.encoding), *xpos_suspects(run.encoding)])
+        match(run, seen, [*qk_mistakes(run.encoding), *xpos_mistakes(run.encoding)])
 
 
 def _call(run: Run, case: Case) -> Called:
@@ -85,7 +85,7 @@ def _call(run: Run, case: Case) -> Called:
         if y.shape != given.shape:
             raise Malformed(f"{what}: expected shape {given.shape}, as went in, got {y.shape}")
         y = subject.restored(y, side.x.shape)
-        found.append(Seen(f"{what}, {case.name}", y, side.truth(), side))
+        found.append(JudgedCall(f"{what}, {case.name}", y, side.truth(), side))
     highest = max(int(case.query.positions.max()), int(case.key.positions.max()))
     run.reached(highest)
     return Called(case, *found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,9 +12,9 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref._namespace import namespace
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import match as suspects
 from posenc_ref.conformance.diagnosis.localize import name_pattern
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.diagnosis.match import judge_call, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import SIZES, WIDE, dense
 from posenc_ref.conformance.harness.run import Run
@@ -48,7 +48,7 @@ class Moved:
         """The rotated channels, multiplied by a factor besides."""
         truth = self.truth()
         each = np.where(truth.terms > 0, size, 1.0)
-        return Truth(truth.value * each, truth.terms * each, truth.angle * each)
+        return each_part(truth, lambda part: part * each)
 
 
 def judge(run: Run) -> None:
@@ -56,7 +56,7 @@ def judge(run: Run) -> None:
     run.report.required = ("shifts", "state")
     run.subject.names = ("rotated_k",)
     encoding = alike(run.encoding)
-    seen: list[Seen] = []
+    seen: list[JudgedCall] = []
     for i, delta in enumerate(DELTAS):
         if not run.settings.allows(abs(delta)):
             continue
@@ -75,8 +75,8 @@ def judge(run: Run) -> None:
             return
         if not run.floats_only():
             return
-        seen.append(suspects.judge_seen(run, "shifts", Seen(case, actual, call.truth(), call)))
-    if suspects.name(run, seen, _suspects(encoding)) and run.report.codes:
+        seen.append(judge_call(run, "shifts", JudgedCall(case, actual, call.truth(), call)))
+    if match(run, seen, _mistakes(encoding)) and run.report.codes:
         _replay(run, seen[0])
         return
     seen += _wide(run, encoding)
@@ -87,7 +87,7 @@ def judge(run: Run) -> None:
         name_pattern(run, seen, "stale-cache", "keys are not moved by delta")
 
 
-def _wide(run: Run, encoding: Rotary) -> list[Seen]:
+def _wide(run: Run, encoding: Rotary) -> list[JudgedCall]:
     """Caches of more keys, heads and rows than one tile holds; they may be refused."""
     seen = []
     for i, size in enumerate(WIDE):
@@ -100,8 +100,8 @@ def _wide(run: Run, encoding: Rotary) -> list[Seen]:
         except Malformed as error:
             run.add("shape", str(error), f"B, H, S = {size}")
         else:
-            one = Seen(f"B, H, S = {size}, delta {call.delta}", actual, call.truth(), call)
-            seen.append(suspects.judge_seen(run, "shifts", one))
+            one = JudgedCall(f"B, H, S = {size}, delta {call.delta}", actual, call.truth(), call)
+            seen.append(judge_call(run, "shifts", one))
     return seen
 
 
@@ -122,7 +122,7 @@ def _called(run: Run, call: Moved) -> np.ndarray:
     return y
 
 
-def _replay(run: Run, one: Seen) -> None:
+def _replay(run: Run, one: JudgedCall) -> None:
     run.count("state")
     if not np.array_equal(_called(run, one.facts), one.actual, equal_nan=True):
         run.add("state", "the same call gives other values after other calls", one.case)
@@ -143,48 +143,33 @@ def _view(run: Run) -> Any:
     return view
 
 
-def _suspects(encoding: Rotary) -> Iterator[Suspect]:
-    m = encoding.attention_factor()
-    yield Suspect(
-        "sign", "keys move the other way: by -delta", lambda call: call.by(_same(call, -call.delta))
-    )
-    yield Suspect("stale-cache", "keys stay where they are", lambda call: call.by(_same(call, 0)))
-    yield Suspect(
+def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
+    def by(delta: Callable[[Moved], Any]) -> Callable[[Moved], Truth]:
+        return lambda call: call.by(np.broadcast_to(delta(call), call.x.shape[2]))
+
+    yield Mistake("sign", "keys move the other way: by -delta", by(lambda call: -call.delta))
+    yield Mistake("stale-cache", "keys stay where they are", by(lambda call: 0))
+    yield Mistake(
         "stale-cache",
         "keys are rotated anew, to delta + index, although they are rotated already",
-        lambda call: call.by(call.delta + np.arange(call.x.shape[2])),
-        remedy="Rotate keys that are in place by delta alone.",
+        by(lambda call: call.delta + np.arange(call.x.shape[2])),
+        "Rotate keys that are in place by delta alone.",
     )
-    yield Suspect(
-        "position-scale",
-        "delta is applied twice",
-        lambda call: call.by(_same(call, 2 * call.delta)),
-    )
-    yield Suspect(
-        "decode-offset",
-        "keys move one position too far",
-        lambda call: call.by(_same(call, call.delta + 1)),
-    )
+    yield Mistake("position-scale", "delta is applied twice", by(lambda call: 2 * call.delta))
+    text = "keys move one position too far"
+    yield Mistake("decode-offset", text, by(lambda call: call.delta + 1))
     if encoding.offset:
-        yield Suspect(
+        yield Mistake(
             "position-origin",
             f"the origin {encoding.offset:g} of positions is added to delta",
-            lambda call: call.by(_same(call, call.delta) + encoding.offset),
-            remedy="A difference of positions has no origin.",
+            by(lambda call: call.delta + encoding.offset),
+            "A difference of positions has no origin.",
         )
-    if m != 1.0:
+    if (m := encoding.attention_factor()) != 1.0:
         for what, size in ((f"m = {m:.6g} is applied once more", m), ("m is taken out", 1 / m)):
-            yield Suspect(
+            yield Mistake(
                 "attention-factor",
                 what,
-                _scaled(size),
-                remedy="Rotated keys carry m already: a shift is a rotation alone.",
+                lambda call, size=size: call.scaled(size),  # type: ignore[misc]
+                "Rotated keys carry m already: a shift is a rotation alone.",
             )
-
-
-def _same(call: Moved, delta: int) -> np.ndarray:
-    return np.full(call.x.shape[2], delta)
-
-
-def _scaled(size: float) -> Any:
-    return lambda call: call.scaled(size)

@@ -10,12 +10,12 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import match as suspects
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.diagnosis.match import judge_call, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import SIZES, dense
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.oracle.apply import apply_truth, identical
 from posenc_ref.conformance.oracle.transforms import adjoint
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
@@ -38,7 +38,7 @@ class Backward:
         truth = self.truth()
         m = self.encoding.attention_factor(int(self.positions.max()) + 1)
         size = np.where(truth.terms > 0, m**power, 1.0)
-        return Truth(truth.value * size, truth.terms * size, truth.angle * size)
+        return each_part(truth, lambda part: part * size)
 
     def passed(self, value: np.ndarray) -> Truth:
         """``value`` in the channels that are not rotated."""
@@ -50,7 +50,7 @@ def judge(run: Run) -> None:
     """``fn(x, positions, dy) -> dx``; then, as a function of dy, as an ``apply``."""
     run.report.required = ("gradient", "state")
     encoding: Rotary = run.encoding
-    seen: list[Seen] = []
+    seen: list[JudgedCall] = []
     for size in SIZES:
         shape, at = (*size, encoding.head_dim), np.arange(size[2])
         x, dy = (run.random(shape, i + sum(size)) for i in (1, 2))
@@ -66,9 +66,9 @@ def judge(run: Run) -> None:
             return
         if not run.floats_only():
             return
-        seen.append(suspects.judge_seen(run, "gradient", Seen(case, actual, call.truth(), call)))
+        seen.append(judge_call(run, "gradient", JudgedCall(case, actual, call.truth(), call)))
     _whatever_x(run, seen[0])
-    if not (suspects.name(run, seen, _suspects(encoding)) and run.report.codes):
+    if not (match(run, seen, _mistakes(encoding)) and run.report.codes):
         recipe = "lambda x, p: fn(x, p, x)  # dy = x; the adjoint is an encoding too"
         judge_as_apply(run, _view(run), adjoint(encoding), recipe)
     else:
@@ -89,7 +89,7 @@ def _called(run: Run, call: Backward) -> np.ndarray:
     return subject.restored(dx, call.x.shape)
 
 
-def _whatever_x(run: Run, one: Seen) -> None:
+def _whatever_x(run: Run, one: JudgedCall) -> None:
     """The map is linear: its gradient does not depend on where it is taken."""
     call: Backward = one.facts
     other = Backward(call.encoding, call.x[::-1] * 3, call.positions, call.dy)
@@ -110,55 +110,40 @@ def _view(run: Run) -> Any:
     return view
 
 
-def _suspects(encoding: Rotary) -> Iterator[Suspect]:
-    m = encoding.attention_factor()
-    if m != 1.0:
-        text = f"m = {m:.6g}"
-        yield Suspect(
+def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
+    if (m := encoding.attention_factor()) != 1.0:
+        yield from mistakes(
             "attention-factor",
-            f"dx is divided by {text}: the inverse, where the adjoint m R(-p) is wanted",
-            lambda call: call.scaled(-2),
-            remedy="Multiply by m going back as going forth: the transpose of m R is m R(-p).",
+            lambda power: lambda call: call.scaled(power),
+            (
+                f"dx is divided by m = {m:.6g}: the inverse, where the adjoint m R(-p) is wanted",
+                -2,
+                "Multiply by m going back as going forth: the transpose of m R is m R(-p).",
+            ),
+            (f"m = {m:.6g} is missing going back", -1),
+            (f"m = {m:.6g} is applied twice going back", 1),
         )
-        yield Suspect(
-            "attention-factor", f"{text} is missing going back", lambda call: call.scaled(-1)
-        )
-        yield Suspect(
-            "attention-factor", f"{text} is applied twice going back", lambda call: call.scaled(1)
-        )
-    yield Suspect(
+    yield Mistake(
         "sign",
         "dy is rotated forwards, as x was",
         lambda call: apply_truth(call.encoding, call.dy, call.positions),
-        remedy="Going back, the rotation turns the other way: by -angle.",
+        "Going back, the rotation turns the other way: by -angle.",
     )
-    if getattr(encoding, "output_layout", None) is not None:
-        yield Suspect(
+    if (output_layout := getattr(encoding, "output_layout", None)) is not None:
+        yield from mistakes(
             "output-layout",
-            "dy is read where x was read, not where y was written",
-            lambda call: _back(call, call.encoding.layout, None),
+            lambda written: lambda call: _back(call, written),
+            ("dy is read where x was read, not where y was written", None),
+            ("dy is read where x was read, and dx written where y was", output_layout),
         )
-        yield Suspect(
-            "output-layout",
-            "dy is read where x was read, and dx written where y was",
-            lambda call: _back(call, call.encoding.layout, call.encoding.output_layout),
-        )
-    yield Suspect(
-        "frequency-spacing", "dy comes back as it is: nothing is rotated", lambda call: _as_is(call)
-    )
-    yield Suspect(
-        "rotary-dim",
-        "the gradient of channels that are not rotated is lost",
-        lambda call: call.passed(np.zeros_like(call.dy)),
-    )
+    text = "dy comes back as it is: nothing is rotated"
+    yield Mistake("frequency-spacing", text, lambda call: identical(call.dy))
+    text = "the gradient of channels that are not rotated is lost"
+    yield Mistake("rotary-dim", text, lambda call: call.passed(np.zeros_like(call.dy)))
 
 
-def _back(call: Backward, layout: str, output_layout: str | None) -> Truth:
+def _back(call: Backward, output_layout: str | None) -> Truth:
     """The adjoint with other channels."""
-    other = adjoint(call.encoding).replace(layout=layout, output_layout=output_layout)
+    declared: Any = call.encoding
+    other = adjoint(declared).replace(layout=declared.layout, output_layout=output_layout)
     return apply_truth(other, call.dy, call.positions)
-
-
-def _as_is(call: Backward) -> Truth:
-    zero = np.zeros_like(call.dy)
-    return Truth(call.dy, zero, zero)
