@@ -17,7 +17,7 @@ CUDA = "cuda"
 DIM = 128
 LAYOUTS = ("half", "interleaved")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
-#: Roundings of the size of a pair, as in tests/backends/rotary_cases.py.
+#: Roundings of the size of a pair, as in tests/backends/kernels/rotary_cases.py.
 MOST = {"float32": 4, "float16": 1.01}
 #: The number of first positions checked, how many at a time, and the end of the far ones.
 FIRST, CHUNK, FAR = 2**20, 2**16, 2**38
@@ -60,7 +60,7 @@ def bit_cases():
 def model_bits(path):
     """Write the model's results for :func:`bit_cases`, in a process without CuPy."""
     sys.path.insert(0, str(ROOT))
-    from tests.backends import rotary_model
+    from tests.backends.kernels import rotary_model
 
     with tempfile.TemporaryDirectory() as folder:
         rotary_model.install(rotary_model.build(folder))

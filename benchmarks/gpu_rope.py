@@ -29,9 +29,10 @@ import posenc_ref as pr
 from posenc_ref.backends import fused
 
 SOURCES = (
-    "cupy_angles.py", "cupy_device.py", "fused_cupy.py", "fused_rotary.py", "fused_torch.py",
-    "pair_runs.py", "phasors.py", "prepared.py", "rotary.cu", "rotary_launch.py", "torch_graph.py",
-    "triton_rotary.py",
+    "cupy_angles.py", "cupy_device.py", "fused_cupy.py", "fused_rotary.py", "prepared.py",
+    "rotary_tables.py", "rotation.py", "torch_graph.py", "kernels/device_positions.py",
+    "kernels/pair_runs.py", "kernels/phasors.py", "kernels/rotary.cu", "kernels/rotary_launch.py",
+    "kernels/torch_rotary.py", "kernels/triton_rotary.py",
 )  # fmt: skip
 PACKAGES = ("cupy-cuda13x", "ml_dtypes", "numpy", "torch", "transformers", "triton")
 SHAPES = {"training": (1, 32, 32, 8192), "grouped": (4, 32, 8, 4096)}  # B, Hq, Hk, S

@@ -28,7 +28,8 @@ from timing import (
 )
 
 import posenc_ref as pr
-from posenc_ref.backends import fused, numba_loops, toeplitz_view
+from posenc_ref.backends import fused, toeplitz_view
+from posenc_ref.backends.kernels import numba_loops
 
 PACKAGES = ("numpy", "numba", "torch", "transformers", "x-transformers")
 NUMBA = importlib.util.find_spec("numba") is not None

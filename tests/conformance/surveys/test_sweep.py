@@ -199,7 +199,7 @@ def test_a_file_of_other_versions_is_not_continued(fake, tmp_path):
         sweep(["llama"], file=path, resume=True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_worker_ends_what_takes_too_long_and_goes_on():
     with Worker(0.01) as worker:
         (line,) = worker.judge(Case(LLAMA))
