@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 
@@ -57,8 +58,9 @@ def drive(
 
 def one_result(
     call: Callable[[Any], np.ndarray],
+    truth: Callable[[Any], Truth] = lambda facts: facts.truth(),
 ) -> Callable[[Probe], Sequence[JudgedCall]]:
-    """Return the ``ask`` of calls with one result, whose facts have a method ``truth``."""
+    """Return the ``ask`` of calls with one result, made from the facts of a probe."""
     return lambda probe: [
-        JudgedCall(probe.case, call(probe.facts), probe.facts.truth(), probe.facts)
+        JudgedCall(probe.case, call(probe.facts), truth(probe.facts), probe.facts)
     ]
