@@ -255,7 +255,8 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
     passed = [own[c] for c in measured.passed]
     m = float(np.sqrt(turned / np.median(passed))) if passed else 1.0
     error = FACTOR_SLACK / 8 if passed else np.inf
-    numbers(card, phases, Factor(m, error, 8 * ROUNDOFF[run.coarse]), run.coarse)
+    factor = Factor(m, error, 8 * ROUNDOFF[run.coarse])
+    numbers(card, phases, factor, run.coarse)
     card.facts.pop("origin", None)
     every = structures(logits.dim, measured)
     describe_pairs(card, measured, every)
@@ -263,10 +264,8 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
         card.unknown.append("pairs of no layout that is described here")
         return
     found, sign = every[0], -1 if (phases.frequencies < 0).all() else 1
-    measurement = Measurement(
-        found.spread(sign * phases.frequencies), found.spread(phases.sigma),
-        Factor(m, error, 8 * ROUNDOFF[run.coarse]), min(ROUNDOFF["float32"], ROUNDOFF[run.coarse]),
-    )  # fmt: skip
+    w, sigma = found.spread(sign * phases.frequencies), found.spread(phases.sigma)
+    measurement = Measurement.of(run.coarse, w, sigma, factor)
     fitted = closest_fit(measurement)
     if decay is not None and fitted.named and fitted.scaling is None:
         layout, scale_base = found.fields["layout"], decay[1] or XPos.scale_base

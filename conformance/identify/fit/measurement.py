@@ -59,6 +59,11 @@ class Measurement:
     factor: Factor = Factor()
     roundoff: float = ROUNDOFF["float32"]  #: how exact the function's own frequencies may be
 
+    @classmethod
+    def of(cls, dtype: str, w: np.ndarray, sigma: np.ndarray, factor: Factor) -> Measurement:
+        """Return a measurement of results of this dtype."""
+        return cls(w, sigma, factor, min(ROUNDOFF["float32"], ROUNDOFF[dtype]))
+
     @property
     def rotary_dim(self) -> int:
         """Channels in pairs."""
