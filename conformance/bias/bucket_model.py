@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import T5Bias
-from posenc_ref.conformance.phases.frequencies import half_precision
+from posenc_ref.conformance.phases.precision import rounded
 
 #: Farther positions, and more candidates than this, are not searched.
 WIDEST = 4096
@@ -43,7 +43,9 @@ def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray
     r = change.get("sign", 1) * (r - change.get("shift", 0))
     first = change.get("starts")
     if "half" in change:
-        return _with(number, future, r, _half_log(encoding, size, np.abs(r), change["half"]))
+        farthest = 1 << int(np.abs(r).max(initial=0)).bit_length()
+        found = _half_log(encoding.max_distance, size, farthest, *change["half"])
+        return _with(number, future, r, found[np.abs(r)])
     if first is None:
         exact = change.get("exact", size // 2)
         distance = change.get("max_distance", encoding.max_distance)
@@ -69,16 +71,19 @@ def _with(
     return np.asarray(np.where(r > 0, later, past))
 
 
-def _half_log(encoding: T5Bias, size: int, n: np.ndarray, how: tuple[str, str]) -> np.ndarray:
-    """The logarithm evaluated in half precision, in the usual orders of operations."""
-    name, order = how
+@cache
+def _half_log(max_distance: int, size: int, distances: int, name: str, order: str) -> np.ndarray:
+    """Buckets of ``range(distances)``, with the logarithm in half precision.
+
+    ``order`` is one of the usual orders of operations.
+    """
 
     def half(x: Any) -> np.ndarray:
-        return dict(half_precision(np.asarray(x, dtype=np.float64)))[name]
+        return rounded(np.asarray(x, dtype=np.float64), name)
 
-    exact = size // 2
+    exact, n = size // 2, np.arange(distances)
     log = half(np.log(half(half(np.maximum(n, 1)) / exact)))
-    whole = np.log(encoding.max_distance / exact)
+    whole = np.log(max_distance / exact)
     if order == "one factor":
         far = half(log * ((size - exact) / whole))
     else:

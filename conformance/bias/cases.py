@@ -13,6 +13,7 @@ import numpy as np
 from posenc_ref.accuracy import ROUNDOFF, Truth, budget
 from posenc_ref.conformance.harness.driver import Malformed, Refused, Subject
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import bias_truth
 
 #: Numbers in the square call of a long sequence, and no more: a call of one query is longer.
 _MOST_SQUARE = 2**23
@@ -112,12 +113,19 @@ class Property:
     spoil: Callable[[Any, Ruler], Any]
 
 
+def right(run: Run, case: BiasCase) -> bool:
+    """Whether the bias of one call is the declared one."""
+    truth, moved, judged = bias_truth(run.encoding, case.q_len, case.k_len, case.actual)
+    score = np.where(judged & case.judged, run.scores(moved, truth), 0.0)
+    return bool((score <= run.budget).all())
+
+
 def judge_properties(run: Run, properties: Sequence[Property], data: Any) -> None:
     """Judge each property, and that it rejects the function's own output with one flaw."""
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     for item in properties:
         run.count(item.name)
-        run.asked.add(f"property {item.name}")
+        run.ledger.judged.add(f"property {item.name}")
         problem = item.violation(data, ruler)
         if problem:
             run.failed(f"property {item.name}", item.name, np.inf, problem)
@@ -160,7 +168,7 @@ def span(run: Run, bias: Any) -> Span | None:
     tokens = getattr(bias, "tokens", None)
     if tokens is None:
         return None
-    room = tokens if run.max_position is None else min(tokens, run.max_position + 1)
+    room = run.settings.up_to(tokens - 1) + 1
     if bias.sees_future:  # a part of a window is no window
         return Span(tokens, tokens if room == tokens else 0, True)
     return Span(room, min(room, isqrt(_MOST_SQUARE // bias.num_heads)), False)
@@ -168,4 +176,4 @@ def span(run: Run, bias: Any) -> Span | None:
 
 def fresh(run: Run) -> Subject | None:
     """A subject around a fresh instance, where there is a way to make one."""
-    return None if run.factory is None else replace(run.subject, fn=run.factory())
+    return None if run.subject.factory is None else run.subject.fresh()

@@ -21,7 +21,7 @@ from .model import PLACES, residual_of
 def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
     """File what explains the biases of every length."""
     encoding: ALiBi = run.encoding
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     usable = [case for case in cases if case.k_len > 2]
     if not usable:
         return

@@ -20,7 +20,7 @@ Slopes = dict[int, np.ndarray]
 def diagnose_slopes(run: Run, got: Slopes) -> None:
     """File what explains the slopes of every number of heads."""
     encoding: ALiBi = run.encoding
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     true = {n: ALiBi(n, max_bias=encoding.max_bias).slopes() for n in got}
     wrong = [n for n, m in got.items() if ruler.differ(m, true[n], np.abs(true[n])).any()]
     if not wrong:

@@ -30,7 +30,7 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
     encoding: T5Bias = run.encoding
     if not cases:
         return
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     if _placed(run, cases, ruler):
         return
     table = np.asarray(encoding.table, dtype=np.float64)
@@ -195,18 +195,18 @@ def _scales(
 def _residual(
     encoding: T5Bias, table: np.ndarray, cases: Sequence[BiasCase], ruler: Ruler
 ) -> Residual:
-    lines = [(case.name, *_thinned(*_line(case))) for case in cases]
+    lines = [_thinned(*_line(case)) for case in cases]
+    names = [case.name for case in cases]
+    sizes = [len(r) for r, _ in lines]
+    r, v = (np.concatenate(parts) for parts in zip(*lines, strict=True))
     last = len(table) - 1
 
     def residual(change: dict[str, Any]) -> tuple[bool, float]:
-        used = _table(table, change)
-        scores = []
-        for name, r, v in lines:
-            here = dict(change, shift=change.get("shift", {}).get(name, 0))
-            bucket = model(encoding, here, r)
-            expected = np.where((bucket <= last)[:, None], used[np.minimum(bucket, last)], np.inf)
-            scores.append(ruler.score(v, expected, np.abs(expected)))
-        every = np.minimum(np.concatenate([s.ravel() for s in scores]), 2.0**64)
+        used, shifts = _table(table, change), change.get("shift", {})
+        shift = np.repeat([shifts.get(name, 0) for name in names], sizes)
+        bucket = model(encoding, dict(change, shift=shift), r)
+        expected = np.where((bucket <= last)[:, None], used[np.minimum(bucket, last)], np.inf)
+        every = np.minimum(ruler.score(v, expected, np.abs(expected)), 2.0**64)
         return bool((every <= ruler.budget).all()), float(np.mean(np.log2(1 + every)))
 
     return residual

@@ -13,9 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.apply import bias_truth
 
-from .cases import BiasCase
+from .cases import BiasCase, right
 
 #: How it is said.
 MASKED = "keys after the query are masked"
@@ -48,8 +47,4 @@ def mask_alone(run: Run, cases: Sequence[BiasCase]) -> bool:
     """Whether nothing is wrong but a mask."""
     if not any(f.message == MASKED for f in run.report.findings):
         return False
-    return all(
-        (np.where(case.judged, run.scores(case.actual, truth), 0.0) <= run.budget).all()
-        for case in cases
-        for truth in (bias_truth(run.encoding, case.q_len, case.k_len, case.actual)[0],)
-    )
+    return all(right(run, case) for case in cases)

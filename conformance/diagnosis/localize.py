@@ -8,10 +8,11 @@ import numpy as np
 
 from posenc_ref.conformance.harness.run import Run
 
-from .match import Seen, failed
+from .match import failed
+from .mistake import JudgedCall
 
 
-def name_pattern(run: Run, seen: Sequence[Seen], otherwise: str, message: str) -> None:
+def name_pattern(run: Run, seen: Sequence[JudgedCall], otherwise: str, message: str) -> None:
     """A finding by the axis (B, H, S, D) along which right and wrong lie side by side.
 
     Where a call is wrong throughout, the finding is ``otherwise``.

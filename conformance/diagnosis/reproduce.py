@@ -32,7 +32,7 @@ def _lines(run: Run, access: Access) -> str:
     """One channel of one token at the first position that shows it; the largest error there."""
     dim = access.dim
     at = np.unique(np.r_[ONE_HOT, GENERIC])
-    for position in at[at <= run.highest]:
+    for position in at[at <= run.ledger.highest]:
         x = np.eye(dim)[:, None, None, :]
         here = np.array([position])
         y = access.rows(x, here)

@@ -53,8 +53,8 @@ def excused(
     if worst > run.budget or len(calls) < FEWEST:
         return False
     run.failures.clear()
-    run.noted.clear()
-    run.worst, run.where = worst, where
+    run.ledger.noted.clear()
+    run.ledger.worst, run.ledger.where = worst, where
     run.add(
         "harmless-convention",
         f"tensors differ from the declared ones, logits do not: {message}",

@@ -9,9 +9,10 @@ import numpy as np
 
 from posenc_ref import Rotary, XPos
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.harness.probes import GENERIC, SIZES, dense
+from posenc_ref.conformance.harness.probes import GENERIC, SIZES
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.calls import at_length, one_table, xpos_truth
+from posenc_ref.conformance.oracle.apply import xpos_truth
+from posenc_ref.conformance.oracle.calls import at_length, one_table
 
 #: xPos keys leave float32 beyond; its decay is judged up to here.
 _XPOS_HIGHEST = 8191
@@ -74,19 +75,16 @@ def cases(run: Run) -> Iterator[Case]:
         k_at: np.ndarray,
         required: bool = False,
     ) -> Case:
-        q, k = (
-            run.subject.rounded(dense((*size, dim), run.seed + 31 * i + sum(size)))
-            for i, size in enumerate(sizes)
-        )
+        q, k = (run.random((*size, dim), 31 * i + sum(size)) for i, size in enumerate(sizes))
         one = Side(encoding, q, q_at, k_at, keys=False)
         return Case(name, one, Side(encoding, k, k_at, q_at, keys=True), required)
 
     for size in SIZES:
         at = np.arange(size[2])
         yield case(f"B, H, S = {size} at 0..{at[-1]}", (size, size), at, at, True)
-    every = _optional(encoding.num_axes, run.seed)
+    every = _optional(encoding.num_axes, run.settings.seed)
     highest = _XPOS_HIGHEST if isinstance(encoding, XPos) else 2**40
-    highest = highest if run.max_position is None else min(highest, run.max_position)
+    highest = run.settings.up_to(highest)
     for name, sizes, q_at, k_at in every:
         if "generic" in name:
             q_at, k_at = q_at[q_at <= highest], k_at[k_at <= highest]

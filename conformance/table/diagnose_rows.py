@@ -8,7 +8,8 @@ import numpy as np
 
 from posenc_ref import Sinusoidal
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import Seen, fits
+from posenc_ref.conformance.diagnosis.match import fits
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 
@@ -102,4 +103,4 @@ def _rows(encoding: Sinusoidal, waves: Waves, at: np.ndarray) -> Truth:
 
 
 def _meets(run: Run, rows: np.ndarray, truth: Truth) -> bool:
-    return fits(run, Seen("", rows, truth, None), truth)
+    return fits(run, JudgedCall("", rows, truth, None), truth)
