@@ -44,27 +44,27 @@ def diagnose_slopes(run: Run, got: Slopes) -> None:
     report(run, explain(residual, list(_causes(got, true, n, encoding.max_bias, ruler))))
 
 
-def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) -> list[Cause]:
-    found = []
+def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) -> Iterator[Cause]:
     sign = -1.0 if np.median(got[n] / true[n]) < 0 else 1.0
+    where = f"{n} heads: {_list(got[n])}"
     if sign < 0:
-        found.append(
-            Cause(
-                "bias-sign",
-                "the slopes are negative: distance is rewarded",
-                f"{n} heads: {_list(got[n])}",
-                {"sign": -1.0},
-                values={"declared": 1, "measured": -1},
-            )
-        )
+        text = "the slopes are negative: distance is rewarded"
+        values = {"declared": 1, "measured": -1}
+        yield Cause("bias-sign", text, where, {"sign": -1.0}, values=values)
     scale = float(np.median(np.abs(got[n]) / true[n]))
     if scale > 0 and ruler.differ(scale, 1.0, 1.0).any():
-        found.append(scale_cause(scale, f"{n} heads, every slope"))
+        yield scale_cause(scale, f"{n} heads, every slope")
     for name, _ in half_precision(true[n]):
-        found.append(rounding_cause(name, f"{n} heads: {_list(got[n])}", {"round": name}))
+        yield Cause(
+            "table-precision",
+            f"the slopes are rounded to {name}",
+            f"{where}; the declared slopes rounded to {name} give the same",
+            {"round": name},
+            values={"declared": "exact", "measured": name},
+        )
     free = {count: sign * m for count, m in got.items()}
     other = slopes_cause(sign * got[n], true[n], max_bias, ruler)
-    return [*found, replace(other, change={"slopes": free})]
+    yield replace(other, change={"slopes": free})
 
 
 def scale_cause(scale: float, where: str) -> Cause:
@@ -75,17 +75,6 @@ def scale_cause(scale: float, where: str) -> Cause:
         f"{where}: {scale:.9g} times the declared one",
         {"scale": scale},
         values={"declared": 1.0, "measured": scale},
-    )
-
-
-def rounding_cause(name: str, where: str, change: dict[str, object]) -> Cause:
-    """The slopes are rounded to half precision."""
-    return Cause(
-        "table-precision",
-        f"the slopes are rounded to {name}",
-        f"{where}; the declared slopes rounded to {name} give the same",
-        change,
-        values={"declared": "exact", "measured": name},
     )
 
 
