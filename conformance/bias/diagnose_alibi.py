@@ -1,4 +1,4 @@
-"""Why an ALiBi bias is not the declared one: slopes, sign, scale and kink, measured."""
+"""Diagnose a wrong ALiBi bias from its measured slopes, sign, scale and bend."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from posenc_ref.conformance.harness.run import Run
 from .cases import BiasCase, Ruler
 from .diagnose_other import large_constants
 from .diagnose_slopes import scale_cause, slopes_cause
-from .fit import Fit, fit
+from .fit import Lines, fit
 from .model import PLACES, residual_of
 
 
 def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
-    """File what explains the biases of every length."""
+    """Report the causes that explain the biases of every length."""
     encoding: ALiBi = run.encoding
     ruler = Ruler(run.dtype, run.settings.precision)
     usable = [case for case in cases if case.k_len > 2]
@@ -44,7 +44,7 @@ def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
         )
 
 
-def _causes(encoding: ALiBi, fits: Sequence[Fit], ruler: Ruler) -> Iterator[Cause]:
+def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Cause]:
     true = encoding.slopes()
     first = fits[0]
     if first.before is None:
@@ -79,7 +79,7 @@ def _causes(encoding: ALiBi, fits: Sequence[Fit], ruler: Ruler) -> Iterator[Caus
     yield from _rounded(long, encoding)
 
 
-def _alignment(fits: Sequence[Fit], toward: float) -> tuple[dict[str, int], set[str]]:
+def _alignment(fits: Sequence[Lines], toward: float) -> tuple[dict[str, int], set[str]]:
     """Where each call's bias bends, and the calls that lie beyond the bend altogether."""
     kinks: dict[str, int] = {}
     edges: set[str] = set()
@@ -95,7 +95,7 @@ def _alignment(fits: Sequence[Fit], toward: float) -> tuple[dict[str, int], set[
 
 
 def _sizes(
-    fits: Sequence[Fit], measured: np.ndarray, true: np.ndarray, toward: float, ruler: Ruler
+    fits: Sequence[Lines], measured: np.ndarray, true: np.ndarray, toward: float, ruler: Ruler
 ) -> Iterator[Cause]:
     scale = float(np.median(measured / true))
     ratios = {
@@ -117,7 +117,7 @@ def _sizes(
         yield scale_cause(scale, "every head and distance")
 
 
-def _future(after: np.ndarray, long: Fit, fits: Sequence[Fit], ruler: Ruler) -> Iterator[Cause]:
+def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Cause]:
     """Keys after the query, against the mirror image of keys before it."""
     assert long.before is not None
     mirror = -long.before
@@ -166,7 +166,7 @@ def _signed(after: np.ndarray, mirror: np.ndarray, past_rewarded: bool) -> Cause
 
 
 def _aligned(
-    kinks: dict[str, int], straight: set[str], fits: Sequence[Fit], after: np.ndarray | None
+    kinks: dict[str, int], straight: set[str], fits: Sequence[Lines], after: np.ndarray | None
 ) -> Iterator[Cause]:
     """Calls that bend elsewhere; only then does a causal judge see the other side.
 
@@ -203,7 +203,7 @@ def alignment_cause(
     )
 
 
-def _range(fits: Sequence[Fit], true: np.ndarray, toward: float) -> Iterator[Cause]:
+def _range(fits: Sequence[Lines], true: np.ndarray, toward: float) -> Iterator[Cause]:
     """Distances or positions that stop, or start again, somewhere."""
     longest = max((f.case for f in fits), key=lambda c: c.k_len)
     near = next((f.before for f in fits if f.before is not None), true * toward)
@@ -230,7 +230,7 @@ def _range(fits: Sequence[Fit], true: np.ndarray, toward: float) -> Iterator[Cau
         )
 
 
-def _rounded(long: Fit, encoding: ALiBi) -> Iterator[Cause]:
+def _rounded(long: Lines, encoding: ALiBi) -> Iterator[Cause]:
     """Half precision in each place it can be, recomputed."""
     true = encoding.slopes()
     where = f"{long.case.name}, head {int(np.argmax(true))}"
@@ -249,7 +249,7 @@ def _rounded(long: Fit, encoding: ALiBi) -> Iterator[Cause]:
             )
 
 
-def _words(fits: Sequence[Fit]) -> str:
+def _words(fits: Sequence[Lines]) -> str:
     long = max(fits, key=lambda f: f.case.k_len)
     if long.before is None:
         return ""

@@ -1,4 +1,4 @@
-"""Why T5 buckets are not the declared ones: direction, sign, and where each bucket starts."""
+"""Diagnose wrong T5 buckets: direction, sign, and the first distance of each bucket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 1024
 
 
 def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
-    """File what explains the bucket ``b`` of every relative position ``r``."""
+    """Report the causes that explain the bucket ``b`` of every relative position ``r``."""
     encoding: T5Bias = run.encoding
     if np.array_equal(model(encoding, {}, r), b):
         return
@@ -43,7 +43,7 @@ def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
 
 
 def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None:
-    """Buckets that are wrong in no way that is known: where they are."""
+    """Report where buckets are wrong by no known rule."""
     wrong = np.flatnonzero(model(encoding, {}, r) != b)
     n = wrong[np.argmin(np.abs(r[wrong]))]
     outside = (b < 0) | (b >= encoding.num_buckets)
@@ -57,7 +57,7 @@ def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None
 
 
 def words(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> str:
-    """What the map was measured to be."""
+    """Return the measured map in words."""
     past, later = _profile(r, b, -1), _profile(r, b, 1)
     shown = [
         f"{name}: buckets {min(p.values())}..{max(p.values())} first at {_list(_first(p, low))}"
@@ -151,12 +151,12 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
         if top >= size and both is (size == half):
             text = f"buckets are not clamped to {size - 1}: they run up to {top}"
             farthest = min(n for n, b in profile.items() if b - low == top)
-            told = f"the first distance of bucket {top} is {farthest}"
-            yield Cause("bucket-clamp", text, told, {"clamp": False}, values=values)
+            evidence = f"the first distance of bucket {top} is {farthest}"
+            yield Cause("bucket-clamp", text, evidence, {"clamp": False}, values=values)
         if first == true[: len(first)] and len(first) < len(true):
             text = f"buckets are clamped to {top}, not {size - 1}: the last ones are never used"
-            told = f"bucket {top + 1} should start at {true[len(first)]}"
-            yield Cause("bucket-clamp", text, told, {"starts": first}, values=values)
+            evidence = f"bucket {top + 1} should start at {true[len(first)]}"
+            yield Cause("bucket-clamp", text, evidence, {"starts": first}, values=values)
         distances = _max_distances(first, size, size // 2, encoding.max_distance)
         other = ("bucket-clamp",) if distances else other
         for distance in distances[:1]:

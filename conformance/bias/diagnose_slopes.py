@@ -1,4 +1,4 @@
-"""Why ALiBi slopes are not the declared ones: the rule they were measured to follow."""
+"""Diagnose wrong ALiBi slopes: the rule that the measured ones follow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Slopes = dict[int, np.ndarray]
 
 
 def diagnose_slopes(run: Run, got: Slopes) -> None:
-    """File what explains the slopes of every number of heads."""
+    """Report the causes that explain the slopes of every number of heads."""
     encoding: ALiBi = run.encoding
     ruler = Ruler(run.dtype, run.settings.precision)
     true = {n: ALiBi(n, max_bias=encoding.max_bias).slopes() for n in got}
@@ -68,7 +68,7 @@ def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) ->
 
 
 def scale_cause(scale: float, where: str) -> Cause:
-    """The bias is multiplied by one factor."""
+    """Return the cause that the bias is multiplied by one factor."""
     return Cause(
         "bias-scale",
         f"the bias is multiplied by {_factor(scale)}",
@@ -79,20 +79,20 @@ def scale_cause(scale: float, where: str) -> Cause:
 
 
 def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> Cause:
-    """The slopes are others, and which."""
+    """Return the cause that the slopes are others, and say which."""
     bad = ruler.differ(m, true, np.abs(true))
     head = int(np.argmax(bad))
     words = recipe(m, true, max_bias, ruler)
-    told = f"{int(bad.sum())} of {len(m)} slopes are not those of the recipe; measured: {words}"
+    message = f"{int(bad.sum())} of {len(m)} slopes are not those of the recipe; measured: {words}"
     remedy = ""
-    for message, what_to_do, slopes in known_series(len(m), max_bias):
+    for series, what_to_do, slopes in known_series(len(m), max_bias):
         if not ruler.differ(m, slopes, slopes).any():
-            words, told = message, f"{message}: {int(bad.sum())} of {len(m)} slopes are wrong"
+            words, message = series, f"{series}: {int(bad.sum())} of {len(m)} slopes are wrong"
             remedy = what_to_do
             break
     return Cause(
         "slopes",
-        told,
+        message,
         f"head {head}: {m[head]:.9g}, declared {true[head]:.9g}",
         {"slopes": m},
         fitted=3,
@@ -102,7 +102,7 @@ def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler)
 
 
 def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Series that are taken for the recipe with n heads: in words, what to do, and the slopes."""
+    """Yield series that are taken for that of n heads: the message, the remedy, the slopes."""
     h = np.arange(1, n + 1)
     if n & (n - 1):
         c = 1 << (n.bit_length() - 1)
@@ -121,7 +121,7 @@ def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray
 
 
 def recipe(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> str:
-    """The rule that the measured slopes follow, in words."""
+    """Return the rule that the measured slopes follow, in words."""
     n = len(m)
     if not (m > 0).all():
         return f"heads {np.flatnonzero(~(m > 0)).tolist()} have no positive slope"

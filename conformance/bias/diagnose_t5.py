@@ -1,4 +1,4 @@
-"""Why a T5 bias is not the declared one: its values are decoded into buckets, then compared."""
+"""Diagnose a wrong T5 bias: decode its values into buckets, then compare those."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .diagnose_slopes import scale_cause
 
 
 def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
-    """File what explains the biases of every length."""
+    """Report the causes that explain the biases of every length."""
     encoding: T5Bias = run.encoding
     if not cases:
         return
@@ -52,9 +52,9 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
 
 
 def _placed(run: Run, cases: Sequence[BiasCase], ruler: Ruler) -> bool:
-    """Whether queries stand at other keys by a rule, and nothing else is wrong.
+    """Report queries that stand at other keys by a rule; return whether this explains everything.
 
-    Measured call by call it is lost: a causal query at key 0 has one bucket for every key.
+    It cannot be measured call by call: a causal query at key 0 has one bucket for every key.
     """
     for message, place in QUERIES:
         values = [run.encoding.bias(place(c.q_len, c.k_len), np.arange(c.k_len)) for c in cases]
@@ -87,7 +87,7 @@ def _merged(decoded: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarra
 def _tables(
     table: np.ndarray, lines: Sequence[tuple[np.ndarray, np.ndarray]], ruler: Ruler
 ) -> list[Cause]:
-    """What was done to the table itself: heads exchanged, a factor, half precision."""
+    """Changes of the table itself: heads exchanged, a factor, half precision."""
     seen = np.unique(np.concatenate([v for _, v in lines]), axis=0)
     found = []
     best = _share(seen, table, ruler)

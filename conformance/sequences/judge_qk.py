@@ -10,12 +10,12 @@ import numpy as np
 from posenc_ref import XPos
 from posenc_ref.conformance.diagnosis.match import judge_call, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.diagnosis.same_logits import Logits, excuse, excused
+from posenc_ref.conformance.diagnosis.same_logits import BothSides, excuse, excused
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
-from .cases_qk import Case, cases
+from .cases_qk import PairCall, cases
 from .qk_mistakes import qk_mistakes
 from .xpos_mistakes import xpos_mistakes
 
@@ -25,16 +25,16 @@ MAYBE_HARMLESS = ("output-layout", "position-origin", "amplitude", "attention-fa
 
 @dataclass(frozen=True)
 class Called:
-    """One call, both sides of what came out."""
+    """One call: the results of both sides."""
 
-    case: Case
+    case: PairCall
     query: JudgedCall
     key: JudgedCall
 
-    def logits(self) -> Logits:
+    def logits(self) -> BothSides:
         """For the comparison of logits."""
         q, k = self.query, self.key
-        return Logits(self.case.name, q.actual, k.actual, q.truth, k.truth)
+        return BothSides(self.case.name, q.actual, k.actual, q.truth, k.truth)
 
 
 def judge(run: Run) -> None:
@@ -67,13 +67,13 @@ def judge(run: Run) -> None:
     excuse(run, logits, MAYBE_HARMLESS)
 
 
-def _xpos(run: Run, seen: list[JudgedCall], logits: list[Logits]) -> None:
+def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
     """xPos is no ``apply``.  Where the decay is counted from does not show in logits."""
     if run.failures and not excused(run, logits, "the decay is counted from another position"):
         match(run, seen, [*qk_mistakes(run.encoding), *xpos_mistakes(run.encoding)])
 
 
-def _call(run: Run, case: Case) -> Called:
+def _call(run: Run, case: PairCall) -> Called:
     subject = run.subject
     q, q_at = subject.arguments(case.query.x, case.query.positions)
     k, k_at = subject.arguments(case.key.x, case.key.positions)

@@ -1,8 +1,8 @@
 """Judges of the surfaces that rotate otherwise than by ``apply``.
 
 ``apply_qk``, ``apply_offset``, ``decode``, ``calls``, ``key_cache``, ``shift_keys`` and
-``apply_vjp``.  Each first makes the calls that only it has, and names what is wrong with these by
-substituting mistakes; then it is judged as the ``apply`` that it contains.
+``apply_vjp`` are first judged and diagnosed in the calls that only they have, then as the
+``apply`` that they contain.
 """
 
 from .judge_calls import judge as judge_calls

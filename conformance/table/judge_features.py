@@ -66,7 +66,7 @@ def judge_table(run: Run) -> None:
     """Judge ``fn(positions) -> (S, dim)``: positions (S,), or (A, S), height before width."""
     run.report.required = ("required inputs", "values", "state")
     probes = (
-        Probe(case, positions, f"{case}, positions of shape {positions.shape}", required)
+        TableProbe(case, positions, f"{case}, positions of shape {positions.shape}", required)
         for required, case, positions in _inputs(run.encoding, run)
     )
     calls = judge_probes(
@@ -91,7 +91,7 @@ def judge_table(run: Run) -> None:
 
 
 @dataclass(frozen=True)
-class Probe:
+class TableProbe:
     """The arguments of one call of a table; calls that are not required may be refused."""
 
     case: str
@@ -102,7 +102,7 @@ class Probe:
 
 def judge_probes(
     run: Run,
-    probes: Iterable[Probe],
+    probes: Iterable[TableProbe],
     call: Callable[[Any], np.ndarray],
     truth: Callable[[Any], Truth],
     checks: tuple[str, str],
