@@ -45,11 +45,8 @@ def _identical(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> 
 
 @dataclass(frozen=True)
 class Plain:
-    """One row.  ``own``, ``probes`` and ``mistakes`` are given the declared encoding, or None."""
+    """How to judge a surface; ``probes`` and ``mistakes`` get the declared encoding, or None."""
 
-    families: tuple[str, ...]  #: what it may be declared to belong to; "none" is no encoding at all
-    names: tuple[str, ...]  #: what its arguments are called
-    own: Callable[[Any], Function]
     probes: Callable[[Any, int, str], Iterable[Probe]]  #: by seed and dtype; from small to large
     mistakes: Callable[[Any], Iterable[Mistake]]
     otherwise: str  #: the code where no known mistake explains the result

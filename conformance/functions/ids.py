@@ -101,9 +101,6 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 ID_ROWS = {
     "ids_from_tokens": Plain(
-        ("padded table",),
-        ("input_ids",),
-        lambda encoding: encoding.ids_from_tokens,
         _tokens,
         _token_mistakes,
         "padding",

@@ -37,24 +37,24 @@ def judge(run: Run) -> None:
     """Judge every probe against our own function, then replays; then diagnose."""
     row = ROWS[run.report.surface]
     run.report.required = ("values", "state")
-    run.subject.names = row.names
+    own = run.surface.own(run.encoding, "float64")
     seen: list[JudgedCall] = []
     malformed: list[tuple[str, str]] = []
     for probe in row.probes(run.encoding, run.settings.seed, run.subject.dtype):
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
         if run.settings.max_position is not None:
             arguments = row.within(arguments, run.settings.max_position)
-        expected = np.asarray(row.own(run.encoding)(*arguments))
+        expected = np.asarray(own(*arguments))
         try:
             actual = _called(run, run.subject, row, arguments, expected.shape)
         except Refused as error:
             if not probe.required:
                 run.limit(f"{probe.name}: refused ({error})")
                 continue
-            run.add("raises", f"{probe.name}: {_shown(row, arguments)}", str(error))
+            run.add("raises", f"{probe.name}: {_shown(run, arguments)}", str(error))
             return
         except Malformed as error:
-            malformed.append((str(error), f"{probe.name}: {_shown(row, arguments)}"))
+            malformed.append((str(error), f"{probe.name}: {_shown(run, arguments)}"))
             if run.failures and not probe.required:  # wrong in what fits, and then it ends
                 run.limit(f"{probe.name}: {error}")
                 continue
@@ -105,14 +105,14 @@ def _judged(
     row, truth = call.row, call.truth(expected)
     if not (truth.terms.any() or truth.angle.any()) and not row.integers:  # copied, so rounded
         truth = row.truth(run.encoding, call.arguments, run.subject.rounded(truth.value))
-    case = f"{name}: {_shown(row, call.arguments)}"
+    case = f"{name}: {_shown(run, call.arguments)}"
     return JudgedCall(case, row.meaning(actual), truth, call, row.judged(call.arguments))
 
 
-def _shown(row: Plain, arguments: tuple[Any, ...]) -> str:
+def _shown(run: Run, arguments: tuple[Any, ...]) -> str:
     """The arguments, arrays in full where they are short."""
     parts = []
-    for name, a in zip(row.names, arguments, strict=True):
+    for name, a in zip(run.surface.arguments, arguments, strict=True):
         short = not isinstance(a, np.ndarray) or (a.size <= 16 and a.dtype.kind != "f")
         said = a.tolist() if isinstance(a, np.ndarray) else a
         parts.append(f"{name} = {said}" if short else f"{name} of shape {np.shape(a)}")

@@ -30,11 +30,6 @@ def _rotary_dim(encoding: Any) -> int | None:
     return None if encoding is None else encoding.rotary_dim
 
 
-def _permuted(encoding: Any) -> Function:
-    d = _rotary_dim(encoding)
-    return lambda w, n_heads: np.asarray(pr.permute_weights(w, n_heads, rotary_dim=d))
-
-
 def _weights(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
     sizes: Sequence[tuple[int, int, int]] = WEIGHTS
     if encoding is not None:  # its own head_dim, in several numbers
@@ -202,18 +197,12 @@ def _other_rotations(encoding: Rotary) -> Iterator[tuple[tuple[str, Rotary], str
 
 LAYOUT_ROWS = {
     "permute_weights": Plain(
-        ("none", "rope"),
-        ("w", "n_heads"),
-        _permuted,
         _weights,
         _weight_mistakes,
         "permutation",
         integers=False,
     ),
     "normed_apply": Plain(
-        ("rotary",),
-        ("x", "weight", "positions"),
-        lambda encoding: lambda x, w, at: np.asarray(pr.normed_apply(encoding, x, w, at, eps=0.0)),
         _normed,
         _normed_mistakes,
         "norm-order",

@@ -186,9 +186,6 @@ def _scale_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
 
 MODEL_ROWS = {
     "rows": Plain(
-        ("table",),
-        ("seq_len",),
-        lambda encoding: lambda n: np.asarray(pr.rows(encoding, n)),
         _sequences,
         _row_mistakes,
         "wrong-row",
@@ -199,17 +196,11 @@ MODEL_ROWS = {
         closer=_as_table,
     ),
     "layers": Plain(
-        ("model",),
-        ("n_layers",),
-        lambda model: lambda n: pr.layers(model, n),
         _depth,
         _layer_mistakes,
         "layer-schedule",
     ),
     "softmax_scale": Plain(
-        ("model",),
-        (),
-        lambda model: lambda: pr.softmax_scale(model),
         _once,
         _scale_mistakes,
         "softmax-scale",

@@ -228,29 +228,18 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 POSITION_ROWS = {
     "position_ids": Plain(
-        ("none",),
-        ("attention_mask",),
-        lambda encoding: pr.position_ids,
         _masks,
         _mask_mistakes,
         "padding",
         judged=lambda arguments: np.asarray(arguments[0]) == 1,
     ),
-    "packed": Plain(
-        ("none",), ("lengths",), lambda encoding: pr.packed, _lengths, _packed_mistakes, "packing"
-    ),
+    "packed": Plain(_lengths, _packed_mistakes, "packing"),
     "decode_positions": Plain(
-        ("none",),
-        ("prompt_len", "n_steps"),
-        lambda encoding: pr.decode_positions,
         _prompts,
         _decode_mistakes,
         "decode-offset",
     ),
     "shard_positions": Plain(
-        ("none",),
-        ("cu_seqlens", "cp_size", "cp_rank"),
-        lambda encoding: pr.shard_positions,
         _shards,
         _shard_mistakes,
         "shard-offset",

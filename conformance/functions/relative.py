@@ -213,18 +213,12 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 RELATIVE_ROWS = {
     "relative_index": Plain(
-        ("none",),
-        ("window",),
-        lambda encoding: pr.relative_index,
         _windows,
         _index_mistakes,
         "index-collision",
         meaning=classes,
     ),
     "relative_shift": Plain(
-        ("none",),
-        ("x",),
-        lambda encoding: pr.relative_shift,
         _shifted,
         _shift_mistakes,
         "relative-shift",
@@ -232,9 +226,6 @@ RELATIVE_ROWS = {
         judged=_visible,
     ),
     "relative_scores": Plain(
-        ("none",),
-        ("q", "rel"),
-        lambda encoding: pr.relative_scores,
         _scored,
         _score_mistakes,
         "relative-shift",

@@ -18,14 +18,6 @@ def _slopes(encoding: ALiBi, n: int) -> np.ndarray:
     return ALiBi(n, max_bias=encoding.max_bias).slopes()
 
 
-def _own(encoding: ALiBi) -> Function:
-    def rank_slopes(num_heads: int, tp_size: int, tp_rank: int) -> np.ndarray:
-        held = num_heads // tp_size
-        return _slopes(encoding, num_heads)[tp_rank * held : (tp_rank + 1) * held]
-
-    return rank_slopes
-
-
 def _ranks(encoding: ALiBi, seed: int, dtype: str) -> Iterator[Probe]:
     declared = encoding.num_heads
     for n, required in ((declared, True), *((n, False) for n in (8, 12, 40, 112, 144, 260))):
@@ -49,7 +41,7 @@ def _mistakes(encoding: ALiBi) -> Iterator[Mistake]:
 
         return function
 
-    top = encoding.max_bias
+    top, right = encoding.max_bias, part(lambda n: _slopes(encoding, n))
     yield from several(
         "shard-offset",
         (
@@ -63,7 +55,7 @@ def _mistakes(encoding: ALiBi) -> Iterator[Mistake]:
         ),
         (
             "ranks are counted from the last one",
-            lambda n, size, rank: _own(encoding)(n, size, size - 1 - rank),
+            lambda n, size, rank: right(n, size, size - 1 - rank),
         ),
         (
             "ranks start rank heads in, not rank times their number",
@@ -88,9 +80,6 @@ def _mistakes(encoding: ALiBi) -> Iterator[Mistake]:
 
 SLOPE_ROWS: dict[str, Any] = {
     "rank_slopes": Plain(
-        ("alibi",),
-        ("num_heads", "tp_size", "tp_rank"),
-        _own,
         _ranks,
         _mistakes,
         "shard-offset",

@@ -15,6 +15,7 @@ from .driver import Subject
 from .ledger import Failure, Ledger, named
 from .probes import dense
 from .report import NOTE, Report
+from .signatures import SIGNATURES, Surface
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class Run:
     def report(self) -> Report:
         """The report that the ledger writes."""
         return self.ledger.report
+
+    @property
+    def surface(self) -> Surface:
+        """The record of the surface."""
+        return SIGNATURES[self.report.surface]
 
     @property
     def failures(self) -> list[Failure]:

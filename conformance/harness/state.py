@@ -14,8 +14,12 @@ _LENGTHS = (11, 13)
 
 
 def replay(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, what: str) -> None:
-    """The very first call once more, after all the others: bit for bit the same."""
-    again = call()
+    """Judge that the very first call gives the same, bit for bit, after all the others."""
+    same_again(run, call(), first, what)
+
+
+def same_again(run: Run, again: np.ndarray, first: np.ndarray, what: str) -> None:
+    """Judge that a repeated call gives the same result, bit for bit."""
     run.count("state")
     if again.shape != first.shape or not np.array_equal(first, again, equal_nan=True):
         worst = float(np.abs(first - again).max()) if again.shape == first.shape else np.inf

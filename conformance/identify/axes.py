@@ -19,7 +19,8 @@ from posenc_ref.conformance.phases.measure import Measured, Phases, unaliased
 
 from . import names as identify_names
 from .card import Card
-from .fit.schedule import Factor, Measurement, fit, given, nice
+from .fit.measurement import Factor, Measurement, nice
+from .fit.schedule import fit, given
 from .length import UNSPACED, Lengths
 from .measure import origin, reach, refined, uncertainty
 
@@ -84,8 +85,7 @@ def identify(
     if start:
         fields["offset"] = start
         card.facts["origin"] = f"positions are counted from {start:g}"
-    exactness = min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
-    measurement = Measurement(sign * w, phases.sigma, factor, exactness)
+    measurement = Measurement.of(run.coarse, sign * w, phases.sigma, factor)
     for shape in _shapes(access.dim, fields, measured, axis):
         card.encoding = _spaced(card, shape, measurement)
         lengths.explain(card, measurement, np.arange(w.size))

@@ -13,12 +13,13 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.report import ERROR
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.harness.signatures import SURFACES as JUDGED
+from posenc_ref.conformance.harness.signatures import load
 
 from .card import Card
 
-SURFACES = (
-    "apply", "cos_sin", "frequencies", "table", "slopes", "bias", "bucket", "scores",
-)  # fmt: skip
+#: The surfaces whose functions can be identified.
+SURFACES = tuple(row.name for row in JUDGED.values() if row.identify)
 #: Surfaces whose x, or q and k, have channels.
 _CHANNELS = ("apply", "scores")
 
@@ -63,15 +64,7 @@ def identify(
     TypeError, ValueError
         Settings that do not fit; whatever ``fn`` does is in the card.
     """
-    from . import (  # a tenth of the import's time
-        drive as identify_drive,
-    )
-    from . import (
-        hints as identify_hints,
-    )
-    from . import (
-        names as identify_names,
-    )
+    from . import hints, names  # a tenth of the import's time
 
     bound = fn if isinstance(fn, Implementation) else None
     surface = surface or (bound.surface if bound else "apply")
@@ -80,21 +73,23 @@ def identify(
     head_dim = head_dim or (bound.head_dim if bound else None)
     run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **options)
     if surface in _CHANNELS and head_dim is None:
-        raise ValueError(identify_hints.no_head_dim(run, surface))
+        raise ValueError(hints.no_head_dim(run, surface))
     report = run.report
     card = Card(report.subject, surface, report.backend, report.dtype)
     with np.errstate(all="ignore"):
         try:
-            identify_drive.drive(run, card, surface, head_dim or 0)
+            load(JUDGED[surface].identify)(run, card)
+            if card.encoding is None and surface not in _CHANNELS:
+                card.unknown += hints.arguments(run.subject.fn, surface)
         except (Refused, Malformed) as error:
             card.unknown.append(f"a call failed: {error}")
-            card.unknown += identify_hints.for_tables(run, surface, error)
+            card.unknown += hints.for_tables(run, surface, error)
     card.limits += [text for text in report.limits if text not in card.limits]
     if card.encoding is not None:
         _confirm(fn, run, card, options)
-        card.used_by = identify_names.used_by(card.encoding)
+        card.used_by = names.used_by(card.encoding)
         if card.rule and not card.used_by:
-            card.closest = identify_names.closest(card.encoding)
+            card.closest = names.closest(card.encoding)
     if to is not None:
         _convert(card, to)
     return card

@@ -15,20 +15,8 @@ from posenc_ref.backends import backends
 from posenc_ref.conformance.harness.driver import Malformed, Refused, Subject
 from posenc_ref.conformance.harness.probes import SHORT, dense
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.harness.signatures import SURFACES
 
-#: How each surface calls a function.
-CALLS = {
-    "apply": "fn(x, positions)",
-    "cos_sin": "fn(positions)",
-    "table": "fn(positions)",
-    "frequencies": "fn() or fn(seq_len)",
-    "slopes": "fn(num_heads)",
-    "bias": "fn(q_len, k_len)",
-    "bucket": "fn(relative_position)",
-    "scores": "fn(q, k)",
-}
-#: Positional arguments that each surface passes.
-_COUNT = {"cos_sin": 1, "table": 1, "slopes": 1, "bucket": 1, "apply": 2, "bias": 2, "scores": 2}
 #: More position axes than any model has.
 _AXES = (2, 3, 4)
 _HEAD_DIMS = (64, 128, 32, 80, 96, 256, 16, 8)
@@ -87,15 +75,17 @@ def no_rotation(run: Run, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
 
 def arguments(fn: Callable[..., Any], surface: str) -> list[str]:
     """A hint where the function does not take what the surface passes."""
-    passed = _COUNT.get(surface)
-    needed = _needed(fn)
-    if passed is None or needed is None or needed[0] <= passed <= needed[1]:
+    passed, needed = len(SURFACES[surface].arguments), _needed(fn)
+    if surface == "frequencies" or needed is None or needed[0] <= passed <= needed[1]:
         return []
     least, most = needed
-    fits = [s for s, n in _COUNT.items() if least <= n <= most]
+    every = [row for row in SURFACES.values() if row.identify and row.name != "frequencies"]
+    every.sort(key=lambda row: len(row.arguments))
+    fits = [row.name for row in every if least <= len(row.arguments) <= most]
+    call = f"fn({', '.join(SURFACES[surface].arguments)})"
     instead = f"; surfaces that fit are {', '.join(fits)}" if fits and least else ""
     return [
-        f"surface {surface!r} calls {CALLS[surface]}, and this function needs {least} arguments: "
+        f"surface {surface!r} calls {call}, and this function needs {least} arguments: "
         f"bind the others in a function of your own{instead}"
     ]
 

@@ -18,7 +18,7 @@ from posenc_ref.conformance.phases.measure import Phases, Tables, unwrap
 from posenc_ref.conformance.phases.schedule_mistakes import LENGTHS
 
 from .card import Card
-from .fit.schedule import PLAIN, Factor, Measurement, nice
+from .fit.measurement import PLAIN, Factor, Measurement, nice
 from .measure import refined
 
 _Rope = RoPE | MultiAxisRoPE

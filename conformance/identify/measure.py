@@ -9,13 +9,12 @@ import numpy as np
 from posenc_ref import XPos
 from posenc_ref.accuracy import BUDGET, FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import unit_pairs
-from posenc_ref.conformance.harness.reach import Access, Reach
+from posenc_ref.conformance.harness.reach import Reach
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import SIGMAS
-from posenc_ref.conformance.phases.measure import Measured, Phases, Tables
+from posenc_ref.conformance.phases.measure import Phases, Tables
 
-from .fit.schedule import Factor, nice
+from .fit.measurement import Factor, nice
 
 #: Positions over which the amplitude of results coarser than float32 is averaged.
 _MANY = np.arange(256)
@@ -23,18 +22,6 @@ _MANY = np.arange(256)
 _XPOS = np.array([0, 64, 128, 192])
 #: The longest lever, and the longest where every call starts at 0.
 _LEVER, _PREFIX_LEVER = 2**19, 2**11
-
-
-def tables_of(access: Access, measured: Measured) -> Tables:
-    """cos and sin of every pair: what becomes of (1, 0)."""
-    first = np.array([p.a for p in measured.pairs])
-    out_a, out_b = [p.out_a for p in measured.pairs], [p.out_b for p in measured.pairs]
-
-    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), first), positions)[0, 0]
-        return y[:, out_a], y[:, out_b]
-
-    return tables
 
 
 def reach(access: Reach) -> int:

@@ -14,7 +14,8 @@ from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .fit.blend import MSCALES
-from .fit.schedule import PLAIN, Measurement, fit, fitted_base, nice
+from .fit.measurement import PLAIN, Measurement, fitted_base, nice
+from .fit.schedule import fit
 
 Names = tuple[tuple[Encoding, ...], tuple[str, ...]]
 #: The words for what only positions could tell.

@@ -9,7 +9,7 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
-from .fit.schedule import PLAIN, Fit, Measurement, decimals, fitted_base, predict
+from .fit.measurement import PLAIN, Fit, Measurement, decimals, fitted_base, predict
 from .names import known
 
 

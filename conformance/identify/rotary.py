@@ -18,9 +18,10 @@ from . import axes as identify_axes
 from . import names as identify_names
 from . import nearest as identify_near
 from .card import Card
-from .fit.schedule import Factor, Fit, Measurement, fit
+from .fit.measurement import Factor, Fit, Measurement
+from .fit.schedule import fit
 from .length import UNSPACED, Lengths
-from .measure import amplitude, like_xpos, origin, reach, refined, tables_of, uncertainty
+from .measure import amplitude, like_xpos, origin, reach, refined, uncertainty
 from .structure import Structure, structures
 
 
@@ -29,7 +30,7 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
     if measured.phases is None or not measured.pairs:
         _no_rotation(access, measured, card)
         return
-    tables = tables_of(access, measured)
+    tables = measured.tables(access)
     phases = unaliased(tables, run.coarse)
     every = structures(access.dim, measured)
     rest = sorted({*measured.odd, *(() if every else measured.scaled)})
@@ -58,11 +59,10 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
         card.unknown.append(f"pairs of no layout that is described here: {some}, ...")
         return
     sign = -1 if (phases.frequencies < 0).all() else 1
-    exactness = min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
 
     def explained(found: Structure) -> tuple[Structure, Measurement, Fit]:
         w, sigma = found.spread(sign * phases.frequencies), found.spread(phases.sigma)
-        measurement = Measurement(w, sigma, factor, exactness)
+        measurement = Measurement.of(run.coarse, w, sigma, factor)
         return found, measurement, closest_fit(measurement)
 
     # Of several slices, the one whose numbers are published: a slice of slow pairs that stand

@@ -20,7 +20,7 @@ from posenc_ref.conformance.phases.measure import Measured, channel_pairs, unwra
 from . import bias as identify_bias
 from . import sinusoid as identify_sinusoid
 from .card import Card
-from .fit.schedule import Factor, Measurement
+from .fit.measurement import Factor, Measurement
 from .length import Lengths
 from .logits import Logits, Terms, take_apart
 from .measure import reach, refined, xpos_rates
@@ -41,9 +41,9 @@ _TERMS = {
 }
 
 
-def identify(run: Run, card: Card, dim: int) -> None:
+def identify(run: Run, card: Card) -> None:
     """Fill in the card of ``fn(q, k) -> logits``."""
-    logits = Logits(run, dim)
+    logits = Logits(run, run.settings.head_dim or 0)
     logits.learn()
     first = logits.bias(5, 5)
     if not np.array_equal(first, logits.bias(5, 5), equal_nan=True):
@@ -255,7 +255,8 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
     passed = [own[c] for c in measured.passed]
     m = float(np.sqrt(turned / np.median(passed))) if passed else 1.0
     error = FACTOR_SLACK / 8 if passed else np.inf
-    numbers(card, phases, Factor(m, error, 8 * ROUNDOFF[run.coarse]), run.coarse)
+    factor = Factor(m, error, 8 * ROUNDOFF[run.coarse])
+    numbers(card, phases, factor, run.coarse)
     card.facts.pop("origin", None)
     every = structures(logits.dim, measured)
     describe_pairs(card, measured, every)
@@ -263,10 +264,8 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
         card.unknown.append("pairs of no layout that is described here")
         return
     found, sign = every[0], -1 if (phases.frequencies < 0).all() else 1
-    measurement = Measurement(
-        found.spread(sign * phases.frequencies), found.spread(phases.sigma),
-        Factor(m, error, 8 * ROUNDOFF[run.coarse]), min(ROUNDOFF["float32"], ROUNDOFF[run.coarse]),
-    )  # fmt: skip
+    w, sigma = found.spread(sign * phases.frequencies), found.spread(phases.sigma)
+    measurement = Measurement.of(run.coarse, w, sigma, factor)
     fitted = closest_fit(measurement)
     if decay is not None and fitted.named and fitted.scaling is None:
         layout, scale_base = found.fields["layout"], decay[1] or XPos.scale_base

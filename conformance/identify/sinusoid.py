@@ -17,7 +17,7 @@ from posenc_ref.conformance.phases.measure import Phases, unaliased
 from posenc_ref.conformance.table.diagnose import quadrature
 
 from .card import Card
-from .fit.schedule import Factor, Measurement, chosen, nice
+from .fit.measurement import Factor, Measurement, chosen, nice
 from .measure import amplitude, origin, reach, refined, uncertainty
 from .table import open_table
 

@@ -13,7 +13,7 @@ from posenc_ref.conformance.harness.probes import HEADS
 from posenc_ref.conformance.harness.run import Run
 
 from .card import Card
-from .fit.schedule import decimals, nice
+from .fit.measurement import decimals, nice
 
 
 def identify(run: Run, card: Card) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posenc_ref import Rotary, XPos
+from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 
-from .apply import angle_size, apply_truth
+from .apply import apply_truth
 
 
 def at_length(encoding: Rotary, x: np.ndarray, positions: np.ndarray, length: int) -> Truth:
@@ -29,17 +29,6 @@ def one_table(encoding: Rotary, lengths: Sequence[int]) -> bool:
     )
 
 
-def joined(parts: Sequence[Truth], axis: int = -2) -> Truth:
-    """Truths of consecutive tokens as one."""
-    shapes = [part.value.shape for part in parts]
-
-    def whole(name: str) -> np.ndarray:
-        each = zip(parts, shapes, strict=True)
-        return np.concatenate([np.broadcast_to(getattr(p, name), s) for p, s in each], axis=axis)
-
-    return Truth(*(whole(name) for name in ("value", "terms", "angle", "amplitude")))
-
-
 def logits(q: Truth, k: Truth, scale: float = 1.0) -> Truth:
     """``q . k * scale`` of rotated queries and keys: |q k| summed is A, and what moves either B.
 
@@ -57,27 +46,3 @@ def logits(q: Truth, k: Truth, scale: float = 1.0) -> Truth:
     ) * abs(scale)
     amplitude = a_q @ np.swapaxes(a_k, -1, -2) * abs(scale)
     return Truth(value, terms, angle, amplitude)
-
-
-def xpos_truth(encoding: XPos, x: np.ndarray, positions: np.ndarray, *, keys: bool) -> Truth:
-    """``apply_queries`` or ``apply_keys``: A and B are those of a rotation, times zeta ** n.
-
-    B has ``|n ln zeta|`` added to the angle: the exponent is rounded as the angle is.
-    """
-    value = (encoding.apply_keys if keys else encoding.apply_queries)(x, positions)
-    cos, sin = encoding.cos_sin(positions)
-    angle, _ = angle_size(encoding, positions)
-    n = (np.asarray(positions)[..., None] - encoding.centre) / encoding.scale_base
-    power = n * np.log(encoding.decays())
-    size = np.exp(-power if keys else power)
-    if cos.ndim == 3 and x.ndim > 3:
-        cos, sin, angle, power, size = (t[:, None] for t in (cos, sin, angle, power, size))
-    first, second = encoding.pairs()
-    x1, x2 = x[..., first], x[..., second]
-    pair = size * np.hypot(x1, x2)
-    terms, moved, amplitude = (np.zeros_like(x) for _ in range(3))
-    terms[..., first] = size * (np.abs(x1 * cos) + np.abs(x2 * sin))
-    terms[..., second] = size * (np.abs(x2 * cos) + np.abs(x1 * sin))
-    moved[..., first] = moved[..., second] = (angle + np.abs(power)) * pair
-    amplitude[..., first] = amplitude[..., second] = pair
-    return Truth(value, terms, moved, amplitude)

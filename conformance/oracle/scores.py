@@ -14,8 +14,8 @@ import numpy as np
 from posenc_ref import Bias, Rotary, XPos
 from posenc_ref.accuracy import Truth
 
-from .apply import constant_size
-from .calls import at_length, logits, xpos_truth
+from .apply import constant_size, xpos_truth
+from .calls import at_length, logits
 
 
 @dataclass(frozen=True)

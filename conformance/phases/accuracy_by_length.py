@@ -12,12 +12,12 @@ from posenc_ref.conformance.harness.reach import Reach
 from posenc_ref.conformance.harness.report import NOTE, Accuracy
 from posenc_ref.conformance.harness.run import Run
 
-from .diagnose import Declared, unit_size
+from .declaration import Declaration, unit_size
 from .measure import Tables
 from .precision import classify
 
 
-def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared) -> None:
+def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declaration) -> None:
     """Absolute errors at long positions, where they become visible, and the precision class.
 
     What is looked at here is judged as well: a band of wrong positions may lie between all probes.

@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from posenc_ref import LinearScaling, MultiAxisRoPE, RoPE, Rotary
 
-from .diagnose import Declared
 from .frequencies import Schedule
+from .measure import Tables
 from .schedule_mistakes import alternatives, multi_axis_alternatives, multi_axis_exponents
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The declaration, as numbers: angle_k(p) = sign (p + origin) theta_k, times amplitude."""
+
+    schedule: Schedule
+    frequencies: np.ndarray
+    exact: Tables  #: true cos and sin of amplitude 1, sign and origin included
+    amplitude: float = 1.0
+    amplitude_code: str = "amplitude"
+    sign: int = 1
+    origin: float = 0.0
+    by_length: Callable[[int], np.ndarray] | None = None  #: frequencies in a call of that length
+    other_factors: dict[str, float] = field(default_factory=dict)  #: it is confused with these
+
+    def frequencies_in(self, positions: np.ndarray) -> np.ndarray:
+        """The frequencies in a call with these positions."""
+        if self.by_length is None or not positions.size:
+            return self.frequencies
+        return self.by_length(max(int(positions.max()) + 1, 1))
+
+
+def unit_size(
+    tables: Tables, at: np.ndarray, declared: Declaration
+) -> tuple[np.ndarray, np.ndarray]:
+    """cos and sin without the declared amplitude and sign."""
+    cos, sin = tables(at)
+    return cos / declared.amplitude, declared.sign * sin / declared.amplitude
 
 
 def live(encoding: Rotary, columns: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
@@ -17,7 +49,7 @@ def live(encoding: Rotary, columns: tuple[np.ndarray, ...]) -> tuple[np.ndarray,
     return tuple(c[turning] for c in columns)
 
 
-def declare(encoding: Rotary) -> Declared:
+def declare(encoding: Rotary) -> Declaration:
     """The declaration as numbers."""
 
     def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -29,7 +61,7 @@ def declare(encoding: Rotary) -> Declared:
         return live(encoding, (encoding.frequencies(length),))[0]
 
     m = encoding.attention_factor()
-    return Declared(
+    return Declaration(
         schedule_of(encoding),
         live(encoding, (encoding.frequencies(),))[0],
         exact,

@@ -10,7 +10,7 @@ import numpy as np
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run
 
-from .diagnose import Declared, unit_size
+from .declaration import Declaration, unit_size
 from .frequencies import SIGMAS, agree
 from .measure import Phases, Tables
 
@@ -22,7 +22,7 @@ def is_coarse(run: Run) -> bool:
     return ROUNDOFF[run.coarse] > ROUNDOFF["float32"]
 
 
-def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declared) -> None:
+def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
     """Frequencies within their standard errors, and the amplitude within its own plus 0.1 %."""
     if not is_coarse(run) or phases.frequencies.size != declared.frequencies.size:
         return
@@ -42,7 +42,7 @@ def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declared) -
         run.failed("fitted parameters", "amplitude", np.inf, f"{off:+.4%} of the declared one")
 
 
-def amplitude_error(run: Run, tables: Tables, declared: Declared) -> float:
+def amplitude_error(run: Run, tables: Tables, declared: Declaration) -> float:
     """How far the mean amplitude is off, relatively; 0 where that is within its error."""
     size = np.hypot(*unit_size(tables, _POSITIONS, declared))
     off = float(np.mean(size)) - 1.0
@@ -50,7 +50,7 @@ def amplitude_error(run: Run, tables: Tables, declared: Declared) -> float:
     return off if abs(off) > error + FACTOR_SLACK else 0.0
 
 
-def cut_short(run: Run, tables: Tables, declared: Declared) -> bool:
+def cut_short(run: Run, tables: Tables, declared: Declaration) -> bool:
     """Whether all values lie between the exact ones and 0, by less than one step of the format."""
     unit = ROUNDOFF[run.coarse]
     for got, true in zip(unit_size(tables, _POSITIONS, declared), declared.exact(_POSITIONS),

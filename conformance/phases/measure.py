@@ -30,6 +30,8 @@ class Pair:
 FRACTION = 2.0**-14
 #: cos and sin columns (positions, pairs) of any function that has them.
 Tables = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+#: One channel of every pair.
+Channels = np.ndarray | list[int]
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,11 @@ class Measured:
         rows = np.array([[p.out_a, p.out_b] for p in self.pairs], dtype=int).reshape(-1, 2)
         columns = np.array([[p.a, p.b] for p in self.pairs], dtype=int).reshape(-1, 2)
         return self.matrices[:, rows[:, :, None], columns[:, None, :]]
+
+    def tables(self, access: Access) -> Tables:
+        """Return cos and sin of every pair."""
+        p = self.pairs
+        return tables_of(access, [q.a for q in p], [q.out_a for q in p], [q.out_b for q in p])
 
     def in_out(self) -> bool:
         """Whether every pair comes out where it went in."""
@@ -158,13 +165,18 @@ def channel_pairs(
 
 
 def _frequencies(access: Access, found: Measured, dtype: str) -> None:
-    a = np.array([p.a for p in found.pairs])
+    found.phases = unwrap(found.tables(access), dtype)
+
+
+def tables_of(access: Access, first: Channels, out_a: Channels, out_b: Channels) -> Tables:
+    """Return cos and sin of pairs of channels, as they show on (1, 0) in every pair."""
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), a), positions)[0, 0]
-        return y[:, [p.out_a for p in found.pairs]], y[:, [p.out_b for p in found.pairs]]
+        x = unit_pairs((1, 1, positions.size, access.dim), np.asarray(first))
+        y = access.rows(x, positions)[0, 0]
+        return y[:, out_a], y[:, out_b]
 
-    found.phases = unwrap(tables, dtype)
+    return tables
 
 
 def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:

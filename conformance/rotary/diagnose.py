@@ -19,7 +19,7 @@ from posenc_ref.conformance.phases.declaration import declare, live
 from posenc_ref.conformance.phases.decode import Decoder
 from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.frequencies import agree
-from posenc_ref.conformance.phases.measure import Measured, Tables
+from posenc_ref.conformance.phases.measure import Measured, Tables, tables_of
 
 from . import diagnose_axes, diagnose_length, diagnose_state
 from .diagnose_calls import diagnose_calls
@@ -50,35 +50,17 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     declared = declare(encoding)
     if measured.phases is not None:
-        tables = _measured_tables(access, measured)
-        diagnose_phases(run, tables, measured.phases, declared)
+        diagnose_phases(run, measured.tables(access), measured.phases, declared)
     if not run.report.findings:
         diagnose_calls(run, encoding)
     if not run.report.findings:
         _rows(run)
 
 
-def _measured_tables(access: Access, measured: Measured) -> Tables:
-    """cos and sin as they show on (1, 0) in every measured pair."""
-    a = np.array([p.a for p in measured.pairs])
-
-    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), a), positions)[0, 0]
-        return y[:, [p.out_a for p in measured.pairs]], y[:, [p.out_b for p in measured.pairs]]
-
-    return tables
-
-
-def tables_of(access: Access, encoding: Rotary) -> Tables:
-    """cos and sin as they show on (1, 0) in every declared pair."""
+def declared_tables(access: Access, encoding: Rotary) -> Tables:
+    """Return cos and sin, as they show on (1, 0) in every declared pair."""
     first, _ = live(encoding, encoding.pairs())
-    out1, out2 = live(encoding, encoding.output_pairs())
-
-    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), first), positions)[0, 0]
-        return y[:, out1], y[:, out2]
-
-    return tables
+    return tables_of(access, first, *live(encoding, encoding.output_pairs()))
 
 
 def _rows_differ(run: Run, encoding: Rotary) -> bool:

@@ -83,7 +83,7 @@ def judge(run: Run) -> None:
         bent = _robustness(run, dim)
     if run.encoding is not None and not _one_length_each(run, access):
         declared = declare(run.encoding)
-        tables = diagnose_rotary.tables_of(access, run.encoding)
+        tables = diagnose_rotary.declared_tables(access, run.encoding)
         measure_accuracy(run, access, tables, declared)
         if measured.phases is not None and not run.failures:
             judge_fitted(run, tables, measured.phases, declared)

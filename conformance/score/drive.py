@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.future_mask import MASKED, masked
-from posenc_ref.conformance.diagnosis.match import judge_call
+from posenc_ref.conformance.diagnosis.drive import Probe
+from posenc_ref.conformance.diagnosis.drive import drive as judge_probes
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 
@@ -60,29 +62,7 @@ def drive(
 ) -> None:
     """Judge every call that ``ask`` makes of a size; it returns None where it has no room."""
     run.report.required = ("logits", "state")
-    run.subject.names = ("q", "k")
-    seen: list[JudgedCall] = []
-    for size in (*SIZES, *OPTIONAL):
-        call: Asked | None = ask(run, size)
-        if call is None:
-            continue
-        case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
-        try:
-            actual = _called(run, call)
-        except (Refused, Malformed) as error:
-            if size in OPTIONAL and isinstance(error, Refused):
-                run.limit(f"{case}: refused ({error})")
-                continue
-            code = "raises" if isinstance(error, Refused) else "shape"
-            run.add(code, case, str(error))
-            return
-        if not run.floats_only():
-            return
-        call = call.judged_as(actual)
-        one = JudgedCall(
-            case, call.seen(actual), call.truth(), call, _judged(run, call, actual, case)
-        )
-        seen.append(judge_call(run, "logits", one))
+    seen = judge_probes(run, _probes(run, ask), partial(_asked, run))
     if not seen:
         return
     first: Asked = seen[0].facts
@@ -92,6 +72,21 @@ def drive(
     )
     if run.failures and not run.report.codes:
         run.explain(explain, seen)
+
+
+def _probes(run: Run, ask: Callable[[Run, Size], Any]) -> Iterator[Probe]:
+    for size in (*SIZES, *OPTIONAL):
+        call: Asked | None = ask(run, size)
+        if call is not None:
+            case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
+            yield Probe("logits", case, call, size in SIZES)
+
+
+def _asked(run: Run, probe: Probe) -> list[JudgedCall]:
+    actual = _called(run, probe.facts)
+    call: Asked = probe.facts.judged_as(actual)
+    judged = _judged(run, call, actual, probe.case)
+    return [JudgedCall(probe.case, call.seen(actual), call.truth(), call, judged)]
 
 
 def inputs(run: Run, heads: int, lengths: tuple[int, int], batch: int, d: int) -> Any:

@@ -11,7 +11,8 @@ from posenc_ref import Rotary, XPos
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.harness.probes import GENERIC, SIZES
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.calls import at_length, one_table, xpos_truth
+from posenc_ref.conformance.oracle.apply import xpos_truth
+from posenc_ref.conformance.oracle.calls import at_length, one_table
 
 #: xPos keys leave float32 beyond; its decay is judged up to here.
 _XPOS_HIGHEST = 8191

@@ -16,7 +16,8 @@ from posenc_ref.conformance.diagnosis.position_mistakes import (
     of_any_start,
     only_first_row,
 )
-from posenc_ref.conformance.oracle.calls import at_length, joined
+from posenc_ref.conformance.oracle.apply import joined
+from posenc_ref.conformance.oracle.calls import at_length
 
 from .offset_mistakes import HALVES
 

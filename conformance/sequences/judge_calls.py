@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.drive import Probe, drive
 from posenc_ref.conformance.diagnosis.localize import name_pattern
-from posenc_ref.conformance.diagnosis.match import failed, judge_call, match
+from posenc_ref.conformance.diagnosis.match import failed, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
-from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import dense
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.oracle.transforms import alike
@@ -67,25 +69,21 @@ def judge(run: Run) -> None:
     """``fn([(x, offset), ...])``: alone and in sequences; then, one by one, as ``apply``."""
     run.report.required = ("alone", "sequences", "state")
     encoding = alike(run.encoding)
-    alone: list[JudgedCall] = []
-    for calls in ALONE:
-        try:
-            one = _ask(run, encoding, "alone", calls)[0]
-        except Refused as error:
-            run.add("raises", f"fn([(x, {calls[0][1]})]) with x {calls[0][0]}", str(error))
-            return
-        except Malformed as error:
-            run.add("shape", str(error), f"one call, {calls[0]}")
-            return
-        if not run.floats_only():
-            return
-        alone.append(judge_call(run, "alone", one))
+    ask = partial(_ask, run, encoding)
+    probes = (
+        Probe("alone", "alone", calls, words=f"fn([(x, {calls[0][1]})]) with x {calls[0][0]}")
+        for calls in ALONE
+    )
+    alone = drive(run, probes, ask)
+    if alone is None:
+        return
     by_itself = match(run, alone, offset_mistakes())
     if not (by_itself and run.report.codes):
-        turns = _sequences(run, encoding)
+        turns = drive(run, _sequences(run, encoding), ask) or []
         if by_itself:
             _name_state(run, turns)
-    _replay(run, encoding, alone[0])
+    first = Probe("alone", "alone", ALONE[0])
+    state.replay(run, lambda: ask(first)[0].actual, alone[0].actual, alone[0].case)
     if run.report.codes:
         return
     judge_as_apply(run, _view(run), encoding, "lambda x, p: fn([(x, int(p[0]))])[0]")
@@ -93,13 +91,15 @@ def judge(run: Run) -> None:
         name_pattern(run, alone, "decode-offset", "calls that start at an offset are wrong")
 
 
-def _ask(run: Run, encoding: Rotary, name: str, calls: tuple[Call, ...]) -> list[JudgedCall]:
+def _ask(run: Run, encoding: Rotary, probe: Probe) -> list[JudgedCall]:
     """The calls of one sequence, each to be judged."""
-    inputs = [
-        InTurn(encoding, _x(run, encoding, size, at), np.full(size[0], start), i, calls)
-        for i, (size, start) in enumerate(calls)
-        for at in (i if name == "one place, other x" else calls.index((size, start)),)
-    ]
+    name, calls = probe.case, probe.facts
+    first = {call: calls.index(call) for call in calls}
+    inputs = []
+    for i, (size, start) in enumerate(calls):
+        at = i if name == "one place, other x" else first[size, start]
+        x = run.random((*size, encoding.head_dim), sum(size) + at)
+        inputs.append(InTurn(encoding, x, np.full(size[0], start), i, calls))
     outputs = _called(run, inputs)
     seen = []
     for i, (one, y) in enumerate(zip(inputs, outputs, strict=True)):
@@ -107,12 +107,6 @@ def _ask(run: Run, encoding: Rotary, name: str, calls: tuple[Call, ...]) -> list
         case = f"{name}: call {i + 1} of {len(calls)}, B, H, S = {size} at offset {start}"
         seen.append(JudgedCall(case, y, one.truth(), one))
     return seen
-
-
-def _x(run: Run, encoding: Rotary, size: tuple[int, int, int], index: int) -> np.ndarray:
-    """Random x, another one for every index."""
-    seed = run.settings.seed + sum(size) + index
-    return run.subject.rounded(dense((*size, encoding.head_dim), seed))
 
 
 def _called(run: Run, inputs: Sequence[InTurn]) -> list[np.ndarray]:
@@ -131,23 +125,10 @@ def _called(run: Run, inputs: Sequence[InTurn]) -> list[np.ndarray]:
     return outputs
 
 
-def _sequences(run: Run, encoding: Rotary) -> list[JudgedCall]:
-    """All sequences, from short to long; they may be refused, but not answered wrongly."""
-    seen: list[JudgedCall] = []
+def _sequences(run: Run, encoding: Rotary) -> Iterator[Probe]:
     for name, calls in {**SEQUENCES, **_around(encoding)}.items():
-        highest = max(start + size[2] for size, start in calls) - 1
-        if not run.settings.allows(highest):
-            continue
-        try:
-            turns = _ask(run, encoding, name, calls)
-        except Refused as error:
-            run.limit(f"{name}: refused ({error})")
-            continue
-        except Malformed as error:
-            run.add("shape", str(error), name)
-            continue
-        seen += [judge_call(run, "sequences", one) for one in turns]
-    return seen
+        if run.settings.allows(max(start + size[2] for size, start in calls) - 1):
+            yield Probe("sequences", name, calls, False)
 
 
 def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
@@ -207,19 +188,6 @@ def _state_mistakes() -> Iterator[Mistake]:
         ("a call goes on where the one before it ended", in_turn),
         ("the offset of the first call is kept", first),
     )
-
-
-def _replay(run: Run, encoding: Rotary, first: JudgedCall) -> None:
-    """The first call once more, after all the others."""
-    again = _ask(run, encoding, "alone", ALONE[0])[0]
-    run.count("state")
-    if not np.array_equal(again.actual, first.actual, equal_nan=True):
-        worst = float(np.abs(again.actual - first.actual).max())
-        run.add(
-            "state",
-            "the same call gives other values after other calls",
-            f"{first.case}, replayed: largest difference {worst:.3g}",
-        )
 
 
 def _view(run: Run) -> Any:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import Rotary
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.localize import name_pattern
-from posenc_ref.conformance.diagnosis.match import judge_call, match
+from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike
 from posenc_ref.conformance.rotary.as_apply import (
@@ -55,24 +56,21 @@ def judge_key_cache(run: Run) -> None:
 def _judge(run: Run, *, cache: bool, named: Any, otherwise: str) -> None:
     encoding = alike(run.encoding)
     run.report.required = ("chunks", "state")
-    seen: list[JudgedCall] = []
-    for chunks in CHUNKS:
-        one = _required(run, Chunked(encoding, _x(run, encoding, (2, 3), chunks), chunks, cache))
-        if one is None:
-            return
-        seen.append(judge_call(run, "chunks", one))
-    if match(run, seen, named()) and run.report.codes:
-        _state(run, seen[0])
+    ask = one_result(lambda call: _called(run, call)[:, :, call.tail])
+    calls = drive(run, _required(run, encoding, cache), ask)
+    if calls is None:
         return
-    longer = [*LONG, *_around(encoding)]
-    seen += _optional(run, encoding, sorted(set(longer), key=sum), cache)
-    if match(run, seen, named()) and run.report.codes:
-        _state(run, seen[0])
+    explained = match(run, calls, named())
+    if not (explained and run.report.codes):
+        calls += drive(run, _optional(run, encoding, cache), ask) or []
+        explained = match(run, calls, named())
+    if explained and run.report.codes:
+        _state(run, calls[0])
         return
     judge_as_apply(run, _view(run), encoding, "lambda x, p: fn(x, [len(p)])")
-    _state(run, seen[0])
+    _state(run, calls[0])
     if run.failures and not run.report.codes:
-        name_pattern(run, seen, otherwise, "what is fed in several chunks comes out wrong")
+        name_pattern(run, calls, otherwise, "what is fed in several chunks comes out wrong")
 
 
 def _around(encoding: Rotary) -> Iterable[tuple[int, ...]]:
@@ -90,21 +88,21 @@ def _x(run: Run, encoding: Rotary, size: tuple[int, int], chunks: tuple[int, ...
     return run.random(shape, len(chunks))
 
 
-def _case(call: Chunked) -> str:
-    return f"chunks {list(call.chunks)}"
+def _required(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:
+    for chunks in CHUNKS:
+        x, case = _x(run, encoding, (2, 3), chunks), f"chunks {list(chunks)}"
+        call = Chunked(encoding, x, chunks, cache)
+        yield Probe("chunks", case, call, words=f"x of shape {x.shape} in {case}")
 
 
-def _required(run: Run, call: Chunked) -> JudgedCall | None:
-    """One call, to be judged; None (and a finding) where there is nothing to judge."""
-    try:
-        actual = _called(run, call)
-    except Refused as error:
-        run.add("raises", f"x of shape {call.x.shape} in {_case(call)}", str(error))
-        return None
-    except Malformed as error:
-        run.add("shape", str(error), _case(call))
-        return None
-    return JudgedCall(_case(call), actual, call.truth(), call) if run.floats_only() else None
+def _optional(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:
+    """Long sequences, and an empty chunk."""
+    longer = sorted({*LONG, *_around(encoding)}, key=sum)
+    for chunks in ((2, 0, 3), *longer):
+        if run.settings.allows(sum(chunks) - 1):
+            x = _x(run, encoding, (1, 2), chunks)
+            call = Chunked(encoding, x, chunks, cache, JUDGED)
+            yield Probe("chunks", f"chunks {list(chunks)}", call, False)
 
 
 def _called(run: Run, call: Chunked) -> np.ndarray:
@@ -113,28 +111,6 @@ def _called(run: Run, call: Chunked) -> np.ndarray:
         raise Malformed(f"expected shape {call.x.shape}, as x has, got {y.shape}")
     run.reached(call.x.shape[2] - 1)
     return y
-
-
-def _optional(
-    run: Run, encoding: Rotary, every: Iterable[tuple[int, ...]], cache: bool
-) -> list[JudgedCall]:
-    """Long sequences, and an empty chunk: these may be refused, but not answered wrongly."""
-    seen = []
-    for chunks in ((2, 0, 3), *every):
-        if not run.settings.allows(sum(chunks) - 1):
-            continue
-        call = Chunked(encoding, _x(run, encoding, (1, 2), chunks), chunks, cache, JUDGED)
-        try:
-            actual = _called(run, call)
-        except Refused as error:
-            run.limit(f"{_case(call)}: refused ({error})")
-            continue
-        except Malformed as error:
-            run.add("shape", str(error), _case(call))
-            continue
-        one = JudgedCall(_case(call), actual[:, :, call.tail], call.truth(), call)
-        seen.append(judge_call(run, "chunks", one))
-    return seen
 
 
 def _view(run: Run) -> Any:

@@ -12,10 +12,12 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref._namespace import namespace
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.localize import name_pattern
-from posenc_ref.conformance.diagnosis.match import judge_call, match
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import SIZES, WIDE, dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
@@ -56,53 +58,40 @@ def judge(run: Run) -> None:
     run.report.required = ("shifts", "state")
     run.subject.names = ("rotated_k",)
     encoding = alike(run.encoding)
-    seen: list[JudgedCall] = []
+    ask = one_result(lambda call: _called(run, call))
+    calls = drive(run, _probes(run, encoding), ask)
+    if calls is None:
+        return
+    if match(run, calls, _mistakes(encoding)) and run.report.codes:
+        first = calls[0]
+        state.replay(run, lambda: _called(run, first.facts), first.actual, first.case)
+        return
+    calls += drive(run, _wide(run, encoding), ask) or []
+    with _short(run, _LONGEST) as short:
+        recipe = "lambda x, p: fn(x, int(p[0]))  # a shift is an encoding without m and origin"
+        judge_as_apply(short, _view(run), shift(encoding), recipe)
+    if run.failures and not run.report.codes:
+        name_pattern(run, calls, "stale-cache", "keys are not moved by delta")
+
+
+def _probes(run: Run, encoding: Rotary) -> Iterator[Probe]:
     for i, delta in enumerate(DELTAS):
         if not run.settings.allows(abs(delta)):
             continue
         size = SIZES[i % len(SIZES)]
         k = dense((*size, encoding.head_dim), run.settings.seed + i)
         x = run.subject.rounded(np.asarray(encoding.apply(k, np.arange(size[2]))))
-        call, case = Moved(encoding, x, delta), f"B, H, S = {size}, delta {delta}"
-        try:
-            actual = _called(run, call)
-        except (Refused, Malformed) as error:
-            if isinstance(error, Refused) and i > 0:
-                run.limit(f"delta {delta}: refused ({error})")
-                continue
-            code = "raises" if isinstance(error, Refused) else "shape"
-            run.add(code, f"rotated_k of shape {x.shape}, delta {delta}", str(error))
-            return
-        if not run.floats_only():
-            return
-        seen.append(judge_call(run, "shifts", JudgedCall(case, actual, call.truth(), call)))
-    if match(run, seen, _mistakes(encoding)) and run.report.codes:
-        _replay(run, seen[0])
-        return
-    seen += _wide(run, encoding)
-    with _short(run, _LONGEST) as short:
-        recipe = "lambda x, p: fn(x, int(p[0]))  # a shift is an encoding without m and origin"
-        judge_as_apply(short, _view(run), shift(encoding), recipe)
-    if run.failures and not run.report.codes:
-        name_pattern(run, seen, "stale-cache", "keys are not moved by delta")
+        words = f"delta {delta}" if i else f"rotated_k of shape {x.shape}, delta {delta}"
+        case = f"B, H, S = {size}, delta {delta}"
+        yield Probe("shifts", case, Moved(encoding, x, delta), i == 0, words)
 
 
-def _wide(run: Run, encoding: Rotary) -> list[JudgedCall]:
-    """Caches of more keys, heads and rows than one tile holds; they may be refused."""
-    seen = []
+def _wide(run: Run, encoding: Rotary) -> Iterator[Probe]:
+    """Caches of more keys, heads and rows than one tile holds."""
     for i, size in enumerate(WIDE):
-        x = run.random((*size, encoding.head_dim), 20 + i)
-        call = Moved(encoding, x, 37 + i)
-        try:
-            actual = _called(run, call)
-        except Refused as error:
-            run.limit(f"B, H, S = {size}: refused ({error})")
-        except Malformed as error:
-            run.add("shape", str(error), f"B, H, S = {size}")
-        else:
-            one = JudgedCall(f"B, H, S = {size}, delta {call.delta}", actual, call.truth(), call)
-            seen.append(judge_call(run, "shifts", one))
-    return seen
+        call = Moved(encoding, run.random((*size, encoding.head_dim), 20 + i), 37 + i)
+        case = f"B, H, S = {size}, delta {call.delta}"
+        yield Probe("shifts", case, call, False, f"B, H, S = {size}")
 
 
 @contextmanager
@@ -120,12 +109,6 @@ def _called(run: Run, call: Moved) -> np.ndarray:
         raise Malformed(f"expected shape {call.x.shape}, as went in, got {y.shape}")
     run.reached(abs(call.delta))
     return y
-
-
-def _replay(run: Run, one: JudgedCall) -> None:
-    run.count("state")
-    if not np.array_equal(_called(run, one.facts), one.actual, equal_nan=True):
-        run.add("state", "the same call gives other values after other calls", one.case)
 
 
 def _view(run: Run) -> Any:

@@ -10,9 +10,11 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import judge_call, match
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
+from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import SIZES, dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth, identical
@@ -49,34 +51,26 @@ class Backward:
 def judge(run: Run) -> None:
     """``fn(x, positions, dy) -> dx``; then, as a function of dy, as an ``apply``."""
     run.report.required = ("gradient", "state")
-    run.subject.names = ("x", "positions", "dy")
     encoding: Rotary = run.encoding
-    seen: list[JudgedCall] = []
-    for size in SIZES:
-        shape, at = (*size, encoding.head_dim), np.arange(size[2])
-        x, dy = (run.random(shape, i + sum(size)) for i in (1, 2))
-        call = Backward(encoding, x, at, dy)
-        case = f"B, H, S = {size} at 0..{at[-1]}"
-        try:
-            actual = _called(run, call)
-        except Refused as error:
-            run.add("raises", f"x and dy of shape {shape} at 0..{at[-1]}", str(error))
-            return
-        except Malformed as error:
-            run.add("shape", str(error), case)
-            return
-        if not run.floats_only():
-            return
-        seen.append(judge_call(run, "gradient", JudgedCall(case, actual, call.truth(), call)))
-    _whatever_x(run, seen[0])
-    if not (match(run, seen, _mistakes(encoding)) and run.report.codes):
+    calls = drive(run, _probes(run, encoding), one_result(lambda call: _called(run, call)))
+    if calls is None:
+        return
+    _whatever_x(run, calls[0])
+    if not (match(run, calls, _mistakes(encoding)) and run.report.codes):
         recipe = "lambda x, p: fn(x, p, x)  # dy = x; the adjoint is an encoding too"
         judge_as_apply(run, _view(run), adjoint(encoding), recipe)
     else:
-        again = _called(run, seen[0].facts)
-        run.count("state")
-        if not np.array_equal(again, seen[0].actual, equal_nan=True):
-            run.add("state", "the same call gives other values after other calls", seen[0].case)
+        first = calls[0]
+        state.replay(run, lambda: _called(run, first.facts), first.actual, first.case)
+
+
+def _probes(run: Run, encoding: Rotary) -> Iterator[Probe]:
+    for size in SIZES:
+        shape, at = (*size, encoding.head_dim), np.arange(size[2])
+        x, dy = (run.random(shape, i + sum(size)) for i in (1, 2))
+        words = f"x and dy of shape {shape} at 0..{at[-1]}"
+        call = Backward(encoding, x, at, dy)
+        yield Probe("gradient", f"B, H, S = {size} at 0..{at[-1]}", call, words=words)
 
 
 def _called(run: Run, call: Backward) -> np.ndarray:

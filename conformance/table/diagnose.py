@@ -9,14 +9,14 @@ from posenc_ref.accuracy import TINY, Truth
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.declaration import Declaration
 from posenc_ref.conformance.phases.decode import Decoder
-from posenc_ref.conformance.phases.diagnose import Declared
 from posenc_ref.conformance.phases.frequencies import Schedule
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 from posenc_ref.conformance.phases.properties import perturbation
 
 
-def declare(encoding: Sinusoidal) -> Declared:
+def declare(encoding: Sinusoidal) -> Declaration:
     """Return the declaration as numbers; a pair has both a sine and a cosine."""
     dim = encoding.dim
     known = {"dim": dim / 2, "half-1": dim // 2 - 1}
@@ -42,7 +42,7 @@ def declare(encoding: Sinusoidal) -> Declared:
         sines, cosines = plain.columns()
         return table[:, cosines], table[:, sines[:pairs]]
 
-    return Declared(
+    return Declaration(
         Schedule(encoding.base, float(n), pairs, factor, others),
         encoding.frequencies()[:pairs],
         exact,

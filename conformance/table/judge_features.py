@@ -6,8 +6,7 @@ into the declaration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,17 +23,18 @@ from posenc_ref import (
     Time2Vec,
 )
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import fits, judge_call, match
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
+from posenc_ref.conformance.diagnosis.match import fits, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
 from posenc_ref.conformance.harness.run import Run
 
 from .half_precision_mistakes import Rows, half_positions, half_rows
 from .mistakes import changed_tables
 
-Inputs = Iterator[tuple[bool, str, np.ndarray]]
+Inputs = Iterator[tuple[str, str, np.ndarray]]
 #: Calls of more positions may be refused.
 _FIRST = 5
 
@@ -66,16 +66,16 @@ def judge_table(run: Run) -> None:
     """Judge ``fn(positions) -> (S, dim)``: positions (S,), or (A, S), height before width."""
     run.report.required = ("required inputs", "values", "state")
     probes = (
-        TableProbe(case, positions, f"{case}, positions of shape {positions.shape}", required)
-        for required, case, positions in _inputs(run.encoding, run)
+        Probe(
+            check,
+            case,
+            positions,
+            check == "required inputs",
+            f"{case}, positions of shape {positions.shape}",
+        )
+        for check, case, positions in _inputs(run.encoding, run)
     )
-    calls = judge_probes(
-        run,
-        probes,
-        lambda positions: _table(run, positions),
-        lambda positions: rows_of(run, run.encoding, positions),
-        ("required inputs", "values"),
-    )
+    calls = drive(run, probes, one_result(lambda at: _table(run, at), _declared(run)))
     if calls is None:
         return
     first = calls[0]
@@ -88,41 +88,6 @@ def judge_table(run: Run) -> None:
         order = _columns(run, calls)
         if order is not None:
             run.add("layout", "columns come in another order", f"column j is declared {order}")
-
-
-@dataclass(frozen=True)
-class TableProbe:
-    """The arguments of one call of a table; calls that are not required may be refused."""
-
-    case: str
-    arguments: Any
-    said: str  #: in the finding of a call that fails
-    required: bool
-
-
-def judge_probes(
-    run: Run,
-    probes: Iterable[TableProbe],
-    call: Callable[[Any], np.ndarray],
-    truth: Callable[[Any], Truth],
-    checks: tuple[str, str],
-) -> list[JudgedCall] | None:
-    """Judge every call, as the first check if it is required; None where one fails."""
-    calls = []
-    for probe in probes:
-        try:
-            actual = call(probe.arguments)
-        except (Refused, Malformed) as error:
-            if not probe.required and isinstance(error, Refused):
-                run.limit(f"{probe.case}: refused ({error})")
-                continue
-            run.add("raises" if isinstance(error, Refused) else "shape", probe.said, str(error))
-            return None
-        if not run.floats_only():
-            return None
-        one = JudgedCall(probe.case, actual, truth(probe.arguments), probe.arguments)
-        calls.append(judge_call(run, checks[not probe.required], one))
-    return calls
 
 
 def _declared(run: Run) -> Rows:
@@ -208,31 +173,39 @@ def _inputs(encoding: Table, run: Run) -> Inputs:
     if isinstance(encoding, FourierFeatures | Time2Vec | DETRSine | BoxSine):
         top = 2 * np.pi if isinstance(encoding, DETRSine) else 1.0
         for n in (_FIRST, 1, 64):
-            yield True, f"{n} coordinates", _shaped(axes, rng.uniform(0, top, (axes, n)))
+            yield (
+                "required inputs",
+                f"{n} coordinates",
+                _shaped(axes, rng.uniform(0, top, (axes, n))),
+            )
         corners = np.indices((3,) * axes).reshape(axes, -1) * (top / 2)
-        yield False, "corners and middles", _shaped(axes, corners)
-        yield False, "coordinates down to -1", _shaped(axes, rng.uniform(-1, 1, (axes, 33)))
-        yield False, "whole numbers", _shaped(axes, rng.integers(0, 9, (axes, 7)))
+        yield "values", "corners and middles", _shaped(axes, corners)
+        yield "values", "coordinates down to -1", _shaped(axes, rng.uniform(-1, 1, (axes, 33)))
+        yield "values", "whole numbers", _shaped(axes, rng.integers(0, 9, (axes, 7)))
         return
     if axes == 1:
         ends = (np.arange(min(n, last)) for n in (_FIRST, 1, 64))
         for at in ends:
-            yield True, f"positions 0..{at.size - 1}", at
+            yield "required inputs", f"positions 0..{at.size - 1}", at
         groups = {"small positions": ONE_HOT, "generic positions": GENERIC}
         for case, at in groups.items():
             if (at < last).any():
-                yield False, case, at[at < last]
-        yield False, "the last positions", np.arange(max(min(last, 2**17) - 9, 0), min(last, 2**17))
+                yield "values", case, at[at < last]
+        yield (
+            "values",
+            "the last positions",
+            np.arange(max(min(last, 2**17) - 9, 0), min(last, 2**17)),
+        )
         return
     for n in (_FIRST, 1, 64):
         at = rng.integers(0, min(last, 64), (axes, n))
         at[:, 0] = 0
-        yield True, f"{n} places", at
+        yield "required inputs", f"{n} places", at
     for axis in range(axes):
         line = np.zeros((axes, min(last, 17)), np.int64)
         line[axis] = np.arange(min(last, 17))
-        yield False, f"along axis {axis}", line
-    yield False, "far places", rng.integers(0, min(last, 5003), (axes, 33))
+        yield "values", f"along axis {axis}", line
+    yield "values", "far places", rng.integers(0, min(last, 5003), (axes, 33))
 
 
 def _shaped(axes: int, values: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from posenc_ref import Learned, Sinusoidal
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
 from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
@@ -23,7 +24,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 
 from . import judge as judge_tables
-from .judge_features import TableProbe, judge_probes, longest, rows_of, table_mistakes
+from .judge_features import longest, rows_of, table_mistakes
 
 #: (B, S): fewer rows than tokens, and more; one of each.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -59,17 +60,14 @@ def judge_add(run: Run) -> None:
     run.subject.keeps_dtype = True
     last = min(longest(encoding) - 1, run.settings.up_to(2**40))
 
-    def probes() -> Iterator[TableProbe]:
+    def probes() -> Iterator[Probe]:
         for b, s in (*SIZES, *LONG):
             if s <= last + 1:
                 x = run.random((b, s, encoding.dim), b + s)
-                said = f"x of shape {x.shape}"
                 call = Added(encoding, x, lambda p: rows_of(run, encoding, p))
-                yield TableProbe(said, call, said, (b, s) in SIZES)
+                yield Probe("sums", f"x of shape {x.shape}", call, (b, s) in SIZES)
 
-    calls = judge_probes(
-        run, probes(), lambda call: _sum(run, call.x), Added.truth, ("sums", "sums")
-    )
+    calls = drive(run, probes(), one_result(lambda call: _sum(run, call.x)))
     if not calls:
         return
     if not (match(run, calls, _sum_mistakes(encoding)) and run.report.codes):

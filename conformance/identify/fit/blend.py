@@ -13,7 +13,7 @@ import posenc_ref as pr
 from posenc_ref import FrequencySchedule
 from posenc_ref.conformance.phases.schedule_mistakes import BETAS, LENGTHS, LOW_HIGH
 
-from .schedule import PLAIN, Fit, Measurement, between, decimals, fast_bases, linear_fit, nice
+from .measurement import PLAIN, Fit, Measurement, between, decimals, fast_bases, linear_fit, nice
 
 #: DeepSeek's pairs of mscale and mscale_all_dim, as they are published.
 MSCALES = ((1.0, 1.0), (0.707, 0.707), (1.0, 0.707), (0.707, 1.0), (0.5, 1.0), (1.0, 0.5))
