@@ -1,4 +1,4 @@
-"""A plain function as a row of the table of surfaces: our own, and how to judge by it."""
+"""A plain function as a row of the table of surfaces: its reference, probes and mistakes."""
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ class Plain:
 
     probes: Callable[[Any, int, str], Iterable[Probe]]  #: by seed and dtype; from small to large
     mistakes: Callable[[Any], Iterable[Mistake]]
-    otherwise: str  #: the code where no known mistake explains what came out
+    otherwise: str  #: the code where no known mistake explains the result
     integers: bool = True  #: whether integers (or bools) are wanted
     truth: Callable[[Any, tuple[Any, ...], np.ndarray], Truth] = _identical
     judged: Callable[[tuple[Any, ...]], np.ndarray | None] = lambda arguments: None
-    #: Mistakes that a wrong result suggests, by the encoding, the arguments and what came out.
+    #: Mistakes that a wrong result suggests, by the encoding, the arguments and the result.
     suggested: Callable[[Any, tuple[Any, ...], np.ndarray], Iterable[Mistake]] = (
         lambda encoding, arguments, actual: ()
     )
     #: The arguments held to positions up to a last one.
     within: Callable[[tuple[Any, ...], int], tuple[Any, ...]] = lambda arguments, last: arguments
-    #: What looks closer where no mistake explains the calls that came out.
+    #: A further diagnosis where no mistake explains the calls.
     closer: Callable[[Run, list[JudgedCall]], None] | None = None
-    #: What of a result is compared: the result itself, unless only a part of it has a meaning.
+    #: The part of a result that is compared.
     meaning: Callable[[np.ndarray], np.ndarray] = lambda result: result
 
 
 @dataclass(frozen=True)
-class Called:
+class PlainCall:
     """One call of the function of a row."""
 
     row: Plain
