@@ -1,4 +1,4 @@
-"""Learned tables in factors: one small table for each axis."""
+"""Factorised learned tables: one small table for each axis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._lookup import check_beside, check_table, lookup
+from ._arrays import check_beside, check_numbers, lookup
 from ._namespace import (
     Array,
     DType,
@@ -72,14 +72,14 @@ class AxialLearned(Table):
             raise TypeError(f"tables must be two or more arrays, got {self.tables!r}")
         tables = tuple(self.tables)
         for axis, table in enumerate(tables):
-            check_table(f"tables[{axis}]", table, "(rows, columns)")
+            check_numbers(f"tables[{axis}]", table, "rows", "columns")
         kinds = {(library(t), dtype_name(t)) for t in tables}
         if len(kinds) > 1:
             raise TypeError(f"tables must share a library and a dtype, got {sorted(kinds)}")
         combine = validate.choice("combine", self.combine, ("concat", "sum"))
         widths = [t.shape[1] for t in tables]
         if combine == "sum" and len(set(widths)) > 1:
-            raise ValueError(f"tables must have the same columns to be added, got {widths}")
+            raise ValueError(f"tables must have equal numbers of columns to be added, got {widths}")
         order = tuple(range(len(tables))) if self.order is None else tuple(self.order)
         if sorted(order) != list(range(len(tables))):
             raise ValueError(f"order must be a permutation of the axes, got {self.order!r}")
@@ -103,7 +103,7 @@ class AxialLearned(Table):
 
     @property
     def rows(self) -> int:
-        """Number of rows that there are for flat positions."""
+        """Number of rows for flat positions."""
         return math.prod(int(t.shape[0]) for t in self.tables)
 
     def table(self, positions: Any, *, dtype: DType = None) -> Array:

@@ -49,11 +49,6 @@ class BoxSine(AxisSinusoids):
         The temperature T; 10000 in the models above, DAB-DETR's images have 20.
     scale : float
         The factor on coordinates.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     dim: int
@@ -79,7 +74,7 @@ class BoxSine(AxisSinusoids):
         self._check()
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
-        """Refused: boxes are not on a grid."""
+        """Raise ValueError: boxes are not on a grid."""
         raise ValueError("BoxSine has no grid: pass the coordinates of boxes to table")
 
     def _sections(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""ConViT's gated positional self-attention: positions have a softmax of their own."""
+"""ConViT's gated positional self-attention, with a separate softmax over positions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ._attention import check_sides, dot
+from ._arrays import beside, check_numbers, check_sides, dot
 from ._namespace import Array, astype, device_of, namespace, send, widen, working_dtype
 from ._network import sigmoid
 from .accuracy import Truth
 from .decomposed import validate_grid
-from .score import beside, check_numbers
 from .window_bias import WindowBias
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConViTBias(WindowBias):
-    """Positional logits of ConViT, and the gate between them and the content's.
+    """Positional logits of ConViT, and the gate that blends them with the content attention.
 
     Formula
         ``b_h(i, j) = weight_h . (dx, dy, dx^2 + dy^2) + proj_bias_h`` with ``dx = x_j - x_i`` and
@@ -46,11 +45,6 @@ class ConViTBias(WindowBias):
         ``gating_param``, before the sigmoid.
     window : (int, int)
         Height and width of the image in patches, without a [CLS].
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     weight: Array
@@ -82,7 +76,7 @@ class ConViTBias(WindowBias):
         """
         check_sides(q, k)
         if k.shape[-2] == 0:
-            raise ValueError(f"k must have a key at least, got shape {tuple(k.shape)}")
+            raise ValueError(f"k must hold at least one key, got shape {tuple(k.shape)}")
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
         wide = widen(q)
         bias = self._for(wide, k, q_positions, k_positions)
@@ -93,10 +87,10 @@ class ConViTBias(WindowBias):
     def scores(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
     ) -> Array:
-        """Refused: attention is a blend of two softmaxes, and no softmax of a sum."""
+        """Raise ValueError: the attention blends two softmaxes, so no single logits exist."""
         raise ValueError(
-            "ConViTBias is not added to q . k, its softmax is blended with the content's: "
-            "use weights() for the attention, or bias() for the positional logits"
+            "ConViTBias has no scores: its softmax is blended with the content's, not added to "
+            "q . k; use weights() for the attention, or bias() for the positional logits"
         )
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:

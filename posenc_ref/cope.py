@@ -1,4 +1,4 @@
-"""Contextual position encoding (CoPE): positions that queries count for themselves."""
+"""Contextual position encoding (CoPE): each query counts the keys it gates."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ._arrays import beside, check_numbers, product
 from ._namespace import Array, astype, device_of, from_host, namespace
 from .accuracy import Truth
-from .score import Score, beside, check_numbers, product
+from .score import Score
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,11 +34,6 @@ class CoPE(Score):
     ----------
     embedding : array (P, d), real floating
         e, shared by the heads.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     embedding: Array
@@ -47,7 +43,7 @@ class CoPE(Score):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Positions count through their order alone, so that moving all of them changes nothing."""
+        """Only the order of positions matters, so a common shift changes nothing."""
         return frozenset({"prefix", "translation"})
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import beside, check_numbers, clip, gathered, product
 from ._namespace import (
     INTEGER,
     Array,
@@ -18,7 +19,7 @@ from ._namespace import (
     namespace,
     wide_integer,
 )
-from .score import Score, beside, check_numbers, clip, gathered, product
+from .score import Score
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,11 +51,6 @@ class DeBERTa(Score):
     buckets, max_position : int, optional
         ``position_buckets`` (256) and ``max_relative_positions`` (512) of v2 and v3; None in v1.
     p2c : {"code", "paper"}
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     relative_keys: Array | None
@@ -74,15 +70,16 @@ class DeBERTa(Score):
             check_numbers(name, t, *self._table.shape)
         if self._table.shape[-2] % 2:
             raise ValueError(
-                f"relative_keys must have 2 span rows, an even number, got {self._table.shape[-2]}"
+                "relative_keys must have an even number of rows (2 span), "
+                f"got {self._table.shape[-2]}"
             )
         self._set(p2c=validate.choice("p2c", self.p2c, ("code", "paper")))
         if (self.buckets is None) != (self.max_position is None):
-            raise ValueError("buckets and max_position go together: give both, or neither")
+            raise ValueError("buckets and max_position must both be given, or neither")
         if self.buckets is not None:
             buckets = validate.integer("buckets", self.buckets, minimum=4)
             if buckets != self.span:
-                raise ValueError(f"buckets must be the span, half of the rows, {self.span}, "
+                raise ValueError(f"buckets must be {self.span}, half of the rows, "
                                  f"got {buckets}")  # fmt: skip
             largest = validate.integer("max_position", self.max_position, minimum=buckets // 2 + 2)
             self._set(buckets=buckets, max_position=largest)

@@ -1,4 +1,4 @@
-"""Biases that add up what the tokens in between say: the Forgetting Transformer, and CABLE."""
+"""Biases that sum gates of the tokens between query and key: Forgetting Transformer, CABLE."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any, Self
 import numpy as np
 
 from . import _validate as validate
-from ._lookup import check_beside, lookup
+from ._arrays import beside, check_beside, check_numbers, lookup, product
 from ._namespace import Array, astype, namespace, to_host, widen, working_dtype
 from ._network import softplus
 from .accuracy import Truth
 from .bias import Bias
-from .score import beside, check_numbers, product
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,11 +46,6 @@ class ForgettingBias(Bias):
         sequence, on the device.
     scaled : bool
         Whether 1/sqrt(d) multiplies the product: True in FoX, False in CABLE's code.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     log_gates: Array
@@ -69,7 +63,7 @@ class ForgettingBias(Bias):
 
     @classmethod
     def of(cls, x: Array, weight: Array, bias: Array | None = None, *, scaled: bool = True) -> Self:
-        """FoX's, for hidden states x (S, D), weight (H, D) and bias (H,)."""
+        """Return the bias of FoX for hidden states x (S, D), weight (H, D) and bias (H,)."""
         width = check_numbers("x", x, "S", "D").shape[1]
         heads = check_numbers("weight", weight, "H", width).shape[0]
         x = widen(x)
@@ -81,7 +75,7 @@ class ForgettingBias(Bias):
 
     @classmethod
     def cable(cls, x: Array, weight: Array, bias: Array | None = None) -> Self:
-        """CABLE's, for the same arguments."""
+        """Return the bias of CABLE for the same arguments."""
         return cls.of(x, -weight, None if bias is None else -bias, scaled=False)
 
     @property
@@ -91,7 +85,7 @@ class ForgettingBias(Bias):
 
     @property
     def tokens(self) -> int:
-        """How many tokens the sequence has."""
+        """Number of tokens of the sequence."""
         return int(self.log_gates.shape[1])
 
     def own_scale(self, dim: int) -> float:

@@ -1,4 +1,4 @@
-"""WavLM's relative position bias: T5's, turned up and down by what the query holds."""
+"""WavLM's relative position bias: T5's, times a gate computed from the query."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import beside, check_numbers, product
 from ._namespace import Array, astype, is_array, namespace, to_host, widen
 from ._network import sigmoid
 from ._positions import as_pairs
 from .accuracy import Truth
-from .score import Score, beside, check_numbers, product
+from .score import Score
 from .t5 import T5Bias
 
 
@@ -48,11 +49,6 @@ class GatedBias(Score):
         ``gru_rel_pos_linear.bias``, summed likewise.
     scale : array (H,), real floating
         ``gru_rel_pos_const``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     bias: T5Bias
@@ -132,7 +128,7 @@ class GatedBias(Score):
         return {n: Truth(v, sizes[n], np.zeros_like(v)) for n, v in values.items()}
 
     def gate_sizes(self, x: np.ndarray) -> np.ndarray:
-        """A of the gates of x, rounding inside the sigmoids included."""
+        """Return A of the gates of x, including rounding inside the sigmoids."""
         sizes = self._sizes()
         a, r = (sigmoid(self._argument(x, n)) for n in (0, 1))
         of_a, of_r = (g + g * (1 - g) * sizes._argument(np.abs(x), n) for n, g in enumerate((a, r)))

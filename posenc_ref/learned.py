@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from . import _validate as validate
-from ._lookup import check_beside, check_table, lookup
+from ._arrays import check_beside, check_numbers, lookup
 from ._namespace import (
     INTEGER,
     Array,
@@ -61,7 +61,7 @@ class Learned(Table):
     integers = True
 
     def __post_init__(self) -> None:
-        check_table("weight", self.weight, "(rows, dim)")
+        check_numbers("weight", self.weight, "rows", "dim")
         self._set(offset=validate.integer("offset", self.offset))
         if self.padding_idx is not None:
             row = validate.integer("padding_idx", self.padding_idx, minimum=0)
@@ -92,9 +92,9 @@ class Learned(Table):
         ``padding_idx + 1``.  (fairseq, ``make_positions``.)
         """
         if self.padding_idx is None:
-            raise ValueError("padding_idx must be set to make positions from tokens, it is None")
+            raise ValueError("padding_idx must be given for ids_from_tokens(), got None")
         if not is_array(input_ids) or dtype_name(input_ids) not in INTEGER:
-            raise TypeError("input_ids must be an integer array")
+            raise TypeError(f"input_ids must be an integer array, got {type(input_ids).__name__}")
         xp = namespace(input_ids)
         real = astype(input_ids != self.padding_idx, wide_integer(xp))
         return xp.cumulative_sum(real, axis=-1) * real + (self.padding_idx - self.offset)

@@ -1,4 +1,4 @@
-"""Score encodings: logits whose position terms depend on what queries and keys hold."""
+"""Score encodings: logits whose position terms depend on the content of queries and keys."""
 
 from __future__ import annotations
 
@@ -7,17 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from ._arrays import check_counts
 from ._namespace import (
-    FLOATING,
     Array,
-    astype,
-    device_of,
-    dtype_name,
-    from_host,
     is_array,
-    library,
     namespace,
-    send,
     to_host,
     widen,
 )
@@ -30,7 +24,7 @@ TERMS = ("content-content", "content-position", "position-content", "position-po
 
 
 class Score(Encoding, abstract=True):
-    """What every score can do.  A form supplies ``_of_pairs``, or ``_of_offset`` where relative.
+    """Base of the scores.  A subclass defines ``_of_pairs``, or ``_of_offset`` where relative.
 
     Error unit
         A of a logit is the sum over its terms of the absolute values of all products; B is 0
@@ -46,21 +40,21 @@ class Score(Encoding, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Which of these hold for all positions: what is not named here does not.
+        """The properties from this list that hold for all positions.
 
-        ``translation``  logits stay what they are where all positions move alike
-        ``prefix``       tokens that follow change no logit of those before them
+        ``translation``  logits do not change when all positions move by the same shift
+        ``prefix``       later tokens change no logit of earlier ones
         """
         return frozenset({"prefix", "translation"} if self.relative else {"prefix"})
 
     @property
     def heads(self) -> int | None:
-        """The number of heads, or None where any will do."""
+        """The number of heads, or None where any number fits."""
         return None
 
     @property
     def rows(self) -> int | None:
-        """How many positions there are, or None where there is no end."""
+        """The number of positions, or None where it is unlimited."""
         return None
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
@@ -76,29 +70,21 @@ class Score(Encoding, abstract=True):
     def terms(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
     ) -> dict[str, Array]:
-        """The terms whose sum the logits are, by name, each (..., H, Q, K), scaled.
+        """Return the scaled terms of the logits by name, each (..., H, Q, K).
 
         q is (..., H, Q, d), k is (..., H, K, d); positions are (Q,) and (K,), or (B, Q) and (B, K)
-        with B on q's first axis.  Terms are summands of what is rounded later: they have the dtype
-        that the specification computes in, where ``scores`` follows q.
+        with B on q's first axis.  Terms have the working dtype (float64 where available); only
+        ``scores`` rounds to q's dtype.
         """
         self._check(q, k)
         q, k = widen(q), widen(k)
         q_at, k_at = as_pairs(q_positions, k_positions, integers=self.integers, x=q)
-        if (q_at.shape[-1], k_at.shape[-1]) != (q.shape[-2], k.shape[-2]):
-            raise ValueError(
-                f"q_positions and k_positions must be as many as q and k, {q.shape[-2]} and "
-                f"{k.shape[-2]}, got {q_at.shape[-1]} and {k_at.shape[-1]}"
-            )
+        batch = None if q_at.ndim == 1 else q_at.shape[0]
+        check_counts(q, k, (q_at.shape[-1], k_at.shape[-1]), batch)
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
-        if q_at.ndim == 1:
+        if batch is None:
             at = q_at.values[:, None], k_at.values[None, :]
             return self._of_pairs(q, k, *at, scale)
-        if q.ndim < 4 or q_at.shape[0] not in (1, q.shape[0]):
-            raise ValueError(
-                f"q_positions of shape (B, Q) need q of shape (B, ..., H, Q, d), got B = "
-                f"{q_at.shape[0]} and q of shape {tuple(q.shape)}"
-            )
         each = []
         for b in range(q.shape[0]):
             one = min(b, q_at.shape[0] - 1)
@@ -117,7 +103,7 @@ class Score(Encoding, abstract=True):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Each term with A and B of the error unit, for NumPy q and k in float64.
+        """Return each term with A and B of the error unit, for NumPy q and k in float64.
 
         Relative positions may be anything of the shape (Q, K) that ``k_at - q_at`` broadcasts to.
         """
@@ -129,7 +115,7 @@ class Score(Encoding, abstract=True):
         }
 
     def _sizes(self) -> Self:
-        """The same encoding with the absolute values of its learned numbers."""
+        """Return the same encoding with the absolute values of its learned arrays."""
         arrays = {
             f.name: np.abs(np.asarray(to_host(getattr(self, f.name)), dtype=np.float64))
             for f in dataclasses.fields(self)  # type: ignore[arg-type]
@@ -147,52 +133,3 @@ class Score(Encoding, abstract=True):
                     f"{name} must have shape (..., H, S, d) with {shown} and d = {d}, "
                     f"got {tuple(x.shape)}"
                 )
-
-
-def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
-    """``value`` if it is a real floating array of this shape, a letter standing for any size."""
-    shown = f"({', '.join(map(str, shape))})"
-    if not is_array(value) or dtype_name(value) not in FLOATING:
-        raise TypeError(f"{name} must be a real floating array of shape {shown}")
-    sizes = tuple(value.shape)
-    fits = len(sizes) == len(shape) and all(
-        n > 0 and (isinstance(s, str) or n == s) for n, s in zip(sizes, shape, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"{name} must have shape {shown}, got {sizes}")
-    return value
-
-
-def beside(name: str, numbers: Array, x: Array) -> Array:
-    """Learned ``numbers`` where x is, in its dtype; refused from another library."""
-    if isinstance(numbers, np.ndarray):
-        return astype(send(numbers, namespace(x), device_of(x)), x.dtype)
-    if library(numbers) != library(x):
-        raise TypeError(f"{name} is a {library(numbers)} array but q is a {library(x)} array")
-    return astype(numbers, x.dtype)
-
-
-def product(a: Array, b: Array) -> Array:
-    """``a b^T``: (..., S, d) and (..., R, d) to (..., S, R)."""
-    xp = namespace(a)
-    return xp.matmul(a, xp.matrix_transpose(b))
-
-
-def gathered(x: Array, index: Array) -> Array:
-    """``x[..., i, index[i, j]]`` for x (..., Q, R) and an integer index (Q, K) below R."""
-    xp, device = namespace(x), device_of(x)
-    rows, columns = int(x.shape[-2]), int(x.shape[-1])
-    first = columns * np.arange(rows)[:, None]
-    if isinstance(index, np.ndarray):
-        index = from_host(first + index, xp, device)
-    else:
-        index = index + astype(from_host(first, xp, device), index.dtype)
-    flat = xp.reshape(x, (*x.shape[:-2], rows * columns))
-    taken = xp.take(flat, xp.reshape(index, (-1,)), axis=-1)
-    return xp.reshape(taken, (*x.shape[:-2], *index.shape))
-
-
-def clip(r: Array, low: int, high: int) -> Array:
-    """Integers held between ``low`` and ``high``."""
-    xp = namespace(r)
-    return xp.minimum(xp.maximum(r, xp.full_like(r, low)), xp.full_like(r, high))

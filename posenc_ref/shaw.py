@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import beside, check_numbers, clip, gathered, product
 from ._namespace import Array, astype, device_of, from_host, namespace, widen
 from ._positions import as_pairs
-from .score import Score, beside, check_numbers, clip, gathered, product
+from .score import Score
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,11 +42,6 @@ class Shaw(Score):
         Which difference counts the rows.
     values : array of the shape of ``keys``, optional
         What is added to the values, in :meth:`context`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     keys: Array
@@ -91,7 +87,7 @@ class Shaw(Score):
         Positions are (Q,) and (K,), on the host or where v is; the result has v's dtype.
         """
         if self.values is None:
-            raise ValueError("values must be given for a context, they are None")
+            raise ValueError("values must be given for context(), got None")
         xp, wide = namespace(v), widen(v)
         q_at, k_at = as_pairs(q_positions, k_positions, integers=True, x=v)
         weights = astype(weights, wide.dtype)

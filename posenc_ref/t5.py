@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._lookup import check_beside, check_table, lookup
+from ._arrays import check_beside, check_numbers, lookup
 from ._namespace import (
     INTEGER,
     Array,
@@ -20,6 +20,22 @@ from ._namespace import (
     wide_integer,
 )
 from .bias import Bias
+
+
+def bucket_starts(nb: int, max_distance: int) -> tuple[int, ...]:
+    """The smallest distances n of the buckets 1 .. nb - 1, in integers.
+
+    With ``me = nb // 2``, each distance n < me has a bucket of its own; bucket me + t begins where
+    ``log(n/me) / log(max_distance/me) * (nb - me) >= t``.
+    """
+    me = nb // 2
+    starts = list(range(1, me + 1))
+    for t in range(1, nb - me):
+        n = starts[-1]
+        while n ** (nb - me) * me**t < max_distance**t * me ** (nb - me):
+            n += 1
+        starts.append(n)
+    return tuple(starts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,11 +70,6 @@ class T5Bias(Bias):
         True in encoders; in decoders (False) all later keys share bucket 0.
     scaled, bias_inside_scale : bool
         Whether 1/sqrt(d) multiplies the product, and the bias with it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array
@@ -72,7 +83,7 @@ class T5Bias(Bias):
     integers = True
 
     def __post_init__(self) -> None:
-        check_table("table", self.table, "(num_buckets, num_heads)")
+        check_numbers("table", self.table, "num_buckets", "num_heads")
         bidirectional = validate.boolean("bidirectional", self.bidirectional)
         lowest = 4 if bidirectional else 2
         buckets = validate.integer("num_buckets", self.num_buckets, minimum=lowest)
@@ -89,7 +100,7 @@ class T5Bias(Bias):
         inside = validate.boolean("bias_inside_scale", self.bias_inside_scale)
         scaled = validate.boolean("scaled", self.scaled)
         if inside and not scaled:
-            raise ValueError("bias_inside_scale needs scaled=True: without a scale nothing differs")
+            raise ValueError("bias_inside_scale=True needs scaled=True: it has no effect otherwise")
         self._set(
             num_buckets=buckets,
             max_distance=distance,
@@ -112,14 +123,7 @@ class T5Bias(Bias):
     def thresholds(self) -> tuple[int, ...]:
         """The smallest distance of bucket 1, 2, ... (of one direction), exactly."""
         nb = self.num_buckets // 2 if self.bidirectional else self.num_buckets
-        me = nb // 2
-        starts = list(range(1, me + 1))
-        for t in range(1, nb - me):
-            n = starts[-1]
-            while n ** (nb - me) * me**t < self.max_distance**t * me ** (nb - me):
-                n += 1
-            starts.append(n)
-        return tuple(starts)
+        return bucket_starts(nb, self.max_distance)
 
     def bucket(self, relative_position: Any) -> Array:
         """The bucket of each relative position ``key - query``: integers (...) to int64 (...)."""

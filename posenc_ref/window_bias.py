@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ._lookup import check_beside, lookup
+from ._arrays import check_beside, check_numbers, lookup
 from ._namespace import Array, astype, is_lazy, namespace, working_dtype
 from ._network import Network, sigmoid
 from .accuracy import Truth
 from .bias import Bias
 from .decomposed import validate_grid
-from .score import check_numbers
+from .relative import relative_row
 
 
 class WindowBias(Bias, abstract=True):
@@ -26,11 +26,11 @@ class WindowBias(Bias, abstract=True):
 
     @property
     def tokens(self) -> int:
-        """How many tokens a window has."""
+        """Number of tokens of a window."""
         return int(self.window[0] * self.window[1])
 
     def _check(self, q: Array, k: Array) -> None:
-        """Concrete positions must be tokens of the window; lazy ones are taken as they are."""
+        """Check that concrete positions are tokens of the window; lazy ones cannot be checked."""
         for name, at in (("q_positions", q), ("k_positions", k)):
             if is_lazy(at) or 0 in at.shape:
                 continue
@@ -52,10 +52,22 @@ class WindowBias(Bias, abstract=True):
         raise NotImplementedError(f"{type(self).__name__} defines no bias")
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class WindowTable(WindowBias, abstract=True):
     """Window biases that are rows of a learned table."""
 
     table: Array
+    _: KW_ONLY
+    window: Sequence[int]
+
+    def __post_init__(self) -> None:
+        h, w = validate_grid("window", self.window)
+        check_numbers("table", self.table, self._rows(h, w), "H")
+        self._set(window=(h, w))
+
+    def _rows(self, h: int, w: int) -> int:
+        """The number of rows for a window of h x w."""
+        return (2 * h - 1) * (2 * w - 1)
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
@@ -89,25 +101,10 @@ class SwinBias(WindowTable):
         Biases are its entries, bit for bit.
     window : (int, int)
         Height and width.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
-    table: Array
-    _: KW_ONLY
-    window: Sequence[int]
-
-    def __post_init__(self) -> None:
-        h, w = validate_grid("window", self.window)
-        check_numbers("table", self.table, (2 * h - 1) * (2 * w - 1), "H")
-        self._set(window=(h, w))
-
     def _of_axes(self, dy: Array, dx: Array) -> Array:
-        h, w = self.window
-        return self._entries((dy + h - 1) * (2 * w - 1) + dx + w - 1)
+        return self._entries(relative_row(dy, dx, *self.window))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -128,21 +125,10 @@ class BEiTBias(WindowTable):
         Biases are its entries, bit for bit.
     window : (int, int)
         Height and width in patches.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
-    table: Array
-    _: KW_ONLY
-    window: Sequence[int]
-
-    def __post_init__(self) -> None:
-        h, w = validate_grid("window", self.window)
-        check_numbers("table", self.table, (2 * h - 1) * (2 * w - 1) + 3, "H")
-        self._set(window=(h, w))
+    def _rows(self, h: int, w: int) -> int:
+        return super()._rows(h, w) + 3
 
     @property
     def tokens(self) -> int:
@@ -154,7 +140,7 @@ class BEiTBias(WindowTable):
         h, w = self.window
         n, xp = int(self.table.shape[0]), namespace(q)
         i, j = q - 1, k - 1
-        row = (i // w - j // w + h - 1) * (2 * w - 1) + i % w - j % w + w - 1
+        row = relative_row(i // w - j // w, i % w - j % w, h, w)
         row = xp.where(k == 0, xp.full_like(row, n - 2), row)
         row = xp.where(q == 0, xp.where(k == 0, xp.full_like(row, n - 1), n - 3), row)
         return self._entries(row)
@@ -182,23 +168,12 @@ class LeViTBias(WindowTable):
         Biases are its entries, bit for bit.
     window : (int, int)
         Height and width.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
-
-    table: Array
-    _: KW_ONLY
-    window: Sequence[int]
 
     holds = frozenset({"symmetric"})
 
-    def __post_init__(self) -> None:
-        h, w = validate_grid("window", self.window)
-        check_numbers("table", self.table, h * w, "H")
-        self._set(window=(h, w))
+    def _rows(self, h: int, w: int) -> int:
+        return h * w
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:
         xp = namespace(dy)
@@ -228,11 +203,6 @@ class LogCPB(WindowBias):
     hidden : array (W, 2);  hidden_bias : array (W,);  output : array (H, W), real floating
     window : (int, int)
     pretrained_window : (int, int), optional
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     hidden: Array
@@ -262,7 +232,7 @@ class LogCPB(WindowBias):
         return int(self.output.shape[0])
 
     def own_scale(self, dim: int) -> float:
-        """1: cosine attention brings its temperature along."""
+        """Return 1: q and k of cosine attention contain the temperature."""
         return 1.0
 
     def _inputs(self, dy: Array, dx: Array) -> Array:

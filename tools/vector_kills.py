@@ -1,8 +1,7 @@
 """Record which wrong implementations each golden vector rejects: python tools/vector_kills.py.
 
-Every case is put to every wrong implementation of the corpus that is declared as the encoding of
-the case and has its surface, on a fresh instance.  The names go into the files of
-conformance/vectors/v0, the flags that depend on them are set anew, and the manifest follows.
+It runs every case on a fresh instance of every wrong implementation with its encoding and surface,
+and writes names, flags and the manifest of conformance/vectors/v0.
 """
 
 import argparse
@@ -30,7 +29,7 @@ from posenc_ref.conformance.vectors.flags.table import flags_of  # noqa: E402
 from posenc_ref.conformance.vectors.flags.view import View  # noqa: E402
 from posenc_ref.conformance.vectors.make.generate import with_flags  # noqa: E402
 
-#: Settings of `check` that matter to a vector.
+#: The arguments of `check` that matter for a vector.
 DECLARED = ("dtype", "tensor_layout", "angles", "precision")
 
 
@@ -71,13 +70,13 @@ def record_kills(folder, kills):
 
 
 def rejected(case, one):
-    """Whether a vector rejects a fresh instance of an implementation."""
+    """Return whether a vector rejects a fresh instance of an implementation."""
     settings = {name: value for name, value in one.kwargs.items() if name in DECLARED}
     return rejects(case, one.make(), **settings)
 
 
 def declared_as(implementations):
-    """Implementations by what they are declared as: (surface, encoding or None)."""
+    """Return implementations by declaration: (surface, encoding or None)."""
     found = {}
     for one in implementations:
         encoding = from_dict(one.encoding) if one.encoding else None
@@ -86,7 +85,7 @@ def declared_as(implementations):
 
 
 def kill_list(implementations, cases=None):
-    """The names of the implementations that each vector rejects, by the id of the vector."""
+    """Return the names of the implementations that each vector rejects, by its id."""
     matching = declared_as(implementations)
     return {
         case.id: sorted(

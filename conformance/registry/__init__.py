@@ -16,8 +16,9 @@ the class::
 Examples are named by the ids of their golden vectors; take two or three small ones that differ in
 form, with learned numbers from :func:`numbers`, which every dtype holds exactly.  The entry
 then makes, by itself: the rows of ``posenc verify`` and ``posenc accuracy``, the vectors (``posenc
-vectors --generate``), the row of ``docs/encodings.md`` (``python tools/encodings_page.py``), and
-the tests of ``tests/conformance/test_registry*.py``.
+vectors --generate``), the section of
+``docs/generated/encodings.md`` (``python tools/encodings_page.py``), and the tests of
+``tests/conformance/registry``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Frequencies from outside: learned, loaded from a checkpoint, or of a rule without a name here."""
+"""Given frequencies: learned, loaded from a checkpoint, or of a rule that has no class here."""
 
 from __future__ import annotations
 
@@ -31,11 +31,6 @@ class GivenFrequencies(FrequencySchedule):
         Radians per position; ``rotary_dim / 2`` finite numbers.
     attention_factor : float
         The factor on cos and sin; greater than 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        frequencies not finite, or not as many as the encoding has pairs.
     """
 
     frequencies: Sequence[float]  # kept as a tuple
@@ -49,7 +44,7 @@ class GivenFrequencies(FrequencySchedule):
         )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """The given numbers, exactly."""
+        """Return the given frequencies, exactly."""
         if len(self.frequencies) != rotary_dim // 2:
             raise ValueError(
                 f"frequencies must have one number for each of the {rotary_dim // 2} channel pairs "

@@ -1,4 +1,4 @@
-"""NTK-aware schedules: a larger base, chosen once or by the length, and two corrections of it."""
+"""NTK-aware schedules: a larger base, fixed or by the length, and two variants."""
 
 from __future__ import annotations
 
@@ -43,20 +43,16 @@ class NTKScaling(FrequencySchedule):
         bloc97 2023, *NTK-Aware Scaled RoPE* (r/LocalLLaMA); Peng et al. 2023, *YaRN*,
         arXiv:2309.00071, section 3.1, definition 1.
     Traps
-        d is ``rotary_dim``, not ``head_dim``.  Some libraries multiply the base by ``factor``
-        itself, without the exponent (diffusers' ``ntk_factor``): that is another ``base``.
+        d is ``rotary_dim``, not ``head_dim``, and at least 4.  Some libraries multiply the base by
+        ``factor`` itself, without the exponent (diffusers' ``ntk_factor``): that is another
+        ``base``.
         HunYuan's ``alpha`` is this factor, although its configuration says "dynamic".
-        From outside it cannot be told from a larger ``base``.
+        Frequencies alone do not tell it from a larger ``base``.
 
     Parameters
     ----------
     factor : float
         At least 1.
-
-    Raises
-    ------
-    ValueError
-        factor below 1; used with ``rotary_dim`` 2, where d/(d-2) has no value.
     """
 
     factor: float
@@ -71,7 +67,7 @@ class NTKScaling(FrequencySchedule):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DynamicNTK(FrequencySchedule):
-    """Dynamic NTK: NTK-aware scaling by as much as the present length asks for.
+    """Dynamic NTK: NTK-aware scaling by a factor that follows the sequence length.
 
     Formula
         :class:`NTKScaling` by ``alpha = factor * L / max_position - (factor - 1)``, with
@@ -94,11 +90,6 @@ class DynamicNTK(FrequencySchedule):
         The trained length.
     policy : {"current", "static"}
         The length of the call, or the longest length meant, once and for all.
-
-    Raises
-    ------
-    ValueError
-        factor below 1; used with ``rotary_dim`` 2, where d/(d-2) has no value.
     """
 
     factor: float
@@ -148,11 +139,6 @@ class QwenNTK(FrequencySchedule):
     ----------
     train_length : int
         The trained length.
-
-    Raises
-    ------
-    ValueError
-        Used with ``rotary_dim`` 2, where d/(d-2) has no value.
     """
 
     train_length: int
@@ -162,11 +148,11 @@ class QwenNTK(FrequencySchedule):
 
     @property
     def depends_on_length(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """NTK-aware scaling by the step that ``seq_len`` falls on."""
+        """Return NTK-aware frequencies for the step that contains ``seq_len``."""
         length = self.train_length if seq_len is None else seq_len
         # The smallest n with train_length * 2**n >= length: no logarithm is rounded.
         steps = (-(-length // self.train_length) - 1).bit_length()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import posenc_ref
-from posenc_ref import encoding as encodings
+from posenc_ref import _registry
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance import load_vectors, registry
 from posenc_ref.conformance.cli.explain import explain
@@ -23,9 +23,10 @@ from posenc_ref.conformance.surveys.verify import verify
 from posenc_ref.conformance.vectors.make import generate, recipes
 from posenc_ref.conformance.vectors.verify import verify_vectors
 from tests.conformance.registry.registered import ASKED, on
-from tools.encodings_text import page
+from tests.tool import tool
 
 ROOT = Path(__file__).resolve().parents[3]
+PAGE = tool("encodings_page")
 FILES = dict(
     re.findall(
         r"`(\S+\.py)`:\n\n```python\n(.*?)^```$",
@@ -49,8 +50,8 @@ def entry(monkeypatch):
     """The example of CONTRIBUTING, added for the length of one test."""
     registry.entries()
     monkeypatch.setattr(registry, "REGISTRY", dict(registry.REGISTRY))
-    known = encodings._REGISTRY["encoding"]
-    monkeypatch.setitem(encodings._REGISTRY, "encoding", dict(known))
+    known = _registry.CLASSES["encoding"]
+    monkeypatch.setitem(_registry.CLASSES, "encoding", dict(known))
     made = module(monkeypatch, "posenc_ref.tisa", FILES["posenc_ref/tisa.py"])
     monkeypatch.setattr(posenc_ref, "TISA", made.TISA, raising=False)
     name = "posenc_ref.conformance.registry.tisa"
@@ -122,7 +123,7 @@ def test_vectors_are_made_of_it(entry, monkeypatch, tmp_path):
 
 
 def test_the_page_has_its_section(entry):
-    text = page((entry,), certify_entry(entry))
+    text = PAGE.document((entry,), certify_entry(entry))
     assert "### TISA\n\n`b_h(i, j) = sum_s a_hs exp(" in text
     assert "Source: Wennberg, Henter 2021" in text
     assert "\nProperties: translation.\n" in text
@@ -181,7 +182,7 @@ def test_vectors_of_a_wrong_one_are_not_written(wrong, monkeypatch, tmp_path):
 
 def test_the_page_is_not_written_of_a_wrong_one(wrong):
     with pytest.raises(ValueError, match=r"TISA: tisa scores .* units in float64"):
-        page((wrong,), certify_entry(wrong))
+        PAGE.document((wrong,), certify_entry(wrong))
 
 
 def test_a_wrong_one_is_not_certified_by_the_tests(wrong):
@@ -276,4 +277,4 @@ def test_tables_that_look_rows_up_say_which(entry):
 def test_a_docstring_has_its_sections(entry):
     entry.encoding.__doc__ = "Translation-invariant self-attention."
     with pytest.raises(ValueError, match="the docstring of TISA must have the section 'Formula'"):
-        page((entry,), certify_entry(entry))
+        PAGE.document((entry,), certify_entry(entry))

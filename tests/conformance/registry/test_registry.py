@@ -1,7 +1,6 @@
 """Every encoding has an entry, and does what every encoding has to do."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from posenc_ref.conformance.exact.certificate import dtypes
 from posenc_ref.conformance.registry import REGISTRY, entries, entry_of
 from posenc_ref.conformance.surveys.own_registered import labels
 from tests.conformance.registry.registered import ASKED, ASKED_OF_ALL, on, rows_of
-from tools.encodings_text import page
+from tests.tool import tool
 
 ENTRIES = entries()
 EXAMPLES = [(entry, name) for entry in ENTRIES for name in entry.examples]
@@ -82,14 +81,15 @@ def test_every_library_gives_the_same(entry, library):
 
 # --- the page ------------------------------------------------------------------------------------
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "encodings.md"
+TOOL = tool("encodings_page")
+PAGE = TOOL.PAGE
 SCORES = re.compile(r"^Worst scores: .*$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def today():
     """The page as it is made now."""
-    return page(ENTRIES, [row for entry in ENTRIES for row in rows_of(entry)])
+    return TOOL.document(ENTRIES, [row for entry in ENTRIES for row in rows_of(entry)])
 
 
 def test_the_page_says_what_the_docstrings_say(today):

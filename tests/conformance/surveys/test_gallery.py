@@ -15,7 +15,7 @@ from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.surveys.gallery import document, entries, missing, run, show, table
 from posenc_ref.conformance.surveys.gallery.judge import compare
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "identity-cards.md"
+DOCUMENT = Path(__file__).parents[3] / "docs/generated/identity-cards.md"
 FAST = [entry for entry in entries() if entry.fast and entry.library not in missing()]
 
 
@@ -37,7 +37,8 @@ def test_a_card_is_what_the_source_says_and_the_page_shows(entry):
     assert found.right, f"{found.wrong}\n{found.card}"
     shown = cards(DOCUMENT.read_text(encoding="utf-8"))[entry.name]
     assert compared(shown) == compared(found.card), (
-        "posenc gallery --markdown docs/identity-cards.md, with all its libraries installed"
+        "with every library installed, run "
+        "posenc gallery --markdown docs/generated/identity-cards.md"
     )
 
 
@@ -174,7 +175,7 @@ def test_the_document_is_about_these_entries():
     told = [document.cells(entry) for entry in entries()]
     assert [row.split(" | ")[:-2] for row in rows] == [
         f"| {' | '.join(cell)}".split(" | ") for cell in told
-    ], "posenc gallery --markdown docs/identity-cards.md"
+    ], "posenc gallery --markdown docs/generated/identity-cards.md"
     outcomes = [row.split(" | ")[-2] for row in rows]
     assert not [outcome for outcome in outcomes if "WRONG" in outcome]
     shown = re.findall(r"(?m)^### (.*)$", text)

@@ -31,7 +31,7 @@ from posenc_ref.conformance.surveys.transformers.worker import Worker
 transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
 torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs/generated"
 SCRIPTS = sorted((DOCS / sweep_document.SCRIPTS).glob("*.py"))
 LLAMA = Target("llama", "LlamaRotaryEmbedding", "LlamaConfig")
 
@@ -199,7 +199,7 @@ def test_a_file_of_other_versions_is_not_continued(fake, tmp_path):
         sweep(["llama"], file=path, resume=True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_worker_ends_what_takes_too_long_and_goes_on():
     with Worker(0.01) as worker:
         (line,) = worker.judge(Case(LLAMA))

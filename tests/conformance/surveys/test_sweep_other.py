@@ -36,7 +36,7 @@ from posenc_ref.conformance.surveys.transformers_other.sweep import EXPECTED, Ot
 pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs/generated"
 SCRIPTS = sorted((DOCS / sweep_other_document.SCRIPTS).glob("*.py"))
 PAGE = DOCS / "transformers-sweep-other.md"
 GOOD = "conforms"
