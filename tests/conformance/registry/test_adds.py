@@ -270,7 +270,7 @@ def test_examples_are_of_the_class(entry, examples):
 
 def test_tables_that_look_rows_up_say_which(entry):
     learned = registry.entry_of(posenc_ref.Learned(np.zeros((2, 2))))
-    with pytest.raises(ValueError, match=r"learned-6 looks rows up: its entry must say which"):
+    with pytest.raises(ValueError, match="learned-6 looks up rows: its entry must give inputs="):
         dataclasses.replace(learned, inputs=None).group("learned-6")
 
 
