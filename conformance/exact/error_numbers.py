@@ -1,9 +1,10 @@
 """Numbers that carry their error unit along: a formula written in them gives value, A and B.
 
 Values are 50-digit mpmath numbers.  The coefficients follow the formula by these rules, from which
-every family's stated unit comes: a given number has A = its size; sums add the coefficients; products multiply A, and B of one factor goes with A of the other; ``sin`` and ``cos``
-of x have A = their size and B = A of x; any other function f has A = ``|f(x)| + |f'(x)| A``, as its
-argument is rounded before.  The denominator of a quotient counts as exact.
+every family's stated unit comes: a given number has A = its size; sums add the coefficients;
+products multiply A, and B of one factor goes with A of the other; ``sin`` and ``cos`` of x have
+A = their size and B = A of x; any other function f has A = ``|f(x)| + |f'(x)| A``, as its argument
+is rounded before.  The denominator of a quotient counts as exact.
 
 ``Counted(p)`` makes one number of a sum that implementations do not round, such as a shifted
 position.

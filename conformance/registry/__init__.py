@@ -15,10 +15,10 @@ class::
 :mod:`posenc_ref.conformance.exact.reference` says what the function takes in each family.
 Examples are named by the ids of their golden vectors; take two or three small ones that differ in
 form, with learned numbers from :func:`numbers`, which every dtype holds exactly.  The entry
-provides the rows of ``posenc verify`` and ``posenc accuracy``, the vectors (``posenc
-vectors --generate``), the section of
-``docs/generated/encodings.md`` (``python tools/encodings_page.py``), and the tests of
-``tests/conformance/registry``.
+provides the rows of ``posenc verify`` and ``posenc accuracy``, the golden vectors (``posenc vectors
+--generate``), the section of ``docs/generated/encodings.md`` (``python tools/encodings_page.py``),
+and tests in ``tests/conformance/registry``.  Rotary encodings have golden vectors by surface, and
+rows of ``posenc verify`` by surface.
 """
 
 from __future__ import annotations
