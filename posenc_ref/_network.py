@@ -11,7 +11,7 @@ import numpy as np
 from ._arrays import beside, check_numbers
 from ._namespace import Array, device_of, namespace, send, to_host
 
-#: What LayerNorm adds to the variance.
+#: LayerNorm adds this to the variance.
 EPS = 1e-5
 
 

@@ -47,7 +47,7 @@ class Value:
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, checked like a new value."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        # What the other fields implied, they shall imply again: rotary_dim follows head_dim.
+        # Derived fields are derived again: rotary_dim follows head_dim.
         implied = {f.name: f.default for f in fields if f.name in self._implied()}
         return dataclasses.replace(self, **{**implied, **changes})  # type: ignore[type-var]
 

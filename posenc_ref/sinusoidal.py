@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, DType, Namespace, finish, from_host
-from ._positions import Positions, as_positions, target
+from ._namespace import Array, Namespace, from_host
+from ._positions import Positions, as_positions
 from .accuracy import Truth
 from .angles import MAX_POSITION, Turns, decimal_context, geometric, tables, turns
-from .table import PAIRED, Table
+from .table import PAIRED, ComputedTable
 
 LAYOUTS = ("interleaved", "concat")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sinusoidal(Table):
+class Sinusoidal(ComputedTable):
     """Sinusoidal position encoding.
 
     Formula
@@ -122,17 +122,6 @@ class Sinusoidal(Table):
     def frequencies(self) -> np.ndarray:
         """``position_scale * omega_k``, radians per position, NumPy float64."""
         return np.array([float(w) for w in self.decimal_frequencies()])
-
-    def table(
-        self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
-    ) -> Array:
-        """``PE(positions)``: positions (...) to (..., dim), float64 unless ``dtype=``.
-
-        Follows the library and device of ``positions`` unless ``xp=`` or ``device=`` say
-        otherwise.  Raises ValueError for positions that are not finite or beyond 2**40.
-        """
-        p = self._positions(positions)
-        return finish(self._rows(p, *target(p, xp, device)), dtype)
 
     def truth(self, positions: Any) -> Truth:
         """``table`` with A = |value| and B = ``|angle| |scale|``; a zero column has 0."""

@@ -260,7 +260,7 @@ def test_positions_of_another_library():
         TypeError, match="positions are a torch array but the table is a numpy array"
     ):
         T5Bias(W).bias(torch.arange(2), torch.arange(2))
-    with pytest.raises(TypeError, match=r"weight belongs to, numpy, got .*torch"):
+    with pytest.raises(TypeError, match=r"table's library, numpy, got .*torch"):
         Learned(np.ones((9, 8))).add(torch.tensor(X), range(5))
     with pytest.raises(TypeError, match="q and k must share a library, got torch and numpy"):
         scores(ROPE, torch.tensor(X), X, range(5), range(5))
