@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import check_beside, check_numbers, lookup
+from ._arrays import check_numbers, check_place, lookup
 from ._namespace import (
     Array,
     astype,
@@ -117,7 +117,7 @@ class AxialLearned(LearnedTable):
 
     def _parts(self, p: Positions) -> list[Array]:
         """The rows of each axis, in the order of their columns."""
-        check_beside(p.values, self.tables[0])
+        check_place("positions", p.values, "the table", self.tables[0])
         if self.flat:
             at, left = [], p.values
             for table in reversed(self.tables[1:]):

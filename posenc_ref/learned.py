@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from . import _validate as validate
-from ._arrays import check_beside, check_numbers, lookup
+from ._arrays import check_numbers, check_place, lookup
 from ._namespace import (
     INTEGER,
     Array,
@@ -94,5 +94,5 @@ class Learned(LearnedTable):
         return as_positions(positions, x=x, integers=True)
 
     def _lookup(self, p: Positions) -> Array:
-        check_beside(p.values, self.weight)
+        check_place("positions", p.values, "the table", self.weight)
         return lookup("positions + offset", self.weight, p.values + self.offset)

@@ -42,7 +42,7 @@ class Sinusoidal(ComputedTable):
     base : float
         Longest timescale, greater than 1.
     layout : {"interleaved", "concat"}
-        sin and cos of one pair side by side, or all of one kind before all of the other.
+        sin and cos of a pair in adjacent columns, or all of one kind before all of the other.
     first : {"sin", "cos"}
         Which comes first; "cos" in MusicGen and in diffusion timesteps.
     denominator : {"dim", "half-1"} or float
@@ -138,7 +138,7 @@ class Sinusoidal(ComputedTable):
         """M(k), (dim, dim), with ``PE(p + k) = M(k) PE(p)`` for every p; NumPy float64.
 
         Each (sin, cos) pair is turned by ``k * omega``: ``[[c, s], [-s, c]]``.  An extra sine
-        column has no cosine beside it, so there is no M(k) then: ValueError.
+        column has no cosine, so there is no M(k) then: ValueError.
         """
         if self.dim % 2 and self.odd == "extra-sin":
             raise ValueError("shift_matrix needs a cosine for every sine; odd='extra-sin' has none")

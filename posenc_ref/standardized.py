@@ -41,7 +41,7 @@ class StandardizedSinusoidal(ComputedTable):
     length : int
         Rows over which mean and std are taken.
     divisor : float
-        10: the rows are small beside the embeddings.
+        10: the rows are small compared with the embeddings.
     base : float
     """
 

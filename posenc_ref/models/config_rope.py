@@ -178,7 +178,7 @@ def _rope_type(settings: Settings, where: str, own: Mapping[str, Any]) -> str:
 
 
 def _base(settings: Settings, where: str, own: Mapping[str, Any], label: str) -> tuple[float, str]:
-    """The base: inside the parameters, beside them, or the class's default."""
+    """Return the base and its source: rope parameters, configuration, or class default."""
     keys = settings.conventions.get("base_keys", ["rope_theta"])
     names = [keys[label]] if isinstance(keys, Mapping) and label in keys else [*keys]
     candidates = {f"{where}: rope_theta": own.get("rope_theta")} | {
