@@ -11,7 +11,7 @@ from posenc_ref._namespace import dtype_name
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.backends import Backend, backend, backends
 from posenc_ref.backends import numpy as numpy_backend
-from posenc_ref.conformance.exact.fixed_point import Exact, to_fixed
+from tests.conformance.exact.fixed_point import Exact, to_fixed
 
 
 def usable():
