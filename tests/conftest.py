@@ -30,6 +30,20 @@ def rng():
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    """Forget the encodings that a test defines: no later test finds them by their names."""
+    from posenc_ref._registry import CLASSES
+
+    before = {kind: dict(known) for kind, known in CLASSES.items()}
+    try:
+        return (yield)
+    finally:
+        for kind, known in before.items():
+            CLASSES[kind].clear()
+            CLASSES[kind].update(known)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     return _only_cupy_may_be_skipped((yield))
 
