@@ -18,7 +18,7 @@ from typing import Any
 
 from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.backends import Backend, backends
-from posenc_ref.conformance.check import check, check_dear
+from posenc_ref.conformance.check import check, check_reduced
 from posenc_ref.conformance.exact.reference import Entry
 
 from .options import Options
@@ -272,7 +272,7 @@ def _check(
         with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             report = (
-                check_dear(fn, **settings) if dear else check(fn() if build else fn, **settings)
+                check_reduced(fn, **settings) if dear else check(fn() if build else fn, **settings)
             )
     except Exception as error:
         return failed(blank, error)

@@ -356,4 +356,4 @@ def test_the_page_has_the_surface(name):
     surface = SURFACES[name]
     arguments = ", ".join(f"`{a}`" for a in surface.arguments)
     outputs = ", ".join(f"`{o}`" for o in surface.outputs)
-    assert f"| `{name}` | {arguments} | {outputs}: {surface.says} |" in PAGE
+    assert f"| `{name}` | {arguments} | {outputs}: {surface.meaning} |" in PAGE
