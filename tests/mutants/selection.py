@@ -9,7 +9,10 @@ case. A pull request judges
 """
 
 import csv
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 from ._case import CORRECT, WRONG
 from .kills import Row
@@ -52,6 +55,20 @@ def select(rows):
             chosen.add(case.name)
             covered |= features
     return chosen
+
+
+def selected(cases):
+    """Return the cases as parameters of a test; those not selected are marked nightly."""
+    names = _names()
+    return [
+        pytest.param(c, id=c.name, marks=() if c.name in names else pytest.mark.nightly)
+        for c in cases
+    ]
+
+
+@cache
+def _names():
+    return select(read())
 
 
 def _features(case, rows):
