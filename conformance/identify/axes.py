@@ -118,7 +118,7 @@ def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> A
 
 
 def _mixed(card: Card, dim: int, measured: Measured, axes: Axes, k: int) -> None:
-    """Pairs that follow several axes at once: RoPE-Mixed."""
+    """Identify RoPE-Mixed, whose pairs follow several axes at once."""
     names = np.flatnonzero(axes.follows[:, k]).tolist()
     card.facts["axes"] = f"pairs follow several axes at once (pair {k}: axes {names})"
     weight = np.where(axes.follows, axes.w, 0.0)
@@ -220,7 +220,7 @@ def _exponents(shape: MultiAxisRoPE, spacing: str) -> np.ndarray:
 
 
 def _runs(axes: np.ndarray) -> str:
-    """Consecutive pairs of one axis, or the first pairs where they alternate."""
+    """Return the runs of pairs of one axis in words, or the first pairs if axes alternate."""
     if (np.diff(axes) != 0).sum() < axes.size // 2:
         bounds = [0, *(np.flatnonzero(np.diff(axes)) + 1).tolist(), axes.size]
         parts = [f"{a}..{b - 1} axis {axes[a]}" for a, b in pairwise(bounds)]

@@ -156,7 +156,7 @@ def _profile(calls: list[Call], ruler: Ruler, constant: bool) -> Profile | None:
 
 
 def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
-    """Earlier and later keys, each linear in the distance, or in buckets, or neither."""
+    """Identify earlier and later keys: linear in the distance, curved, or in buckets."""
     heads = len(next(iter(profile.value.values())))
     own = profile.value.get(0, np.zeros(heads))
     slopes = _line(profile, own, ruler, -1)
@@ -285,7 +285,7 @@ def _farther(
 
 
 def _levels(side: dict[int, np.ndarray], own: np.ndarray, low: int) -> tuple[dict[int, int], int]:
-    """The number of every distance's bucket, and how many there are; a change starts a new one."""
+    """Return the bucket of every distance, and how many there are; each change starts one."""
     level, before, bucket = {}, own, low
     for n, values in side.items():
         if not np.array_equal(values, before) or (low and bucket == low):

@@ -78,7 +78,7 @@ def identify(run: Run, card: Card) -> None:
 
 
 def _ask(run: Run, card: Card) -> tuple[np.ndarray, np.ndarray]:
-    """Relative positions and their buckets; empty, with the reason on the card, if there are none.
+    """Return relative positions and their buckets; both empty if there are none.
 
     Functions that have only so many distances are asked for fewer.
     """
@@ -140,7 +140,7 @@ def thresholds(side: dict[int, int], low: int) -> tuple[int, ...]:
 
 
 def rules(past: dict[int, int], later: dict[int, int], own: int) -> Iterator[Rule]:
-    """T5 parameters whose buckets are these, by distance on both sides."""
+    """Yield T5 parameters that give these buckets, by distance on both sides."""
     seen = thresholds(past, 0)
     if not seen or own != 0:
         return

@@ -98,7 +98,7 @@ class Lengths:
             self.run.subject.fn = self.run.subject.fresh().fn
 
     def rows(self, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Positions, cos and sin from a call of that length."""
+        """Return positions, cos and sin from a call of that length."""
         self._renew()
         at = np.append(_EARLY, length - 1) if self.whole else np.array([length - 1])
         return at, *self._tables(at)
@@ -117,7 +117,7 @@ class Lengths:
         )
 
     def phases(self, length: int) -> Phases:
-        """Frequencies at that length; where every call has its own length, at about that one."""
+        """Measure frequencies at that length, or near it if every call has its own length."""
         self._renew()
 
         def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -235,7 +235,7 @@ def _dynamic(encoding: _Rope, start: int, lengths: Lengths, longer: list[int]) -
 def _two_lists(
     encoding: _Rope, start: int, long: Phases, short: Measurement, rounding: float
 ) -> Iterator[_Rope]:
-    """LongRoPE: frequencies that change once, and stay."""
+    """Yield LongRoPE: frequencies that change once."""
     m_long = float(np.median(long.amplitude))
     same_m = (
         abs(m_long - short.factor.m) <= 2 * short.factor.error * max(1.0, m_long) + FACTOR_SLACK / 8

@@ -35,7 +35,7 @@ class Logits:
         return 2.0**4 if self.run.coarse == "float16" else 2.0**10
 
     def of(self, q: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """Logits (B, H, Q, K) of q (B, Q, d) and k (B, K, d), the same in every head."""
+        """Return logits (B, H, Q, K) of q (B, Q, d) and k (B, K, d), the same in every head."""
         b, n_q, n_k = q.shape[0], q.shape[1], k.shape[1]
         q, k = (np.repeat(x[:, None], self.heads, axis=1) for x in (q, k))
         y = self.run.subject.array(self.run.subject.call(q, k))
@@ -85,14 +85,14 @@ class Logits:
         return bool((off <= 64 * ROUNDOFF[self.run.coarse] * (size + 1)).all())
 
     def hot(self, channels: np.ndarray, length: int) -> np.ndarray:
-        """(channels, length, d): every token has one channel; channel -1 is none."""
+        """Return x (channels, length, d): every token has one channel; channel -1 is none."""
         x = np.zeros((channels.size, length, self.dim))
         at = np.flatnonzero(channels >= 0)
         x[at, :, channels[at]] = self.size
         return x
 
     def last(self, q: np.ndarray, k: np.ndarray, length: int) -> np.ndarray:
-        """Logits (n, H, length) of the last query with channel q[n], all keys with k[n]."""
+        """Return logits (n, H, length) of the last query with channel q[n] and keys with k[n]."""
         step = max(1, _CHUNK // (length * self.dim * self.heads))
         n_q = 1 if self.short else length
         parts = [
@@ -143,7 +143,7 @@ class Terms:
 
 
 def take_apart(logits: Logits) -> Terms:
-    """The terms of a square call, one channel of the queries and one of the keys at a time."""
+    """Measure the terms of a square call, one channel of queries and of keys at a time."""
     n, d, size = _SQUARE, logits.dim, logits.size
     every, none = np.arange(d), np.full(d, -1)
     bias = logits.bias(n, n)

@@ -73,7 +73,7 @@ def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
 
 
 def uncertainty(phases: Phases, dtype: str) -> np.ndarray:
-    """One standard error of the frequencies: a float32 angle is not more exact than itself."""
+    """Return the standard errors of the frequencies, at least the rounding of a float32 angle."""
     rounding = min(ROUNDOFF["float32"], ROUNDOFF[dtype])
     return np.asarray(np.hypot(phases.sigma, rounding * np.abs(phases.frequencies)))
 

@@ -164,7 +164,7 @@ def _sub(
 
 
 def _relative(card: Card, terms: Terms) -> None:
-    """Terms of Shaw, Transformer-XL and DeBERTa, by what each depends on."""
+    """Describe terms such as those of Shaw, Transformer-XL and DeBERTa."""
     shapes = {}
     for name in ("query", "key", "bias"):
         term = getattr(terms, name)

@@ -147,7 +147,7 @@ def _facts(
 def _arrangements(
     dim: int, sines: np.ndarray, cosines: np.ndarray, padded: bool
 ) -> Iterator[dict[str, Any]]:
-    """Fields of arrangements that have these columns."""
+    """Yield fields of arrangements that have these columns."""
     for layout in ("interleaved", "concat"):
         for first in ("sin", "cos"):
             odd = "raise" if not dim % 2 else "zero-pad" if padded else "extra-sin"
@@ -170,7 +170,7 @@ def _scale(size: float, factor: Factor, dim: int) -> float:
 
 
 def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
-    """Base, denominator and scale of positions: published ones, then fitted ones."""
+    """Yield base, denominator and scale of positions: published ones, then fitted ones."""
     n, first = m.w.size, float(m.w[0])
     whole = nice(first, float(m.error[0]))
     scales = [s for s in (1.0, 2 * np.pi, np.pi, whole, first) if abs(s / first - 1) <= m.error[0]]

@@ -78,7 +78,7 @@ def explain(m: np.ndarray, ruler: Ruler) -> tuple[float | None, str]:
 
 
 def _tops(m: np.ndarray) -> Iterator[float]:
-    """max_bias by the last head of a power of two, where there is one."""
+    """Yield 8, and max_bias by the last head of a power of two."""
     c = 1 << (m.size.bit_length() - 1)
     yield 8.0
     top = float(-np.log2(m[c - 1]))

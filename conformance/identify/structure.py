@@ -58,7 +58,7 @@ def structures(dim: int, measured: Measured) -> list[Structure]:
 
 
 def _candidates(dim: int, found: list[tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
-    """Layout, pairs and first channel: the smallest slice, then larger ones with still pairs."""
+    """Yield layout, pairs and first channel: the smallest slice, then ones with still pairs."""
     first, last = min(a for a, _ in found), max(b for _, b in found)
     apart = {b - a for a, b in found}
     half = apart.pop() if len(apart) == 1 else 0

@@ -107,7 +107,7 @@ class _Anywhere(Reach):
     """A function that takes every length."""
 
     def touch(self, position: int) -> None:
-        """Nothing is refused."""
+        """Accept every position."""
 
 
 def frequencies(run: Run, card: Card) -> None:

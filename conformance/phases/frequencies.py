@@ -117,7 +117,7 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
 
 
 def unfilled(found: FrequencyMistake, measured: np.ndarray, target: np.ndarray) -> FrequencyMistake:
-    """The explanation, unless frequencies that nothing explains are no frequencies at all."""
+    """Return the mistake, as ``uninitialised`` if unexplained frequencies have no order."""
     if found.code != "frequency-spacing" or (np.diff(target) > 0).any():
         return found
     steps = np.diff(np.abs(measured))

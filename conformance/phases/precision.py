@@ -235,7 +235,7 @@ def _misfit(
 def _table_misfit(
     actual: tuple[np.ndarray, np.ndarray], positions: np.ndarray, w: np.ndarray, half: str
 ) -> float:
-    """Values that are numbers of the half-precision format, and near the true ones for it.
+    """Return the misfit of values that are numbers of the half-precision format.
 
     They are not recomputed: a float32 angle may fall on the other side of a tie.
     """

@@ -148,7 +148,7 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
 
 
 def multi_axis_exponents(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
-    """Doubled and halved exponents: a published base explains them as well, and goes first."""
+    """Yield doubled and halved exponents, after the published bases that give the same."""
     w, scale = encoding.frequencies(), encoding.position_scale
     for what, power in (("doubled", 2.0), ("halved", 0.5)):
         if isinstance(scale, float) and encoding.scaling is None:

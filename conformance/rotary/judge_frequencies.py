@@ -67,7 +67,7 @@ def judge(run: Run) -> None:
 def _called(
     run: Run, encoding: Rotary, n: int | None
 ) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Frequencies and the factor at a length; None, and a finding, if they cannot be judged."""
+    """Return frequencies and the factor at a length; None, and a finding, if that fails."""
     arguments = () if n is None else (n,)
     try:
         theta, factor = _frequencies(run, *arguments)

@@ -31,7 +31,7 @@ class CannotBe(Exception):
 
 
 def same() -> Conversion:
-    """Nothing to do."""
+    """Return the conversion of a function that is the target already."""
     return Conversion(["nothing to do: it is the target"])
 
 

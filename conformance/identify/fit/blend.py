@@ -84,7 +84,7 @@ def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
 
 
 def _ramp(share: np.ndarray, error: np.ndarray) -> Ramp | None:
-    """The pairs between the plateaus 0 and 1; None where shares do not rise from one to the other.
+    """Return the pairs between the plateaus 0 and 1; None if shares do not rise between them.
 
     A ramp may end before it reaches 1: the slowest pair is not slow enough then.
     """
@@ -127,7 +127,7 @@ def _llama3(
 
 
 def _integers(value: float) -> list[int]:
-    """``value`` as an integer, the rounder ones first."""
+    """Return integers near ``value``, the rounder ones first."""
     if not 1 <= value < 2**40:
         return []
     return list(dict.fromkeys([round(v) for v in decimals(value)] + [round(value)]))
@@ -188,7 +188,7 @@ def _yarns(
 
 
 def _with_factor(m: Measurement, base: float, bare: pr.YaRN) -> Iterator[Fit]:
-    """``bare`` with the measured m: its own, DeepSeek's quotient, or a number."""
+    """Yield ``bare`` with the measured m: its own, DeepSeek's quotient, or a number."""
     if not m.meets(base, bare):
         return
     if m.has_factor(bare.magnitude(None)):
@@ -198,7 +198,7 @@ def _with_factor(m: Measurement, base: float, bare: pr.YaRN) -> Iterator[Fit]:
 
 
 def with_m(m: Measurement, bare: pr.YaRN) -> Iterator[pr.YaRN]:
-    """``bare`` with another m: a quotient of published mscales, else the number itself."""
+    """Yield ``bare`` with another m: a quotient of published mscales, or the number."""
     for one, all_dim in MSCALES:
         scaled = bare.replace(mscale=one, mscale_all_dim=all_dim)
         if one != all_dim and m.has_factor(scaled.magnitude(None)):

@@ -143,7 +143,7 @@ def fitted_base(m: Measurement, factor: float, k: np.ndarray | None = None) -> f
 
 
 def chosen(m: Measurement, fitted: float, k: np.ndarray | None = None) -> tuple[float, ...]:
-    """Bases of few digits: first those as near as the frequencies tell, then any that is near."""
+    """Return bases of few digits: first those within the uncertainty, then any nearby."""
     k = m.k if k is None else k
     noise = m.error[k] - BUDGET["float32"] * m.roundoff
     weight = k / (noise + m.roundoff)
@@ -152,7 +152,7 @@ def chosen(m: Measurement, fitted: float, k: np.ndarray | None = None) -> tuple[
 
 
 def decimals(value: float, digits: int = _DIGITS, error: float = np.inf) -> Iterator[float]:
-    """``value`` rounded to 1, 2, ... significant digits, as far as that is within ``error``."""
+    """Yield ``value`` rounded to 1, 2, ... significant digits, if within ``error``."""
     for n in range(1, digits + 1):
         short = float(f"{value:.{n}g}")
         if abs(short - value) <= error:
@@ -166,7 +166,7 @@ def nice(value: float, error: float = 0.0, least: float = ROUNDOFF["float32"]) -
 
 
 def between(low: float, high: float, usual: float) -> float:
-    """``usual``, if it is above ``low`` and up to ``high``; else the shortest decimal that is."""
+    """Return ``usual`` if it is in (low, high], else the shortest decimal that is."""
     if low < usual <= high:
         return usual
     for n in range(1, _DIGITS + 1):
@@ -184,7 +184,7 @@ def linear_fit(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, 
 
 
 def fast_bases(m: Measurement) -> list[float]:
-    """Bases that the fastest pairs agree with, while the others do not: published ones first."""
+    """Return bases that the fastest pairs agree with, published ones first."""
     fast = np.arange(1, max(2, m.w.size // 8))
 
     def agrees(base: float) -> bool:
