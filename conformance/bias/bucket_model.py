@@ -1,4 +1,4 @@
-"""T5's buckets with parts of the rule replaced: what a measured deviation would give."""
+"""T5's buckets with parts of the rule replaced by measured deviations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDEST = 4096
 
 @cache
 def starts(size: int, exact: int, max_distance: int, last: int | None = None) -> tuple[int, ...]:
-    """The smallest distance of bucket 1, 2, ... ``last``, by comparing integers."""
+    """Return the smallest distance of bucket 1, 2, ... ``last``, by comparing integers."""
     found = list(range(1, exact + 1))
     steps = size - exact
     for t in range(1, (size - 1 if last is None else last) - exact + 1):
@@ -30,7 +30,7 @@ def starts(size: int, exact: int, max_distance: int, last: int | None = None) ->
 
 
 def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray:
-    """The declared buckets of r with some things changed.
+    """Return the declared buckets of r with parts of the rule changed.
 
     ``change`` replaces sign, num_buckets, size (buckets of one direction), future ("offset",
     "same", "zero"), exact, max_distance, starts, future_starts, clamp, half, own (the bucket of
@@ -93,14 +93,14 @@ def _half_log(max_distance: int, size: int, distances: int, name: str, order: st
 
 
 def bases(encoding: T5Bias) -> list[dict[str, Any]]:
-    """The declaration, its mirror image and the other direction: what a shift is measured by."""
+    """Return the changes by which a shift is measured: none, the mirror image, the direction."""
     half, both = encoding.num_buckets // 2, encoding.bidirectional
     other = {"size": encoding.num_buckets if both else half, "future": "zero" if both else "offset"}
     return [{}, {"sign": -1}, other]
 
 
 def shift(encoding: T5Bias, change: dict[str, Any], r: np.ndarray, b: np.ndarray) -> int:
-    """The shift of r that makes the buckets of ``change`` fit best, the smallest of the best."""
+    """Return the smallest shift of r with which the buckets of ``change`` fit best."""
     known = (b >= 0) & (np.abs(r) <= WIDEST)
     r, b = r[known], b[known]
     reach = int(np.abs(r).max(initial=0)) + 8

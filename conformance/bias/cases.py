@@ -1,4 +1,4 @@
-"""What a bias function answered, the ruler it is judged with, and properties in general."""
+"""The results of a bias function, the tolerance that judges them, and properties."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class BiasCase:
 
     @cached_property
     def terms(self) -> np.ndarray:
-        """What was added to form ``moved``, in absolute value."""
+        """The sum of the absolute values that form ``moved``."""
         size = np.abs(self.actual)
         return np.asarray(size + np.abs(self.own)) if self.up_to_constant else np.asarray(size)
 
@@ -102,7 +102,7 @@ class BiasCase:
 
 @dataclass(frozen=True)
 class Property:
-    """Something that holds of right outputs whatever the oracle says.
+    """A property of right outputs that needs no reference.
 
     ``violation`` gives the first place where it does not hold, or an empty string; ``spoil`` moves
     one number of the data so that it must not hold any more.
@@ -135,7 +135,7 @@ def judge_properties(run: Run, properties: Sequence[Property], data: Any) -> Non
 
 @dataclass(frozen=True)
 class Answer:
-    """One call: the values, or the code and the words of what went wrong."""
+    """The values of one call, or the code and the message of its failure."""
 
     values: np.ndarray | None
     raw: Any = None
@@ -156,7 +156,7 @@ def ask(subject: Subject, *args: Any) -> Answer:
 
 @dataclass(frozen=True)
 class Span:
-    """How many tokens a bias of one window, or of one sequence, has, and which calls make sense."""
+    """The tokens of a bias of one window, or of one sequence, and the calls that it defines."""
 
     tokens: int  #: of the longest call
     square: int  #: of the longest call with as many queries as keys
@@ -164,7 +164,7 @@ class Span:
 
 
 def span(run: Run, bias: Any) -> Span | None:
-    """Of ``bias`` as far as it is to be judged; None where any length has a meaning."""
+    """Return the span of ``bias`` that is judged; None where any length has a meaning."""
     tokens = getattr(bias, "tokens", None)
     if tokens is None:
         return None
@@ -175,5 +175,5 @@ def span(run: Run, bias: Any) -> Span | None:
 
 
 def fresh(run: Run) -> Subject | None:
-    """A subject around a fresh instance, where there is a way to make one."""
+    """Return a subject with a fresh instance, if there is a factory."""
     return None if run.subject.factory is None else run.subject.fresh()

@@ -29,7 +29,7 @@ __all__ = ["judge_bias", "judge_bucket", "judge_slopes"]
 
 #: After the short ones, lengths that share one number with an earlier call: caches are keyed.
 LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), (257, 300), (600, 600), *PROBED[3:])
-#: Where calls are dear: queries alone, in the middle and at the end, and both sides of a square.
+#: The reduced workload: queries alone, in the middle and at the end, and both sides of a square.
 FEW = ((5, 5), (1, 7), (3, 11), (2, 5), (5, 11), (64, 64), (16, 256), (4, 2050))
 #: A square call of this size stands in where q_len < k_len is refused.
 SQUARE = 512
@@ -45,7 +45,7 @@ MOST_NUMBERS = 2**28
 
 @dataclass
 class _Called:
-    """What came out of one call of a bias function."""
+    """One call of a bias function and its result."""
 
     lengths: tuple[int, int]
     answer: Answer
@@ -54,7 +54,7 @@ class _Called:
 
 
 def judge_bias(run: Run) -> None:
-    """``fn(q_len, k_len)``: values, properties, state, and odd lengths."""
+    """Judge ``fn(q_len, k_len)``: values, properties, state, and odd lengths."""
     encoding: Bias = run.encoding
     translated = [TRANSLATION.name] if encoding.relative else []
     run.report.required = ("values", "replay", *translated)
@@ -231,7 +231,7 @@ def _overwritten(one: _Called) -> bool:
 
 
 def _file(run: Run, one: _Called) -> None:
-    """Report a call that gave nothing to judge."""
+    """Report a call without a result that can be judged."""
     if one.case is not None or any(f.code == "state" for f in run.report.findings):
         return
     if one.answer.code == "raises":
@@ -251,7 +251,7 @@ def _empty(run: Run) -> None:
 
 
 def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
-    """Report what is not finite where it is judged, and the mask that it may be."""
+    """Report values that are not finite at judged keys, and a misplaced mask."""
     for case in cases:
         bad = ~np.isfinite(case.actual).all(axis=0) & case.judged
         if not bad.any():

@@ -21,7 +21,7 @@ FAR = (1000, 4097, 32767, 32769, 65536, 100000, 131071)
 
 @dataclass
 class Buckets:
-    """What came out: relative positions and buckets, and the call."""
+    """Relative positions and their buckets."""
 
     relative: np.ndarray
     bucket: np.ndarray
@@ -29,7 +29,7 @@ class Buckets:
 
 
 def judge_bucket(run: Run) -> None:
-    """``fn(key - query)``: every integer, its shape, and properties of the whole map."""
+    """Judge ``fn(key - query)``: every integer, its shape, and properties of the whole map."""
     encoding: T5Bias = run.encoding
     properties = properties_of(encoding.num_buckets, encoding.bidirectional)
     run.report.required = ("values", "replay", *(p.name for p in properties))
@@ -100,7 +100,7 @@ def _judge(run: Run, encoding: T5Bias, found: Buckets) -> bool:
 
 
 def _shapes(run: Run, window: np.ndarray, whole: Buckets) -> list[Buckets]:
-    """Optional inputs: other shapes, other widths, far positions."""
+    """Call with optional inputs: other shapes, other widths, far positions."""
     far = np.array([sign * n for n in FAR for sign in (-1, 1)])
     far = far[np.abs(far) <= run.settings.up_to(int(np.abs(far).max()))]
     grid = np.arange(7)[None, :] - np.arange(3, 8)[:, None]
@@ -144,7 +144,7 @@ def _shapes(run: Run, window: np.ndarray, whole: Buckets) -> list[Buckets]:
 
 
 def properties_of(num_buckets: int, bidirectional: bool) -> list[Property]:
-    """What holds of every map of T5, whatever max_distance is."""
+    """Return the properties of every T5 map, whatever max_distance is."""
     half = num_buckets // 2 if bidirectional else num_buckets
     last = half - 1 if not bidirectional else num_buckets - 1
 

@@ -16,7 +16,7 @@ from .slope_properties import DISTINCT, GEOMETRIC, POSITIVE, PREFIX
 
 
 def judge_slopes(run: Run) -> None:
-    """``fn(num_heads)``: values, properties, and that calls do not depend on each other."""
+    """Judge ``fn(num_heads)``: values, properties, and that calls do not depend on each other."""
     declared: ALiBi = run.encoding
     run.report.required = ("values", "replay", POSITIVE.name)
     first = _slopes(run, run.subject, declared.num_heads)

@@ -1,4 +1,4 @@
-"""Which rows, heads and tokens of wrong calls are wrong: where no suspicion explains them."""
+"""Report which rows, heads and tokens are wrong where no known mistake explains the calls."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from .mistake import JudgedCall
 
 
 def name_pattern(run: Run, seen: Sequence[JudgedCall], otherwise: str, message: str) -> None:
-    """A finding by the axis (B, H, S, D) along which right and wrong lie side by side.
-
-    Where a call is wrong throughout, the finding is ``otherwise``.
-    """
+    """Report the rows, heads or tokens that are wrong; the code is ``otherwise`` if all are."""
     wrong = failed(run, seen)
     if not wrong:
         return

@@ -1,4 +1,4 @@
-"""A plain function as a row of the table of surfaces: our own, and how to judge by it."""
+"""A plain function as a row of the table of surfaces: its reference, probes and mistakes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import identical
 
@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Probe:
+class Arguments:
     """The arguments of one call; one that is not required may be refused."""
 
     name: str
@@ -25,18 +25,17 @@ class Probe:
     required: bool = True
 
 
-def written(code: str, message: str, function: Function, remedy: str = "") -> Mistake:
-    """Return the mistake of another function in place of the right one.
-
-    It returns the values, or a Truth where these have a unit of their own.
-    """
-    return Mistake(code, message, lambda call: call.returned_by(function), remedy)
-
-
 def several(code: str, *rows: tuple[Any, ...]) -> Iterator[Mistake]:
-    """Yield a mistake for each row: the message, the function, perhaps a remedy."""
-    for row in rows:
-        yield written(code, *row)
+    """Yield a mistake for each row: the message, the wrong function, perhaps a remedy.
+
+    The function returns the values, or a Truth where these have a unit of their own.
+    """
+    return mistakes(code, lambda function: lambda call: call.returned_by(function), *rows)
+
+
+def written(code: str, message: str, function: Function, remedy: str = "") -> Mistake:
+    """Return the mistake of a wrong function."""
+    return next(several(code, (message, function, remedy)))
 
 
 def _identical(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
@@ -47,26 +46,28 @@ def _identical(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> 
 class Plain:
     """How to judge a surface; ``probes`` and ``mistakes`` get the declared encoding, or None."""
 
-    probes: Callable[[Any, int, str], Iterable[Probe]]  #: by seed and dtype; from small to large
+    probes: Callable[
+        [Any, int, str], Iterable[Arguments]
+    ]  #: by seed and dtype; from small to large
     mistakes: Callable[[Any], Iterable[Mistake]]
-    otherwise: str  #: the code where no known mistake explains what came out
+    otherwise: str  #: the code where no known mistake explains the result
     integers: bool = True  #: whether integers (or bools) are wanted
     truth: Callable[[Any, tuple[Any, ...], np.ndarray], Truth] = _identical
     judged: Callable[[tuple[Any, ...]], np.ndarray | None] = lambda arguments: None
-    #: Mistakes that a wrong result suggests, by the encoding, the arguments and what came out.
+    #: Mistakes that a wrong result suggests, by the encoding, the arguments and the result.
     suggested: Callable[[Any, tuple[Any, ...], np.ndarray], Iterable[Mistake]] = (
         lambda encoding, arguments, actual: ()
     )
     #: The arguments held to positions up to a last one.
     within: Callable[[tuple[Any, ...], int], tuple[Any, ...]] = lambda arguments, last: arguments
-    #: What looks closer where no mistake explains the calls that came out.
+    #: A further diagnosis where no mistake explains the calls.
     closer: Callable[[Run, list[JudgedCall]], None] | None = None
-    #: What of a result is compared: the result itself, unless only a part of it has a meaning.
+    #: The part of a result that is compared.
     meaning: Callable[[np.ndarray], np.ndarray] = lambda result: result
 
 
 @dataclass(frozen=True)
-class Called:
+class PlainCall:
     """One call of the function of a row."""
 
     row: Plain

@@ -1,4 +1,4 @@
-"""The one judge of plain functions: ``posenc_ref``'s own function of that name is the truth."""
+"""Judge plain functions against ``posenc_ref``'s own function of that name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused, Subject
 from posenc_ref.conformance.harness.run import Run
 
-from .function import Called, Plain
+from .function import Plain, PlainCall
 from .ids import ID_ROWS
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
@@ -34,7 +34,7 @@ ROWS: dict[str, Plain] = {
 
 
 def judge(run: Run) -> None:
-    """Every probe against our own function; then replays, and the mistakes that would fit."""
+    """Judge every probe against our own function, then replays; then diagnose."""
     row = ROWS[run.report.surface]
     run.report.required = ("values", "state")
     own = run.surface.own(run.encoding, "float64")
@@ -44,9 +44,9 @@ def judge(run: Run) -> None:
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
         if run.settings.max_position is not None:
             arguments = row.within(arguments, run.settings.max_position)
-        told = np.asarray(own(*arguments))
+        expected = np.asarray(own(*arguments))
         try:
-            actual = _called(run, run.subject, row, arguments, told.shape)
+            actual = _called(run, run.subject, row, arguments, expected.shape)
         except Refused as error:
             if not probe.required:
                 run.limit(f"{probe.name}: refused ({error})")
@@ -62,8 +62,8 @@ def judge(run: Run) -> None:
             return
         if not _kind(run, row):
             return
-        call = Called(row, run.encoding, arguments)
-        seen.append(judge_call(run, "values", _judged(run, call, probe.name, told, actual)))
+        call = PlainCall(row, run.encoding, arguments)
+        seen.append(judge_call(run, "values", _judged(run, call, probe.name, expected, actual)))
     if seen:
         _state(run, row, seen)
     if run.failures and not run.report.codes:
@@ -99,8 +99,10 @@ def _kind(run: Run, row: Plain) -> bool:
     return True
 
 
-def _judged(run: Run, call: Called, name: str, told: np.ndarray, actual: np.ndarray) -> JudgedCall:
-    row, truth = call.row, call.truth(told)
+def _judged(
+    run: Run, call: PlainCall, name: str, expected: np.ndarray, actual: np.ndarray
+) -> JudgedCall:
+    row, truth = call.row, call.truth(expected)
     if not (truth.terms.any() or truth.angle.any()) and not row.integers:  # copied, so rounded
         truth = row.truth(run.encoding, call.arguments, run.subject.rounded(truth.value))
     case = f"{name}: {_shown(run, call.arguments)}"

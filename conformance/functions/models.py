@@ -23,7 +23,7 @@ from posenc_ref.conformance.table.diagnose_rows import reversed_length
 from posenc_ref.conformance.table.judge_features import longest
 from posenc_ref.schedules.yarn import mscale
 
-from .function import Function, Plain, Probe, several, written
+from .function import Arguments, Function, Plain, several, written
 
 LENGTHS = (5, 1, 2, 16, 64)
 
@@ -34,12 +34,12 @@ def _longest(encoding: Any) -> int:
     return last if isinstance(encoding, Learned) else min(last, 2050)
 
 
-def _sequences(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _sequences(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     longest = _longest(encoding)
     for n in dict.fromkeys(min(n, longest) for n in LENGTHS):
-        yield Probe("a sequence", (n,))
-    yield Probe("the longest sequence", (longest,), False)
-    yield Probe("no tokens", (0,), False)
+        yield Arguments("a sequence", (n,))
+    yield Arguments("the longest sequence", (longest,), False)
+    yield Arguments("no tokens", (0,), False)
 
 
 def _rows_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
@@ -86,7 +86,7 @@ def _row_suggestions(
 
 
 def _as_table(run: Run, seen: list[JudgedCall]) -> None:
-    """Diagnose the values as those of ``table``, in calls no longer than those that came out."""
+    """Diagnose the values as those of ``table``, in calls as long as those that returned."""
     if not isinstance(run.encoding, Sinusoidal | Learned):
         return
     fn, longest = run.subject.fn, max(one.facts.arguments[0] for one in seen)
@@ -103,14 +103,14 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
     run.report.limits[:] = limits
 
 
-def _depth(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
-    yield Probe("all layers", (len(model.layer_types),))
+def _depth(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
+    yield Arguments("all layers", (len(model.layer_types),))
 
 
 def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     flags = np.array(pr.layers(model, len(model.layer_types)))
 
-    def told(values: np.ndarray) -> Function:
+    def fixed(values: np.ndarray) -> Function:
         return lambda n: values
 
     backwards = (
@@ -120,13 +120,13 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     code = "layer-schedule"
     yield from several(
         code,
-        ("the schedule is inverted: layers that should rotate do not", told(~flags), backwards),
-        ("every layer has a positional encoding", told(np.ones_like(flags))),
-        ("no layer has a positional encoding", told(np.zeros_like(flags))),
+        ("the schedule is inverted: layers that should rotate do not", fixed(~flags), backwards),
+        ("every layer has a positional encoding", fixed(np.ones_like(flags))),
+        ("no layer has a positional encoding", fixed(np.zeros_like(flags))),
     )
     for by in (1, -1):
         text = f"the schedule is one layer too {'late' if by > 0 else 'early'}"
-        yield written(code, text, told(np.roll(flags, by)))
+        yield written(code, text, fixed(np.roll(flags, by)))
     odd = np.flatnonzero(flags != np.bincount(flags.astype(int), minlength=2).argmax())
     if odd.size > 1 and np.unique(np.diff(odd)).size == 1:
         n = int(odd[1] - odd[0])
@@ -134,17 +134,17 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
         index = np.arange(flags.size)
         for start in range(n):
             text = f"the exceptions start at layer {start}, declared {odd[0]}"
-            yield written(code, text, told(np.where(index % n == start, ~common, common)))
+            yield written(code, text, fixed(np.where(index % n == start, ~common, common)))
         for other in (n - 1, n + 1):
             if other > 1:
                 text = f"every {other}th layer is the exception, declared every {n}th"
                 mask = (index + 1) % other == 0
-                yield written(code, text, told(np.where(mask, ~common, common)))
-    yield written(code, "the schedule runs from the last layer to the first", told(flags[::-1]))
+                yield written(code, text, fixed(np.where(mask, ~common, common)))
+    yield written(code, "the schedule runs from the last layer to the first", fixed(flags[::-1]))
 
 
-def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
-    yield Probe("the model", ())
+def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
+    yield Arguments("the model", ())
 
 
 def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:

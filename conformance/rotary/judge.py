@@ -339,7 +339,7 @@ def _logits(run: Run, access: Access) -> None:
             x = run.random((1, 2, at.size, access.dim), 30 + len(sides))
             sides.append((access.rows(x, at), _truth(run, x, at, access.lengths(at))))
         (q, query), (k, key) = sides
-        calls.append(same_logits.Logits(f"call {n}", q, k, query, key))
+        calls.append(same_logits.BothSides(f"call {n}", q, k, query, key))
     same_logits.remark(run, calls)
 
 

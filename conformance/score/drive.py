@@ -1,4 +1,4 @@
-"""Driving ``scores``: the calls, from short to long, their state, and what is compared of them."""
+"""Drive ``scores``: call from short to long, judge the logits and their state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIONAL: tuple[Size, ...] = (
 
 
 class Asked(Protocol):
-    """One call: queries and keys (B, H, S, d), and what should come out."""
+    """One call: queries and keys (B, H, S, d), and the reference."""
 
     q: np.ndarray
     k: np.ndarray
@@ -39,7 +39,7 @@ class Asked(Protocol):
 
     @property
     def causal(self) -> bool:
-        """Whether the encoding says nothing of later keys."""
+        """Whether the encoding defines nothing for later keys."""
 
     @property
     def declares_future(self) -> bool:
@@ -49,10 +49,10 @@ class Asked(Protocol):
         """The logits."""
 
     def judged_as(self, actual: np.ndarray) -> Self:
-        """The same call, knowing what came out."""
+        """The same call with what the reference needs of the result."""
 
     def seen(self, actual: np.ndarray) -> np.ndarray:
-        """What is compared of logits that came out."""
+        """The part of the logits that is compared."""
 
 
 def drive(
@@ -60,7 +60,7 @@ def drive(
     ask: Callable[[Run, Size], Any],
     explain: Callable[[Run, list[JudgedCall]], None],
 ) -> None:
-    """Every call that ``ask`` makes of a size (None: there is no room for it), judged."""
+    """Judge every call that ``ask`` makes of a size; it returns None where it has no room."""
     run.report.required = ("logits", "state")
     seen = judge_probes(run, _probes(run, ask), partial(_asked, run))
     if not seen:
@@ -97,7 +97,7 @@ def inputs(run: Run, heads: int, lengths: tuple[int, int], batch: int, d: int) -
 
 
 def past_the_end(run: Run, n_k: int) -> bool:
-    """Whether so many keys are not to be judged."""
+    """Whether so many keys are beyond the largest position to judge."""
     return not run.settings.allows(n_k - 1)
 
 

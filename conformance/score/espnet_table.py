@@ -1,4 +1,4 @@
-"""How many rows the table of ESPnet's legacy encoding has, from the logits that came out."""
+"""Measure the number of rows of the table of ESPnet's legacy encoding, from logits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_ONCE = 2**10
 
 
 def table_length(declared: Score, seen: Sequence[JudgedCall]) -> Iterator[Mistake]:
-    """A table of another length: the one that meets each query's own key in the first call.
+    """Yield a table of another length, which fits each query's own key in the first call.
 
     There R is that of position ``rows - K``.  Tables no longer than K are all alike.
     """

@@ -1,4 +1,4 @@
-"""Judge of ``scores``: logits of queries and keys, whatever the encoding does to them."""
+"""Judge of ``scores``: logits of queries and keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MANY = 2**20
 
 
 def judge(run: Run) -> None:
-    """``fn(q, k)``: logits (B, H, Q, K); queries stand at the end of the keys."""
+    """Judge ``fn(q, k)``: logits (B, H, Q, K) of queries at the end of the keys."""
     if isinstance(run.encoding, Score):
         judge_terms.judge(run)
     else:

@@ -1,4 +1,4 @@
-"""Queries and keys for ``apply_qk``: what every function must accept first, then the rest."""
+"""Queries and keys for ``apply_qk``: the required calls first, then the optional ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Size = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Side:
-    """The queries or the keys of one call, and what became of the other side."""
+    """The queries or the keys of one call, with the positions of the other side."""
 
     encoding: Rotary
     x: np.ndarray  #: (B, H, S, D)
@@ -37,17 +37,17 @@ class Side:
         return max(int(self.positions.max()), int(self.others.max())) + 1
 
     def truth(self) -> Truth:
-        """What should come out."""
+        """The reference."""
         return self.at(self.positions)
 
     def at(self, positions: np.ndarray) -> Truth:
-        """What would come out at other positions."""
+        """The result at other positions."""
         return self.by(self.encoding, positions)
 
     def by(
         self, encoding: Rotary, positions: np.ndarray | None = None, keys: bool | None = None
     ) -> Truth:
-        """What would come out of another encoding."""
+        """The result of another encoding."""
         p = self.positions if positions is None else positions
         if isinstance(encoding, XPos):
             return xpos_truth(encoding, self.x, p, keys=self.keys if keys is None else keys)
@@ -55,7 +55,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Case:
+class PairCall:
     """One call of ``apply_qk``."""
 
     name: str
@@ -64,8 +64,8 @@ class Case:
     required: bool = False
 
 
-def cases(run: Run) -> Iterator[Case]:
-    """The calls, from short to long; those that may be refused after those that may not."""
+def cases(run: Run) -> Iterator[PairCall]:
+    """Yield the calls, from short to long; the required ones come first."""
     encoding, dim = run.encoding, run.encoding.head_dim
 
     def case(
@@ -74,10 +74,10 @@ def cases(run: Run) -> Iterator[Case]:
         q_at: np.ndarray,
         k_at: np.ndarray,
         required: bool = False,
-    ) -> Case:
+    ) -> PairCall:
         q, k = (run.random((*size, dim), 31 * i + sum(size)) for i, size in enumerate(sizes))
         one = Side(encoding, q, q_at, k_at, keys=False)
-        return Case(name, one, Side(encoding, k, k_at, q_at, keys=True), required)
+        return PairCall(name, one, Side(encoding, k, k_at, q_at, keys=True), required)
 
     for size in SIZES:
         at = np.arange(size[2])

@@ -54,7 +54,7 @@ class Chunked:
         return self.at(np.arange(self.x.shape[2]))
 
     def at(self, positions: np.ndarray, lengths: list[int] | None = None) -> Truth:
-        """What would come out of the judged tokens with other positions, or other lengths.
+        """The result for the judged tokens at other positions, or other lengths.
 
         Positions broadcast to (B, H, S); there is a length for each chunk.
         """

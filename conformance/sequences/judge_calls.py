@@ -61,7 +61,7 @@ class InTurn(Offset):
         return self.sequence[: self.index]
 
     def starting(self, offset: int) -> Truth:
-        """What would come out with another offset."""
+        """The result with another offset."""
         return self.at(offset + np.arange(self.x.shape[2]))
 
 

@@ -12,13 +12,13 @@ from posenc_ref import XPos
 from posenc_ref.conformance.diagnosis.drive import Probe, drive
 from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.diagnosis.same_logits import Logits, excuse, excused
+from posenc_ref.conformance.diagnosis.same_logits import BothSides, excuse, excused
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
-from .cases_qk import Case, cases
+from .cases_qk import PairCall, cases
 from .qk_mistakes import qk_mistakes
 from .xpos_mistakes import xpos_mistakes
 
@@ -33,7 +33,7 @@ def judge(run: Run) -> None:
     if sides is None:
         return
     logits = [
-        Logits(q.case.removeprefix("queries, "), q.actual, k.actual, q.truth, k.truth)
+        BothSides(q.case.removeprefix("queries, "), q.actual, k.actual, q.truth, k.truth)
         for q, k in zip(sides[::2], sides[1::2], strict=True)
     ]
     if isinstance(run.encoding, XPos):
@@ -53,13 +53,13 @@ def _probes(run: Run) -> Iterator[Probe]:
         yield Probe(check, case.name, case, case.required, words)
 
 
-def _xpos(run: Run, seen: list[JudgedCall], logits: list[Logits]) -> None:
+def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
     """xPos is no ``apply``.  Where the decay is counted from does not show in logits."""
     if run.failures and not excused(run, logits, "the decay is counted from another position"):
         match(run, seen, [*qk_mistakes(run.encoding), *xpos_mistakes(run.encoding)])
 
 
-def _called(run: Run, case: Case) -> list[JudgedCall]:
+def _called(run: Run, case: PairCall) -> list[JudgedCall]:
     subject = run.subject
     q, q_at = subject.arguments(case.query.x, case.query.positions)
     k, k_at = subject.arguments(case.key.x, case.key.positions)

@@ -32,7 +32,7 @@ _LONGEST = 8191
 
 @dataclass(frozen=True)
 class Moved:
-    """Keys (B, H, S, D), rotated to 0 .. S-1, and what is to be added to their positions."""
+    """Keys (B, H, S, D), rotated to 0 .. S-1, and the delta to be added to their positions."""
 
     encoding: Rotary  #: the declared one, of one axis
     x: np.ndarray
@@ -43,11 +43,11 @@ class Moved:
         return self.by(np.full(self.x.shape[2], self.delta))
 
     def by(self, delta: np.ndarray) -> Truth:
-        """What would come out with other deltas, one for each token."""
+        """The result with other deltas, one for each token."""
         return apply_truth(shift(self.encoding), self.x, delta)
 
     def scaled(self, size: float) -> Truth:
-        """The rotated channels, multiplied by a factor besides."""
+        """The result with the rotated channels multiplied by a factor."""
         truth = self.truth()
         each = np.where(truth.terms > 0, size, 1.0)
         return each_part(truth, lambda part: part * each)

@@ -1,4 +1,4 @@
-"""Tables of which something is in half precision: the positions, or the rows that come out."""
+"""Known mistakes of tables in half precision: rounded positions, rounded rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HALF = ("float16", "bfloat16")
 
 
 def half_positions(encoding: Any, rows: Rows) -> Iterator[Mistake]:
-    """Positions that are held in half precision; those of boxes are multiplied first, or not."""
+    """Yield positions held in half precision; boxes are rounded before or after the scale."""
     for half in _HALF:
 
         def cut(x: np.ndarray, half: str = half) -> np.ndarray:
@@ -50,9 +50,9 @@ def _imprecise(message: str, rows: Rows, *steps: Callable[[np.ndarray], np.ndarr
 
 
 def half_rows(run: Run, seen: Sequence[JudgedCall], rows: Rows) -> bool:
-    """Whether all values are numbers of a half precision that the declared ones are not.
+    """Report values that are all half-precision numbers, unlike the declared ones.
 
-    They must be the declared rows, or those of coarse positions, to the rounding of that format.
+    They must be the declared rows, or those of rounded positions, to the rounding of that format.
     """
     for half in _HALF:
         if ROUNDOFF[half] <= ROUNDOFF[run.coarse]:
@@ -61,12 +61,12 @@ def half_rows(run: Run, seen: Sequence[JudgedCall], rows: Rows) -> bool:
             continue
         if all(_holds(one.truth.value, half) for one in seen):
             continue
-        for suspect in (Mistake("", "", rows), *half_positions(run.encoding, rows)):
-            if all(_near(one, suspect.predict(one.facts), half) for one in seen):
+        for mistake in (Mistake("", "", rows), *half_positions(run.encoding, rows)):
+            if all(_near(one, mistake.predict(one.facts), half) for one in seen):
                 message = f"rows are rounded to {half} behind a {run.dtype} result"
                 run.add(
                     "table-precision",
-                    f"{message}; {suspect.message}" if suspect.message else message,
+                    f"{message}; {mistake.message}" if mistake.message else message,
                     f"none of {sum(one.actual.size for one in seen)} values has more bits",
                     values={"declared": run.dtype, "measured": half},
                 )
