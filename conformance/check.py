@@ -17,7 +17,7 @@ from .harness.ledger import Ledger
 from .harness.report import Report
 from .harness.run import Run, Settings, describe
 from .harness.signatures import SIGNATURES, SURFACES, load
-from .harness.to_host import hosted
+from .harness.to_host import on_host
 from .surfaces import Declared, refuse
 
 __all__ = ["SURFACES", "check", "make_run"]
@@ -192,7 +192,7 @@ def make_run(
     reduced: bool = False,
 ) -> Run:
     """The function with everything that drives it, checked; the arguments are those of `check`."""
-    encoding = hosted(encoding)
+    encoding = on_host(encoding)
     bound = fn if isinstance(fn, Implementation) else None
     _choice("dtype", dtype, tuple(ROUNDOFF))
     _choice("precision", precision, (None, *ROUNDOFF))

@@ -105,9 +105,9 @@ def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
     e = card.encoding
     if not isinstance(e, ALiBi) or s == 1.0:
         return
-    got, told = logits.bias(5, 5), e.bias(range(5), range(5))
+    got, expected = logits.bias(5, 5), e.bias(range(5), range(5))
     seen = np.tril(np.ones((5, 5), bool), -1)
-    if not Ruler(run.coarse).differ(got, s * told, told)[:, seen].any():
+    if not Ruler(run.coarse).differ(got, s * expected, expected)[:, seen].any():
         card.encoding = e.replace(bias_inside_scale=True)
         card.facts["recipe"] = "those of ALiBi, times the scale as the content is"
 
@@ -251,7 +251,7 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
         card.unknown.append("angles or amplitudes do not follow the distance evenly")
     lengths = Lengths(run, access, access.tables, phases, card)
     phases = refined(access.tables, phases, reach(access), run.coarse)
-    # Of the amplitude, the scale and m squared are one: that of channels passed through is told.
+    # Of the amplitude, the scale and m squared are one: that of channels passed through is known.
     passed = [own[c] for c in measured.passed]
     m = float(np.sqrt(turned / np.median(passed))) if passed else 1.0
     error = FACTOR_SLACK / 8 if passed else np.inf
@@ -273,21 +273,21 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
     elif decay is None:
         card.encoding = encode(card, logits.dim, found, fitted, measurement, sign)
         lengths.explain(card, measurement, found.slots)
-    _amplitude(run, card, turned, logits.dim, told=bool(passed))
+    _amplitude(run, card, turned, logits.dim, known=bool(passed))
     card.unknown.append(
         "what logits do not show: where positions are counted from, the order in which rotated "
         "channels come out, and on which side of q and k a factor stands"
     )
 
 
-def _amplitude(run: Run, card: Card, turned: float, dim: int, *, told: bool) -> None:
+def _amplitude(run: Run, card: Card, turned: float, dim: int, *, known: bool) -> None:
     """Fill in the scale without the factor m squared."""
     e: Any = card.encoding
     m = abs(e.attention_factor()) if hasattr(e, "attention_factor") else 1.0
     own = dim**-0.5
     slack = FACTOR_SLACK / 8 + 8 * ROUNDOFF[run.coarse]
     if (
-        not told
+        not known
         and m != 1.0
         and abs(turned / own - 1) <= slack
         and abs(turned / (m * m * own) - 1) > slack
@@ -295,7 +295,7 @@ def _amplitude(run: Run, card: Card, turned: float, dim: int, *, told: bool) -> 
         scaling: Any = getattr(e, "scaling", None)
         if hasattr(scaling, "attention_factor"):
             card.encoding, m = e.replace(scaling=scaling.replace(attention_factor=1.0)), 1.0
-    if m != 1.0 and not told:
+    if m != 1.0 and not known:
         card.relations += (
             f"logits show the scale times m squared, {turned:.6g}: {turned / (m * m):.6g} with "
             f"m = {m:.6g} is the same as {turned:.6g} with m = 1",
@@ -309,5 +309,5 @@ def _scale(run: Run, card: Card, s: float, dim: int) -> None:
     known = {f"1/sqrt({dim})": dim**-0.5, "1": 1.0, f"1/{dim}": 1 / dim, "1/2": 0.5}
     near = [(name, v) for name, v in known.items() if abs(s / v - 1) <= slack]
     card.softmax_scale = near[0][1] if near else Factor(s, 0.0, 8 * ROUNDOFF[run.coarse]).short
-    told = f" = {near[0][0]}" if near else f", where 1/sqrt({dim}) would be {dim**-0.5:.6g}"
-    card.facts["scale"] = f"{card.softmax_scale:.6g}{'' if card.softmax_scale == 1.0 else told}"
+    named = f" = {near[0][0]}" if near else f", where 1/sqrt({dim}) would be {dim**-0.5:.6g}"
+    card.facts["scale"] = f"{card.softmax_scale:.6g}{'' if card.softmax_scale == 1.0 else named}"

@@ -153,11 +153,11 @@ def _arrangements(
             odd = "raise" if not dim % 2 else "zero-pad" if padded else "extra-sin"
             fields: dict[str, Any] = {"layout": layout, "first": first, "odd": odd}
             try:
-                told = Sinusoidal(dim, **fields).columns()
+                expected = Sinusoidal(dim, **fields).columns()
             except ValueError:
                 continue
             n = cosines.size
-            if np.array_equal(told[0][:n], sines) and np.array_equal(told[1][:n], cosines):
+            if np.array_equal(expected[0][:n], sines) and np.array_equal(expected[1][:n], cosines):
                 yield fields
 
 

@@ -143,12 +143,12 @@ def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> b
     has a factor of its own, all ratios must lie within those factors.
     """
     assert d.plain is not None
-    ratio, told = measured / d.plain, d.declared / d.plain
-    low, high = told.min(), told.max()
+    ratio, expected = measured / d.plain, d.declared / d.plain
+    low, high = expected.min(), expected.max()
     if low == high:
         return False
     ends = agree(measured, low * d.plain, sigma) | agree(measured, high * d.plain, sigma)
-    flat = (np.abs(told / low - 1) <= _SAME) | (np.abs(told / high - 1) <= _SAME)
+    flat = (np.abs(expected / low - 1) <= _SAME) | (np.abs(expected / high - 1) <= _SAME)
     if 8 * flat[1:].sum() >= flat.size:
         return bool(8 * ends[1:].sum() >= ends.size)
     within = (ratio >= low * (1 - _SAME)) & (ratio <= high * (1 + _SAME))

@@ -30,7 +30,7 @@ LOW_HIGH = ((1.0, 4.0), (1.0, 1.0), (4.0, 4.0), (1.0, 2.0), (2.0, 4.0), (1.0, 8.
 BETAS = ((32.0, 1.0), (64.0, 1.0), (128.0, 1.0), (16.0, 1.0), (32.0, 2.0))
 
 
-def alternatives(encoding: RoPE) -> Iterator[FrequencyMistake]:
+def scaling_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
     """Yield known mistakes in the declared scaling, the likelier first."""
     scaling = encoding.scaling
     if scaling is None:
@@ -86,7 +86,7 @@ def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[FrequencyMis
     changes = {k: v for k, v in changes.items() if v != getattr(scaling, k)}
     if not changes:
         return
-    told = ", ".join(
+    changed = ", ".join(
         f"{k} is {_number(v)}, declared {_number(getattr(scaling, k))}" for k, v in changes.items()
     )
     first = next(iter(changes))
@@ -94,7 +94,7 @@ def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[FrequencyMis
         encoding,
         lambda: scaling.replace(**changes),
         "scaling-parameter",
-        f"{what}: {told}" if what else told,
+        f"{what}: {changed}" if what else changed,
         declared=getattr(scaling, first),
         measured=changes[first],
     )
@@ -241,7 +241,7 @@ def _formulas(declared: Any) -> Iterator[Any]:
         yield pr.DynamicNTK(factor, length, policy="static")
 
 
-def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
+def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
     """Yield other spacings, bases and scales of a declared multi-axis encoding."""
     for spacing in SPACINGS:
         if spacing != encoding.spacing:
@@ -270,7 +270,7 @@ def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistak
             encoding.rotary_dim, layout="half", base=encoding.base, scaling=encoding.scaling
         )
         scale = encoding.frequencies() / flat.frequencies()
-        for found in alternatives(flat):
+        for found in scaling_mistakes(flat):
             yield replace(found, predicted=found.predicted * scale)
     elif encoding.scaling is not None:
         plain = encoding.replace(scaling=None).frequencies()

@@ -58,7 +58,7 @@ def judge(run: Run) -> None:
             return
         same, every = np.zeros(first.size), {n: w for n, w in seen.items() if n is not None}
         if diagnose_length.explain_frequencies(
-            run, encoding, every, lambda got, told: bool(agree(got, told, same).all())
+            run, encoding, every, lambda got, expected: bool(agree(got, expected, same).all())
         ):
             return
     _explain_frequencies(run, encoding, first)

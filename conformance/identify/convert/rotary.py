@@ -189,8 +189,8 @@ def _layout_call(e: Any, t: Any, read: np.ndarray) -> tuple[str, str, str] | Non
         return None
     count = 2 * e.frequencies().size
     rotary = None if count == e.head_dim else count
-    told = layout_permutation(e.head_dim, source=source, target=goal, rotary_dim=rotary)
-    if not np.array_equal(told, read):
+    expected = layout_permutation(e.head_dim, source=source, target=goal, rotary_dim=rotary)
+    if not np.array_equal(expected, read):
         return None
     return source, goal, "" if rotary is None else f", rotary_dim={rotary}"
 

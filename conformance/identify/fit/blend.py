@@ -77,8 +77,8 @@ def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
         return [seen]
     # No pair is slow enough to show the factor: m may, or it is one that somebody would choose.
     size = m.factor.m
-    told = float(np.exp((size - 1.0) * 10)) if size > 1.0 else 0.0
-    near = [f for f in PLAIN if abs(told / f - 1) < 10 * (m.factor.error + 1 / 64)]
+    suggested = float(np.exp((size - 1.0) * 10)) if size > 1.0 else 0.0
+    near = [f for f in PLAIN if abs(suggested / f - 1) < 10 * (m.factor.error + 1 / 64)]
     more = sorted(f for f in PLAIN if slowest < f)
     return list(dict.fromkeys((*near, *more, seen)))
 
