@@ -89,7 +89,7 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
     """Diagnose the values as those of ``table``, in calls as long as those that returned."""
     if not isinstance(run.encoding, Sinusoidal | Learned):
         return
-    fn, longest = run.subject.fn, max(one.facts.arguments[0] for one in seen)
+    fn, longest = run.driver.fn, max(one.facts.arguments[0] for one in seen)
 
     def view(positions: Any) -> Any:
         p = host_positions(run, positions)

@@ -68,10 +68,10 @@ def kept_result(run: Run, one: Callable[[], object], two: Callable[[], object]) 
     """Judge that a result the caller keeps does not change in the next call."""
     held = one()
     parts = list(held) if isinstance(held, tuple | list) else [held]
-    before = [np.array(run.subject.array(part)) for part in parts]
+    before = [np.array(run.driver.array(part)) for part in parts]
     two()
     run.count("state")
-    after = [run.subject.array(part) for part in parts]
+    after = [run.driver.array(part) for part in parts]
     if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(before, after, strict=True)):
         run.add(
             "state",

@@ -95,7 +95,7 @@ def identify(
 
 def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> Axes:
     """Return the frequency of every pair on each axis, the others at 0."""
-    count, dim = run.subject.axes, access.dim
+    count, dim = run.driver.axes, access.dim
     first = np.array([p.a for p in measured.pairs])
     out_a, out_b = [p.out_a for p in measured.pairs], [p.out_b for p in measured.pairs]
     every: list[Phases] = []
@@ -104,7 +104,7 @@ def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> A
         def tables(at: np.ndarray, axis: int = axis) -> tuple[np.ndarray, np.ndarray]:
             positions = np.zeros((count, 1, at.size), dtype=at.dtype)
             positions[axis] = at
-            y = run.subject.apply(unit_pairs((1, 1, at.size, dim), first), positions)[0, 0]
+            y = run.driver.apply(unit_pairs((1, 1, at.size, dim), first), positions)[0, 0]
             return y[:, out_a], y[:, out_b]
 
         found = unaliased(tables, run.coarse)

@@ -105,7 +105,7 @@ def identify(run: Run, card: Card) -> None:
 
 def _call(run: Run, card: Card, q_len: int, k_len: int) -> Call | None:
     """Return one call as (H, Q, K); None, with a limit, if it is refused or has another shape."""
-    answer = ask(run.subject, q_len, k_len)
+    answer = ask(run.driver, q_len, k_len)
     if answer.values is None:
         card.limits.append(f"fn({q_len}, {k_len}) is refused ({answer.problem})")
         return None

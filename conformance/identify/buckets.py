@@ -89,7 +89,7 @@ def _ask(run: Run, card: Card) -> tuple[np.ndarray, np.ndarray]:
         r = np.arange(-reach, reach + 1)
         if reach == _NEAR:
             r = np.concatenate([-_FAR[::-1], r, _FAR])
-        answer = ask(run.subject, r)
+        answer = ask(run.driver, r)
         if answer.values is None:
             continue
         b = answer.values
@@ -99,7 +99,7 @@ def _ask(run: Run, card: Card) -> tuple[np.ndarray, np.ndarray]:
         if not np.array_equal(b, np.trunc(b)) or not np.isfinite(b).all():
             card.unknown.append("what comes out are no integers")
             return nothing
-        again = ask(run.subject, r)
+        again = ask(run.driver, r)
         if again.values is None or not np.array_equal(again.values, b):
             card.unknown.append("the same call gives other values at once: it is no function of r")
             return nothing

@@ -73,7 +73,7 @@ class Lengths:
         if self.whole and not self.same(_SHORTEST):
             first = min(self.changed, default=max(self.seen))
             card.facts["length"] = f"a call of {first} tokens changes what later calls give"
-            if self.run.subject.factory is None:
+            if self.run.driver.factory is None:
                 card.unknown.append("by which rule the frequencies change with the length")
                 self.seen = dict.fromkeys(self.seen, False)
                 return
@@ -84,7 +84,7 @@ class Lengths:
             card.facts["length"] = f"the same frequencies {what.format(max(self.seen) - 1)}"
             return
         # Some keep the frequencies of the longest call for shorter ones that are not the shortest.
-        self._fresh = self.run.subject.factory is not None
+        self._fresh = self.run.driver.factory is not None
         low = max((n for n in self.seen if n < self.changed[0]), default=_SHORTEST)
         high = self.changed[0]
         while high - low > 1:
@@ -95,7 +95,7 @@ class Lengths:
     def _renew(self) -> None:
         """Use a fresh instance, if long calls change later ones."""
         if self._fresh:
-            self.run.subject.fn = self.run.subject.fresh().fn
+            self.run.driver.fn = self.run.driver.fresh().fn
 
     def rows(self, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return positions, cos and sin from a call of that length."""

@@ -38,7 +38,7 @@ class Logits:
         """Return logits (B, H, Q, K) of q (B, Q, d) and k (B, K, d), the same in every head."""
         b, n_q, n_k = q.shape[0], q.shape[1], k.shape[1]
         q, k = (np.repeat(x[:, None], self.heads, axis=1) for x in (q, k))
-        y = self.run.subject.array(self.run.subject.call(q, k))
+        y = self.run.driver.array(self.run.driver.call(q, k))
         if y.ndim != 4 or (y.shape[0], *y.shape[2:]) != (b, n_q, n_k):
             raise Malformed(f"expected (B, H, Q, K) = {(b, self.heads, n_q, n_k)}, got {y.shape}")
         if y.shape[1] != self.heads:
@@ -77,7 +77,7 @@ class Logits:
         """Return whether the only query of a call sits where the last one of a square call does."""
         if not self.short:
             return True
-        x = self.run.subject.rounded(
+        x = self.run.driver.rounded(
             np.random.default_rng(self.run.settings.seed).normal(size=(1, _SQUARE, self.dim))
         )
         off = np.abs(self.of(x[:, -1:], x)[:, :, 0] - self.of(x, x)[:, :, -1])
@@ -176,7 +176,7 @@ def take_apart(logits: Logits) -> Terms:
 def _bilinear(logits: Logits, bias: np.ndarray, visible: np.ndarray) -> bool:
     """Return whether twice the query gives twice what it adds, and so for the key."""
     random = np.random.default_rng(logits.run.settings.seed)
-    q, k = logits.run.subject.rounded(random.normal(size=(2, 1, _SQUARE, logits.dim)))
+    q, k = logits.run.driver.rounded(random.normal(size=(2, 1, _SQUARE, logits.dim)))
     zero = np.zeros_like(q)
 
     def at(a: np.ndarray, b: np.ndarray) -> np.ndarray:

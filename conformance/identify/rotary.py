@@ -45,7 +45,7 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
         card.unknown.append("angles or amplitudes do not follow the position evenly")
         card.unknown += [text for text in [like_xpos(tables, access, run.coarse)] if text]
     lengths = Lengths(run, access, tables, phases, card)
-    if run.subject.axes > 1:
+    if run.driver.axes > 1:
         describe_pairs(card, measured, every)
         identify_axes.identify(run, access, measured, lengths, factor, card)
         return

@@ -31,7 +31,7 @@ def identify(run: Run, card: Card) -> None:
     width: list[int] = []
 
     def read(result: Any, rows: int) -> np.ndarray:
-        table = run.subject.array(result)
+        table = run.driver.array(result)
         if table.ndim != 2 or table.shape[0] != rows or not table.shape[1]:
             raise Malformed(f"expected shape ({rows}, dim), got {table.shape}")
         width.append(table.shape[1])

@@ -22,7 +22,7 @@ def identify(run: Run, card: Card) -> None:
     got: dict[int, np.ndarray] = {}
     refused: dict[str, list[str]] = {}
     for n in HEADS:
-        answer = ask(run.subject, n)
+        answer = ask(run.driver, n)
         if answer.values is None:
             refused.setdefault(answer.problem, []).append(str(n))
         elif answer.values.shape != (n,):
@@ -39,7 +39,7 @@ def identify(run: Run, card: Card) -> None:
         return
     # Not a power of two, where recipes part.
     n = max((k for k in got if k <= 12), default=min(got))
-    again = ask(run.subject, n).values
+    again = ask(run.driver, n).values
     if again is None or not np.array_equal(again, got[n]):
         card.unknown.append("the same call gives other values at once: it is no function of n")
         return

@@ -85,7 +85,7 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
     # Nearly parallel q and k: their logit is large beside its rounding.
     q = dense((1, 2, 3, dim), run.settings.seed + 11)
     k = q + 0.25 * dense((1, 2, 3, dim), run.settings.seed + 12)
-    q, k = run.subject.rounded(q), run.subject.rounded(k)
+    q, k = run.driver.rounded(q), run.driver.rounded(k)
     q1, k1 = access.rows(q, at), access.rows(k, at - 1)
     q2, k2 = access.rows(q, at + shift), access.rows(k, at - 1 + shift)
     total = np.zeros(dim)

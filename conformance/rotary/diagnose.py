@@ -74,7 +74,7 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
         (adjacent, adjacent),
     ):
         x = unit_pairs((4, 3, 5, encoding.head_dim), pairs[0])
-        y = run.subject.apply(x, np.arange(5))
+        y = run.driver.apply(x, np.arange(5))
         cos, sin = y[..., out[0]], encoding.sign * y[..., out[1]]
         if np.array_equal(y, np.broadcast_to(y[:1, :1], y.shape)):
             return False

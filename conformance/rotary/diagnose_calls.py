@@ -73,7 +73,7 @@ def _seen(
     """Return cos + i sin of every token and pair, (B, H, S, pairs)."""
     x = unit_pairs((*size, encoding.head_dim), first)
     try:
-        y = run.subject.apply(x, np.arange(size[2]))
+        y = run.driver.apply(x, np.arange(size[2]))
     except Refused:
         return None
     m = encoding.attention_factor()

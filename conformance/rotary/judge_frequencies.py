@@ -128,9 +128,9 @@ def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
 
 
 def _frequencies(run: Run, *args: int) -> tuple[np.ndarray, np.ndarray | None]:
-    result = run.subject.call(*args)
+    result = run.driver.call(*args)
     if isinstance(result, tuple):
         if len(result) != 2:
             raise Malformed(f"expected frequencies, or (frequencies, factor), got {len(result)}")
-        return run.subject.array(result[0]), run.subject.array(result[1])
-    return run.subject.array(result), None
+        return run.driver.array(result[0]), run.driver.array(result[1])
+    return run.driver.array(result), None

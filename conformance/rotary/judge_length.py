@@ -80,7 +80,7 @@ def _whose_length(run: Run, access: Access, highest: int) -> None:
         shape = (rows, 2, positions.shape[-1], access.dim)
         x = run.random(shape, 15)
         try:
-            y = run.subject.apply(x, positions)
+            y = run.driver.apply(x, positions)
         except (Refused, Malformed) as error:
             run.limit(f"the largest position in {name}: refused ({error})")
             continue

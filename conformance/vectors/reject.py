@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import budget
-from posenc_ref.conformance.harness.driver import Subject
+from posenc_ref.conformance.harness.driver import Driver
 
 from .case import VectorCase
 
@@ -34,8 +34,8 @@ def rejects(
             if tensor_layout == "bhsd":
                 result = fn(*arguments)
             else:
-                subject = Subject(fn, dtype=dtype, tensor_layout=tensor_layout)
-                result = subject.apply(*arguments)
+                driver = Driver(fn, dtype=dtype, tensor_layout=tensor_layout)
+                result = driver.apply(*arguments)
         except Exception:
             return case.level == "required"
         if case.level != "required" and not case.shaped(result):
