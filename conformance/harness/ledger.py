@@ -11,7 +11,7 @@ from posenc_ref.accuracy import Truth
 
 from .report import NOTE, Accuracy, Finding, Report
 
-#: Findings that are checks of their own; they come first in a report, because they explain others.
+#: Codes that are checks themselves; they come first, because they explain other findings.
 DIRECT = ("shape", "raises", "dtype", "nonfinite", "mutates-input", "state")
 _NOTHING = "no case judged"
 

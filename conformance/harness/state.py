@@ -60,7 +60,7 @@ def same_length(
             f"wrong in a later call of {late.size}",
         )
     elif not (first and second and alone):
-        # Wrong whatever was called before: no matter of state.
+        # Wrong whatever was called before: the values are at fault, not the state.
         run.failed("values", "calls of one length at other positions", np.inf, "three calls")
 
 

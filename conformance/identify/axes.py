@@ -24,7 +24,7 @@ from .fit.schedule import fit, given
 from .length import UNSPACED, Lengths
 from .measure import origin, reach, refined, uncertainty
 
-#: Bases of vision towers and image models, beside those of text.
+#: Bases of text models, vision towers and image models.
 _BASES = (*PUBLISHED_BASES, 100.0, 256.0, 2000.0, 10.0, 20.0)
 _SCALES = (1.0, 2 * np.pi, np.pi)
 

@@ -20,7 +20,7 @@ _SQUARES = (64, 16, 5)
 _OTHERS = ((3, 11), (1, 300), (300, 300), (4, 2050))
 #: The largest square call.
 _LARGEST = 1024
-#: At or below it a bias is a mask.
+#: Values at or below it are a mask.
 _MASK = -1e4
 
 
@@ -75,7 +75,7 @@ def identify(run: Run, card: Card) -> None:
         card.unknown.append("the same call gives other values at once: it is no function of them")
         return
     if square.hidden.all():
-        card.unknown.append("every key is masked, or not a number: there is no bias in it")
+        card.unknown.append("every key is masked or NaN: there is no bias to identify")
         return
     calls = [square, *(c for pair in _OTHERS if (c := _call(run, card, *pair)))]
     run.ledger.highest = max(c.k_len for c in calls) - 1
@@ -165,7 +165,9 @@ def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
     elif slopes.any():
         _linear(card, profile, slopes, own, ruler)
     else:
-        card.unknown.append("every earlier key gets the same: there is no distance in it")
+        card.unknown.append(
+            "all earlier keys have the same bias: it does not depend on the distance"
+        )
 
 
 def _curved(run: Run, card: Card, profile: Profile, own: np.ndarray, ruler: Ruler) -> None:

@@ -16,12 +16,12 @@ from posenc_ref.conformance.harness.run import Run
 
 from .card import Card
 
-#: Every relative position up to here is asked for, and some beyond it.
+#: Every relative position up to it is called, and some beyond it.
 _NEAR = 2100
 _FAR = np.array([4096, 8191, 16384, 32768, 65536, 131071])
-#: Values of max_distance that somebody would choose, before any that fits.
+#: Usual values of max_distance, tried first.
 _MOST = 2**31
-#: More buckets of one direction than this are no buckets.
+#: The most buckets of one direction.
 _LARGEST = 512
 _USUAL = (128, 256, 64, 512, 1024, 20, 32, 48, 96, 160, 320, 800, 2048, 100, 200, 1000)
 

@@ -68,7 +68,7 @@ def _fit(
     for _ in range(_STEPS):
         r = np.exp(log)
         rest = goal - np.log(shape(r))
-        # How the logarithm of the shape changes with that of r2, its mean taken out.
+        # The derivative of log(shape) by log(r2), centred.
         change = r * slope(r) / shape(r)
         centred = change - change.mean()
         bottom = float(centred @ centred)

@@ -144,7 +144,7 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
     try:
         report = check(fn, _declared(card, head_dim), card.surface, head_dim=head_dim, **options)
     except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
-        # The suite itself is at fault: the card stands without it.
+        # A fault of the suite: the card is returned without a check.
         card.unknown.append(f"whether it is exact: the check broke off ({error!r}); please report")
         return
     card.report = report

@@ -22,15 +22,15 @@ from .fit.measurement import PLAIN, Factor, Measurement, nice
 from .measure import refined
 
 _Rope = RoPE | MultiAxisRoPE
-#: What a card says of frequencies without a rule; a rule for their lengths takes it back.
+#: The text for frequencies without a rule; it is removed once a rule by length is found.
 UNSPACED = "by which rule the frequencies are spaced"
 #: Lengths that are tried, short ones first: one past each usual original length.
 LADDER = tuple(2**k + 1 for k in range(7, 18))
-#: Rows that are compared between calls of different lengths; the shortest call has no others.
+#: Rows that are compared between calls of different lengths; the shortest call has only these.
 _EARLY = np.array([0, 1, 2, 4, 8, 16, 32, 63])
 _LONGEST = 2**20
 _SHORTEST = int(_EARLY[-1]) + 1
-#: Two calls with the same frequencies agree to so many roundings.
+#: Calls with the same frequencies agree to this number of roundings.
 _SAME = 4
 
 
@@ -83,7 +83,7 @@ class Lengths:
             what = "in calls of up to {} tokens" if self.whole else "at positions up to {}"
             card.facts["length"] = f"the same frequencies {what.format(max(self.seen) - 1)}"
             return
-        # Some keep the frequencies of the longest call for shorter ones that are not the shortest.
+        # Some functions keep the frequencies of the longest call for all but the shortest ones.
         self._fresh = self.run.driver.factory is not None
         low = max((n for n in self.seen if n < self.changed[0]), default=_SHORTEST)
         high = self.changed[0]
@@ -147,7 +147,7 @@ class Lengths:
         if not self.last:
             return
         known = {n: self.phases(n) for n in self.changed}
-        # Between powers of two as well: rules that jump and rules that grow meet there.
+        # Between powers of two as well: rules with steps and smooth rules agree at the powers.
         longest = max(self.seen)
         tried = [*self.seen, *(n + n // 2 for n in known if n + n // 2 <= longest)]
         found = next(
@@ -199,7 +199,7 @@ def _rules(
             yield encoding.replace(scaling=pr.QwenNTK(train))
     if live.size < short.w.size:
         return
-    # The longest lever is the most exact; the first change may be the only one there is.
+    # The longest call is the most exact; the first change may be the only one.
     for measured in (lengths.phases(lengths.longest), known[min(known)]):
         yield from _two_lists(encoding, start, measured, short, ROUNDOFF[lengths.run.coarse])
 

@@ -10,11 +10,11 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 
-#: Queries and keys of the square call that is taken apart.
+#: The number of queries and keys of the square call whose terms are measured.
 _SQUARE = 6
 #: Heads that are tried: a bias may fix them, and shows its own where one head is broadcast.
 _HEADS = tuple(dict.fromkeys((1, 8, 12, 16, 32, 4, 2, *range(3, 65))))
-#: Logits without content below it stand for minus infinity.
+#: Logits without content below it are a mask.
 _MASK = -1e4
 #: Elements of keys in one call.
 _CHUNK = 2**23

@@ -18,7 +18,7 @@ from .fit.measurement import PLAIN, Measurement, fitted_base, nice
 from .fit.schedule import fit
 
 Names = tuple[tuple[Encoding, ...], tuple[str, ...]]
-#: The words for what only positions could tell.
+#: The text for what only positions could show.
 _POSITIONS = "the same with positions multiplied by {:.8g} and no scaling"
 
 

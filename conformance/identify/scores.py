@@ -64,7 +64,7 @@ def identify(run: Run, card: Card) -> None:
         )
         return
     if "content" not in present:
-        card.unknown.append("q and k do not meet: there is no content term")
+        card.unknown.append("the logits contain no q.k term")
         return
     if np.abs(terms.content[:1] - terms.content).max() > terms.noise["content"]:
         card.unknown.append("heads treat content differently; what follows is of the first")
@@ -187,7 +187,7 @@ def _relative(card: Card, terms: Terms) -> None:
     if like:
         card.unknown.append(f"its vectors; terms are those of {like}")
     else:
-        card.unknown.append("what it is: these terms are of no encoding that is read from logits")
+        card.unknown.append("the encoding: no known encoding has these terms")
 
 
 # -- content that positions turn ---------------------------------------------------------------
@@ -234,7 +234,7 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
     matrices = blocks / own[:, None]
     measured = Measured(j - i, matrices, *channel_pairs(matrices))
     if not measured.pairs:
-        card.unknown.append("channels do not meet in pairs: this is no rotation")
+        card.unknown.append("channels of q and k are not combined in pairs: this is not a rotation")
         return
     turned = float(np.median([own[p.a] for p in measured.pairs]))
     if not logits.at_end():
@@ -251,7 +251,7 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
         card.unknown.append("angles or amplitudes do not follow the distance evenly")
     lengths = Lengths(run, access, access.tables, phases, card)
     phases = refined(access.tables, phases, reach(access), run.coarse)
-    # Of the amplitude, the scale and m squared are one: that of channels passed through is known.
+    # Logits show only the scale times m squared; channels passed through show the scale.
     passed = [own[c] for c in measured.passed]
     m = float(np.sqrt(turned / np.median(passed))) if passed else 1.0
     error = FACTOR_SLACK / 8 if passed else np.inf

@@ -21,7 +21,7 @@ from .fit.measurement import Factor, Measurement, chosen, nice
 from .measure import amplitude, origin, reach, refined, uncertainty
 from .table import open_table
 
-#: A table with more rows than this is not read as a list.
+#: The most rows of a table that is read as a list.
 _MANY_ROWS = 2**16
 _BASES = (*PUBLISHED_BASES, 20.0, 100.0, 2.0)
 
@@ -93,9 +93,9 @@ def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
         f"{dim} columns, {'at least ' if last == 2**17 - 1 else ''}{last + 1} rows"
     )
     if not rows.any():
-        card.unknown.append("rows of zeros: there is no position in it")
+        card.unknown.append("all rows are zero: the table does not depend on positions")
     elif (rows == rows[0]).all():
-        card.unknown.append("every row is the same: there is no position in it")
+        card.unknown.append("all rows are equal: the table does not depend on positions")
     elif access.highest is not None and last < _MANY_ROWS:  # refused, not left out
         _learned(run, card, access, last)
     else:

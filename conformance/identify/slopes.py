@@ -37,7 +37,7 @@ def identify(run: Run, card: Card) -> None:
     if not got:
         card.unknown.append("no number of heads is accepted")
         return
-    # Not a power of two, where recipes part.
+    # Recipes differ for numbers that are not powers of two.
     n = max((k for k in got if k <= 12), default=min(got))
     again = ask(run.driver, n).values
     if again is None or not np.array_equal(again, got[n]):

@@ -98,7 +98,9 @@ def _as_rope(card: Card, m: Measurement, layout: str) -> None:
     structure = Structure({"layout": layout}, np.arange(m.w.size), m.w.size)
     fitted = closest_fit(m)
     if not card.linear and not fitted.named:
-        card.unknown.append("what it is: neither its angles nor its frequencies follow a rule")
+        card.unknown.append(
+            "the angles are not linear in the position, and the frequencies match no known schedule"
+        )
         return
     card.encoding = encode(card, m.rotary_dim, structure, fitted, m, 1)
 

@@ -12,7 +12,7 @@ import numpy as np
 from posenc_ref import Bias, Rotary, XPos
 from posenc_ref.accuracy import Truth
 
-#: As long as the sequences whose biases are judged.
+#: The length of the longest sequences whose biases are judged.
 FAR = 4099
 
 

@@ -254,7 +254,7 @@ def _base(d: Schedule, base: float, also: str = "") -> FrequencyMistake:
 def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
     if not (measured > 0).all() or not (d.declared > 0).all():
         return
-    # Coarse results know fast pairs better than slow ones.
+    # In coarse results fast pairs are measured better than slow ones.
     weight = 1 / (ROUNDOFF["float32"] + sigma / measured)
     ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
     yield FrequencyMistake(

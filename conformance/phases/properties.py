@@ -82,7 +82,7 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
     shift = 31
     if access.reach(int(at.max()) + shift) < at.max() + shift:
         return
-    # Nearly parallel q and k: their logit is large beside its rounding.
+    # Nearly parallel q and k, so that their logit is large compared with its rounding.
     q = dense((1, 2, 3, dim), run.settings.seed + 11)
     k = q + 0.25 * dense((1, 2, 3, dim), run.settings.seed + 12)
     q, k = run.driver.rounded(q), run.driver.rounded(k)
@@ -101,7 +101,7 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
     channel = np.ones(dim)
     for pair, amplitude in zip(measured.pairs, m, strict=True):
         channel[[pair.a, pair.b]] = amplitude
-    # What comes out is rounded to the declared dtype, so it can go in again unchanged.
+    # Results are rounded to the declared dtype, so they can be inputs unchanged.
     # With angles (p + offset) theta, R(a) R(a) = m R(2a + offset).
     twice, once = access.rows(q1, at), access.rows(q, 2 * at + round(offset))
     angle = float(4 * at.max()) * fastest

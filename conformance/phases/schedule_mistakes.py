@@ -24,9 +24,9 @@ FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0, 128.0)
 LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
 #: Llama-3 parameters of released models: factor, low, high, original length.
 LLAMA3 = ((8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192), (16.0, 1.0, 4.0, 8192))
-#: low_freq_factor and high_freq_factor as they are published, or set to be no blend.
+#: Published low_freq_factor and high_freq_factor, and values without a blend.
 LOW_HIGH = ((1.0, 4.0), (1.0, 1.0), (4.0, 4.0), (1.0, 2.0), (2.0, 4.0), (1.0, 8.0))
-#: YaRN's beta_fast and beta_slow as they are published.
+#: Published beta_fast and beta_slow of YaRN.
 BETAS = ((32.0, 1.0), (64.0, 1.0), (128.0, 1.0), (16.0, 1.0), (32.0, 2.0))
 
 
@@ -264,7 +264,7 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
             encoding.frequencies() * np.asarray(encoding.base) ** -steps,
         )
     if encoding.scaling is not None and encoding.spacing == "global":
-        # One schedule over all pairs: what it is confused with is the same as on one axis.
+        # One schedule over all pairs: the mistakes are those of one axis.
         assert isinstance(encoding.base, float)
         flat = RoPE(
             encoding.rotary_dim, layout="half", base=encoding.base, scaling=encoding.scaling

@@ -171,7 +171,7 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
     return True
 
 
-#: Origins that axes are given, the declared kind first.
+#: Origins of axes in use, the commonest first.
 _ORIGINS = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0)
 
 

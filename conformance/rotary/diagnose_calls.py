@@ -11,7 +11,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live
 from posenc_ref.conformance.phases.decode import Decoder
 
-#: cos or sin off by more than that belongs to another position.
+#: A larger error of cos or sin means another position.
 _OFF = 0.1
 
 

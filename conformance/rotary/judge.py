@@ -37,7 +37,7 @@ from . import diagnose as diagnose_rotary
 from . import judge_axes, judge_length
 
 REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
-#: Positions of more rows than a kernel may be unrolled for.
+#: Positions of five rows: a kernel may be unrolled for four.
 _FIVE_ROWS = np.array([[4, 9, 2, 0], [7, 1, 8, 40], [3, 3, 29, 17], [60, 5, 0, 1], [11, 12, 6, 90]])
 
 
@@ -252,7 +252,7 @@ def _optional(run: Run, dim: int) -> None:
     }
     refused: set[str] = set()
     for case, (shape, positions) in tries.items():
-        # Where rows of positions are refused, equal sizes would only make them fit by chance.
+        # If rows of positions are refused, equal sizes would be accepted by chance.
         if ("B = H" in case or "five" in case) and "per-row positions (B, S)" in refused:
             continue
         x = run.random(shape, 7)
@@ -369,7 +369,7 @@ def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
             run.limit(f"x in {case}: refused ({type(error).__name__}: {error})"[:200])
             continue
         if not np.array_equal(y, clean):
-            # What another kernel rounds otherwise is a matter of the terms, not of their sum.
+            # Another kernel rounds the terms differently, not only their sum.
             size = np.linalg.norm(clean, axis=-1, keepdims=True)
             unit = Truth(clean, np.broadcast_to(size, clean.shape), np.zeros_like(clean))
             if y.shape != clean.shape or (run.scores(y, unit) > run.budget).any():

@@ -15,7 +15,7 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.declaration import live
 from posenc_ref.conformance.phases.measure import Pair, unwrap
 
-#: Largest position of an axis in the mixed cases: grids and clips are no longer.
+#: Largest position of an axis in the mixed cases: grids and clips are not longer.
 _LARGEST = 1021
 
 

@@ -15,7 +15,7 @@ from posenc_ref.conformance.phases.schedule_mistakes import BETAS, LENGTHS, LOW_
 
 from .measurement import PLAIN, Fit, Measurement, between, decimals, fast_bases, linear_fit, nice
 
-#: DeepSeek's pairs of mscale and mscale_all_dim, as they are published.
+#: Published pairs of mscale and mscale_all_dim of DeepSeek.
 MSCALES = ((1.0, 1.0), (0.707, 0.707), (1.0, 0.707), (0.707, 1.0), (0.5, 1.0), (1.0, 0.5))
 
 
@@ -47,7 +47,7 @@ def blends(m: Measurement) -> Iterator[Fit]:
         return
     for base in fast_bases(m):
         ratio = m.w / m.plain(base)
-        # What is published, with any factor, before what is fitted.
+        # Published constants with any factor, before fitted ones.
         for fitted, factor in product((False, True), _factors(m, ratio)):
             inverse = 1 / factor
             linear = (1 - ratio) / (1 - inverse)
@@ -75,7 +75,7 @@ def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
     seen = nice(slowest, float(m.error[-1]))
     if seen in PLAIN or abs(ratio[-2] * slowest - 1) <= m.error[-2:].sum():
         return [seen]
-    # No pair is slow enough to show the factor: m may, or it is one that somebody would choose.
+    # No pair is slow enough to give the factor: take it from m, or try usual ones.
     size = m.factor.m
     suggested = float(np.exp((size - 1.0) * 10)) if size > 1.0 else 0.0
     near = [f for f in PLAIN if abs(suggested / f - 1) < 10 * (m.factor.error + 1 / 64)]

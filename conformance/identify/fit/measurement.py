@@ -14,12 +14,12 @@ from posenc_ref.conformance.phases.formula_mistakes import LLAMA3_SHAPES, YARN_S
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES, SIGMAS
 from posenc_ref.conformance.phases.schedule_mistakes import FACTORS
 
-#: Factors that somebody would choose; 3, 7, 13, 57 are what dynamic NTK comes to at 2, 3, 4, 8.
+#: Usual factors; 3, 7, 13, 57 are those of dynamic NTK at 2, 3, 4, 8 times the length.
 PLAIN = (
     *FACTORS, 1.5, 2.5, 3.0, 5.0, 6.0, 10.0, 12.0, 20.0, 24.0, 48.0, 80.0, 100.0, 1000.0,
     7.0, 13.0, 57.0, 241.0,
 )  # fmt: skip
-#: A decimal with more digits than this is no constant that somebody chose.
+#: The most digits of a constant that a person chooses.
 _DIGITS = 7
 #: Digits of a float64.
 _MOST = 17
