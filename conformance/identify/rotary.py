@@ -24,6 +24,9 @@ from .length import UNSPACED, Lengths
 from .measure import amplitude, like_xpos, origin, reach, refined, uncertainty
 from .structure import Structure, structures
 
+#: The text for functions without a rule.
+NO_RULE = "the angles are not linear in the position, and the frequencies match no known schedule"
+
 
 def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
     """Fill in the card from what was measured."""
@@ -70,9 +73,7 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
     if card.linear or fitted.named:
         card.encoding = encode(card, access.dim, found, fitted, measurement, sign)
     else:
-        card.unknown.append(
-            "the angles are not linear in the position, and the frequencies match no known schedule"
-        )
+        card.unknown.append(NO_RULE)
     lengths.explain(card, measurement, found.slots)
 
 

@@ -17,7 +17,7 @@ from .card import Card
 from .fit.measurement import Factor, Measurement
 from .length import Lengths
 from .measure import amplitude, reach, refined
-from .rotary import closest_fit, encode, numbers
+from .rotary import NO_RULE, closest_fit, encode, numbers
 from .structure import Structure
 
 _NO_LAYOUT = "which channels form a pair: a table of one column per pair does not show it"
@@ -98,9 +98,7 @@ def _as_rope(card: Card, m: Measurement, layout: str) -> None:
     structure = Structure({"layout": layout}, np.arange(m.w.size), m.w.size)
     fitted = closest_fit(m)
     if not card.linear and not fitted.named:
-        card.unknown.append(
-            "the angles are not linear in the position, and the frequencies match no known schedule"
-        )
+        card.unknown.append(NO_RULE)
         return
     card.encoding = encode(card, m.rotary_dim, structure, fitted, m, 1)
 
