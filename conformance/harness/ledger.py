@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -116,15 +116,9 @@ class Ledger:
                 "cause explains them",
                 f"{first.check}: {first.place}",
             )
-        old = self.report.accuracy
-        self.report.accuracy = Accuracy(
-            worst=self.worst,
-            budget=budget,
-            where=self.where,
-            precision=old.precision if old else "",
-            errors=old.errors if old else {},
-            degrades_at=old.degrades_at if old else None,
-            highest=self.highest,
+        measured = self.report.accuracy or Accuracy(0.0, 0.0, "")
+        self.report.accuracy = replace(
+            measured, worst=self.worst, budget=budget, where=self.where, highest=self.highest
         )
         return self.report
 
