@@ -18,7 +18,7 @@ from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.oracle.apply import apply_truth
 
-from .function import Function, Plain, Probe, several, written
+from .function import Arguments, Function, Plain, several, written
 
 #: (n_heads, head_dim, hidden): heads of 8 and more, as 4 channels hide the direction.
 WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32))
@@ -30,14 +30,14 @@ def _rotary_dim(encoding: Any) -> int | None:
     return None if encoding is None else encoding.rotary_dim
 
 
-def _weights(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _weights(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     sizes: Sequence[tuple[int, int, int]] = WEIGHTS
     if encoding is not None:  # its own head_dim, in several numbers
         sizes = tuple((n, encoding.head_dim, hidden) for n, _, hidden in WEIGHTS)
     for n, d, hidden in sizes:
-        yield Probe(f"{n} heads of {d}", (dense((n * d, hidden), seed + n + d), n))
+        yield Arguments(f"{n} heads of {d}", (dense((n * d, hidden), seed + n + d), n))
     n, d, _ = sizes[1]
-    yield Probe("a bias", (dense((n * d,), seed + 50), n), False)
+    yield Arguments("a bias", (dense((n * d,), seed + 50), n), False)
 
 
 def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
@@ -98,7 +98,7 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
     )
 
 
-def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     d = encoding.head_dim
     weight = 1.0 + 0.3 * dense((d,), seed + 60)
     for i, (size, start) in enumerate(
@@ -108,10 +108,10 @@ def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
         at = start + np.arange(size[2])
         if encoding.num_axes > 1:
             at = np.broadcast_to(at, (encoding.num_axes, size[0], size[2])).copy()
-        yield Probe(f"positions from {start} on", (x, weight, at), start == 0)
+        yield Arguments(f"positions from {start} on", (x, weight, at), start == 0)
     flat = np.ones(d)
     at = np.zeros((encoding.num_axes, 1, 3) if encoding.num_axes > 1 else 3, np.int64)
-    yield Probe(
+    yield Arguments(
         "all weights 1, position 0", (_LOUD[dtype] * dense((1, 2, 3, d), seed + 70), flat, at)
     )
 

@@ -110,17 +110,17 @@ def _ask(run: Run, encoding: Rotary, probe: Probe) -> list[JudgedCall]:
 
 
 def _called(run: Run, inputs: Sequence[InTurn]) -> list[np.ndarray]:
-    subject, backend = run.subject, run.subject.backend
-    sent = [backend.asarray(one.x, subject.dtype, subject.device) for one in inputs]
-    result = subject.call([(x, int(c.offset[0])) for x, c in zip(sent, inputs, strict=True)])
+    driver, backend = run.driver, run.driver.backend
+    sent = [backend.asarray(one.x, driver.dtype, driver.device) for one in inputs]
+    result = driver.call([(x, int(c.offset[0])) for x, c in zip(sent, inputs, strict=True)])
     if not isinstance(result, list | tuple) or len(result) != len(inputs):
         raise Malformed(f"expected a list of {len(inputs)} results, got {type(result).__name__}")
-    outputs = [np.array(subject.array(y)) for y in result]
+    outputs = [np.array(driver.array(y)) for y in result]
     for x, y, one in zip(sent, outputs, inputs, strict=True):
         if y.shape != one.x.shape:
             raise Malformed(f"expected shape {one.x.shape}, as x has, got {y.shape}")
-        if subject.mutated is None and not np.array_equal(backend.asnumpy(x), one.x):
-            subject.mutated = "x"
+        if driver.mutated is None and not np.array_equal(backend.asnumpy(x), one.x):
+            driver.mutated = "x"
         run.reached(int(one.positions.max(initial=0)))
     return outputs
 
@@ -191,7 +191,7 @@ def _state_mistakes() -> Iterator[Mistake]:
 
 
 def _view(run: Run) -> Any:
-    fn = run.subject.fn
+    fn = run.driver.fn
 
     def view(x: Any, positions: Any) -> Any:
         start = starts(host_positions(run, positions))

@@ -106,7 +106,7 @@ def _optional(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:
 
 
 def _called(run: Run, call: Chunked) -> np.ndarray:
-    y = run.subject.array(run.subject.call(call.x, list(call.chunks)))
+    y = run.driver.array(run.driver.call(call.x, list(call.chunks)))
     if y.shape != call.x.shape:
         raise Malformed(f"expected shape {call.x.shape}, as x has, got {y.shape}")
     run.reached(call.x.shape[2] - 1)
@@ -114,7 +114,7 @@ def _called(run: Run, call: Chunked) -> np.ndarray:
 
 
 def _view(run: Run) -> Any:
-    fn = run.subject.fn
+    fn = run.driver.fn
 
     def view(x: Any, positions: Any) -> Any:
         start = starts(host_positions(run, positions))
@@ -131,5 +131,5 @@ def _state(run: Run, first: JudgedCall) -> None:
     state.replay(run, lambda: _called(run, call), first.actual, first.case)
     chunks = list(call.chunks)
     state.kept_result(
-        run, lambda: run.subject.call(call.x, chunks), lambda: run.subject.call(-call.x, chunks)
+        run, lambda: run.driver.call(call.x, chunks), lambda: run.driver.call(-call.x, chunks)
     )

@@ -36,7 +36,7 @@ def judge_cos_sin(run: Run) -> None:
     def read(result: Any, rows: int) -> np.ndarray:
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise Malformed(f"expected (cos, sin), got {type(result).__name__}")
-        cos, sin = (_collapse(run, run.subject.array(t), rows, pairs) for t in result)
+        cos, sin = (_collapse(run, run.driver.array(t), rows, pairs) for t in result)
         return np.stack([cos, sin], axis=1)
 
     def judge_at(check: str, case: str, positions: np.ndarray, rows: np.ndarray) -> None:
@@ -126,7 +126,7 @@ def judge_table(run: Run) -> None:
     run.report.required = ("required inputs", "values", "properties", "state")
 
     def read(result: Any, rows: int) -> np.ndarray:
-        table = run.subject.array(result)
+        table = run.driver.array(result)
         if table.shape != (rows, encoding.dim):
             raise Malformed(f"expected shape {(rows, encoding.dim)}, got {table.shape}")
         return table
@@ -163,13 +163,13 @@ def _judge_lookup(run: Run) -> None:
     run.report.required = ("required inputs", "state")
 
     def read(result: Any, count: int) -> np.ndarray:
-        table = run.subject.array(result)
+        table = run.driver.array(result)
         if table.shape != (count, encoding.dim):
             raise Malformed(f"expected shape {(count, encoding.dim)}, got {table.shape}")
         return table
 
     def judge_at(check: str, case: str, positions: np.ndarray, got: np.ndarray) -> None:
-        value = run.subject.rounded(np.asarray(encoding.table(positions), dtype=np.float64))
+        value = run.driver.rounded(np.asarray(encoding.table(positions), dtype=np.float64))
         _judge(run, check, case, got, Truth(value, np.zeros_like(value), np.zeros_like(value)))
 
     access = TableAccess(run, read=read)
@@ -191,7 +191,7 @@ def _required(
     for n in _LENGTHS if length is None else (length,):
         positions = np.arange(n)
         try:
-            rows = access.read(run.subject.call(positions), n)
+            rows = access.read(run.driver.call(positions), n)
         except Refused as error:
             if n > _LENGTHS[0]:
                 refused = str(error)  # a short table?  How far it goes is found out below.
@@ -231,7 +231,7 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
     highest = access.reach(REPORTED[-1] - 1)
     for n in (130, 257, 2050):  # more rows than one block of a kernel holds
         if n <= highest + 1:
-            rows = access.read(run.subject.call(np.arange(n)), n)
+            rows = access.read(run.driver.call(np.arange(n)), n)
             judge_at("values", f"positions 0..{n - 1}", np.arange(n), rows)
     groups = {"generic positions": GENERIC}
     groups |= {f"end of a context of {n}": error_window(n) for n in REPORTED}
@@ -249,7 +249,7 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
     }
     for case, positions in optional.items():
         try:
-            rows = access.read(run.subject.call(positions), positions.size)
+            rows = access.read(run.driver.call(positions), positions.size)
         except Refused as error:
             run.limit(f"{case}: refused ({error})")
         except Malformed as error:
@@ -262,7 +262,7 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
 def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = None) -> None:
     """Replay, calls of one length at other positions, and a result that is kept."""
     at = np.arange(first.shape[0])
-    call = run.subject.call
+    call = run.driver.call
     state.replay(run, lambda: access.read(call(at), at.size), first, f"positions 0..{at[-1]}")
     state.kept_result(
         run, lambda: call(at), lambda: call(at + 3 if access.mode == "any" else at[:1])

@@ -58,7 +58,7 @@ def rows_of(run: Run, encoding: Any, positions: np.ndarray) -> Truth:
     looked_up = (truth.terms == 0) & (truth.angle == 0)
     if not looked_up.any():
         return truth  # type: ignore[no-any-return]
-    value = np.where(looked_up, run.subject.rounded(truth.value), truth.value)
+    value = np.where(looked_up, run.driver.rounded(truth.value), truth.value)
     return Truth(value, truth.terms, truth.angle, truth.amplitude)
 
 
@@ -81,7 +81,7 @@ def judge_table(run: Run) -> None:
     first = calls[0]
     state.replay(run, lambda: _table(run, first.facts), first.actual, first.case)
     shifted = first.facts[..., ::-1].copy()
-    state.kept_result(run, lambda: run.subject.call(first.facts), lambda: run.subject.call(shifted))
+    state.kept_result(run, lambda: run.driver.call(first.facts), lambda: run.driver.call(shifted))
     if match(run, calls, _mistakes(run)) and run.report.codes:
         return
     if run.failures and not run.report.codes and not half_rows(run, calls, _declared(run)):
@@ -157,7 +157,7 @@ def _columns(run: Run, calls: list[JudgedCall]) -> str | None:
 
 
 def _table(run: Run, positions: np.ndarray) -> np.ndarray:
-    table = run.subject.array(run.subject.call(positions))
+    table = run.driver.array(run.driver.call(positions))
     shape = (positions.shape[-1], run.encoding.dim)
     if table.shape != shape:
         raise Malformed(f"expected shape {shape}, got {table.shape}")

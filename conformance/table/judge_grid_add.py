@@ -57,7 +57,7 @@ def judge_add(run: Run) -> None:
     """Judge ``fn(x (B, S, dim))``: x plus the rows of 0 .. S-1; then, for x = 0, as a table."""
     encoding = run.encoding
     run.report.required = ("sums", "state")
-    run.subject.keeps_dtype = True
+    run.driver.keeps_dtype = True
     last = min(longest(encoding) - 1, run.settings.up_to(2**40))
 
     def probes() -> Iterator[Probe]:
@@ -76,11 +76,11 @@ def judge_add(run: Run) -> None:
             judge_tables.judge_table(viewed)
     first = calls[0].facts.x
     state.replay(run, lambda: _sum(run, first), calls[0].actual, calls[0].case)
-    state.kept_result(run, lambda: run.subject.call(first), lambda: run.subject.call(-first))
+    state.kept_result(run, lambda: run.driver.call(first), lambda: run.driver.call(-first))
 
 
 def _sum(run: Run, x: np.ndarray) -> np.ndarray:
-    y = run.subject.array(run.subject.call(x))
+    y = run.driver.array(run.driver.call(x))
     if y.shape != x.shape:
         raise Malformed(f"expected shape {x.shape}, as x has, got {y.shape}")
     run.reached(x.shape[1] - 1)
@@ -88,13 +88,13 @@ def _sum(run: Run, x: np.ndarray) -> np.ndarray:
 
 
 def _as_table(run: Run) -> Any:
-    fn, subject, dim = run.subject.fn, run.subject, run.encoding.dim
+    fn, driver, dim = run.driver.fn, run.driver, run.encoding.dim
 
     def view(positions: Any) -> Any:
         p = host_positions(run, positions)
         if starts(p) != 0:
             raise Inexpressible("every sequence starts at 0")
-        zero = subject.backend.asarray(np.zeros((1, p.size, dim)), subject.dtype, subject.device)
+        zero = driver.backend.asarray(np.zeros((1, p.size, dim)), driver.dtype, driver.device)
         return fn(zero)[0]
 
     return view
@@ -187,7 +187,7 @@ def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
 
 
 def _patches(run: Run, h: int, w: int) -> np.ndarray:
-    table = run.subject.array(run.subject.call(h, w))
+    table = run.driver.array(run.driver.call(h, w))
     if table.shape != (h * w, run.encoding.dim):
         raise Malformed(f"expected shape {(h * w, run.encoding.dim)}, got {table.shape}")
     run.reached(h * w - 1)
@@ -196,7 +196,7 @@ def _patches(run: Run, h: int, w: int) -> np.ndarray:
 
 def _as_rows(run: Run) -> Any:
     """A table over one row of patches."""
-    fn = run.subject.fn
+    fn = run.driver.fn
 
     def view(positions: Any) -> Any:
         p = host_positions(run, positions)
