@@ -156,11 +156,16 @@ def _columns(run: Run, calls: list[JudgedCall]) -> str | None:
     return str(order[:16])
 
 
-def _table(run: Run, positions: np.ndarray) -> np.ndarray:
-    table = run.subject.array(run.subject.call(positions))
-    shape = (positions.shape[-1], run.encoding.dim)
+def read_rows(run: Run, result: Any, count: int) -> np.ndarray:
+    """Return a result as a table of ``count`` rows."""
+    table, shape = run.subject.array(result), (count, run.encoding.dim)
     if table.shape != shape:
         raise Malformed(f"expected shape {shape}, got {table.shape}")
+    return table
+
+
+def _table(run: Run, positions: np.ndarray) -> np.ndarray:
+    table = read_rows(run, run.subject.call(positions), positions.shape[-1])
     if positions.size:
         run.reached(int(np.max(np.abs(positions))))
     return table

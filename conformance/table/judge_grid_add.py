@@ -24,7 +24,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 
 from . import judge as judge_tables
-from .judge_features import longest, rows_of, table_mistakes
+from .judge_features import longest, read_rows, rows_of, table_mistakes
 
 #: (B, S): fewer rows than tokens, and more; one of each.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -187,9 +187,7 @@ def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
 
 
 def _patches(run: Run, h: int, w: int) -> np.ndarray:
-    table = run.subject.array(run.subject.call(h, w))
-    if table.shape != (h * w, run.encoding.dim):
-        raise Malformed(f"expected shape {(h * w, run.encoding.dim)}, got {table.shape}")
+    table = read_rows(run, run.subject.call(h, w), h * w)
     run.reached(h * w - 1)
     return table
 
