@@ -14,7 +14,7 @@ from posenc_ref.conformance.phases.frequencies import half_precision
 
 from .cases import BiasCase, Ruler
 
-#: About so many numbers of one row, over all heads, are compared.
+#: The numbers of one row, over all heads, that are compared: about so many.
 NUMBERS = 8192
 #: About so many rows are compared.
 ROWS = 9

@@ -23,7 +23,7 @@ from .function import Arguments, Function, Plain, several, written
 
 #: (n_heads, head_dim, hidden): heads of 8 and more, as 4 channels hide the direction.
 WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32))
-#: x is so much larger than any eps that nobody's eps shows in the dtype.
+#: The size of x, so large that no eps shows in the dtype.
 _LOUD = {"float64": 2.0**20, "float32": 2.0**10, "bfloat16": 2.0**10, "float16": 2.0**6}
 
 

@@ -153,7 +153,7 @@ def judge_table(run: Run) -> None:
 
 
 def _judge_lookup(run: Run) -> None:
-    """A learned table: rows are looked up, so they are bit-equal."""
+    """Judge a learned table: rows are looked up, so they are bit-equal."""
     encoding = run.encoding
     rows = encoding.rows - max(encoding.offset, 0)
     run.report.required = ("required inputs", "state")
@@ -176,7 +176,7 @@ def _judge_lookup(run: Run) -> None:
 def _required(
     run: Run, access: TableAccess, judge_at: Any, length: int | None = None
 ) -> np.ndarray | None:
-    """Contiguous positions from 0; the first table is kept for the replay."""
+    """Judge contiguous positions from 0; return the first table for the replay."""
     first, refused = None, ""
     for n in _LENGTHS if length is None else (length,):
         positions = np.arange(n)
@@ -250,7 +250,7 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
 
 
 def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = None) -> None:
-    """Replay, calls of one length at other positions, and a result that is kept."""
+    """Judge a replay, calls of one length at other positions, and a result that is kept."""
     at = np.arange(first.shape[0])
     call = run.subject.call
     state.replay(run, lambda: access.read(call(at), at.size), first, f"positions 0..{at[-1]}")
@@ -267,7 +267,7 @@ def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = Non
 
 
 def _diagnose(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Frequencies, amplitude and origin; then precision and positions; then optional inputs."""
+    """Diagnose frequencies, amplitude and origin; then precision and positions; then limits."""
     phases = unaliased(tables, run.coarse)
     diagnose_phases(run, tables, phases, declared)
     if not run.report.findings:

@@ -1,4 +1,4 @@
-"""Judges of ``add`` and ``grid``: tables that come added to x, or over the patches of an image.
+"""Judges of ``add`` and ``grid``: a table added to x, or over the patches of an image.
 
 ``add``: A = |x| + |PE|, B = that of the table.  ``grid``: as the table.
 """
@@ -47,7 +47,7 @@ class Added:
         return self.at(np.arange(self.x.shape[1]), x, pe)
 
     def at(self, positions: Any, x: float = 1.0, pe: float = 1.0) -> Truth:
-        """With other positions, which broadcast to (B, S)."""
+        """The sum at other positions, which broadcast to (B, S)."""
         rows = self.rows(np.broadcast_to(positions, self.x.shape[:2]))
         terms = np.abs(x * self.x) + np.abs(pe * rows.value)
         return Truth(x * self.x + pe * rows.value, terms, abs(pe) * rows.angle)
@@ -135,7 +135,7 @@ def _sum_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 
 def judge_grid(run: Run) -> None:
-    """``fn(height, width)``: the rows of all patches, numbered row by row."""
+    """Judge ``fn(height, width)``: the rows of all patches, numbered row by row."""
     encoding = run.encoding
     run.report.required = ("grids", "state")
     seen: list[JudgedCall] = []
@@ -175,7 +175,7 @@ def judge_grid(run: Run) -> None:
 
 
 def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
-    """Whether the rows are the declared ones in an order that nobody would have guessed."""
+    """Report declared rows in an order that follows no known rule; return whether they are."""
     for one in failed(run, seen):
         rows = one.truth.value
         order = [int(np.argmin(np.abs(rows - row).max(axis=1))) for row in one.actual]
