@@ -79,7 +79,7 @@ class Run:
         return budget(self.dtype, self.settings.precision)
 
     def unit(self, truth: Truth) -> np.ndarray:
-        """The unit of every element of the truth."""
+        """Return the unit of every element."""
         s = self.settings
         unit = truth.unit(self.dtype, angles=s.angles, precision=s.precision)
         return np.broadcast_to(unit, truth.value.shape)
@@ -89,7 +89,7 @@ class Run:
         return self.subject.rounded(dense(shape, self.settings.seed + seed))
 
     def scores(self, actual: np.ndarray, truth: Truth, angles: str | None = None) -> np.ndarray:
-        """The score of every element."""
+        """Return the score of every element."""
         s = self.settings
         chosen = angles or s.angles
         return truth.score(actual, angles=chosen, precision=s.precision, dtype=self.dtype)

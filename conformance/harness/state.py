@@ -1,4 +1,4 @@
-"""State: replayed calls, calls of one length at other positions, results kept by the caller."""
+"""Judge state: repeated calls, calls of one length at other positions, results that are kept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def same_length(
     evaluate: Callable[[np.ndarray], np.ndarray],
     right: Callable[[np.ndarray, np.ndarray], bool],
 ) -> None:
-    """Positions that come out right in the first call of a length must do so in the second.
+    """Judge that a second call of a length is right where the first call of that length is.
 
     The last call has the length, the ends and the sum of the one before it.
     """
@@ -65,7 +65,7 @@ def same_length(
 
 
 def kept_result(run: Run, one: Callable[[], object], two: Callable[[], object]) -> None:
-    """A result that the caller keeps must not change when the function is called again."""
+    """Judge that a result the caller keeps does not change in the next call."""
     held = one()
     parts = list(held) if isinstance(held, tuple | list) else [held]
     before = [np.array(run.subject.array(part)) for part in parts]

@@ -1,4 +1,4 @@
-"""What an unknown bucket function is: where buckets start on both sides, and T5's parameters."""
+"""Identify a bucket function: where buckets start on both sides, and T5's parameters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Rule:
     alike: tuple[int, int]
 
     def encoding(self, table: np.ndarray) -> T5Bias:
-        """The bias with that table."""
+        """Return the bias with that table."""
         return T5Bias(
             table,
             num_buckets=self.num_buckets,
@@ -45,7 +45,7 @@ class Rule:
         )
 
     def relations(self) -> tuple[str, ...]:
-        """What the buckets do not tell."""
+        """Return what the buckets do not tell."""
         low, high = self.alike
         if low == high:
             return ()
@@ -110,7 +110,7 @@ def _ask(run: Run, card: Card) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _words(side: dict[int, int]) -> str:
-    """The distances at which the bucket changes, in words."""
+    """Return the distances at which the bucket changes, in words."""
     levels = list(side.values())
     if len(set(levels)) == 1:
         return f"all in bucket {levels[0]}"
@@ -127,7 +127,7 @@ def _words(side: dict[int, int]) -> str:
 
 
 def thresholds(side: dict[int, int], low: int) -> tuple[int, ...]:
-    """The first distance of bucket low + 1, low + 2, ..., if they grow."""
+    """Return the first distance of bucket low + 1, low + 2, ..., if they grow."""
     found: list[int] = []
     before = 0
     for n, bucket in side.items():
@@ -157,7 +157,7 @@ def rules(past: dict[int, int], later: dict[int, int], own: int) -> Iterator[Rul
 
 
 def _max_distances(seen: tuple[int, ...], size: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """The likeliest max_distance, and the whole range that gives the same thresholds."""
+    """Yield the likeliest max_distance, and the whole range that gives the same thresholds."""
     exact = size // 2
 
     def same(distance: Any) -> bool:

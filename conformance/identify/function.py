@@ -1,4 +1,4 @@
-"""``identify``: what is this function?  Measured from outside, with nothing declared."""
+"""``identify``: measure what a function is, with nothing declared."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def identify(
 
 
 def _convert(card: Card, to: Encoding) -> None:
-    """How to use it as something else; deviations have to be mended first."""
+    """Fill in how to use the function as another encoding."""
     from .convert.convert import convert
 
     if card.encoding is None:
@@ -115,7 +115,7 @@ def _convert(card: Card, to: Encoding) -> None:
 
 
 def _declared(card: Card, dim: int | None) -> Encoding | ModelEncoding:
-    """What is checked: the encoding, with the measured softmax scale where it has another."""
+    """Return what is checked: the encoding, with the measured softmax scale if that differs."""
     assert card.encoding is not None
     scale, e = card.softmax_scale, card.encoding
     if scale is None or dim is None:
@@ -126,7 +126,7 @@ def _declared(card: Card, dim: int | None) -> Encoding | ModelEncoding:
 
 
 def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, Any]) -> None:
-    """The full check against what was identified: what is left are deviations.
+    """Check the function against the identified encoding; findings are deviations.
 
     A function that keeps what it has seen is checked on a fresh instance, or not at all.
     """

@@ -1,4 +1,4 @@
-"""What ``identify`` measures of rotated pairs beyond the short probes: levers, factor, origin."""
+"""Measure rotated pairs exactly: frequencies at large positions, factor and origin."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _LEVER, _PREFIX_LEVER = 2**19, 2**11
 
 
 def reach(access: Reach) -> int:
-    """The longest lever that the function allows."""
+    """Return the largest position to measure frequencies at."""
     return access.reach(_PREFIX_LEVER if access.mode == "prefix" else _LEVER)
 
 
 def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
-    """Frequencies by a lever of up to ``most``, as far as angles there are what was expected.
+    """Refine frequencies at positions up to ``most``, as long as angles are as expected.
 
     Only powers of two: their products with a frequency round nothing.
     """
@@ -57,7 +57,7 @@ def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
 
 
 def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
-    """Frequencies by least squares over many late positions, for results coarser than float32."""
+    """Fit frequencies over many large positions, for results coarser than float32."""
     at = np.unique(np.linspace(most // 2, most, _MANY.size).astype(np.int64))
     try:
         cos, sin = tables(at)
@@ -79,7 +79,7 @@ def uncertainty(phases: Phases, dtype: str) -> np.ndarray:
 
 
 def amplitude(run: Run, access: Reach, tables: Tables, phases: Phases) -> Factor:
-    """The factor m on cos and sin."""
+    """Return the factor m on cos and sin."""
     rounding, typical = ROUNDOFF[run.coarse], float(np.median(phases.amplitude))
     if rounding <= ROUNDOFF["float32"]:
         return Factor(typical, run.budget * rounding, 4 * rounding)
@@ -93,7 +93,7 @@ def amplitude(run: Run, access: Reach, tables: Tables, phases: Phases) -> Factor
 
 
 def origin(phases: Phases, dtype: str) -> float:
-    """The position that position 0 is turned like, where there is one."""
+    """Return the position whose angles position 0 has, or 0."""
     w, start = phases.frequencies, phases.start
     error = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"])
     if (np.abs(start) <= error).all() or not phases.linear:
@@ -110,7 +110,7 @@ def origin(phases: Phases, dtype: str) -> float:
 
 
 def xpos_rates(tables: Tables, access: Reach, dtype: str) -> tuple[np.ndarray, float] | None:
-    """By what log the amplitude of every pair changes per position, and scale_base in XPos.
+    """Return the change of every log amplitude per position, and the scale_base of xPos.
 
     None where it is no constant; scale_base is 0 where it is not that of XPos.
     """
@@ -133,7 +133,7 @@ def xpos_rates(tables: Tables, access: Reach, dtype: str) -> tuple[np.ndarray, f
 
 
 def like_xpos(tables: Tables, access: Reach, dtype: str) -> str:
-    """What to say where amplitudes change by a constant factor per position, as in xPos."""
+    """Return a sentence if amplitudes change by a constant factor per position, as in xPos."""
     found = xpos_rates(tables, access, dtype)
     if found is None:
         return ""

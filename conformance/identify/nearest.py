@@ -1,4 +1,4 @@
-"""Frequencies that follow no known rule: the rule that is nearest, and how far they are from it."""
+"""Find the nearest rule to frequencies that follow none, and their distance from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What unknown logits are: which terms they have, their scale, and the encoding behind them."""
+"""Identify logits: their terms, their scale, and the encoding."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _unmoved(run: Run, card: Card, logits: Logits, terms: Terms, present: list[s
 
 
 def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
-    """Whether the scale multiplies the bias as well."""
+    """Find out whether the scale multiplies the bias as well."""
     e = card.encoding
     if not isinstance(e, ALiBi) or s == 1.0:
         return
@@ -113,7 +113,7 @@ def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
 
 
 def _added(run: Run, card: Card, logits: Logits, s: float) -> None:
-    """Something added to q and k: what the key's position gives, channel by channel."""
+    """Identify a table that is added to q and k, channel by channel."""
     every, none = np.arange(logits.dim), np.full(logits.dim, -1)
 
     def table(positions: np.ndarray) -> np.ndarray:
@@ -201,11 +201,11 @@ class _Distances(Reach):
         self._logits, self._measured, self._scale = logits, measured, scale
 
     def touch(self, position: int) -> None:
-        """One distance."""
+        """Evaluate one distance."""
         self.tables(np.array([position]))
 
     def tables(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The 2 x 2 block of every pair: its first row."""
+        """Return the 2 x 2 block of every pair: its first row."""
         if not self.run.settings.allows(int(positions.max())):
             raise Refused(ValueError("farther keys are not tried"))
         a, b = (np.array([getattr(p, c) for p in self._measured.pairs]) for c in "ab")
@@ -281,7 +281,7 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
 
 
 def _amplitude(run: Run, card: Card, turned: float, dim: int, *, told: bool) -> None:
-    """The scale, with m squared taken out of it."""
+    """Fill in the scale without the factor m squared."""
     e: Any = card.encoding
     m = abs(e.attention_factor()) if hasattr(e, "attention_factor") else 1.0
     own = dim**-0.5
@@ -304,7 +304,7 @@ def _amplitude(run: Run, card: Card, turned: float, dim: int, *, told: bool) -> 
 
 
 def _scale(run: Run, card: Card, s: float, dim: int) -> None:
-    """The softmax scale, as a number that somebody would choose."""
+    """Fill in the softmax scale as a round number."""
     slack = FACTOR_SLACK / 8 + 8 * ROUNDOFF[run.coarse]
     known = {f"1/sqrt({dim})": dim**-0.5, "1": 1.0, f"1/{dim}": 1 / dim, "1/2": 0.5}
     near = [(name, v) for name, v in known.items() if abs(s / v - 1) <= slack]

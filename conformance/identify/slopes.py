@@ -1,4 +1,4 @@
-"""What unknown slopes are: the recipe of ALiBi for every number of heads, or another."""
+"""Identify slopes: ALiBi's for every number of heads, or others."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def identify(run: Run, card: Card) -> None:
 
 
 def explain(m: np.ndarray, ruler: Ruler) -> tuple[float | None, str]:
-    """The max_bias of the nearest ALiBi, or None, and the rule in words."""
+    """Return the max_bias of the nearest ALiBi, or None, and the rule in words."""
     n = m.size
     if not (m > 0).all():
         return None, f"heads {np.flatnonzero(m == 0).tolist()} have no slope"

@@ -1,4 +1,4 @@
-"""What an unknown table is: rotary cos and sin, or rotary frequencies."""
+"""Identify rotary cos and sin tables, and rotary frequencies."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def cos_sin(run: Run, card: Card) -> None:
 
 
 def open_table(run: Run, card: Card, read: Callable[[Any, int], np.ndarray]) -> TableAccess | None:
-    """The function as rows of a table; None, with the reason on the card, if it is none."""
+    """Return access to the rows of a table; None, with the reason on the card, if it is none."""
     access = TableAccess(run, read=read)
     at = np.arange(5)
     first = access.read(run.subject.call(at), at.size)
@@ -80,7 +80,7 @@ def open_table(run: Run, card: Card, read: Callable[[Any, int], np.ndarray]) -> 
 
 
 def _single(table: np.ndarray, layouts: list[str]) -> np.ndarray:
-    """One column for each pair, of a table that may have every column twice."""
+    """Return one column for each pair, of a table that may have every column twice."""
     n = table.shape[1] // 2
     if table.shape[0] > 1 and table.shape[1] % 2 == 0:
         if np.array_equal(table[:, :n], table[:, n:]):

@@ -1,4 +1,4 @@
-"""Truth for every surface: the specification's value with the two coefficients of the unit.
+"""Expected values of every surface, with the two coefficients of their error unit.
 
 The float64 values come from ``posenc_ref``, whose error is at most 2 * 2**-53 per cos and sin.
 """
@@ -59,7 +59,7 @@ def _rotation(
     angle: np.ndarray,
     size: np.ndarray,
 ) -> Truth:
-    """``value`` with the unit of a rotation of x by tables of this size."""
+    """Return ``value`` with the unit of a rotation of x; ``tables`` carry the ``size`` of pairs."""
     if tables[0].ndim == 3 and x.ndim > 3:  # positions (B, S): the same for all heads
         tables, angle = (tables[0][:, None], tables[1][:, None]), angle[:, None]
         size = size[:, None] if size.ndim else size
@@ -75,7 +75,7 @@ def _rotation(
 
 
 def joined(parts: Sequence[Truth], axis: int = -2) -> Truth:
-    """Truths of consecutive tokens as one."""
+    """Return the truths of consecutive tokens as one."""
     shapes = [part.value.shape for part in parts]
 
     def whole(name: str) -> np.ndarray:
@@ -88,7 +88,7 @@ def joined(parts: Sequence[Truth], axis: int = -2) -> Truth:
 def angle_size(
     encoding: Rotary, positions: np.ndarray, seq_len: int | None = None
 ) -> tuple[np.ndarray, float]:
-    """``|p theta|`` (..., pairs) to a few roundings, and m, at the length of the call."""
+    """Return ``|p theta|`` (..., pairs) to a few roundings, and m, at the length of the call."""
     if seq_len is None and encoding.depends_on_length and positions.size:
         seq_len = max(int(np.max(positions)) + 1, 1)
     weight = getattr(encoding, "weight", None)  # RoPE-Mixed: a sum over axes
@@ -112,13 +112,13 @@ def cos_sin_truth(encoding: Rotary, positions: np.ndarray) -> tuple[Truth, Truth
 
 
 def exactly(value: np.ndarray) -> Truth:
-    """A computed number with no angle in it: A = |value|."""
+    """Return the truth of a computed number without an angle: A = |value|."""
     value = np.asarray(value, dtype=np.float64)
     return Truth(value, np.abs(value), np.zeros_like(value))
 
 
 def identical(value: np.ndarray) -> Truth:
-    """An integer: the unit is 0, only equality passes."""
+    """Return the truth of integers: the unit is 0, so only equality passes."""
     value = np.asarray(value, dtype=np.float64)
     return Truth(value, np.zeros_like(value), np.zeros_like(value))
 
@@ -126,7 +126,7 @@ def identical(value: np.ndarray) -> Truth:
 def bias_truth(
     encoding: Bias, q_len: int, k_len: int, actual: np.ndarray
 ) -> tuple[Truth, np.ndarray, np.ndarray]:
-    """The bias of queries at the end of the keys: truth, ``actual`` to judge, and the judged mask.
+    """Return the truth of a bias, ``actual`` in the same form, and the mask of judged elements.
 
     Where the encoding does not see the future, only keys up to the query are judged.  Where it
     counts up to a constant per row, which softmax does not see, both sides are compared relative
@@ -150,7 +150,7 @@ def bias_truth(
 
 
 def constant_size(encoding: Bias, k_len: int, constant: np.ndarray) -> np.ndarray:
-    """What A counts of the constants of rows (..., H, Q, 1): no more than the bias itself has.
+    """Return what row constants (..., H, Q, 1) add to A: at most the size of the bias itself.
 
     ``m j`` for ``m (j - i)`` is as good, and as large as the bias of a long sequence.  Beside a
     constant of millions nothing is left of the bias in float32, although softmax does not see it.

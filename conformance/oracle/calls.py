@@ -1,4 +1,4 @@
-"""Truth for surfaces that are called with an offset, chunk by chunk, or with queries and keys."""
+"""Expected values of calls with an offset, of chunks, and of queries with keys."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .apply import apply_truth
 
 
 def at_length(encoding: Rotary, x: np.ndarray, positions: np.ndarray, length: int) -> Truth:
-    """``apply`` of x (B, H, S, D) with the frequencies of a sequence of ``length`` tokens."""
+    """Return the truth of ``apply`` with the frequencies of a sequence of ``length`` tokens."""
     return apply_truth(encoding, x, positions, np.array([length]))
 
 
 def one_table(encoding: Rotary, lengths: Sequence[int]) -> bool:
-    """Whether the encoding has the same frequencies and the same m at all of these lengths."""
+    """Return whether frequencies and m are the same at all of these lengths."""
     if not encoding.depends_on_length:
         return True
     first, *others = sorted(set(lengths))
@@ -30,7 +30,7 @@ def one_table(encoding: Rotary, lengths: Sequence[int]) -> bool:
 
 
 def logits(q: Truth, k: Truth, scale: float = 1.0) -> Truth:
-    """``q . k * scale`` of rotated queries and keys: |q k| summed is A, and what moves either B.
+    """Return the truth of ``q . k * scale`` for rotated queries and keys.
 
     B is ``B_q |k| + |q| B_k`` summed over channels, A the product of the two A (of the values,
     for channels that pass through), both times the scale.

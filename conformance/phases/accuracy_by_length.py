@@ -1,4 +1,4 @@
-"""How exact a function is at long positions: errors, where they become visible, and the class."""
+"""Measure the accuracy at large positions: errors, where they show, and the precision class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .precision import classify
 
 
 def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declaration) -> None:
-    """Absolute errors at long positions, where they become visible, and the precision class.
+    """Report absolute errors at large positions, where they show, and the precision class.
 
     What is looked at here is judged as well: a band of wrong positions may lie between all probes.
     """
@@ -62,7 +62,7 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declarati
 def _errors(
     error: Callable[[np.ndarray], np.ndarray], lengths: list[int], dear: bool
 ) -> dict[int, float]:
-    """The largest error at the end of contexts of these lengths; at once where calls are dear."""
+    """Return the largest error at the end of each context; in one call if ``reduced``."""
     windows = [error_window(n) for n in lengths]
     if not dear:
         return {n: float(error(at).max()) for n, at in zip(lengths, windows, strict=True)}
@@ -73,7 +73,7 @@ def _errors(
 def _degrades_at(
     error: Callable[[np.ndarray], np.ndarray], highest: int, rounding: float, dear: bool
 ) -> int | None:
-    """The first position with a visible error, beyond that of rounding the result.
+    """Return the first position with a visible error, beyond that of rounding the result.
 
     Every position below SCAN is tried, if windows show that there is something to find; beyond it
     those between the first window that is off and the one before.  Where positions are dear, there
@@ -99,7 +99,7 @@ def _degrades_at(
 
 
 def _blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Pieces of a range, the first of them short: what is wrong is mostly so early."""
+    """Yield pieces of a range, the first ones short: errors are mostly early."""
     size = 256
     while start < end:
         yield start, min(start + size, end)

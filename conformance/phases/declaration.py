@@ -29,7 +29,7 @@ class Declaration:
     other_factors: dict[str, float] = field(default_factory=dict)  #: it is confused with these
 
     def frequencies_in(self, positions: np.ndarray) -> np.ndarray:
-        """The frequencies in a call with these positions."""
+        """Return the frequencies in a call with these positions."""
         if self.by_length is None or not positions.size:
             return self.frequencies
         return self.by_length(max(int(positions.max()) + 1, 1))
@@ -38,19 +38,19 @@ class Declaration:
 def unit_size(
     tables: Tables, at: np.ndarray, declared: Declaration
 ) -> tuple[np.ndarray, np.ndarray]:
-    """cos and sin without the declared amplitude and sign."""
+    """Return cos and sin without the declared amplitude and sign."""
     cos, sin = tables(at)
     return cos / declared.amplitude, declared.sign * sin / declared.amplitude
 
 
 def live(encoding: Rotary, columns: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    """Those entries of arrays (pairs,) whose pairs turn at all: with a frequency other than 0."""
+    """Return the entries of arrays (pairs,) whose pairs have a frequency other than 0."""
     turning = encoding.frequencies() != 0
     return tuple(c[turning] for c in columns)
 
 
 def declare(encoding: Rotary) -> Declaration:
-    """The declaration as numbers."""
+    """Return the declaration as numbers."""
 
     def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         m = encoding.attention_factor()
@@ -82,7 +82,7 @@ def declare(encoding: Rotary) -> Declaration:
 
 
 def schedule_of(encoding: Rotary) -> Schedule:
-    """The declared frequencies as numbers, with what they are confused with."""
+    """Return the declared frequencies as numbers, with their known mistakes."""
     target = live(encoding, (encoding.frequencies(),))[0]
     if isinstance(encoding, MultiAxisRoPE):
         return Schedule(

@@ -1,4 +1,4 @@
-"""What all functions with cos and sin columns share: rotations, their tables, sinusoids.
+"""Diagnose functions with cos and sin columns: rotations, their tables, sinusoids.
 
 At small positions: frequencies, amplitude, origin.  Only where those fit, at long positions: how
 the angles are held, and which positions were really used.
@@ -72,13 +72,13 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
 
 
 def _strict(run: Run) -> bool:
-    """Whether float32 angles are not good enough."""
+    """Return whether float32 angles are not exact enough."""
     angles = run.settings.angles
     return angles in ("float64", "exact") or (angles is None and run.coarse == "float64")
 
 
 def _exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
-    """Whether sin and cos are exchanged: a quarter turn at position 0, then the other way."""
+    """Report exchanged sin and cos: a quarter turn at position 0, then the other way."""
     quarter = np.abs(np.abs(phases.start) - np.pi / 2) < 0.1
     if phases.start.size < 2 or not quarter.all() or [e.code for e in found] != ["sign"]:
         return False
@@ -91,7 +91,7 @@ def _exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
 
 
 def _upright(phases: Phases) -> Phases:
-    """Half a turn at position 0 in every one of several pairs is a factor of -1."""
+    """Turn half a turn at position 0 of every pair into an amplitude of -1."""
     start = phases.start
     if start.size < 2 or not (np.abs(np.abs(start) - np.pi) < 0.1).all():
         return phases
@@ -102,7 +102,7 @@ def _upright(phases: Phases) -> Phases:
 def _substituted(
     declared: Declaration, phases: Phases, found: list[FrequencyMistake], origin: float
 ) -> Declaration:
-    """The declaration with the measured frequencies, sign, amplitude and origin in it."""
+    """Return the declaration with the measured frequencies, sign, amplitude and origin."""
     others = [e for e in found if e.code != "sign"]
     w = others[0].predicted if others else declared.frequencies
     sign = -declared.sign if len(others) < len(found) else declared.sign
@@ -122,7 +122,7 @@ def _substituted(
 
 
 def _explained(run: Run, tables: Tables, seen: Declaration, sigma: np.ndarray) -> bool:
-    """Whether the substituted declaration meets the function at long positions too."""
+    """Return whether the substituted declaration meets the function at large positions too."""
     at = GENERIC[run.ledger.highest >= GENERIC]
     angle = np.abs(at[:, None] + seen.origin)
     slack = run.budget * (
@@ -136,7 +136,7 @@ def _explained(run: Run, tables: Tables, seen: Declaration, sigma: np.ndarray) -
 
 
 def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Whether the index in the call is taken for the position."""
+    """Report that the index in the call is used as the position."""
     at = np.array([9, 10, 11, 12])
     try:
         cos, sin = unit_size(tables, at, declared)
@@ -155,7 +155,7 @@ def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
 
 
 def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """A finding if a model of half-precision angles, frequencies or tables meets the values."""
+    """Report half-precision angles, frequencies or tables whose model meets the values."""
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
     at = at[at <= max(run.ledger.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
@@ -171,7 +171,7 @@ def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
 
 
 def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Angles that do not grow with the position, and are no other position's either."""
+    """Report why angles do not grow linearly with the position."""
     at = np.arange(1, 33)
     cos, sin = unit_size(tables, at, declared)
     true_cos, true_sin = (
@@ -211,7 +211,7 @@ def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
 
 
 def _turn(cos: np.ndarray, sin: np.ndarray, true_cos: np.ndarray, true_sin: np.ndarray) -> Any:
-    """The angle between measured and true cos and sin."""
+    """Return the angle between measured and true cos and sin."""
     return np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))
 
 
@@ -250,7 +250,7 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) 
 
 
 def _told(factor: float, declared: Declaration) -> str:
-    """The measured factor, and what it looks like."""
+    """Return the measured factor in words, with a known factor that it equals."""
     text = f"cos and sin are multiplied by {factor:.6g}, declared {declared.amplitude:.6g}"
     for what, value in declared.other_factors.items():
         if abs(factor - value) <= FACTOR_SLACK * abs(value):
@@ -259,7 +259,7 @@ def _told(factor: float, declared: Declaration) -> str:
 
 
 def _origin(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
-    """The angle at position 0, in positions of the fastest pair; every pair must agree."""
+    """Report a wrong origin: the position whose angles all pairs have at position 0."""
     grain = run.budget * ROUNDOFF[run.coarse]
     k = int(np.argmax(np.abs(w)))
     if w[k] == 0:

@@ -18,12 +18,12 @@ _POSITIONS = np.arange(1, 129)
 
 
 def is_coarse(run: Run) -> bool:
-    """Whether single elements say too little."""
+    """Return whether results are coarser than float32."""
     return ROUNDOFF[run.coarse] > ROUNDOFF["float32"]
 
 
 def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
-    """Frequencies within their standard errors, and the amplitude within its own plus 0.1 %."""
+    """Judge fitted frequencies by their standard errors, the amplitude by its own plus 0.1 %."""
     if not is_coarse(run) or phases.frequencies.size != declared.frequencies.size:
         return
     if run.ledger.highest < _POSITIONS[-1]:
@@ -43,7 +43,7 @@ def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declaration
 
 
 def amplitude_error(run: Run, tables: Tables, declared: Declaration) -> float:
-    """How far the mean amplitude is off, relatively; 0 where that is within its error."""
+    """Return the relative error of the mean amplitude; 0 within its uncertainty."""
     size = np.hypot(*unit_size(tables, _POSITIONS, declared))
     off = float(np.mean(size)) - 1.0
     error = (SIGMAS + 1) * ROUNDOFF[run.coarse] / np.sqrt(size.size)
@@ -51,7 +51,7 @@ def amplitude_error(run: Run, tables: Tables, declared: Declaration) -> float:
 
 
 def cut_short(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Whether all values lie between the exact ones and 0, by less than one step of the format."""
+    """Return whether all values are truncated: exact values less at most one step of the format."""
     unit = ROUNDOFF[run.coarse]
     for got, true in zip(unit_size(tables, _POSITIONS, declared), declared.exact(_POSITIONS),
                          strict=True):  # fmt: skip

@@ -1,4 +1,4 @@
-"""Explaining measured frequencies: which one change of the declaration gives them all.
+"""Explain measured frequencies by one change of the declaration that predicts them all.
 
 Every explanation is a complete prediction; it stands only if it meets every measured frequency.
 Those in declared or published constants are tried before fitted ones.
@@ -50,21 +50,21 @@ class Schedule:
         return self.values() if self.target is None else self.target
 
     def with_base(self, base: float) -> np.ndarray:
-        """The declared frequencies with another base."""
+        """Return the declared frequencies with another base."""
         return self.values(base=base) if self.rebased is None else self.rebased(base)
 
     def values(
         self, base: float | None = None, n: float | None = None, factor: float | None = None,
         shift: int = 0,
     ) -> np.ndarray:  # fmt: skip
-        """Frequencies with some fields replaced, and pair numbers shifted."""
+        """Return the frequencies with some fields replaced and pair numbers shifted."""
         b, m, f = base or self.base, n or self.n, self.factor if factor is None else factor
         return np.asarray(np.exp(-np.log(b) * (np.arange(self.pairs) + shift) / m) / f)
 
 
 @dataclass(frozen=True)
 class FrequencyMistake:
-    """A code, what to say, and the frequencies it predicts."""
+    """A known mistake in the frequencies, with the frequencies that it predicts."""
 
     code: str
     message: str
@@ -73,18 +73,18 @@ class FrequencyMistake:
     equivalent: tuple[str, ...] = ()
 
     def at(self, chosen: np.ndarray) -> FrequencyMistake:
-        """The explanation for the chosen pairs alone."""
+        """Return the mistake for the chosen pairs alone."""
         return replace(self, predicted=self.predicted[chosen])
 
 
 def agree(measured: np.ndarray, predicted: np.ndarray, sigma: np.ndarray) -> np.ndarray:
-    """Where measured frequencies meet predicted ones, to the float32 budget and the uncertainty."""
+    """Return where measured frequencies meet predicted ones, within budget and uncertainty."""
     slack = BUDGET["float32"] * ROUNDOFF["float32"] * np.abs(predicted) + SIGMAS * sigma
     return np.asarray(np.abs(measured - predicted) <= slack)
 
 
 def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list[FrequencyMistake]:
-    """Why ``measured`` frequencies (rad/position, one per pair) are not the declared ones.
+    """Explain why ``measured`` frequencies (rad/position) are not the declared ones.
 
     An empty list: they are.  Otherwise one explanation, or two independent ones (a sign and
     something else), that predict every frequency; or ``frequency-spacing``.
@@ -136,7 +136,7 @@ def unfilled(found: FrequencyMistake, measured: np.ndarray, target: np.ndarray) 
 
 
 def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> bool:
-    """Whether only the scaling is off: pairs are scaled by what the declared one scales by.
+    """Return whether only the scaling is off: pairs are scaled by what the declared one scales by.
 
     Where the declaration keeps some pairs, or scales them alike, one pair in eight must be kept, or
     scaled by that much: the first alone says nothing, as it is 1 for every base.  Where every pair
@@ -156,14 +156,14 @@ def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> b
 
 
 def half_precision(values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """``values`` rounded to each half-precision format, in NumPy alone."""
+    """Yield each half-precision format and ``values`` rounded to it."""
     yield "bfloat16", round_bfloat16(values)
     with np.errstate(over="ignore"):
         yield "float16", values.astype(np.float16).astype(np.float64)
 
 
 def round_bfloat16(values: np.ndarray) -> np.ndarray:
-    """``values`` rounded to bfloat16 (8 significant bits, ties to even), as float64."""
+    """Return ``values`` rounded to bfloat16 (8 significant bits, ties to even), as float64."""
     mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
     return np.asarray(np.ldexp(np.rint(mantissa * 256.0), exponent - 8))
 

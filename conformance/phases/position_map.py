@@ -14,7 +14,7 @@ from .measure import Tables
 
 
 def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Decode the positions that were used, and name the map from declared to used."""
+    """Decode the used positions, and report the map from declared to used positions."""
     decoder = Decoder.of(declared.frequencies)
     at = np.unique(np.r_[np.arange(1, 9), 255, 256, 300, 511, 512, GENERIC])
     at = at[at <= max(run.ledger.highest, 8)]
@@ -52,7 +52,7 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
 
 
 def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Whether every angle up to pi is right, at every position: the reduction is at fault."""
+    """Report a wrong range reduction: only angles up to pi are right, at every position."""
     at = GENERIC[run.ledger.highest >= GENERIC]
     cos, sin = unit_size(tables, at, declared)
     true_cos, true_sin = declared.exact(at)

@@ -1,4 +1,4 @@
-"""Properties of rotations, judged from the function alone: the oracle is not asked.
+"""Judge properties of rotations without the oracle.
 
 Each returns what was found and a :class:`Truth` to judge it by; a perturbed input to each must be
 rejected (the negative control in :func:`judge`).
@@ -109,7 +109,7 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
 
 
 def _upright(run: Run, measured: Measured) -> bool:
-    """Whether positions count from 0: not where all pairs are turned as from another origin."""
+    """Return whether positions count from 0."""
     phases = measured.phases
     if phases is None:
         return True
@@ -136,5 +136,5 @@ def _case(run: Run, name: str, prop: Callable[[Any], Check]) -> None:
 
 
 def perturbation(run: Run) -> float:
-    """The factor of the negative controls: what no budget of the run's precision can excuse."""
+    """Return the factor of the negative controls, above any budget of the precision."""
     return 1.25 if ROUNDOFF[run.coarse] <= ROUNDOFF["float32"] else 3.0

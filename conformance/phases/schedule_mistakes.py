@@ -1,4 +1,4 @@
-"""What a declared scaling is confused with: complete frequency vectors, in declared constants.
+"""Frequencies of known mistakes in a declared scaling.
 
 Each alternative is the declaration with one thing about its scaling changed; the first that meets
 every measured frequency names the bug.
@@ -31,7 +31,7 @@ BETAS = ((32.0, 1.0), (64.0, 1.0), (128.0, 1.0), (16.0, 1.0), (32.0, 2.0))
 
 
 def alternatives(encoding: RoPE) -> Iterator[FrequencyMistake]:
-    """Alternatives to the declared scaling, the likelier first."""
+    """Yield known mistakes in the declared scaling, the likelier first."""
     scaling = encoding.scaling
     if scaling is None:
         yield from _undeclared(encoding)
@@ -71,7 +71,7 @@ def alternatives(encoding: RoPE) -> Iterator[FrequencyMistake]:
 def _replaced(
     encoding: RoPE, scaling: Any, code: str, message: str, **values: Any
 ) -> Iterator[FrequencyMistake]:
-    """The declaration with another scaling, if there is such a one."""
+    """Yield the declaration with another scaling, if that is valid."""
     try:
         made = scaling() if callable(scaling) else scaling
         predicted = encoding.replace(scaling=made).frequencies()
@@ -81,7 +81,7 @@ def _replaced(
 
 
 def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[FrequencyMistake]:
-    """The declared scaling with some of its parameters changed."""
+    """Yield the declared scaling with some parameters changed."""
     scaling: Any = encoding.scaling
     changes = {k: v for k, v in changes.items() if v != getattr(scaling, k)}
     if not changes:
@@ -105,7 +105,7 @@ def _number(value: Any) -> str:
 
 
 def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
-    """One parameter of the declared scaling changed, declared constants before published ones."""
+    """Yield the scaling with one parameter changed, declared constants before published ones."""
     s: Any = encoding.scaling
     fields = set(s.to_dict())
     factor = getattr(s, "factor", None)
@@ -182,13 +182,13 @@ def _swapped_betas(encoding: RoPE, swapped: dict[str, float]) -> Iterator[Freque
 
 
 def _shape(encoding: RoPE, what: str, changes: dict[str, Any]) -> Iterator[FrequencyMistake]:
-    """YaRN's formula evaluated with parameters that the value itself would refuse."""
+    """Yield YaRN's formula with parameters that YaRN itself refuses."""
     predicted = YARN_SHAPES["as declared"](encoding, encoding.scaling, **changes)
     yield FrequencyMistake("scaling-parameter", what, predicted, {}, ("scaling-formula",))
 
 
 def _shapes(encoding: RoPE) -> Iterator[FrequencyMistake]:
-    """The declared formula written wrongly."""
+    """Yield wrong forms of the declared formula."""
     s: Any = encoding.scaling
     shapes = next(
         (
@@ -227,7 +227,7 @@ def _long_rope(encoding: RoPE) -> Iterator[FrequencyMistake]:
 
 
 def _formulas(declared: Any) -> Iterator[Any]:
-    """Other schedules with the constants of the declared one."""
+    """Yield other schedules with the constants of the declared one."""
     factor = getattr(declared, "factor", None)
     length = getattr(declared, "original_max_position", getattr(declared, "max_position", None))
     if not factor or factor <= 1.0:
@@ -242,7 +242,7 @@ def _formulas(declared: Any) -> Iterator[Any]:
 
 
 def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
-    """Other spacings, bases and scales of a declared multi-axis encoding."""
+    """Yield other spacings, bases and scales of a declared multi-axis encoding."""
     for spacing in SPACINGS:
         if spacing != encoding.spacing:
             try:
@@ -290,7 +290,7 @@ def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistak
 
 
 def _undeclared(encoding: RoPE) -> Iterator[FrequencyMistake]:
-    """A scaling of a released model where none is declared."""
+    """Yield scalings of released models where none is declared."""
     code = "scaling-formula"
     for parameters in LLAMA3:
         made = pr.Llama3Scaling(*parameters)

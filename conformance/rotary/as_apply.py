@@ -1,4 +1,4 @@
-"""Surfaces seen as ``apply`` (or ``table``): one judge and one diagnosis serve them all."""
+"""Adapt other surfaces to ``apply`` (or ``table``), so that one judge serves them all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Inexpressible(ValueError):
 
 @contextmanager
 def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> Iterator[Run]:
-    """Give a run that judges ``view``, the function adapted to another surface.
+    """Yield a run that judges ``view``, the function adapted to another surface.
 
     What the surface cannot express is no refusal of the function, and leaves no limit.
     ``recipe`` is the view as an expression of ``fn``, for the lines that reproduce a failure.
@@ -51,7 +51,7 @@ def judge_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary, recipe:
 
 
 def _recalled(finding: Finding, encoding: Any, recipe: str) -> Finding:
-    """A finding whose lines call the function as its surface wants it."""
+    """Return a finding whose code to reproduce it calls the function of the surface."""
     if "got = fn(" not in finding.reproduce:
         return finding
     if isinstance(encoding, Derived):  # nothing to paste
@@ -61,7 +61,7 @@ def _recalled(finding: Finding, encoding: Any, recipe: str) -> Finding:
 
 
 def host_positions(run: Run, positions: Any) -> np.ndarray:
-    """Positions as the view was given them, in NumPy; only whole ones can be expressed."""
+    """Return the positions that a view was given, in NumPy; only integers can be expressed."""
     p = np.asarray(run.subject.backend.asnumpy(positions))
     if p.dtype.kind not in "iu":
         raise Inexpressible("there are no fractional positions here")
@@ -69,7 +69,7 @@ def host_positions(run: Run, positions: Any) -> np.ndarray:
 
 
 def starts(positions: np.ndarray) -> np.ndarray:
-    """Where each row of contiguous positions (S,) or (B, S) starts."""
+    """Return where each row of contiguous positions (S,) or (B, S) starts."""
     if positions.shape[-1] == 0 or (np.diff(positions, axis=-1) != 1).any():
         raise Inexpressible("only contiguous positions can be expressed")
     return np.asarray(positions[..., 0])

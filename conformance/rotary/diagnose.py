@@ -1,4 +1,4 @@
-"""From what a rotary function was measured to be, to what is wrong with it.
+"""Diagnose a rotary function from its measured structure.
 
 Order: structure (pairs, slice, rotation), then frequencies, amplitude and origin, all at small
 positions; only where those fit are the position map and the precision suspects.
@@ -64,7 +64,7 @@ def declared_tables(access: Access, encoding: Rotary) -> Tables:
 
 
 def _rows_differ(run: Run, encoding: Rotary) -> bool:
-    """Positions decoded for every batch row and head, with distinct sizes on every axis."""
+    """Report rows or heads with other positions, decoded from calls with distinct sizes."""
     first, second = live(encoding, encoding.pairs())
     (w,) = live(encoding, (encoding.frequencies(),))
     decoder = Decoder.of(w, reach=64)
@@ -107,7 +107,7 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
 
 
 def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
-    """Pairs, slice and rotation; False where nothing further can be compared."""
+    """Diagnose pairs, slice and rotation; return False if nothing else can be compared."""
     first, second = live(encoding, encoding.pairs())
     layout = getattr(encoding, "layout", "")
     declared = {(int(a), int(b)) for a, b in zip(first, second, strict=True)}
@@ -168,7 +168,7 @@ def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
 
 def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) -> None:
-    """Whether pairs are written where they are declared to be."""
+    """Report pairs that are not written to the declared channels."""
     first, second = live(encoding, encoding.pairs())
     out1, out2 = live(encoding, encoding.output_pairs())
     wanted = {
@@ -248,7 +248,7 @@ def _slice(
 
 
 def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
-    """Whether pairs are not rotations: two tables in one pair, or something else."""
+    """Report pairs that are not rotations; return whether there are any."""
     blocks = measured.blocks[1:]
     if not measured.pairs:
         return False
@@ -288,7 +288,7 @@ def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
 
 def _rows(run: Run) -> None:
-    """Per-row positions, negative and fractional ones: only these failed."""
+    """Report failures of optional positions alone: per row, single tokens, fractions."""
     failed = {f.case: f for f in run.failures}
     rows = [case for case in failed if "per-row" in case]
     first, other = ("per-row positions (B, S)", "other per-row positions (B, S)")

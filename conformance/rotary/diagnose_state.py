@@ -1,4 +1,4 @@
-"""Whether wrong values are those of earlier calls: a fresh instance would give the right ones."""
+"""Diagnose state: wrong values that a fresh instance computes right."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .judge_length import lengths_of, positions_of
 
 
 def diagnose(run: Run, access: Access) -> bool:
-    """A finding where a call comes out wrong now, and right as the first one of an instance.
+    """Report a call that is wrong now, and right as the first call of an instance.
 
     A view of another surface has no factory.
     """

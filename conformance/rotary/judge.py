@@ -1,4 +1,4 @@
-"""The judge of ``apply``: from short to long, state last, then the diagnosis."""
+"""Judge ``apply``: calls from short to long, state last, then the diagnosis."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def judge(run: Run) -> None:
 
 
 def _one_length_each(run: Run, access: Access) -> bool:
-    """Whether every position comes in a call of its own, whose length changes the frequencies."""
+    """Return whether every position is judged in a call whose length changes the frequencies."""
     return bool(run.encoding.depends_on_length) and access.mode in ("single", "contiguous")
 
 
@@ -113,7 +113,7 @@ def _truth(
 
 
 def required_inputs(run: Run, dim: int) -> bool:
-    """Contiguous int64 positions from 0, several sizes; False ends the check."""
+    """Judge contiguous int64 positions from 0, in several sizes; False ends the check."""
     for size in SIZES:
         x = run.random((*size, dim), sum(size))
         positions = np.arange(size[-1])
@@ -142,7 +142,7 @@ def required_inputs(run: Run, dim: int) -> bool:
 
 
 def _slice_alone(run: Run) -> str:
-    """What to do if a function takes the rotated slice of latent attention alone."""
+    """Return the remedy for a function that takes only the rotated slice of latent attention."""
     encoding = run.encoding
     if not isinstance(encoding, RoPE) or not encoding.rotary_start:
         return ""
@@ -154,7 +154,7 @@ def _slice_alone(run: Run) -> str:
 
 
 def _same_for_every_row(run: Run, dim: int) -> None:
-    """The same token in every batch row and head must come out the same."""
+    """Judge that the same token gives the same in every batch row and head."""
     x = np.broadcast_to(run.random((1, 1, 5, dim), 3), (4, 3, 5, dim))
     y = run.subject.apply(np.array(x), np.arange(5))
     run.count("required inputs")
@@ -164,7 +164,7 @@ def _same_for_every_row(run: Run, dim: int) -> None:
 
 
 def _one_hot(run: Run, access: Access, measured: Measured) -> None:
-    """Every channel by itself: what passes through is bit-equal, what is rotated fits."""
+    """Judge every channel by itself; channels passed through must be bit-equal."""
     dim = measured.matrices.shape[1]
     x = np.broadcast_to(np.eye(dim)[:, None], (dim, measured.positions.size, dim))
     y = measured.matrices.transpose(2, 0, 1)
@@ -205,7 +205,7 @@ def _values(run: Run, access: Access, dim: int) -> None:
 
 
 def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int:
-    """A larger call from position 0; where its length is refused, the longest that is not.
+    """Judge a larger call from position 0, or the longest that is accepted.
 
     Returns how many tokens that was, if not all: ``known``, from an earlier size, is tried first.
     """
@@ -236,7 +236,7 @@ def _comes_out(run: Run, x: np.ndarray) -> bool:
 
 
 def _optional(run: Run, dim: int) -> None:
-    """Inputs that may be refused (a limit), but not answered wrongly."""
+    """Judge inputs that may be refused, but not answered wrongly."""
     rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
     tries = {
         "per-row positions (B, S)": ((2, 3, 5, dim), rows),
@@ -275,7 +275,7 @@ def _optional(run: Run, dim: int) -> None:
 
 
 def _robustness(run: Run, dim: int) -> str:
-    """One NaN stays in its token; large and small values scale; layouts in memory do not matter.
+    """Judge that a NaN stays in its token, values scale, and memory layouts do not matter.
 
     Returns how the output fails to scale with x, or an empty string.
     """
@@ -307,7 +307,7 @@ def _robustness(run: Run, dim: int) -> str:
 def _hole(
     run: Run, x: np.ndarray, clean: np.ndarray, name: str, value: float, at: tuple[int, ...]
 ) -> None:
-    """One number that is not finite stays in its token, and is seen there."""
+    """Judge that a number that is not finite stays in its token, and shows there."""
     holed = x.copy()
     holed[at] = value
     token = np.zeros(x.shape[:3], dtype=bool)
@@ -330,7 +330,7 @@ def _hole(
 
 
 def _logits(run: Run, access: Access) -> None:
-    """Whether queries and keys that both go through the function have the declared logits."""
+    """Note whether queries and keys that both go through the function have the declared logits."""
     calls = []
     for n in range(same_logits.FEWEST):
         sides: list[tuple[np.ndarray, Truth]] = []
@@ -344,7 +344,7 @@ def _logits(run: Run, access: Access) -> None:
 
 
 def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
-    """The same values behind other strides (what models pass is a transposed view)."""
+    """Judge the same values with other strides: models pass transposed views."""
     subject = run.subject
     if subject.backend_name not in ("numpy", "torch") or subject.tensor_layout != "bhsd":
         return
@@ -377,7 +377,7 @@ def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
 
 
 def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
-    """Replay, calls of one length at other positions, and a result that is kept."""
+    """Judge repeated calls, calls of one length at other positions, and a result that is kept."""
     subject, dim = run.subject, access.dim
     what = f"positions 0..{SHORT[-1]}"
     state.replay(run, lambda: subject.apply(x, SHORT), first, what)

@@ -1,4 +1,4 @@
-"""The judge of rotary frequencies, those that depend on the length included."""
+"""Judge rotary frequencies, also those that depend on the length."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _called(
 
 
 def _of_another_shape(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
-    """More or fewer frequencies than declared: those of the whole head, if they are as many."""
+    """Report another number of frequencies, perhaps those of the whole head."""
     declared = encoding.frequencies().shape
     if theta.shape != (encoding.head_dim // 2,):
         run.add("shape", f"expected {declared} frequencies, got {theta.shape}")

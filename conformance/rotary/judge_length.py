@@ -1,4 +1,4 @@
-"""Encodings whose frequencies depend on the length: calls of many lengths, short ones first."""
+"""Judge frequencies that depend on the length: calls of many lengths, short ones first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROWS = np.array([0, 1, 2, 5, 11, 23])
 
 
 def lengths_of(encoding: Rotary) -> list[int]:
-    """Lengths around the one where a declared scaling begins, and multiples of it."""
+    """Return lengths around the one where a declared scaling begins, and multiples of it."""
     scaling = getattr(encoding, "scaling", None)
     start = getattr(scaling, "original_max_position", getattr(scaling, "max_position", None))
     if start is None:
@@ -29,12 +29,12 @@ def lengths_of(encoding: Rotary) -> list[int]:
 
 
 def positions_of(length: int) -> np.ndarray:
-    """Positions of a call of that length: early ones, and the last."""
+    """Return early positions, and the last one of a call of that length."""
     return np.append(_ROWS, length - 1)
 
 
 def judge(run: Run, access: Access) -> None:
-    """Calls whose last position is ``length - 1``, for lengths around every change."""
+    """Judge calls whose last position is ``length - 1``, for lengths around every change."""
     encoding = run.encoding
     seen: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     highest = access.reach(lengths_of(encoding)[-1] - 1)
@@ -58,7 +58,7 @@ def judge(run: Run, access: Access) -> None:
 
 
 def _whose_length(run: Run, access: Access, highest: int) -> None:
-    """Calls whose largest position is not that of the last token, the first row, or every axis."""
+    """Judge calls whose largest position is not in the last token, first row or every axis."""
     encoding = run.encoding
     far = max((n for n in lengths_of(encoding)[:-2] if n - 1 <= highest), default=0) - 1
     if access.mode != "any" or far <= _ROWS[-1]:
@@ -88,7 +88,7 @@ def _whose_length(run: Run, access: Access, highest: int) -> None:
 
 
 def _replay(run: Run, access: Access, seen: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Every length that came out right once more, after the longest.
+    """Repeat every length that was right, after the longest.
 
     The very first call is too short to show that some keep the frequencies of the longest call:
     they start afresh where everything fits into the original length.
@@ -106,5 +106,5 @@ def _replay(run: Run, access: Access, seen: dict[int, tuple[np.ndarray, np.ndarr
 
 
 def case(length: int) -> str:
-    """The name of the case of one length."""
+    """Return the name of the case of one length."""
     return f"a call of length {length}"

@@ -25,8 +25,8 @@ Array = Any
 
 
 def labels() -> dict[str, Entry]:
-    """The entries by what their rows are called."""
-    return {f"{entry.name} vectors": entry for entry in entries()}
+    """The entries by the names of their rows; rotary encodings have rows by surface."""
+    return {f"{e.name} vectors": e for e in entries() if e.encoding.family != "rotary"}
 
 
 def judge_entry(

@@ -1,4 +1,4 @@
-"""Measured frequencies, and the numbers that somebody would choose near them."""
+"""Measured frequencies, and round numbers close to them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Factor:
 
     @property
     def short(self) -> float:
-        """1 if it can be, else the shortest decimal that it was measured to be."""
+        """1 within the error, else the shortest decimal within the uncertainty."""
         if abs(self.m - 1.0) <= self.error:
             return 1.0
         return nice(self.m, self.sigma, 4 * ROUNDOFF["float64"])
@@ -76,42 +76,42 @@ class Measurement:
 
     @property
     def error(self) -> np.ndarray:
-        """How far off each frequency may be, relatively; infinite for those that are 0."""
+        """The relative tolerance of each frequency; infinite where it is 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             noise = np.where(self.w == 0, np.inf, SIGMAS * self.sigma / np.abs(self.w))
         return np.asarray(BUDGET["float32"] * self.roundoff + noise)
 
     @property
     def known(self) -> np.ndarray:
-        """How exactly each frequency was measured, relatively: digits beyond it mean nothing."""
+        """The relative uncertainty of each frequency."""
         noise = self.error - BUDGET["float32"] * self.roundoff
         return np.asarray(noise + 4 * self.roundoff)
 
     def agree(self, predicted: np.ndarray) -> np.ndarray:
-        """Where measured frequencies meet predicted ones."""
+        """Return where measured frequencies meet predicted ones."""
         slack = BUDGET["float32"] * self.roundoff * np.abs(predicted) + SIGMAS * self.sigma
         return np.asarray(np.abs(self.w - predicted) <= slack)
 
     def meets(self, base: float, scaling: FrequencySchedule | None) -> bool:
-        """Whether a base and a scaling give every frequency."""
+        """Return whether a base and a scaling give every frequency."""
         predicted = predict(base, scaling, self.rotary_dim)
         return predicted.size == self.w.size and bool(self.agree(predicted).all())
 
     def part(self, pairs: np.ndarray | slice, scale: float = 1.0) -> Measurement:
-        """Some of the pairs, at positions divided by ``scale``."""
+        """Return some of the pairs, at positions divided by ``scale``."""
         return replace(self, w=self.w[pairs] / scale, sigma=self.sigma[pairs] / scale)
 
     def plain(self, base: float) -> np.ndarray:
-        """Unscaled frequencies."""
+        """Return unscaled frequencies."""
         return predict(base, None, self.rotary_dim)
 
     def has_factor(self, m: float) -> bool:
-        """Whether m is the measured attention factor."""
+        """Return whether m is the measured attention factor."""
         return abs(self.factor.m - m) <= self.factor.error * max(1.0, m)
 
 
 def predict(base: float, scaling: FrequencySchedule | None, d: int) -> np.ndarray:
-    """Frequencies in float64 where there is a short way: thousands are tried."""
+    """Return frequencies in float64 where there is a short way: thousands are tried."""
     k = np.arange(d // 2)
     plain = np.asarray(base ** (-2.0 * k / d))
     if scaling is None:
@@ -132,7 +132,7 @@ def predict(base: float, scaling: FrequencySchedule | None, d: int) -> np.ndarra
 
 
 def fitted_base(m: Measurement, factor: float, k: np.ndarray | None = None) -> float | None:
-    """The base of geometric frequencies that start at ``1 / factor``, by least squares."""
+    """Return the base of geometric frequencies that start at ``1 / factor``, by least squares."""
     if m.w.size < 2:
         return None
     k = m.k if k is None else k
@@ -160,7 +160,7 @@ def decimals(value: float, digits: int = _DIGITS, error: float = np.inf) -> Iter
 
 
 def nice(value: float, error: float = 0.0, least: float = ROUNDOFF["float32"]) -> float:
-    """The shortest decimal within ``error`` (relative, at least ``least``) of ``value``."""
+    """Return the shortest decimal within ``error`` (relative, at least ``least``) of ``value``."""
     slack = max(error, least) * abs(value)
     return next(decimals(value, _MOST, slack), value)
 
@@ -178,7 +178,7 @@ def between(low: float, high: float, usual: float) -> float:
 
 
 def linear_fit(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
-    """Slope and intercept of y(x), by least squares weighted with the errors of y."""
+    """Return slope and intercept of y(x), by least squares weighted with the errors of y."""
     slope, start = np.polyfit(x, y, 1, w=1 / error)
     return float(slope), float(start)
 

@@ -1,4 +1,4 @@
-"""From measured frequencies to a base and a scaling: the simplest family that gives them all.
+"""Fit a base and a scaling to measured frequencies: the simplest family that gives them all.
 
 Every candidate is a complete prediction: it stands only if it meets every measured frequency
 within its uncertainty.  Published constants are tried before fitted ones, one field before two.
@@ -22,7 +22,7 @@ _DIGITS = 7
 
 
 def fit(m: Measurement) -> Fit:
-    """The simplest explanation; frequencies as they are, if nothing explains them."""
+    """Return the simplest explanation; frequencies as they are, if nothing explains them."""
     for found in (f for part in (_plain, _linear, _still, blends) for f in part(m)):
         if found.base > 1.0 and m.meets(found.base, found.scaling):
             return found
@@ -30,7 +30,7 @@ def fit(m: Measurement) -> Fit:
 
 
 def given(m: Measurement) -> pr.GivenFrequencies:
-    """The frequencies as they were measured, with the digits that the measurement has."""
+    """Return the frequencies as they were measured, with the digits that the measurement has."""
     noise = m.error - BUDGET["float32"] * m.roundoff
     pairs = zip(m.w.tolist(), (noise / SIGMAS).tolist(), strict=True)
     w = tuple(nice(v, e, 4 * ROUNDOFF["float64"]) if v else 0.0 for v, e in pairs)
@@ -38,7 +38,7 @@ def given(m: Measurement) -> pr.GivenFrequencies:
 
 
 def _plain(m: Measurement) -> Iterator[Fit]:
-    """A base, published or of few digits; NTK by a plain factor; any base."""
+    """Yield published bases, bases of few digits, NTK by a plain factor, then any base."""
     if not (m.w > 0).all():
         return
     for base in PUBLISHED_BASES:
@@ -59,7 +59,7 @@ def _plain(m: Measurement) -> Iterator[Fit]:
 
 
 def _linear(m: Measurement) -> Iterator[Fit]:
-    """Position interpolation: the fastest pair shows the factor."""
+    """Yield position interpolation: the fastest pair gives the factor."""
     if not (m.w > 0).all() or not m.w[0] < 1.0:
         return
     first = 1 / float(m.w[0])
@@ -77,7 +77,7 @@ def _linear(m: Measurement) -> Iterator[Fit]:
 
 
 def _su(m: Measurement) -> Iterator[Fit]:
-    """Su's scaling: the last pair is divided by the factor, the first by a root of it."""
+    """Yield Su's scaling: the last pair is divided by the factor, the first by a root of it."""
     if m.w.size < 3:
         return
     for base in PUBLISHED_BASES:
@@ -92,7 +92,7 @@ def _su(m: Measurement) -> Iterator[Fit]:
 
 
 def _still(m: Measurement) -> Iterator[Fit]:
-    """Proportional: the last pairs stand still."""
+    """Yield proportional rotation: the last pairs have frequency 0."""
     turning = int(np.count_nonzero(m.w))
     if not 0 < turning < m.w.size or not (m.w[:turning] > 0).all():
         return
@@ -109,7 +109,7 @@ def _still(m: Measurement) -> Iterator[Fit]:
 
 
 def fraction_of(turning: int, pairs: int) -> float:
-    """The quotient, if it is short; else the shortest fraction truncated to ``turning``."""
+    """Return the quotient, if it is short; else the shortest fraction truncated to ``turning``."""
     if round(turning / pairs, 3) == turning / pairs:
         return turning / pairs
     for n in range(1, _DIGITS):
