@@ -14,6 +14,7 @@ from posenc_ref.conformance.functions.layouts import rotary_variants
 from posenc_ref.conformance.oracle.scores import Scored
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.sequences.xpos_mistakes import xpos_variants
+from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
 from .bias_mistakes import mistakes_of_bias
 from .scored_mistakes import changed
@@ -105,11 +106,7 @@ def _mirrored(call: Scored, declared: XPos) -> Scored:
 
 def _table(declared: Table) -> Iterator[Mistake]:
     if isinstance(declared, Sinusoidal):
-        for layout in ("interleaved", "concat"):
-            if layout != declared.layout:
-                text = f"columns are {layout}, declared {declared.layout}"
-                yield _other("layout", text, declared.replace(layout=layout))
-        first = "cos" if declared.first == "sin" else "sin"
-        yield _other("phase-order", f"{first} comes first", declared.replace(first=first))
+        for variant in sinusoid_variants(declared):
+            yield _other(*variant)
         for base in PUBLISHED_BASES:
             yield _other("base", f"the base is {base:g}", declared.replace(base=base))
