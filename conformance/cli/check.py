@@ -25,6 +25,7 @@ from posenc_ref.conformance.surveys.ndjson import recording
 
 from .loading import UsageError, load_encoding, load_target
 from .models import declared_by, load_model
+from .output import usage_error
 
 
 def check_command(
@@ -152,8 +153,7 @@ def check_command(
             if record is not None:
                 record.report(report, time.perf_counter() - begin)
     except (UsageError, HarnessError, TypeError, ValueError, OSError) as error:
-        typer.echo(f"posenc: {error}", err=True)
-        raise typer.Exit(2) from None
+        raise usage_error(error) from None
     typer.echo(report.to_json(indent=1) if as_json else str(report))
     raise typer.Exit(report.exit_code)
 

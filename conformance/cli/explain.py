@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 import inspect
 import textwrap
+from typing import Annotated
+
+import typer
 
 from posenc_ref.conformance.exact.property_text import declared, meanings
 from posenc_ref.conformance.harness.codes import CODES
@@ -12,6 +15,7 @@ from posenc_ref.conformance.harness.signatures import CALLS
 from posenc_ref.conformance.registry import entries
 
 from .loading import UsageError, encodings, scalings
+from .output import usage_error
 
 WIDTH = 88
 #: What configurations and papers call them.
@@ -30,6 +34,18 @@ ALIASES = {
     "gptneox": "RoPE", "gptj": "RoPE", "crossformer": "DynamicWindowBias",
     "sincos2d": "Sinusoidal2D", "mae": "Sinusoidal2D", "reformer": "AxialLearned",
 }  # fmt: skip
+
+
+def explain_command(
+    name: Annotated[
+        str | None, typer.Argument(help="A finding's code, an encoding, or nothing for a list.")
+    ] = None,
+) -> None:
+    """Say what a code means and what to do about it, or how an encoding is defined."""
+    try:
+        typer.echo(explain(name))
+    except UsageError as error:
+        raise usage_error(error) from None
 
 
 def explain(name: str | None = None) -> str:

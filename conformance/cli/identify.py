@@ -15,6 +15,7 @@ from posenc_ref.conformance.identify.function import SURFACES, identify
 
 from .loading import UsageError, load_encoding, load_target
 from .models import encoding_of, load_model
+from .output import usage_error
 
 
 def identify_command(
@@ -66,8 +67,7 @@ def identify_command(
                 name=None if isinstance(fn, Implementation) else target,
             )
     except (UsageError, TypeError, ValueError) as error:
-        typer.echo(f"posenc: {error}", err=True)
-        raise typer.Exit(2) from None
+        raise usage_error(error) from None
     typer.echo(card.to_json() if as_json else str(card))
     raise typer.Exit(3 if card.encoding is None or not card.rule else 0 if card.exact else 1)
 

@@ -8,6 +8,7 @@ import typer
 
 from .loading import UsageError
 from .models import describe, load_model, preset_list
+from .output import usage_error
 
 
 def presets_command(
@@ -27,5 +28,4 @@ def presets_command(
         else:
             typer.echo(describe(load_model(name, part), as_json))
     except UsageError as error:
-        typer.echo(f"posenc: {error}", err=True)
-        raise typer.Exit(2) from None
+        raise usage_error(error) from None

@@ -20,7 +20,7 @@ import numpy as np
 from posenc_ref import SPEC_VERSION, Encoding, ModelEncoding, __version__
 from posenc_ref.conformance.harness.report import Accuracy, Finding, Report, _finite
 
-from .record import Outcome
+from .record import VERIFY_KEYS, Outcome
 from .verify import Verification
 
 FORMAT = "posenc-report-0"
@@ -274,7 +274,8 @@ def _follows(recorded: Recorded) -> None:
 
 def _made(cls: type[Any], event: Mapping[str, Any]) -> Any:
     """The value that an event was made of."""
-    body = {f.name: event[f.name] for f in fields(cls)}
+    names = VERIFY_KEYS if cls is Outcome else [f.name for f in fields(cls)]
+    body = {name: event[name] for name in names}
     if "errors" in body:  # infinity is null in JSON
         body["errors"] = {int(p): _number(e) for p, e in body["errors"].items()}
     if cls is Accuracy or body.get("executed"):  # nothing was executed: there is no worst score

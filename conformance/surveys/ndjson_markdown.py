@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from posenc_ref.conformance.harness.report import ERROR, Finding
 
 from . import show
 from .ndjson import Recorded
 from .record import Outcome
+from .tables import markdown_table
 
 _SIGNS = {
     "conforms": "✅",
@@ -38,7 +39,9 @@ def markdown(recorded: Sequence[Recorded]) -> str:
                 for o in outcomes
                 if o.reason and o.verdict != "conforms"
             ]
-    parts = ["## Positional encodings", "\n".join(_counts(recorded)), _table(rows)]
+    cells = [[_text(cell) for cell in row] for row in rows]
+    table = markdown_table(_HEAD, cells, ("cases", "worst"))
+    parts = ["## Positional encodings", "\n".join(_counts(recorded)), table]
     for title, texts in (("Findings", found), ("Not judged", skipped)):
         if texts:
             parts.append(f"### {title}\n\n" + "\n".join(texts))
@@ -89,12 +92,6 @@ def _outcome_row(o: Outcome) -> list[str]:
         "" if o.worst is None else f"{o.worst:.3g}",
         " ".join((o.verdict, *o.codes)),
     ]
-
-
-def _table(rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(_HEAD)} |", "|---|---|---|---|---|--:|--:|---|"]
-    lines += [f"| {' | '.join(_text(cell) for cell in row)} |" for row in rows]
-    return "\n".join(lines)
 
 
 def _check_findings(one: Recorded) -> list[str]:

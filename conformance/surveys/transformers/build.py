@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+from posenc_ref.conformance.surveys.record import one_line
+
+from .case import AS_CONFIGURED
 from .census import Target
 from .loaded import load
-from .record import AS_CONFIGURED
 from .scaled import Refused, rescaled
 
 #: What has nothing to do with positions, made small where a whole model has to be built.
@@ -75,9 +77,11 @@ def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
         try:
             module = type(module)(**_arguments(type(module), config, target))
         except (ValueError, KeyError, AttributeError) as error:
-            raise Refused(f"the module does not take it: {_line(error)}") from error
+            raise Refused(f"the module does not take it: {one_line(error, 200)}") from error
         except Exception as error:
-            raise Crashed(f"{rope_type!r} is accepted, then fails: {_line(error)}") from error
+            raise Crashed(
+                f"{rope_type!r} is accepted, then fails: {one_line(error, 200)}"
+            ) from error
     if not is_model(type(module)):
         load(module, config)
     return _container(module, config), config
@@ -86,10 +90,6 @@ def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
 def is_model(cls: type) -> bool:
     """Whether it is a whole model, which fills its buffers itself."""
     return cls.__name__.endswith("Model")
-
-
-def _line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def _as_configured(target: Target) -> tuple[Any, Any]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref.conformance.surveys.record import one_line
+
 #: The parameters that each rope type is judged with.  YaRN's attention factor is not 1 then, and
 #: the lengths are short enough that what depends on them is judged on both sides.
 ROPE_TYPES: dict[str, dict[str, Any]] = {
@@ -58,8 +60,7 @@ def rescaled(module: Any, config: Any, rope_type: str, settings: Mapping[str, An
     try:
         return type(config)(**copy.deepcopy({**settings, key: value}))
     except Exception as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        raise Refused(f"its configuration does not take it: {text[:200]}") from error
+        raise Refused(f"its configuration does not take it: {one_line(error, 200)}") from error
 
 
 def _parameters(module: Any, label: str, rope_type: str) -> dict[str, Any]:

@@ -18,9 +18,9 @@ import numpy as np
 
 from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import Truth, budget
+from posenc_ref.conformance.surveys.record import Outcome
 
 from .declared import model_of
-from .record import Judged
 
 #: One token each: early ones, a large one, and none twice.
 POSITIONS = np.array([0, 1, 5, 37, 100, 211, 1021])
@@ -35,15 +35,15 @@ class Unreachable(Exception):
     """No attention class could be built and called."""
 
 
-def lines(blank: Judged, container: Any, config: Any) -> Iterator[Judged]:
-    """One line for each layer type of the model that the module belongs to."""
+def judge_scores(blank: Outcome, container: Any, config: Any) -> Iterator[Outcome]:
+    """Yield one outcome for each layer type of the model that the module belongs to."""
     try:
         model = model_of(config)
     except Exception as error:
-        yield blank.replace(outcome="gap", reason=f"from_config: {type(error).__name__}: {error}")
+        yield blank.replace(verdict="gap", reason=f"from_config: {type(error).__name__}: {error}")
         return
     if "scaled=False" in blank.target:  # a second table of the same attention class
-        yield blank.replace(outcome="undrivable", reason="only one of the class's tables is judged")
+        yield blank.replace(verdict="undrivable", reason="only one of the class's tables is judged")
         return
     for layer_type in model.encodings:
         line = blank.replace(layer_type=layer_type if len(model.encodings) > 1 else "")
@@ -52,12 +52,12 @@ def lines(blank: Judged, container: Any, config: Any) -> Iterator[Judged]:
         try:
             yield _judge(line, container, config, model, layer_type)
         except Unreachable as error:
-            yield line.replace(outcome="undrivable", reason=str(error))
+            yield line.replace(verdict="undrivable", reason=str(error))
 
 
 def _judge(
-    line: Judged, container: Any, config: Any, model: ModelEncoding, layer_type: str
-) -> Judged:
+    line: Outcome, container: Any, config: Any, model: ModelEncoding, layer_type: str
+) -> Outcome:
     encoding = model.encodings[layer_type]
     axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
     positions = np.stack([(a + 1) * POSITIONS for a in range(axes)]) if axes > 1 else POSITIONS
@@ -68,18 +68,18 @@ def _judge(
     truth = _truth(model, layer_type, q0, k0, positions)
     score = float(truth.score(actual, dtype="float32").max())
     line = line.replace(
-        score=score, budget=budget("float32"), executed=actual.size, highest=int(positions.max())
+        worst=score, budget=budget("float32"), executed=actual.size, highest=int(positions.max())
     )
     if score <= budget("float32"):
-        return line.replace(outcome="conforms")
+        return line.replace(verdict="conforms")
     declared = _scale(model, q0)
     if scale == 1.0 and truth.score(actual * declared, dtype="float32").max() <= line.budget:
         note = f"queries are scaled by {declared:.6g}, it seems, before attention sees them"
-        return line.replace(outcome="conforms", notes=(note,), score=None)
+        return line.replace(verdict="conforms", notes=(note,), worst=None)
     if encoding is None and attention.given:
         raise Unreachable("whether this layer rotates is decided outside of its attention class")
     message = "effective logits are not those that are declared"
-    return line.replace(outcome="deviates", codes=("inaccurate",), messages=(message,))
+    return line.replace(verdict="deviates", codes=("inaccurate",), messages=(message,))
 
 
 def _truth(model: ModelEncoding, layer_type: str, q0: Any, k0: Any, positions: np.ndarray) -> Truth:

@@ -1,0 +1,30 @@
+"""The command ``posenc accuracy``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from .output import usage_error
+
+
+def accuracy_command(
+    full: Annotated[bool, typer.Option("--full", help="Many more positions: a minute.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+) -> None:
+    """Recompute every encoding with 50 digits, and print how exact the specification is here."""
+    from posenc_ref.conformance.exact.certificate import certify, format_table
+
+    try:
+        rows = certify(quick=not full)
+    except ImportError as error:
+        raise usage_error(f'{error}; pip install "posenc-ref[cli]"') from None
+    if as_json:
+        body = [asdict(row) | {"passed": row.passed} for row in rows]
+        typer.echo(json.dumps(body, indent=1))
+    else:
+        typer.echo(format_table(rows))
+    raise typer.Exit(0 if all(row.passed for row in rows) else 1)
