@@ -75,7 +75,7 @@ def _tables() -> list[LibraryFunction]:
 
 
 def _apply(call: Any, head_dim: int = 64, axes: int = 1) -> Implementation:
-    """Rows of a batch take a call each: tables are (S, D)."""
+    """Adapt a function whose tables are (S, D): each row of a batch takes a call."""
     import torch
 
     def rotate(x: Any, positions: Any) -> Any:
@@ -115,7 +115,7 @@ def _flux() -> Implementation:
 
 
 def _thin(tables: Any, widths: tuple[int, ...]) -> Any:
-    """Three axes from three grids, each along one axis: a whole one would not fit into memory.
+    """Take the rows of three axes from three grids, because a whole grid does not fit in memory.
 
     ``tables`` gives the (cos, sin) of a grid; ``widths`` are the channels of every axis.
     """

@@ -78,7 +78,7 @@ def _mlx_rope(
 
 
 def _apply(call: Any, head_dim: int = 64) -> Implementation:
-    """What takes an offset, never positions."""
+    """Adapt a function that takes an offset instead of positions."""
     import mlx.core as mx
 
     def apply(x: Any, positions: Any) -> Any:

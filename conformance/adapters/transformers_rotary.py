@@ -72,7 +72,7 @@ def _build(
     model: str, module: str, config: str, settings: dict[str, Any], layer_type: str | None,
     surface: str | None,
 ) -> Implementation:  # fmt: skip
-    """A module in a container that has its configuration, as a model has."""
+    """Build a module in a container that has its configuration, as a model has."""
     import torch
 
     box = torch.nn.Module()

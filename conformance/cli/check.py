@@ -124,7 +124,7 @@ def check_command(
             )
         declared = declared or (fn.encoding if bound else None)
         library = backend or (fn.backend if bound else "numpy")
-        facts = {
+        facts: dict[str, Any] = {
             "subject": fn.name if isinstance(fn, Implementation) else target,
             "surface": chosen or fn.surface,
             "declared": describe(declared),
@@ -159,6 +159,6 @@ def check_command(
 
 
 def _version(library: str) -> str:
-    """The version of an array library; nothing for one that is not known, which check says."""
+    """Return the version of an array library; nothing for one that ``check`` will refuse."""
     known = any(b.name == library for b in backends())
     return backend_named(library).version if known else ""

@@ -73,7 +73,7 @@ def identify_command(
 
 
 def _target(text: str) -> Encoding:
-    """The encoding of ``--to``."""
+    """Return the encoding of ``--to``."""
     if text.lstrip().startswith(("{", "@")):
         return load_encoding(text)
     return encoding_of(load_model(text), None)

@@ -108,7 +108,7 @@ def _rotary(
     only: Any,
     settings: dict[str, Any],
 ) -> Any:
-    """The sweep, and a function that writes its document for a folder."""
+    """Return the sweep, and a function that writes its document for a folder."""
     from posenc_ref.conformance.surveys.transformers.document import markdown
     from posenc_ref.conformance.surveys.transformers.sweep import sweep
 
@@ -123,7 +123,7 @@ def _rotary(
 
 
 def _other(families: list[str], only: Any, settings: dict[str, Any]) -> Any:
-    """The sweep over other encodings, which the wheel does not contain, and its document."""
+    """Do the same for other encodings, whose drivers are not in the wheel."""
     try:
         from posenc_ref.conformance.surveys.transformers_other.document import markdown
         from posenc_ref.conformance.surveys.transformers_other.sweep import sweep_other

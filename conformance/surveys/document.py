@@ -7,14 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .expected import Expected, explanation
-from .record import Outcome, Survey
+from .record import Outcome, Survey, versions
 
 
 def document(
-    title: str, versions: Mapping[str, str], command: str, duration: str, parts: Sequence[str]
+    title: str, libraries: Mapping[str, str], command: str, duration: str, parts: Sequence[str]
 ) -> str:
     """Return a document whose head says what wrote it, when, and with which versions."""
-    named = ", ".join(f"{name} {number}" for name, number in versions.items())
+    ours = versions()
+    order = ("numpy", "python", "posenc_ref", "specification")
+    every = {**libraries, **{name: ours[name] for name in order}}
+    named = ", ".join(f"{name} {number}" for name, number in every.items())
     head = [
         f"# {title}",
         f"{datetime.date.today().isoformat()}, with {named}. Written by `{command}` in "

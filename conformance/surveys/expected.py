@@ -1,4 +1,4 @@
-"""What is expected not to conform, and why: the ``*_expected.json`` of a sweep.
+"""Expected deviations and their reasons: the ``*_expected.json`` of a sweep.
 
 Every entry names the modules that it is about (patterns), their verdict, and the evidence.
 A claim about somebody's work is either a ``bug`` or a ``convention`` of its own.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import numpy as np
+
+from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.conformance.harness.report import ERROR, NOTE, Report, _finite
 
 #: The names of members in the JSON of ``posenc verify``, each with its field.
@@ -142,6 +146,16 @@ def judged(blank: Outcome, report: Report) -> Outcome:
         highest=int(a.highest) if a else 0,
         executed=sum(report.executed.values()),
     )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that every outcome depends on."""
+    return {
+        "posenc_ref": __version__,
+        "specification": SPEC_VERSION,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:

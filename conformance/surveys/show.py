@@ -1,4 +1,4 @@
-"""What `posenc verify` prints: tables, and sentences about them."""
+"""The tables and sentences that `posenc verify` prints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .verify import Verification
 
 
 def own_table(found: Verification) -> TextTable | None:
-    """Our own backends: a row per device and dtype, a column per encoding, worst scores in it."""
+    """Return the table of our own backends: a row per device and dtype, a column per encoding."""
     rows: dict[tuple[str, str, str], dict[str, Outcome]] = {}
     for o in found.outcomes:
         if o.kind == "backend" and o.label in LABELS:
@@ -34,7 +34,7 @@ def own_table(found: Verification) -> TextTable | None:
 
 
 def vectors_table(found: Verification) -> TextTable | None:
-    """Every encoding on its vectors: a row for each, a column per library, worst scores in it."""
+    """Return the table of encodings on their vectors: a row for each, a column per library."""
     rows: dict[str, dict[str, Outcome]] = {}
     for o in found.outcomes:
         if o.kind == "backend" and o.label in labels():
@@ -56,7 +56,7 @@ def vectors_table(found: Verification) -> TextTable | None:
 
 
 def _badness(o: Outcome) -> tuple[bool, float]:
-    """What is worse than conforming comes first, then the score as part of its budget."""
+    """Return a sort key: verdicts other than conforming first, then the larger scores."""
     return o.verdict != "conforms", (o.worst or 0.0) / (o.budget or 1.0)
 
 
@@ -69,7 +69,7 @@ def _cell(o: Outcome | None) -> tuple[str, str]:
 
 
 def library_table(found: Verification) -> TextTable | None:
-    """Other libraries: a row per implementation and dtype."""
+    """Return the table of other libraries: a row per implementation and dtype."""
     outcomes = [o for o in found.outcomes if o.kind == "library" and o.label]
     if not outcomes:
         return None
@@ -99,7 +99,7 @@ def library_table(found: Verification) -> TextTable | None:
 
 
 def legend(found: Verification) -> str:
-    """How to read the tables."""
+    """Return how to read the tables."""
     text = (
         "Scores are errors in units of rounding (see README): up to 128 pass in float32 and "
         "float64,\n8 in bfloat16 and float16."
@@ -114,7 +114,7 @@ def legend(found: Verification) -> str:
 
 
 def sentences(found: Verification) -> list[str]:
-    """What deviates, went wrong or was skipped, in words."""
+    """Return sentences about what deviates, raised an error or was skipped."""
     lines = []
     for title, verdict in (
         ("Deviations", "deviates"),
@@ -140,7 +140,7 @@ def _sentence(o: Outcome) -> str:
 
 
 def summary(found: Verification) -> str:
-    """One line of counts."""
+    """Return one line of counts."""
     c = found.counts
     judged = sum(n for verdict, n in c.items() if verdict != "skipped")
     parts = [

@@ -37,7 +37,7 @@ NO_MPMATH = 'mpmath is not installed; pip install "posenc-ref[cli]"'
 
 @dataclass
 class Verification(Survey):
-    """Everything that was judged, and what was not and why."""
+    """Every outcome: what was judged, and what was skipped and why."""
 
     @property
     def counts(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""A process that judges cases one after the other, and is ended when one takes too long."""
+"""A process that judges cases one by one, and is ended if a case takes too long."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def outcomes_here(judge: Judge, case: Any) -> Iterator[Outcome | str]:
 
 
 def _serve(pipe: Any, judge: Judge) -> None:
-    """The other end; whatever libraries print goes to standard error."""
+    """Answer in the other process; what libraries print goes to standard error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the survey handles an interruption
     os.dup2(2, 1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # processes share the cores, not threads

@@ -1,4 +1,4 @@
-"""What the gallery prints, and the document that it writes."""
+"""The text that the gallery prints, and the document that it writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.tables import markdown_table
 
 from .judge import RIGHT
-from .run import Gallery, versions
+from .run import Gallery, installed
 
 READING = """\
 Functions of real libraries, each handed to `identify` with nothing declared but the shape of the
@@ -41,7 +41,7 @@ def markdown(found: Gallery) -> str:
     parts.append("## The cards")
     parts += [f"### {o.case}\n\n```text\n{o.card or o.reason}\n```" for o in found.outcomes]
     command, duration = "posenc gallery --markdown FILE", f"{found.cpu_seconds:.0f} s"
-    return document("Identity cards of real functions", versions(), command, duration, parts)
+    return document("Identity cards of real functions", installed(), command, duration, parts)
 
 
 def cells(function: LibraryFunction) -> list[str]:

@@ -65,8 +65,8 @@ def compare(card: Card, function: LibraryFunction) -> tuple[str, str]:
     if card.encoding is None:
         return "", f"it is {function.expected!r}, and the card finds no encoding"
     if _codes(card) != tuple(sorted(function.deviations)):
-        told = ", ".join(function.deviations) or "none"
-        return "", f"deviations should be {told}, and are {', '.join(_codes(card)) or 'none'}"
+        wanted = ", ".join(function.deviations) or "none"
+        return "", f"deviations should be {wanted}, and are {', '.join(_codes(card)) or 'none'}"
     right = _same(card, function.expected)
     return (
         right,
@@ -79,7 +79,7 @@ def _codes(card: Card) -> tuple[str, ...]:
 
 
 def _same(card: Card, expected: Encoding) -> str:
-    """How the card names ``expected``, or "" if it does not."""
+    """Return how the card names ``expected``, or "" if it does not."""
     found = card.encoding
     assert found is not None
     if isinstance(found, T5Bias) and isinstance(expected, T5Bias):
@@ -98,13 +98,13 @@ def _same(card: Card, expected: Encoding) -> str:
 
 
 def _unspaced(found: Encoding, expected: Encoding) -> bool:
-    """Whether both are lists of frequencies, which a measurement gives up to its uncertainty."""
+    """Return whether both are lists of frequencies, which are measured with an uncertainty."""
     lists = (getattr(e, "scaling", None) for e in (found, expected))
     return all(isinstance(scaling, GivenFrequencies) for scaling in lists)
 
 
 def _one_map(found: Encoding, expected: Encoding, surface: str) -> bool:
-    """Whether one value conforms to the other, by the judge of everybody else's functions."""
+    """Return whether ``check`` says that one encoding conforms to the other."""
     call: Any
     if surface in ("apply", "cos_sin", "frequencies"):
         call, surface = found.apply, "apply"  # type: ignore[attr-defined]

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import datetime
-import platform
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.conformance.adapters.libraries import LIBRARIES, functions, missing, version
 from posenc_ref.conformance.adapters.library import LibraryFunction
-from posenc_ref.conformance.surveys.record import Outcome, Survey
+from posenc_ref.conformance.surveys.record import Outcome, Survey, versions
 from posenc_ref.conformance.surveys.runner import Progress, run
 
 from .judge import RIGHT, blank_of, judge_function
@@ -69,7 +65,7 @@ class Gallery(Survey):
         """Return JSON-ready data."""
         return {
             "date": datetime.date.today().isoformat(),
-            "versions": versions(),
+            "versions": installed() | versions(),
             "summary": self.summary,
             "entries": [
                 {
@@ -85,16 +81,10 @@ class Gallery(Survey):
         }
 
 
-def versions() -> dict[str, str]:
-    """Return the versions that the outcome depends on."""
-    libraries = {name: found for name in LIBRARIES if (found := version(name)) is not None}
-    return libraries | {
-        "torch": version("torch") or "none",
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "posenc_ref": __version__,
-        "specification": SPEC_VERSION,
-    }
+def installed() -> dict[str, str]:
+    """Return the versions of the libraries that are installed."""
+    found = {name: number for name in LIBRARIES if (number := version(name)) is not None}
+    return found | {"torch": version("torch") or "none"}
 
 
 def gallery(

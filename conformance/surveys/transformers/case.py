@@ -16,7 +16,7 @@ SURFACES = (APPLY, "scores")
 
 
 @dataclass(frozen=True)
-class Case:
+class RotaryCase:
     """One target, in one dtype, with one rope type, at one surface."""
 
     target: Target

@@ -13,7 +13,7 @@ from posenc_ref.conformance.surveys.tables import markdown_table
 
 from .case import APPLY, AS_CONFIGURED, FLOAT32
 from .show import HEAD, cells, counts
-from .sweep import JUDGED, VERDICTS, Sweep
+from .sweep import JUDGED, VERDICTS, Sweep, libraries
 
 #: How many modules are named under one deviation, and how many reasons for refusals.
 _NAMED, _REASONS = 10, 12
@@ -58,7 +58,7 @@ def markdown(found: Sweep, folder: Path | None = None) -> str:
     if settings:
         parts += ["## Configurations that are not the default", "\n".join(settings)]
     duration = f"{found.cpu_seconds:.0f} seconds"
-    return document(TITLE, found.versions, _command(found), duration, parts)
+    return document(TITLE, libraries(), _command(found), duration, parts)
 
 
 def _ordinary(line: Outcome) -> bool:

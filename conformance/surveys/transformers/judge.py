@@ -15,13 +15,13 @@ from posenc_ref.conformance.check import check
 from posenc_ref.conformance.surveys.record import Outcome, one_line
 
 from .build import Crashed, Unbuildable, build, settings_of
-from .case import APPLY, AS_CONFIGURED, Case, judged_or_gap
+from .case import APPLY, AS_CONFIGURED, RotaryCase, judged_or_gap
 from .declared import Undeclared, declared
-from .scaled import Refused
+from .scaled import RopeTypeRefused
 from .scores import judge_scores
 
 
-def judge_case(case: Case) -> Iterator[Outcome]:
+def judge_case(case: RotaryCase) -> Iterator[Outcome]:
     """Yield one outcome for each table of the case: one, or one for each of its layer types."""
     begin = time.process_time()
     for line in _outcomes(case):
@@ -30,14 +30,14 @@ def judge_case(case: Case) -> Iterator[Outcome]:
         begin = now
 
 
-def _outcomes(case: Case) -> Iterator[Outcome]:
+def _outcomes(case: RotaryCase) -> Iterator[Outcome]:
     blank = case.blank()
     try:
         container, config = build(case.target, case.rope_type)
     except (Unbuildable, ImportError) as error:
         yield blank.replace(verdict="undrivable", reason=f"cannot be built: {error}")
         return
-    except Refused as error:
+    except RopeTypeRefused as error:
         yield blank.replace(verdict="refused", reason=str(error))
         return
     except Crashed as error:
@@ -56,7 +56,7 @@ def _outcomes(case: Case) -> Iterator[Outcome]:
         yield _judge(case, container, config, blank.replace(layer_type=kind))
 
 
-def _judge(case: Case, container: Any, config: Any, blank: Outcome) -> Outcome:
+def _judge(case: RotaryCase, container: Any, config: Any, blank: Outcome) -> Outcome:
     try:
         found = from_transformers(container, layer_type=blank.layer_type or None)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What a sweep prints."""
+"""The table and sentences that a sweep prints."""
 
 from __future__ import annotations
 

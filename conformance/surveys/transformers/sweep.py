@@ -6,26 +6,20 @@ Every outcome is written as soon as it is known, so that an interrupted sweep ca
 
 from __future__ import annotations
 
-import datetime
-import functools
 import importlib.metadata
-import json
-import platform
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.conformance.surveys.expected import Expected, expected, explanation, stale
+from posenc_ref.conformance.surveys.ndjson import recorded_outcomes, recording
 from posenc_ref.conformance.surveys.record import Outcome, Survey
 from posenc_ref.conformance.surveys.runner import Progress, run
 from posenc_ref.conformance.surveys.worker import Judge
 
-from .case import APPLY, AS_CONFIGURED, FLOAT32, Case
+from .case import APPLY, AS_CONFIGURED, FLOAT32, RotaryCase
 from .census import census, version
 from .judge import judge_case
 
@@ -52,15 +46,10 @@ KEYS = {
 }  # fmt: skip
 
 
-class Resumed(ValueError):
-    """The file to be continued is of another sweep."""
-
-
 @dataclass
 class Sweep(Survey):
     """Every outcome, with what explains those that do not conform."""
 
-    versions: dict[str, str] = field(default_factory=dict)
     known: tuple[Expected, ...] = ()
 
     @property
@@ -96,32 +85,10 @@ class Sweep(Survey):
             return 1
         return 0 if any(line.verdict in JUDGED for line in self.outcomes) else 3
 
-    def footer(self) -> dict[str, Any]:
-        """Return the last line of the file."""
-        return {
-            "footer": True,
-            "date": datetime.date.today().isoformat(),
-            "versions": self.versions,
-            "models": len({line.group for line in self.outcomes}),
-            "modules": len({(line.group, line.module) for line in self.outcomes}),
-            "counts": self.counts,
-            "unexplained": [line.name for line in self.unexplained],
-            "stale": self.stale,
-            "seconds": round(self.seconds, 1),
-            "cpu_seconds": round(self.cpu_seconds, 1),
-        }
 
-
-def versions() -> dict[str, str]:
-    """Return the versions that the outcome depends on."""
-    return {
-        "transformers": version(),
-        "torch": importlib.metadata.version("torch"),
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "posenc_ref": __version__,
-        "specification": SPEC_VERSION,
-    }
+def libraries() -> dict[str, str]:
+    """Return the versions of the libraries that the outcome depends on."""
+    return {"transformers": version(), "torch": importlib.metadata.version("torch")}
 
 
 def sweep(
@@ -139,7 +106,7 @@ def sweep(
     """
     targets = census(only)
     cases = [
-        Case(target, rope_type, dtype, surface)
+        RotaryCase(target, rope_type, dtype, surface)
         for surface in surfaces
         for rope_type in rope_types
         for dtype in dtypes
@@ -166,55 +133,43 @@ def sweep_cases(
     ``resume`` what it already has is kept, and not judged again.
     """
     begin = time.perf_counter()
-    found = versions()
-    old = _read(file, found) if resume and file is not None else []
+    old = recorded_outcomes(file, "sweep", KEYS, libraries()) if resume and file else []
     names = {case.name for case in cases}
     lines = [line for line in old if line.case in names]
     done = {line.case for line in lines}
-    if file is not None:
-        file.write_text(json.dumps({"header": True, "versions": found}) + "\n", encoding="utf-8")
-        _append(file, old)
-    lines += run(
-        [case for case in cases if case.name not in done],
-        judge,
-        _gap,
-        processes=processes,
-        time_limit=time_limit,
-        keep=None if file is None else functools.partial(_append, file),
-        progress=progress,
-    )
-    lines.sort(key=lambda line: (line.surface, line.rope_type != AS_CONFIGURED, line.name))
-    result = Sweep(lines, time.perf_counter() - begin, found, known)
-    if file is not None:
-        _write(file, [result.footer()])
+    with recording(file, "sweep", libraries=libraries()) as record:
+
+        def keep(new: list[Outcome]) -> None:
+            if record is not None:
+                record.outcomes(new, KEYS)
+
+        keep(old)
+        lines += run(
+            [case for case in cases if case.name not in done],
+            judge,
+            _gap,
+            processes=processes,
+            time_limit=time_limit,
+            keep=keep,
+            progress=progress,
+        )
+        lines.sort(key=lambda line: (line.surface, line.rope_type != AS_CONFIGURED, line.name))
+        result = Sweep(lines, time.perf_counter() - begin, known)
+        if record is not None:
+            record.footer(
+                models=len({line.group for line in lines}),
+                modules=len({(line.group, line.module) for line in lines}),
+                verdicts=result.counts,
+                unexplained=[line.name for line in result.unexplained],
+                stale=result.stale,
+                exit_code=result.exit_code,
+                executed=sum(line.executed for line in lines),
+                seconds=round(result.seconds, 1),
+                cpu_seconds=round(result.cpu_seconds, 1),
+            )
     return result
 
 
 def _gap(case: Any, reason: str) -> Outcome:
     blank: Outcome = case.blank()
     return blank.replace(verdict="gap", reason=reason)
-
-
-def _read(file: Path, found: dict[str, str]) -> list[Outcome]:
-    """Return the outcomes of an earlier sweep with the same versions."""
-    if not file.exists():
-        return []
-    lines = [json.loads(text) for text in file.read_text(encoding="utf-8").splitlines() if text]
-    head = next((line for line in lines if "header" in line), None)
-    if head is None:
-        raise Resumed(f"{file} is no sweep: its first line has no versions")
-    if head["versions"] != found:
-        changed = [name for name in found if head["versions"].get(name) != found[name]]
-        was = ", ".join(f"{name} {head['versions'].get(name)}" for name in changed)
-        raise Resumed(f"{file} was written with {was}: begin a new file")
-    return [Outcome.from_dict(line, KEYS) for line in lines if "case" in line]
-
-
-def _append(file: Path, outcomes: Iterable[Outcome]) -> None:
-    _write(file, [outcome.to_dict(KEYS) for outcome in outcomes])
-
-
-def _write(file: Path, lines: Iterable[dict[str, Any]]) -> None:
-    with file.open("a", encoding="utf-8") as out:
-        for line in lines:
-            out.write(json.dumps(line) + "\n")

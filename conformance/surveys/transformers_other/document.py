@@ -9,7 +9,7 @@ from pathlib import Path
 from posenc_ref.conformance.surveys.document import deviations, document
 from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.tables import WORDS, markdown_table, swept_score
-from posenc_ref.conformance.surveys.transformers.sweep import JUDGED, Sweep
+from posenc_ref.conformance.surveys.transformers.sweep import JUDGED, Sweep, libraries
 
 from .census import CLASSES, classes, places
 
@@ -77,7 +77,7 @@ def markdown(found: Sweep, command: str, folder: Path | None = None) -> str:
         "## Every line that was judged",
         markdown_table(HEAD, map(_cells, judged)),
     ]
-    return document(TITLE, found.versions, command, f"{found.cpu_seconds:.0f} seconds", parts)
+    return document(TITLE, libraries(), command, f"{found.cpu_seconds:.0f} seconds", parts)
 
 
 WORDS_OF = ["conforms", "deviates", "our gap", "not drivable"]

@@ -128,7 +128,7 @@ def _claimed(line: Outcome) -> bool:
 
 def _said(error: Exception) -> str:
     text = re.sub(r"\s+", " ", str(error))[:300]
-    plain = type(error).__name__ in ("Undriven", "Unbound", "Unbuildable")
+    plain = type(error).__name__ in ("Undriven", "MissingArgument", "Unbuildable")
     return text if plain else f"{type(error).__name__}: {text}"
 
 

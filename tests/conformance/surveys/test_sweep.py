@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from posenc_ref.conformance import Finding, Report, cli
 from posenc_ref.conformance.surveys import runner
 from posenc_ref.conformance.surveys.expected import Expected, expected, explanation, stale
-from posenc_ref.conformance.surveys.record import Outcome
+from posenc_ref.conformance.surveys.record import Outcome, versions
 from posenc_ref.conformance.surveys.transformers import document as sweep_document
 from posenc_ref.conformance.surveys.transformers import show as sweep_show
 from posenc_ref.conformance.surveys.transformers import sweep as sweeping
-from posenc_ref.conformance.surveys.transformers.case import Case, judged_or_gap
+from posenc_ref.conformance.surveys.transformers.case import RotaryCase, judged_or_gap
 from posenc_ref.conformance.surveys.transformers.census import Target
 from posenc_ref.conformance.surveys.transformers.judge import judge_case
 from posenc_ref.conformance.surveys.transformers.sweep import EXPECTED, KEYS, Sweep, sweep
@@ -157,10 +157,11 @@ def test_the_file_has_a_line_for_each_table_and_a_footer(fake, tmp_path):
         progress=lambda name, done, expected: seen.append((done, expected)),
     )  # fmt: skip
     head, *lines, foot = read_lines(path)
-    assert head["versions"] == found.versions == sweeping.versions()
+    assert head["kind"] == "sweep"
+    assert head["versions"] == {**versions(), **sweeping.libraries()}
     assert sorted(line["name"] for line in lines) == sorted(line.name for line in found.outcomes)
-    assert foot["footer"]
-    assert foot["counts"]["conforms"] == len(lines) == 6
+    assert foot["event"] == "footer"
+    assert foot["verdicts"]["conforms"] == foot["counts"]["outcome"] == len(lines) == 6
     assert (foot["models"], foot["modules"]) == (3, 3)
     assert seen[0] == (0, 6)
     assert seen[-1] == (6, 6)
@@ -171,7 +172,7 @@ def test_an_interrupted_sweep_is_continued(fake, tmp_path):
     fake.broken = {"llama"}
     with pytest.raises(KeyboardInterrupt):
         sweep(ONLY, file=path, processes=1)
-    assert all("footer" not in line for line in read_lines(path))
+    assert all(line["event"] != "footer" for line in read_lines(path))
     assert fake.stopped == 1
     before, fake.asked, fake.broken = set(fake.asked), [], set()
     found = sweep(ONLY, file=path, resume=True, processes=1)
@@ -180,7 +181,7 @@ def test_an_interrupted_sweep_is_continued(fake, tmp_path):
     assert before - {"llama.LlamaRotaryEmbedding(LlamaConfig)"} == {"gptj.GPTJAttention"}
     assert "gptj.GPTJAttention" not in fake.asked
     assert sum("case" in line for line in read_lines(path)) == 3
-    assert sum("footer" in line for line in read_lines(path)) == 1
+    assert sum(line["event"] == "footer" for line in read_lines(path)) == 1
 
 
 def test_a_file_of_other_versions_is_not_continued(fake, tmp_path):
@@ -198,14 +199,14 @@ def test_a_file_of_other_versions_is_not_continued(fake, tmp_path):
 @pytest.mark.slow
 def test_a_worker_ends_what_takes_too_long_and_goes_on():
     with Worker(judge_case, 0.01) as worker:
-        assert list(worker.outcomes(Case(LLAMA))) == ["the time limit of 0.01 s was reached"]
+        assert list(worker.outcomes(RotaryCase(LLAMA))) == ["the time limit of 0.01 s was reached"]
         worker.time_limit = 300.0
-        (line,) = worker.outcomes(Case(LLAMA))
+        (line,) = worker.outcomes(RotaryCase(LLAMA))
         assert line.verdict == "conforms"
         worker._process.kill()
-        (reason,) = worker.outcomes(Case(LLAMA))
+        (reason,) = worker.outcomes(RotaryCase(LLAMA))
         assert reason == "the process that judged it ended with exit code -9"
-        (reason,) = worker.outcomes(Case(Target("llama", "NoSuchClass")))
+        (reason,) = worker.outcomes(RotaryCase(Target("llama", "NoSuchClass")))
         assert "NoSuchClass" in reason
 
 
@@ -271,7 +272,7 @@ def test_mistaken_users(arguments, message):
 
 
 def test_every_deviation_on_record_has_its_script():
-    known = {entry.script for entry in expected(EXPECTED) if entry.verdict == "deviates"}
+    known = {entry.script for entry in expected(EXPECTED) if entry.outcome == "deviates"}
     assert {path.name for path in SCRIPTS} == known
 
 

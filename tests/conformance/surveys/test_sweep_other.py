@@ -258,7 +258,7 @@ def test_mistaken_users(arguments, message):
 
 
 def test_every_deviation_on_record_has_its_script():
-    known = {entry.script for entry in expected(EXPECTED) if entry.verdict == "deviates"}
+    known = {entry.script for entry in expected(EXPECTED) if entry.outcome == "deviates"}
     assert {path.name for path in SCRIPTS} == known
 
 
