@@ -1,10 +1,11 @@
-"""What each array library can do, declared in one place per library.
+"""Fast paths for single array libraries, and a description of each library.
 
-``posenc_ref`` itself needs none of this: it runs on any Array API library.  Here stands what each
-one is able to (dtypes, devices), why it cannot be used on this machine, and how the conformance
-suite gets arrays in and out.  ``fused(encoding)`` is the fast path, and ``score_mod(encoding)`` a
-bias inside torch's ``flex_attention``; ``toeplitz_view`` spreads what depends on ``j - i`` alone
-over queries and keys, without a copy.
+``fused(encoding)`` applies an encoding by the fastest correct path, ``score_mod(encoding)`` adds a
+bias inside torch's ``flex_attention``, and ``toeplitz_view`` views a bias that depends only on
+``j - i`` as a full matrix, without a copy.  ``backend(name)`` tells which dtypes and devices a
+library has, why it cannot be used on this machine, and how to convert arrays from and to NumPy.
+
+``posenc_ref`` itself needs none of this: it runs on any Array API library.
 """
 
 if __name__ != "posenc_ref.backends":
@@ -29,7 +30,7 @@ __all__ = ["Backend", "ScoreMod", "backend", "backends", "fused", "score_mod", "
 
 
 def backends() -> tuple[Backend, ...]:
-    """Every declared backend, installed or not.
+    """Return every backend, installed or not.
 
     Returns
     -------
@@ -39,12 +40,12 @@ def backends() -> tuple[Backend, ...]:
 
 
 def backend(name: str) -> Backend:
-    """The backend of one library.
+    """Return the backend of one library.
 
     Parameters
     ----------
     name : str
-        Such as ``"torch"``.
+        The name of the library, such as ``"torch"``.
 
     Returns
     -------
@@ -53,7 +54,7 @@ def backend(name: str) -> Backend:
     Raises
     ------
     ValueError
-        A name that is not known; the message has those that are.
+        The name is unknown; the message lists those that are known.
     """
     if name not in _BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(_BACKENDS)}, got {name!r}")

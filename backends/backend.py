@@ -1,4 +1,4 @@
-"""The declaration every array library makes: what it can do, how arrays go in and out."""
+"""The record that describes an array library to the conformance suite and the tests."""
 
 from __future__ import annotations
 
@@ -18,32 +18,31 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Backend:
-    """One array library.  Documentation, skips and tests are made from these fields.
+    """One array library: its dtypes and devices, and how to convert arrays from and to NumPy.
 
     Attributes
     ----------
     name : str
-        What :func:`backend` calls it.
+        The name that :func:`backend` takes.
     module : str
-        What is imported.
+        The module to import.
     distribution : str
-        What is installed, for the version.
+        The installed distribution, which has the version.
     install : str
-        What to type where it is missing.
+        The command that installs it.
     dtypes : tuple[str, ...]
         Floating dtypes in which encodings are exact to one rounding.
     devices : callable
-        ``devices()``: names of the devices found here, the default first.
+        ``devices()`` returns the names of the devices of this machine, the default first.
     asarray : callable
-        ``asarray(values, dtype, device)``: host values as an array, dtype and device by name.
+        ``asarray(values, dtype, device)`` returns NumPy values as an array; dtype and device are
+        names.
     asnumpy : callable
-        ``asnumpy(array)`` on the host: floats as float64, integers as they are.
+        ``asnumpy(array)`` returns a NumPy array: floats as float64, integers unchanged.
     unusable : callable
-        ``unusable()``: why arrays fail here, None where they do not.
+        ``unusable()`` returns why arrays fail on this machine, or None.
     lazy : bool
-        Whether values are not looked at while an encoding is applied.
-    fused : tuple[str, ...]
-        Encodings with a fast path of their own.
+        Whether values are unknown while an encoding is applied.
     """
 
     name: str
@@ -56,12 +55,11 @@ class Backend:
     asnumpy: Callable[[Array], np.ndarray]
     unusable: Callable[[], str | None] = field(default=_nothing)
     lazy: bool = False
-    fused: tuple[str, ...] = ()
 
     @property
     def version(self) -> str:
         """The installed version, or an empty string."""
-        import importlib.metadata  # it loads the parsers of e-mail: `import` stays light
+        import importlib.metadata  # slow, and rarely needed
 
         try:
             return importlib.metadata.version(self.distribution)
@@ -69,7 +67,7 @@ class Backend:
             return ""
 
     def missing(self) -> str | None:
-        """Why this library cannot be used here, in words for the user; None where it can."""
+        """Return why this library cannot be used on this machine, as a sentence, or None."""
         try:
             importlib.import_module(self.module)
         except ImportError as error:
@@ -79,6 +77,6 @@ class Backend:
 
 
 def widen(values: np.ndarray) -> np.ndarray:
-    """Floats (bfloat16 among them) as float64, anything else as it is."""
+    """Return floats, bfloat16 included, as float64, and anything else unchanged."""
     kind = str(values.dtype)
     return values.astype(np.float64) if "float" in kind else values

@@ -1,4 +1,4 @@
-"""CuPy.  It imports without a GPU, but every array fails there, so a device is asked for first."""
+"""CuPy, which imports without a GPU but cannot make an array there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _asarray(values: np.ndarray, dtype: str, device: str | None) -> Any:
     import cupy
 
     if dtype == "bfloat16":
-        import ml_dtypes  # CuPy has bfloat16 only where NumPy has it
+        import ml_dtypes  # CuPy takes bfloat16 from NumPy
 
         return cupy.asarray(values.astype(ml_dtypes.bfloat16))
     return cupy.asarray(values.astype(dtype))

@@ -1,4 +1,4 @@
-"""What the CuPy path does with a device: compile, launch, allocate; all that needs a GPU to run."""
+"""Compile, launch and allocate with CuPy: everything of the CuPy path that needs a GPU."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import numpy as np
 
 from posenc_ref._namespace import Array, to_host
 
-from .rotary_launch import SIZE, Launch
+from .kernels.rotary_launch import SIZE, Launch
 
 _ARGUMENTS = np.dtype((np.void, SIZE))
-SOURCE = Path(__file__).parent / "rotary.cu"
-#: What CuPy is asked to compile with; it adds -ftz=true and the architecture.
+SOURCE = Path(__file__).parent / "kernels" / "rotary.cu"
+#: Compiler options, to which CuPy adds -ftz=true and the architecture.
 OPTIONS = ("-std=c++17", "-fmad=false")
 
 
 def on_device_of(x: Array) -> Any:
-    """The device of ``x`` as the current one."""
+    """Return a context in which the device of ``x`` is the current one."""
     import cupy
 
     here = cupy.cuda.runtime.getDevice() == x.device.id
@@ -30,7 +30,7 @@ def on_device_of(x: Array) -> Any:
 
 
 def empty_like(x: Array) -> Array:
-    """An array for the result of ``x``, on its device."""
+    """Return an uninitialised array like ``x``, on its device."""
     import cupy
 
     with on_device_of(x):
@@ -38,7 +38,7 @@ def empty_like(x: Array) -> Array:
 
 
 def not_captured(reason: str) -> None:
-    """Refuse what a graph must not hold: its memory would belong to others when it is replayed."""
+    """Refuse to allocate in a captured graph: a replay would use memory that others own by then."""
     import cupy
 
     if cupy.cuda.get_current_stream().is_capturing():
@@ -46,9 +46,9 @@ def not_captured(reason: str) -> None:
 
 
 def _once(make: Callable[[Any], Any]) -> Any:
-    """``functools.cache`` of which no two threads get different values.
+    """Return ``make`` with a cache that gives all threads the same value.
 
-    One that is thrown away is freed, while what was launched with it may still run.
+    A second value would be dropped and freed while a launch may still use it.
     """
     kept, lock = functools.cache(make), threading.Lock()
 
@@ -63,7 +63,7 @@ def _once(make: Callable[[Any], Any]) -> Any:
 
 @_once
 def kernel(name: str) -> Any:
-    """One variant of the kernel, compiled when it is first launched, for each device."""
+    """Return one variant of the kernel, which CuPy compiles at the first launch on each device."""
     import cupy
 
     code = SOURCE.read_text(encoding="utf-8")
@@ -73,23 +73,23 @@ def kernel(name: str) -> Any:
 
 @_once
 def flag_of(device: int) -> Any:
-    """One int32 on ``device``, 1 after a position was out of its bounds."""
+    """Return an array of one int32 on ``device``, which is 1 after a position was out of bounds."""
     import cupy
 
     with cupy.cuda.Device(device):
         flag = cupy.zeros(1, np.int32)
-        cupy.cuda.get_current_stream().synchronize()  # other streams write to it
+        cupy.cuda.get_current_stream().synchronize()  # other streams will write to it
     return flag
 
 
 def start(launch: Launch, block: bytes, x: Array) -> None:
-    """Launch on the current stream of x's device; ``block`` is passed by value."""
+    """Launch on the current stream of x's device, with the bytes of ``block`` as the argument."""
     with on_device_of(x):
         kernel(launch.kernel)(launch.grid, launch.block, (np.frombuffer(block, _ARGUMENTS),))
 
 
 def out_of_bounds(device: int = 0) -> bool:
-    """Whether a position was beyond the domain, and its row NaN, since this was last asked.
+    """Return whether a position was out of bounds, and its row NaN, since the last call.
 
     Waits for the current stream of ``device``.
     """

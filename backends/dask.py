@@ -1,4 +1,4 @@
-"""Dask arrays: lazy, chunk by chunk; nothing is computed or gathered while encoding."""
+"""Dask arrays: lazy, so that an encoding computes and gathers nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .backend import Backend, widen
 def _asarray(values: np.ndarray, dtype: str, device: str | None) -> Any:
     import dask.array as da
 
-    # Several chunks along every axis, so that whatever needs whole axes shows.
+    # Two chunks along every axis reveal operations that need a whole axis.
     chunks = tuple(max(1, -(-n // 2)) for n in values.shape)
     return da.from_array(values.astype(dtype), chunks=chunks)
 

@@ -1,7 +1,7 @@
-"""``fused(encoding)``: the fastest correct path for the array it gets.
+"""Choose the fastest correct path for an encoding: ``fused(encoding)``.
 
-A fused path agrees with the specification to a few roundings of the output; where there is none,
-the specification itself runs.  Either way a wrong array is not among the answers.
+A fast path agrees with the specification to a few roundings of the output.  For arrays without a
+fast path, the specification itself runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from posenc_ref import _validate as validate
 
 from .fused_rotary import FusedRotary
 from .fused_table import FusedTable
-from .tensor_layouts import TENSOR_LAYOUTS
+from .kernels.tensor_layouts import TENSOR_LAYOUTS
 from .toeplitz import FusedBias
 
 
@@ -28,17 +28,17 @@ def fused(encoding: Bias) -> FusedBias: ...
 def fused(
     encoding: Encoding, *, tensor_layout: str = "bhsd"
 ) -> FusedRotary | FusedTable | FusedBias:
-    """A callable that does an encoding's main job by the fastest correct path.
+    """Return a callable that applies an encoding by the fastest correct path.
 
     ``fused(rotary)(x, positions)`` is ``apply``, ``fused(sinusoidal)(positions)`` is ``table`` and
-    ``fused(bias)(q_len, k_len)`` is the whole bias with queries at the end of the keys; each takes
-    ``out=``, and ``explain=True`` returns the name of the path beside the result.
-    ``fused(rotary).cos_sin(positions)`` makes the tables alone.
+    ``fused(bias)(q_len, k_len)`` is the whole bias with queries at the end of the keys.  Each
+    takes ``out=``, and with ``explain=True`` returns a pair of the result and the name of the path.
+    ``fused(rotary).cos_sin(positions)`` makes only the tables.
 
     Parameters
     ----------
     encoding : Rotary, Sinusoidal or Bias
-        What to compute.
+        The encoding to apply.
     tensor_layout : {"bhsd", "bshd", "sbhd", "thd", "bs(hd)"}
         For rotary encodings, the order of the axes of x: batch, heads, sequence, head dimension;
         ``t`` is the packed sequence and ``(hd)`` one axis for both.  Positions stay (S,) or (B, S).
@@ -46,12 +46,13 @@ def fused(
     Returns
     -------
     FusedRotary, FusedTable or FusedBias
-        To be called; its results have x's library, device and dtype, or those asked for.
+        A callable.  Its results have the library, device and dtype of x, or those given.
 
     Raises
     ------
     TypeError, ValueError
-        No encoding of these families, or a tensor_layout that is not known or not for it.
+        The encoding is of another family, or tensor_layout is unknown or given for one that is
+        not rotary.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def fused(
     validate.choice("tensor_layout", tensor_layout, TENSOR_LAYOUTS)
     if isinstance(encoding, XPos):
         raise TypeError(
-            "encoding must turn queries and keys alike, which XPos does not: call its "
+            "encoding must rotate queries and keys alike, which XPos does not: call its "
             "apply_queries and apply_keys, which take every array"
         )
     if isinstance(encoding, Rotary):
@@ -85,7 +86,7 @@ def fused(
 
 
 def _instead(given: Any) -> str:
-    """What to do with something that has no fast path."""
+    """Return what to do instead with a value that has no fast path."""
     if isinstance(given, ModelEncoding):
         layers = " or ".join(f".encodings[{name!r}]" for name in given.encodings)
         return f"; choose one of its encodings: {layers}"

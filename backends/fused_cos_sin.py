@@ -1,4 +1,4 @@
-"""``cos_sin`` of a rotary encoding for as many positions as memory holds."""
+"""Make the cos and sin tables of a rotary encoding block by block, in little extra memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref._namespace import Array
 
-from .destination import checked_shape, elsewhere, fresh
-from .numba_loops import Columns
-from .phasors import write_axes
+from .kernels.numba_loops import Columns
+from .kernels.output import checked_shape, empty_floats, foreign_library
+from .kernels.phasors import write_axes
 
 
 def cos_sin(
@@ -21,9 +21,9 @@ def cos_sin(
     dtype: Any,
     out: tuple[np.ndarray, np.ndarray] | None,
 ) -> tuple[tuple[Array, Array], str]:
-    """The two tables, and the name of the path that made them."""
+    """Return the two tables, and the name of the path that made them."""
     p = encoding._positions(positions)
-    where = elsewhere(positions, out)
+    where = foreign_library(positions, out)
     if where or type(encoding)._tables is not Rotary._tables:
         made = encoding.cos_sin(positions, seq_len=seq_len, dtype=dtype)
         why = f"positions are of {where}" if where else "its tables are its own"
@@ -36,9 +36,10 @@ def cos_sin(
     length = encoding._seq_len(seq_len, p)
     turns, axes = encoding._turns(length), encoding.axes()
     shape = (*(values.shape if axes is None else values.shape[1:]), turns.t1.size)
-    cos, sin = (fresh(shape, dtype), fresh(shape, dtype)) if out is None else _checked(
-        out, shape, dtype
-    )  # fmt: skip
+    if out is None:
+        cos, sin = (empty_floats(shape, dtype) for _ in range(2))
+    else:
+        cos, sin = _checked(out, shape, dtype)
     by = write_axes(
         values,
         turns,

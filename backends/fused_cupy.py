@@ -1,10 +1,9 @@
-"""Rotation of CuPy arrays by one CUDA kernel, ``rotary.cu``: 16 bytes at a time, one launch.
+"""Rotation of CuPy arrays by one launch of a CUDA kernel, ``kernels/rotary.cu``.
 
-Angles of whole positions are made inside the kernel, exactly, from frequencies in 128-bit
-fractions of a turn; those of other positions, and prepared ones, come from a table.  A call reads
-nothing back from the device: integer positions that live there are not looked at, so that calls
-can be captured in a graph, and a position beyond the domain gives NaN and raises a flag
-(:func:`out_of_bounds`).
+The kernel computes the angles of integer positions exactly, from frequencies in 128-bit fractions
+of a turn; fractional and prepared positions come from a table.  A call reads nothing back from the
+device, so it can be captured in a graph: a position beyond the domain gives NaN and sets a flag
+(:func:`~posenc_ref.backends.cupy_device.out_of_bounds`).
 """
 
 from __future__ import annotations
@@ -14,24 +13,19 @@ from collections.abc import Sequence
 
 from posenc_ref._namespace import Array, dtype_name
 
-from .cupy_angles import Source, Tables
-from .cupy_device import empty_like, flag_of, not_captured, out_of_bounds, start
-from .rotary_launch import Call, View, arguments, plan
+from .cupy_angles import CupyTables
+from .cupy_device import flag_of, start
+from .kernels.rotary_launch import CallArguments, View, arguments, plan
 
-__all__ = [
-    "Source", "Tables", "checked_out", "empty_like", "not_captured", "out_of_bounds", "overlap",
-    "rotate", "shared",
-]  # fmt: skip
-
-#: Plans are kept by the shapes and strides of a call: this many.
+#: The plans of this many combinations of shapes and strides are kept.
 _plan = functools.lru_cache(maxsize=1024)(plan)
 _name = functools.cache(dtype_name)
 
 
-def rotate(arrays: Sequence[tuple[Array, Array]], tables: Tables) -> None:
-    """Turn each x (..., S, dim) into its result: x itself, or an array that does not overlap it.
+def rotate(arrays: Sequence[tuple[Array, Array]], tables: CupyTables) -> None:
+    """Rotate each x (..., S, dim) into its result: x itself, or an array that does not overlap it.
 
-    All have one dtype and one device.  Two of them, queries and keys, go in one launch.
+    All must share a dtype and a device.  Two of them, queries and keys, take one launch.
     """
     x, y = [a.data.ptr for a, _ in arrays], [a.data.ptr for _, a in arrays]
     first = arrays[0][0]
@@ -44,7 +38,7 @@ def rotate(arrays: Sequence[tuple[Array, Array]], tables: Tables) -> None:
     place = (*[0] * (first.ndim - 1 - len(tables.place)), *tables.place)
     positions = 0 if tables.positions is None else tables.positions.data.ptr
     for group in tables.groups:
-        call = Call(
+        call = CallArguments(
             group.angles.data.ptr, positions, 0 if group.axes is None else group.axes.data.ptr,
             flag, tables.first, tables.lowest, tables.highest, tables.offset, tables.cos_factor,
             tables.sin_factor,
@@ -54,8 +48,8 @@ def rotate(arrays: Sequence[tuple[Array, Array]], tables: Tables) -> None:
             start(launch, arguments(launch, x, y, item, call), first)
 
 
-def shared(tables: Tables, q: Array, k: Array) -> bool:
-    """Whether tables made for ``q`` are right for ``k``, and both can go in one launch."""
+def shared(tables: CupyTables, q: Array, k: Array) -> bool:
+    """Return whether tables made for ``q`` fit ``k``, so that one launch can rotate both."""
     if (q.ndim, q.shape[-2], q.dtype, q.device) != (k.ndim, k.shape[-2], k.dtype, k.device):
         return False
     lead = zip(tables.place[-2::-1], q.shape[-3::-1], k.shape[-3::-1], strict=False)
@@ -63,7 +57,7 @@ def shared(tables: Tables, q: Array, k: Array) -> bool:
 
 
 def overlap(x: Array, out: Array) -> bool:
-    """Whether ``out`` may share memory with ``x`` without being it, element for element."""
+    """Return whether ``out`` may share memory with ``x`` but is not the same view of it."""
     if (x.data.ptr, x.strides) == (out.data.ptr, out.strides):
         return False
     (low, high), (start, stop) = _extent(x), _extent(out)
@@ -71,7 +65,7 @@ def overlap(x: Array, out: Array) -> bool:
 
 
 def checked_out(out: Array, x: Array) -> Array:
-    """``out`` if it is on the device of ``x``."""
+    """Return ``out`` if it is on the device of ``x``."""
     if out.device != x.device:
         raise ValueError(f"out must be on x's device {x.device}, got one on {out.device}")
     return out

@@ -1,4 +1,4 @@
-"""Sinusoidal tables written block by block, for as many rows as memory holds."""
+"""Make sinusoidal tables block by block, in little extra memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 from posenc_ref import Sinusoidal
 
-from .destination import checked_shape, elsewhere, fresh
-from .numba_loops import Columns
-from .phasors import write
+from .kernels.numba_loops import Columns
+from .kernels.output import checked_shape, empty_floats, foreign_library
+from .kernels.phasors import write
 
 
 class FusedTable:
@@ -32,18 +32,18 @@ class FusedTable:
     ) -> Any:
         """``encoding.table(positions)``, float64 unless ``dtype`` or ``out``.
 
-        Positions on the host make a NumPy array; those of another library stay there, by the
-        specification.
+        Host positions make a NumPy array; for positions of another library the specification makes
+        the table there.
         """
         encoding = self.encoding
         p = encoding._positions(positions)
-        if where := elsewhere(positions, out):
+        if where := foreign_library(positions, out):
             made = encoding.table(positions, dtype=dtype)
             where = f"specification: positions are of {where}"
             return (made, where) if explain else made
         values = np.asarray(p.values, dtype=np.float64)
         shape = (*values.shape, encoding.dim)
-        out = fresh(shape, dtype) if out is None else checked_shape(out, shape, dtype)
+        out = empty_floats(shape, dtype) if out is None else checked_shape(out, shape, dtype)
         if not out.flags.c_contiguous:
             raise ValueError("out must be contiguous, got other strides")
         flat = out.reshape(-1, encoding.dim)
@@ -63,7 +63,7 @@ class FusedTable:
 
 
 def _slice(columns: np.ndarray) -> slice:
-    """Columns of a sinusoidal table: one after another, or every second."""
+    """Return the columns of a sinusoidal table, consecutive or every second, as a slice."""
     if columns.size == 0:
         return slice(0, 0)
     step = int(columns[1] - columns[0]) if columns.size > 1 else 1

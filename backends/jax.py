@@ -1,4 +1,4 @@
-"""JAX.  Without jax_enable_x64 tables are made on the host, and results are float32 at most."""
+"""JAX, whose widest results are float32 unless jax_enable_x64 is set."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _asarray(values: np.ndarray, dtype: str, device: str | None) -> Any:
         if dtype == "float64":
             raise TypeError("JAX has no float64 here: set jax_enable_x64")
     place = None if device is None else jax.devices(device)[0]
-    # Converted by NumPy (ml_dtypes rounds once): a conversion by JAX is compiled for every shape.
+    # NumPy converts the dtype (ml_dtypes rounds once): JAX would compile for every shape.
     return jax.device_put(np.array(values, dtype=jnp.dtype(dtype)), place)
 
 

@@ -1,4 +1,4 @@
-"""NumPy: the specification's own library; bfloat16 through ml_dtypes."""
+"""NumPy, in which the specification computes; bfloat16 comes from ml_dtypes."""
 
 from __future__ import annotations
 

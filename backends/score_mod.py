@@ -1,8 +1,8 @@
-"""Attention biases as a ``score_mod`` of torch's ``flex_attention``: nothing of size Q times K.
+"""Attention biases as a ``score_mod`` of torch's ``flex_attention``, with no array of Q times K.
 
-A bias is then a few operations on the indices of a query and a key, inside the attention kernel.
-What is looked up is small: slopes, a learned table and the bucket of each near distance, a window's
-offsets.  Learned tensors are used as they are, so that gradients reach them.
+The attention kernel computes the bias of each score from the indices of its query and key.  It
+looks numbers up in small tables: slopes, a learned table with the bucket of each near distance, or
+the offsets of a window.  Learned tensors are used directly, so gradients reach them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from posenc_ref import _validate as validate
 from posenc_ref._namespace import library
 
 Tensor = Any
-#: The bias of a head, a query position and a key position, each an integer tensor of no axes.
+#: Returns the bias of a head, a query and a key position, each an integer tensor without axes.
 Element = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class ScoreMod:
-    """What :func:`score_mod` returns: ``flex_attention(q, k, v, score_mod=mod, scale=mod.scale)``.
+    """A bias to use as ``flex_attention(q, k, v, score_mod=mod, scale=mod.scale)``.
 
-    ``scale`` is what the product of q and k must be multiplied by; ``offset``, an integer tensor
-    of no axes, is where the first query stands, and may be written to between calls.
+    ``scale`` is the factor of q . k.  ``offset``, an integer tensor without axes, is the position
+    of the first query; it may be written to between calls.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ScoreMod:
     def __call__(
         self, score: Tensor, batch: Tensor, head: Tensor, q_index: Tensor, k_index: Tensor
     ) -> Tensor:
-        """``score`` with the bias of one head, query and key added."""
+        """Return ``score`` plus the bias of one head, query and key."""
         bias = self._element(head, q_index + self.offset, k_index).to(score.dtype)
         return score + (bias if self._factor is None else bias * self._factor)
 
@@ -53,42 +53,43 @@ def score_mod(
     scale: float | None = None,
     k_len: int | None = None,
 ) -> ScoreMod:
-    """A bias for ``torch.nn.attention.flex_attention``, which then materialises nothing.
+    """Return a bias for ``torch.nn.attention.flex_attention``, which never materialises it.
 
-    Query i stands at position ``offset + i`` and key j at j: with queries at the end of the keys,
-    as in decoding, ``offset = k_len - q_len``.  Masking is the caller's, causal or not.
+    Query i is at position ``offset + i`` and key j at position j: with queries at the end of the
+    keys, as in decoding, ``offset = k_len - q_len``.  The mask is left to the caller.
 
     Parameters
     ----------
     encoding : Bias
-        ``ALiBi``, ``T5Bias``, ``Kerple``, ``FIRE`` and the biases of windows, whose tokens are the
-        positions (outside the window the bias is NaN); other relative biases with ``k_len``.
+        ``ALiBi``, ``T5Bias``, ``Kerple``, ``FIRE``, or a bias of windows, whose positions are token
+        numbers (NaN outside the window); other relative biases need ``k_len``.
     like : torch.Tensor, shape (..., H, Q, d)
-        Queries: their number of heads, d, device and dtype count, not their values.
-    offset : int or integer tensor of no axes
-        A tensor is kept, not copied: written to in place, it serves every step of a decoding loop.
+        Queries, of which the number of heads, d, device and dtype are used, not the values.
+    offset : int or integer tensor without axes
+        The position of the first query.  A tensor is not copied: written to in place, it serves
+        every step of a decoding loop.
     scale : float, optional
-        What multiplies q . k; the encoding's own by default.  ``flex_attention`` must be given the
-        same, which is ``.scale`` of the result: its own default is wrong for T5.
+        The factor of q . k; the encoding's own by default.  Pass ``.scale`` of the result to
+        ``flex_attention``, whose own default is wrong for T5.
     k_len : int, optional
-        How many keys there will be at most.  Needed by a relative bias that has no short form,
-        ``Sandwich`` for one: it is looked up among H (2 k_len - 1) numbers.
+        The largest number of keys.  Required for a relative bias without a short formula, such as
+        ``Sandwich``, which is looked up in a table of H (2 k_len - 1) numbers.
 
     Returns
     -------
     ScoreMod
-        To be called by ``flex_attention``; ``.scale`` is the scale that goes with it.
+        The function for ``flex_attention``, with the ``.scale`` that belongs to it.
 
     Raises
     ------
     TypeError, ValueError
-        No bias, or one that cannot be evaluated score by score; ``like`` of another shape or
-        number of heads; ``k_len`` missing.
+        The encoding is no bias, or its bias is not a function of one query and one key; ``like``
+        has another shape or number of heads; ``k_len`` is missing.
 
     Notes
     -----
-    Where the bias is a network of (dy, dx) (``LogCPB``), the network is evaluated here, for all
-    offsets of the window: after a training step a new ``score_mod`` is due.
+    For ``LogCPB``, whose bias is a network of (dy, dx), this call evaluates the network for all
+    offsets of the window: call it again after each training step.
 
     Examples
     --------
@@ -125,14 +126,14 @@ def _offset(offset: Any, like: Tensor) -> Tensor:
         return torch.tensor(value, dtype=torch.int32, device=like.device)
     if offset.ndim or offset.is_floating_point() or offset.device != like.device:
         raise ValueError(
-            f"offset must be an int or an integer tensor of no axes on {like.device}, got "
+            f"offset must be an int or an integer tensor without axes on {like.device}, got "
             f"{offset.dtype} of shape {tuple(offset.shape)} on {offset.device}"
         )
     return offset
 
 
 def _element(encoding: Bias, like: Tensor, k_len: int | None) -> Element:
-    """The bias of one head, query and key."""
+    """Return the function that computes the bias of one head, query and key."""
     match encoding:
         case ALiBi():
             return _alibi(encoding, like)
@@ -146,8 +147,8 @@ def _element(encoding: Bias, like: Tensor, k_len: int | None) -> Element:
             return _window(encoding, like)
     if not encoding.relative:
         raise TypeError(
-            f"{type(encoding).__name__} has no score_mod: it is no function of key - query, and "
-            "none of the forms known here"
+            f"{type(encoding).__name__} has no score_mod: its bias is neither a function of "
+            "key - query nor one of the other forms supported"
         )
     if k_len is None:
         raise ValueError(
@@ -157,7 +158,7 @@ def _element(encoding: Bias, like: Tensor, k_len: int | None) -> Element:
 
 
 def _numbers(values: Any, like: Tensor) -> Tensor:
-    """Learned or computed ``values`` beside ``like``: tensors as they are, others sent over."""
+    """Return ``values`` as a tensor on the device of ``like``; a tensor is returned unchanged."""
     import torch
 
     if library(values) == "torch":
@@ -199,7 +200,7 @@ def _t5(encoding: T5Bias, like: Tensor) -> Element:
     import torch
 
     table, last = _numbers(encoding.table, like), encoding.thresholds[-1]
-    # From the last threshold on, distances share a bucket.
+    # All distances from the last threshold on have the same bucket.
     near = encoding.bucket(np.arange(-last, last + 1)).astype(np.int32)
     bucket = torch.tensor(near, device=like.device)
 
@@ -214,14 +215,14 @@ def _fire(encoding: FIRE, like: Tensor) -> Element:
                                               encoding.output))  # fmt: skip
     b2 = None if encoding.output_bias is None else _numbers(encoding.output_bias, like)
     width = int(w1.shape[0])
-    # As tensors: numbers that differ from layer to layer would each be compiled anew.
+    # Tensors, because Python numbers that differ between layers compile once for each.
     constants = _numbers(np.array([encoding.c, encoding.length, encoding.eps]), like)
 
     def element(head: Tensor, q: Tensor, k: Tensor) -> Tensor:
         c, length, eps = constants[0], constants[1], constants[2]
         norm = (c * q.to(c.dtype).maximum(length)).log1p() + eps
         x = (c * (q - k).clamp(min=0).to(c.dtype)).log1p() / norm
-        # Written out: a reduction has no place in a kernel that works element by element.
+        # A loop, because flex_attention compiles only elementwise operations.
         total = w2[head, 0] * (w1[0, 0] * x + b1[0]).relu()
         for n in range(1, width):
             total = total + w2[head, n] * (w1[n, 0] * x + b1[n]).relu()

@@ -1,4 +1,4 @@
-"""Biases that depend on ``j - i`` alone, as views: O(Q + K) numbers in place of Q times K."""
+"""Biases that depend only on ``j - i``, as views of Q + K - 1 numbers per head, not Q times K."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from posenc_ref import Bias
 from posenc_ref import _validate as validate
 from posenc_ref._namespace import finish, library
 
-from . import numba_loops
-from .destination import checked_shape, fresh
+from .kernels import numba_loops
+from .kernels.output import checked_shape, empty_floats
 
 
 class FusedBias:
@@ -33,12 +33,12 @@ class FusedBias:
         out: np.ndarray | None = None,
         explain: bool = False,
     ) -> Any:
-        """The bias (H, q_len, k_len), queries at the end of the keys.
+        """Return the bias (H, q_len, k_len), with the queries at the end of the keys.
 
-        Where it depends on key - query alone, a read-only view of H (q_len + k_len - 1) numbers,
-        float64 unless ``dtype``, and written out in full only into ``out``; ``out=tensor.numpy()``
-        fills a tensor.  torch and JAX have no such views: a bias with learned arrays of theirs is
-        made there by the specification, and differentiable.
+        A bias that depends only on key - query is a read-only view of H (q_len + k_len - 1)
+        numbers, float64 unless ``dtype`` is given.  With ``out`` it is written in full;
+        ``out=tensor.numpy()`` fills a tensor.  torch and JAX have no such views, so the
+        specification makes a bias with learned arrays of theirs, and it is differentiable.
         """
         q_len = validate.integer("q_len", q_len, minimum=0)
         k_len = validate.integer("k_len", k_len, minimum=0)
@@ -48,7 +48,9 @@ class FusedBias:
         if library(row) != "numpy":
             return self._specification(q_len, k_len, dtype, out, explain)
         like = (
-            fresh((), dtype) if out is None else checked_shape(out, (len(row), q_len, k_len), dtype)
+            empty_floats((), dtype)
+            if out is None
+            else checked_shape(out, (len(row), q_len, k_len), dtype)
         )
         row = row.astype(like.dtype, copy=False)
         view = toeplitz_view(row, q_len, k_len)
@@ -67,7 +69,7 @@ class FusedBias:
         positions = np.arange(k_len - q_len, k_len), np.arange(k_len)
         whole = self.encoding.bias(*positions)
         home = library(whole)
-        if home != "numpy":  # they may want gradients, or be traced
+        if home != "numpy":  # the arrays may need gradients, or be traced
             if out is not None:
                 raise TypeError(
                     f"out cannot be given where the learned arrays are of {home}: the bias is made "
@@ -75,7 +77,7 @@ class FusedBias:
                 )
             made, why = finish(whole, dtype), f"its learned arrays are of {home}"
             return (made, f"specification: {why}") if explain else made
-        like = fresh((), dtype) if out is None else checked_shape(out, whole.shape, dtype)
+        like = empty_floats((), dtype) if out is None else checked_shape(out, whole.shape, dtype)
         if out is None:
             out = whole.astype(like.dtype, copy=False)
         else:
@@ -85,12 +87,12 @@ class FusedBias:
 
 
 def toeplitz_view(row: np.ndarray, q_len: int, k_len: int) -> np.ndarray:
-    """``view[..., i, j] == row[..., j - i + q_len - 1]``, read-only, nothing copied.
+    """Return a read-only view with ``view[..., i, j] == row[..., j - i + q_len - 1]``.
 
     Parameters
     ----------
     row : NumPy array (..., q_len + k_len - 1)
-        What depends on key minus query alone, as ``Bias.toeplitz`` gives it.
+        The bias by key minus query, as ``Bias.toeplitz`` gives it.
     q_len, k_len : int
 
     Returns
@@ -101,7 +103,7 @@ def toeplitz_view(row: np.ndarray, q_len: int, k_len: int) -> np.ndarray:
     Raises
     ------
     ValueError
-        A row of another length.
+        The row has another length.
     """
     if row.shape[-1] != q_len + k_len - 1:
         raise ValueError(

@@ -1,59 +1,58 @@
-"""Inside a graph of ``torch.compile``: tables from an operator that is run, and not looked into.
+"""Rotary encodings inside a graph of ``torch.compile``, for any positions.
 
-Positions that ``torch.func`` has wrapped, by ``vmap`` for one, take the same way.
+The graph holds the operator ``posenc_ref::phasors``.  When the graph runs, the operator makes the
+tables from exact angles, or finds them kept, so positions may be tensors and lengths may change.
+The rotation is written in torch operations, which Inductor fuses.
 
-Positions may be anything there, tensors and lengths that change included: the graph holds the
-operator ``posenc_ref::phasors``, which makes the tables when the graph runs, by the exact angles of
-every other path, or finds them kept.  The rotation is written out, which Inductor fuses.
+Positions wrapped by ``torch.func``, as ``vmap`` does, go the same way.
 
-Imported only where a graph is captured.
+Imported only while a graph is captured.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from posenc_ref import Rotary, from_dict
 from posenc_ref._namespace import to_host
-from posenc_ref._positions import Positions, broadcast_axes
 
-from . import fused_torch
-from .tensor_layouts import heads_first
-
-if TYPE_CHECKING:
-    from .fused_rotary import FusedRotary
+from .kernels.device_positions import align
+from .kernels.tensor_layouts import heads_first
+from .kernels.torch_rotary import TorchTables, written_out
+from .kernels.torch_state import refuse_gradients
+from .rotary_tables import RotaryTables
 
 Tensor = Any
 
 
 def call(
-    fast: FusedRotary, x: Tensor, positions: Any, seq_len: int | None, out: Tensor | None
+    source: RotaryTables,
+    layout: str,
+    x: Tensor,
+    positions: Any,
+    seq_len: int | None,
+    out: Tensor | None,
 ) -> Tensor:
-    """``fast(x, positions)`` as the nodes of a graph."""
-    dim = fast.encoding.head_dim
-    view = heads_first(x, fast.tensor_layout, dim)
+    """Rotate ``x`` by nodes of the graph that is being captured."""
+    dim = source.encoding.head_dim
+    view = heads_first(x, layout, dim)
     if not view.is_floating_point() or view.ndim < 2 or view.shape[-1] != dim:
         raise ValueError(
             f"x must be a tensor of floats (..., S, {dim}), got {x.dtype} of shape {tuple(x.shape)}"
         )
-    result = fused_torch.written_out(view, _tables(fast, view, positions, seq_len))
-    result = heads_first(result, fast.tensor_layout, dim, back=x)
+    result = written_out(view, _tables(source, view, positions, seq_len))
+    result = heads_first(result, layout, dim, back=x)
     return result if out is None else _into(out, x, result)
 
 
 def prepared(
-    fast: FusedRotary,
-    tables: fused_torch.Tables,
-    x: Tensor,
-    view: Tensor,
-    start: Any,
-    out: Tensor | None,
+    tables: TorchTables, layout: str, x: Tensor, view: Tensor, start: Any, out: Tensor | None
 ) -> Tensor:
-    """A call of prepared tables as the nodes of a graph."""
+    """Rotate ``x`` by prepared tables, as nodes of the graph; ``view`` is x with heads first."""
     count = view.shape[-2]
     if isinstance(start, torch.Tensor):
         tables = _window(tables, start, count)
@@ -61,24 +60,23 @@ def prepared(
         raise ValueError(f"start must leave {count} of the {tables.rows} prepared rows")
     else:
         tables = tables.window(start, start + count)
-    result = fused_torch.written_out(view, tables)
-    result = heads_first(result, fast.tensor_layout, tables.dim, back=x)
+    result = heads_first(written_out(view, tables), layout, tables.dim, back=x)
     return result if out is None else _into(out, x, result)
 
 
 def _into(out: Tensor, x: Tensor, result: Tensor) -> Tensor:
-    """``out`` with the result in it; whether a buffer is needed for that, the compiler decides."""
+    """Copy ``result`` into ``out``; the compiler may remove the copy."""
     if out.shape != x.shape or out.dtype != x.dtype:
         raise ValueError(
             f"out must have x's shape {tuple(x.shape)} and dtype {x.dtype}, got "
             f"{tuple(out.shape)} and {out.dtype}"
         )
-    fused_torch.refuse_gradients(x, out)
+    refuse_gradients(x, out)
     return out.copy_(result)
 
 
-def _window(tables: fused_torch.Tables, start: Tensor, count: int) -> fused_torch.Tables:
-    """``count`` rows from a ``start`` that is known only when the graph runs; NaN outside."""
+def _window(tables: TorchTables, start: Tensor, count: int) -> TorchTables:
+    """Return ``count`` rows from a ``start`` known when the graph runs; NaN outside the table."""
     if start.ndim or start.is_floating_point():
         raise TypeError(
             f"start must be an integer without axes, got {start.dtype} of shape "
@@ -92,27 +90,23 @@ def _window(tables: fused_torch.Tables, start: Tensor, count: int) -> fused_torc
         rows = factor.index_select(axis, torch.where(known, at, 0))
         shown = known[:, None, None] if run.interleaved else known[:, None]
         cut.append(torch.where(shown, rows, torch.nan))
-    return fused_torch.Tables(tables.runs, tuple(cut), tables.dim)
+    return TorchTables(tables.runs, tuple(cut), tables.dim)
 
 
-def _tables(
-    fast: FusedRotary, view: Tensor, positions: Any, seq_len: int | None
-) -> fused_torch.Tables:
-    at = _tensor(positions, view)
-    several = fast.num_axes > 1 and at.ndim > 1
-    index = broadcast_axes(Positions(at[0] if several else at, None, None), view)
-    both = phasors(at, fast.described, seq_len, view.dtype == torch.float64, view.device)
+def _tables(source: RotaryTables, view: Tensor, positions: Any, seq_len: int | None) -> TorchTables:
+    at, _, index = align(source.num_axes, _tensor(positions, view), view)
+    both = phasors(at, source.description, seq_len, view.dtype == torch.float64, view.device)
     both = both[(slice(None), *index)]
     factors = []
-    assert fast._runs is not None
-    for run in fast._runs:
+    assert source.runs is not None
+    for run in source.runs:
         part = both[..., run.pairs]
         factors.append(part.movedim(0, -1) if run.interleaved else part)
-    return fused_torch.Tables(fast._runs, tuple(factors), fast.encoding.head_dim)
+    return TorchTables(source.runs, tuple(factors), source.encoding.head_dim)
 
 
 def _tensor(positions: Any, view: Tensor) -> Tensor:
-    """Positions as a tensor; what came from the host stays there."""
+    """Return positions as a tensor; host positions stay on the CPU."""
     if isinstance(positions, torch.Tensor):
         if positions.device != view.device:
             raise ValueError(
@@ -120,12 +114,11 @@ def _tensor(positions: Any, view: Tensor) -> Tensor:
                 f"move them, or pass a range"
             )
         if positions.requires_grad:
-            raise ValueError("positions must not want gradients inside a graph: detach them")
-        return positions.reshape(1) if positions.ndim == 0 else positions
+            raise ValueError("positions must not require gradients inside a graph: detach them")
+        return positions
     if isinstance(positions, range):
         return torch.arange(positions.start, positions.stop, positions.step, device="cpu")
-    made = torch.as_tensor(positions, device="cpu")
-    return made.reshape(1) if made.ndim == 0 else made
+    return torch.as_tensor(positions, device="cpu")
 
 
 @torch.library.custom_op(  # type: ignore[untyped-decorator,unused-ignore]
@@ -134,10 +127,10 @@ def _tensor(positions: Any, view: Tensor) -> Tensor:
 def phasors(
     positions: torch.Tensor, text: str, seq_len: int | None, wide: bool, device: torch.device
 ) -> torch.Tensor:
-    """cos and sin (2, ..., S, pairs) of the encoding in ``text``, float64 if ``wide``."""
-    fast = _described(text)
+    """Return cos and sin (2, ..., S, pairs) of the encoding in ``text``, float64 if ``wide``."""
+    source = _described(text)
     # A copy, because a graph may write over what an operator returned.
-    return fast.kept_phasors(to_host(positions), seq_len, wide, device).clone()
+    return source.tensor(to_host(positions), seq_len, wide, device).clone()
 
 
 @phasors.register_fake
@@ -150,20 +143,18 @@ def _(positions, text, seq_len, wide, device):  # type: ignore[no-untyped-def]
 
 @phasors.register_vmap
 def _(info, in_dims, positions, text, seq_len, wide, device):  # type: ignore[no-untyped-def]
-    many = _described(text).num_axes > 1
+    count = _described(text).num_axes
     given = positions.movedim(in_dims[0], 0)
-    if many and given.ndim == 2:  # one row for all axes
-        given = given[:, None].expand(-1, _described(text).num_axes, -1)
+    if count > 1 and given.ndim == 2:  # one row for all axes
+        given = given[:, None].expand(-1, count, -1)
     made = [phasors(one, text, seq_len, wide, device) for one in given]
     return torch.stack(made, dim=1), 1
 
 
 @functools.lru_cache(maxsize=16)
-def _described(text: str) -> FusedRotary:
-    """The encoding that a graph names, with the tables that are kept for it."""
-    from .fused_rotary import FusedRotary
-
+def _described(text: str) -> RotaryTables:
+    """Return the tables of the encoding that ``text`` describes."""
     data = json.loads(text)
     encoding = from_dict(data["encoding"])
     assert isinstance(encoding, Rotary)
-    return FusedRotary(encoding, "bhsd", data["back"])
+    return RotaryTables(encoding, data["inverse"])

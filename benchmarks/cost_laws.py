@@ -1,13 +1,12 @@
-"""Cost laws: time and peak memory against sequence, heads and dimension, beside what theory says.
+"""Measure time and peak memory over sequence length, heads and dimension, and draw the theory.
 
-python benchmarks/cost_laws.py --plot docs/cost-laws.svg    # some minutes and 2 GiB
-python benchmarks/cost_laws.py --quick                      # small sizes: whether it runs
+python benchmarks/cost_laws.py --plot docs/generated/cost-laws.svg  # minutes, 2 GiB
+python benchmarks/cost_laws.py --quick                                # small sizes
 
-Theory: a rotation reads and writes S H D numbers, once; a table is S D stores and few sines; a
-bias that goes by distance is Q + K numbers as a view, and Q K stores into out=.  On logarithmic
-axes that is a straight line with the slope 1 (2 for the stores of the bias, 0 for the memory of a
-rotation into out=); below some size the call itself costs more.  Peak memory is what NumPy and
-Python take beside the inputs and out=.
+Theory: a rotation reads and writes S H D numbers once.  A table stores S D numbers and computes few
+sines.  A bias of the distance has Q + K numbers as a view, and stores Q K numbers with out=.  On
+logarithmic axes these are straight lines of slope 1 (2 for the stores of the bias, 0 for the memory
+of a rotation with out=); small sizes cost the call itself.  Peak memory excludes inputs and out=.
 """
 
 import os
@@ -25,8 +24,7 @@ from timing import Candidate, arguments, environment, heading, measure, needed, 
 import posenc_ref as pr
 from posenc_ref.backends import fused
 
-#: Of every name one colour in all panels; marks are hollow and of several sizes, because some lie
-#: on each other.
+#: Each name has one colour in all panels; marks are hollow and of several sizes, as some coincide.
 COLOURS = {
     "interleaved, out=": ("#0072b2", "o", 4),
     "interleaved, fresh": ("#56b4e9", "s", 8),
@@ -40,7 +38,7 @@ COLOURS = {
 
 @dataclass
 class Law:
-    """What one curve shows: ``make(n)`` gives a call whose cost should go as n to the power."""
+    """One curve: ``make(n)`` returns a call whose cost should grow as n to the power."""
 
     name: str
     axis: str
@@ -70,7 +68,7 @@ def bias(length, out=False):
 
 
 def laws(largest):
-    """The curves, up to 2**largest positions."""
+    """Return the curves, up to 2**largest positions."""
     long = tuple(2**n for n in range(7, largest + 1))
     few = tuple(n for n in long if n <= 2**12)
     heads = tuple(2**n for n in range(max(3, largest - 12)))
@@ -101,7 +99,7 @@ def laws(largest):
 
 
 def peak(call):
-    """The most bytes at one time during a call, beside what was there."""
+    """Return the peak of newly allocated bytes during a call."""
     call()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
@@ -113,7 +111,7 @@ def peak(call):
 
 
 def costs(law, rounds):
-    """Seconds, or bytes, for every size; each array lives no longer than it is needed."""
+    """Return seconds or bytes for every size; arrays are freed in between."""
     found = []
     for n in law.sizes:
         call = law.make(n)
@@ -125,13 +123,13 @@ def costs(law, rounds):
 
 
 def slope(sizes, values):
-    """The slope of the upper half of a curve on logarithmic axes, by least squares."""
+    """Return the least-squares slope of the upper half of a curve on logarithmic axes."""
     half = len(sizes) // 2
     return float(np.polyfit(np.log(sizes[half:]), np.log(np.maximum(values[half:], 1e-12)), 1)[0])
 
 
 def draw(curves, path):
-    """Time and memory, with the line of the law through the largest size."""
+    """Draw time and memory, with the line of the law through the largest size."""
     import matplotlib
 
     matplotlib.use("svg")

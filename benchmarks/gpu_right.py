@@ -1,4 +1,4 @@
-"""Is it right on a GPU?  What ``gpu_rope.py`` looks at before it times anything."""
+"""Correctness checks on a GPU, which ``gpu_rope.py`` runs before it times anything."""
 
 import subprocess
 import sys
@@ -17,9 +17,9 @@ CUDA = "cuda"
 DIM = 128
 LAYOUTS = ("half", "interleaved")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
-#: Roundings of the size of a pair, as in tests/backends/rotary_cases.py.
+#: Roundings of the size of a pair, as in tests/backends/kernels/rotary_cases.py.
 MOST = {"float32": 4, "float16": 1.01}
-#: Positions of which all are looked at, and how many at a time; far ones beside them.
+#: The number of first positions checked, how many at a time, and the end of the far ones.
 FIRST, CHUNK, FAR = 2**20, 2**16, 2**38
 #: More than 2**31 elements.
 LARGE = (1, 33, 2**19 + 3, DIM)
@@ -41,7 +41,7 @@ def conformance(report):
 
 
 def bit_cases():
-    """Inputs for which the GPU and the model of it on the CPU must agree bit for bit."""
+    """Return inputs for which the GPU and its model on the CPU must agree bit for bit."""
     import ml_dtypes
 
     generator = np.random.default_rng(1)
@@ -58,9 +58,9 @@ def bit_cases():
 
 
 def model_bits(path):
-    """In a process without CuPy: what the model says of :func:`bit_cases`."""
+    """Write the model's results for :func:`bit_cases`, in a process without CuPy."""
     sys.path.insert(0, str(ROOT))
-    from tests.backends import rotary_model
+    from tests.backends.kernels import rotary_model
 
     with tempfile.TemporaryDirectory() as folder:
         rotary_model.install(rotary_model.build(folder))
@@ -83,7 +83,7 @@ def the_bits_of_the_model(report):
 
 
 def exact_at_every_position(report):
-    """cos and sin themselves, as the kernels have them, against the specification."""
+    """Compare cos and sin of the kernels with the specification."""
     import cupy
     import torch
 

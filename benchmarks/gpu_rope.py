@@ -1,11 +1,11 @@
-"""Rotary embeddings on a GPU: are they right, and how fast?  One run, less than ten minutes.
+"""Test rotary embeddings on a GPU, and time them; less than ten minutes.
 
-    python benchmarks/gpu_rope.py            # writes docs/gpu-report.md and docs/gpu-report.json
+    python benchmarks/gpu_rope.py            # writes docs/generated/gpu-report.{md,json}
 
-Needs a CUDA device, CuPy, and for the comparison torch and transformers.  Speeds are held against
-a copy of the same bytes in the same run.  A section that fails is a line in the report, and no new
-one starts after the deadline.  The report names the device, the versions and the digests of the
-sources; a test compares these with today's.
+It needs a CUDA device, CuPy, and for the comparison torch and transformers.  Speeds are compared
+with a copy of the same bytes in the same run.  A failing section becomes a line in the report, and
+no section starts after the deadline.  The report names the device, the versions and the digests of
+the sources, which a test compares with today's.
 """
 
 import argparse
@@ -29,13 +29,14 @@ import posenc_ref as pr
 from posenc_ref.backends import fused
 
 SOURCES = (
-    "cupy_angles.py", "cupy_device.py", "fused_cupy.py", "fused_rotary.py", "fused_torch.py",
-    "pair_runs.py", "phasors.py", "prepared.py", "rotary.cu", "rotary_launch.py", "torch_graph.py",
-    "triton_rotary.py",
+    "cupy_angles.py", "cupy_device.py", "fused_cupy.py", "fused_rotary.py", "prepared.py",
+    "rotary_tables.py", "rotation.py", "torch_graph.py", "kernels/device_positions.py",
+    "kernels/pair_runs.py", "kernels/phasors.py", "kernels/rotary.cu", "kernels/rotary_launch.py",
+    "kernels/torch_rotary.py", "kernels/triton_rotary.py",
 )  # fmt: skip
 PACKAGES = ("cupy-cuda13x", "ml_dtypes", "numpy", "torch", "transformers", "triton")
 SHAPES = {"training": (1, 32, 32, 8192), "grouped": (4, 32, 8, 4096)}  # B, Hq, Hk, S
-#: What is wanted of the first of them: what, at least, and a ratio of two rows or to the copy.
+#: Goals of the first shape: name, minimum, and a ratio of two rows or to the copy.
 GOALS = [
     goal for layout in LAYOUTS for goal in (
         (f"CuPy {layout}, out=, of a copy's speed", 0.9, f"ours CuPy {layout}, out=", None),
@@ -49,13 +50,13 @@ GOALS = [
 
 
 def digests():
-    """SHA-256 of every source that the report speaks of."""
+    """Return the SHA-256 of every source that the report covers."""
     folder = ROOT / "backends"
     return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in SOURCES}
 
 
 class Report:
-    """What has been found so far."""
+    """The results so far."""
 
     def __init__(self, deadline):
         self.deadline = time.monotonic() + deadline
@@ -67,7 +68,7 @@ class Report:
         print("passed" if passed else "FAILED", name, note, flush=True)
 
     def row(self, case, what, seconds, moved=None, copy=None):
-        """``moved`` are the bytes that must be read and written, ``copy`` a copy's seconds."""
+        """Add a timing; ``moved``: bytes read and written, ``copy``: seconds of a copy."""
         row = {"case": case, "what": what, "us": seconds * 1e6,
                "tb_per_s": moved and moved / seconds / 1e12,
                "of_copy": copy and copy / seconds}  # fmt: skip
@@ -75,7 +76,7 @@ class Report:
         print(row, flush=True)
 
     def judge(self):
-        """Hold the rows that are there against the goals."""
+        """Compare the rows with the goals."""
         found = {row["what"]: row for row in self.rows if row["case"] == next(iter(SHAPES))}
         self.goals = []
         for name, least, ours, theirs in GOALS:
@@ -88,7 +89,7 @@ class Report:
             self.goals.append({"goal": name, "least": least, "measured": measured})
 
     def late(self, name):
-        """Whether it is too late to start ``name``, which then counts as failed."""
+        """Return whether it is too late to start ``name``, which then counts as failed."""
         passed = time.monotonic() > self.deadline
         if passed:
             self.check(name, False, "not started: the deadline has passed")
@@ -105,7 +106,7 @@ class Report:
             self.check(name, False, f"{type(error).__name__}: {str(error)[:300]}")
 
     def save(self, json_path, markdown_path):
-        """After every section: whatever ends the run, what was found until then stays."""
+        """Write the report, after every section: an interrupted run keeps its results."""
         self.judge()
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
         data = {"date": now, "environment": self.about, "sources": digests(),
@@ -135,7 +136,7 @@ class Report:
 
 
 def device_seconds(call, times=20, rounds=9):
-    """The median of ``rounds``: seconds on the device for one of ``times`` queued calls."""
+    """Return the median over ``rounds`` of device seconds for one of ``times`` queued calls."""
     import cupy
 
     for _ in range(3):
@@ -153,7 +154,7 @@ def device_seconds(call, times=20, rounds=9):
 
 
 def host_seconds(call, times=500):
-    """Wall time of one of many calls: what decoding waits for."""
+    """Return the wall time of one of many calls, which decoding waits for."""
     import cupy
 
     for _ in range(20):
@@ -181,7 +182,7 @@ def the_machine(report):
 
 
 def queries_and_keys(shape):
-    """bfloat16, as torch tensors and as CuPy arrays on the same memory."""
+    """Return bfloat16 tensors of torch, and CuPy arrays on the same memory."""
     import cupy
     import torch
 
@@ -231,7 +232,7 @@ def bandwidth(report, name):
 
 
 def cupy_eager(q, k, cos, sin):
-    """What one writes in CuPy without a kernel: float32 inside, one rounding."""
+    """Rotate in plain CuPy: float32 inside, one rounding."""
     import cupy
 
     c, s = (cupy.from_dlpack(t).astype(np.float32)[:, None] for t in (cos, sin))
@@ -264,7 +265,7 @@ def decoding(report):
 
 
 def sections():
-    """What is looked at, in this order: what a GPU alone can tell comes first."""
+    """Return the sections in order; those that only a GPU can settle come first."""
     return [
         the_machine, gpu_right.the_bits_of_the_model, gpu_right.bounds_streams_and_graphs,
         *[functools.partial(bandwidth, name=name) for name in SHAPES],
@@ -275,7 +276,7 @@ def sections():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    docs = ROOT / "docs"
+    docs = ROOT / "docs" / "generated"
     parser.add_argument("--json", type=Path, default=docs / "gpu-report.json")
     parser.add_argument("--markdown", type=Path, default=docs / "gpu-report.md")
     parser.add_argument("--deadline", type=float, default=520, help="seconds (default 520)")

@@ -1,10 +1,10 @@
-"""Every CPU benchmark in one run, and what it says about the goals: Markdown, JSON and a plot.
+"""Run every CPU benchmark, compare it with the goals, and write Markdown, JSON and plots.
 
-python benchmarks/report.py                        # prints; about ten minutes and 5 GiB
-python benchmarks/report.py --output docs          # writes docs/benchmarks.* and docs/cost-laws.svg
-python benchmarks/report.py --quick                # small shapes: whether it runs, no more
+python benchmarks/report.py                          # prints; ten minutes, 5 GiB
+python benchmarks/report.py --output docs/generated  # writes benchmarks.* and cost-laws.svg
+python benchmarks/report.py --quick                  # small shapes
 
-The goals are ratios of one run; what is missed is printed as missed.
+The goals are ratios within one run.
 """
 
 import argparse
@@ -31,12 +31,12 @@ FILL = "limit: fill"
 WITH_NUMBA, NUMPY_ALONE = "ours with Numba", "ours NumPy alone"
 INTRODUCTION = """# Speed on a CPU, beside others
 
-Written by `python benchmarks/report.py --output docs`, one thread, float32 unless said. Each
-round times every candidate once, after a call that is not timed, so that what disturbs one disturbs
-all; numbers are medians.
-*out=* writes into an array that is there, *fresh* returns a new one, which costs page faults that
-no arithmetic hides: compare like with like. The last column is the largest error against exact
-angles.
+Made by `python benchmarks/report.py --output docs/generated`.
+
+One thread, float32 unless stated otherwise. Each round times every candidate once, after a warm-up
+call, so that a disturbance affects all of them; numbers are medians. *out=* writes into an existing
+array; *fresh* returns a new one, whose page faults often cost more than the arithmetic, so compare
+like with like. The last column is the largest error against exact angles.
 
 ## Goals
 """
@@ -49,14 +49,14 @@ class Group:
         self.seconds = {row["name"]: row["median_s"] for row in rows}
 
     def ratio(self, one, other):
-        """How many times as long ``one`` takes as ``other``; None where one was left out."""
+        """Return the time of ``one`` over that of ``other``; None if either was left out."""
         if one not in self.seconds or other not in self.seconds:
             return None
         return self.seconds[one] / self.seconds[other]
 
 
 def goals(data):
-    """Rows of (goal, what is divided by what, its limit, whether smaller is better, measured)."""
+    """Return rows of (goal, limit, measured, whether it is met)."""
     f32, bf16 = Group(data["rope"]["float32"]), Group(data["rope"]["bfloat16"])
     decode = Group(data["rope"]["decode"]).seconds
     tables = {name.split(" [")[0]: Group(rows) for name, rows in data["tables"].items()
@@ -132,7 +132,7 @@ def as_markdown(found):
 
 
 def plot(data, path):
-    """Bars of the float32 rotation, fresh against fresh."""
+    """Draw bars of the float32 rotation into new arrays."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -158,7 +158,7 @@ def plot(data, path):
 
 
 def measured(script, options):
-    """What a benchmark prints, and its data."""
+    """Return the page and the data of one benchmark."""
     print(f"{script} ...", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         page, data = Path(folder) / "page.md", Path(folder) / "data.json"

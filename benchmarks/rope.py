@@ -1,11 +1,11 @@
-"""Rotary embeddings of q or k, side by side with the libraries that people use, on one CPU thread.
+"""Time rotary embeddings of posenc_ref and other libraries on one CPU thread.
 
     python benchmarks/rope.py                         # [1, 32, 4096, 128], a few minutes
     python benchmarks/rope.py --shape 1,8,512,64 --rounds 5 --markdown out.md --json out.json
 
-Accuracy stands beside every speed: the largest error against exact angles, over the first and the
-last 32 positions.  Tables are made beforehand for all who can keep them, as attention layers do.
-Libraries that are not installed are left out, and named; all of them come with
+Each row has the largest error against exact angles, over the first and the last 32 positions.
+Candidates that can keep tables get them beforehand, as in attention layers.  Missing libraries are
+named and left out; this installs all of them:
 
     python -m pip install -e ".[torch,jax,peers,runtimes,plots]" -c constraints-test.txt
 """
@@ -41,7 +41,7 @@ PACKAGES = ("numpy", "torch", "transformers", "x-transformers", "rotary-embeddin
 
 
 class Case:
-    """x of one shape and dtype, what is true of it, and the candidates."""
+    """x of one shape and dtype, its exact rotation, and the candidates."""
 
     def __init__(self, shape, dtype):
         import ml_dtypes
@@ -58,7 +58,7 @@ class Case:
         self.candidates = []
 
     def add(self, name, call, layout=None, host=None):
-        """A candidate; ``host`` brings its result to NumPy (B, H, S, D)."""
+        """Add a candidate; ``host`` converts its result to NumPy (B, H, S, D)."""
         made = Candidate(name, call)
         if layout is not None:
             got = np.asarray((host or np.asarray)(call())).astype(np.float64)
@@ -66,7 +66,7 @@ class Case:
         self.candidates.append(made)
 
     def tensor(self):
-        """x as a torch tensor."""
+        """Return x as a torch tensor."""
         import torch
 
         if self.dtype == "bfloat16":
@@ -120,7 +120,7 @@ def transformers(case, compiled):
     )  # fmt: skip
     module = modeling_llama.LlamaRotaryEmbedding(config)
     cos, sin = module(x, torch.arange(case.length)[None])
-    one = x[:, :1, :1]  # the function turns q and k; this k is next to nothing
+    one = x[:, :1, :1]  # the function rotates q and k; this k is tiny
 
     def llama(x):
         return modeling_llama.apply_rotary_pos_emb(x, one, cos, sin)[0]
@@ -247,9 +247,9 @@ def _torch(y):
 
 
 def decode(rounds):
-    """One token, [1, 32, 1, 128]: what a prepared call costs.
+    """Time a prepared call for one token, [1, 32, 1, 128].
 
-    The others turn it to position 0, for the same work: their errors there would say nothing.
+    Other libraries rotate it to position 0, which is the same work; their errors are not shown.
     """
     case = Case((1, 32, 1, 128), "float32")
     out = np.empty_like(case.x)
@@ -278,7 +278,7 @@ def run(shape, dtype, rounds, compiled):
 
 
 def four(text):
-    """A shape (B, H, S, D) of the command line."""
+    """Parse a shape (B, H, S, D)."""
     shape = tuple(map(positive, text.split(",")))
     if len(shape) != 4 or shape[-1] % 2:
         raise argparse.ArgumentTypeError(f"must be B,H,S,D with an even D, got {text!r}")

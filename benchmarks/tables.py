@@ -1,10 +1,10 @@
-"""Tables and relative biases side by side, on one CPU thread.
+"""Time tables and relative biases of posenc_ref and other libraries on one CPU thread.
 
     python benchmarks/tables.py                       # a few minutes and 5 GiB
     python benchmarks/tables.py --scale 0.1           # smaller
 
-The limit is writing the result once (``fill``), into an array that is there or a new one.  The
-errors are absolute, at the last 32 positions.
+The limit is writing the result once (``fill``), into an existing or a new array.  Errors are
+absolute, at the last 32 positions.
 """
 
 import os
@@ -28,16 +28,17 @@ from timing import (
 )
 
 import posenc_ref as pr
-from posenc_ref.backends import fused, numba_loops, toeplitz_view
+from posenc_ref.backends import fused, toeplitz_view
+from posenc_ref.backends.kernels import numba_loops
 
 PACKAGES = ("numpy", "numba", "torch", "transformers", "x-transformers")
 NUMBA = importlib.util.find_spec("numba") is not None
-#: Numba is imported here, and taken for large tables; this size leaves them to NumPy.
+#: With Numba imported, large tables use it; this threshold leaves them to NumPy.
 USUAL, NEVER = numba_loops.LEAST, 2**62
 
 
 def both_ways(call, kinds=("out=", "fresh")):
-    """Candidates with Numba and by NumPy alone; ``call`` is told whether into ``out``."""
+    """Return candidates with Numba and with NumPy only; ``call`` takes whether to use ``out``."""
 
     def timed(least, there):
         def run():
@@ -157,7 +158,7 @@ def alibi(heads, length):
 
 
 def _fresh(module, length):
-    module.bias = None  # it keeps what it made
+    module.bias = None  # it caches its result
     return module(length, length)
 
 
@@ -201,7 +202,7 @@ def deberta(length):
     def theirs():
         return build_relative_position(token, token, 256, 512)
 
-    held = np.clip(theirs()[0].numpy(), -256, 256)  # as DeBERTa does when it looks rows up
+    held = np.clip(theirs()[0].numpy(), -256, 256)  # as DeBERTa does for the lookup
     same = np.array_equal(view(), held)
     print(f"DeBERTa-v2: equal to transformers: {same}", file=sys.stderr)
     return [

@@ -1,4 +1,4 @@
-"""Timing side by side: rounds over all candidates, so that what disturbs one disturbs all."""
+"""Timing in rounds over all candidates, so that a disturbance affects all of them."""
 
 import argparse
 import datetime
@@ -19,12 +19,12 @@ INSTALL = 'python -m pip install -e ".[torch,jax,peers,runtimes,plots]" -c const
 
 @dataclass
 class Candidate:
-    """One thing to time."""
+    """A function to time."""
 
     name: str
     call: Callable[[], object]
-    moved: int = 0  # bytes read and written, for the bandwidth
-    error: float | None = None  # the largest absolute error of what it returns
+    moved: int = 0  # bytes read and written
+    error: float | None = None  # the largest absolute error of the result
     samples: list[float] = field(default_factory=list)
 
     @property
@@ -41,8 +41,8 @@ class Candidate:
 def measure(candidates, rounds=15, least=0.02, warm=2):
     """Fill in the samples: each round times every candidate once, for at least ``least`` s.
 
-    What takes less than a second is called once more before: memory that the candidate in front
-    gave back to the machine would be paid for by the next.
+    A call of less than a second is repeated first, as it would otherwise pay for the memory that
+    the candidate before it released.
     """
     repeats, quick = {}, set()
     for c in candidates:
@@ -67,7 +67,7 @@ def measure(candidates, rounds=15, least=0.02, warm=2):
 
 
 def table(candidates, against, unit="ms"):
-    """Rows of Markdown: medians, and ratios to the candidates named in ``against``."""
+    """Return Markdown rows: medians, and ratios to the candidates named in ``against``."""
     scale = {"ms": 1e3, "us": 1e6}[unit]
     bases = {name: next(c for c in candidates if c.name == name) for name in against}
     head = ["what", f"median {unit}", f"best {unit}", *(f"x {n}" for n in against), "max error"]
@@ -81,7 +81,7 @@ def table(candidates, against, unit="ms"):
 
 
 def record(candidates):
-    """The same for JSON."""
+    """Return the same for JSON."""
     return [
         {"name": c.name, "median_s": c.median, "best_s": c.best, "samples_s": c.samples,
          "max_error": c.error}
@@ -90,7 +90,7 @@ def record(candidates):
 
 
 def arguments(description, rounds):
-    """A parser of what all benchmarks take."""
+    """Return a parser of the options that all benchmarks share."""
     raw = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(description=description, formatter_class=raw)
     parser.add_argument("--rounds", type=positive, default=rounds, help="how often each is timed")
@@ -100,7 +100,7 @@ def arguments(description, rounds):
 
 
 def needed(*modules):
-    """End here, and not after minutes, where a module is missing."""
+    """Exit now, not after minutes, if a module is missing."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         sys.exit(
@@ -109,19 +109,19 @@ def needed(*modules):
 
 
 def positive(text):
-    """A number of the command line that must be an integer above 0."""
+    """Parse an integer above 0."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"must be an integer above 0, got {text!r}")
     return int(text)
 
 
 def heading(facts):
-    """The day and the machine, as the first line of a report."""
+    """Return the date and the machine, the first line of a report."""
     return f"{datetime.date.today()}, " + ", ".join(f"{k} {v}" for k, v in facts.items())
 
 
 def publish(options, parts, data):
-    """Print the parts, and write the files that were asked for."""
+    """Print the parts, and write the requested files."""
     text = "\n".join(parts)
     print(text)
     if options.markdown:
@@ -131,7 +131,7 @@ def publish(options, parts, data):
 
 
 def environment(*packages):
-    """The machine and the versions, in one line each."""
+    """Return the machine and the versions."""
     found = {"python": platform.python_version(), "machine": platform.machine()}
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as info:

@@ -1,4 +1,4 @@
-"""Attention of grouped queries on torch: trained, compiled whole, and decoded with a key cache."""
+"""Grouped-query attention on torch: training, one compiled graph, decoding with a KV cache."""
 
 import sys
 
@@ -14,7 +14,7 @@ from posenc_ref.backends import fused
 
 
 class Attention(nn.Module):
-    """Causal attention with fewer keys than queries; RoPE on both."""
+    """Causal attention with fewer key heads than query heads, and RoPE on both."""
 
     def __init__(self, width: int, heads: int, key_heads: int) -> None:
         super().__init__()
@@ -22,12 +22,12 @@ class Attention(nn.Module):
         self.to_q = nn.Linear(width, heads * self.dim, bias=False)
         self.to_kv = nn.Linear(width, 2 * key_heads * self.dim, bias=False)
         self.to_out = nn.Linear(heads * self.dim, width, bias=False)
-        # A value without parameters: it follows the dtype and device of what it gets, autocast
-        # included, and keeps the tables of the positions it saw last.
+        # It has no parameters: it follows the dtype and device of its inputs, also under autocast,
+        # and caches the tables of recent positions.
         self.rope = fused(RoPE(self.dim, layout="half", base=500000.0))
 
     def forward(self, x, start=0, cache=None):
-        """``x`` (B, S, width) from position ``start`` on; ``cache``: rotated keys, and values."""
+        """Attend; ``x`` (B, S, width) begins at ``start``; ``cache``: rotated keys, and values."""
         batch, length, _ = x.shape
         q = self.to_q(x).view(batch, length, self.heads, self.dim).transpose(1, 2)
         kv = self.to_kv(x).view(batch, length, 2 * self.key_heads, self.dim).transpose(1, 2)
@@ -37,7 +37,7 @@ class Attention(nn.Module):
             if cache:
                 k, v = torch.cat([cache[0], k], dim=2), torch.cat([cache[1], v], dim=2)
             cache[:] = k, v
-        # Queries at the end of the keys: is_causal would put them at the beginning.
+        # The queries are the last keys; is_causal would align them with the first.
         seen = torch.ones(length, k.shape[2], dtype=torch.bool).tril(k.shape[2] - length)
         y = scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
         return self.to_out(y.transpose(1, 2).flatten(2))
@@ -48,11 +48,11 @@ attention = Attention(256, heads=8, key_heads=2)
 x = torch.randn(2, 64, 256)
 goal = x.roll(1, dims=1)  # each token repeats the one before it
 
-# Training: the rotation has its own gradient and keeps nothing of x for it.
+# Training: the rotation has its own gradient and saves no activations for it.
 steps = torch.optim.Adam(attention.parameters(), lr=3e-3)
 losses = []
 for _ in range(20):
-    with torch.autocast("cpu", dtype=torch.bfloat16):  # it does not reach the angles
+    with torch.autocast("cpu", dtype=torch.bfloat16):  # angles stay exact
         loss = (attention(x) - goal)[:, 1:].square().mean()
     steps.zero_grad()
     loss.backward()
@@ -61,12 +61,13 @@ for _ in range(20):
 print(f"loss {losses[0]:.3f} .. {losses[-1]:.3f}")
 assert losses[-1] < losses[0] / 2
 
-# Compiled: one graph.  The default backend, Inductor, is what makes it faster; this one is quick.
+# Compiled to one graph.  The default backend, Inductor, is faster at run time; this one compiles
+# quickly.
 whole = attention(x)
 compiled = torch.compile(attention, fullgraph=True, backend="aot_eager")
 print("compiled, difference", (compiled(x) - whole).abs().max().item())
 
-# Decoding: a prompt, and then token by token.  Keys are rotated once, before they are kept.
+# Decoding: a prompt, then token by token.  Keys are rotated once, before they are cached.
 with torch.no_grad():
     cache: list[torch.Tensor] = []
     parts = [attention(x[:, :40], 0, cache)]

@@ -1,7 +1,7 @@
-"""Judge a rotary embedding of one's own, and the mistakes that are made most often.
+"""Judge your own rotary embedding, and the most common mistakes.
 
-Every function of my_rope.py is checked against the same declaration; the code that the report
-gives is the name of the mistake.
+Every function of my_rope.py is checked against the same declaration; the code in the report names
+the mistake.
 """
 
 import my_rope

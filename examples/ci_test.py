@@ -1,6 +1,6 @@
-"""The oracle in somebody's test suite, where `pytest` finds it by itself.
+"""Use the oracle in your test suite.
 
-In this repository, whose own tests are imported otherwise:
+In this repository, whose tests have another import mode, run
 `pytest --import-mode=prepend examples/ci_test.py`.
 """
 
@@ -12,7 +12,7 @@ from posenc_ref.conformance import check
 
 def test_my_rope_follows_the_specification():
     report = check(my_rope.apply, RoPE(64, layout="half", base=500000.0), "apply")
-    report.raise_if_failed()  # the failure is the whole report
+    report.raise_if_failed()  # the error is the whole report
 
 
 def test_my_rope_is_exact_enough_for_long_contexts():

@@ -14,26 +14,26 @@ from posenc_ref.backends import fused
 
 rope = fused(pr.RoPE(64, layout="interleaved"))
 
-# Cut along batch, heads and sequence; nothing is computed yet, and no chunk will see another.
+# Chunks along batch, heads and sequence; nothing is computed yet, and no chunk needs another.
 q = da.random.default_rng(0).standard_normal((2, 8, 4096, 64), chunks=(1, 4, 1024, 64))
 turned, path = rope(q, range(4096), explain=True)
 print(path)
 print(turned.numblocks, turned.dtype, "of", round(turned.nbytes / 2**20), "MiB")
 
-# With dask.distributed, `Client()` before this line computes the same on its workers.
+# With dask.distributed, call `Client()` before this line to compute on its workers.
 tile = turned[0, 0, 2000:2100].compute()
 alone = rope(q[0, 0, 2000:2100].compute(), range(2000, 2100))
 print(f"100 rows of it, beside NumPy: {np.abs(tile - alone).max():.1e}")
 
-# Biases are lazy where their positions are: 2 GiB that are never there at once.
+# Lazy positions give lazy biases: these 2 GiB are never allocated at once.
 at = da.arange(8192, chunks=1024)
 bias = pr.ALiBi(8).bias(at, at, dtype=np.float32)
 print(
     f"bias {bias.shape}, {bias.numblocks[1] * bias.numblocks[2]} blocks, {float(bias[0, -1, -3])}"
 )
 
-# A group of 4 ranks; each holds two chunks of every sequence, zig-zag, so that causal attention is
-# the same work for all.  It needs the positions of its own tokens, and nothing else.
+# Each of 4 ranks holds two chunks of every sequence, zig-zag, so that causal attention is the same
+# work for all.  A rank needs only the positions of its own tokens.
 lengths, ranks = [0, 1024, 4096], 4  # two packed sequences, 1024 and 3072 tokens
 x = np.random.default_rng(1).standard_normal((8, 4096, 64)).astype(np.float32)
 whole = rope(x, pr.packed(np.diff(lengths)))

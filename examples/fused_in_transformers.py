@@ -1,4 +1,4 @@
-"""Put the fast rotation into a model of transformers: the same tokens, and angles that are exact.
+"""Put the fast rotation into a model of transformers: the same tokens, and exact angles.
 
 The encoding is read from the model's own configuration. No weights are downloaded.
 """
@@ -32,7 +32,7 @@ print(rope)
 
 
 class Positions(torch.nn.Module):
-    """In place of the tables of cosines and sines: what they are made of goes to the layers."""
+    """Replaces the tables of cosines and sines: passes the positions on to the layers."""
 
     def forward(self, x, position_ids):
         return position_ids, position_ids
@@ -46,6 +46,6 @@ with torch.no_grad():
 print("largest logit", float(before.abs().max()), "difference", float((after - before).abs().max()))
 assert torch.equal(model.generate(tokens, **given), said)
 
-loss = model(tokens, labels=tokens).loss  # trains as before, and compiles with fullgraph=True
+loss = model(tokens, labels=tokens).loss  # trains as before; compiles with fullgraph=True
 loss.backward()
 print("loss", float(loss.detach()))

@@ -1,9 +1,9 @@
-"""RoPE on JAX: jit, gradients, decoding in a loop of the compiler, sharded arrays, without x64."""
+"""RoPE on JAX without x64: jit, gradients, decoding in lax.scan, sharded arrays."""
 
 import os
 import sys
 
-# Four devices of one CPU, to have something to shard over; this must come before jax.
+# Four devices on one CPU, to shard over; set this before importing jax.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
 
 try:
@@ -29,12 +29,12 @@ def logits(q, k, positions):
     return jnp.einsum("bgrid,bgjd->bgrij", turned_q.reshape(2, 2, 4, 128, 64), turned_k) / 8
 
 
-at = jnp.arange(128)  # traced in there: int32 is enough for exact angles, and no table is kept
+at = jnp.arange(128)  # traced below: int32 is enough for exact angles, and no table is stored
 gradient = jax.jit(jax.grad(lambda q, k: jnp.square(logits(q, k, at)).sum()))(q, k)
 print("logits", logits(q, k, at).shape, "gradient", gradient.shape)
 
-# Where positions are known while tracing (range, NumPy) their tables are constants of the program;
-# prepared ones serve any start that only the running program knows.
+# Positions known while tracing (range, NumPy) make tables that are constants of the program.
+# Prepared tables take a start that is known only at run time.
 ready = rope.prepare(range(4096), like=q)
 
 
@@ -42,17 +42,17 @@ def step(position, token):
     return position + 1, ready(token, position)
 
 
-tokens = jnp.moveaxis(q, 2, 0)[:, :, :, None]  # one token after the other
+tokens = jnp.moveaxis(q, 2, 0)[:, :, :, None]  # token by token
 _, decoded = jax.lax.scan(step, jnp.int32(1000), tokens)
 whole = rope(q, range(1000, 1128))
 print("decoded, difference", float(abs(jnp.moveaxis(decoded[:, :, :, 0], 0, 2) - whole).max()))
 
-# Exact however far: the specification in float64 is the judge.
+# Exact at far positions: compare with the specification in float64.
 far = range(2**20, 2**20 + 128)
 exact = rope.encoding.apply(np.asarray(q, np.float64), far)
 print("error at position 2**20:", float(np.abs(np.asarray(rope(q, far)) - exact).max()))
 
-# Sharded over heads and sequence, and still so afterwards: no device sees another's part.
+# The result is sharded over heads and sequence like the input, without communication.
 mesh = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("heads", "sequence"))
 spread = NamedSharding(mesh, PartitionSpec(None, "heads", "sequence"))
 turned = jax.jit(lambda x: rope(x, range(128)))(jax.device_put(q, spread))

@@ -1,10 +1,9 @@
-"""The mistakes that long-context scaling is shipped with, each caught and named.
+"""Published mistakes of long-context scaling, each caught and named.
 
     python examples/long_context_mistakes.py
     posenc check examples/long_context_mistakes.py:yarn_betas_swapped --preset gpt-oss-20b
 
-Every function below rotates as a model does, apart from one mistake.  Short prompts hide all of
-them.
+Every function below rotates as a model does, except for one mistake that short prompts hide.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from posenc_ref.conformance import check
 
 
 def rotate(x, positions, frequencies, m=1.0, axes=None):
-    """Half-split pairs at positions (S,) or (B, S); (A, B, S) where pairs follow ``axes``."""
+    """Rotate half-split pairs at positions (S,) or (B, S); (A, B, S) if pairs follow ``axes``."""
     f = np.asarray(frequencies, dtype=np.float32)
     p = positions[..., None] if axes is None else np.moveaxis(positions[axes], 0, -1)
     angle = p.astype(np.float32) * f
@@ -128,7 +127,7 @@ def mrope_chunked(x, positions):
 
 
 GPT_OSS = posenc_ref.preset("gpt-oss-20b").encodings["full_attention"]
-#: Each function, what it claims to be, and the code that names its mistake.
+#: Each function, its declared encoding, and the code of its mistake.
 EXPECTED = {
     yarn_right: (GPT_OSS, None),
     yarn_factor_twice: (GPT_OSS, "scaling-parameter"),

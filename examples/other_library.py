@@ -1,7 +1,7 @@
 """Judge another library's implementation: the rotary embedding of a transformers model.
 
-The adapter reads from the model what it says of itself (head_dim, base, scaling), and the suite
-says whether the code does that. No weights are downloaded.
+The adapter reads head_dim, base and scaling from the model's configuration, and the suite says
+whether the code follows it. No weights are downloaded.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Which path `fused` takes for an array, what it costs, and what makes it slow."""
+"""Print the path that `fused` takes for an array, its time, and what makes it slow."""
 
 import time
 
@@ -9,7 +9,7 @@ from posenc_ref.backends import fused
 
 
 def milliseconds(call):
-    """The best of three, after one that fills the caches."""
+    """Return the best of three, after one call that fills the caches."""
     call()
     best = float("inf")
     for _ in range(3):
@@ -37,16 +37,16 @@ show("halves", half, x, at)
 show("half precision", half, x.astype(np.float16), at)
 show("positions of their own for each row", half, x[0][:, None], np.arange(8192).reshape(8, 1024))
 
-# Any strides of the axes before the last one are as fast; those of the last one are not taken.
+# Strides of the last axis have no fast path; other axes may have any strides.
 show("heads and tokens exchanged, a view", half, x.swapaxes(1, 2).copy().swapaxes(1, 2), at)
 show("channels in a stride", half, x.repeat(2, axis=-1)[..., ::2], at)  # np.ascontiguousarray(x)
 show("big-endian numbers", half, x.astype(">f4"), at)  # x.astype(np.float32)
 
-# An encoding whose pairs come out where they did not go in has no fast path.
+# An encoding with another output layout has no fast path.
 moved = pr.RoPE(64, layout="half", output_layout="interleaved")
 show("pairs that change places", moved, x, at)
 
-# The same shape again and again: most of a small call is the making of tables, or finding them.
+# Small calls spend most of their time on computing or finding tables.
 token, rope = x[:, :, :1], fused(half)
 ready = rope.prepare(range(4096), like=token)
 out = np.empty_like(token)
@@ -55,7 +55,7 @@ print(f"           fused {milliseconds(lambda: rope(token, 1000)) * 1e3:6.1f} us
 print(f"           ready {milliseconds(lambda: ready(token, 1000)) * 1e3:6.1f} us, tables prepared")
 print(f"           out=  {milliseconds(lambda: ready(token, 1000, out=out)) * 1e3:6.1f} us")
 
-# A large result costs the pages of its array: out= spares them, out=x needs no other array at all.
+# Allocating a large result is expensive: pass out=, or out=x to work in place.
 big = np.ones((1, 64, 4096, 64), np.float32)
 there = np.empty_like(big)
 print(f"64 MiB: fresh {milliseconds(lambda: rope(big, range(4096))):5.1f} ms")

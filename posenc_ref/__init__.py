@@ -11,6 +11,7 @@ code runs on NumPy, PyTorch, CuPy, JAX, Dask and any other Array API library::
 what each array library can do.
 """
 
+from ._json import from_dict
 from .alibi import ALiBi
 from .axial_learned import AxialLearned
 from .bias import Bias
@@ -21,7 +22,7 @@ from .deberta import DeBERTa
 from .decomposed import DecomposedRelative
 from .detr_sine import DETRSine
 from .dynamic_bias import DynamicBias, DynamicWindowBias
-from .encoding import Encoding, Scaling, from_dict
+from .encoding import Encoding, Scaling
 from .espnet_legacy import ESPnetLegacy
 from .fire import FIRE
 from .forgetting import ForgettingBias
@@ -61,13 +62,15 @@ from .resize import resize_matrix, resize_table
 from .rope import RoPE
 from .rotary import Rotary
 from .sandwich import Sandwich
+from .schedules.by_parts import NTKByParts
 from .schedules.given import GivenFrequencies
+from .schedules.linear import LinearScaling
 from .schedules.llama3 import Llama3Scaling
 from .schedules.longrope import LongRoPE
 from .schedules.ntk import DynamicNTK, NTKScaling, QwenNTK, SuNTK
 from .schedules.proportional import Proportional
-from .schedules.scaling import FrequencySchedule, LinearScaling
-from .schedules.yarn import NTKByParts, YaRN
+from .schedules.scaling import FrequencySchedule
+from .schedules.yarn import YaRN
 from .score import Score
 from .scoring import scores
 from .shaw import Shaw

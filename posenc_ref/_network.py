@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import beside, check_numbers
 from ._namespace import Array, device_of, namespace, send, to_host
-from .score import beside, check_numbers
 
 #: What LayerNorm adds to the variance.
 EPS = 1e-5

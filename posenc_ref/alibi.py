@@ -47,11 +47,6 @@ class ALiBi(Bias):
     -----
     Slopes are positive, positions may be fractional.  Results are float64 unless ``dtype=``: in
     bfloat16 distances past 256 merge.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     num_heads: int

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._lookup import check_beside, check_table, lookup
+from ._arrays import check_beside, check_numbers, lookup
 from ._namespace import (
     Array,
     DType,
@@ -72,7 +72,7 @@ class AxialLearned(Table):
             raise TypeError(f"tables must be two or more arrays, got {self.tables!r}")
         tables = tuple(self.tables)
         for axis, table in enumerate(tables):
-            check_table(f"tables[{axis}]", table, "(rows, columns)")
+            check_numbers(f"tables[{axis}]", table, "rows", "columns")
         kinds = {(library(t), dtype_name(t)) for t in tables}
         if len(kinds) > 1:
             raise TypeError(f"tables must share a library and a dtype, got {sorted(kinds)}")

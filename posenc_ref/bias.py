@@ -7,15 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from . import _validate as validate
-from ._attention import dot
+from ._arrays import beside, dot
 from ._namespace import (
     Array,
     DType,
-    astype,
-    device_of,
     finish,
-    library,
-    namespace,
     send,
     to_host,
 )
@@ -137,19 +133,10 @@ class Bias(Encoding, abstract=True):
                     f"{bias.shape[0]} and q of shape {tuple(q.shape)}"
                 )
             bias = bias[(slice(None), *[None] * (q.ndim - 4), ...)]
-        return astype(_beside(bias, q), q.dtype)  # before the scale: a table may be coarser
+        return beside("bias", bias, q)  # in the dtype of q before the scale: a table may be coarser
 
 
 def _sized(values: Array) -> Truth:
     """Computed numbers with no angle in them."""
     value = np.asarray(to_host(values), dtype=np.float64)
     return Truth(value, np.abs(value), np.zeros_like(value))
-
-
-def _beside(bias: Array, q: Array) -> Array:
-    """``bias`` where q is: sent over from the host, refused from another library."""
-    if isinstance(bias, np.ndarray):
-        return send(bias, namespace(q), device_of(q))
-    if library(bias) != library(q):
-        raise TypeError(f"bias is a {library(bias)} array but q is a {library(q)} array")
-    return bias

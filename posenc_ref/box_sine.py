@@ -49,11 +49,6 @@ class BoxSine(AxisSinusoids):
         The temperature T; 10000 in the models above, DAB-DETR's images have 20.
     scale : float
         The factor on coordinates.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     dim: int

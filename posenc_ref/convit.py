@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ._attention import check_sides, dot
+from ._arrays import beside, check_numbers, check_sides, dot
 from ._namespace import Array, astype, device_of, namespace, send, widen, working_dtype
 from ._network import sigmoid
 from .accuracy import Truth
 from .decomposed import validate_grid
-from .score import beside, check_numbers
 from .window_bias import WindowBias
 
 
@@ -46,11 +45,6 @@ class ConViTBias(WindowBias):
         ``gating_param``, before the sigmoid.
     window : (int, int)
         Height and width of the image in patches, without a [CLS].
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     weight: Array

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ._arrays import beside, check_numbers, product
 from ._namespace import Array, astype, device_of, from_host, namespace
 from .accuracy import Truth
-from .score import Score, beside, check_numbers, product
+from .score import Score
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,11 +34,6 @@ class CoPE(Score):
     ----------
     embedding : array (P, d), real floating
         e, shared by the heads.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     embedding: Array

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import beside, check_numbers, clip, gathered, product
 from ._namespace import (
     INTEGER,
     Array,
@@ -18,7 +19,7 @@ from ._namespace import (
     namespace,
     wide_integer,
 )
-from .score import Score, beside, check_numbers, clip, gathered, product
+from .score import Score
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,11 +51,6 @@ class DeBERTa(Score):
     buckets, max_position : int, optional
         ``position_buckets`` (256) and ``max_relative_positions`` (512) of v2 and v3; None in v1.
     p2c : {"code", "paper"}
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     relative_keys: Array | None

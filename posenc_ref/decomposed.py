@@ -7,8 +7,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from . import _validate as validate
+from ._arrays import beside, check_numbers, gathered, product
 from ._namespace import Array
-from .score import Score, beside, check_numbers, gathered, product
+from .score import Score
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,11 +32,6 @@ class DecomposedRelative(Score):
     height_table, width_table : array (2h - 1, d) and (2w - 1, d), real floating
     grid : (int, int)
         Height and width.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     height_table: Array

@@ -46,11 +46,6 @@ class DETRSine(AxisSinusoids):
         Before, and in, the normalisation.
     axis_order : {"hw", "wh"}
         "hw": columns of y first (the *learned* table of DETR has those of x first).
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     dim: int

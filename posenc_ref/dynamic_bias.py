@@ -42,11 +42,6 @@ class DynamicBias(Bias):
         Those of a LayerNorm between a hidden layer and its activation.
     activation : {"silu", "relu"}
     log_distance : bool
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     weights: Sequence[Array]
@@ -108,11 +103,6 @@ class DynamicWindowBias(WindowBias):
     window : (int, int)
         Height and width.
     activation : {"relu", "silu"}
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     weights: Sequence[Array]

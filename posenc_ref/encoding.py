@@ -1,6 +1,6 @@
 """The base of every encoding: a frozen value whose fields are the convention.
 
-Equality, hash, repr and JSON all go by the fields; :func:`from_dict` is the only reader.
+Equality, hash, repr and JSON go by the fields.
 """
 
 from __future__ import annotations
@@ -9,20 +9,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
-from ._attention import check_sides
-from ._namespace import Array, astype, dtype_like, dtype_name, is_array, to_host, widen
+from ._arrays import check_sides
+from ._json import decode, encode
+from ._namespace import Array, astype, dtype_name, is_array, widen
+from ._registry import register
 
 #: Longer tuples are shortened in the repr.
 _SHOWN = 16
-
-_REGISTRY: dict[str, dict[str, type[Value]]] = {
-    "encoding": {},
-    "scaling": {},
-    "query_scale": {},
-    "model": {},
-}
 
 
 class Value:
@@ -38,18 +31,18 @@ class Value:
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if not abstract:
-            _REGISTRY[cls.kind][cls.__name__] = cls
+            register(cls.kind, cls)
 
     def to_dict(self) -> dict[str, Any]:
         """The value as JSON-ready data; arrays as dtype, shape and hexadecimal bits."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        body = {f.name: _encode(getattr(self, f.name)) for f in fields}
+        body = {f.name: encode(getattr(self, f.name)) for f in fields}
         return {self.kind: type(self).__name__, **body}
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Self:
         """The value of these fields, as :meth:`to_dict` wrote them; for :func:`from_dict`."""
-        return cls(**{key: _decode(value) for key, value in body.items()})
+        return cls(**{key: decode(value) for key, value in body.items()})
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, checked like a new value."""
@@ -97,6 +90,12 @@ class Encoding(Value, abstract=True):
     ``bias``     scores, by addition               ``bias(q_positions, k_positions)``
     ``score``    scores, by what q and k hold      ``terms(q, k, q_positions, k_positions)``
     ===========  ================================  =====================================
+
+    Raises
+    ------
+    TypeError, ValueError
+        A field is outside the range its class states.  The message names the field, the value and
+        what is allowed.
     """
 
     kind = "encoding"
@@ -126,57 +125,12 @@ class Encoding(Value, abstract=True):
 
 
 class Scaling(Value, abstract=True):
-    """A rule that changes the frequencies of a rotary encoding, used as ``scaling=``."""
+    """A rule that changes the frequencies of a rotary encoding, used as ``scaling=``.
+
+    A field outside its stated range raises as for :class:`Encoding`.
+    """
 
     kind = "scaling"
-
-
-def from_dict(data: Mapping[str, Any]) -> Any:
-    """The value that ``to_dict`` wrote.
-
-    Parameters
-    ----------
-    data : mapping
-        ``{"encoding": "RoPE", ...}``, ``{"scaling": ...}``, ``{"query_scale": ...}`` or
-        ``{"model": ...}`` with the fields of the class; parsed JSON is accepted as it is.  A field
-        that is left out has its default.
-
-    Returns
-    -------
-    Encoding, Scaling, QueryScale or ModelEncoding
-
-    Raises
-    ------
-    TypeError, ValueError
-        No mapping; a class or a field that is not known, or a field that is missing.
-    """
-    if not isinstance(data, Mapping):
-        raise TypeError(f"data must be a mapping such as json.loads gives, got {data!r}")
-    kinds = [kind for kind in _REGISTRY if kind in data and isinstance(data[kind], str)]
-    # A nested scaling has the key "scaling" with a mapping, so only a string names a class.
-    if not kinds:
-        raise ValueError(
-            'data must name its class: {"encoding": "RoPE", ...} or {"scaling": ...}, '
-            f"got keys {sorted(map(str, data))}"
-        )
-    known = _REGISTRY[kinds[0]]
-    name = data[kinds[0]]
-    if name not in known:
-        raise ValueError(f"{kinds[0]} must be one of {', '.join(sorted(known))}, got {name!r}")
-    cls = known[name]
-    allowed = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    body = {key: value for key, value in data.items() if key != kinds[0]}
-    unknown = sorted(set(body) - set(allowed))
-    if unknown:
-        raise ValueError(f"{name} has no field {unknown[0]!r}; its fields are {', '.join(allowed)}")
-    required = [
-        f.name
-        for f in dataclasses.fields(cls)  # type: ignore[arg-type]
-        if f.default is dataclasses.MISSING and f.name not in body
-    ]
-    if required:
-        raise ValueError(f"{name} needs the field {required[0]!r}")
-    return cls.read(body)
 
 
 def _short(value: Any) -> str:
@@ -196,30 +150,3 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
         return tuple((key, _frozen(v)) for key, v in value.items())
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, Value):
-        return value.to_dict()
-    if is_array(value):
-        host, name = to_host(value), dtype_name(value)
-        if name == "bfloat16":  # the upper half of a float32
-            bits = (host.astype(np.float32).view(np.uint32) >> 16).astype(">u2")
-        else:
-            bits = host.astype(host.dtype.newbyteorder(">"))
-        return {"dtype": name, "shape": list(host.shape), "hex": bits.tobytes().hex()}
-    if isinstance(value, tuple):
-        return [_encode(v) for v in value]
-    return value
-
-
-def _decode(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        if set(value) == {"dtype", "shape", "hex"}:
-            dtype = np.dtype(dtype_like(np, value["dtype"]))
-            bits = np.frombuffer(bytes.fromhex(value["hex"]), dtype=f">u{dtype.itemsize}")
-            return bits.astype(f"u{dtype.itemsize}").view(dtype).reshape(value["shape"])
-        return from_dict(value)
-    if isinstance(value, list) and value and all(isinstance(v, list) for v in value):
-        return np.asarray(value, dtype=np.float64)
-    return tuple(_decode(v) for v in value) if isinstance(value, list) else value

@@ -41,11 +41,6 @@ class ESPnetLegacy(TransformerXL):
         Nothing is clamped here.
     max_len : int
         Rows of the table: 5000, or the longest utterance so far.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     _: KW_ONLY

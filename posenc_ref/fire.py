@@ -39,11 +39,6 @@ class FIRE(Bias):
         Positive: the code takes absolute values of what it has learned, and ``length`` is the
         product of a learned factor and 512.
     eps : float
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     hidden: Array

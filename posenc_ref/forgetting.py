@@ -9,12 +9,11 @@ from typing import Any, Self
 import numpy as np
 
 from . import _validate as validate
-from ._lookup import check_beside, lookup
+from ._arrays import beside, check_beside, check_numbers, lookup, product
 from ._namespace import Array, astype, namespace, to_host, widen, working_dtype
 from ._network import softplus
 from .accuracy import Truth
 from .bias import Bias
-from .score import beside, check_numbers, product
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,11 +46,6 @@ class ForgettingBias(Bias):
         sequence, on the device.
     scaled : bool
         Whether 1/sqrt(d) multiplies the product: True in FoX, False in CABLE's code.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     log_gates: Array

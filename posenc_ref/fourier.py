@@ -61,11 +61,6 @@ class FourierFeatures(Table):
     -----
     Positions are coordinates (...), or (A, ...) for A > 1, in the order of the columns of
     ``matrix``; those of images are usually (x, y), and normalised by the caller.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     matrix: np.ndarray

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import beside, check_numbers, product
 from ._namespace import Array, astype, is_array, namespace, to_host, widen
 from ._network import sigmoid
 from ._positions import as_pairs
 from .accuracy import Truth
-from .score import Score, beside, check_numbers, product
+from .score import Score
 from .t5 import T5Bias
 
 
@@ -48,11 +49,6 @@ class GatedBias(Score):
         ``gru_rel_pos_linear.bias``, summed likewise.
     scale : array (H,), real floating
         ``gru_rel_pos_const``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     bias: T5Bias

@@ -38,11 +38,6 @@ class Kerple(Bias):
     form : {"log", "power"}
     causal : bool
         True: only keys j <= i belong to the encoding, as in the paper.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     r1: Sequence[float]

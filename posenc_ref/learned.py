@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from . import _validate as validate
-from ._lookup import check_beside, check_table, lookup
+from ._arrays import check_beside, check_numbers, lookup
 from ._namespace import (
     INTEGER,
     Array,
@@ -61,7 +61,7 @@ class Learned(Table):
     integers = True
 
     def __post_init__(self) -> None:
-        check_table("weight", self.weight, "(rows, dim)")
+        check_numbers("weight", self.weight, "rows", "dim")
         self._set(offset=validate.integer("offset", self.offset))
         if self.padding_idx is not None:
             row = validate.integer("padding_idx", self.padding_idx, minimum=0)

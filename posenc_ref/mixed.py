@@ -38,11 +38,6 @@ class MixedRoPE(Rotary):
         Radians per position, finite, 2 P <= head_dim.  Kept as a copy in float64.
     layout : {"interleaved", "half"}
         Which channels form pair j; there is no default.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     head_dim: int

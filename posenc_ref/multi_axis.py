@@ -60,11 +60,6 @@ class MultiAxisRoPE(Rotary):
         Added to positions: 1 for Llama 4 vision.
     position_scale : float or sequence of float
         Multiplies positions, for all axes or each: 2 pi for DINOv3.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     head_dim: int

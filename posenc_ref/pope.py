@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import beside, check_numbers
 from ._namespace import Array, astype, device_of, namespace, to_host
 from ._network import sigmoid, softplus
 from .accuracy import Truth
-from .score import Score, beside, check_numbers
+from .score import Score
 from .sinusoidal import Sinusoidal
 
 
@@ -44,11 +45,6 @@ class PoPE(Score):
         delta, in radians; None is 0.
     base : float
         Of the frequencies.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
 
     Notes
     -----

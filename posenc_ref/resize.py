@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._lookup import check_table
+from ._arrays import check_numbers
 from ._namespace import Array, astype, device_of, namespace, send, working_dtype
 
 MODES = ("bicubic", "bilinear", "nearest")
@@ -60,7 +60,7 @@ def resize_matrix(
     Raises
     ------
     TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
+        A size below 1, an unknown mode, ``align_corners`` with ``antialias`` or ``scale``.
     """
     size = validate.integer("size", size, minimum=1)
     new_size = validate.integer("new_size", new_size, minimum=1)
@@ -133,7 +133,7 @@ def resize_table(
     TypeError, ValueError
         A table that has not as many rows as the grid has patches; arguments out of range.
     """
-    check_table("weight", weight, "(rows, dim)")
+    check_numbers("weight", weight, "rows", "dim")
     old, new = _grid("grid", grid), _grid("new_grid", new_grid)
     kept = validate.integer("kept", kept, minimum=0)
     if len(old) != len(new) or (scale is not None and len(scale) != len(old)):

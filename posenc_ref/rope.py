@@ -59,11 +59,6 @@ class RoPE(Rotary):
         A frequency schedule for long contexts, such as ``YaRN(...)`` or ``Llama3Scaling(...)``.
     sign : {1, -1}
         -1 turns the other way; logits of q and k rotated alike depend on -(m - n) then.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     head_dim: int

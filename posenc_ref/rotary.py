@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._attention import dot
+from ._arrays import dot
 from ._namespace import (
     Array,
     DType,

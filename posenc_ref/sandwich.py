@@ -38,11 +38,6 @@ class Sandwich(Bias):
     base : float
     causal : bool
         True: only keys j <= i belong to the encoding, as in the paper.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     num_heads: int

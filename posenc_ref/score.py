@@ -8,16 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from ._namespace import (
-    FLOATING,
     Array,
-    astype,
-    device_of,
-    dtype_name,
-    from_host,
     is_array,
-    library,
     namespace,
-    send,
     to_host,
     widen,
 )
@@ -147,52 +140,3 @@ class Score(Encoding, abstract=True):
                     f"{name} must have shape (..., H, S, d) with {shown} and d = {d}, "
                     f"got {tuple(x.shape)}"
                 )
-
-
-def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
-    """``value`` if it is a real floating array of this shape, a letter standing for any size."""
-    shown = f"({', '.join(map(str, shape))})"
-    if not is_array(value) or dtype_name(value) not in FLOATING:
-        raise TypeError(f"{name} must be a real floating array of shape {shown}")
-    sizes = tuple(value.shape)
-    fits = len(sizes) == len(shape) and all(
-        n > 0 and (isinstance(s, str) or n == s) for n, s in zip(sizes, shape, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"{name} must have shape {shown}, got {sizes}")
-    return value
-
-
-def beside(name: str, numbers: Array, x: Array) -> Array:
-    """Learned ``numbers`` where x is, in its dtype; refused from another library."""
-    if isinstance(numbers, np.ndarray):
-        return astype(send(numbers, namespace(x), device_of(x)), x.dtype)
-    if library(numbers) != library(x):
-        raise TypeError(f"{name} is a {library(numbers)} array but q is a {library(x)} array")
-    return astype(numbers, x.dtype)
-
-
-def product(a: Array, b: Array) -> Array:
-    """``a b^T``: (..., S, d) and (..., R, d) to (..., S, R)."""
-    xp = namespace(a)
-    return xp.matmul(a, xp.matrix_transpose(b))
-
-
-def gathered(x: Array, index: Array) -> Array:
-    """``x[..., i, index[i, j]]`` for x (..., Q, R) and an integer index (Q, K) below R."""
-    xp, device = namespace(x), device_of(x)
-    rows, columns = int(x.shape[-2]), int(x.shape[-1])
-    first = columns * np.arange(rows)[:, None]
-    if isinstance(index, np.ndarray):
-        index = from_host(first + index, xp, device)
-    else:
-        index = index + astype(from_host(first, xp, device), index.dtype)
-    flat = xp.reshape(x, (*x.shape[:-2], rows * columns))
-    taken = xp.take(flat, xp.reshape(index, (-1,)), axis=-1)
-    return xp.reshape(taken, (*x.shape[:-2], *index.shape))
-
-
-def clip(r: Array, low: int, high: int) -> Array:
-    """Integers held between ``low`` and ``high``."""
-    xp = namespace(r)
-    return xp.minimum(xp.maximum(r, xp.full_like(r, low)), xp.full_like(r, high))

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import beside, check_numbers, clip, gathered, product
 from ._namespace import Array, astype, device_of, from_host, namespace, widen
 from ._positions import as_pairs
-from .score import Score, beside, check_numbers, clip, gathered, product
+from .score import Score
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,11 +42,6 @@ class Shaw(Score):
         Which difference counts the rows.
     values : array of the shape of ``keys``, optional
         What is added to the values, in :meth:`context`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     keys: Array

@@ -52,11 +52,6 @@ class Sinusoidal(Table):
     odd : {"raise", "extra-sin", "zero-pad"}
         What an odd dim means: an error, one more sine column without its cosine (XLM, Marian), or
         a last column of zeros (fairseq, tensor2tensor).
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     dim: int

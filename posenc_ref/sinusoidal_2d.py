@@ -49,11 +49,6 @@ class Sinusoidal2D(AxisSinusoids):
     flatten : {"rows", "columns"}
         For ``grid``: the order of the patches.  "columns" is OmDet-Turbo's, whose tokens come
         row by row nevertheless: only square images get what was meant.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     dim: int
@@ -129,11 +124,6 @@ class Sinusoidal3D(AxisSinusoids):
         height, width) always, as ``grid_positions(h, w, frames=t)`` gives them.
     layout, first, base, denominator
         As in :class:`Sinusoidal2D`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     sections: tuple[int, int, int]

@@ -43,11 +43,6 @@ class StandardizedSinusoidal(Table):
     divisor : float
         10: the rows are small beside the embeddings.
     base : float
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     dim: int

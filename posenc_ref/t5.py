@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._lookup import check_beside, check_table, lookup
+from ._arrays import check_beside, check_numbers, lookup
 from ._namespace import (
     INTEGER,
     Array,
@@ -54,11 +54,6 @@ class T5Bias(Bias):
         True in encoders; in decoders (False) all later keys share bucket 0.
     scaled, bias_inside_scale : bool
         Whether 1/sqrt(d) multiplies the product, and the bias with it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array
@@ -72,7 +67,7 @@ class T5Bias(Bias):
     integers = True
 
     def __post_init__(self) -> None:
-        check_table("table", self.table, "(num_buckets, num_heads)")
+        check_numbers("table", self.table, "num_buckets", "num_heads")
         bidirectional = validate.boolean("bidirectional", self.bidirectional)
         lowest = 4 if bidirectional else 2
         buckets = validate.integer("num_buckets", self.num_buckets, minimum=lowest)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._attention import dot
+from ._arrays import dot
 from ._namespace import Array, DType, Namespace, astype, device_of, namespace, widen
 from ._positions import Positions, as_positions, broadcast_axes, cut_like
 from ._validate import check_x

@@ -36,11 +36,6 @@ class Time2Vec(Table):
     function : {"sin", "cos"}
     linear : {"first", "last"}
         The column of the linear component.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     weight: np.ndarray

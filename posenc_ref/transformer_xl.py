@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
+from ._arrays import beside, check_numbers, clip, product
 from ._namespace import Array, astype, device_of, from_host, is_array, namespace, widen
 from .accuracy import Truth
-from .score import Score, beside, check_numbers, clip, product
+from .score import Score
 from .sinusoidal import Sinusoidal
 
 
@@ -46,11 +47,6 @@ class TransformerXL(Score):
         Offsets are held between -clamp and clamp (``clamp_len``).
 
     The definition is evaluated as it stands: R is built for every pair, Q K D numbers.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     projection: Array
@@ -165,11 +161,6 @@ class XLNet(TransformerXL):
         s.
     segments : array (2, H, d), optional
         e: the rows of the same segment, and of another one.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     segment_bias: Array | None = None

@@ -7,9 +7,9 @@ from typing import Self
 
 import numpy as np
 
-from ._lookup import lookup
+from ._arrays import beside, check_numbers, lookup, product
 from ._namespace import Array, device_of, from_host, namespace
-from .score import Score, beside, check_numbers, product
+from .score import Score
 from .t5 import T5Bias
 
 
@@ -38,11 +38,6 @@ class TUPE(Score):
     bias : T5Bias, optional
     cls_to_others, others_to_cls : array (H,), optional
         What stands in the row and the column of position 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     position_queries: Array

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ._lookup import check_beside, lookup
+from ._arrays import check_beside, check_numbers, lookup
 from ._namespace import Array, astype, is_lazy, namespace, working_dtype
 from ._network import Network, sigmoid
 from .accuracy import Truth
 from .bias import Bias
 from .decomposed import validate_grid
-from .score import check_numbers
 
 
 class WindowBias(Bias, abstract=True):
@@ -89,11 +88,6 @@ class SwinBias(WindowTable):
         Biases are its entries, bit for bit.
     window : (int, int)
         Height and width.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array
@@ -128,11 +122,6 @@ class BEiTBias(WindowTable):
         Biases are its entries, bit for bit.
     window : (int, int)
         Height and width in patches.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array
@@ -182,11 +171,6 @@ class LeViTBias(WindowTable):
         Biases are its entries, bit for bit.
     window : (int, int)
         Height and width.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     table: Array
@@ -228,11 +212,6 @@ class LogCPB(WindowBias):
     hidden : array (W, 2);  hidden_bias : array (W,);  output : array (H, W), real floating
     window : (int, int)
     pretrained_window : (int, int), optional
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     hidden: Array

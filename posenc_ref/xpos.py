@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from . import _validate as validate
-from ._attention import dot
+from ._arrays import dot
 from ._namespace import (
     Array,
     astype,
@@ -71,11 +71,6 @@ class XPos(Rotary):
     centre : float
         The position without decay.  Logits do not see it, as long as queries and keys have the
         same one; libraries that take the middle of each *call* break that with cached keys.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For arguments outside these ranges, naming the argument and what is allowed.
     """
 
     head_dim: int

@@ -1,4 +1,8 @@
 import os
+from pathlib import Path
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # before NumPy starts a thread for every core
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
@@ -6,6 +10,17 @@ from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+#: A worker that has imported PyTorch, JAX and transformers takes 1.5 GiB of memory.
+MOST_WORKERS = 8
+
+
+def pytest_xdist_auto_num_workers(config):
+    """Return one worker for each core that this process may use; none for single files."""
+    given = [Path(name.partition("::")[0]) for name in config.option.file_or_dir]
+    if given and all(path.is_file() for path in given):
+        return 0
+    return min(len(os.sched_getaffinity(0)), MOST_WORKERS)
 
 
 @pytest.fixture

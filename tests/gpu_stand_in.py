@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from tests.backends import rotary_model
+from tests.backends.kernels import rotary_model
 
 
 class Array(rotary_model.Array):

@@ -14,11 +14,11 @@ import pytest
 
 from posenc_ref.backends import backend
 from tests import gpu_stand_in
-from tests.backends import rotary_model
+from tests.backends.kernels import rotary_model
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "benchmarks" / "gpu_rope.py"
-REPORT = ROOT / "docs" / "gpu-report.json"
+REPORT = ROOT / "docs/generated/gpu-report.json"
 
 
 def script(*options):
@@ -49,7 +49,7 @@ def test_without_a_device_it_says_so():
 
 def test_the_report_is_of_these_sources():
     today = json.loads(script("--digests").stdout)
-    assert {"rotary.cu", "fused_cupy.py"} <= set(today)
+    assert {"kernels/rotary.cu", "fused_cupy.py"} <= set(today)
     if not REPORT.exists():  # no GPU has run it yet: docs/gpu.md says so
         text = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
         assert "has not run on a GPU yet" in text

@@ -2,15 +2,10 @@
 
 import __future__
 
-import dataclasses
-import functools
-import inspect
 import json
 import subprocess
 import sys
 import types
-
-import pytest
 
 import posenc_ref
 
@@ -77,56 +72,3 @@ def test_all_equals_the_public_names():
     assert sorted(public - declared) == [], "public, but not in __all__"
     assert sorted(declared - public) == [], "in __all__, but not there"
     assert len(set(posenc_ref.__all__)) == len(posenc_ref.__all__)
-
-
-def undocumented(name, value):
-    """Name `value` and its public members where they lack a docstring, their own or inherited."""
-    doc = inspect.getdoc(value) or ""
-    # A dataclass without a docstring is given its signature.
-    bare = not doc or (inspect.isclass(value) and doc.startswith(f"{value.__name__}("))
-    missing = [name] if bare else []
-    if inspect.isclass(value):
-        kinds = (types.FunctionType, property, functools.cached_property, classmethod, staticmethod)
-        missing += [
-            f"{name}.{member}"
-            for member in dir(value)
-            if not member.startswith("_")
-            and isinstance(inspect.getattr_static(value, member), kinds)
-            and not any(
-                vars(base)[member].__doc__ for base in value.__mro__ if member in vars(base)
-            )
-        ]
-    return missing
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in posenc_ref.__all__ if callable(getattr(posenc_ref, name))]
-)
-def test_public_classes_and_functions_have_docstrings(name):
-    assert undocumented(name, getattr(posenc_ref, name)) == []
-
-
-def test_a_missing_docstring_is_found():
-    class Documented:
-        """Has one."""
-
-        def method(self):
-            """Has one."""
-
-    class Inherits(Documented):
-        """Has one."""
-
-        def method(self):
-            return 0
-
-        @property
-        def field(self):
-            return 0
-
-    @dataclasses.dataclass
-    class Bare:
-        dim: int
-
-    assert undocumented("Documented", Documented) == []
-    assert undocumented("Inherits", Inherits) == ["Inherits.field"]
-    assert undocumented("Bare", Bare) == ["Bare"]

@@ -1,4 +1,4 @@
-"""The pages about fast paths do what they say, and name every reason for a slow one."""
+"""The pages in docs/ do what they say, their links lead somewhere, and generated ones say how."""
 
 import re
 import subprocess
@@ -8,13 +8,48 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FAST = ROOT / "docs" / "fast-paths.md"
+DOCS = ROOT / "docs"
+FAST = DOCS / "fast-paths.md"
+MARKDOWN = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
+GENERATED = sorted((DOCS / "generated").glob("*.md"))
 
 
-@pytest.mark.parametrize("name", ["fast-paths.md", "scale.md"])
+def relative(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def anchors(path):
+    """Return the anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", MARKDOWN, ids=relative)
+def test_every_relative_link_leads_somewhere(path):
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if re.match(r"\w+:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        target = path.parent / file if file else path
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("path", GENERATED, ids=relative)
+def test_a_generated_page_begins_with_its_command(path):
+    title, paragraph, *_ = path.read_text(encoding="utf-8").split("\n\n")
+    assert title.startswith("# ")
+    (command,) = re.findall(r"`((?:python|posenc) [^`]+)`", paragraph)
+    for program in re.findall(r"\S+/\w+\.py", command.partition(" --")[0]):
+        assert (ROOT / program).is_file(), program
+
+
+@pytest.mark.parametrize("name", ["fast-paths.md", "models.md", "scale.md"])
 def test_the_python_of_a_page_runs(name):
     pytest.importorskip("torch", reason="the pages are about PyTorch's tensors too")
-    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    page = (DOCS / name).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     assert blocks
     command = [sys.executable, "-c", "\n".join(blocks)]

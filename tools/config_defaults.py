@@ -1,8 +1,8 @@
-"""Write posenc_ref/models/data/config_defaults.json: what configuration classes say by default.
+"""Write posenc_ref/models/data/config_defaults.json, the defaults of configuration classes.
 
-A ``config.json`` may leave out whatever its configuration class in transformers has a default for.
-This script copies those defaults, for the entries that positional encodings depend on, from the
-transformers that is installed::
+A ``config.json`` may omit every entry that its configuration class in transformers has a default
+for.  This script copies the defaults that positional encodings depend on from the installed
+transformers::
 
     python tools/config_defaults.py          # write
     python tools/config_defaults.py --check  # exit with 1 if the file would change
@@ -37,7 +37,7 @@ ENTRIES = [
 
 
 def collect(wanted: set[str]) -> dict[str, Any]:
-    """Defaults of every wanted ``model_type``, parts of composites, and who else there is."""
+    """Return the defaults of every wanted ``model_type``, parts of composites, and all others."""
     import transformers
     from transformers import PretrainedConfig
 
@@ -85,7 +85,7 @@ def _of(cls: Any) -> dict[str, Any]:
 
 
 def text() -> str:
-    """The file, one line for each model, in order."""
+    """Return the file, one line per model, in order."""
     wanted: set[str] = set()
     for name in ("text_models.json", "vision_models.json"):
         path = DATA / name
@@ -93,7 +93,7 @@ def text() -> str:
             wanted |= set(json.loads(path.read_text(encoding="utf-8"))["models"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # Composites of composites: a second pass sees the parts that the first one found.
+        # Composites of composites: the second pass sees the parts that the first one found.
         found = collect(wanted)
         again = collect(wanted | set(found["parts"]))
         found |= {"parts": again["parts"], "others": again["others"]}

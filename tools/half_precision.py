@@ -1,7 +1,7 @@
-"""Write the section "Half precision" of docs/tables.md: python tools/half_precision.py.
+"""Write docs/generated/half-precision.md: python tools/half_precision.py.
 
-Which tables lose positions where everything is computed in bfloat16 or float16: every operation is
-evaluated in float64 and rounded at once, as exact half-precision arithmetic would.
+It shows which tables lose positions in bfloat16 or float16 arithmetic. Every operation is evaluated
+in float64 and rounded at once, which is what exact half-precision arithmetic does.
 """
 
 from functools import cache
@@ -13,8 +13,7 @@ import numpy as np
 import posenc_ref as pr
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "tables.md"
-TITLE = "## Half precision\n"
+PAGE = ROOT / "docs/generated/half-precision.md"
 KINDS = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 COUNT = 4096
 POINTS = np.arange(COUNT)
@@ -24,16 +23,18 @@ IMAGE = np.stack(np.divmod(POINTS, SIDE))
 VIDEO = np.stack([POINTS // 256, POINTS // 16 % 16, POINTS % 16])
 RNG = np.random.default_rng(0)
 
-HEAD = """
-How many of 4096 rows stay distinct: when everything is computed in bfloat16 or float16 (positions,
-frequencies, products, sines, each rounded), and when exact values are rounded once at the end.
-Made by `python tools/half_precision.py`; tables are 128 wide, images have 64 x 64 patches, videos
-16 x 16 x 16, times and coordinates lie between 0 and 1.
+HEAD = """# Tables in half precision
 
-**Rounding the result loses no position of a table of whole numbers; rounding positions does**: all
-integers exist up to 256 in bfloat16, up to 2048 in float16. Patches of an image are few enough.
-Learned tables (`Learned`, `AxialLearned`) compute nothing, but 4096 integers held in bfloat16 are
-769 rows, 3073 in float16; a `Hybrid` loses what all of its parts lose.
+Made by `python tools/half_precision.py`.
+
+The number of distinct rows of 4096. *Throughout*: positions, frequencies, products and sines are
+each rounded to the format. *Rounded*: exact values are rounded once. Tables are 128 wide; images
+have 64 x 64 patches, videos 16 x 16 x 16; times and coordinates lie between 0 and 1.
+
+**Rounding the result keeps every position of a table of integers distinct; rounding the positions
+does not.** bfloat16 holds all integers up to 256, float16 up to 2048: of 4096 positions,
+769 in bfloat16 and 3073 in float16 remain distinct. Learned tables (`Learned`, `AxialLearned`) lose
+only those; a `Hybrid` loses what each of its parts loses.
 
 | table | bfloat16 throughout | float16 throughout | rounded to bfloat16 | rounded to float16 |
 |---|---:|---:|---:|---:|
@@ -41,10 +42,10 @@ Learned tables (`Learned`, `AxialLearned`) compute nothing, but 4096 integers he
 
 
 class Half:
-    """Arithmetic of one format: every result is rounded to it."""
+    """Arithmetic that rounds every result to one format."""
 
     def __init__(self, kind):
-        """A format by its name."""
+        """Take the format by its name."""
         self.kind = KINDS[kind]
 
     def __call__(self, values):
@@ -53,24 +54,24 @@ class Half:
             return np.asarray(values, np.float64).astype(self.kind).astype(np.float64)
 
     def times(self, a, b):
-        """The rounded product of rounded numbers."""
+        """Return the rounded product of rounded numbers."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self(self(a) * self(b))
 
     def waves(self, at, omega, scale=1.0):
-        """Sines and cosines of positions times frequencies."""
+        """Return sines and cosines of positions times frequencies."""
         angle = self.times(np.asarray(at)[:, None], np.asarray(omega)[None, :])
         with np.errstate(invalid="ignore"):
             return np.concatenate([self.times(f(angle), scale) for f in (np.sin, np.cos)], axis=1)
 
     def of_axes(self, positions, omegas):
-        """The waves of every axis, side by side."""
+        """Return the waves of every axis, side by side."""
         pairs = zip(positions, omegas, strict=True)
         return np.concatenate([self.waves(p, w) for p, w in pairs], axis=1)
 
 
 def sinusoid(table, at):
-    """A sinusoid: offset and factor go to the positions first."""
+    """Return the case of a sinusoid: offset and factor apply to the positions first."""
 
     def rows(half):
         return half.waves(half.times(half(half(at) + table.offset), table.position_scale),
@@ -80,7 +81,7 @@ def sinusoid(table, at):
 
 
 def features(table, at):
-    """Fourier features: shift, factor, product with the matrix and the unit, in this order."""
+    """Return the case of Fourier features: shift, factor, matrix and unit, in this order."""
     unit = {"radian": 1.0, "half-turn": np.pi, "turn": 2 * np.pi}[table.unit]
 
     def rows(half):
@@ -96,7 +97,7 @@ def features(table, at):
 
 
 def detr():
-    """DETR: the cumulative sum and its normalisation too."""
+    """Return the case of DETR, with its cumulative sum and normalisation."""
     table = pr.DETRSine(128)
 
     def rows(half):
@@ -107,14 +108,14 @@ def detr():
 
 
 def boxes():
-    """Boxes: 64 x 64 centres of boxes of one size."""
+    """Return the case of boxes: 64 x 64 centres, one size."""
     table = pr.BoxSine(128)
     at = np.stack([*((IMAGE + 0.5) / SIDE), np.full(COUNT, 0.125), np.full(COUNT, 0.125)])
     return lambda half: half.of_axes(at, table.frequencies()), table, at
 
 
 def time2vec():
-    """Time2Vec with random frequencies and phases."""
+    """Return the case of Time2Vec, with random frequencies and phases."""
     weight, bias = RNG.uniform(0.001, 1.0, 128), RNG.uniform(0.0, 6.0, 128)
     table = pr.Time2Vec(weight, bias)
 
@@ -126,7 +127,7 @@ def time2vec():
 
 
 def standardized():
-    """PatchTST: the mean and the deviation in half precision too."""
+    """Return the case of PatchTST, with mean and deviation in half precision."""
     table = pr.StandardizedSinusoidal(128, COUNT)
     waves = pr.Sinusoidal(128).frequencies()
 
@@ -138,7 +139,7 @@ def standardized():
 
 
 def resized():
-    """A learned grid of 14 x 14, resized bicubically: its weights and rows rounded."""
+    """Return the case of a learned 14 x 14 grid, resized bicubically, with rounded weights."""
     weight = RNG.standard_normal((196, 128))
 
     def rows(half):
@@ -152,7 +153,7 @@ def resized():
 
 
 def cases():
-    """Every table by name: its rows in half precision, itself, and positions."""
+    """Return every table by name: its rows in half precision, itself, and its positions."""
     found = {}
     for name in pr.presets():
         if name.startswith(("sinusoidal-", "timesteps-")):
@@ -181,12 +182,13 @@ def cases():
 
 
 def distinct(rows):
-    """How many rows differ; what is no number at all counts once."""
-    return len(np.unique(np.nan_to_num(np.asarray(rows, np.float64), nan=9e9), axis=0))
+    """Return the number of distinct rows; NaN counts as one value."""
+    numbers = np.nan_to_num(np.asarray(rows, np.float64), nan=9e9) + 0.0  # -0.0 becomes 0.0
+    return len({row.tobytes() for row in numbers})
 
 
 def counts(case):
-    """The four numbers of a table."""
+    """Return the four numbers of a table."""
     rows, table, at = case
     exact = np.asarray(table.table(at))
     halves = [Half(kind) for kind in KINDS]
@@ -194,8 +196,8 @@ def counts(case):
 
 
 @cache
-def section():
-    """The section; presets with the same numbers share a row."""
+def document():
+    """Return the page; presets with the same numbers share a row."""
     rows, known = {}, {}
     for name, case in cases().items():
         key = name
@@ -204,16 +206,8 @@ def section():
         known[key] = known.get(key) or tuple(counts(case))
         rows.setdefault(known[key], []).append(name)
     lines = [f"| {', '.join(names)} | {' | '.join(map(str, n))} |\n" for n, names in rows.items()]
-    return TITLE + HEAD + "".join(lines)
-
-
-def around(page):
-    """What stands before the section, and what after it."""
-    before, after = page.split(TITLE)
-    _, mark, rest = after.partition("\n## ")
-    return before, mark + rest
+    return HEAD + "".join(lines)
 
 
 if __name__ == "__main__":
-    first, last = around(PAGE.read_text(encoding="utf-8"))
-    PAGE.write_text(first + section() + last, encoding="utf-8")
+    PAGE.write_text(document(), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Write docs/kill-matrix.md: python tools/kill_matrix.py [--full matrix.csv].
+"""Write docs/generated/kill-matrix.md: python tools/kill_matrix.py [--full matrix.csv].
 
-Every check of the judge, run alone, against every case of the corpus; minutes of work.  ``--full``
-keeps the whole matrix as well, a row per case and a column per check.
+It runs every check alone on every case of the corpus, which takes minutes.  ``--full`` also writes
+the whole matrix, a row per case and a column per check.
 """
 
 import argparse
@@ -18,20 +18,20 @@ sys.path.insert(0, str(ROOT))
 from tests.mutants import CORRECT, WRONG  # noqa: E402
 from tests.mutants.kills import alone, row  # noqa: E402
 
-DOCUMENT = ROOT / "docs" / "kill-matrix.md"
-#: Names of sole kills that are shown in a line.
+DOCUMENT = ROOT / "docs/generated/kill-matrix.md"
+#: The number of sole kills that a row shows.
 SHOWN = 4
 
 HEAD = """# The kill matrix
 
-{date}: {checks} checks, {wrong} wrong and {correct} correct implementations. Made by
-`python tools/kill_matrix.py`; `tests/conformance/test_kills.py` holds it against the corpus.
+Made by `python tools/kill_matrix.py` on {date}: {checks} checks,
+{wrong} wrong and {correct} correct implementations. `tests/conformance/test_kills.py` compares it
+with the corpus.
 
-A check that is run **alone** makes the probes it always makes, but what any other check sees
-neither counts nor stops the run. Properties of `apply` are judged with the oracle withheld: the
-encoding is not given. *Asked* counts the wrong implementations that it came to judge, *kills*
-those that it rejects, *sole* those that no other check rejects. No check accuses a correct
-implementation.
+Each check runs **alone**: it makes its usual probes, and findings of other checks neither count nor
+stop the run. Properties of `apply` are judged without the encoding. *Asked* counts the wrong
+implementations that the check judged, *kills* those that it rejects, *sole* those that no other
+check rejects. No check rejects a correct implementation.
 
 | check | asked | kills | sole | for example |
 |---|---:|---:|---:|---|
@@ -49,7 +49,7 @@ RIGHT = """
 
 
 def matrix(cases, processes=None):
-    """The row of every case, by name."""
+    """Return the row of every case, by name."""
     with ProcessPoolExecutor(processes) as pool:
         return dict(
             zip(
@@ -63,7 +63,7 @@ def _row(number):
 
 
 def accused(rows):
-    """Correct cases that a check alone rejects: what it sees is not excused by what it knows."""
+    """Return the (case, check) of every correct case that a check alone rejects."""
     return {
         (case.name, check)
         for case in CORRECT
@@ -73,7 +73,7 @@ def accused(rows):
 
 
 def document(rows, date):
-    """The whole page."""
+    """Return the page."""
     wrong = {c.name: rows[c.name] for c in WRONG}
     asked = Counter(check for r in wrong.values() for check in r.executed)
     kills = Counter(check for r in wrong.values() for check in r.kills)
@@ -101,7 +101,7 @@ def document(rows, date):
 
 
 def main():
-    """Compute everything, refuse to write what the design forbids, write the page."""
+    """Compute the matrix and write the page, unless a check or a mutant is out of place."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", type=Path, help="also write the whole matrix, as CSV")
     parser.add_argument("--processes", type=int, default=None)
@@ -121,7 +121,7 @@ def main():
 
 
 def write_full(rows, path):
-    """One line per case, one column per check: 1 killed, 0 not, empty where it was not asked."""
+    """Write a row per case and a column per check: 1 killed, 0 not, empty if it did not run."""
     checks = sorted({c for r in rows.values() for c in r.executed | r.kills})
     with path.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)

@@ -2,14 +2,14 @@
 
 ``backends/`` and ``conformance/`` lie beside ``posenc_ref/`` and become its subpackages through
 the setuptools ``package-dir`` mapping. Type checkers do not follow that mapping, so this script
-lays the package out as it is installed, under the git-ignored folder ``.types/``::
+links the package as it is installed, in the git-ignored folder ``.types/``::
 
     .types/posenc_ref/<module>.py  -> posenc_ref/<module>.py
     .types/posenc_ref/backends     -> backends/
     .types/posenc_ref/conformance  -> conformance/
 
-Run it before mypy or pyright, and again after adding a module. Where symbolic links are refused,
-it copies instead (then run it again after every edit).
+Run it before mypy or pyright, and again after adding a module. If symbolic links are not allowed,
+it copies; then run it after every edit.
 """
 
 from __future__ import annotations

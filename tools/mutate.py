@@ -1,15 +1,14 @@
 """Mutation testing of the parts that decide: python tools/mutate.py --copy DIR --out FILE.
 
-A seeded random sample of mutants of accuracy, exact core and judges, each against the tests below
-that are about its module (docs/mutation-testing.md has the last run, with every survivor).
-Cosmic Ray says what mutants there are and applies them; its own runner has no way to draw places
-at random or to give every module its own tests, and starts an interpreter for each mutant.
+It draws mutants of the accuracy module, the exact core and the judges at random, and runs the tests
+of their module below against each; docs/generated/mutation-testing.md has the last run. Cosmic Ray
+enumerates and applies mutants. Its own runner can neither draw places at random nor give every
+module its own tests, and starts an interpreter for each mutant.
 
-``--copy DIR`` is a copy of the repository that may be written to (``git worktree add DIR``), not
-the checkout: the package is taken from DIR alone, through the tree of tools/link_types.py.  Needs
-an environment with cosmic-ray, posenc_ref's ``cli`` extra, ml_dtypes, hypothesis and pytest, and
-without posenc_ref itself; ``--out`` gets one line of JSON for each mutant, and lines that are there
-already are not run again.
+``--copy DIR`` is a copy of the repository (``git worktree add DIR``), which the tool changes; it
+takes the package from DIR only, through the tree of tools/link_types.py.  The environment needs
+cosmic-ray, posenc_ref's ``cli`` extra, ml_dtypes, hypothesis and pytest, but not posenc_ref itself.
+``--out`` gets one line of JSON per mutant; existing lines are not run again.
 """
 
 import argparse
@@ -68,14 +67,14 @@ JUDGES = {
     "conformance/table/judge.py": ("corpus table cos_sin",),
     "conformance/sequences/judge_vjp.py": ("corpus apply_vjp",),
 }
-#: Of one surface, so many wrong and so many correct implementations, evenly spaced.
+#: The numbers of wrong and of correct implementations of a surface, evenly spaced.
 MOST = 2
-#: How many mutants of each group are drawn.
+#: The number of mutants drawn from each group.
 GROUPS = {"core": (120, CORE), "oracles": (40, ORACLES), "judges": (100, JUDGES)}
 
 
 def annotations(tree):
-    """Places (first, last) of annotations, which nothing executes, and of texts."""
+    """Return the places (first, last) of annotations and strings, which are not mutated."""
     for node in ast.walk(tree):
         for name in ("annotation", "returns"):
             part = getattr(node, name, None)
@@ -84,7 +83,7 @@ def annotations(tree):
 
 
 def mutants_of(path):
-    """All mutants of a module by place: {(line, column): [(operator, occurrence), ...]}."""
+    """Return all mutants of a module: {(line, column): [(operator, occurrence), ...]}."""
     from cosmic_ray import plugins
     from cosmic_ray.ast import ast_nodes, get_ast
 
@@ -95,7 +94,7 @@ def mutants_of(path):
     for name in sorted(plugins.operator_names()):
         kind = plugins.get_operator(name)
         if kind.arguments():
-            continue  # inserts or replaces variables that it must be told
+            continue  # needs the names of variables
         operator, occurrence = kind(), 0
         for node in nodes:
             for start, _ in operator.mutation_positions(node):
@@ -106,7 +105,7 @@ def mutants_of(path):
 
 
 def mutated(path, operator, occurrence):
-    """The source with the mutant in it, or None if that is no Python."""
+    """Return the source with the mutant, or None if it does not parse."""
     from cosmic_ray import mutating, plugins
 
     source = path.read_text(encoding="utf-8")
@@ -119,7 +118,7 @@ def mutated(path, operator, occurrence):
 
 
 def sample(root, seed):
-    """The mutants: in each group places are drawn, then one of the mutants at each."""
+    """Draw places in each group, and one mutant at each place."""
     drawn = []
     for group, (left, modules) in GROUPS.items():
         rng = random.Random(f"{seed} {group}")
@@ -135,7 +134,7 @@ def sample(root, seed):
 
 
 def test(root, module, tests, seconds, log):
-    """Run the tests on what is in ``root`` now, in a fork: "killed", "survived" or "timeout"."""
+    """Run the tests on ``root`` in a fork; return "killed", "survived" or "timeout"."""
     child = os.fork()
     if child == 0:
         os.chdir(root)
@@ -147,7 +146,7 @@ def test(root, module, tests, seconds, log):
         code = 1
         try:
             code = next((code for code in map(run, tests) if code), 0)
-        except BaseException:  # whatever a mutant does, the fork must not go on as its parent
+        except BaseException:  # the fork must never continue as its parent
             print(f"FAILED {traceback.format_exc()}", flush=True)
         finally:
             sys.stdout.flush()
@@ -167,7 +166,7 @@ def test(root, module, tests, seconds, log):
 
 
 def run(tests):
-    """Run the tests of a file, or the judge on some of the corpus as test_corpus.py does."""
+    """Run the tests of a file, or judge part of the corpus as test_corpus.py does."""
     if not tests.startswith("corpus "):
         import pytest
 
@@ -192,21 +191,21 @@ def run(tests):
 
 
 def killer(log):
-    """The first failing test in pytest's output."""
+    """Return the first failing test in pytest's output."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     failed = [line for line in lines if line.startswith(("FAILED ", "ERROR ", "E  "))]
     return next((x for x in failed if x.startswith("FAILED ")), failed[0] if failed else "")[:160]
 
 
 def changed(before, after):
-    """The lines that differ."""
+    """Return the lines that differ."""
     old, new = before.splitlines(), after.splitlines()
     first = next(i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b)
     return [old[first].strip(), new[first].strip()]
 
 
 def main():
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--copy", required=True, type=Path, help="a copy that may be written to")
     parser.add_argument("--out", required=True, type=Path, help="gets a line for each mutant")

@@ -1,6 +1,6 @@
-"""Write docs/named-mistakes.md: python tools/named_mistakes.py.
+"""Write docs/generated/named-mistakes.md: python tools/named_mistakes.py.
 
-What `check` says first of every function in tests/named.
+It shows the first finding of `check` about every function in tests/named.
 """
 
 import sys
@@ -13,14 +13,15 @@ import posenc_ref  # noqa: E402
 from posenc_ref.conformance import CODES, check  # noqa: E402
 from tests.named import CASES  # noqa: E402
 
-DOCUMENT = ROOT / "docs" / "named-mistakes.md"
+DOCUMENT = ROOT / "docs/generated/named-mistakes.md"
 HEAD = """# Mistakes that have a name
 
-What `posenc check` says first of functions that make well known mistakes: {wrong} of them, each
-mistake written by several hands, for other sizes, libraries and dtypes; {right} right functions
-beside them pass. Made by `python tools/named_mistakes.py` from the functions in `tests/named`;
-`tests/conformance/test_named.py` asks for these words. A row shows the first function of each
-surface; the last column counts all that end in the same code there.
+Made by `python tools/named_mistakes.py` from the functions in `tests/named`.
+
+The first finding of `posenc check` about {wrong} functions that make well known mistakes. Each
+mistake is written by several hands, for several sizes, libraries and dtypes; {right} correct
+functions of the same kinds pass. A row shows the first function of each surface; the last column
+counts the functions with the same mistake, surface and code.
 
 | mistake | surface | code | what is said | what to do | functions |
 |---|---|---|---|---|---:|
@@ -28,19 +29,19 @@ surface; the last column counts all that end in the same code there.
 
 
 def judge(case):
-    """The report on one function."""
+    """Return the report on one function."""
     encoding = None if case.encoding is None else posenc_ref.from_dict(case.encoding)
     return check(case.function, encoding, case.surface, name=case.name, **case.kwargs)
 
 
 def words(finding):
-    """What is said, and what to do, as cells of a table."""
+    """Return message and remedy as cells of a table."""
     remedy = finding.remedy or CODES[finding.code].remedy
     return [text.replace("|", "\\|") for text in (finding.message, remedy)]
 
 
 def document(reports):
-    """The page, from the report of every case by name."""
+    """Return the page from the report of every case by name."""
     rows = {}
     for case in CASES:
         if case.code:

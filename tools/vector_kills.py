@@ -1,8 +1,7 @@
 """Record which wrong implementations each golden vector rejects: python tools/vector_kills.py.
 
-Every case is put to every wrong implementation of the corpus that is declared as the encoding of
-the case and has its surface, on a fresh instance.  The names go into the files of
-conformance/vectors/v0, the flags that depend on them are set anew, and the manifest follows.
+It runs every case on a fresh instance of every wrong implementation with its encoding and surface,
+and writes names, flags and the manifest of conformance/vectors/v0.
 """
 
 import argparse
@@ -18,18 +17,18 @@ from posenc_ref.conformance.vectors.files import shipped  # noqa: E402
 from posenc_ref.conformance.vectors.make.generate import record_kills  # noqa: E402
 from posenc_ref.conformance.vectors.reject import rejects  # noqa: E402
 
-#: What `check` is told of an implementation and a vector cares about.
+#: The arguments of `check` that matter for a vector.
 DECLARED = ("dtype", "tensor_layout", "angles", "precision")
 
 
 def rejected(case, one):
-    """Whether a vector rejects a fresh instance of an implementation."""
+    """Return whether a vector rejects a fresh instance of an implementation."""
     told = {name: value for name, value in one.kwargs.items() if name in DECLARED}
     return rejects(case, one.make(), **told)
 
 
 def declared_as(implementations):
-    """Implementations by what they are declared as: (surface, encoding or None)."""
+    """Return implementations by declaration: (surface, encoding or None)."""
     found = {}
     for one in implementations:
         encoding = from_dict(one.encoding) if one.encoding else None
@@ -38,7 +37,7 @@ def declared_as(implementations):
 
 
 def kill_list(implementations, cases=None):
-    """The names of the implementations that each vector rejects, by the id of the vector."""
+    """Return the names of the implementations that each vector rejects, by its id."""
     matching = declared_as(implementations)
     return {
         case.id: sorted(

@@ -1,11 +1,10 @@
-"""Whether the suite's verdicts depend on the machine: python tools/verdicts.py --matrix PYTHON ...
+"""Compare verdicts between machines and versions: python tools/verdicts.py --matrix PYTHON ...
 
-Judges a fixed part of the corpus (nearly every code, every surface; about 20 s) and keeps, for each
-case, the verdict and the codes: no scores and no times, which may differ.  ``--json FILE`` writes
-one run; ``--compare FILE FILE ...`` says whether runs agree; ``--matrix`` makes the runs, under
-each interpreter given and each of `VARIANTS`, compares them and prints a table for
-docs/verdicts.md.
-An interpreter needs posenc_ref and ml_dtypes installed, nothing else.
+It judges a fixed part of the corpus (nearly every code, every surface; about 20 s) and keeps the
+verdict and the codes of each case.  ``--json FILE`` writes one run.  ``--compare FILE FILE ...``
+compares runs.  ``--matrix`` runs under each given interpreter and each of `VARIANTS`, compares the
+runs and prints the table of docs/generated/verdicts.md.  An interpreter needs posenc_ref and
+ml_dtypes only.
 """
 
 import argparse
@@ -19,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: For every code an implementation that yields it: the cheapest on a surface with arithmetic.
+#: For every code the cheapest implementation with it, on a surface with arithmetic.
 WRONG = (
     "added-by-batch", "alibi-scores-inside-the-scale", "alibi-scores-rewarding-distance",
     "attention-factor-missing-from-the-tables", "base-overflows-fixed-point",
@@ -44,9 +43,9 @@ WRONG = (
     "tiled-slice-tables-with-adjacent-swap", "trailing-slice",
     "vision-height-and-width-exchanged", "weighted-after-the-rotation", "yarn-truncated-table",
 )  # fmt: skip
-#: Correct ones that deserve a note.
+#: Correct implementations with a note.
 NOTED = ("plain-gather", "xpos-centred")
-#: Correct implementations, in styles that round differently.
+#: Correct implementations that round differently.
 CORRECT = (
     "angle-addition", "bf16-kernel-behind-float32", "by-thresholds", "calls-of-one-table",
     "cosine-as-shifted-sine", "decode-one-prompt", "decoder-bias-with-a-batch-axis",
@@ -59,7 +58,7 @@ CORRECT = (
 CASES = (*WRONG, *NOTED, *CORRECT)
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-#: How a run can differ from the default: environment variables, and CPU features to be disabled.
+#: The variants: environment variables, and CPU features to disable.
 VARIANTS = {
     "default": ({}, ""),
     "1 thread": (dict.fromkeys(_THREADS, "1"), ""),
@@ -70,7 +69,7 @@ VARIANTS = {
 
 
 def judged(names):
-    """What is found in each case: {name: [verdict, code, ...]}; notes are marked."""
+    """Return {name: [verdict, code, ...]}; notes are marked."""
     sys.path.insert(0, str(ROOT))
     import posenc_ref
     from posenc_ref.conformance import check
@@ -92,7 +91,7 @@ def judged(names):
 
 
 def features(which):
-    """The optional CPU features in use that NumPy can be told to leave: "avx512" or "all"."""
+    """Return the CPU features in use that NumPy can disable: "avx512" or "all"."""
     from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
     present = [name for name in __cpu_dispatch__ if __cpu_features__[name]]
@@ -102,7 +101,7 @@ def features(which):
 
 
 def environment():
-    """What the run ran on; `sin` is the code path that NumPy took for float64."""
+    """Return the environment; `sin` is the code path that NumPy takes for float64."""
     import array_api_compat
     import numpy as np
     from numpy.lib.introspect import opt_func_info
@@ -118,7 +117,7 @@ def environment():
 
 
 def run(python, variant, names, path):
-    """One run in a process of its own, written to ``path``; returns what it wrote."""
+    """Run in a subprocess, which writes ``path``; return its content."""
     changes, which = VARIANTS[variant]
     script = str(Path(__file__).resolve())
     env = {k: v for k, v in os.environ.items() if k not in (*_THREADS, "NPY_DISABLE_CPU_FEATURES")}
@@ -133,7 +132,7 @@ def run(python, variant, names, path):
 
 
 def differences(runs):
-    """Where runs {label: what a run wrote} differ from the first of them, one line each."""
+    """Return one line per difference from the first of the runs {label: content}."""
     labels = list(runs)
     first = runs[labels[0]]["cases"]
     lines = [] if first else [f"{labels[0]}: no case was judged"]
@@ -147,7 +146,7 @@ def differences(runs):
 
 
 def table(runs):
-    """The runs as Markdown."""
+    """Return the runs as a Markdown table."""
     lines = ["| Python | NumPy | variant | `sin` of float64 | cases | differ |", "|" + " --- |" * 6]
     first = next(iter(runs))
     for (_, variant), done in runs.items():
@@ -159,7 +158,7 @@ def table(runs):
 
 
 def matrix(pythons, names):
-    """Run every variant under every interpreter; the exit code."""
+    """Run every variant under every interpreter; return the exit code."""
     runs = {}
     with tempfile.TemporaryDirectory() as folder:
         for python in pythons:
@@ -174,7 +173,7 @@ def matrix(pythons, names):
 
 
 def main():
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--json", metavar="FILE", help="judge here and write FILE")

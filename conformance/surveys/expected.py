@@ -31,7 +31,7 @@ class Expected:
     codes: tuple[str, ...] = ()  #: the codes of a deviation, exactly
     claim: str = ""
     evidence: str = ""
-    script: str = ""  #: under docs/sweep-deviations, where it is a deviation
+    script: str = ""  #: the script of a deviation, next to the document
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:

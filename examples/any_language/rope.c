@@ -3,7 +3,7 @@
  *     cc -O2 -o rope rope.c -lm
  *     posenc check --exec ./rope --encoding @../my_rope.json
  *
- * Nothing here parses JSON: requests have fixed spelling and order, see docs/any-language.md.
+ * It needs no JSON parser: requests have a fixed spelling and order, see docs/any-language.md.
  */
 #include <math.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@ typedef struct {
     int rank, width; /* hexadecimal digits of one element */
 } Array;
 
-/* Reads {"dtype":"float32","shape":[2,3],"hex":"..."} at `text`; returns what follows it. */
+/* Reads {"dtype":"float32","shape":[2,3],"hex":"..."} at `text`; returns the text after it. */
 static char *read_array(char *text, Array *a)
 {
     char *dtype = strstr(text, "\"dtype\":\"") + 9, *at = strstr(dtype, "\"shape\":[") + 9;
@@ -55,7 +55,7 @@ static void print_element(float value)
     fwrite(text, 1, 8, stdout);
 }
 
-/* x (B, H, S, D) and positions (S,): element k is turned with element k + D/2. */
+/* x (B, H, S, D) and positions (S,): rotates elements k and k + D/2. */
 static void apply(const Array *x, const Array *positions)
 {
     long length = x->shape[2], dim = x->shape[3], half = dim / 2;

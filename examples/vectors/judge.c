@@ -13,7 +13,7 @@
 
 enum { MOST = 4096, DIM = 64 };
 
-/* ---- the implementation under judgement: half-split pairs, base 10000, angles in float32 ---- */
+/* ---- the implementation to judge: half-split pairs, base 10000, angles in float32 ---- */
 
 static void rope(const double *x, const double *positions, float *y, size_t rows, int wrong)
 {
@@ -29,7 +29,7 @@ static void rope(const double *x, const double *positions, float *y, size_t rows
 
 /* ---- the judge ---- */
 
-/* The array of hex words of 16 or 8 digits that follows `key`, as doubles; how many there are. */
+/* Reads the array of hex words of 16 or 8 digits after `key` into `out`; returns their number. */
 static size_t numbers(const char *at, const char *key, size_t digits, double *out)
 {
     char word[17] = "";
@@ -43,7 +43,7 @@ static size_t numbers(const char *at, const char *key, size_t digits, double *ou
     return n;
 }
 
-/* The worst score of float32 results in units: up to 128 passes. */
+/* Returns the worst score of float32 results in units; up to 128 passes. */
 static double score(const float *y, const char *json)
 {
     static double hi[MOST], lo[MOST], a[MOST], b[MOST];

@@ -1,14 +1,14 @@
 // Judge a RoPE written in JavaScript by golden vectors: node judge.mjs rope.json [wrong]
 import { readFileSync } from "node:fs";
 
-// ---- the implementation under judgement: half-split pairs, base 10000 ----
+// ---- the implementation to judge: half-split pairs, base 10000 ----
 
 function rope(x, positions, headDim, wrong) {
   const y = new Float32Array(x.length);
   const half = headDim / 2;
   positions.forEach((p, s) => {
     for (let k = 0; k < half; k++) {
-      // The wrong one looks its rows up in a table of 1024.
+      // The wrong version looks rows up in a table of 1024.
       const angle = (wrong ? p % 1024 : p) * 10000 ** (-k / half);
       const [c, sn] = [Math.cos(angle), Math.sin(angle)];
       const [one, two] = [s * headDim + k, s * headDim + k + half];

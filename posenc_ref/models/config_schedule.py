@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from posenc_ref import _validate as validate
+from posenc_ref.schedules.linear import LinearScaling
 from posenc_ref.schedules.llama3 import Llama3Scaling
 from posenc_ref.schedules.longrope import LongRoPE
 from posenc_ref.schedules.ntk import DynamicNTK, NTKScaling
 from posenc_ref.schedules.proportional import Proportional
-from posenc_ref.schedules.scaling import FrequencySchedule, LinearScaling
+from posenc_ref.schedules.scaling import FrequencySchedule
 from posenc_ref.schedules.yarn import YaRN
 
 from .config_facts import Settings

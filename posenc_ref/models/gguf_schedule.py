@@ -12,8 +12,9 @@ import numpy as np
 from posenc_ref import _validate as validate
 from posenc_ref.angles import decimal_context
 from posenc_ref.schedules.given import GivenFrequencies
+from posenc_ref.schedules.linear import LinearScaling
 from posenc_ref.schedules.longrope import LongRoPE
-from posenc_ref.schedules.scaling import FrequencySchedule, LinearScaling, standard_schedule
+from posenc_ref.schedules.scaling import FrequencySchedule, standard_schedule
 from posenc_ref.schedules.yarn import YaRN
 
 #: Every key of {architecture}.rope that is read, and some that say nothing about the encoding.

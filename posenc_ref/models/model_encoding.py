@@ -12,9 +12,10 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from posenc_ref import _validate as validate
-from posenc_ref._attention import dot
+from posenc_ref._arrays import dot
+from posenc_ref._json import from_dict
 from posenc_ref._namespace import Array, astype, is_array, widen
-from posenc_ref.encoding import Encoding, Value, from_dict
+from posenc_ref.encoding import Encoding, Value
 from posenc_ref.scoring import scores
 
 from .query_scale import QueryScale

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from posenc_ref import _validate as validate
-from posenc_ref.encoding import Encoding, from_dict
+from posenc_ref._json import from_dict
+from posenc_ref.encoding import Encoding
 from posenc_ref.schedules.scaling import FrequencySchedule
 
 from .config import from_config

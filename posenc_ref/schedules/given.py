@@ -31,11 +31,6 @@ class GivenFrequencies(FrequencySchedule):
         Radians per position; ``rotary_dim / 2`` finite numbers.
     attention_factor : float
         The factor on cos and sin; greater than 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        frequencies not finite, or not as many as the encoding has pairs.
     """
 
     frequencies: Sequence[float]  # kept as a tuple

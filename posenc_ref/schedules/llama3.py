@@ -36,14 +36,10 @@ class Llama3Scaling(FrequencySchedule):
     factor : float
         At least 1.
     low_freq_factor, high_freq_factor : float
-        Fewer turns than low: divided by factor.  More than high: kept.
+        Positive, low at most high.  Pairs of fewer than low turns are divided by factor, pairs of
+        more than high turns kept.
     original_max_position : int
         The trained length L0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        factor below 1; low_freq_factor not positive, or above high_freq_factor.
     """
 
     factor: float

@@ -47,12 +47,6 @@ class LongRoPE(FrequencySchedule):
         ``long_mscale``).  One of factor and attention_factor is needed.
     policy : {"current", "short", "long"}
         The list by the length of the call, or one of the two whatever the length.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Neither factor nor attention_factor; lists of different length, not positive, or not as
-        long as the encoding has pairs.
     """
 
     short_factor: Sequence[float]  # kept as tuples

@@ -43,20 +43,16 @@ class NTKScaling(FrequencySchedule):
         bloc97 2023, *NTK-Aware Scaled RoPE* (r/LocalLLaMA); Peng et al. 2023, *YaRN*,
         arXiv:2309.00071, section 3.1, definition 1.
     Traps
-        d is ``rotary_dim``, not ``head_dim``.  Some libraries multiply the base by ``factor``
-        itself, without the exponent (diffusers' ``ntk_factor``): that is another ``base``.
+        d is ``rotary_dim``, not ``head_dim``, and at least 4.  Some libraries multiply the base by
+        ``factor`` itself, without the exponent (diffusers' ``ntk_factor``): that is another
+        ``base``.
         HunYuan's ``alpha`` is this factor, although its configuration says "dynamic".
-        From outside it cannot be told from a larger ``base``.
+        Frequencies alone do not tell it from a larger ``base``.
 
     Parameters
     ----------
     factor : float
         At least 1.
-
-    Raises
-    ------
-    ValueError
-        factor below 1; used with ``rotary_dim`` 2, where d/(d-2) has no value.
     """
 
     factor: float
@@ -94,11 +90,6 @@ class DynamicNTK(FrequencySchedule):
         The trained length.
     policy : {"current", "static"}
         The length of the call, or the longest length meant, once and for all.
-
-    Raises
-    ------
-    ValueError
-        factor below 1; used with ``rotary_dim`` 2, where d/(d-2) has no value.
     """
 
     factor: float
@@ -148,11 +139,6 @@ class QwenNTK(FrequencySchedule):
     ----------
     train_length : int
         The trained length.
-
-    Raises
-    ------
-    ValueError
-        Used with ``rotary_dim`` 2, where d/(d-2) has no value.
     """
 
     train_length: int

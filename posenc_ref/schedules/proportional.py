@@ -33,11 +33,6 @@ class Proportional(FrequencySchedule):
         From 0, where nothing turns, to 1 (``partial_rotary_factor`` in configurations).
     factor : float
         At least 1; divides the frequencies that are left.
-
-    Raises
-    ------
-    TypeError, ValueError
-        fraction outside [0, 1]; factor below 1.
     """
 
     fraction: float

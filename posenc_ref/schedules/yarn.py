@@ -1,10 +1,10 @@
-"""YaRN and its forerunner NTK-by-parts: pairs are scaled by how often they turn within a context.
+"""YaRN: every pair is scaled by how often it turns within the trained length.
 
-The two share the correction range.  A pair k that turns r times over the trained length L0 is::
+The pair k that turns r times within the trained length L0 follows from its frequency::
 
     r = L0 * base ** (-2k/d) / (2 pi)     <=>     k = d ln(L0 / (2 pi r)) / (2 ln base)
 
-Solved for k this is a fraction of a pair; between the pairs of two such counts a ramp rises.
+k is no whole number.  A ramp rises between the pairs of two such counts, the correction range.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from posenc_ref import _validate as validate
 from posenc_ref.angles import TWO_PI, decimal_context
 
-from .ntk import ntk_schedule
 from .scaling import FrequencySchedule, clip, standard_schedule
 
 
@@ -101,7 +100,7 @@ class YaRN(FrequencySchedule):
     factor : float
         At least 1: the new context length over the trained one.
     original_max_position : int
-        The trained length L0.
+        The trained length L0.  ValueError where the ramp ends outside the pairs: it would fall.
     beta_fast, beta_slow : float
         Pairs turning more often than beta_fast within L0 are kept, less often than beta_slow are
         interpolated.
@@ -113,12 +112,6 @@ class YaRN(FrequencySchedule):
         DeepSeek's split of m: both or neither.
     blend : {"linear", "geometric"}
         "geometric" is ``theta_k = f_k / factor ** g_k`` as in Grok ("yarn_log").
-
-    Raises
-    ------
-    TypeError, ValueError
-        factor below 1; beta_slow above beta_fast; one mscale without the other; a correction range
-        outside the pairs, where the ramp of the code would fall instead of rise.
     """
 
     factor: float
@@ -189,77 +182,4 @@ class YaRN(FrequencySchedule):
         with decimal_context():
             return float(
                 mscale(self.factor, self.mscale) / mscale(self.factor, self.mscale_all_dim)
-            )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class NTKByParts(FrequencySchedule):
-    """NTK-by-parts, YaRN's forerunner: interpolated, NTK-aware and plain, from slow to fast pairs.
-
-    Formula
-        With ``f_k = base ** (-2k/d)``, ``n_k`` of :class:`NTKScaling`, and YaRN's ramps
-        ``b_k`` from beta_0 to beta_1 turns and ``c_k`` from gamma_0 to gamma_1 turns:
-        ``theta_k = (1 - c_k) f_k + c_k ((1 - b_k) n_k + b_k f_k / factor)``.  m = 1.
-    Source
-        bloc97 2023, jquesnelle/yarn ``LlamaPartNTKScaledRotaryEmbedding``, whose ``ntk_factor``
-        and ``extrapolation_factor`` are 1 here.
-    Traps
-        The YaRN paper calls its own two-way blend "NTK-by-parts": that is ``YaRN`` with
-        ``attention_factor=1``.
-
-    Parameters
-    ----------
-    factor : float
-        At least 1.
-    original_max_position : int
-        The trained length.
-    beta_0, beta_1, gamma_0, gamma_1 : float
-        Turns within the trained length; each 0 is at least its 1.  The defaults were found by
-        experiment on Llama.
-
-    Raises
-    ------
-    TypeError, ValueError
-        factor below 1; beta_1 above beta_0, gamma_1 above gamma_0; ``rotary_dim`` 2; a correction
-        range outside the pairs.
-    """
-
-    factor: float
-    original_max_position: int
-    _: KW_ONLY
-    beta_0: float = 1.25
-    beta_1: float = 0.75
-    gamma_0: float = 16.0
-    gamma_1: float = 2.0
-
-    def __post_init__(self) -> None:
-        self._set(
-            factor=validate.real("factor", self.factor, minimum=1.0),
-            original_max_position=validate.integer(
-                "original_max_position", self.original_max_position, minimum=1
-            ),
-            **{
-                name: validate.real(name, getattr(self, name), above=0.0)
-                for name in ("beta_0", "beta_1", "gamma_0", "gamma_1")
-            },
-        )
-        for name in ("beta", "gamma"):
-            first, last = getattr(self, f"{name}_0"), getattr(self, f"{name}_1")
-            if last > first:
-                raise ValueError(
-                    f"{name}_1 must be at most {name}_0 (both count turns within the trained "
-                    f"length), got {name}_0={first:g} and {name}_1={last:g}"
-                )
-
-    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``(1 - c_k) f_k + c_k ((1 - b_k) n_k + b_k f_k / factor)``."""
-        length, s = self.original_max_position, Decimal(self.factor)
-        plain = standard_schedule(base, rotary_dim)
-        ntk = ntk_schedule(base, rotary_dim, s)
-        beta = ramp(base, rotary_dim, length, self.beta_0, self.beta_1)
-        gamma = ramp(base, rotary_dim, length, self.gamma_0, self.gamma_1)
-        with decimal_context():
-            return tuple(
-                (1 - c) * f + c * ((1 - b) * n + b * (f / s))
-                for f, n, b, c in zip(plain, ntk, beta, gamma, strict=True)
             )

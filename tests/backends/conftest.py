@@ -1,4 +1,4 @@
-"""Every capability that a backend declares, as parameters: library, device and dtype."""
+"""The fixture ``place``: every library, device and dtype that the backends declare."""
 
 import importlib
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Place:
         return self.backend.asarray(np.asarray(values, np.int64), "int64", self.device)
 
     def ways(self, positions):
-        """Positions on the host, and as an array of this place."""
+        """Return positions on the host, and as an array of this place."""
         return positions, self.integers(positions)
 
     def host(self, array):
@@ -42,30 +42,30 @@ class Place:
 
     @property
     def module(self):
-        """What a user passes as ``xp=``."""
+        """The module that a user passes as ``xp=``."""
         name = {"jax": "jax.numpy"}.get(self.backend.name, self.backend.module)
         return importlib.import_module(name)
 
     @property
     def home(self):
-        """What a user passes as ``device=``."""
+        """The device that a user passes as ``device=``."""
         return device_of(self.integers([0]))
 
     @property
     def working(self):
-        """The dtype that the specification computes in here."""
+        """The dtype in which the specification computes here."""
         probe = self.integers([0])
         return "float64" if has_float64(namespace(probe), device_of(probe)) else "float32"
 
     def at_home(self, result, dtype=None):
-        """``result`` on the host, after checking that it stayed in its library, device, dtype."""
+        """Assert that ``result`` has this library, device and dtype, and return it on the host."""
         assert library(result) == library(self.integers([0]))
         assert device_of(result) == self.home
         assert dtype_name(result) == (dtype or self.dtype)
         return self.host(result)
 
     def judge(self, exact, result, terms, amplitude=0.0, dtype=None):
-        """Within the budget; within one rounding where the device computes in float64."""
+        """Assert that the error is within the tolerance, or one rounding if computed in float64."""
         dtype = dtype or self.dtype
         host = self.at_home(result, dtype)
         assert host.shape == exact.hi.shape
@@ -76,7 +76,7 @@ class Place:
 
 
 def capabilities(backend: Backend) -> list[Place]:
-    """What ``backend`` declares for this machine; float64 only on devices that have it."""
+    """Return what ``backend`` declares for this machine, float64 only on devices that have it."""
     places = [
         Place(backend, device, name) for device in backend.devices() for name in backend.dtypes
     ]
@@ -84,7 +84,7 @@ def capabilities(backend: Backend) -> list[Place]:
 
 
 def parameters() -> list[Any]:
-    """All capabilities; those of a library that cannot be used here are skipped, saying why."""
+    """Return all capabilities; those of an unusable library are skipped with the reason."""
     found = []
     for backend in backends():
         reason = backend.missing()
@@ -104,11 +104,11 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def tested():
-    """Function: which capabilities the tests of a backend run on."""
+    """The function that returns the capabilities to test of a backend."""
     return capabilities
 
 
 @pytest.fixture
 def collected():
-    """The parameters that ``place`` runs through."""
+    """The parameters of ``place``, and whether each is skipped."""
     return [(param.values[0], bool(param.marks)) for param in parameters()]

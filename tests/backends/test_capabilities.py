@@ -47,13 +47,13 @@ LAYOUTS = {
 
 @functools.cache
 def angles(factor=1.0):
-    """cos and sin at FAR, (S, D/2) integers times 2**-BITS."""
+    """Return cos and sin at FAR, (S, D/2) integers in units of 2**-BITS."""
     waves = geometric(10000.0, [Fraction(k, 4) for k in range(4)], factor)
     return exact_cos_sin(FAR.tolist(), waves)
 
 
-def turn(x, layout="half", factor=1.0, order=1):
-    """x at positions FAR[::order], as integers, with the terms and the amplitude."""
+def exact_rotation(x, layout="half", factor=1.0, order=1):
+    """Return x rotated to FAR[::order] as integers, with the error terms and the amplitude."""
     cos, sin = (table[::order] for table in angles(factor))
     first, second = LAYOUTS[layout]
     fixed = to_fixed(x)
@@ -68,7 +68,7 @@ def turn(x, layout="half", factor=1.0, order=1):
 
 
 def sinusoids():
-    """The paper's table at FAR."""
+    """Return the paper's table at FAR."""
     cos, sin = angles()
     return np.stack([sin, cos], axis=-1).reshape(S, D)
 
@@ -94,7 +94,7 @@ def t5(q, k):
 @pytest.mark.parametrize("factor", [1.0, 3.0])
 def test_rope_apply(place, layout, factor):
     rope = RoPE(D, layout=layout, scaling=LinearScaling(factor))
-    fixed, terms, size = turn(X, layout, factor)
+    fixed, terms, size = exact_rotation(X, layout, factor)
     x = place.array(X)
     for positions in place.ways(FAR):
         place.judge(Exact(fixed), rope.apply(x, positions), terms, size)
@@ -102,7 +102,7 @@ def test_rope_apply(place, layout, factor):
 
 
 def test_rope_apply_with_positions_for_each_row(place):
-    forward, backward = turn(X), turn(X, order=-1)
+    forward, backward = exact_rotation(X), exact_rotation(X, order=-1)
     fixed, terms, size = (np.stack([a[0], b[1]]) for a, b in zip(forward, backward, strict=True))
     for positions in place.ways(np.stack([FAR, FAR[::-1]])):
         y = RoPE(D, layout="half").apply(place.array(X), positions)
@@ -110,9 +110,9 @@ def test_rope_apply_with_positions_for_each_row(place):
 
 
 def test_rope_inverse_and_shift(place):
-    """Back from the true rotation, and on to it from position 0."""
+    """The inverse of the exact rotation, and a shift to it from position 0."""
     rope = RoPE(D, layout="half")
-    fixed, _, size = turn(X)
+    fixed, _, size = exact_rotation(X)
     rotated = place.array(to_float(fixed))  # rounded to the dtype, up to a unit of the pair
     for positions in place.ways(FAR):
         place.judge(Exact(to_fixed(X)), rope.inverse(rotated, positions), 4 * size, size)
@@ -156,7 +156,7 @@ def test_learned_rows_bit_for_bit(place):
 
 
 @pytest.mark.parametrize("outside", [-1, 40])
-def test_learned_clamps_and_wraps_nothing(place, outside):
+def test_learned_refuses_positions_outside_the_table(place, outside):
     encoding = Learned(place.array(WEIGHT))
     here, there = place.ways(np.array([0, outside]))
     with pytest.raises(ValueError, match=rf"in 0 \.\. 39.*got {outside}"):
@@ -215,13 +215,13 @@ def test_scores(place, name):
         encoding, positions = Learned(place.array(WEIGHT)), NEAR
         q, k = q + to_fixed(WEIGHT[NEAR]), k + to_fixed(WEIGHT[NEAR])
     elif name == "RoPE":
-        encoding, q, k = RoPE(D, layout="half"), turn(X)[0], turn(KEYS)[0]
+        encoding, q, k = RoPE(D, layout="half"), exact_rotation(X)[0], exact_rotation(KEYS)[0]
     elif name == "ALiBi":
         encoding, positions, bias = ALiBi(H), NEAR, alibi(NEAR)
     else:
         encoding, positions, bias = T5Bias(place.array(BUCKETS)), NEAR, to_fixed(t5(NEAR, NEAR))
     exact = Exact((np.einsum("bhid,bhjd->bhij", q, k) >> BITS + 2) + bias)
-    # Each product counts its factors and their roundings; a pair of norms bounds the angles.
+    # The norms of q and k, plus their roundings, bound each product and the error of the angles.
     sizes = [np.linalg.norm(to_float(a), axis=-1) + 2 for a in (q, k)]
     amplitude = scale * sizes[0][..., :, None] * sizes[1][..., None, :]
     terms = D * amplitude + np.abs(to_float(bias))

@@ -1,4 +1,4 @@
-"""CuPy without a GPU: it must be declared, importable, and say why it is skipped."""
+"""CuPy on a machine without a GPU: it is declared, and says why its tests are skipped."""
 
 import dataclasses
 import subprocess
@@ -17,7 +17,7 @@ def test_the_declaration_needs_no_gpu():
     assert BACKEND.devices() == ("cuda",)
 
 
-def test_the_reason_for_skipping_is_one_of_two():
+def test_the_reason_for_skipping():
     reason = BACKEND.missing()
     if reason is None:
         pytest.skip("a CUDA device is here: test_capabilities.py runs on it")
@@ -25,8 +25,8 @@ def test_the_reason_for_skipping_is_one_of_two():
     assert absent or reason.startswith("cupy cannot be used here: no working CUDA device (")
 
 
-def test_a_device_that_fails_is_a_reason_and_not_a_crash():
-    """Whatever cupy raises when it is asked for memory, with a stand-in for cupy."""
+def test_an_error_of_the_device_is_a_reason_to_skip():
+    """A stand-in for cupy raises the error of a machine without a device."""
 
     class CUDARuntimeError(RuntimeError):
         pass
@@ -57,8 +57,8 @@ def test_a_device_that_fails_is_a_reason_and_not_a_crash():
     )
 
 
-def test_declaring_does_not_import():
-    """`posenc_ref.backends` names CuPy, PyTorch and JAX without loading any of them."""
+def test_importing_backends_loads_no_library():
+    """`posenc_ref.backends` describes CuPy, PyTorch and JAX without importing them."""
     probe = (
         "import sys, posenc_ref.backends; "
         "print([m for m in ('cupy', 'torch', 'jax', 'dask', 'ml_dtypes') if m in sys.modules])"

@@ -1,4 +1,4 @@
-"""Dask: nothing is computed while an encoding is applied, and shards equal the whole."""
+"""Dask: applying an encoding computes nothing, and chunks equal the whole."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from posenc_ref import ALiBi, Learned, RoPE, Sinusoidal, T5Bias, convert_layout,
 
 dask = pytest.importorskip("dask", reason="Dask's arrays are what is tried")
 da = pytest.importorskip("dask.array", reason="Dask's arrays are what is tried")
-# The chunks here are absurdly small on purpose.
+# The chunks are small, about which Dask warns.
 pytestmark = pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
 
 RNG = np.random.default_rng(0)
@@ -24,7 +24,7 @@ def refuse(*args, **kwargs):
 
 
 @pytest.fixture
-def nothing_runs():
+def refuse_to_compute():
     with dask.config.set(scheduler=refuse):
         yield
 
@@ -33,7 +33,7 @@ def lazy(values, chunks="auto"):
     return da.from_array(values, chunks=chunks)
 
 
-# what is applied to x (lazy or not), its counterpart on NumPy, and positions
+# Calls of x and positions, on Dask or NumPy.
 CALLS = {
     "apply": lambda x, p: ROPE.apply(x, p),
     "inverse": lambda x, p: ROPE.inverse(x, p),
@@ -47,7 +47,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("chunks", CHUNKS, ids=str)
-def test_shards_equal_the_whole(name, chunks):
+def test_chunks_equal_the_whole(name, chunks):
     call = CALLS[name]
     whole = call(X, P)
     for positions in (P, lazy(P, chunks[2])):
@@ -60,7 +60,7 @@ def test_shards_equal_the_whole(name, chunks):
 
 
 @pytest.mark.parametrize("chunks", [3, 12])
-def test_tables_and_biases_stay_lazy(nothing_runs, chunks):
+def test_tables_and_biases_stay_lazy(refuse_to_compute, chunks):
     p, near = lazy(P, chunks), lazy(np.arange(12), chunks)
     rows, learned = Learned(WEIGHT, offset=2), Learned(lazy(WEIGHT, (7, 3)), offset=2)
     t5 = T5Bias(lazy(BUCKETS, (5, 2)))
@@ -82,7 +82,7 @@ def test_tables_and_biases_stay_lazy(nothing_runs, chunks):
         assert (ours.compute(scheduler="synchronous") == want).all(), name
 
 
-def test_rows_outside_the_domain_are_nan(nothing_runs):
+def test_rows_outside_the_domain_are_nan(refuse_to_compute):
     x, p = lazy(X[0, 0, :3]), lazy(np.array([1.0, np.inf, 2.0**41]))
     for y in (ROPE.replace(rotary_dim=8).apply(x, p), Sinusoidal(8).add(x, p)):
         found = np.isnan(y.compute(scheduler="synchronous"))
@@ -93,7 +93,7 @@ def test_rows_outside_the_domain_are_nan(nothing_runs):
     assert (bias[:, 0, 0] == 0).all()
 
 
-def test_what_can_be_known_without_computing_is_an_error(nothing_runs):
+def test_errors_that_need_no_computation_are_raised_at_once(refuse_to_compute):
     x = lazy(X)
     with pytest.raises(ValueError, match="where S = 12; got positions of shape"):
         ROPE.apply(x, lazy(np.arange(5)))
@@ -105,8 +105,8 @@ def test_what_can_be_known_without_computing_is_an_error(nothing_runs):
         ROPE.apply(x, lazy(P.astype(np.float16)))
 
 
-def test_one_chunk_of_the_result_needs_only_its_own_chunk():
-    """A context-parallel shard: the graph of one output block holds one input block."""
+def test_one_chunk_of_the_result_needs_one_chunk_of_x():
+    """The graph of one block of the result holds one block of x, as context parallelism needs."""
     x = lazy(X, (2, 4, 3, 8))
     y = ROPE.apply(x, P)
     block = y.blocks[0, 0, 1]
@@ -117,7 +117,7 @@ def test_one_chunk_of_the_result_needs_only_its_own_chunk():
 
 @pytest.mark.filterwarnings("default")
 def test_on_a_cluster():
-    """The same code with the scheduler of dask.distributed."""
+    """The scheduler of dask.distributed gives the same values."""
     distributed = pytest.importorskip("distributed", reason="distributed runs the workers")
     with distributed.Client(
         processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None

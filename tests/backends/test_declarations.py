@@ -1,4 +1,4 @@
-"""The declarations themselves: complete, truthful, and nothing declared goes untested."""
+"""Backends are described completely and truthfully, and every declared capability is tested."""
 
 import dataclasses
 import inspect
@@ -13,34 +13,30 @@ from posenc_ref.backends import Backend, backend, backends
 from posenc_ref.backends import numpy as numpy_backend
 from posenc_ref.conformance.exact.fixed_point import Exact, to_fixed
 
-#: Tests of the fused paths that backends declare: encoding name -> test.
-FUSED_TESTS: dict[str, str] = {}
-
 
 def usable():
     return [b for b in backends() if b.missing() is None]
 
 
-def untested(declared, collected, fused_tests):
-    """What ``declared`` backends claim for this machine and no collected parameter runs."""
+def untested(declared, collected):
+    """Return the capabilities of ``declared`` backends that no collected parameter covers."""
     run = {(place.backend.name, place.device, place.dtype) for place, skipped in collected}
     gaps = []
     for b in declared:
         devices = b.devices() if b.missing() is None else (None,)
         gaps += [(b.name, device, dtype) for device in devices for dtype in b.dtypes]
-        gaps += [(b.name, "fused", name) for name in b.fused if name not in fused_tests]
     return [gap for gap in gaps if gap not in run]
 
 
 def test_every_declared_capability_is_tested(collected):
-    # A device without float64 is the one exception, and it has to refuse float64.
-    gaps = untested(backends(), collected, FUSED_TESTS)
+    # The one exception is a device without float64, which must refuse float64.
+    gaps = untested(backends(), collected)
     assert gaps == [("array_api_strict", "no_float64", "float64")]
     with pytest.raises(ValueError, match="float64"):
         backend("array_api_strict").asarray(np.ones(2), "float64", "no_float64")
 
 
-def test_the_count_is_that_of_the_declarations(collected):
+def test_every_dtype_and_device_is_one_parameter(collected):
     for b in backends():
         mine = [skipped for place, skipped in collected if place.backend is b]
         if b.missing() is None:
@@ -54,26 +50,23 @@ def test_the_count_is_that_of_the_declarations(collected):
 
 
 def test_a_declared_but_untested_capability_is_found(collected):
-    more = dataclasses.replace(
-        numpy_backend.BACKEND, devices=lambda: ("cpu", "quantum"), fused=("RoPE",)
-    )
-    gaps = untested([more], collected, FUSED_TESTS)
+    more = dataclasses.replace(numpy_backend.BACKEND, devices=lambda: ("cpu", "quantum"))
+    gaps = untested([more], collected)
     assert ("numpy", "quantum", "float32") in gaps
-    assert ("numpy", "fused", "RoPE") in gaps
     wider = dataclasses.replace(numpy_backend.BACKEND, dtypes=("float32", "float128"))
-    assert untested([wider], collected, FUSED_TESTS) == [("numpy", "cpu", "float128")]
+    assert untested([wider], collected) == [("numpy", "cpu", "float128")]
 
 
-def test_a_dtype_that_is_not_there_fails(tested):
-    """A false declaration does not turn into a skip."""
+def test_a_falsely_declared_dtype_fails(tested):
+    """It must not turn into a skipped test."""
     wrong = dataclasses.replace(numpy_backend.BACKEND, dtypes=("float8",))
     (place,) = tested(wrong)
     with pytest.raises(TypeError):
         place.array([1.0])
 
 
-def test_the_judge_of_these_tests_rejects(tested):
-    """Another library, another dtype, another device, and numbers with float32 angles."""
+def test_place_judge_rejects_wrong_results(tested):
+    """Values from float32 angles, and another dtype, shape, library or device."""
     place = next(p for p in tested(backend("numpy")) if p.dtype == "float64")
     p = np.array([2**20 + 1, 2**21 + 7])
     cos, _ = RoPE(8, layout="half").cos_sin(p)
@@ -104,12 +97,12 @@ def test_declarations_are_well_formed(b):
 
 
 @pytest.mark.parametrize("b", usable(), ids=lambda b: b.name)
-def test_what_is_usable_has_a_version_and_a_device(b):
+def test_a_usable_backend_has_a_version_and_a_device(b):
     assert b.version[0].isdigit()
     assert len(b.devices()) > 0
 
 
-def test_arrays_go_in_and_out(place):
+def test_arrays_are_converted_from_and_to_numpy(place):
     values = np.array([[0.0, -1.5], [3.0, 0.15625]])
     array = place.array(values)
     assert dtype_name(array) == place.dtype
@@ -121,7 +114,7 @@ def test_arrays_go_in_and_out(place):
     assert integers.tolist() == [3, -1]
 
 
-def test_a_library_that_is_missing_says_how_to_get_it():
+def test_a_missing_library_says_how_to_install_it():
     b = Backend(
         name="nowhere",
         module="nowhere.array",
@@ -140,6 +133,6 @@ def test_a_library_that_is_missing_says_how_to_get_it():
     assert broken.missing() == "nowhere cannot be used here: it is Sunday"
 
 
-def test_an_unknown_backend_is_named():
+def test_an_unknown_backend_is_refused():
     with pytest.raises(ValueError, match=r"must be one of numpy, torch, jax.*got 'tensorflow'"):
         backend("tensorflow")

@@ -1,4 +1,4 @@
-"""Tables of images, coordinates, factors and sums on each declared library, device and dtype."""
+"""Feature tables on each declared library, device and dtype."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ LEARNED = {
 
 
 def fits(place, truth, result, dtype=None):
-    """Within the budget of the dtype; the truth of a learned table is exact."""
+    """Assert that the error is within the tolerance of the dtype; a learned table is exact."""
     dtype = dtype or place.dtype
     got = place.at_home(result, dtype)
     assert truth.score(got.astype(np.float64), dtype=dtype).max(initial=0) <= budget(dtype)
@@ -83,7 +83,7 @@ def test_learned_tables(place, name):
 
 @pytest.mark.parametrize("dtype", ["bool", "int64", "own"])
 def test_positions_of_a_mask(place, dtype):
-    """Where the mask is, one pixel at a time; a column that is all padding is at 0."""
+    """Positions count the valid pixels of a row or column; they are 0 if all are padding."""
     valid = np.arange(4)[:, None] < np.array([[3, 4, 0, 2, 1], [4, 4, 4, 4, 4]])[:, None]
     encoding = DETRSine(8, scale=3.0, shift=-0.5, eps=0.0)
     want = np.zeros((2, *valid.shape))
@@ -100,7 +100,7 @@ def test_positions_of_a_mask(place, dtype):
 
 
 def test_resized(place, rng):
-    """Halved, bilinear: means of pairs, which these numbers have exactly."""
+    """Bilinear halving gives the means of four pixels, which these numbers represent exactly."""
     weight = rng.integers(-31, 32, (1 + 4 * 6, 3)) / 32
     new = resize_table(place.array(weight), (4, 6), (2, 3), kept=1, mode="bilinear")
     got = place.at_home(new)

@@ -1,4 +1,4 @@
-"""Fused paths are judged like anybody's: by the suite, and against 50-digit arithmetic."""
+"""Fused paths of NumPy pass the conformance suite, and give equal bits for all memory layouts."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,8 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.accuracy import budget
-from posenc_ref.backends import fused, fused_numpy, phasors
+from posenc_ref.backends import fused
+from posenc_ref.backends.kernels import numpy_rotary, phasors
 from posenc_ref.conformance import check
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 
@@ -57,7 +58,7 @@ def test_the_suite_passes(name, dtype):
 
 
 @pytest.mark.parametrize("name", FUSED)
-def test_the_path_is_a_fused_one(name):
+def test_explain_names_a_fused_path(name):
     encoding = ROTARY[name]
     x = np.ones((2, 5, D), np.float32)
     path = fused(encoding)(x, positions_of(encoding, range(5)), explain=True)[1]
@@ -78,7 +79,7 @@ def test_the_path_is_a_fused_one(name):
         (lambda: (pr.MixedRoPE(4, np.ones((2, 2)), layout="half"), np.ones((5, 4))), "slices"),
     ],
 )
-def test_what_has_no_fused_path_runs_the_specification(make, reason):
+def test_arrays_without_a_fused_path_run_the_specification(make, reason):
     encoding, x = make()
     at = positions_of(encoding, range(5))
     result, path = fused(encoding)(x, at, explain=True)
@@ -89,17 +90,17 @@ def test_what_has_no_fused_path_runs_the_specification(make, reason):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FUSED)
-def test_large_arrays_go_through_tiles_and_give_the_same(name, dtype, monkeypatch, rng):
-    """Whole, in tiles of every size, in place and through strides: the same bits."""
+def test_tiles_give_the_same_bits(name, dtype, monkeypatch, rng):
+    """Tiles of every size, in place, and with strides."""
     encoding = ROTARY[name]
     x = rng.standard_normal((2, 3, 61, D)).astype(DTYPES[dtype])
     at = positions_of(encoding, rng.integers(0, 9000, (2, 61)))
     fast = fused(encoding)
     whole = fast(x, at)
     for tile in (1, 4 * D, 7 * 8 * D, 2**20):
-        monkeypatch.setattr(fused_numpy, "_SMALL", 0)
-        monkeypatch.setattr(fused_numpy, "_TILE", tile)
-        monkeypatch.setattr(fused_numpy, "_WIDENED", tile)
+        monkeypatch.setattr(numpy_rotary, "_SMALL", 0)
+        monkeypatch.setattr(numpy_rotary, "_TILE", tile)
+        monkeypatch.setattr(numpy_rotary, "_WIDENED", tile)
         assert np.array_equal(fast(x, at), whole)
         placed = x.copy()
         assert fast(placed, at, out=placed) is placed
@@ -111,7 +112,7 @@ def test_large_arrays_go_through_tiles_and_give_the_same(name, dtype, monkeypatc
         assert np.array_equal(fast(x, at, out=goal), whole)
 
 
-def test_an_out_that_overlaps_is_not_read_after_it_was_written(rng):
+def test_an_out_that_overlaps_x_gets_the_right_values(rng):
     encoding = ROTARY["half"]
     buffer = rng.standard_normal((6, D)).astype(np.float32)
     expected = fused(encoding)(buffer[:-1].copy(), range(5))
@@ -204,7 +205,7 @@ def test_biases(encoding):
     assert report.passed, report
 
 
-def test_a_bias_that_is_no_function_of_the_distance_is_the_specification_s(rng):
+def test_the_specification_makes_a_bias_that_depends_on_more_than_the_distance(rng):
     square = pr.SwinBias(rng.standard_normal((9, 2)), window=(2, 2))
     whole, path = fused(square)(4, 4, explain=True)
     assert path == "specification: no function of key - query"
@@ -215,7 +216,7 @@ def test_a_bias_that_is_no_function_of_the_distance_is_the_specification_s(rng):
 
 
 def test_learned_arrays_of_torch_keep_their_gradients(rng):
-    """A view would be NumPy's: a copy that no gradient goes through."""
+    """A view would be an array of NumPy, through which no gradient passes."""
     torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     table = torch.from_numpy(rng.standard_normal((32, 3))).requires_grad_()
     window = torch.from_numpy(rng.standard_normal((9, 3))).requires_grad_()
@@ -296,17 +297,17 @@ READ_ONLY = np.broadcast_to(np.float32(0), X.shape)
         (lambda: fused(BIASES[0])(2, 5, out=np.ones(3)), ValueError, "out must have shape"),
     ],
 )  # fmt: skip
-def test_what_is_refused(call, error, message):
+def test_refused_arguments(call, error, message):
     with pytest.raises(error, match=message):
         call()
 
 
-def test_budget_of_tables_is_below_the_one_of_outputs():
+def test_the_error_of_tables_is_below_the_tolerance_of_outputs():
     assert budget("float64") > phasors.ERROR_BOUND * 2.0**53
 
 
-def test_kept_tables_know_their_length_and_the_axes_of_x():
-    """The same positions twice, in calls that need other tables."""
+def test_kept_tables_depend_on_the_length_and_the_axes_of_x():
+    """The same positions again, in calls that need other tables."""
     rows = np.arange(10).reshape(2, 5)
     flat = np.linspace(-1, 1, 2 * 5 * D, dtype=np.float32).reshape(2, 5, D)
     tall = np.stack([flat, 2 * flat, flat], axis=1)

@@ -1,4 +1,4 @@
-"""fused on Dask: chunk by chunk, nothing gathered, nothing computed before it is asked for."""
+"""The fused path on Dask: lazy, chunk by chunk, and without gathering chunks."""
 
 import contextlib
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.accuracy import Truth, budget
 from posenc_ref.backends import fused
 from posenc_ref.conformance import check
+from tests.backends.comparison import close
 from tests.backends.test_dask import refuse
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
 
@@ -26,10 +26,7 @@ def lazy(values, chunks):
 
 
 def right(encoding, x, at, y):
-    wide = x.astype(np.float64)
-    size = np.broadcast_to(np.linalg.norm(wide, axis=-1, keepdims=True), x.shape)
-    truth = Truth(encoding.apply(wide, at), size, np.zeros(()))
-    return truth.score(y, dtype=str(x.dtype)).max() <= budget(str(x.dtype))
+    return close(y, encoding.apply(x.astype(np.float64), at), str(x.dtype))
 
 
 @pytest.mark.parametrize("chunks", CHUNKS, ids=str)
@@ -42,13 +39,11 @@ def test_chunks_equal_the_whole(name, chunks, rng):
             y, path = fused(encoding)(lazy(X, chunks), at, explain=True)
             back = fused(encoding).inverse(y, at)
         assert path == "dask: chunk by chunk, each on its own fast path"
-        # The channels of a head are joined; no other axis is.
+        # Only the chunks along the channels of a head are joined.
         assert y.chunks == (*lazy(X, chunks).chunks[:3], (D,))
         assert right(encoding, X, at, y.compute(scheduler="synchronous"))
         assert back.chunks == y.chunks
-    size = np.broadcast_to(np.linalg.norm(X, axis=-1, keepdims=True), X.shape)
-    returned = back.compute(scheduler="synchronous")
-    assert Truth(X.astype(np.float64), size, np.zeros(())).score(returned).max() <= 128
+    assert close(back.compute(scheduler="synchronous"), X)
 
 
 def test_other_layouts_dtypes_and_lazy_positions():
@@ -69,8 +64,9 @@ def test_other_layouts_dtypes_and_lazy_positions():
     assert np.array_equal(table.compute(scheduler="synchronous"), whole)
 
 
+@pytest.mark.nightly
 def test_the_suite_passes():
-    """Every chunk is an array of NumPy on its fast path, which the suite judges elsewhere."""
+    """The chunks are NumPy arrays, whose fast path test_fused.py judges."""
     encoding = ROTARY["half-trailing"]
     fast = fused(encoding)
     with dask.config.set(scheduler="synchronous"):
@@ -79,7 +75,7 @@ def test_the_suite_passes():
 
 
 def test_chunks_of_unknown_size():
-    """Of the batch they do not matter; the length must be known."""
+    """The size of the batch may be unknown; the length must be known."""
     x = lazy(X, (1, 4, 5, D))
     some = x[lazy(np.array([False, True]), 1)]
     y = fused(ROTARY["half"])(some, range(12))
@@ -88,7 +84,7 @@ def test_chunks_of_unknown_size():
         fused(ROTARY["half"])(x[:, :, lazy(np.arange(12) < 7, 5)], range(7))
 
 
-def test_what_is_refused():
+def test_refused_arguments():
     x = lazy(X, (1, 4, 5, D))
     with pytest.raises(TypeError, match="out cannot be given for dask arrays"):
         fused(ROTARY["half"])(x, range(12), out=x)
@@ -102,7 +98,7 @@ def test_what_is_refused():
 
 BIG = (2, 4, 64, D)
 CUT = (1, 2, 16, D)
-#: What is laid over chunks of CUT.
+#: Calls of arrays in chunks of CUT.
 WORK = {
     "apply": lambda x, at: pr.RoPE(D, layout="half").apply(x, at),
     "fused": lambda x, at: fused(pr.RoPE(D, layout="half"))(x, at),
@@ -114,7 +110,7 @@ WORK = {
 
 
 class Inputs:
-    """The bytes of the largest input of any task."""
+    """Records the bytes of the largest input of any task."""
 
     def __init__(self):
         from dask.callbacks import Callback
@@ -129,8 +125,8 @@ class Inputs:
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_no_task_sees_more_than_a_chunk(name, rng):
-    """A chunk of the result, in float64, in which the specification works."""
+def test_no_task_reads_more_than_a_chunk(name, rng):
+    """The limit is a chunk of the result in float64, in which the specification computes."""
     x = rng.standard_normal(BIG).astype(np.float32)
     y = WORK[name](lazy(x, CUT), np.arange(64))
     chunk = np.prod([max(c) for c in y.chunks]) * 8
@@ -143,7 +139,7 @@ def test_no_task_sees_more_than_a_chunk(name, rng):
     assert not [key for key in dict(y.dask.layers) if "rechunk-merge" in key]
 
 
-def test_a_gather_would_be_seen():
+def test_a_gather_is_detected():
     seen = Inputs()
     with seen.callback:
         lazy(np.ones(BIG), CUT).rechunk(BIG).sum().compute(
@@ -154,7 +150,7 @@ def test_a_gather_would_be_seen():
 
 @pytest.mark.filterwarnings("default")
 def test_on_a_cluster_of_workers(rng):
-    """Two workers: the same numbers, no result larger than a chunk, until the user gathers."""
+    """With two workers, no stored result is larger than a chunk until the user gathers."""
     distributed = pytest.importorskip("distributed", reason="distributed runs the workers")
     x = rng.standard_normal(BIG).astype(np.float32)
     at = np.arange(64) * 1001
@@ -168,7 +164,7 @@ def test_on_a_cluster_of_workers(rng):
         held = []
 
         class Sizes(distributed.SchedulerPlugin):
-            """The bytes of every result that a worker reports, the passing ones too."""
+            """Records the bytes of every result that a worker reports, temporary ones included."""
 
             def transition(self, key, start, finish, *args, nbytes=0, **kwargs):
                 if finish == "memory":

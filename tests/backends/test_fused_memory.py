@@ -1,4 +1,4 @@
-"""What fused takes beside its result: nothing of the size of the arrays."""
+"""Fused paths need no temporary memory of the size of the arrays."""
 
 import tracemalloc
 
@@ -13,7 +13,7 @@ MIB = 2**20
 
 
 def peak(call):
-    """The most bytes of NumPy and Python at one time during the second call."""
+    """Return the most bytes that NumPy and Python hold at one time during the second call."""
     call()
     tracemalloc.start()
     try:
@@ -31,10 +31,10 @@ def peak(call):
 def test_rotations(layout, dtype):
     x = np.ones((1, 8, 4096, 64), DTYPES[dtype])
     out = np.empty_like(x)
-    for turned in (64, 32):
-        encoding = pr.RoPE(64, layout=layout, rotary_dim=turned)
+    for rotary_dim in (64, 32):
+        encoding = pr.RoPE(64, layout=layout, rotary_dim=rotary_dim)
         ready = fused(encoding).prepare(range(4096), like=x)
-        for call in (ready, lambda x, out=None, e=encoding: fused_once(e, x, out)):
+        for call in (ready, lambda x, out=None, e=encoding: with_kept_tables(e, x, out)):
             assert x.nbytes <= peak(lambda call=call: call(x)) < x.nbytes + MIB
             assert peak(lambda call=call: call(x, out=out)) < MIB
             assert peak(lambda call=call: call(x, out=x)) < MIB
@@ -43,13 +43,13 @@ def test_rotations(layout, dtype):
 KEPT = {}
 
 
-def fused_once(encoding, x, out):
-    """A call that finds its tables made."""
+def with_kept_tables(encoding, x, out):
+    """Rotate by an instance that keeps its tables between calls."""
     fast = KEPT.setdefault(encoding, fused(encoding))
     return fast(x, range(x.shape[-2]), out=out)
 
 
-def test_tables_take_a_few_numbers_for_each_position():
+def test_tables_take_a_few_bytes_per_position():
     for length, dim in ((2**17, 128), (2**20, 16)):
         fast, out = fused(pr.Sinusoidal(dim)), np.empty((length, dim), np.float32)
         extra = peak(lambda fast=fast, out=out: fast(range(len(out)), out=out))
@@ -64,7 +64,7 @@ def test_biases_are_written_from_a_vector():
     assert peak(lambda: fast(1024, 1024, out=out)) < MIB
 
 
-def test_a_copy_would_be_seen():
+def test_a_temporary_copy_is_detected():
     x = np.ones((1, 8, 4096, 64), np.float32)
     out = np.empty_like(x)
     assert peak(lambda: np.copyto(out, x * 2) or out) > MIB

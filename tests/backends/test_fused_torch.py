@@ -1,4 +1,4 @@
-"""The fused path on torch: judged by the suite, differentiable twice, compiled whole, autocast."""
+"""The fused path on torch: the conformance suite, gradients, compilation, autocast, threads."""
 
 import copy
 import pickle
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.accuracy import Truth, budget
 from posenc_ref.backends import fused
 from posenc_ref.conformance import check
+from tests.backends.comparison import close
 from tests.backends.test_fused import FUSED, ROTARY, D, positions_of
 
 torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
@@ -20,14 +20,6 @@ RNG = np.random.default_rng(12)
 def tensor(rng, *shape, dtype="float32", grad=False):
     values = torch.from_numpy(rng.standard_normal(shape)).to(getattr(torch, dtype))
     return values.requires_grad_(grad)
-
-
-def close(one, other, dtype="float32"):
-    """Equal to a few roundings of the larger ones of a row."""
-    one, other = (t.detach().to(torch.float64).numpy() for t in (one, other))
-    size = np.broadcast_to(np.linalg.norm(other, axis=-1, keepdims=True), other.shape)
-    score = Truth(other, size, np.zeros(())).score(one, dtype=dtype)
-    return one.shape == other.shape and score.max() <= budget(dtype)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +37,7 @@ def test_the_suite_passes(name, dtype):
 @pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_gradients_are_those_of_the_specification(name, dtype):
-    """With m != 1: once, not twice and not its inverse."""
+    """The encodings have a factor m != 1, which the gradient has once, not twice or inverted."""
     encoding = ROTARY[name]
 
     def vjp(x, positions, dy):
@@ -68,12 +60,12 @@ def test_gradcheck_twice(name, rng):
 
 
 @pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial"])
-def test_the_operator_is_well_made(name, rng):
-    """torch's own examination: schema, fake tensors, autograd registration, dynamic shapes."""
+def test_the_operator_passes_opcheck(name, rng):
+    """torch checks the schema, fake tensors, the registration of autograd and dynamic shapes."""
     encoding = ROTARY[name]
     x = tensor(rng, 2, 3, D, grad=True)
     fused(encoding)(x, range(3))  # registers it
-    run = fused(encoding)._runs[0]
+    run = fused(encoding)._tables.runs[0]
     factor = tensor(rng, 3, run.size, 2) if run.interleaved else tensor(rng, 2, 3, run.size)
     arguments = (x, factor, run.interleaved, run.start, False)
     torch.library.opcheck(torch.ops.posenc_ref.rotate.default, arguments)
@@ -81,8 +73,8 @@ def test_the_operator_is_well_made(name, rng):
 
 @pytest.mark.parametrize("name", ["half-trailing", "interleaved-partial", "sections-half"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_graphs_are_whole(name, dtype, rng):
-    """compile(fullgraph=True) sees one graph, forward and backward."""
+def test_compile_makes_one_graph(name, dtype, rng):
+    """``compile(fullgraph=True)`` captures forward and backward without a break."""
     torch._dynamo.reset()
     encoding = ROTARY[name]
     at = positions_of(encoding, range(7))
@@ -106,7 +98,7 @@ def test_inductor(rng):
     assert close(compiled(x), ready(x, 2), "bfloat16")
 
 
-def test_autocast_leaves_angles_alone(rng):
+def test_autocast_does_not_change_angles(rng):
     encoding = ROTARY["half"]
     x = tensor(rng, 2, 4, D)
     far = np.array([3, 2**17 + 1, 2**20 + 3, 2**24 + 1])
@@ -153,7 +145,7 @@ def test_out_and_in_place(rng):
         fused(ROTARY["half"])(tensor(rng, 2, D, grad=True), range(2), out=tensor(rng, 2, D))
 
 
-def test_nothing_of_x_is_kept_for_the_gradient(rng):
+def test_autograd_saves_tables_and_not_x(rng):
     x = tensor(rng, 1, 8, 512, D, grad=True)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
@@ -162,7 +154,7 @@ def test_nothing_of_x_is_kept_for_the_gradient(rng):
     assert all(t.numel() <= 512 * D for t in kept)
 
 
-def test_strides_that_are_no_complex_numbers(rng):
+def test_strides_that_cannot_be_viewed_as_complex_numbers(rng):
     encoding = pr.RoPE(D, layout="interleaved")
     for x in (
         tensor(rng, 2, 5, D + 1)[..., 1:],
@@ -192,10 +184,10 @@ def test_threads_share_one_encoding(rng):
     assert wrong == []
 
 
-def test_what_is_refused(rng):
+def test_refused_arguments(rng):
     ready = fused(ROTARY["half"]).prepare(range(4), like=tensor(rng, 1))
     with pytest.raises(TypeError, match=r"x must be a torch array of float32, .*float64"):
-        ready(tensor(rng, 4, D, dtype="float64"))  # its angles are wanted more exactly
+        ready(tensor(rng, 4, D, dtype="float64"))  # needs more exact tables
     with pytest.raises(TypeError, match="x must be a torch array"):
         ready(np.zeros((4, D), np.float32))
     with pytest.raises(TypeError, match=r"start must be an integer, .*pass positions"):
@@ -206,7 +198,7 @@ def test_what_is_refused(rng):
 
 @pytest.mark.parametrize("name", ["half", "interleaved-partial"])
 def test_tables_of_a_float32_parameter_serve_autocast(name, rng):
-    """Queries are bfloat16 there; their tables are the same, and so is the graph of a compiler."""
+    """Autocast makes queries bfloat16; the same tables serve them, eagerly and compiled."""
     torch._dynamo.reset()
     encoding = ROTARY[name]
     ready = fused(encoding).prepare(range(20), like=torch.nn.Parameter(tensor(rng, 1)))
@@ -232,7 +224,7 @@ def test_forward_mode(rng):
         assert jacobians[0].abs().sum() > 0
 
 
-def test_tables_made_while_evaluating_serve_training(rng):
+def test_tables_made_in_inference_mode_serve_training(rng):
     fast = fused(ROTARY["half"])
     x = tensor(rng, 2, 5, D)
     with torch.inference_mode(), torch.device("meta"):
@@ -240,7 +232,7 @@ def test_tables_made_while_evaluating_serve_training(rng):
     fast(x.clone().requires_grad_(), range(5)).sum().backward()
 
 
-def test_copies_and_workers(rng):
+def test_copies_and_pickles(rng):
     for encoding in (ROTARY["half"], ROTARY["interleaved-partial"]):
         fast = fused(encoding, tensor_layout="bshd")
         x = tensor(rng, 1, 5, 2, D)
@@ -252,7 +244,7 @@ def test_copies_and_workers(rng):
 
 
 @pytest.mark.parametrize("name", ["half", "interleaved"])
-def test_nothing_is_nothing(name, rng):
+def test_empty_tensors_and_expanded_axes(name, rng):
     fast = fused(ROTARY[name])
     for shape in ((2, 3, 0, D), (0, 3, 5, D)):
         assert fast(tensor(rng, *shape), range(shape[2])).shape == shape

@@ -21,7 +21,7 @@ SIZE = np.linalg.norm(X, axis=-1, keepdims=True)
 
 
 def near(actual, want, size=SIZE):
-    """``actual`` is float32 arithmetic on exact tables."""
+    """Return whether ``actual`` has the error of float32 arithmetic on exact tables."""
     truth = Truth(np.asarray(want, np.float64), 2 * size, np.zeros(()), size)
     return truth.score(np.asarray(actual), angles="exact").max() <= budget("float32")
 
@@ -43,8 +43,8 @@ def test_jit_with_host_positions():
     assert near(logits, scores(ROPE, wide, wide, P, P), size)
 
 
-def test_tables_under_jit_are_the_rounded_ones():
-    """Made on the host and sent as constants: not one bit depends on the compiler."""
+def test_tables_under_jit_are_correctly_rounded():
+    """Tables are made on the host and enter the trace as constants: the compiler changes no bit."""
     cos, sin = jax.jit(lambda: ROPE.cos_sin(P, xp=jnp))()
     want = ROPE.cos_sin(P)
     assert (np.asarray(cos) == want[0].astype(np.float32)).all()
@@ -57,7 +57,7 @@ def test_concrete_jax_positions_are_exact_too():
     assert near(y, ROPE.apply(X.astype(np.float64), far))
 
 
-def test_grad_is_the_rotation_back(rng):
+def test_grad_is_the_inverse_rotation(rng):
     dy = rng.standard_normal(X.shape).astype(np.float32)
     dx = jax.grad(lambda x: jnp.sum(ROPE.apply(x, P) * dy))(jnp.asarray(X))
     size = np.linalg.norm(dy, axis=-1, keepdims=True)
@@ -88,8 +88,8 @@ def test_traced_positions_need_64_bit_types(call):
         jax.jit(call)(jnp.arange(4))
 
 
-def test_traced_indices_need_none(rng):
-    """Integers stay integers; a row outside the table is NaN, as nothing can be raised there."""
+def test_traced_indices_need_no_64_bit_types(rng):
+    """A row outside the table is NaN, because a trace cannot raise an error."""
     weight = rng.standard_normal((10, 8)).astype(np.float32)
     rows = jax.jit(Learned(jnp.asarray(weight), offset=1).table)(jnp.asarray([0, 8, 9, -2]))
     assert (np.asarray(rows[:2]) == weight[[1, 9]]).all()
@@ -133,10 +133,10 @@ exact = Truth(want, np.abs(want), np.zeros(()), np.ones(()))
 assert exact.score(np.asarray(table), angles="exact").max() <= budget("float64")
 bias = jax.jit(ALiBi(4).bias)(where, where)
 assert (np.asarray(bias) == ALiBi(4).bias(p, p)).all()
-# Under jit nothing can be raised: rows outside the domain are NaN.
+# A trace cannot raise an error: rows outside the domain are NaN.
 rows = np.asarray(jax.jit(Sinusoidal(8).table)(jnp.asarray([1.0, jnp.nan, 2.0**41])))
 assert np.isfinite(rows[0]).all() and np.isnan(rows[1:]).all()
-# Out of jit it is.
+# Outside jit, an error is raised.
 try:
     Sinusoidal(8).table(jnp.asarray([2.0**41]))
 except ValueError as error:

@@ -1,4 +1,4 @@
-"""Traced positions without 64-bit types: exact in the whole range of 32-bit integers."""
+"""Traced positions without 64-bit types are exact at every 32-bit integer."""
 
 import numpy as np
 import pytest
@@ -6,22 +6,12 @@ import pytest
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth
 from posenc_ref.backends import fused
+from tests.backends.comparison import rotation_error
 from tests.backends.test_fused import ROTARY, D
 
 jax = pytest.importorskip("jax", reason="its traces are what is tried")
-#: Roundings of the size of a pair: two of the angle, one of the sine, one of the rotation.
+#: Roundings of the norm of a pair: two of the angle, one of the sine, one of the rotation.
 MOST = 4
-
-
-def worst(encoding, x, at, y, turn="apply", seq_len=None):
-    """The largest distance from the truth, in float32 roundings of the size of a pair."""
-    wide = x.astype(np.float64)
-    size, m = np.zeros(x.shape), encoding.attention_factor(seq_len)
-    m = 1 / m if turn == "inverse" else m
-    first, second = encoding.pairs()
-    size[..., first] = size[..., second] = m * np.hypot(wide[..., first], wide[..., second])
-    true = getattr(encoding, turn)(wide, at, seq_len=seq_len)
-    return Truth(true, size, np.zeros(())).score(np.asarray(y), dtype="float32").max()
 
 
 def rows(encoding, rng, kind, *shape):
@@ -48,11 +38,11 @@ def test_every_integer(name, rng):
         at = rows(encoding, rng, kind, *shape)
         call = jax.jit(lambda x, at: (fast(x, at, seq_len=700), fast.inverse(x, at, seq_len=700)))
         there, back = call(x, at)
-        assert worst(encoding, x, at, there, seq_len=700) <= MOST
-        assert worst(encoding, x, at, back, "inverse", seq_len=700) <= MOST
+        assert rotation_error(encoding, x, at, there, seq_len=700) <= MOST
+        assert rotation_error(encoding, x, at, back, method="inverse", seq_len=700) <= MOST
 
 
-def test_what_traces_do_with_it(rng):
+def test_jit_vmap_qk_and_gradients(rng):
     encoding, paths = ROTARY["interleaved-partial"], []
     fast = fused(encoding, tensor_layout="bshd")
     x = rng.standard_normal((2, 5, 3, D)).astype(np.float32)
@@ -64,7 +54,7 @@ def test_what_traces_do_with_it(rng):
         return y
 
     def right(y, x=x, at=at):
-        return worst(encoding, x.swapaxes(1, 2), at, np.asarray(y).swapaxes(1, 2)) <= MOST
+        return rotation_error(encoding, x.swapaxes(1, 2), at, np.asarray(y).swapaxes(1, 2)) <= MOST
 
     assert right(jax.jit(call)(x, at))
     assert paths == ["jax: from phases in the trace"]
@@ -84,28 +74,28 @@ def test_what_traces_do_with_it(rng):
     assert Truth(true, size, np.zeros(())).score(back).max() <= MOST
 
 
-def test_positions_that_are_moved(rng):
+def test_encodings_with_an_offset(rng):
     x = rng.standard_normal((4, D)).astype(np.float32)
     at = np.array([[0, -5, 2**31 - 1, -(2**31)], [7, 1, 2, 3]], np.int32)
     for offset in (1.0, -3.0, 0.25):
         encoding = pr.MultiAxisRoPE(D, sections=(8, 8), layout="half", offset=offset)
-        assert worst(encoding, x, at, jax.jit(fused(encoding))(x, at)) <= MOST
+        assert rotation_error(encoding, x, at, jax.jit(fused(encoding))(x, at)) <= MOST
 
 
 def test_beyond_the_domain():
-    """NaN, where concrete positions raise."""
+    """Traced positions give NaN where concrete ones raise an error."""
     encoding = pr.RoPE(4, layout="half", scaling=pr.GivenFrequencies((1e6, 1.0)))
     x = np.ones((6, 4), np.float32)
     limit = int(2**40 / encoding.frequencies().max())
     at = np.array([limit, -limit, limit + 1, -limit - 1, 2**31 - 1, -(2**31)], np.int32)
     y = np.asarray(jax.jit(fused(encoding))(x, at))
     assert np.isnan(y).all(axis=-1).tolist() == [False, False, True, True, True, True]
-    assert worst(encoding, x[:2], at[:2], y[:2]) <= MOST
+    assert rotation_error(encoding, x[:2], at[:2], y[:2]) <= MOST
     with pytest.raises(ValueError, match="positions must be finite and at most"):
         fused(encoding)(jax.numpy.asarray(x), at)
 
 
-def test_what_is_refused():
+def test_refused_positions():
     x = np.ones((3, D), np.float32)
     half, sections = fused(ROTARY["half"]), fused(ROTARY["sections-half"])
     for call, at, error, message in (

@@ -1,6 +1,6 @@
 """Relative biases and scores on each declared library, device and dtype.
 
-The truths are those of NumPy, which ``tests/posenc_ref`` compares with 50-digit arithmetic.
+The expected values are those of NumPy, which ``tests/posenc_ref`` compares with 50 digits.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ RNG = np.random.default_rng(7)
 
 
 def table(rng, *shape):
-    """Numbers that every dtype holds."""
+    """Return numbers that every dtype represents exactly."""
     return rng.integers(-127, 128, shape) / 32
 
 
@@ -99,7 +99,7 @@ BIASES = {
 
 
 def moved(encoding, place):
-    """The encoding with its learned numbers at this place."""
+    """Return the encoding with its learned arrays at this place."""
     arrays = {}
     for f in dataclasses.fields(encoding):
         value = getattr(encoding, f.name)
@@ -123,7 +123,7 @@ def judge(place, result, truth, dtype, judged=True):
 
 
 def some(place, every, few):
-    """All encodings in float32; in the other dtypes, which only round differently, a few."""
+    """Return all encodings for float32, and a few for other dtypes, which differ in rounding."""
     return every if place.dtype == "float32" else {name: every[name] for name in few}
 
 
@@ -145,7 +145,7 @@ def judge_scores(place, encoding):
     for at in place.ways(AT):
         logits = scores(there, place.array(Q), place.array(K), at, at)
         judge(place, logits, truth, place.dtype, judged)
-    # Learned numbers on the host go along.
+    # Learned arrays on the host serve any library.
     logits = scores(encoding, place.array(Q), place.array(K), AT, AT)
     judge(place, logits, truth, place.dtype, judged)
 
@@ -168,7 +168,7 @@ def test_blended_softmax(place, rng):
     encoding = ConViTBias(table(rng, H, 3) / 64, table(rng, H), table(rng, H), window=(3, 4))
     judge(place, moved(encoding, place).bias(AT, AT), encoding.truth(AT, AT), place.working)
     want = encoding.weights(Q, K, AT, AT)
-    # The size of the logits is what rounding them moves.
+    # Rounding a logit shifts it by a unit of its size.
     size = want * (1 + encoding.truth(AT, AT).terms.max() + 64)
     found = moved(encoding, place).weights(place.array(Q), place.array(K), AT, AT)
     judge(place, found, Truth(want, size, np.zeros_like(want)), place.dtype)

@@ -1,4 +1,4 @@
-"""Biases inside flex_attention: the same logits, the same gradients, nothing of size Q times K."""
+"""Biases inside flex_attention: the right logits and gradients, and no array of Q times K."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried
 flex = pytest.importorskip(
     "torch.nn.attention.flex_attention", reason="flex_attention is what runs the functions"
 )
-# Eagerly it materialises the scores and says so; that is what it is compared with here.
+# Without torch.compile it materialises the scores and warns about that.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile"),
     pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),
@@ -58,7 +58,7 @@ def keys_of(name, length):
 
 
 def whole(mod, q_len, k_len, dtype):
-    """What a score_mod adds, for every head, query and key."""
+    """Return what a score_mod adds to every head, query and key."""
     h, i, j = torch.meshgrid(*map(torch.arange, (H, q_len, k_len)), indexing="ij")
     score = torch.zeros(h.shape, dtype=getattr(torch, dtype))
     each = mod
@@ -69,7 +69,7 @@ def whole(mod, q_len, k_len, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ALL)
-def test_what_is_added_is_the_bias(name, dtype, rng):
+def test_score_mod_adds_the_bias(name, dtype, rng):
     encoding = ALL[name]
     sizes = [(12, 12), (5, 12)] if name in WINDOWS else [(7, 7), (1, 300), (40, 300), (9, 4)]
     for q_len, k_len in sizes:
@@ -87,14 +87,14 @@ def test_what_is_added_is_the_bias(name, dtype, rng):
 
 @pytest.mark.parametrize("name", ["ALiBi inside the scale", "T5", "Swin v2"])
 def test_logits_through_flex_attention(name, rng):
-    """With one key left to each query, the logarithm of the sum is the logit of that key."""
+    """With one unmasked key per query, the log-sum-exp is the logit of that key."""
     encoding, (q_len, k_len) = ALL[name], (5, 12)
     q, k = queries(rng, q_len), queries(rng, k_len)
     offset = k_len - q_len
     at = np.arange(offset, k_len), np.arange(k_len)
     mod = score_mod(encoding, like=q, offset=offset)
     logits = np.empty((2, H, q_len, k_len), np.float32)
-    ahead = torch.tensor(0)  # written to, so that nothing is traced anew
+    ahead = torch.tensor(0)  # a tensor, so that nothing is traced again
     mask = flex.create_block_mask(
         lambda b, h, i, j: j == (i + ahead) % k_len, None, None, q_len, k_len, device="cpu"
     )
@@ -115,7 +115,7 @@ def test_logits_through_flex_attention(name, rng):
 
 
 def materialised(encoding, q, k, v, at, scale):
-    """Causal attention with the bias of the specification, differentiable in what is learned."""
+    """Return causal attention with the full bias, differentiable in its learned arrays."""
     bias = torch.as_tensor(encoding.bias(*at))
     logits = q @ k.mT * scale
     logits = logits + bias * (scale if encoding.bias_inside_scale else 1.0)
@@ -134,7 +134,7 @@ LEARNED = {
 
 @pytest.mark.parametrize("name", [*LEARNED, "ALiBi", "Kerple log", "Sandwich"])
 def test_attention_and_its_gradients(name, rng):
-    """Causal, queries at the end of the keys; against the bias written out, in float64."""
+    """Both equal those with the full bias, causal and with queries at the end of the keys."""
     q_len, k_len = 5, 12
     at = np.arange(k_len - q_len, k_len), np.arange(k_len)
     learned = {
@@ -150,7 +150,7 @@ def test_attention_and_its_gradients(name, rng):
     got = flex.flex_attention(q, k, v, score_mod=mod, scale=mod.scale, block_mask=mask)
     want = materialised(encoding, q, k, v, at, mod.scale)
     pairs, weight = [(got, want)], torch.from_numpy(numbers(rng, *got.shape))
-    if learned:  # on a CPU torch differentiates it for these alone, not for q, k and v
+    if learned:  # on a CPU torch has gradients for these only, not for q, k and v
         loss = [(y * weight).sum() for y in (got, want)]
         grads = [torch.autograd.grad(one, list(learned.values())) for one in loss]
         assert all(grad.abs().max() > 0 for grad in grads[1])
@@ -161,8 +161,8 @@ def test_attention_and_its_gradients(name, rng):
         assert Truth(other, size, np.zeros(())).score(one).max() <= budget("float64")
 
 
-def test_layers_that_differ_in_their_constants(rng):
-    """What is compiled for one layer serves the next, whose numbers and sizes are others."""
+def test_layers_with_different_constants(rng):
+    """Layers may differ in their constants and sizes."""
     fires = [pr.FIRE(*network(rng, 1, w), c=0.1 * w, length=10.0 * w, eps=1e-6 * w) for w in (3, 4)]
     windows = [pr.SwinBias(numbers(rng, (2 * n - 1) ** 2, H), window=(n, n)) for n in (2, 3)]
     inside = [pr.ALiBi(H, max_bias=m, bias_inside_scale=True) for m in (4.0, 7.0)]
@@ -180,14 +180,14 @@ def test_layers_that_differ_in_their_constants(rng):
 
 
 def kept(mod):
-    """Every tensor that a score_mod holds."""
+    """Return every tensor that a score_mod holds."""
     cells = mod._element.__closure__ or ()
     found = [cell.cell_contents for cell in cells] + list(vars(mod).values())
     return [t for t in found if isinstance(t, torch.Tensor)]
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_nothing_of_the_size_of_the_scores_is_kept(name, rng):
+def test_stored_tensors_do_not_grow_with_the_scores(name, rng):
     sizes = []
     for length in (2**9, 2**12):
         mod = score_mod(ALL[name], like=queries(rng, 1), k_len=keys_of(name, length))
@@ -197,7 +197,7 @@ def test_nothing_of_the_size_of_the_scores_is_kept(name, rng):
 
 
 def test_compiled_while_decoding(rng):
-    """One graph for every step, the same values, and no allocation of the size of the scores."""
+    """One graph serves every step, without an allocation of the size of the scores."""
     torch._dynamo.reset()
     encoding, q_len, k_len = pr.T5Bias(torch.from_numpy(numbers(rng, 32, H)).float()), 512, 2048
     k = queries(rng, k_len)
@@ -222,7 +222,7 @@ def test_compiled_while_decoding(rng):
             assert Truth(want, size, np.zeros(())).score(got).max() <= budget("float32")
 
 
-def test_outside_of_what_is_known_there_is_no_number(rng):
+def test_the_bias_is_nan_outside_the_window_or_table(rng):
     q = queries(rng, 3)
     swin = whole(score_mod(WINDOWS["Swin"], like=q, offset=-1), 3, 14, "float32")
     assert np.isnan(swin[:, 0]).all()
@@ -242,11 +242,11 @@ def test_outside_of_what_is_known_there_is_no_number(rng):
         (lambda q: score_mod(pr.ALiBi(H), like=q[0, 0]), ValueError, "like must have shape"),
         (lambda q: score_mod(pr.Sandwich(H), like=q), ValueError, "k_len must be given"),
         (lambda q: score_mod(pr.ALiBi(H), like=q, offset=1.0), TypeError, "offset must be"),
-        (lambda q: score_mod(pr.ALiBi(H), like=q, offset=torch.ones(2)), ValueError, "no axes"),
+        (lambda q: score_mod(pr.ALiBi(H), like=q, offset=torch.ones(2)), ValueError, "without"),
         (lambda q: score_mod(BIASES["T5"].replace(table=torch.ones(32, H, device="meta")), like=q),
          ValueError, "on meta"),
     ],
 )  # fmt: skip
-def test_what_is_refused(call, error, message, rng):
+def test_refused_arguments(call, error, message, rng):
     with pytest.raises(error, match=message):
         call(queries(rng, 2))

@@ -1,29 +1,31 @@
-"""Shards equal the whole: zig-zag halves of a context-parallel group, and the heads of a rank."""
+"""Shards equal the whole, by sequence (zig-zag halves of context parallelism) and by head."""
 
 import numpy as np
 import pytest
 
 import posenc_ref as pr
 from posenc_ref.backends import backend, fused, score_mod
+from tests.backends.comparison import close
 from tests.backends.test_fused import ROTARY, D
 
 LIBRARIES = ["numpy", "torch", "jax"]
-#: Lengths of packed sequences, and the size of the group.
+#: Lengths of packed sequences, and the number of ranks.
 GROUPS = [((16, 8), 2), ((16,), 4), ((24, 48, 12), 3)]
 
 
 def several(encoding, at):
-    """Positions (S,), or three different rows of them for three axes."""
+    """Return positions (S,), or three different rows of them for three axes."""
     return at if encoding.num_axes == 1 else np.stack([at, at // 4, at % 4])[: encoding.num_axes]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("name", ["half-trailing", "interleaved", "sections-half", "dynamic"])
 def test_zig_zag_halves(name, library):
-    """Bit for bit: a token does not see who is beside it."""
+    """A token has the same bits in a shard and in the whole."""
     encoding, home = ROTARY[name], backend(library)
     call = fused(encoding)
-    for lengths, size in GROUPS:
+    # JAX compiles for every shape: one group is enough there.
+    for lengths, size in GROUPS[:1] if library == "jax" else GROUPS:
         total = sum(lengths)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         x = np.random.default_rng(total).standard_normal((2, 3, total, D))
@@ -39,14 +41,14 @@ def test_zig_zag_halves(name, library):
                 assert np.array_equal(shard, whole[:, :, rows])
                 held.append(rows)
             assert np.array_equal(np.sort(np.concatenate(held)), np.arange(total))
-        # The positions that a rank would count by itself are others.
+        # Positions counted within the rank are wrong.
         own = several(encoding, np.arange(rows.size))
         assert not np.array_equal(home.asnumpy(call(x[:, :, rows], own, seq_len=64)), shard)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_logits_of_a_context_parallel_ring(library):
-    """Each rank's queries meet each rank's keys: the tiles make up the logits of the whole."""
+    """The tiles of queries of one rank with keys of another are those of the whole logits."""
     encoding, home = ROTARY["half-trailing"], backend(library)
     q, k = (np.random.default_rng(n).standard_normal((1, 2, 24, D)) for n in (1, 2))
     q, k = (home.asarray(x, "float32", home.devices()[0]) for x in (q, k))
@@ -67,7 +69,7 @@ def test_logits_of_a_context_parallel_ring(library):
 
 @pytest.mark.parametrize("heads", [8, 12])
 def test_the_heads_of_a_rank(heads):
-    """Views of the whole bias: slopes of a rank are no slopes of that many heads."""
+    """They are views of the whole bias; an ALiBi with fewer heads has other slopes."""
     encoding, size = pr.ALiBi(heads), 4
     whole = fused(encoding)(5, 9)
     local = heads // size
@@ -91,8 +93,8 @@ def test_the_heads_of_a_rank_in_flex_attention():
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_a_dtensor_is_turned_by_parts(axis, rng):
-    """As the page says; a whole one is refused in words, by the specification as well."""
+def test_a_dtensor_is_rotated_by_its_local_part(axis, rng):
+    """The way of docs/scale.md works; a DTensor itself is refused, by the specification too."""
     torch = pytest.importorskip("torch", reason="PyTorch's sharded tensors are what is tried")
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Shard
@@ -114,10 +116,7 @@ def test_a_dtensor_is_turned_by_parts(axis, rng):
         turned = DTensor.from_local(made, x.device_mesh, x.placements)
         assert turned.shape == whole.shape
         expected = fused(encoding)(whole, range(8)).chunk(size, dim=axis)[rank]
-        ours, theirs = (t.detach().numpy() for t in (turned.to_local(), expected))
-        size_of = np.linalg.norm(theirs, axis=-1, keepdims=True)
-        truth = pr.accuracy.Truth(theirs, np.broadcast_to(size_of, theirs.shape), np.zeros(()))
-        assert truth.score(ours, dtype="float64").max() <= pr.accuracy.budget("float64")
+        assert close(turned.to_local(), expected, "float64")
         turned.to_local().sum().backward()
         assert part.grad is not None
     finally:

@@ -1,4 +1,4 @@
-"""Eight threads, one encoding: on every path the numbers are those of one thread."""
+"""Eight threads that share one encoding get the values of one thread, on every path."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ X = np.random.default_rng(17).standard_normal((2, 16, D)).astype(np.float32)
 
 @pytest.fixture(autouse=True)
 def threads_change_often():
-    """So that a race of a few instructions shows."""
+    """Switch threads often, so that short races show."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -38,7 +38,7 @@ def prepared(library, encoding):
 
 
 def once(encoding):
-    """One fused for all calls."""
+    """Return one fused instance for all calls."""
     fast = fused(encoding)
     return lambda _: fast
 
@@ -66,8 +66,8 @@ PATHS = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_same_as_alone(path):
-    # Other encodings, equal to those of the threads, so that nothing is ready for these.
+def test_threads_get_the_values_of_one_thread(path):
+    # Separate but equal encodings, so that the threads find no tables made.
     alone = [PATHS[path]()(n) for n in range(0, TASKS, 8)]
     call, start = PATHS[path](), Barrier(THREADS)
 
@@ -83,7 +83,7 @@ def test_the_same_as_alone(path):
 
 
 class Emptied(dict):
-    """What another thread clears right after it was asked what it holds."""
+    """A dict that another thread seems to clear right after each look-up."""
 
     def __contains__(self, key):
         found = super().__contains__(key)
@@ -96,7 +96,7 @@ class Emptied(dict):
         return found
 
 
-def test_frequencies_that_another_thread_drops():
+def test_frequencies_dropped_by_another_thread():
     encoding = ROTARY["dynamic"].replace(base=5000.0)
     expected = encoding.apply(X, range(16))
     encoding.__dict__["_kept_turns"] = Emptied(encoding._kept_turns)

@@ -38,7 +38,7 @@ def test_gradients_of_scores_and_tables():
     assert torch.autograd.gradcheck(lambda w, x: Learned(w).add(x, near), (weight, x))
 
 
-def test_the_gradient_is_the_rotation_back():
+def test_the_gradient_is_the_inverse_rotation():
     x, dy = random(2, 3, 4, 8).requires_grad_(), random(2, 3, 4, 8)
     ROPE.apply(x, P).backward(dy)
     want = ROPE.inverse(dy, P)
@@ -47,7 +47,7 @@ def test_the_gradient_is_the_rotation_back():
     assert truth.score(x.grad.numpy(), angles="exact").max() <= budget("float64")
 
 
-def test_requires_grad_follows_x_and_the_tables_do_not_have_it():
+def test_requires_grad_follows_x_and_tables_never_require_it():
     assert ROPE.apply(random(4, 8).requires_grad_(), P).requires_grad
     assert not ROPE.apply(random(4, 8), P).requires_grad
     assert not ROPE.cos_sin(torch.tensor(P))[0].requires_grad
@@ -99,7 +99,7 @@ def test_integers_of_every_width_are_positions():
     assert torch.equal(ROPE.apply(x, far), ROPE.apply(x, far.numpy()))
 
 
-def test_out_of_memory_positions_are_refused_before_any_kernel_runs():
+def test_positions_outside_the_domain_are_refused():
     with pytest.raises(ValueError, match=r"positions \+ offset must lie in 0 \.\. 9"):
         Learned(random(10, 8)).table(torch.tensor([3, 10]))
     with pytest.raises(ValueError, match="must be finite"):

@@ -1,4 +1,4 @@
-"""Tensors on which the fused path once crashed, was wrong or gave up."""
+"""Regression tests: tensors that the fused path once crashed on, or rotated wrongly."""
 
 import types
 
@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.backends import fused, fused_torch
+from posenc_ref.backends import fused
+from posenc_ref.backends.kernels import torch_rotary, torch_state
+from tests.backends.comparison import close
 from tests.backends.test_fused import ROTARY, D
-from tests.backends.test_fused_torch import close
 
 torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 
 
 def at_address(rng, dtype, places):
-    """A tensor (3, D) that starts ``places`` elements after a multiple of 64 bytes."""
+    """Return a tensor (3, D) that starts ``places`` elements after a multiple of 64 bytes."""
     kind = np.dtype(dtype)
     room = np.zeros(3 * D * kind.itemsize + 256, np.uint8)
     start = -room.ctypes.data % 64 + places * kind.itemsize
@@ -24,8 +25,8 @@ def at_address(rng, dtype, places):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_addresses_that_are_no_multiple_of_a_complex_number(dtype, rng):
-    """Shared with NumPy: torch's complex kernels end the process there."""
+def test_addresses_not_aligned_to_a_complex_number(dtype, rng):
+    """Such memory, shared with NumPy, crashes torch's complex kernels."""
     encoding = pr.RoPE(D, layout="interleaved", rotary_dim=D - 2)
     fast = fused(encoding)
     for places in (0, 1, 3):
@@ -37,8 +38,8 @@ def test_addresses_that_are_no_multiple_of_a_complex_number(dtype, rng):
 
 
 @pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
-def test_positions_that_want_gradients_get_them():
-    """No table passes a gradient on: the specification runs."""
+def test_gradients_reach_positions():
+    """A table has no gradient for positions, so the specification runs."""
     encoding = pr.RoPE(D, layout="half")
     x, at = torch.ones(3, D), torch.tensor([0.5, 1.5, 7.0], requires_grad=True)
     grads = []
@@ -53,7 +54,7 @@ def test_positions_that_want_gradients_get_them():
 
 
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
-def test_results_of_queries_and_keys_lie_apart(kind, rng):
+def test_outs_of_queries_and_keys_must_not_share_memory(kind, rng):
     q, k = (rng.standard_normal((2, 3, D)).astype(np.float32) for _ in range(2))
     if kind == "torch":
         q, k = torch.from_numpy(q), torch.from_numpy(k)
@@ -73,26 +74,28 @@ def test_results_of_queries_and_keys_lie_apart(kind, rng):
 
 
 @pytest.mark.parametrize("start", [1.5, "1", None, np.array([1])])
-def test_a_start_that_is_no_integer(start):
+def test_a_start_that_is_not_an_integer(start):
     ready = fused(ROTARY["half"]).prepare(range(9), like=np.zeros(1, np.float32))
     with pytest.raises(TypeError, match="start must be an integer, "):
         ready(np.zeros((3, D), np.float32), start)
 
 
 def test_tables_are_kept_for_each_stream_of_a_device(monkeypatch):
-    """And are not made while a graph is captured, whose memory would be others' at its replay."""
+    """They are not made while a graph is captured, whose replay would read freed memory."""
     stream = types.SimpleNamespace(cuda_stream=1)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: stream.cuda_stream == 2)
-    one = fused_torch.place("cuda:1")
-    fused_torch.not_captured("cuda:1")
+    one = torch_state.device_and_stream("cuda:1")
+    torch_state.not_captured("cuda:1")
     stream.cuda_stream = 2
-    assert one != fused_torch.place("cuda:1")
-    assert fused_torch.place("cpu") == fused_torch.place(torch.device("cpu"))
-    fused_torch.not_captured("cpu")
+    assert one != torch_state.device_and_stream("cuda:1")
+    assert torch_state.device_and_stream("cpu") == torch_state.device_and_stream(
+        torch.device("cpu")
+    )
+    torch_state.not_captured("cpu")
     for make in (
-        lambda: fused_torch.make_tables((), np.zeros((3, 4), complex), 8, "cuda:1"),
-        lambda: fused_torch.send_phasors(np.zeros((3, 4), complex), "cuda:1"),
+        lambda: torch_rotary.make_tables((), np.zeros((3, 4), complex), 8, "cuda:1"),
+        lambda: torch_rotary.send_phasors(np.zeros((3, 4), complex), "cuda:1"),
     ):
         with pytest.raises(ValueError, match="while a graph is captured"):
             make()

@@ -1,11 +1,12 @@
-"""Whole graphs of ``torch.compile``: any call of the fused path, whatever changes between calls."""
+"""Every call of the fused path compiles to a whole graph, whatever changes between calls."""
 
 import numpy as np
 import pytest
 
 from posenc_ref.backends import fused
+from tests.backends.comparison import close
 from tests.backends.test_fused import ROTARY, D, positions_of
-from tests.backends.test_fused_torch import close, tensor
+from tests.backends.test_fused_torch import tensor
 
 torch = pytest.importorskip("torch", reason="its compiler is what is tried")
 FAR = 2**20
@@ -25,8 +26,8 @@ SHAPES = {"bhsd": (3, 2, 7, D), "bshd": (3, 7, 2, D), "sbhd": (7, 3, 2, D), "thd
     ("name", "layout"),
     [(name, "bhsd") for name in NAMES] + [("half-trailing", layout) for layout in SHAPES][1:],
 )
-def test_calls_with_nothing_prepared(name, layout, rng):
-    """No break for host positions, and gradients come back."""
+def test_calls_without_prepared_tables(name, layout, rng):
+    """Host positions do not break the graph, and gradients are right."""
     encoding = ROTARY[name]
     fast = fused(encoding, tensor_layout=layout)
     x = tensor(rng, *SHAPES[layout], grad=True)
@@ -40,7 +41,7 @@ def test_calls_with_nothing_prepared(name, layout, rng):
 
 
 def test_lengths_and_positions_that_change(rng):
-    """Two graphs for all lengths, and for positions that only the run knows."""
+    """Two graphs serve all lengths and all positions."""
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
     fast = fused(ROTARY["half"])
     call = whole(lambda q, k, at: fast.qk(q, k, at), counter)
@@ -69,7 +70,7 @@ def test_positions_of_every_kind_in_a_graph(rng):
     )
 
 
-def test_autocast_leaves_angles_alone(rng):
+def test_autocast_does_not_change_angles(rng):
     fast, x, at = fused(ROTARY["half"]), tensor(rng, 2, 3, D), [3, FAR + 1, 2**24 + 1]
     call = whole(lambda x: fast(x, at))
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -106,8 +107,8 @@ def test_out_and_in_place(rng):
 
 
 @pytest.mark.parametrize("name", ["half-trailing", "interleaved"])
-def test_a_start_that_only_the_run_knows(name, rng):
-    """One graph for all of decoding; rows outside the tables are NaN, and never a read outside."""
+def test_a_start_known_when_the_graph_runs(name, rng):
+    """One graph serves a whole decoding; rows outside the tables are NaN."""
     fast, x = fused(ROTARY[name]), tensor(rng, 2, 3, 2, D)
     ready = fast.prepare(range(9), like=x)
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
@@ -125,19 +126,19 @@ def test_a_start_that_only_the_run_knows(name, rng):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_inductor_does_not_write_over_kept_tables(rng):
+def test_inductor_does_not_overwrite_kept_tables(rng):
     fast, x = fused(ROTARY["half"]), tensor(rng, 1, 1, 6, D)
     call = whole(lambda x, at: fast(x, at) * 2 + 1, "inductor")
     for _ in range(3):
         assert close(call(x, torch.arange(6)), fast(x, range(6)) * 2 + 1)
 
 
-def test_the_operator_is_well_made():
-    """torch's own examination: schema, fake tensors, dynamic shapes."""
+def test_the_operator_passes_opcheck():
+    """torch checks the schema, fake tensors and dynamic shapes."""
     fast = fused(ROTARY["sections-half"])
     whole(lambda x: fast(x, range(3)))(torch.zeros(2, 3, D))  # registers it
     for at in (torch.arange(3), torch.arange(18).reshape(3, 2, 3)):
-        given = (at, fast.described, None, False, torch.device("cpu"))
+        given = (at, fast._tables.description, None, False, torch.device("cpu"))
         torch.library.opcheck(torch.ops.posenc_ref.phasors.default, given)
         made = torch.ops.posenc_ref.phasors(*given)
         assert torch.equal(made, torch.ops.posenc_ref.phasors(*given))
@@ -146,8 +147,8 @@ def test_the_operator_is_well_made():
 
 
 @pytest.mark.parametrize("name", ["half-trailing", "sections-half", "dynamic"])
-def test_positions_that_torch_func_has_wrapped(name, rng):
-    """vmap over positions, alone and with x, below grad; positions made inside of it."""
+def test_positions_wrapped_by_torch_func(name, rng):
+    """vmap over positions, alone and with x, and inside grad; positions made inside grad."""
     encoding = ROTARY[name]
     fast, x = fused(encoding), tensor(rng, 4, 3, 5, D)
     at = torch.from_numpy(rng.integers(0, 900, (4, encoding.num_axes, 5)))
@@ -177,10 +178,10 @@ def test_gradients_of_positions_in_torch_func(rng):
     assert found[0].abs().min() > 0
 
 
-def test_positions_that_a_graph_refuses(rng):
+def test_positions_refused_in_a_graph(rng):
     call, x = fused(ROTARY["half"]), tensor(rng, 3, D)
     for at, message in ((torch.arange(3, device="meta"), "positions are on device meta"),
-                        (torch.zeros(3, requires_grad=True), "must not want gradients"),
+                        (torch.zeros(3, requires_grad=True), "must not require gradients"),
                         (torch.arange(4), "positions must have shape")):  # fmt: skip
         with pytest.raises(Exception, match=message):
             whole(lambda x, at: call(x, at))(x, at)

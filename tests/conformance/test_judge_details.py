@@ -1,6 +1,6 @@
 """What single lines of the judges are for: each was broken once, and no other test noticed.
 
-tools/mutate.py breaks them; docs/mutation-testing.md has what it found.
+tools/mutate.py breaks them; docs/generated/mutation-testing.md has what it found.
 """
 
 import numpy as np

@@ -1,9 +1,7 @@
-"""What is said first names the mistake, and docs/named-mistakes.md says it in the same words."""
+"""The first finding names the mistake, in the words of docs/generated/named-mistakes.md."""
 
-import importlib.util
 import json
 import re
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -11,12 +9,10 @@ from typer.testing import CliRunner
 import posenc_ref
 from posenc_ref.conformance import cli
 from tests.named import CASES
+from tests.tool import tool
 
-ROOT = Path(__file__).resolve().parents[2]
-SPEC = importlib.util.spec_from_file_location("named_mistakes", ROOT / "tools/named_mistakes.py")
-tool = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(tool)
-PAGE = (ROOT / "docs" / "named-mistakes.md").read_text(encoding="utf-8")
+TOOL = tool("named_mistakes")
+PAGE = TOOL.DOCUMENT.read_text(encoding="utf-8")
 
 WRONG = [case for case in CASES if case.code]
 #: One of every mistake, of those that judge NumPy arrays.
@@ -35,26 +31,26 @@ def row(case):
 
 @pytest.mark.parametrize("case", named(WRONG))
 def test_the_first_finding_names_the_mistake(case):
-    report = tool.judge(case)
+    report = TOOL.judge(case)
     assert report.verdict == "deviates"
     first = report.findings[0]
     assert first.code == case.code, report
     assert case.words in first.message, report
     other = next(c for c in WRONG if row(c) == row(case))
     if other is case:  # the row shows the first one
-        assert row(case)[3:5] == tool.words(first)
+        assert row(case)[3:5] == TOOL.words(first)
 
 
 @pytest.mark.parametrize("case", named(case for case in CASES if not case.code))
 def test_the_right_function_passes(case):
-    report = tool.judge(case)
+    report = TOOL.judge(case)
     assert report.verdict == "conforms", report
 
 
 def test_the_page_lists_every_mistake():
     counted = sum(int(n) for n in re.findall(r"\| (\d+) \|$", PAGE, flags=re.MULTILINE))
     assert counted == len(WRONG)
-    assert f"make well known mistakes: {len(WRONG)} of them" in PAGE
+    assert f"about {len(WRONG)} functions that make well known mistakes" in PAGE
     assert {case.mistake for case in CASES if not case.code} == {case.mistake for case in WRONG}
     assert len({case.name for case in CASES}) == len(CASES)
 

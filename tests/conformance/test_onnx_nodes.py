@@ -10,7 +10,7 @@ from posenc_ref.conformance import check
 from tests.mutants.rotary.onnx_kernels import WRONG, Kernel, applied, encoding
 from tests.mutants.rotary.onnx_nodes import NODE_TESTS, passes, rotate
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "onnx-rotary-tests.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/generated/onnx-rotary-tests.md"
 #: The first is ONNX's own; what is let through must not depend on it.
 SEEDS = range(5)
 RIGHT = [

@@ -1,4 +1,4 @@
-"""The verdict on an implementation does not depend on the machine (docs/verdicts.md)."""
+"""The verdict on an implementation does not depend on the machine (docs/generated/verdicts.md)."""
 
 import importlib.util
 import json

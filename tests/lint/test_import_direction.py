@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.lint.sources import imported, module_name, require_no_violations, sources
+
 BACKENDS, CONFORMANCE = "posenc_ref.backends", "posenc_ref.conformance"
 FORBIDDEN = {
     "posenc_ref": (BACKENDS, CONFORMANCE),
@@ -20,34 +21,12 @@ FORBIDDEN = {
 }
 AT_IMPORT = {"numpy", "posenc_ref", *sys.stdlib_module_names}
 #: Imported only inside functions; the decorators of a kernel need its library at once.
-KERNELS = {"backends/torch_graph.py": {"torch"}, "backends/triton_rotary.py": {"torch", "triton"}}
+KERNELS = {
+    "backends/torch_graph.py": {"torch"},
+    "backends/kernels/triton_rotary.py": {"torch", "triton"},
+}
 #: Only the command line imports these at once.
 COMMAND_LINE = {"typer", "rich"}
-
-
-def module_name(path):
-    """Return the import name of a file: backends/x.py is posenc_ref.backends.x."""
-    parts = Path(path).with_suffix("").parts
-    parts = parts if parts[0] == "posenc_ref" else ("posenc_ref", *parts)
-    return ".".join(parts)
-
-
-def imported(node, module):
-    """Return the full names that an import statement, or import_module("name"), asks for."""
-    package = module.removesuffix(".__init__").split(".")
-    match node:
-        case ast.Import(names=names):
-            return [alias.name for alias in names]
-        case ast.ImportFrom(names=names, level=level, module=origin):
-            if level:
-                # One dot is the package itself: for a module, its name without the last part.
-                depth = len(package) - level + module.endswith(".__init__")
-                origin = ".".join([*package[:depth], *([origin] if origin else [])])
-            return [f"{origin}.{alias.name}" for alias in names]
-        case ast.Call(args=[ast.Constant(value=str(name)), *_], func=function):
-            called = getattr(function, "attr", getattr(function, "id", ""))
-            return [name] if called in ("import_module", "__import__", "find_spec") else []
-    return []
 
 
 def is_deferring(node):
@@ -71,8 +50,8 @@ def within(name, packages):
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
-def violations(source, path):
-    """Lines of `source`, the file at `path` in the repository, with a wrong import."""
+def violations(path, source):
+    """Return the lines of `source`, the file at `path`, with a wrong import."""
     folder = Path(path).parts[0]
     found = []
     for node, deferred in walk(ast.parse(source)):
@@ -94,13 +73,8 @@ def violations(source, path):
     return found
 
 
-def files():
-    return [path for folder in FORBIDDEN for path in sorted((ROOT / folder).rglob("*.py"))]
-
-
-@pytest.mark.parametrize("path", files(), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_imports(path):
-    assert violations(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()) == []
+def test_imports_point_inwards():
+    require_no_violations(violations, sources(*FORBIDDEN))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +100,7 @@ def test_imports(path):
     ],
 )
 def test_a_wrong_import_is_found(path, wrong):
-    assert violations(wrong, path) != []
+    assert violations(path, wrong) != []
 
 
 @pytest.mark.parametrize(
@@ -142,4 +116,4 @@ def test_a_wrong_import_is_found(path, wrong):
     ],
 )
 def test_a_right_import_passes(path, right):
-    assert violations(right, path) == []
+    assert violations(path, right) == []

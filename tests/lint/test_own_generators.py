@@ -7,11 +7,11 @@ Limit: a generator that another name hides (``draw = RNG.normal``) is not seen.
 """
 
 import ast
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.lint.sources import require_no_violations, sources
+
 MAKERS = {"Generator", "Random", "RandomState", "default_rng", "manual_seed"}
 DEFERRED = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -66,15 +66,10 @@ def violations(source, elsewhere=frozenset()):
     return [f"{line}: {what}" for line, what in sorted(found)]
 
 
-FILES = sorted((ROOT / "tests").rglob("*.py"))
-SHARED = {
-    name for path in FILES for name in generators(ast.parse(path.read_text(encoding="utf-8")))
-}
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_every_test_has_its_own_generator(path):
-    assert violations(path.read_text(encoding="utf-8"), SHARED) == []
+def test_every_test_has_its_own_generator():
+    files = sources("tests")
+    shared = {name for text in files.values() for name in generators(ast.parse(text))}
+    require_no_violations(lambda path, text: violations(text, shared), files)
 
 
 MADE = "RNG = np.random.default_rng(0)\n"

@@ -5,13 +5,12 @@ Limits: a tolerance bound to an unrelated name, or computed by a call, is not se
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("posenc_ref", "backends", "conformance", "tests")
-EXEMPT = ("posenc_ref/accuracy.py", "tests/mutants/")
+from tests.lint.sources import require_no_violations, sources
+
+EXEMPT = ("posenc_ref/accuracy.py", "tests/mutants/", "tests/lint/test_tolerances.py")
 
 NAME = re.compile(r"(^|_)([ra]?tol|tolerance)s?(_|$)", re.IGNORECASE)  # rtol, rel_tol, TOLERANCE
 SMALL = 1e-3  # a comparison with a smaller number is a tolerance in disguise
@@ -94,19 +93,9 @@ def violations(source):
     return found
 
 
-def files():
-    return [
-        path
-        for folder in FOLDERS
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        if not path.relative_to(ROOT).as_posix().startswith(EXEMPT)
-        and path != Path(__file__).resolve()
-    ]
-
-
-@pytest.mark.parametrize("path", files(), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_literal_tolerance(path):
-    assert violations(path.read_text(encoding="utf-8")) == []
+def test_no_literal_tolerance():
+    files = sources("posenc_ref", "backends", "conformance", "tests", exempt=EXEMPT)
+    require_no_violations(lambda path, text: violations(text), files)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 import ast
 from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import PurePath
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.lint.sources import require_no_violations, sources
+
 # Where the reason stands when it is not given by keyword.
 POSITION = {"skip": 0, "xfail": 0, "skipif": None, "importorskip": None}
 
@@ -52,17 +53,13 @@ def violations(source):
     return found
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted((ROOT / "tests").rglob("*.py")),
-    ids=lambda path: path.relative_to(ROOT).as_posix(),
-)
-def test_no_weak_test(path):
-    assert violations(path.read_text(encoding="utf-8")) == []
+def test_no_weak_test():
+    require_no_violations(lambda path, text: violations(text), sources("tests"))
 
 
-def uncollected(path, source, excluded):
-    """Why pytest passes over tests in `source`, the file at `path` under tests/, if it does."""
+def uncollected(path, source, excluded, packages=()):
+    """Return why pytest passes over tests in `source`, or imports them under a second name."""
+    path = PurePath(path)
     functions = ast.FunctionDef | ast.ClassDef
     names = [node.name for node in ast.parse(source).body if isinstance(node, functions)]
     if not any(name.startswith(("test_", "Test")) or name == "test" for name in names):
@@ -73,18 +70,15 @@ def uncollected(path, source, excluded):
         if any(fnmatch(part, pattern) for pattern in excluded)
     ]
     misnamed = [] if fnmatch(path.name, "test_*.py") else ["the file is not named test_*.py"]
-    return folders + misnamed
+    # pytest imports tests/mutants as mutants: whatever it registers is registered twice.
+    package = ["the folder has an __init__.py"] if path.parent.as_posix() in packages else []
+    return folders + misnamed + package
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted((ROOT / "tests").rglob("*.py")),
-    ids=lambda path: path.relative_to(ROOT).as_posix(),
-)
-def test_every_test_is_collected(path, pytestconfig):
-    excluded = pytestconfig.getini("norecursedirs")
-    source = path.read_text(encoding="utf-8")
-    assert uncollected(path.relative_to(ROOT), source, excluded) == []
+def test_every_test_is_collected(pytestconfig):
+    excluded, files = pytestconfig.getini("norecursedirs"), sources("tests")
+    packages = {path.removesuffix("/__init__.py") for path in files if path.endswith("__init__.py")}
+    require_no_violations(lambda path, text: uncollected(path, text, excluded, packages), files)
 
 
 @pytest.mark.parametrize(
@@ -92,12 +86,13 @@ def test_every_test_is_collected(path, pytestconfig):
     [
         ("tests/conformance/test_a.py", ["conformance"], ["conformance/ is excluded"]),
         ("tests/a.py", [], ["the file is not named test_*.py"]),
+        ("tests/named/test_a.py", [], ["the folder has an __init__.py"]),
         ("tests/conformance/test_a.py", ["build"], []),
     ],
 )
 def test_an_uncollected_test_is_found(path, excluded, reasons):
-    assert uncollected(Path(path), "def test_it(): pass", excluded) == reasons
-    assert uncollected(Path(path), "def helper(): pass", excluded) == []
+    assert uncollected(path, "def test_it(): pass", excluded, {"tests/named"}) == reasons
+    assert uncollected(path, "def helper(): pass", excluded, {"tests/named"}) == []
 
 
 @pytest.mark.parametrize(

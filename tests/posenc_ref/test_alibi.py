@@ -1,6 +1,7 @@
 """ALiBi: slopes for every head count against the authors' recipe in fractions, and the bias."""
 
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,18 +14,21 @@ from posenc_ref.conformance.exact.fixed_point import BITS, DIGITS, Exact, mpmath
 mp = mpmath().mp
 
 
-def true_slopes(num_heads, max_bias=8.0):
-    """Slopes as integers times 2**-BITS."""
+@cache
+def true_slope(exponent):
+    """``2 ** -exponent`` as an integer times 2**-BITS; many head counts share an exponent."""
     with mp.workdps(DIGITS):
-        return [
-            int(mp.mpf(2) ** (BITS - mp.mpf(e.numerator) / e.denominator))
-            for e in slope_exponents(num_heads, max_bias)
-        ]
+        return int(mp.mpf(2) ** (BITS - mp.mpf(exponent.numerator) / exponent.denominator))
+
+
+def true_slopes(num_heads, max_bias=8.0):
+    return [true_slope(e) for e in slope_exponents(num_heads, max_bias)]
 
 
 @pytest.mark.parametrize("max_bias", [8.0, 4.0, 10.5])
 def test_slopes_of_every_head_count_are_correctly_rounded(max_bias):
-    for heads in range(1, 129):
+    most = 129 if max_bias == 8.0 else 40
+    for heads in range(1, most):
         want = Exact(np.array(true_slopes(heads, max_bias), dtype=object)).hi
         slopes = ALiBi(heads, max_bias=max_bias).slopes()
         assert slopes.dtype == np.float64
@@ -40,7 +44,7 @@ def test_slopes_by_hand():
 
 
 def test_slopes_of_different_head_counts():
-    for heads in range(1, 129):
+    for heads in (*range(1, 34), 48, 64, 71, 96, 112, 128):
         slopes = ALiBi(heads).slopes()
         assert len(set(slopes.tolist())) == heads
         assert ((slopes > 0) & (slopes < 1)).all()

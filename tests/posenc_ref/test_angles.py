@@ -241,10 +241,10 @@ def test_dask_is_certified(cases):
     xp = pytest.importorskip(
         "array_api_compat.dask.array", reason="array_api_compat reads the arrays"
     )
-    for case in cases:
-        c, s = cos_sin(da.from_array(case.positions, chunks=17), case.turns, xp, None, case.offset)
+    for case in cases[::2]:  # the graphs take the time
+        c, s = cos_sin(da.from_array(case.positions, chunks=50), case.turns, xp, None, case.offset)
         assert isinstance(c, da.Array)
-        assert case.worst(c.compute(), s.compute()) <= ERROR_BOUND, case.name
+        assert case.worst(*da.compute(c, s)) <= ERROR_BOUND, case.name
 
 
 @pytest.mark.parametrize("device", ["CPU_DEVICE", "device1"])
@@ -283,7 +283,7 @@ np.savez(sys.argv[2], **out)
 
 def test_jax_is_certified_with_and_without_jit(cases, tmp_path):
     pytest.importorskip("jax", reason="JAX's arrays are what is tried")
-    cases = cases[::2]  # each one is compiled
+    cases = cases[5::5]  # each one is compiled
     data = {"count": len(cases)}
     for i, case in enumerate(cases):
         data |= {f"{part}_{i}": getattr(case.turns, part) for part in ("t1", "t2", "t3")}

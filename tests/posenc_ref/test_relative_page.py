@@ -1,11 +1,9 @@
-"""The table of docs/biases-and-scores.md: every number in it is measured again."""
+"""The table of docs/biases-and-scores.md: every score it states bounds the one measured here."""
 
-import math
 import re
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from posenc_ref import ALiBi
@@ -89,14 +87,9 @@ def test_every_peer_has_a_row():
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_the_number_is_true(name):
-    """Rounded up to a tenth; another libm or BLAS may double it."""
-    measured = MEASURED[name]()
-    assert np.isfinite(measured)
-    number = math.ceil(10 * measured) / 10
-    print(f"{name}: {measured:.4f}, {number:.1f}")
-    assert measured <= 2 * stated()[name]
-    assert stated()[name] <= max(2 * number, number + 1)
+def test_the_score_is_at_most_the_one_stated(name):
+    """An upper bound only: on some processors a module agrees to the last bit and scores 0."""
+    assert MEASURED[name]() <= stated()[name]
 
 
 def test_the_python_of_the_page_runs():

@@ -299,12 +299,6 @@ def test_the_commands_on_the_page_run(tmp_path):
     assert run.returncode == 0, run.stderr
 
 
-def test_links_of_the_page_lead_somewhere():
-    links = re.findall(r"\]\(([^)#:]+)\)", PAGE)
-    assert links
-    assert [link for link in links if not (FOLDER.parents[1] / "docs" / link).exists()] == []
-
-
 def test_the_lengths_on_the_page_are_those_of_the_programs():
     for name in MISTAKES:
         lines = len((FOLDER / name).read_text(encoding="utf-8").splitlines())

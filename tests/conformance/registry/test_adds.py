@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import posenc_ref
-from posenc_ref import encoding as encodings
+from posenc_ref import _registry
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance import load_vectors, registry
 from posenc_ref.conformance.cli.explain import explain
@@ -55,8 +55,8 @@ def entry(monkeypatch):
     """The example of CONTRIBUTING, added for the length of one test."""
     registry.entries()
     monkeypatch.setattr(registry, "REGISTRY", dict(registry.REGISTRY))
-    known = encodings._REGISTRY["encoding"]
-    monkeypatch.setitem(encodings._REGISTRY, "encoding", dict(known))
+    known = _registry.CLASSES["encoding"]
+    monkeypatch.setitem(_registry.CLASSES, "encoding", dict(known))
     made = module(monkeypatch, "posenc_ref.tisa", FILES["posenc_ref/tisa.py"])
     monkeypatch.setattr(posenc_ref, "TISA", made.TISA, raising=False)
     name = "posenc_ref.conformance.registry.tisa"

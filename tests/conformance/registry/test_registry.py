@@ -1,16 +1,15 @@
 """Every encoding has an entry, and does what every encoding has to do."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 import posenc_ref
 from posenc_ref import Encoding, Rotary
 from posenc_ref.conformance.exact.certificate_row import dtypes
-from posenc_ref.conformance.exact.encodings_page import page
 from posenc_ref.conformance.registry import REGISTRY, entries, entry_of
 from tests.conformance.registry.registered import ASKED, on, rows_of
+from tests.tool import tool
 
 ENTRIES = entries()
 EXAMPLES = [(entry, name) for entry in ENTRIES for name in entry.examples]
@@ -53,14 +52,15 @@ def test_every_library_gives_the_same(entry, library):
 
 # --- the page ------------------------------------------------------------------------------------
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "encodings.md"
+TOOL = tool("encodings_page")
+PAGE = TOOL.PAGE
 SCORES = re.compile(r"^Worst scores: .*$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def today():
     """The page as it is made now."""
-    return page(ENTRIES, [row for entry in ENTRIES for row in rows_of(entry)])
+    return TOOL.document([row for entry in ENTRIES for row in rows_of(entry)])
 
 
 def test_the_page_says_what_the_docstrings_say(today):

@@ -17,7 +17,7 @@ from posenc_ref.conformance.surveys.gallery import document, run
 from posenc_ref.conformance.surveys.gallery.judge import compare
 from posenc_ref.conformance.surveys.worker import outcomes_here
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "identity-cards.md"
+DOCUMENT = Path(__file__).parents[3] / "docs/generated/identity-cards.md"
 FAST = [entry for entry in functions() if entry.fast and entry.library not in missing()]
 
 
@@ -39,7 +39,8 @@ def test_a_card_is_what_the_source_says_and_the_page_shows(entry):
     assert found.right, f"{found.reason}\n{found.card}"
     shown = cards(DOCUMENT.read_text(encoding="utf-8"))[entry.name]
     assert compared(shown) == compared(found.card), (
-        "posenc gallery --markdown docs/identity-cards.md, with all its libraries installed"
+        "with every library installed, run "
+        "posenc gallery --markdown docs/generated/identity-cards.md"
     )
 
 
@@ -176,7 +177,7 @@ def test_the_document_is_about_these_functions():
     told = [document.cells(entry) for entry in functions()]
     assert [row.split(" | ")[:-2] for row in rows] == [
         f"| {' | '.join(cell)}".split(" | ") for cell in told
-    ], "posenc gallery --markdown docs/identity-cards.md"
+    ], "posenc gallery --markdown docs/generated/identity-cards.md"
     outcomes = [row.split(" | ")[-2] for row in rows]
     assert not [outcome for outcome in outcomes if "WRONG" in outcome]
     shown = re.findall(r"(?m)^### (.*)$", text)

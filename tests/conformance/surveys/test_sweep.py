@@ -25,7 +25,7 @@ from posenc_ref.conformance.surveys.worker import Worker
 transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
 torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs/generated"
 SCRIPTS = sorted((DOCS / sweep_document.SCRIPTS).glob("*.py"))
 LLAMA = Target("llama", "LlamaRotaryEmbedding", "LlamaConfig")
 
@@ -196,7 +196,7 @@ def test_a_file_of_other_versions_is_not_continued(fake, tmp_path):
         sweep(["llama"], file=path, resume=True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_worker_ends_what_takes_too_long_and_goes_on():
     with Worker(judge_case, 0.01) as worker:
         assert list(worker.outcomes(RotaryCase(LLAMA))) == ["the time limit of 0.01 s was reached"]

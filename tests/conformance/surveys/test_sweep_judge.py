@@ -7,7 +7,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance.surveys.expected import expected, explanation
-from posenc_ref.conformance.surveys.transformers.case import RotaryCase
+from posenc_ref.conformance.surveys.transformers.case import RotaryCase as Case
 from posenc_ref.conformance.surveys.transformers.census import Target, census, read
 from posenc_ref.conformance.surveys.transformers.judge import judge_case
 from posenc_ref.conformance.surveys.transformers.sweep import EXPECTED
@@ -73,7 +73,7 @@ def test_only_names_models_and_modules(only, found):
 
 
 def test_a_module_conforms():
-    (line,) = lines_of(RotaryCase(LLAMA))
+    (line,) = lines_of(Case(LLAMA))
     assert line.verdict == "conforms"
     assert line.encoding == repr(pr.RoPE(128, layout="half"))
     assert line.precision == "float32 angles"
@@ -83,7 +83,7 @@ def test_a_module_conforms():
 
 def test_every_layer_type_is_judged():
     target = Target("gemma3", "Gemma3RotaryEmbedding", "Gemma3TextConfig")
-    lines = lines_of(RotaryCase(target, "yarn"))
+    lines = lines_of(Case(target, "yarn"))
     assert [line.layer_type for line in lines] == ["full_attention", "sliding_attention"]
     assert {line.verdict for line in lines} == {"conforms"}
     assert all("YaRN(4.0, 2048)" in line.encoding for line in lines)
@@ -94,14 +94,14 @@ def test_a_wrong_module_deviates(monkeypatch):
     from transformers.models.llama import modeling_llama
 
     monkeypatch.setattr(modeling_llama, "rotate_half", lambda x: -torch.roll(x, 1, -1))
-    (line,) = lines_of(RotaryCase(LLAMA))
+    (line,) = lines_of(Case(LLAMA))
     assert line.verdict == "deviates"
     assert explanation(line, expected(EXPECTED)) is None
 
 
 def test_a_module_with_layer_types_it_has_not_is_judged_all_the_same():
     """ESM's forward takes a layer type, and has none."""
-    (line,) = lines_of(RotaryCase(Target("esm", "EsmRotaryEmbedding", "EsmConfig")))
+    (line,) = lines_of(Case(Target("esm", "EsmRotaryEmbedding", "EsmConfig")))
     assert line.verdict == "conforms"
     assert "absolute" in line.settings
 
@@ -117,7 +117,7 @@ def test_the_module_is_judged_as_a_checkpoint_leaves_it(monkeypatch):
         module.inv_freq *= 2
 
     monkeypatch.setattr(modeling_llama.LlamaPreTrainedModel, "_init_weights", doubled)
-    (line,) = lines_of(RotaryCase(LLAMA))
+    (line,) = lines_of(Case(LLAMA))
     assert line.verdict == "deviates"
     assert line.codes[0] in ("position-scale", "base", "exponent", "frequency-spacing")
 
@@ -126,7 +126,7 @@ def test_what_is_not_filled_again_comes_with_the_checkpoint(monkeypatch):
     from transformers.models.llama import modeling_llama
 
     monkeypatch.setattr(modeling_llama.LlamaPreTrainedModel, "_init_weights", lambda *_: None)
-    (line,) = lines_of(RotaryCase(LLAMA))
+    (line,) = lines_of(Case(LLAMA))
     assert line.verdict == "conforms"
 
 
@@ -137,7 +137,7 @@ def test_what_cannot_be_declared_is_a_gap_of_ours(monkeypatch):
         raise RuntimeError("not read yet")
 
     monkeypatch.setattr(sweep_declared, "from_config", no)
-    (line,) = lines_of(RotaryCase(LLAMA))
+    (line,) = lines_of(Case(LLAMA))
     assert line.verdict == "gap"
     assert "not read yet" in line.reason
     assert "64 half-split pairs" in line.measured  # its properties are judged all the same
@@ -147,18 +147,18 @@ def test_what_cannot_be_declared_is_a_gap_of_ours(monkeypatch):
     ("case", "outcome", "reason"),
     [
         (
-            RotaryCase(Target("musicflamingo", "MusicFlamingoRotaryEmbedding")),
+            Case(Target("musicflamingo", "MusicFlamingoRotaryEmbedding")),
             "undrivable",
             "timestamps",
         ),
-        (RotaryCase(Target("llama", "LlamaMLP")), "undrivable", "nothing in Module"),
+        (Case(Target("llama", "LlamaMLP")), "undrivable", "nothing in Module"),
         (
-            RotaryCase(Target("clvp", "ClvpRotaryPositionalEmbedding"), "yarn"),
+            Case(Target("clvp", "ClvpRotaryPositionalEmbedding"), "yarn"),
             "refused",
             "no rope type",
         ),
         (
-            RotaryCase(Target("phi3", "Phi3RotaryEmbedding", "Phi3Config"), "yarn"),
+            Case(Target("phi3", "Phi3RotaryEmbedding", "Phi3Config"), "yarn"),
             "refused",
             "longrope",
         ),
@@ -171,9 +171,7 @@ def test_what_is_not_judged_says_why(case, outcome, reason):
 
 
 def test_a_module_that_fails_on_an_accepted_configuration_deviates():
-    (line,) = lines_of(
-        RotaryCase(Target("mixtral", "MixtralRotaryEmbedding", "MixtralConfig"), "yarn")
-    )
+    (line,) = lines_of(Case(Target("mixtral", "MixtralRotaryEmbedding", "MixtralConfig"), "yarn"))
     assert (line.verdict, line.codes) == ("deviates", ("raises",))
     assert "NoneType" in line.messages[0]
 
@@ -190,7 +188,7 @@ SCORES = [
 
 @pytest.mark.parametrize(("model", "module", "config", "rope", "outcomes"), SCORES)
 def test_logits_of_attention_classes(model, module, config, rope, outcomes):
-    lines = lines_of(RotaryCase(Target(model, module, config), rope, surface="scores"))
+    lines = lines_of(Case(Target(model, module, config), rope, surface="scores"))
     assert [line.verdict for line in lines] == outcomes
     assert all(" scores" in line.name for line in lines)
 
@@ -218,5 +216,5 @@ def test_wrong_logits_deviate(monkeypatch, wrong):
 
     monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", apply)
     monkeypatch.setattr(modeling_llama.LlamaAttention, "__init__", built)
-    (line,) = lines_of(RotaryCase(LLAMA, surface="scores"))
+    (line,) = lines_of(Case(LLAMA, surface="scores"))
     assert (line.verdict, line.codes) == ("deviates", ("inaccurate",))

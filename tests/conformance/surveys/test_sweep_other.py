@@ -42,7 +42,7 @@ from posenc_ref.conformance.surveys.worker import outcomes_here
 pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs/generated"
 SCRIPTS = sorted((DOCS / sweep_other_document.SCRIPTS).glob("*.py"))
 PAGE = DOCS / "transformers-sweep-other.md"
 GOOD = "conforms"
@@ -117,6 +117,7 @@ def test_a_handful_of_real_models_conform():
     assert all(line.executed and line.source and line.kind == "learned" for line in found)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
@@ -231,6 +232,7 @@ def test_later_lines_survive_an_error():
     assert [line.verdict for line in outcomes(BLANK, made)] == ["conforms", "undrivable"]
 
 
+@pytest.mark.nightly
 def test_the_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = ["sweep", "--family", "table", "--only", "bert", "--markdown", "s.md"]

@@ -19,6 +19,7 @@ from posenc_ref.conformance.surveys.worker import outcomes_here
 
 torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 pytest.importorskip("transformers", reason="transformers is what is judged")
+pytestmark = pytest.mark.nightly  # the drivers are bound to one release, and not in the wheel
 
 
 def lines_of(name):

@@ -359,12 +359,6 @@ def test_the_python_of_the_page_runs():
     assert "alibi-12-slopes-all is wrong by" in ran.stdout
 
 
-def test_the_numbers_of_the_page_are_true():
-    files = read_json(shipped() / MANIFEST)["files"]
-    size = sum(entry["bytes"] for entry in files.values()) / 1e6
-    assert f"{len(load_vectors())} cases in {len(files)} files, {size:.1f} MB" in PAGE
-
-
 @pytest.mark.parametrize("name", SURFACES)
 def test_the_page_has_the_surface(name):
     surface = SURFACES[name]

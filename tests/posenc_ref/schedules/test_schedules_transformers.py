@@ -18,7 +18,7 @@ import posenc_ref as pr
 from posenc_ref.accuracy import BUDGET, ROUNDOFF, Truth
 
 BASES = st.sampled_from([1e4, 1.5e5, 5e5, 1e6, 1e7, 1e8]) | st.floats(2, 1e8)
-DIMS = st.integers(2, 128).map(lambda n: 2 * n)
+DIMS = st.sampled_from([32, 64, 128]) | st.integers(2, 32).map(lambda n: 2 * n)
 FACTORS = st.sampled_from([1.0, 2.0, 4.0, 8.0, 32.0, 40.0]) | st.floats(1, 400)
 LENGTHS = st.sampled_from([2048, 4096, 8192, 32768, 131072]) | st.integers(16, 2**20)
 

@@ -1,0 +1,1 @@
+"""The loops and device kernels, for plain arrays, tables and slices of channels."""

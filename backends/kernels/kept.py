@@ -1,0 +1,41 @@
+"""A bounded cache of values that are expensive to make."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+
+class Kept:
+    """The last ``most`` values by key; threads may share it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Any, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def values(self) -> list[Any]:
+        """Return the values, the one unused for longest first."""
+        with self._lock:
+            return list(self._values.values())
+
+    def get(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return the value of ``key``, calling ``make`` if there is none.
+
+        Two threads may both call ``make``: no lock is held while it runs.
+        """
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        made = make()
+        with self._lock:
+            self._values[key] = made
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
+        return made

@@ -1,0 +1,124 @@
+"""Loops that Numba compiles, used only if the caller has imported Numba.
+
+NumPy makes a table of phasors in three passes: complex products of 16 bytes each, and a cast of the
+real and of the imaginary parts.  It copies the rows of a bias with the C library, which reads what
+it is about to overwrite.  One compiled loop writes each number once and is bound by the memory.
+Compiling takes about half a second and the import of Numba as long, hence the condition.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+#: NumPy writes fewer than twice as many numbers in less time than compiling takes.
+LEAST = 2**22
+
+
+class Columns(NamedTuple):
+    """Some columns of a contiguous array (rows, width)."""
+
+    array: np.ndarray
+    at: slice
+
+    @property
+    def range(self) -> range:
+        """The indices of the columns."""
+        return range(self.array.shape[1])[self.at]
+
+
+def writes_phasors(cos: Columns, sin: Columns) -> bool:
+    """Return whether a loop for these columns exists and is worth compiling."""
+    large = cos.array.shape[0] * len(cos.range) >= LEAST
+    return large and _supports(cos.array) and _loop(cos, sin) is not None
+
+
+def writes_toeplitz(out: np.ndarray) -> bool:
+    """Return whether the loop for a bias (H, Q, K) is worth compiling."""
+    return out.size >= 2 * LEAST and _supports(out)
+
+
+def _supports(out: np.ndarray) -> bool:
+    known = out.dtype in (np.float32, np.float64) and out.flags.c_contiguous
+    return known and "numba" in sys.modules
+
+
+def write_toeplitz(row: np.ndarray, out: np.ndarray) -> None:
+    """Write ``out[h, i, j] = row[h, j - i + Q - 1]``."""
+    _compiled(_toeplitz)(row, out)
+
+
+def write_phasors(
+    coarse: np.ndarray, fine: np.ndarray, index: np.ndarray, cos: Columns, sin: Columns
+) -> None:
+    """Write row r, ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``, complex128."""
+    loop = _loop(cos, sin)
+    assert loop is not None
+    a, b, c, d = (np.ascontiguousarray(x) for t in (coarse, fine) for x in (t.real, t.imag))
+    if cos.range.start > sin.range.start:
+        # sin + i cos = i e^(-i angle) = (b + ia)(c - id): writing in the order of the memory takes
+        # two thirds of the time.
+        a, b, d, cos, sin = b, a, -d, sin, cos
+    one, two = cos.range, sin.range
+    _compiled(loop)(
+        a, b, c, d, index, cos.array, one.start, len(one), sin.array, two.start, len(two)
+    )
+
+
+def _loop(cos: Columns, sin: Columns) -> Callable[..., None] | None:
+    one, two = cos.range, sin.range
+    if one.step == two.step == 1:
+        return _separate
+    adjacent = one.step == two.step == 2 and len(one) == len(two) and cos.array is sin.array
+    return _adjacent if adjacent and abs(one.start - two.start) == 1 else None
+
+
+def _separate(
+    a: Any, b: Any, c: Any, d: Any, index: Any, re: Any, i: int, n: int, im: Any, j: int, m: int
+) -> None:
+    """Write ``(a + ib)(c + id)``: n real parts from column i on, m imaginary ones from column j."""
+    few = c.shape[0]
+    for r in range(index.shape[0]):
+        high, low = index[r] // few, index[r] % few
+        # The compiler vectorises rows that are arrays of their own.
+        ar, br, cr, dr = a[high], b[high], c[low], d[low]
+        real, imag = re[r, i : i + n], im[r, j : j + m]
+        for k in range(n):
+            real[k] = ar[k] * cr[k] - br[k] * dr[k]
+        for k in range(m):
+            imag[k] = ar[k] * dr[k] + br[k] * cr[k]
+
+
+def _adjacent(
+    a: Any, b: Any, c: Any, d: Any, index: Any, re: Any, i: int, n: int, im: Any, j: int, m: int
+) -> None:
+    """Write the same with each imaginary part right after its real part, from column i on."""
+    few = c.shape[0]
+    for r in range(index.shape[0]):
+        high, low = index[r] // few, index[r] % few
+        ar, br, cr, dr = a[high], b[high], c[low], d[low]
+        row = re[r, i : i + 2 * n]
+        for k in range(n):
+            row[2 * k] = ar[k] * cr[k] - br[k] * dr[k]
+            row[2 * k + 1] = ar[k] * dr[k] + br[k] * cr[k]
+
+
+def _toeplitz(row: Any, out: Any) -> None:
+    heads, queries, keys = out.shape
+    for h in range(heads):
+        for i in range(queries):
+            numbers, goal = row[h, queries - 1 - i :], out[h, i]
+            for j in range(keys):
+                goal[j] = numbers[j]
+
+
+@functools.cache
+def _compiled(loop: Callable[..., None]) -> Callable[..., None]:
+    import numba
+
+    # A fused multiply-add rounds once, and takes half the instructions.
+    return numba.njit(fastmath={"contract"}, nogil=True)(loop)  # type: ignore[no-any-return]

@@ -1,0 +1,161 @@
+"""Rotation of NumPy arrays at the speed of memory, with no compiled dependency.
+
+Interleaved pairs are complex numbers: one multiplication by ``m (cos + i sin)`` through a view, in
+one pass.  Halves take three passes over tiles that fit in the cache: ``x cos``, ``x sin``, and the
+halves of the second added to the other halves of the first.  The loop over positions is outside
+that over heads, so a tile of the table is read once for all heads.  float16 and bfloat16 go through
+tiles too: widened to float32, rotated, and rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .pair_runs import PairRun, unrotated
+
+#: Bytes of a tile, and of one of the three tiles that widening needs: less than 1 MiB in all.
+_TILE, _WIDENED = 512 * 1024, 256 * 1024
+#: An array of at most this many bytes is one tile.
+_SMALL = 64 * 1024
+
+
+@dataclass(slots=True)
+class NumpyTables:
+    """cos and sin of every run of pairs, in the dtype that the rotation computes in.
+
+    ``factors[i]`` is one complex table (..., S, pairs) for an interleaved run, and two real tables
+    (..., S, 2 pairs) for halves: the cosines twice, and the sines followed by their negatives.
+    """
+
+    runs: tuple[PairRun, ...]
+    unrotated: tuple[slice, ...]  #: the channels that no run holds
+    factors: tuple[tuple[np.ndarray, ...], ...]
+    dim: int
+
+    @property
+    def rows(self) -> int:
+        """The number of positions S."""
+        return int(self.factors[0][0].shape[-2])
+
+    def window(self, start: int, stop: int) -> NumpyTables:
+        """Return a view of some rows; the tables must be those of one row of positions."""
+        cut = tuple(tuple([t[start:stop] for t in f]) for f in self.factors)
+        return NumpyTables(self.runs, self.unrotated, cut, self.dim)
+
+
+def make_tables(runs: tuple[PairRun, ...], phasors: np.ndarray, dim: int) -> NumpyTables:
+    """Return the tables of ``phasors``, complex (..., S, pairs)."""
+    factors: list[tuple[np.ndarray, ...]] = []
+    for run in runs:
+        part = phasors[..., run.pairs]
+        if run.interleaved:
+            factors.append((np.ascontiguousarray(part),))
+        else:
+            cos, sin = part.real, part.imag
+            factors.append(
+                (np.concatenate([cos, cos], axis=-1), np.concatenate([sin, -sin], axis=-1))
+            )
+    return NumpyTables(runs, unrotated(runs, dim), tuple(factors), dim)
+
+
+def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray) -> None:
+    """Rotate ``x`` (..., S, dim) into ``out``, which is x itself or does not overlap it.
+
+    The last axes of both must be contiguous; other strides are free.
+    """
+    for run, factors in zip(tables.runs, tables.factors, strict=True):
+        part, into = (x, out) if run.size * 2 == tables.dim else _channels(x, out, run.channels)
+        kind = factors[0].dtype
+        if run.interleaved and x.itemsize * 2 == kind.itemsize:
+            np.multiply(part.view(kind), factors[0], out=into.view(kind))
+        elif part.size * kind.itemsize <= _SMALL:
+            _tile(part, factors, into, _scratch(part, factors, part.shape))
+        else:
+            _tiled(part, factors, into)
+    if out is not x:
+        for kept in tables.unrotated:
+            out[..., kept] = x[..., kept]
+
+
+def _channels(x: np.ndarray, out: np.ndarray, at: slice) -> tuple[np.ndarray, np.ndarray]:
+    return x[..., at], out[..., at]
+
+
+def _scratch(
+    x: np.ndarray, factors: tuple[np.ndarray, ...], shape: tuple[int, ...]
+) -> tuple[np.ndarray, ...]:
+    """Return memory for a tile: x times the sines, and if widened, x and the result."""
+    wide = factors[0].real.dtype
+    need = len(factors) == 2
+    return tuple([np.empty(shape, wide) for _ in range(need if x.dtype == wide else need + 2)])
+
+
+def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> None:
+    wide = factors[0].real.dtype
+    room = _TILE if x.dtype == wide else _WIDENED
+    scratch: tuple[np.ndarray, ...] = ()
+    for heads, into, tables in _planes(x, factors, out):
+        count, rows, width = heads.shape
+        tall = max(1, min(rows, room // (width * wide.itemsize)))
+        many = max(1, min(count, room // (width * wide.itemsize * tall)))
+        if not scratch:
+            scratch = _scratch(x, factors, (many, tall, width))
+        for p in range(0, rows, tall):
+            here = tuple(t[..., p : p + tall, :] for t in tables)
+            for h in range(0, count, many):
+                tile, goal = heads[h : h + many, p : p + tall], into[h : h + many, p : p + tall]
+                mine = tuple(t[h : h + many] if t.ndim == 3 else t for t in here)
+                work = tuple(s[: tile.shape[0], : tile.shape[1]] for s in scratch)
+                _tile(tile, mine, goal, work)
+
+
+def _tile(
+    x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray, work: tuple[np.ndarray, ...]
+) -> None:
+    """Rotate one tile in the dtype of ``work``, and round once if that is wider."""
+    half = x.shape[-1] // 2
+    if len(factors) == 1:  # interleaved, in a narrow dtype
+        wide, result = work
+        np.copyto(wide, x)
+        kind = factors[0].dtype
+        np.multiply(wide.view(kind), factors[0], out=result.view(kind))
+        np.copyto(out, result, casting="unsafe")
+        return
+    cos, sin = factors
+    crossed = work[0]
+    if len(work) == 1:
+        wide, result = x, out
+    else:
+        wide, result = work[1], work[2]
+        np.copyto(wide, x)
+    np.multiply(wide, sin, out=crossed)
+    np.multiply(wide, cos, out=result)
+    halves = (*x.shape[:-1], 2, half)
+    ends = result.reshape(halves, copy=False)
+    np.add(ends, crossed.reshape(halves, copy=False)[..., ::-1, :], out=ends)
+    if result is not out:
+        np.copyto(out, result, casting="unsafe")
+
+
+def _planes(
+    x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]]:
+    """Yield x and out as few (heads, S, width), with their tables (S, n) or (heads, S, n)."""
+    if factors[0].ndim == 2:
+        try:
+            shape = (-1, *x.shape[-2:])
+            flat = np.reshape(x, shape, copy=False), np.reshape(out, shape, copy=False)
+        except ValueError:  # the strides do not allow one axis of heads
+            pass
+        else:
+            yield *flat, factors
+            return
+    lead = x.shape[:-2]
+    tables = factors
+    if factors[0].ndim > 2:
+        tables = tuple(np.broadcast_to(t, (*lead, *t.shape[-2:])) for t in factors)
+    for at in np.ndindex(lead[:-1]):
+        yield x[at], out[at], tuple(t[at] if t.ndim > 2 else t for t in tables)

@@ -1,0 +1,128 @@
+"""Check the arrays given as ``out``, and make new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from posenc_ref._namespace import Array, dtype_name, is_array, library
+
+
+def checked_like(out: Any, x: Array) -> Any:
+    """Return ``out`` if the result for ``x`` can be written into it."""
+    if library(out) != library(x):
+        raise TypeError(f"out must be an array like x, got {type(out).__name__}")
+    if tuple(out.shape) != tuple(x.shape) or out.dtype != x.dtype:
+        raise ValueError(
+            f"out must have x's shape {tuple(x.shape)} and dtype {dtype_name(x)}, got "
+            f"{tuple(out.shape)} and {dtype_name(out)}"
+        )
+    if isinstance(out, np.ndarray):
+        _check_writeable(out)
+        if out.size and out.strides[-1] != out.itemsize:
+            raise ValueError("out must be contiguous along its last axis, got other strides")
+        _check_overlap(out.shape, out.strides, out.flags.c_contiguous, out.itemsize)
+    elif library(out) == "torch":
+        _check_overlap(out.shape, out.stride(), out.is_contiguous(), 1)
+    elif library(out) == "cupy":
+        _check_overlap(out.shape, out.strides, False, out.itemsize)
+    return out
+
+
+def checked_pair(out: Any, q: Array, k: Array) -> tuple[Any, Any]:
+    """Return ``out`` as a pair, for q and for k; each may share memory with its own input only."""
+    if not isinstance(out, tuple | list) or len(out) != 2:
+        raise TypeError(f"out must be a pair, for q and for k, got {type(out).__name__}")
+    for_q, for_k = out
+    for one, other in ((for_q, k), (for_k, q), (for_q, for_k)):
+        if one is not None and _address(one) is not None and _address(one) == _address(other):
+            raise ValueError(
+                "out must have an array of its own for q and for k: otherwise the result of one of "
+                "them is lost"
+            )
+    return for_q, for_k
+
+
+def _address(x: Any) -> int | None:
+    """Return the address of x; None if it is unknown or x is empty."""
+    if isinstance(x, np.ndarray):
+        return int(x.__array_interface__["data"][0]) if x.size else None
+    if hasattr(x, "data_ptr"):
+        return None if x.is_meta or x.numel() == 0 else int(x.data_ptr())
+    pointer = getattr(getattr(x, "data", None), "ptr", None)
+    return pointer if pointer and x.size else None
+
+
+def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return ``out`` if it is a NumPy array of floats of this shape, and of ``dtype`` if given."""
+    if type(out) is not np.ndarray or dtype_name(out) not in _FLOATS:
+        hint = "; a tensor on the CPU is one by .numpy()" if library(out) == "torch" else ""
+        raise TypeError(f"out must be a NumPy array of floats, got {type(out).__name__}{hint}")
+    if out.shape != shape:
+        raise ValueError(f"out must have shape {shape}, got {out.shape}")
+    if dtype is not None and out.dtype != _numpy_dtype(dtype):
+        raise ValueError(f"out must have the dtype that was asked for, {dtype}, got {out.dtype}")
+    _check_writeable(out)
+    _check_overlap(out.shape, out.strides, out.flags.c_contiguous, out.itemsize)
+    return out
+
+
+def foreign_library(positions: Any, out: Any) -> str:
+    """Return the library that positions belong to, or an empty string if they are on the host."""
+    if not is_array(positions) or library(positions) == "numpy":
+        return ""
+    if out is not None:
+        raise TypeError(
+            f"out cannot be given for positions of {library(positions)}: the result stays in that "
+            "library"
+        )
+    return library(positions)
+
+
+def empty_floats(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return an uninitialised array of floats; float64 unless ``dtype`` is given."""
+    return np.empty(shape, np.dtype(np.float64) if dtype is None else _numpy_dtype(dtype))
+
+
+def _numpy_dtype(dtype: Any) -> np.dtype:
+    found: np.dtype | None
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found is None or dtype_name(found) not in _FLOATS:
+        raise TypeError(
+            f"dtype must be one of NumPy's {', '.join(_FLOATS)} (the last by import ml_dtypes), "
+            f"got {dtype!r}"
+        )
+    return found
+
+
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+
+def _check_overlap(
+    shape: Sequence[int], strides: Sequence[int], contiguous: bool, one: int
+) -> None:
+    """Refuse an array in which two elements share memory.
+
+    ``one`` is the size of an element, in the unit of the strides.  The array passes if its axes,
+    sorted by stride, each step over everything that the axes before them reach.
+    """
+    if contiguous or 0 in shape:
+        return
+    reach = one
+    for step, size in sorted((abs(t), n) for n, t in zip(shape, strides, strict=True) if n > 1):
+        if step < reach:
+            raise ValueError(
+                f"out must not overlap itself, as broadcast arrays do, got shape {tuple(shape)} "
+                f"with strides {tuple(strides)}"
+            )
+        reach = step * (size - 1) + reach
+
+
+def _check_writeable(out: np.ndarray) -> None:
+    if not out.flags.writeable:
+        raise ValueError("out must be writeable, got a read-only array")

@@ -1,0 +1,74 @@
+"""Find the channel pairs of a rotary encoding that lie side by side, so that slices reach them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from posenc_ref import Rotary
+
+#: The most runs that are faster than the specification.
+_MOST = 12
+
+
+@dataclass(frozen=True)
+class PairRun:
+    """Consecutive pairs on consecutive channels, either interleaved or in two halves."""
+
+    interleaved: bool
+    start: int  #: the first channel
+    first_pair: int
+    size: int  #: the number of pairs
+
+    @property
+    def channels(self) -> slice:
+        """The channels, twice as many as pairs."""
+        return slice(self.start, self.start + 2 * self.size)
+
+    @property
+    def pairs(self) -> slice:
+        """The columns of a cos or sin table that these pairs use."""
+        return slice(self.first_pair, self.first_pair + self.size)
+
+
+def unrotated(runs: tuple[PairRun, ...], dim: int) -> tuple[slice, ...]:
+    """Return the channels below ``dim`` that no run holds; ``runs`` are sorted by channel."""
+    free, at = [], 0
+    for run in runs:
+        if run.start > at:
+            free.append(slice(at, run.start))
+        at = run.channels.stop
+    if at < dim:
+        free.append(slice(at, dim))
+    return tuple(free)
+
+
+def pair_runs(encoding: Rotary) -> tuple[PairRun, ...] | None:
+    """Return the runs of ``encoding``, sorted by channel; None if its pairs need more than 12.
+
+    The sections of a multi-axis encoding make no extra runs: an axis changes the tables, not the
+    channels.
+    """
+    first, second = encoding.pairs()
+    if not all(map(np.array_equal, encoding.pairs(), encoding.output_pairs())):
+        return None
+    runs: list[PairRun] = []
+    at = 0
+    while at < first.size:
+        gap = int(second[at] - first[at])
+        steps = np.arange(first.size - at)
+        if gap == 1:
+            adjacent = (first[at:] == first[at] + 2 * steps) & (second[at:] == first[at:] + 1)
+            size = int(np.argmin(adjacent)) if not adjacent.all() else adjacent.size
+        else:
+            size = gap
+            a, b = first[at : at + gap], second[at : at + gap]
+            together = np.arange(gap) + first[at]
+            if gap < 1 or not (np.array_equal(a, together) and np.array_equal(b, together + gap)):
+                return None
+        runs.append(PairRun(gap == 1, int(first[at]), at, size))
+        at += size
+        if len(runs) > _MOST:
+            return None
+    return tuple(sorted(runs, key=lambda run: run.start))

@@ -1,0 +1,210 @@
+"""Tables of phasors, ``cos + i sin``, by angle addition: few cosines and one product per entry.
+
+``e^(i (mK + k) w) = e^(i mK w) e^(i k w)``: for S positions only K + S/K phasors are computed, in
+float64, and each entry is the product of two of them.  The K come from the specification's exact
+angles, and each of the S/K is a product of two such: no entry takes more than two products.  A
+factor is off by at most 2 sqrt(2) * 2**-53 and a product by sqrt(5) * 2**-53, which makes less than
+13 * 2**-53 in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
+
+from posenc_ref import Rotary
+from posenc_ref.angles import Turns, cos_sin
+
+from . import numba_loops
+from .numba_loops import Columns
+
+#: Bytes of a block that fits in the second-level cache.
+_BLOCK = 1024 * 1024
+#: Entries whose thirty intermediate arrays fit there too, which is three times as fast.
+_FEW = 8192
+#: An upper bound of the error of an entry of amplitude 1, in float64.
+ERROR_BOUND = 13 * 2.0**-53
+
+
+def factor_and_sign(encoding: Rotary, length: int | None, inverse: bool) -> tuple[float, int]:
+    """Return the factor and the sign of a rotation, or of its inverse."""
+    m = float(encoding.attention_factor(length))
+    return (1.0 / m, -encoding.sign) if inverse else (m, encoding.sign)
+
+
+def rotary_phasors(
+    encoding: Rotary,
+    values: np.ndarray,
+    length: int | None,
+    *,
+    dtype: np.dtype,
+    axes: np.ndarray | None,
+    inverse: bool,
+) -> np.ndarray:
+    """Return :func:`phasors` of a rotary encoding, with its factor and sign."""
+    amplitude, sign = factor_and_sign(encoding, length, inverse)
+    return phasors(
+        values,
+        encoding._turns(length),
+        dtype=dtype,
+        offset=encoding.offset,
+        axes=axes,
+        amplitude=amplitude,
+        sign=sign,
+    )
+
+
+def phasors(
+    positions: np.ndarray,
+    turns: Turns,
+    *,
+    dtype: np.dtype,
+    offset: float = 0.0,
+    axes: np.ndarray | None = None,
+    amplitude: float = 1.0,
+    sign: int = 1,
+) -> np.ndarray:
+    """Return ``amplitude * e^(i sign (p + offset) w)``, (..., pairs), of float64 positions (...).
+
+    ``dtype`` is complex64 or complex128.  With ``axes``, positions are (A, ...), and pair k uses
+    ``positions[axes[k]]``.
+    """
+    shape = positions.shape if axes is None else positions.shape[1:]
+    out = np.empty((int(np.prod(shape)), turns.t1.size), dtype)
+    numbers = out.view(out.real.dtype)
+    cos, sin = (Columns(numbers, slice(part, None, 2)) for part in (0, 1))
+    write_axes(positions, turns, cos, sin, axes, offset=offset, amplitude=amplitude, sign=sign)
+    return out.reshape(*shape, turns.t1.size)
+
+
+def write_axes(
+    positions: np.ndarray,
+    turns: Turns,
+    cos: Columns,
+    sin: Columns,
+    axes: np.ndarray | None,
+    *,
+    offset: float,
+    amplitude: float,
+    sign: int = 1,
+) -> str:
+    """Call :func:`write` for positions (...), or (A, ...) where pair k uses ``axes[k]``."""
+    if axes is None:
+        flat = positions.reshape(-1)
+        return write(flat, turns, cos, sin, offset=offset, amplitude=amplitude, sign=sign)
+    cosines, sines = cos.array[:, cos.at], sin.array[:, sin.at]
+    for axis in np.unique(axes):
+        columns = np.flatnonzero(axes == axis)
+        t1, t2, t3 = (t[columns] for t in (turns.t1, turns.t2, turns.t3))
+        part = Turns(t1, t2, t3, turns.fastest)
+        p = positions[axis].reshape(-1)
+        found = _factors(p, part, offset, amplitude, sign)
+        for rows, block in _blocks(p, part, offset, amplitude, sign, found):
+            cosines[rows, columns], sines[rows, columns] = block.real, block.imag
+    return "numpy"
+
+
+def write(
+    p: np.ndarray,
+    turns: Turns,
+    cos: Columns,
+    sin: Columns,
+    *,
+    offset: float,
+    amplitude: float,
+    sign: int = 1,
+) -> str:
+    """Write cos and sin of float64 positions (n,) and return the library that wrote them.
+
+    With fewer columns than pairs, the last pairs are left out.
+    """
+    found = _factors(p, turns, offset, amplitude, sign)
+    if found is not None and numba_loops.writes_phasors(cos, sin):
+        numba_loops.write_phasors(found.coarse, found.fine, found.index, cos, sin)
+        return "numba"
+    cosines, sines = cos.array[:, cos.at], sin.array[:, sin.at]
+    for rows, block in _blocks(p, turns, offset, amplitude, sign, found):
+        cosines[rows] = block.real[:, : cosines.shape[1]]
+        sines[rows] = block.imag[:, : sines.shape[1]]
+    return "numpy"
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """Two small tables: row r is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``."""
+
+    coarse: np.ndarray
+    fine: np.ndarray
+    index: np.ndarray
+    consecutive: bool  #: whether index is 0, 1, 2, ...
+
+
+def _factors(
+    p: np.ndarray, turns: Turns, offset: float, amplitude: float, sign: int
+) -> _Factors | None:
+    """Return two small tables, or None if each entry needs a cosine of its own."""
+    n, pairs = p.size, turns.t1.size
+    if n == 0 or pairs == 0 or not bool((p == np.floor(p)).all()):
+        return None
+    low, high = float(p.min()), float(p.max())
+    span = high - low + 1
+    step = min(_rows(pairs), max(16, isqrt(n)))
+    # For fewer rows exact ones are as fast, and a window has the same bits as the whole.
+    consecutive = span == n > 2 * _rows(pairs) and bool((np.diff(p) == 1).all())
+    if not consecutive:
+        step = 1 << max(6, int(np.log2(span)) // 2)
+        if 2 * (step + span / step) >= n:
+            return None
+    many = int(high - low) // step + 1
+    fine = _exact(np.arange(step, dtype=np.float64), turns, 0.0, amplitude, sign)
+    inner = 1 << many.bit_length() // 2
+    one = _exact(step * np.arange(inner, dtype=np.float64), turns, 0.0, 1.0, sign)
+    outer = low + step * inner * np.arange(-(-many // inner), dtype=np.float64)
+    two = _exact(outer, turns, offset, 1.0, sign)
+    coarse = (two[:, None] * one).reshape(-1, pairs)[:many]
+    return _Factors(coarse, fine, (p - low).astype(np.int64), consecutive)
+
+
+def _blocks(
+    p: np.ndarray,
+    turns: Turns,
+    offset: float,
+    amplitude: float,
+    sign: int,
+    found: _Factors | None,
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield a few rows at a time: complex128 (rows, pairs), which the next block overwrites."""
+    n, pairs = p.size, turns.t1.size
+    if n == 0 or pairs == 0:
+        return
+    rows = len(found.fine) if found is not None and found.consecutive else _rows(pairs)
+    block = np.empty((rows, pairs), np.complex128)
+    for m, a in enumerate(range(0, n, rows)):
+        cut = slice(a, min(a + rows, n))
+        here = block[: cut.stop - a]
+        if found is None:
+            here[...] = _exact(p[cut], turns, offset, amplitude, sign)
+        elif found.consecutive:
+            np.multiply(found.fine[: len(here)], found.coarse[m], out=here)
+        else:
+            many, few = np.divmod(found.index[cut], len(found.fine))
+            np.multiply(found.fine[few], found.coarse[many], out=here)
+        yield cut, here
+
+
+def _rows(pairs: int) -> int:
+    return max(16, _BLOCK // (16 * pairs))
+
+
+def _exact(p: np.ndarray, turns: Turns, offset: float, amplitude: float, sign: int) -> np.ndarray:
+    """Return every entry by the specification's exact angles, complex128."""
+    found = np.empty((p.size, turns.t1.size), np.complex128)
+    rows = max(1, _FEW // turns.t1.size)
+    for cut in (slice(a, a + rows) for a in range(0, p.size, rows)):
+        cos, sin = cos_sin(p[cut], turns, np, None, offset)
+        np.multiply(cos, amplitude, out=found[cut].real)
+        np.multiply(sin, sign * amplitude, out=found[cut].imag)
+    return found

@@ -1,0 +1,247 @@
+"""Rotation of torch tensors by an operator with its own gradient, or by operations that compile.
+
+In eager mode each run of pairs is one call of the operator ``posenc_ref::rotate``.  The map is
+linear: its gradient is the same operator with the angle reversed and the same factor m, and
+autograd saves nothing of x.  In a captured graph the rotation is written in torch operations, which
+Inductor fuses into one loop; the loop of ``rotate_half`` takes twice as long.
+
+Tables are made on the host from exact angles, so autocast and half precision do not affect them.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .pair_runs import PairRun, unrotated
+from .torch_state import is_complex_aligned, is_transformed, not_captured, refuse_gradients
+from .torch_tiles import in_tiles
+
+Tensor = Any
+
+
+@dataclass(slots=True)
+class TorchTables:
+    """cos and sin of every run of pairs, in the dtype that the rotation computes in.
+
+    The factor of an interleaved run is (..., S, pairs, 2), that of halves (2, ..., S, pairs).
+    """
+
+    runs: tuple[PairRun, ...]
+    factors: tuple[Tensor, ...]
+    dim: int
+
+    @property
+    def rows(self) -> int:
+        """The number of positions S."""
+        return int(self.factors[0].shape[-3 if self.runs[0].interleaved else -2])
+
+    def window(self, start: int, stop: int) -> TorchTables:
+        """Return a view of some rows; the tables must be those of one row of positions."""
+        cut = tuple(
+            [
+                f[start:stop] if run.interleaved else f[:, start:stop]
+                for run, f in zip(self.runs, self.factors, strict=True)
+            ]
+        )
+        return TorchTables(self.runs, cut, self.dim)
+
+
+def make_tables(
+    runs: tuple[PairRun, ...], phasors: np.ndarray, dim: int, device: Any
+) -> TorchTables:
+    """Return the tables of ``phasors``, complex (..., S, pairs), on ``device``."""
+    import torch
+
+    not_captured(device)
+    factors = []
+    # Tables made in inference mode serve training too, and no default device moves them.
+    with torch.inference_mode(False), torch.device("cpu"):
+        for run in runs:
+            part = phasors[..., run.pairs]
+            pair = np.stack([part.real, part.imag], axis=-1 if run.interleaved else 0)
+            factors.append(torch.from_numpy(np.ascontiguousarray(pair)).to(device))
+    return TorchTables(runs, tuple(factors), dim)
+
+
+def send_phasors(phasors: np.ndarray, device: Any) -> Tensor:
+    """Return complex (..., S, pairs) as a tensor on ``device``: cos and sin (2, ..., S, pairs)."""
+    import torch
+
+    not_captured(device)
+    with torch.inference_mode(False), torch.device("cpu"):
+        return torch.from_numpy(np.stack([phasors.real, phasors.imag])).to(device)
+
+
+def rotate(x: Tensor, tables: TorchTables) -> Tensor:
+    """Return ``x`` (..., S, dim) rotated, as a new tensor; differentiable."""
+    import torch
+
+    if torch.compiler.is_compiling() or is_transformed(x):
+        return written_out(x, tables)
+    if x.numel() == 0:
+        return x.clone()
+    operator = _operator()
+    for run, factor in zip(tables.runs, tables.factors, strict=True):
+        x = operator(x, factor, run.interleaved, run.start, False)
+    return x
+
+
+def rotate_into(x: Tensor, tables: TorchTables, out: Tensor) -> None:
+    """Rotate into ``out``, which is x itself or does not overlap it; not differentiable."""
+    import torch
+
+    refuse_gradients(x, out)
+    if x.numel() == 0:
+        return
+    torch.autograd.graph.increment_version(out)  # Triton writes without telling autograd
+    with torch.no_grad():
+        for run, factor in zip(tables.runs, tables.factors, strict=True):
+            part, into = x[..., run.channels], out[..., run.channels]
+            same = out is x and not run.interleaved and x.dtype == factor.dtype
+            same = same and not _in_one_launch(x)
+            source = part.clone() if same else part
+            _rotate_run(source, factor, run.interleaved, False, into)
+        if out is not x:
+            _copy_unrotated(x, tables.runs, out)
+
+
+def _copy_unrotated(x: Tensor, runs: tuple[PairRun, ...], out: Tensor) -> None:
+    for kept in unrotated(runs, x.shape[-1]):
+        out[..., kept] = x[..., kept]
+
+
+def written_out(x: Tensor, tables: TorchTables) -> Tensor:
+    """Rotate by torch operations only, which compile and which every transform knows."""
+    import torch
+
+    pieces, at = [], 0
+    for run, factor in zip(tables.runs, tables.factors, strict=True):
+        if run.start > at:
+            pieces.append(x[..., at : run.start])
+        part = x[..., run.channels].to(factor.dtype)
+        at = run.channels.stop
+        if run.interleaved:
+            x1, x2 = part.unflatten(-1, (-1, 2)).unbind(-1)
+            c, s = factor.unbind(-1)
+            y = torch.stack([x1 * c - x2 * s, x2 * c + x1 * s], dim=-1).flatten(-2)
+            pieces.append(y.to(x.dtype))
+        else:
+            x1, x2 = part.chunk(2, dim=-1)
+            c, s = factor.unbind(0)
+            pieces.append((x1 * c - x2 * s).to(x.dtype))
+            pieces.append((x2 * c + x1 * s).to(x.dtype))
+    if at < x.shape[-1]:
+        pieces.append(x[..., at:])
+    return torch.cat(pieces, dim=-1)
+
+
+_registering = threading.Lock()
+
+
+def _operator() -> Any:
+    """Return ``posenc_ref::rotate``, which is registered at the first use."""
+    with _registering:
+        return _registered()
+
+
+@functools.cache
+def _registered() -> Any:
+    import torch
+
+    def forward(x: Tensor, factor: Tensor, interleaved: bool, start: int, inverse: bool) -> Tensor:
+        out = torch.empty_like(x, memory_format=torch.contiguous_format)
+        pairs = factor.shape[-2] if interleaved else factor.shape[-1]
+        run = PairRun(interleaved, start, 0, pairs)
+        _rotate_run(x[..., run.channels], factor, interleaved, inverse, out[..., run.channels])
+        _copy_unrotated(x, (run,), out)
+        return out
+
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, factor, ctx.interleaved, ctx.start, ctx.inverse = inputs
+        ctx.save_for_backward(factor)
+
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        (factor,) = ctx.saved_tensors
+        return (
+            operator(grad, factor, ctx.interleaved, ctx.start, not ctx.inverse),
+            None,
+            None,
+            None,
+            None,
+        )
+
+    operator = torch.library.custom_op(
+        "posenc_ref::rotate",
+        forward,
+        mutates_args=(),
+        schema="(Tensor x, Tensor factor, bool interleaved, int start, bool inverse) -> Tensor",
+    )
+    operator.register_fake(
+        lambda x, factor, interleaved, start, inverse: torch.empty_like(
+            x, memory_format=torch.contiguous_format
+        )
+    )
+    operator.register_autograd(backward, setup_context=keep)
+    return operator
+
+
+def _rotate_run(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out: Tensor) -> None:
+    """Rotate one run of pairs into ``out``, which is x itself or does not overlap it.
+
+    Halves in the dtype of the factor must not be in place.
+    """
+    import torch
+
+    if _in_one_launch(x):
+        from .triton_rotary import rotate_run
+
+        rotate_run(x, factor, interleaved, inverse, out)
+        return
+    if x.dtype != factor.dtype:
+        in_tiles(
+            x, factor, -3 if interleaved else -2, out,
+            lambda wide, table, result: _rotate_run(wide, table, interleaved, inverse, result),
+        )  # fmt: skip
+        return
+    sign = -1 if inverse else 1
+    if not interleaved:
+        c, s = factor.unbind(0)
+        x1, x2 = x.chunk(2, dim=-1)
+        y1, y2 = out.chunk(2, dim=-1)
+        torch.mul(x1, c, out=y1).addcmul_(x2, s, value=-sign)
+        torch.mul(x2, c, out=y2).addcmul_(x1, s, value=sign)
+    elif is_complex_aligned(x) and is_complex_aligned(out):
+        by = torch.view_as_complex(factor)
+        pairs, into = (torch.view_as_complex(t.unflatten(-1, (-1, 2))) for t in (x, out))
+        torch.mul(pairs, by.conj() if inverse else by, out=into)
+    else:
+        c, s = factor.unbind(-1)
+        x1, x2 = x.unflatten(-1, (-1, 2)).unbind(-1)
+        y = out.unflatten(-1, (-1, 2))
+        first = (x1 * c).addcmul_(x2, s, value=-sign)
+        second = (x2 * c).addcmul_(x1, s, value=sign)
+        y[..., 0].copy_(first)
+        y[..., 1].copy_(second)
+
+
+def kernel(x: Tensor) -> str:
+    """Return the part of the path's name that says which kernel runs on a GPU."""
+    if _in_one_launch(x):
+        return ", by a Triton kernel"
+    return ", by torch's own kernels: Triton is not installed" if x.is_cuda else ""
+
+
+def _in_one_launch(x: Tensor) -> bool:
+    """Return whether x is on a GPU and Triton is installed, as with torch's CUDA wheels."""
+    return bool(x.is_cuda) and _triton()
+
+
+@functools.cache
+def _triton() -> bool:
+    return importlib.util.find_spec("triton") is not None

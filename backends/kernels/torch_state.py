@@ -1,0 +1,122 @@
+"""Questions about tensors and the state of torch, and what may not be done in that state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Tensor = Any
+
+
+def tensor_type() -> Any:
+    """Return ``torch.Tensor``."""
+    import torch
+
+    return torch.Tensor
+
+
+def is_dense(x: Tensor) -> bool:
+    """Return whether x is a tensor with strides, not a sparse one."""
+    import torch
+
+    return bool(x.layout == torch.strided)
+
+
+def share_storage(out: Tensor, x: Tensor) -> bool:
+    """Return whether two tensors may overlap; no search for common elements is made."""
+    return bool(out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr())
+
+
+def device_and_stream(device: Any) -> tuple[str, int]:
+    """Return the device and its current stream, for which a table may be kept.
+
+    torch gives the memory of a dropped table to the next request on the stream that made it, while
+    a kernel on another stream may still read it.
+    """
+    import torch
+
+    here = torch.device(device)
+    stream = torch.cuda.current_stream(here).cuda_stream if here.type == "cuda" else 0
+    return str(here), stream
+
+
+def makes_real_tensors() -> bool:
+    """Return whether new tensors are real ones, not those of a fake mode or of a transform."""
+    import torch
+
+    probe = torch.empty(0)
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(probe)
+    return type(probe) is torch.Tensor and not wrapped
+
+
+def not_captured(device: Any) -> None:
+    """Refuse to make tables while a CUDA graph is captured: the graph must not own their memory."""
+    import torch
+
+    if torch.device(device).type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise ValueError(
+            "positions must be those of an earlier call on this stream, or prepared, while a graph "
+            "is captured"
+        )
+
+
+def refuse_gradients(x: Tensor, out: Tensor) -> None:
+    """Refuse to write into ``out`` where autograd records: the write has no gradient."""
+    import torch
+
+    if torch.is_grad_enabled() and (x.requires_grad or out.requires_grad):
+        raise ValueError(
+            "out cannot be given where gradients are wanted: call without it, or under "
+            "torch.no_grad()"
+        )
+
+
+def in_graph(x: Any) -> bool:
+    """Return whether x is a tensor in a graph that ``torch.compile`` is capturing."""
+    if not hasattr(x, "requires_grad"):
+        return False
+    import torch
+
+    return bool(torch.compiler.is_dynamo_compiling())
+
+
+def wants_gradients(positions: Any) -> bool:
+    """Return whether positions are a tensor that needs gradients, which tables do not give."""
+    if not hasattr(positions, "requires_grad") or not positions.is_floating_point():
+        return False
+    import torch
+
+    inside = torch._C._functorch
+    while inside.is_functorch_wrapped_tensor(positions):
+        if inside.is_gradtrackingtensor(positions):
+            return True
+        positions = inside.get_unwrapped(positions)
+    return bool(torch.is_grad_enabled() and positions.requires_grad)
+
+
+def is_wrapped(positions: Any) -> bool:
+    """Return whether torch.func has wrapped positions, so that their values cannot be read."""
+    if not hasattr(positions, "requires_grad"):
+        return False
+    import torch
+
+    wrapped = bool(torch._C._functorch.is_functorch_wrapped_tensor(positions))
+    return wrapped and not wants_gradients(positions)
+
+
+def is_transformed(x: Tensor) -> bool:
+    """Return whether torch.func or forward mode tracks x; both need operators of torch's own."""
+    import torch
+
+    if torch._C._functorch.is_functorch_wrapped_tensor(x):
+        return True
+    return torch.autograd.forward_ad.unpack_dual(x).tangent is not None
+
+
+def is_complex_aligned(x: Tensor) -> bool:
+    """Return whether x can be viewed as complex numbers at addresses aligned to their size.
+
+    torch's CPU kernels crash at other addresses, which arrays shared with NumPy may have.
+    """
+    *lead, last = x.stride()
+    fits = last == 1 and x.storage_offset() % 2 == 0 and all(s % 2 == 0 for s in lead)
+    return fits and x.data_ptr() % (2 * x.element_size()) == 0

@@ -1,0 +1,64 @@
+"""Rotate half-precision tensors in tiles that are widened in the cache and rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Tensor = Any
+
+#: Bytes of a widened tile.
+_TILE = 256 * 1024
+
+
+def in_tiles(
+    x: Tensor,
+    factor: Tensor,
+    row: int,
+    out: Tensor,
+    rotate: Callable[[Tensor, Tensor, Tensor], None],
+) -> None:
+    """Call ``rotate(wide, factor, result)`` for each tile of ``x`` (..., S, n) and fill ``out``.
+
+    Axis ``row`` of ``factor``, a negative number, is that of the positions.  On devices other than
+    the CPU, where a launch costs more than a pass through memory, everything is one tile.
+    """
+    import torch
+
+    width = x.shape[-1]
+    room = _TILE // (factor.element_size() * width) if x.device.type == "cpu" else x.numel()
+    scratch: Tensor = None
+    for heads, table, into in _planes(x, factor, row, out):
+        count, rows = heads.shape[:2]
+        tall = max(1, min(rows, room))
+        many = max(1, min(count, room // tall))
+        if scratch is None or tuple(scratch.shape[1:3]) != (many, tall):
+            scratch = torch.empty((2, many, tall, width), dtype=factor.dtype, device=x.device)
+        for p in range(0, rows, tall):
+            here = table.narrow(row, p, min(tall, rows - p))
+            for h in range(0, count, many):
+                tile = heads[h : h + many, p : p + tall]
+                wide, result = scratch[:, : tile.shape[0], : tile.shape[1]].unbind(0)
+                wide.copy_(tile)
+                rotate(wide, here, result)
+                into[h : h + many, p : p + tall].copy_(result)
+
+
+def _planes(
+    x: Tensor, factor: Tensor, row: int, out: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield x and out as (heads, S, n), with the table of three axes that these heads share."""
+    lead = 1 if row == -2 else 0  # the first axis of the factor of halves is cos, sin
+    extra = factor.ndim - 3
+    if extra and all(size == 1 for size in factor.shape[lead : lead + extra]):
+        factor, extra = factor.flatten(0, extra) if not lead else factor.flatten(1, extra + 1), 0
+    if not extra:
+        shape = (-1, *x.shape[-2:])
+        try:
+            yield x.view(shape), factor, out.view(shape)
+            return
+        except RuntimeError:  # the strides do not allow one axis of heads
+            pass
+    for i in range(x.shape[0]):
+        part = factor.select(lead, min(i, factor.shape[lead] - 1)) if extra else factor
+        yield from _planes(x[i], part, row, out[i])

@@ -1,0 +1,140 @@
+"""Checks of arrays, and the few operations on them that several families share."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ._namespace import (
+    FLOATING,
+    Array,
+    astype,
+    device_of,
+    dtype_name,
+    from_host,
+    is_array,
+    is_lazy,
+    library,
+    namespace,
+    send,
+)
+
+
+def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
+    """``value`` if it is a real floating array of this shape; a letter is any size but 0."""
+    shown = f"({', '.join(map(str, shape))})"
+    if not is_array(value) or dtype_name(value) not in FLOATING:
+        kind = dtype_name(value) if is_array(value) else type(value).__name__
+        raise TypeError(f"{name} must be a real floating array of shape {shown}, got {kind}")
+    sizes = tuple(value.shape)
+    fits = len(sizes) == len(shape) and all(
+        n > 0 and (isinstance(s, str) or n == s) for n, s in zip(sizes, shape, strict=True)
+    )
+    if not fits:
+        empty = ", not empty" if 0 in sizes else ""
+        raise ValueError(f"{name} must have shape {shown}{empty}, got {sizes}")
+    return value
+
+
+def check_sides(q: Array, k: Array) -> None:
+    """Queries (..., Q, d) and keys (..., K, d) of one library, floats of the same other axes."""
+    for name, x in (("q", q), ("k", k)):
+        if not is_array(x) or dtype_name(x) not in FLOATING:
+            raise TypeError(f"{name} must be a real floating array")
+    if library(q) != library(k):
+        raise TypeError(f"q and k must share a library, got {library(q)} and {library(k)}")
+    if q.ndim < 2 or k.ndim < 2 or q.shape[-1] != k.shape[-1] or q.shape[:-2] != k.shape[:-2]:
+        raise ValueError(
+            f"q and k must have shapes (..., Q, d) and (..., K, d), "
+            f"got {tuple(q.shape)} and {tuple(k.shape)}"
+        )
+
+
+def check_beside(index: Array, table: Array) -> None:
+    """A host index goes with any table; others must share its library and device."""
+    if isinstance(index, np.ndarray):
+        return
+    if library(index) != library(table):
+        raise TypeError(
+            f"positions are a {library(index)} array but the table is a {library(table)} array: "
+            "pass positions as NumPy integers"
+        )
+    here, there = device_of(index), device_of(table)
+    if here is not None and there is not None and here != there:
+        raise ValueError(
+            f"positions are on device {here} but the table is on device {there}: "
+            "move one of them, or pass positions as a NumPy array"
+        )
+
+
+def beside(name: str, numbers: Array, x: Array) -> Array:
+    """Learned ``numbers`` where x is, in its dtype; refused from another library."""
+    if isinstance(numbers, np.ndarray):
+        return astype(send(numbers, namespace(x), device_of(x)), x.dtype)
+    if library(numbers) != library(x):
+        raise TypeError(f"{name} is a {library(numbers)} array but q is a {library(x)} array")
+    return astype(numbers, x.dtype)
+
+
+def product(a: Array, b: Array) -> Array:
+    """``a b^T``: (..., S, d) and (..., R, d) to (..., S, R)."""
+    xp = namespace(a)
+    return xp.matmul(a, xp.matrix_transpose(b))
+
+
+def dot(q: Array, k: Array, scale: float, bias: Array | None = None) -> Array:
+    """``q k^T * scale + bias``, all in the dtype of ``q``."""
+    logits = product(q, astype(k, q.dtype)) * scale
+    return logits if bias is None else logits + astype(bias, q.dtype)
+
+
+def gathered(x: Array, index: Array) -> Array:
+    """``x[..., i, index[i, j]]`` for x (..., Q, R) and an integer index (Q, K) below R."""
+    xp, device = namespace(x), device_of(x)
+    rows, columns = int(x.shape[-2]), int(x.shape[-1])
+    first = columns * np.arange(rows)[:, None]
+    if isinstance(index, np.ndarray):
+        index = from_host(first + index, xp, device)
+    else:
+        index = index + astype(from_host(first, xp, device), index.dtype)
+    flat = xp.reshape(x, (*x.shape[:-2], rows * columns))
+    taken = xp.take(flat, xp.reshape(index, (-1,)), axis=-1)
+    return xp.reshape(taken, (*x.shape[:-2], *index.shape))
+
+
+def clip(r: Array, low: int, high: int) -> Array:
+    """Integers held between ``low`` and ``high``."""
+    xp = namespace(r)
+    return xp.minimum(xp.maximum(r, xp.full_like(r, low)), xp.full_like(r, high))
+
+
+def lookup(name: str, table: Array, index: Array) -> Array:
+    """``table[index]`` for an integer index of any shape; ValueError outside the table.
+
+    Libraries differ past the end (NumPy raises, CuPy wraps round, JAX fills NaN, a CUDA assert
+    kills the process), so the range is checked first.  Traced or lazy indices give NaN rows there.
+    """
+    xp, device, (rows, width) = namespace(table), device_of(table), table.shape
+    shape, lazy = tuple(index.shape), is_lazy(index)
+    if 0 in shape:  # Dask cannot flatten nothing
+        return xp.zeros((*shape, width), dtype=table.dtype, device=device)
+    if not lazy:
+        here = namespace(index)
+        low, high = int(here.min(index)), int(here.max(index))
+        if low < 0 or high >= rows:
+            raise ValueError(
+                f"{name} must lie in 0 .. {rows - 1}, the rows of the table, "
+                f"got {low if low < 0 else high}"
+            )
+    if isinstance(index, np.ndarray):
+        index = from_host(index, xp, device)
+    flat = xp.reshape(index, (math.prod(shape),))
+    if lazy:
+        inside = (flat >= 0) & (flat < rows)
+        found = xp.take(table, xp.where(inside, flat, 0), axis=0)
+        found = xp.where(inside[:, None], found, xp.nan)
+    else:
+        found = xp.take(table, flat, axis=0)
+    return xp.reshape(found, (*shape, width))

@@ -1,0 +1,89 @@
+"""The JSON form of values: arrays as dtype, shape and hexadecimal bits, so that no bit is lost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ._namespace import dtype_like, dtype_name, is_array, to_host
+from ._registry import CLASSES
+
+
+def from_dict(data: Mapping[str, Any]) -> Any:
+    """The value that ``to_dict`` wrote.
+
+    Parameters
+    ----------
+    data : mapping
+        ``{"encoding": "RoPE", ...}``, ``{"scaling": ...}``, ``{"query_scale": ...}`` or
+        ``{"model": ...}`` with the fields of the class; parsed JSON is accepted as it is.  A field
+        that is left out has its default.
+
+    Returns
+    -------
+    Encoding, Scaling, QueryScale or ModelEncoding
+
+    Raises
+    ------
+    TypeError, ValueError
+        No mapping; a class or a field that is not known, or a field that is missing.
+    """
+    if not isinstance(data, Mapping):
+        raise TypeError(f"data must be a mapping such as json.loads gives, got {data!r}")
+    kinds = [kind for kind in CLASSES if kind in data and isinstance(data[kind], str)]
+    # A nested scaling has the key "scaling" with a mapping, so only a string names a class.
+    if not kinds:
+        raise ValueError(
+            'data must name its class: {"encoding": "RoPE", ...} or {"scaling": ...}, '
+            f"got keys {sorted(map(str, data))}"
+        )
+    known = CLASSES[kinds[0]]
+    name = data[kinds[0]]
+    if name not in known:
+        raise ValueError(f"{kinds[0]} must be one of {', '.join(sorted(known))}, got {name!r}")
+    cls = known[name]
+    allowed = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    body = {key: value for key, value in data.items() if key != kinds[0]}
+    unknown = sorted(set(body) - set(allowed))
+    if unknown:
+        raise ValueError(f"{name} has no field {unknown[0]!r}; its fields are {', '.join(allowed)}")
+    required = [
+        f.name
+        for f in dataclasses.fields(cls)  # type: ignore[arg-type]
+        if f.default is dataclasses.MISSING and f.name not in body
+    ]
+    if required:
+        raise ValueError(f"{name} needs the field {required[0]!r}")
+    return cls.read(body)
+
+
+def encode(value: Any) -> Any:
+    """Return a field of a value as JSON-ready data."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if is_array(value):
+        host, name = to_host(value), dtype_name(value)
+        if name == "bfloat16":  # the upper half of a float32
+            bits = (host.astype(np.float32).view(np.uint32) >> 16).astype(">u2")
+        else:
+            bits = host.astype(host.dtype.newbyteorder(">"))
+        return {"dtype": name, "shape": list(host.shape), "hex": bits.tobytes().hex()}
+    if isinstance(value, tuple):
+        return [encode(v) for v in value]
+    return value
+
+
+def decode(value: Any) -> Any:
+    """Return the field that :func:`encode` wrote."""
+    if isinstance(value, Mapping):
+        if set(value) == {"dtype", "shape", "hex"}:
+            dtype = np.dtype(dtype_like(np, value["dtype"]))
+            bits = np.frombuffer(bytes.fromhex(value["hex"]), dtype=f">u{dtype.itemsize}")
+            return bits.astype(f"u{dtype.itemsize}").view(dtype).reshape(value["shape"])
+        return from_dict(value)
+    if isinstance(value, list) and value and all(isinstance(v, list) for v in value):
+        return np.asarray(value, dtype=np.float64)
+    return tuple(decode(v) for v in value) if isinstance(value, list) else value

@@ -1,0 +1,17 @@
+"""The classes that JSON names, by kind and class name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CLASSES: dict[str, dict[str, type[Any]]] = {
+    "encoding": {},
+    "scaling": {},
+    "query_scale": {},
+    "model": {},
+}
+
+
+def register(kind: str, cls: type[Any]) -> None:
+    """Add a class under its own name; a later class of the same name replaces it."""
+    CLASSES[kind][cls.__name__] = cls

@@ -1,0 +1,80 @@
+"""NTK-by-parts, the forerunner of YaRN."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+
+from posenc_ref import _validate as validate
+from posenc_ref.angles import decimal_context
+
+from .ntk import ntk_schedule
+from .scaling import FrequencySchedule, standard_schedule
+from .yarn import ramp
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NTKByParts(FrequencySchedule):
+    """NTK-by-parts, YaRN's forerunner: interpolated, NTK-aware and plain, from slow to fast pairs.
+
+    Formula
+        With ``f_k = base ** (-2k/d)``, ``n_k`` of :class:`NTKScaling`, and YaRN's ramps
+        ``b_k`` from beta_0 to beta_1 turns and ``c_k`` from gamma_0 to gamma_1 turns:
+        ``theta_k = (1 - c_k) f_k + c_k ((1 - b_k) n_k + b_k f_k / factor)``.  m = 1.
+    Source
+        bloc97 2023, jquesnelle/yarn ``LlamaPartNTKScaledRotaryEmbedding``, whose ``ntk_factor``
+        and ``extrapolation_factor`` are 1 here.
+    Traps
+        The YaRN paper calls its own two-way blend "NTK-by-parts": that is ``YaRN`` with
+        ``attention_factor=1``.
+
+    Parameters
+    ----------
+    factor : float
+        At least 1.
+    original_max_position : int
+        The trained length; see :class:`YaRN`.
+    beta_0, beta_1, gamma_0, gamma_1 : float
+        Turns within the trained length; each 0 is at least its 1.  The defaults were found by
+        experiment on Llama.
+    """
+
+    factor: float
+    original_max_position: int
+    _: KW_ONLY
+    beta_0: float = 1.25
+    beta_1: float = 0.75
+    gamma_0: float = 16.0
+    gamma_1: float = 2.0
+
+    def __post_init__(self) -> None:
+        self._set(
+            factor=validate.real("factor", self.factor, minimum=1.0),
+            original_max_position=validate.integer(
+                "original_max_position", self.original_max_position, minimum=1
+            ),
+            **{
+                name: validate.real(name, getattr(self, name), above=0.0)
+                for name in ("beta_0", "beta_1", "gamma_0", "gamma_1")
+            },
+        )
+        for name in ("beta", "gamma"):
+            first, last = getattr(self, f"{name}_0"), getattr(self, f"{name}_1")
+            if last > first:
+                raise ValueError(
+                    f"{name}_1 must be at most {name}_0 (both count turns within the trained "
+                    f"length), got {name}_0={first:g} and {name}_1={last:g}"
+                )
+
+    def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
+        """``(1 - c_k) f_k + c_k ((1 - b_k) n_k + b_k f_k / factor)``."""
+        length, s = self.original_max_position, Decimal(self.factor)
+        plain = standard_schedule(base, rotary_dim)
+        ntk = ntk_schedule(base, rotary_dim, s)
+        beta = ramp(base, rotary_dim, length, self.beta_0, self.beta_1)
+        gamma = ramp(base, rotary_dim, length, self.gamma_0, self.gamma_1)
+        with decimal_context():
+            return tuple(
+                (1 - c) * f + c * ((1 - b) * n + b * (f / s))
+                for f, n, b, c in zip(plain, ntk, beta, gamma, strict=True)
+            )
