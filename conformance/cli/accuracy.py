@@ -12,10 +12,10 @@ from .output import usage_error
 
 
 def accuracy_command(
-    full: Annotated[bool, typer.Option("--full", help="Many more positions: a minute.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Many more positions, in a minute.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
-    """Recompute every encoding with 50 digits, and print how exact the specification is here."""
+    """Recompute every encoding with 50 digits, and print the errors of the specification."""
     from posenc_ref.conformance.exact.certificate import certify, format_table
 
     try:

@@ -17,7 +17,8 @@ def presets_command(
         typer.Argument(help="A preset, a config.json or its folder, or a .gguf file."),
     ] = None,
     part: Annotated[
-        str | None, typer.Option(help="Of a config.json with several: vision_config, ...")
+        str | None,
+        typer.Option(help="The part of a config.json: vision_config, ..."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

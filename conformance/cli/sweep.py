@@ -25,22 +25,25 @@ ROTARY = "rotary"
 def sweep_command(
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Only this model, or modules whose name matches; several are fine."),
+        typer.Option(help="Only this model, or matching modules; may be given several times."),
     ] = None,
     rope_type: Annotated[
         list[str] | None,
-        typer.Option(help=f"As configured ('default'), or with: {', '.join(ROPE_TYPES)}."),
+        typer.Option(help=f"As configured ('default'), or one of: {', '.join(ROPE_TYPES)}."),
     ] = None,
     dtype: Annotated[
-        list[str] | None, typer.Option(help="The dtype of x; more than one: others as configured.")
+        list[str] | None,
+        typer.Option(help="The dtype of x; with several, other rope types use the first."),
     ] = None,
     surface: Annotated[
         list[str] | None,
-        typer.Option(help="The function that rotates (apply), or logits of attention (scores)."),
+        typer.Option(
+            help="The function that rotates (apply), or the logits of attention (scores)."
+        ),
     ] = None,
     family: Annotated[
         list[str] | None,
-        typer.Option(help=f"rotary, or what is no rotation: {', '.join(FAMILIES)}."),
+        typer.Option(help=f"rotary, or encodings other than rotations: {', '.join(FAMILIES)}."),
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write one line of JSON per table to this file.")
@@ -51,24 +54,22 @@ def sweep_command(
     resume: Annotated[
         Path | None, typer.Option(help="Continue the file that --json wrote, or begin it.")
     ] = None,
-    time_limit: Annotated[
-        float, typer.Option(min=1.0, help="Seconds for one module, before it is given up.")
-    ] = 300.0,
+    time_limit: Annotated[float, typer.Option(min=1.0, help="Seconds for one module.")] = 300.0,
     processes: Annotated[int, typer.Option(min=1, help="How many modules to judge at a time.")] = 2,
 ) -> None:
     """Judge every rotary module of the installed `transformers` against its own configuration.
 
-    With `--family`, every table, bias or score that is no rotation, against what its source says;
-    that needs a checkout of the repository. Exits with 0 if every module conforms, or does not for
-    a reason that is on record; 1 if something else deviates, is beyond us or cannot be driven; 2
-    for a usage error.
+    With `--family`, judge tables, biases or scores against what their source says; that needs a
+    checkout of the repository. Exits with 0 if every module conforms or its deviation is expected;
+    1 if another module deviates or cannot be judged; 2 for a usage error; 3 if nothing was judged.
     """
     families = sorted(set(family or (ROTARY,)))
     others = families != [ROTARY]
     require_among("--family", families, (ROTARY, *FAMILIES))
     if others and (ROTARY in families or rope_type or dtype or surface):
         raise usage_error(
-            "--family other than rotary goes with no rope type, dtype, surface, nor rotary"
+            "--family other than rotary cannot be combined with rotary, --rope-type, --dtype or "
+            "--surface"
         )
     if json_file is not None and resume is not None:
         raise usage_error("--json begins a file and --resume continues one: give one of them")

@@ -30,7 +30,7 @@ def verify_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     ndjson: Annotated[
-        Path | None, typer.Option(help="Also write it to this file, for `posenc report`.")
+        Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
     ] = None,
     processes: Annotated[
         int, typer.Option(min=0, help="How many libraries to judge at a time (0: one by one).")
@@ -38,8 +38,8 @@ def verify_command(
 ) -> None:
     """Judge every array backend and every known library found on this machine.
 
-    Exits with 1 if one of our own backends deviates, 2 for an error of the harness, else 0:
-    deviations of other libraries are what the report is for.
+    Exits with 1 if one of our own backends deviates, 2 for an error of the harness, 3 if nothing
+    was executed, else 0: deviations of other libraries do not change the exit code.
     """
     require_among("--dtype", dtype, ROUNDOFF)
     options = Options(full=full, only=only, dtypes=tuple(dtype or ()))

@@ -248,8 +248,11 @@ def test_the_command(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["--family", "tables"], "--family must be one of rotary, table, bias, score"),
-        (["--family", "table", "--dtype", "bfloat16"], "goes with no rope type, dtype"),
-        (["--family", "table", "--family", "rotary"], "nor rotary"),
+        (
+            ["--family", "table", "--dtype", "bfloat16"],
+            "cannot be combined with rotary, --rope-type, --dtype",
+        ),
+        (["--family", "table", "--family", "rotary"], "cannot be combined"),
         (["--family", "bias", "--only", "bert"], "no place of these families is called 'bert'"),
     ],
 )
