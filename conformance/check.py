@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +13,12 @@ from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
 from .harness.driver import TENSOR_LAYOUTS, Malformed, Refused, Subject
 from .harness.implementation import Implementation
+from .harness.ledger import Ledger
 from .harness.report import Report
-from .harness.run import Run, describe
+from .harness.run import Run, Settings, describe
+from .harness.signatures import SIGNATURES, SURFACES, load
 from .harness.to_host import hosted
-from .surfaces import LEAST, LONG, SURFACES, Declared, needs_nothing, refuse
+from .surfaces import Declared, refuse
 
 __all__ = ["SURFACES", "check", "make_run"]
 
@@ -49,35 +52,9 @@ def check(
         What ``fn`` should be.  None: only properties are judged (``apply`` with ``head_dim=``), or
         the surface needs none.
     surface : str
-        Rotary: ``apply``: fn(x (B, H, S, D), positions (S,)) -> like x; positions (A, B, S) where
-        the encoding has A > 1 axes.  ``apply_qk``: fn(q, k, q_positions, k_positions) -> (q', k').
-        ``apply_vjp``: fn(x, positions, dy) -> dx.  ``apply_offset``: fn(x, offset (B,)) -> like x,
-        row b starting at offset[b].  ``calls``: fn([(x, offset), ...]) -> a list, independent calls
-        of one instance.  ``decode``: fn(x, chunks) -> like x, fed in chunks of these lengths to one
-        incremental instance.  ``key_cache``: fn(k, chunks) -> all rotated keys after the last
-        chunk.  ``shift_keys``: fn(rotated_k, delta) -> like rotated_k, moved on by delta positions.
-        ``cos_sin``: fn(positions) -> (cos, sin).  ``frequencies``: fn() -> (d/2,), or fn(seq_len)
-        where they depend on the length.  ``normed_apply``: fn(x, weight, positions) -> like x,
-        RMSNorm first.  ``permute_weights``: fn(w, n_heads) -> like w, from half to interleaved.
+        How ``fn`` is called:
 
-        Tables: ``table``: fn(positions) -> (S, dim).  ``add``: fn(x (B, S, dim)) -> x plus the rows
-        of 0 .. S-1.  ``grid``: fn(height, width) -> (height * width, dim), row-major.  ``rows``:
-        fn(seq_len) -> (S, dim).
-        ``ids_from_tokens``: fn(input_ids) -> positions, for ``Learned(padding_idx=)``.
-
-        Biases: ``slopes``: fn(num_heads) -> (H,).  ``rank_slopes``: fn(num_heads, tp_size, tp_rank)
-        -> the rank's own.  ``bias``: fn(q_len, k_len) -> broadcastable to
-        (H, Q, K).  ``bucket``: fn(key minus query) -> integers.
-
-        All of these, and models: ``scores``: fn(q, k) -> logits (B, H, Q, K) before the mask; query
-        i stands at K - Q + i.
-
-        Models: ``layers``: fn(n_layers) -> a bool for each.  ``softmax_scale``: fn() -> a number.
-
-        Without an encoding: ``position_ids``: fn(attention_mask).  ``packed``: fn(lengths).
-        ``decode_positions``: fn(prompt_len, n_steps).  ``shard_positions``: fn(cu_seqlens, cp_size,
-        cp_rank).  ``relative_index``: fn((height, width)) -> (N, N).  ``relative_shift``: fn(x (Q,
-        K)) -> (Q, K).  ``relative_scores``: fn(q (S, d), rel (2S-1, d)) -> (S, S).
+        {surfaces}
     backend : str, optional
         The array library that ``fn`` takes, such as "torch"; NumPy by default.
     dtype : {"float32", "float64", "float16", "bfloat16"}
@@ -129,13 +106,15 @@ def check(
         raise ValueError(f"surface must be one of {', '.join(SURFACES)}, got {surface!r}")
     refuse(surface, encoding)
     drivable = surface == "apply" and (head_dim or (bound and bound.head_dim))
-    if encoding is None and not (drivable or needs_nothing(surface)):
+    if encoding is None and not (drivable or not SURFACES[surface].needs_encoding):
         raise ValueError(
             "encoding must be given (only surface 'apply' with head_dim= can be judged by its "
             "properties alone)"
         )
-    if max_position is not None and max_position < LEAST and surface in LONG:
-        raise ValueError(f"max_position must be at least {LEAST}, got {max_position}")
+    if max_position is not None and max_position < SURFACES[surface].least:
+        raise ValueError(
+            f"max_position must be at least {SURFACES[surface].least}, got {max_position}"
+        )
     run = make_run(
         fn,
         encoding,
@@ -156,22 +135,33 @@ def check(
     return complete(run, bound.problems if bound else None)
 
 
-def check_dear(fn: Callable[..., Any], encoding: Encoding, surface: str, **settings: Any) -> Report:
-    """:func:`check` by fewer shapes and calls, where they cost more than they tell: `Run.dear`."""
-    run = make_run(fn, encoding, surface, **settings)
-    run.dear = True
-    return complete(run)
+def _describe_surfaces() -> str:
+    """Return how each surface calls a function, as lines of a docstring."""
+    rows = (f"``{row.name}``: {row.call}." for row in SURFACES.values())
+    indent = " " * 8
+    lines = (textwrap.fill(row, 92, subsequent_indent="    ") for row in rows)
+    return textwrap.indent("\n".join(lines), indent).strip()
+
+
+if check.__doc__ is not None:  # it is None under python -OO
+    check.__doc__ = check.__doc__.replace("{surfaces}", _describe_surfaces())
+
+
+def check_reduced(
+    fn: Callable[..., Any], encoding: Encoding, surface: str, **settings: Any
+) -> Report:
+    """Run :func:`check` with fewer shapes and calls, where calls are expensive."""
+    return complete(make_run(fn, encoding, surface, reduced=True, **settings))
 
 
 def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = None) -> Report:
     """Judge what a run was made for; an adapter is asked for ``problems`` of its own afterwards."""
     surface = run.report.surface
-    judge, _ = SURFACES[surface]
-    if run.encoding is None and needs_nothing(surface):
+    if run.encoding is None and not run.surface.needs_encoding:
         run.report.encoding = f"posenc_ref.{surface}"
     try:
         with np.errstate(all="ignore"):  # what a function does wrong is for the report to say
-            judge(run)
+            load(run.surface.judge)(run)
     except Refused as error:
         run.add("raises", "a call raises whose like was accepted before", str(error))
     except Malformed as error:
@@ -199,6 +189,7 @@ def make_run(
     seed: int = 0,
     name: str | None = None,
     axes: int = 1,
+    reduced: bool = False,
 ) -> Run:
     """The function with everything that drives it, checked; the arguments are those of `check`."""
     encoding = hosted(encoding)
@@ -217,6 +208,8 @@ def make_run(
         device=device,
         inplace=inplace,
         keeps_dtype=surface == "apply",
+        names=SIGNATURES[surface].arguments,
+        factory=factory or (bound.factory if bound else None),
         axes=max(axes, _axes(encoding, bound)),
     )
     reason = subject.backend.missing()
@@ -233,16 +226,6 @@ def make_run(
             f"got {dtype!r}"
         )
     label = name or (bound.name if bound else "") or str(getattr(fn, "__name__", type(fn).__name__))
-    run = Run(
-        subject,
-        encoding,
-        Report(label, surface, describe(encoding), library, dtype),
-        angles=angles,
-        precision=precision,
-        max_position=max_position,
-        seed=seed,
-        factory=factory or (bound.factory if bound else None),
-    )
     if isinstance(encoding, Rotary):
         if head_dim not in (None, encoding.head_dim):
             raise ValueError(
@@ -250,8 +233,10 @@ def make_run(
                 f"{head_dim}"
             )
         head_dim = encoding.head_dim
-    run.head_dim = head_dim or (bound.head_dim if bound else None)
-    return run
+    head_dim = head_dim or (bound.head_dim if bound else None)
+    settings = Settings(angles, precision, max_position, seed, head_dim, reduced)
+    report = Report(label, surface, describe(encoding), library, dtype)
+    return Run(subject, encoding, settings, Ledger(report))
 
 
 def _axes(encoding: Declared, bound: Implementation | None) -> int:

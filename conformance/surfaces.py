@@ -1,8 +1,8 @@
-"""The surfaces: which judge each has, and what may be declared for it."""
+"""What may be declared for each surface."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from posenc_ref import (
     ALiBi,
@@ -17,47 +17,10 @@ from posenc_ref import (
     XPos,
 )
 
-from .bias import judge as judge_bias
-from .functions import judge as judge_plain
-from .harness.run import Run
-from .rotary import judge as judge_apply
-from .rotary import judge_frequencies
-from .score import judge as judge_scores
-from .sequences import judges as judge_calls
-from .table import judge as judge_tables
-from .table import judge_grid_add
+from .harness.signatures import SURFACES
 
 #: What is judged: an encoding, that of a whole model, or a plain function without either.
 Declared = Encoding | ModelEncoding | None
-
-#: The judge of each surface, and the families it is for.
-SURFACES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
-    "apply": (judge_apply.judge, ("rotary",)),
-    "apply_qk": (judge_calls.judge_apply_qk, ("rotary",)),
-    "apply_vjp": (judge_calls.judge_apply_vjp, ("rotary",)),
-    "apply_offset": (judge_calls.judge_apply_offset, ("rotary",)),
-    "calls": (judge_calls.judge_calls, ("rotary",)),
-    "decode": (judge_calls.judge_decode, ("rotary",)),
-    "key_cache": (judge_calls.judge_key_cache, ("rotary",)),
-    "shift_keys": (judge_calls.judge_shift_keys, ("rotary",)),
-    "cos_sin": (judge_tables.judge_cos_sin, ("rotary",)),
-    "frequencies": (judge_frequencies.judge, ("rotary",)),
-    "table": (judge_tables.judge_table, ("table",)),
-    "add": (judge_grid_add.judge_add, ("table",)),
-    "grid": (judge_grid_add.judge_grid, ("table",)),
-    "slopes": (judge_bias.judge_slopes, ("alibi",)),
-    "bias": (judge_bias.judge_bias, ("bias",)),
-    "bucket": (judge_bias.judge_bucket, ("t5",)),
-    "scores": (judge_scores.judge, ("rotary", "table", "bias", "score", "model")),
-    **{name: (judge_plain.judge, row.families) for name, row in judge_plain.ROWS.items()},
-}
-#: Surfaces that rotate with one map for queries and keys.
-ONE_MAP = (
-    "apply", "apply_vjp", "apply_offset", "calls", "decode", "key_cache", "shift_keys",
-    "normed_apply",
-)  # fmt: skip
-#: Surfaces whose shortest probes reach this position, and the position.
-LONG, LEAST = (*ONE_MAP[:-1], "apply_qk", "cos_sin", "table"), 128
 
 _WORDS = {
     "none": "functions without an encoding",
@@ -91,19 +54,9 @@ def families_of(declared: Declared) -> tuple[str, ...]:
     return tuple(found)
 
 
-def needs_nothing(surface: str) -> bool:
-    """Whether a surface can be judged without any encoding."""
-    return "none" in SURFACES.get(surface, (None, ()))[1]
-
-
-def of_models(surface: str) -> bool:
-    """Whether a surface is about a whole model."""
-    return SURFACES.get(surface, (None, ()))[1] == ("model",)
-
-
 def refuse(surface: str, declared: Declared) -> None:
     """Raise a ValueError where this cannot be declared for the surface."""
-    families = SURFACES[surface][1]
+    families = SURFACES[surface].families
     if declared is not None and not set(families) & set(families_of(declared)):
         hint = ""
         if isinstance(declared, ModelEncoding):
@@ -126,7 +79,7 @@ def refuse(surface: str, declared: Declared) -> None:
             "ConViTBias has no scores: its softmax is blended with that of q . k, not added to it; "
             "judge its positional logits on surface 'bias'"
         )
-    if isinstance(declared, XPos) and surface in ONE_MAP:
+    if isinstance(declared, XPos) and SURFACES[surface].one_map:
         raise ValueError(
             f"XPos has no one map for surface {surface!r}: queries and keys are treated "
             "differently; surface 'apply_qk' judges both"

@@ -1,4 +1,4 @@
-"""Checks of arrays, and the few operations on them that several families share."""
+"""Array checks and array operations that several encodings share."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from ._namespace import (
 
 
 def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
-    """``value`` if it is a real floating array of this shape; a letter is any size but 0."""
+    """Return ``value`` if it is a real floating array of this shape; a letter is any size but 0."""
     shown = f"({', '.join(map(str, shape))})"
     if not is_array(value) or dtype_name(value) not in FLOATING:
-        kind = dtype_name(value) if is_array(value) else type(value).__name__
-        raise TypeError(f"{name} must be a real floating array of shape {shown}, got {kind}")
+        raise TypeError(
+            f"{name} must be a real floating array of shape {shown}, got {_kind(value)}"
+        )
     sizes = tuple(value.shape)
     fits = len(sizes) == len(shape) and all(
         n > 0 and (isinstance(s, str) or n == s) for n, s in zip(sizes, shape, strict=True)
@@ -38,11 +39,15 @@ def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
     return value
 
 
+def _kind(value: Any) -> str:
+    return dtype_name(value) if is_array(value) else type(value).__name__
+
+
 def check_sides(q: Array, k: Array) -> None:
-    """Queries (..., Q, d) and keys (..., K, d) of one library, floats of the same other axes."""
+    """Check that q (..., Q, d) and k (..., K, d) are floats of one library and fit together."""
     for name, x in (("q", q), ("k", k)):
         if not is_array(x) or dtype_name(x) not in FLOATING:
-            raise TypeError(f"{name} must be a real floating array")
+            raise TypeError(f"{name} must be a real floating array, got {_kind(x)}")
     if library(q) != library(k):
         raise TypeError(f"q and k must share a library, got {library(q)} and {library(k)}")
     if q.ndim < 2 or k.ndim < 2 or q.shape[-1] != k.shape[-1] or q.shape[:-2] != k.shape[:-2]:
@@ -52,8 +57,22 @@ def check_sides(q: Array, k: Array) -> None:
         )
 
 
+def check_counts(q: Array, k: Array, at: tuple[int, int], batch: int | None) -> None:
+    """Check one position per row of q and k, and that B of positions (B, Q) is q's first axis."""
+    if at != (q.shape[-2], k.shape[-2]):
+        raise ValueError(
+            f"q_positions and k_positions must have one position for each row of q and k, "
+            f"{q.shape[-2]} and {k.shape[-2]}, got {at[0]} and {at[1]}"
+        )
+    if batch is not None and (q.ndim < 4 or batch not in (1, q.shape[0])):
+        raise ValueError(
+            f"q_positions of shape (B, Q) need q of shape (B, ..., H, Q, d), got B = {batch} and "
+            f"q of shape {tuple(q.shape)}"
+        )
+
+
 def check_beside(index: Array, table: Array) -> None:
-    """A host index goes with any table; others must share its library and device."""
+    """Check that an index shares the table's library and device; a host index fits any table."""
     if isinstance(index, np.ndarray):
         return
     if library(index) != library(table):
@@ -70,7 +89,7 @@ def check_beside(index: Array, table: Array) -> None:
 
 
 def beside(name: str, numbers: Array, x: Array) -> Array:
-    """Learned ``numbers`` where x is, in its dtype; refused from another library."""
+    """Return learned ``numbers`` on x's device in x's dtype; TypeError for another library."""
     if isinstance(numbers, np.ndarray):
         return astype(send(numbers, namespace(x), device_of(x)), x.dtype)
     if library(numbers) != library(x):
@@ -105,13 +124,13 @@ def gathered(x: Array, index: Array) -> Array:
 
 
 def clip(r: Array, low: int, high: int) -> Array:
-    """Integers held between ``low`` and ``high``."""
+    """Return ``r`` clipped to ``low`` .. ``high``."""
     xp = namespace(r)
     return xp.minimum(xp.maximum(r, xp.full_like(r, low)), xp.full_like(r, high))
 
 
 def lookup(name: str, table: Array, index: Array) -> Array:
-    """``table[index]`` for an integer index of any shape; ValueError outside the table.
+    """Return ``table[index]`` for an integer index of any shape; ValueError outside the table.
 
     Libraries differ past the end (NumPy raises, CuPy wraps round, JAX fills NaN, a CUDA assert
     kills the process), so the range is checked first.  Traced or lazy indices give NaN rows there.

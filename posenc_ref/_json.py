@@ -13,14 +13,14 @@ from ._registry import CLASSES
 
 
 def from_dict(data: Mapping[str, Any]) -> Any:
-    """The value that ``to_dict`` wrote.
+    """Return the value that ``to_dict`` wrote.
 
     Parameters
     ----------
     data : mapping
         ``{"encoding": "RoPE", ...}``, ``{"scaling": ...}``, ``{"query_scale": ...}`` or
-        ``{"model": ...}`` with the fields of the class; parsed JSON is accepted as it is.  A field
-        that is left out has its default.
+        ``{"model": ...}`` with the fields of the class, such as parsed JSON.  A missing field
+        has its default.
 
     Returns
     -------
@@ -29,7 +29,7 @@ def from_dict(data: Mapping[str, Any]) -> Any:
     Raises
     ------
     TypeError, ValueError
-        No mapping; a class or a field that is not known, or a field that is missing.
+        ``data`` is no mapping, its class or a field is unknown, or a required field is missing.
     """
     if not isinstance(data, Mapping):
         raise TypeError(f"data must be a mapping such as json.loads gives, got {data!r}")
@@ -45,14 +45,14 @@ def from_dict(data: Mapping[str, Any]) -> Any:
     if name not in known:
         raise ValueError(f"{kinds[0]} must be one of {', '.join(sorted(known))}, got {name!r}")
     cls = known[name]
-    allowed = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    allowed = [f.name for f in dataclasses.fields(cls)]
     body = {key: value for key, value in data.items() if key != kinds[0]}
     unknown = sorted(set(body) - set(allowed))
     if unknown:
         raise ValueError(f"{name} has no field {unknown[0]!r}; its fields are {', '.join(allowed)}")
     required = [
         f.name
-        for f in dataclasses.fields(cls)  # type: ignore[arg-type]
+        for f in dataclasses.fields(cls)
         if f.default is dataclasses.MISSING and f.name not in body
     ]
     if required:

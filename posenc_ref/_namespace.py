@@ -1,6 +1,6 @@
-"""The namespace rules: whose array is this, what can its device do, how do values travel.
+"""Array libraries: namespaces, devices, dtypes, and transfers between host and device.
 
-Every question about an array library is asked here and nowhere else in ``posenc_ref``:
+Only this module of ``posenc_ref`` knows array libraries.  Its rules:
 
 * NumPy speaks for itself; any other array goes through ``array_api_compat``, which is imported
   only when such an array turns up.
@@ -27,7 +27,7 @@ INTEGER = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint
 
 
 def is_array(value: object) -> bool:
-    """Whether ``value`` is an array of NumPy or of any library ``array_api_compat`` knows."""
+    """Return whether ``value`` is an array of NumPy or of a library ``array_api_compat`` knows."""
     if isinstance(value, np.ndarray | np.generic):
         return True
     if not (hasattr(value, "shape") and hasattr(value, "dtype")):
@@ -38,7 +38,7 @@ def is_array(value: object) -> bool:
 
 
 def namespace(array: Array) -> Namespace:
-    """The Array API namespace of ``array``; NumPy's own for NumPy arrays."""
+    """Return the Array API namespace of ``array``; ``numpy`` itself for NumPy arrays."""
     if isinstance(array, np.ndarray | np.generic):
         return np
     import array_api_compat
@@ -47,7 +47,7 @@ def namespace(array: Array) -> Namespace:
 
 
 def as_namespace(xp: Namespace) -> Namespace:
-    """The Array API namespace for a library given as a module (``torch``, ``cupy``, ``numpy``)."""
+    """Return the Array API namespace of a library module (``torch``, ``cupy``, ``numpy``)."""
     if xp is np or getattr(xp, "__name__", "") == "array_api_compat.numpy":
         return np
     probe = xp.empty(0) if hasattr(xp, "empty") else None
@@ -57,7 +57,7 @@ def as_namespace(xp: Namespace) -> Namespace:
 
 
 def library(array: Array) -> str:
-    """The name of the library ``array`` belongs to: ``numpy``, ``torch``, ``cupy``, ``jax``..."""
+    """Return the name of the library of ``array``: ``numpy``, ``torch``, ``cupy``, ``jax``..."""
     if isinstance(array, np.ndarray | np.generic):
         return "numpy"
     # A subclass (torch.nn.Parameter, a model's own tensor type) belongs to its base's library.
@@ -70,7 +70,7 @@ def library(array: Array) -> str:
 
 
 def device_of(array: Array) -> Any:
-    """The device ``array`` lives on, or None where the question has no answer (traced arrays)."""
+    """Return the device of ``array``, or None for host, traced and lazy arrays."""
     if isinstance(array, np.ndarray | np.generic):
         return None
     if library(array) != "torch" and is_lazy(array):
@@ -81,7 +81,7 @@ def device_of(array: Array) -> Any:
 
 
 def dtype_name(array_or_dtype: Any) -> str:
-    """``float32``, ``bfloat16``, ``int64``... whatever the library calls the dtype."""
+    """Return the name of a dtype, ``float32``, ``bfloat16``, ``int64``..., of any library."""
     if isinstance(array_or_dtype, type):  # np.float32 itself, or Python's float
         return {"float": "float64", "int": "int64"}.get(
             array_or_dtype.__name__, array_or_dtype.__name__
@@ -92,7 +92,7 @@ def dtype_name(array_or_dtype: Any) -> str:
 
 
 def dtype_like(xp: Namespace, name: str) -> DType:
-    """The dtype called ``name`` in ``xp``, or a TypeError that says it has none."""
+    """Return the dtype called ``name`` in ``xp``; TypeError where there is none."""
     if name in FLOATING and (xp is np or xp.__name__.endswith((".cupy", "dask.array"))):
         # The namespaces of CuPy and Dask lack float16 or bfloat16, their arrays do not.
         if name == "bfloat16" and "ml_dtypes" not in sys.modules:
@@ -105,7 +105,7 @@ def dtype_like(xp: Namespace, name: str) -> DType:
 
 
 def is_lazy(array: Array) -> bool:
-    """Whether the values of ``array`` cannot be looked at now (Dask, jax.jit, torch.compile)."""
+    """Return whether ``array`` has no values yet (Dask, jax.jit, torch.compile)."""
     if isinstance(array, np.ndarray | np.generic):
         return False
     name = library(array)
@@ -120,14 +120,14 @@ def is_lazy(array: Array) -> bool:
 
 
 def wide_integer(xp: Namespace) -> DType:
-    """The widest signed integer of ``xp``: int64, or int32 in JAX without 64-bit types."""
+    """Return the widest signed integer of ``xp``: int64, or int32 in JAX without 64-bit types."""
     if xp is not np and xp.__name__.endswith("jax.numpy") and not has_float64(xp):
         return xp.int32
     return xp.int64
 
 
 def has_float64(xp: Namespace, device: Any = None) -> bool:
-    """Whether ``device`` (None: the default one) of the library ``xp`` can hold float64."""
+    """Return whether ``device`` (None: the default one) of the library ``xp`` has float64."""
     if xp is np:
         return True
     if xp.__name__.endswith("jax.numpy"):
@@ -140,9 +140,9 @@ def has_float64(xp: Namespace, device: Any = None) -> bool:
 
 
 def to_host(array: Array) -> np.ndarray:
-    """A NumPy copy of a concrete array; the only device-to-host transfer in ``posenc_ref``.
+    """Return a NumPy copy of a concrete array; the only device-to-host transfer here.
 
-    PyTorch's bfloat16, which NumPy does not know, comes as float32.
+    PyTorch's bfloat16 becomes float32, because NumPy has no bfloat16.
     """
     if isinstance(array, np.ndarray | np.generic):
         return np.asarray(array)
@@ -158,7 +158,7 @@ def to_host(array: Array) -> np.ndarray:
 
 
 def from_host(values: np.ndarray, xp: Namespace, device: Any = None) -> Array:
-    """``values`` as an array of ``xp`` on ``device``: a copy, except for NumPy itself."""
+    """Return ``values`` as an array of ``xp`` on ``device``: a copy, except for NumPy itself."""
     if xp is np:
         return values
     if device is None:
@@ -167,26 +167,26 @@ def from_host(values: np.ndarray, xp: Namespace, device: Any = None) -> Array:
 
 
 def astype(array: Array, dtype: DType) -> Array:
-    """``array`` in ``dtype`` of its own library (a dtype object or a name)."""
+    """Return ``array`` cast to ``dtype``, a dtype of its library or a name."""
     xp = namespace(array)
     return xp.astype(array, dtype_like(xp, dtype) if isinstance(dtype, str) else dtype)
 
 
 def working_dtype(array: Array) -> DType:
-    """float64 where the device of ``array`` has it, else float32."""
+    """Return float64 where the device of ``array`` has it, else float32."""
     xp = namespace(array)
     return xp.float64 if has_float64(xp, device_of(array)) else xp.float32
 
 
 def widen(x: Array) -> Array:
-    """``x`` in the dtype the specification computes in: float64 where its device has it."""
+    """Return ``x`` in float64, or in float32 where its device has no float64."""
     return astype(x, working_dtype(x))
 
 
 def send(values: Array, xp: Namespace, device: Any = None) -> Array:
-    """Host ``values`` to ``device`` of ``xp`` (as float32 where it has no float64).
+    """Copy host ``values`` to ``device`` of ``xp`` (as float32 where it has no float64).
 
-    Arrays that are not on the host stay where they are.
+    Return arrays of other libraries unchanged.
     """
     if not isinstance(values, np.ndarray) or xp is np:
         return values
@@ -196,7 +196,7 @@ def send(values: Array, xp: Namespace, device: Any = None) -> Array:
 
 
 def finish(values: Array, dtype: DType) -> Array:
-    """``values`` in ``dtype``, which must be floating, or as they are."""
+    """Return ``values`` cast to the floating ``dtype``, or unchanged for None."""
     if dtype is None:
         return values
     if dtype_name(dtype) not in FLOATING:

@@ -1,4 +1,4 @@
-"""The small networks that some biases are, and their gates: linear layers with ReLU or SiLU."""
+"""Small networks that compute a bias: linear layers with ReLU or SiLU, and gate functions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ EPS = 1e-5
 
 @dataclass(frozen=True)
 class Network:
-    """Linear layers, between them an activation, before which a LayerNorm may stand.
+    """Linear layers with an activation between them, and optionally a LayerNorm before it.
 
-    Arrays come under the names of the fields they are, one for each layer, in order.
+    Each mapping holds one array per layer, in order, by the name that errors show.
     """
 
     weights: Mapping[str, Array]
@@ -29,7 +29,7 @@ class Network:
     activation: str = "relu"
 
     def check(self, inputs: int) -> None:
-        """Refuse arrays that do not fit: weights (W1, inputs), (W2, W1), ..., (H, W)."""
+        """Check the shapes: weights (W1, inputs), (W2, W1), ..., (H, W)."""
         width, norms = inputs, list(zip(self.gains.items(), self.shifts.items(), strict=True))
         for n, (name, weight) in enumerate(self.weights.items()):
             outputs = "H" if n == self._hidden else f"W{n + 1}"
@@ -39,7 +39,7 @@ class Network:
                     check_numbers(other, array, width)
 
     def __call__(self, x: Array) -> Array:
-        """Outputs (..., H) of x (..., inputs).  Host inputs go to where the network is."""
+        """Return the outputs (..., H) of x (..., inputs), on the device of the weights."""
         first = next(iter(self.weights.values()))
         x = send(x, namespace(first), device_of(first))
         xp = namespace(x)
@@ -60,7 +60,7 @@ class Network:
         return x
 
     def size(self, x: np.ndarray, size: np.ndarray) -> np.ndarray:
-        """A of the outputs at x, whose A is ``size``: (..., inputs) to (..., H).
+        """Return A of the outputs (..., H) for inputs x (..., inputs) with A = ``size``.
 
         ``|W| A + |b|`` of a layer; ``|gain| (A + mean of A) / deviation + |shift|`` of a norm; ReLU
         leaves A as it is, SiLU s makes it ``|s(x)| + |s'(x)| A``.
@@ -92,14 +92,14 @@ class Network:
 
 
 def sigmoid(x: Array) -> Array:
-    """``1 / (1 + exp(-x))``, to rounding on both sides of 0 and without overflow."""
+    """Return ``1 / (1 + exp(-x))``, accurate on both sides of 0 and without overflow."""
     xp: Any = namespace(x)
     e = xp.exp(-xp.abs(x))
     return xp.where(x >= 0, 1.0 / (1.0 + e), e / (1.0 + e))
 
 
 def softplus(x: Array) -> Array:
-    """``log(1 + exp(x))``, likewise."""
+    """Return ``log(1 + exp(x))``, accurate on both sides of 0 and without overflow."""
     xp: Any = namespace(x)
     return xp.maximum(x, xp.zeros_like(x)) + xp.log1p(xp.exp(-xp.abs(x)))
 

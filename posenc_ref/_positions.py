@@ -1,4 +1,4 @@
-"""Positions as the user may write them, brought into one form."""
+"""Check positions and convert every accepted form to one."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from .angles import MAX_POSITION
 
 @dataclass(frozen=True)
 class Positions:
-    """Checked positions and the place they came from, ``xp`` and ``device``.
+    """Checked positions, and the library ``xp`` and ``device`` of the caller's array.
 
-    ``values`` are float64 (int64 if integers were asked for), in their own library, or copied to
-    the host where their device has no float64.  Lazy ones could not be looked at: rows outside the
-    domain become NaN instead of an error.
+    ``values`` are float64 (int64 where the encoding takes integers only), in their own library, or
+    copied to the host where their device has no float64.  Lazy positions cannot be checked: outside
+    the domain they give NaN rows instead of an error.
     """
 
     values: Array
@@ -85,9 +85,8 @@ def as_positions(
     if not integers and not has_float64(xp, device):
         if lazy:
             raise TypeError(
-                f"{name} are traced and this device has no float64, so what follows from them "
-                "cannot be computed exactly: pass host positions (a range, NumPy), or enable "
-                "float64 (jax_enable_x64)"
+                f"{name} must be concrete on a device without float64, got a traced or lazy array: "
+                "pass host positions (a range, NumPy), or enable float64 (jax_enable_x64)"
             )
         array = to_host(array)
     here = namespace(array)
@@ -111,7 +110,7 @@ def as_pairs(
 ) -> tuple[Positions, Positions]:
     """Check the positions (Q,) of queries and (K,) of keys, or (B, Q) and (B, K), together.
 
-    Both come back in one library: a host side goes where the other is.
+    Both are returned in one library: host positions are sent to the device of the other.
     """
     q = as_positions(q_positions, x=x, integers=integers, name="q_positions")
     k = as_positions(k_positions, x=x, integers=integers, name="k_positions")
@@ -162,7 +161,7 @@ def _as_array(positions: Any, name: str) -> Array:
 
 
 def _same_place(array: Array, x: Array, name: str) -> None:
-    """Host positions go with any x; others must share its library and device."""
+    """Check that positions share x's library and device; host positions fit any x."""
     ours, theirs = library(array), library(x)
     if ours == "numpy":
         return
@@ -180,12 +179,12 @@ def _same_place(array: Array, x: Array, name: str) -> None:
 
 
 def first_axis(positions: Positions, num_axes: int) -> Positions:
-    """The positions (A, ...) of the first of several axes, (...); those of one axis as they are."""
+    """Return the positions (...) of the first axis of (A, ...); unchanged for one axis."""
     return positions if num_axes == 1 else replace(positions, values=positions.values[0, ...])
 
 
 def broadcast_axes(positions: Positions, x: Array) -> tuple[Any, ...]:
-    """How positions line up with ``x`` (..., S, dim): the index that inserts the missing axes.
+    """Return the index that inserts axes so that positions broadcast with ``x`` (..., S, dim).
 
     (S,) goes to every row; (B, S) has B on x's first axis and is shared by the axes between;
     anything else must have ``x.ndim - 1`` axes.
@@ -215,9 +214,9 @@ def broadcast_axes(positions: Positions, x: Array) -> tuple[Any, ...]:
 
 
 def cut_like(p: Positions, x: Array, num_axes: int = 1) -> Positions:
-    """Host positions of a Dask array x (..., S, dim): lazy too, and cut into chunks where x is.
+    """Return host positions as a Dask array chunked like x (..., S, dim), if x is one.
 
-    Otherwise every task would be given the table of all positions.
+    Without chunks, every task would receive the table of all positions.
     """
     if library(x) != "dask" or not isinstance(p.values, np.ndarray):
         return p
@@ -231,7 +230,7 @@ def cut_like(p: Positions, x: Array, num_axes: int = 1) -> Positions:
 
 
 def target(p: Positions, xp: Namespace = None, device: Any = None) -> tuple[Namespace, Any]:
-    """Where results made from positions alone go: the positions' library unless ``xp`` says so."""
+    """Return the library and device of results made from positions alone."""
     device = p.device if device is None else device
     if xp is None:
         return p.xp, device

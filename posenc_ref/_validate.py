@@ -1,4 +1,4 @@
-"""Checks on scalar arguments.  Every message names the argument, what came, what is allowed."""
+"""Argument checks.  Every message names the argument, what is allowed and the value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._namespace import FLOATING, Array, dtype_name, is_array
 
 
 def integer(name: str, value: Any, *, minimum: int | None = None, why: str = "") -> int:
-    """``value`` as a Python int; bools and floats are refused."""
+    """Return ``value`` as a Python int; TypeError for bools and floats."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     if minimum is not None and value < minimum:
@@ -23,7 +23,7 @@ def integer(name: str, value: Any, *, minimum: int | None = None, why: str = "")
 def real(
     name: str, value: Any, *, above: float | None = None, minimum: float | None = None
 ) -> float:
-    """``value`` as a finite Python float, strictly above ``above``, at least ``minimum``."""
+    """Return ``value`` as a finite Python float, above ``above`` and at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a real number, got {value!r}")
     try:
@@ -40,7 +40,7 @@ def real(
 
 
 def boolean(name: str, value: Any) -> bool:
-    """``value`` as a Python bool; 0 and 1 are refused, a flag should look like one."""
+    """Return ``value`` as a Python bool; TypeError for 0 and 1."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
@@ -49,9 +49,9 @@ def boolean(name: str, value: Any) -> bool:
 def choice(
     name: str, value: Any, allowed: Sequence[Any], aliases: Mapping[str, Any] | None = None
 ) -> Any:
-    """``value`` if it is one of ``allowed``; otherwise a ValueError that suggests the nearest.
+    """Return ``value`` if it is one of ``allowed``; else raise, suggesting the nearest.
 
-    ``aliases`` maps other libraries' words to ours; they are suggested, never accepted.
+    ``aliases`` maps other libraries' words to ours, for the suggestion only.
     """
     if any(value == a and type(value) is type(a) for a in allowed):
         return value
@@ -70,7 +70,7 @@ def choice(
 
 
 def check_x(x: Array, dim: int, what: str) -> None:
-    """``x`` must be a real floating array of shape (..., S, dim)."""
+    """Check that ``x`` is a real floating array of shape (..., S, dim)."""
     if not is_array(x):
         raise TypeError(f"x must be an array, got {type(x).__name__}")
     if type(x).__name__ == "DTensor":

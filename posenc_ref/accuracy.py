@@ -1,4 +1,4 @@
-"""The one unit that judges every number, and its budgets.  No tolerance stands anywhere else.
+"""The error unit and its budgets.  No other module holds a tolerance.
 
 Each element of a truth ``f`` carries two coefficients:
 
@@ -44,7 +44,7 @@ ANGLES = ("float32", "float64", "exact")
 
 @dataclass(frozen=True)
 class Truth:
-    """True values with what is needed to judge others: f, A, B and the amplitude per element."""
+    """Reference values with A, B and the amplitude of the error unit, per element."""
 
     value: np.ndarray
     terms: np.ndarray  # A
@@ -52,7 +52,7 @@ class Truth:
     amplitude: np.ndarray = field(default_factory=lambda: np.zeros(()))
 
     def unit(self, dtype: str, *, angles: str | None = None, precision: str | None = None) -> Any:
-        """The unit of every element for outputs of ``dtype``."""
+        """Return the unit of every element for outputs of ``dtype``."""
         if dtype not in ROUNDOFF:
             raise ValueError(f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r}")
         u_out = max(ROUNDOFF[dtype], ROUNDOFF[precision or dtype])
@@ -73,7 +73,7 @@ class Truth:
         precision: str | None = None,
         dtype: str | None = None,
     ) -> np.ndarray:
-        """``|actual - truth| / unit`` per element; NaN (where truth is finite) scores inf."""
+        """Return ``|actual - truth| / unit`` per element; NaN scores inf where truth is finite."""
         name = dtype or str(actual.dtype)
         error = np.abs(actual.astype(np.float64) - self.value)
         unit = np.broadcast_to(self.unit(name, angles=angles, precision=precision), error.shape)
@@ -83,5 +83,5 @@ class Truth:
 
 
 def budget(dtype: str, precision: str | None = None) -> float:
-    """The largest passing score for outputs of ``dtype`` computed in ``precision``."""
+    """Return the largest passing score for outputs of ``dtype`` computed in ``precision``."""
     return min(BUDGET[dtype], BUDGET[precision or dtype])

@@ -15,6 +15,20 @@ from .angles import decimal_context
 from .bias import Bias
 
 
+@lru_cache(maxsize=64)  # 50-digit powers take longer than the rest of a bias
+def slopes(n: int, max_bias: float) -> tuple[float, ...]:
+    """Return ``m_h = 2 ** (-max_bias h / n)``, h = 1 .. n, where n is a power of two.
+
+    Otherwise the slopes of the power of two c below n, then every second slope of 2c.
+    """
+    c = 1 << (n.bit_length() - 1)  # the largest power of two that is at most n
+    first = [Decimal(h) / c for h in range(1, c + 1)]
+    then = [Decimal(h) / (2 * c) for h in range(1, 2 * c + 1, 2)]
+    with decimal_context():
+        top = Decimal(max_bias)
+        return tuple([float(2 ** (-top * e)) for e in (first + then)[:n]])
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ALiBi(Bias):
     """Attention with linear biases.
@@ -72,24 +86,14 @@ class ALiBi(Bias):
 
     @property
     def up_to_constant(self) -> bool:  # type: ignore[override]
-        """Where causal, ``+ m_h j`` is the same bias up to a constant for each row."""
+        """True where causal: ``+ m_h j`` differs only by a constant in each row."""
         return self.causal
 
     def slopes(self) -> np.ndarray:
-        """The slopes m_h, shape (num_heads,), NumPy float64, correctly rounded."""
-        return np.array(_slopes(self.num_heads, self.max_bias))
+        """Return the slopes m_h, shape (num_heads,), NumPy float64, correctly rounded."""
+        return np.array(slopes(self.num_heads, self.max_bias))
 
     def _of_offset(self, offset: Array) -> Array:
         xp: Any = namespace(offset)
-        slopes = from_host(self.slopes()[:, None, None], xp, device_of(offset))
-        return -slopes * xp.abs(xp.expand_dims(offset, axis=-3))
-
-
-@lru_cache(maxsize=64)  # 50 digits take longer than the rest of a bias
-def _slopes(n: int, max_bias: float) -> tuple[float, ...]:
-    c = 1 << (n.bit_length() - 1)  # the largest power of two that is at most n
-    first = [Decimal(h) / c for h in range(1, c + 1)]
-    then = [Decimal(h) / (2 * c) for h in range(1, 2 * c + 1, 2)]
-    with decimal_context():
-        top = Decimal(max_bias)
-        return tuple([float(2 ** (-top * e)) for e in (first + then)[:n]])
+        m = from_host(self.slopes()[:, None, None], xp, device_of(offset))
+        return -m * xp.abs(xp.expand_dims(offset, axis=-3))

@@ -1,4 +1,4 @@
-"""Learned tables in factors: one small table for each axis."""
+"""Factorised learned tables: one small table for each axis."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class AxialLearned(Table):
         combine = validate.choice("combine", self.combine, ("concat", "sum"))
         widths = [t.shape[1] for t in tables]
         if combine == "sum" and len(set(widths)) > 1:
-            raise ValueError(f"tables must have the same columns to be added, got {widths}")
+            raise ValueError(f"tables must have equal numbers of columns to be added, got {widths}")
         order = tuple(range(len(tables))) if self.order is None else tuple(self.order)
         if sorted(order) != list(range(len(tables))):
             raise ValueError(f"order must be a permutation of the axes, got {self.order!r}")
@@ -103,7 +103,7 @@ class AxialLearned(Table):
 
     @property
     def rows(self) -> int:
-        """Number of rows that there are for flat positions."""
+        """Number of rows for flat positions."""
         return math.prod(int(t.shape[0]) for t in self.tables)
 
     def table(self, positions: Any, *, dtype: DType = None) -> Array:

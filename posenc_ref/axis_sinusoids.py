@@ -1,4 +1,4 @@
-"""Sinusoidal tables over several position axes: a table for each axis, side by side."""
+"""Sinusoidal tables over several position axes: one table per axis, concatenated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ORDERS = {"yx": "hw", "xy": "wh", "zyx": "thw"}
 
 
 class AxisSinusoids(Table, abstract=True):
-    """What sinusoidal tables of several axes share.
+    """Base of the sinusoidal tables of several axes.
 
     A form supplies ``sections`` (the width of each axis), ``axis_order`` (axes by the letter, as
     their columns come), ``axes`` (the letters in the order of the positions), and the fields of
@@ -40,7 +40,7 @@ class AxisSinusoids(Table, abstract=True):
         raise NotImplementedError(f"{type(self).__name__} defines no sections")
 
     def _of_axis(self) -> dict[str, Any]:
-        """Further fields of the table of one axis."""
+        """Return further fields of the table of one axis."""
         return {}
 
     def _base(self, axis: int) -> float:
@@ -54,7 +54,7 @@ class AxisSinusoids(Table, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """All of them, of the positions as they are passed."""
+        """All three properties hold."""
         return PAIRED
 
     def parts(self) -> tuple[tuple[int, Sinusoidal], ...]:
@@ -69,7 +69,7 @@ class AxisSinusoids(Table, abstract=True):
         )
 
     def columns(self) -> np.ndarray:
-        """Where each column comes from, counting through the tables of :meth:`parts`.
+        """Return the source of each column, counted through the tables of :meth:`parts`.
 
         "grouped" puts the first kind (the sines) of all axes before the second.
         """

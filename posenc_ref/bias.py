@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import beside, dot
+from ._arrays import beside, check_counts, dot
 from ._namespace import (
     Array,
     DType,
@@ -21,7 +21,7 @@ from .encoding import Encoding
 
 
 class Bias(Encoding, abstract=True):
-    """What every bias can do.  A form that depends on ``j - i`` only supplies ``_of_offset``."""
+    """Base of the biases.  A subclass defines ``_of_pairs``, or ``_of_offset`` where relative."""
 
     family = "bias"
     integers = False  # whether positions must be integers
@@ -33,7 +33,7 @@ class Bias(Encoding, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Which of these hold for all positions: what is not named here does not.
+        """The properties from this list that hold for all positions.
 
         ``translation``  ``b(i + s, j + s) = b(i, j)``
         ``symmetric``    ``b(i, j) = b(j, i)``
@@ -77,7 +77,7 @@ class Bias(Encoding, abstract=True):
                        for part in (truth.value, truth.terms, truth.angle)))  # fmt: skip
 
     def _truth_of(self, offsets: np.ndarray) -> Truth:
-        """The truth (H, n) of offsets (n,); by default A = |value|, B = 0."""
+        """Return the reference (H, n) of offsets (n,); by default A = |value|, B = 0."""
         return _sized(self._of_offset(offsets[None, :])[..., 0, :])
 
     def bias(self, q_positions: Any, k_positions: Any, *, dtype: DType = None) -> Array:
@@ -114,29 +114,20 @@ class Bias(Encoding, abstract=True):
         return dot(q, k, scale, bias * scale if self.bias_inside_scale else bias)
 
     def _for(self, q: Array, k: Array, q_positions: Any, k_positions: Any) -> Array:
-        """The bias lined up with the logits of q and k, in the dtype and place of q."""
+        """Return the bias with axes that broadcast to the logits, in q's dtype on its device."""
         if q.ndim < 3 or q.shape[-3] != self.num_heads:
             raise ValueError(
                 f"q and k must have shape (..., H, S, d) with H = {self.num_heads} heads, "
                 f"got {tuple(q.shape)}"
             )
         bias = self.bias(q_positions, k_positions)
-        if tuple(bias.shape[-2:]) != (q.shape[-2], k.shape[-2]):
-            raise ValueError(
-                f"q_positions and k_positions must be as many as q and k, {q.shape[-2]} and "
-                f"{k.shape[-2]}, got {bias.shape[-2]} and {bias.shape[-1]}"
-            )
+        check_counts(q, k, tuple(bias.shape[-2:]), bias.shape[0] if bias.ndim == 4 else None)
         if bias.ndim == 4:  # (B, H, Q, K): B is q's first axis, the axes between share it
-            if q.ndim < 4 or bias.shape[0] not in (1, q.shape[0]):
-                raise ValueError(
-                    f"q_positions of shape (B, Q) need q of shape (B, ..., H, Q, d), got B = "
-                    f"{bias.shape[0]} and q of shape {tuple(q.shape)}"
-                )
             bias = bias[(slice(None), *[None] * (q.ndim - 4), ...)]
         return beside("bias", bias, q)  # in the dtype of q before the scale: a table may be coarser
 
 
 def _sized(values: Array) -> Truth:
-    """Computed numbers with no angle in them."""
+    """Return values that contain no angle, with A = |value| and B = 0."""
     value = np.asarray(to_host(values), dtype=np.float64)
     return Truth(value, np.abs(value), np.zeros_like(value))

@@ -74,7 +74,7 @@ class BoxSine(AxisSinusoids):
         self._check()
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
-        """Refused: boxes are not on a grid."""
+        """Raise ValueError: boxes are not on a grid."""
         raise ValueError("BoxSine has no grid: pass the coordinates of boxes to table")
 
     def _sections(self) -> tuple[int, ...]:

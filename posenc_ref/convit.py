@@ -1,4 +1,4 @@
-"""ConViT's gated positional self-attention: positions have a softmax of their own."""
+"""ConViT's gated positional self-attention, with a separate softmax over positions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .window_bias import WindowBias
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConViTBias(WindowBias):
-    """Positional logits of ConViT, and the gate between them and the content's.
+    """Positional logits of ConViT, and the gate that blends them with the content attention.
 
     Formula
         ``b_h(i, j) = weight_h . (dx, dy, dx^2 + dy^2) + proj_bias_h`` with ``dx = x_j - x_i`` and
@@ -76,7 +76,7 @@ class ConViTBias(WindowBias):
         """
         check_sides(q, k)
         if k.shape[-2] == 0:
-            raise ValueError(f"k must have a key at least, got shape {tuple(k.shape)}")
+            raise ValueError(f"k must hold at least one key, got shape {tuple(k.shape)}")
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
         wide = widen(q)
         bias = self._for(wide, k, q_positions, k_positions)
@@ -87,10 +87,10 @@ class ConViTBias(WindowBias):
     def scores(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
     ) -> Array:
-        """Refused: attention is a blend of two softmaxes, and no softmax of a sum."""
+        """Raise ValueError: the attention blends two softmaxes, so no single logits exist."""
         raise ValueError(
-            "ConViTBias is not added to q . k, its softmax is blended with the content's: "
-            "use weights() for the attention, or bias() for the positional logits"
+            "ConViTBias has no scores: its softmax is blended with the content's, not added to "
+            "q . k; use weights() for the attention, or bias() for the positional logits"
         )
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:

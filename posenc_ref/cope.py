@@ -1,4 +1,4 @@
-"""Contextual position encoding (CoPE): positions that queries count for themselves."""
+"""Contextual position encoding (CoPE): each query counts the keys it gates."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CoPE(Score):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Positions count through their order alone, so that moving all of them changes nothing."""
+        """Only the order of positions matters, so a common shift changes nothing."""
         return frozenset({"prefix", "translation"})
 
     def __post_init__(self) -> None:

@@ -70,15 +70,16 @@ class DeBERTa(Score):
             check_numbers(name, t, *self._table.shape)
         if self._table.shape[-2] % 2:
             raise ValueError(
-                f"relative_keys must have 2 span rows, an even number, got {self._table.shape[-2]}"
+                "relative_keys must have an even number of rows (2 span), "
+                f"got {self._table.shape[-2]}"
             )
         self._set(p2c=validate.choice("p2c", self.p2c, ("code", "paper")))
         if (self.buckets is None) != (self.max_position is None):
-            raise ValueError("buckets and max_position go together: give both, or neither")
+            raise ValueError("buckets and max_position must both be given, or neither")
         if self.buckets is not None:
             buckets = validate.integer("buckets", self.buckets, minimum=4)
             if buckets != self.span:
-                raise ValueError(f"buckets must be the span, half of the rows, {self.span}, "
+                raise ValueError(f"buckets must be {self.span}, half of the rows, "
                                  f"got {buckets}")  # fmt: skip
             largest = validate.integer("max_position", self.max_position, minimum=buckets // 2 + 2)
             self._set(buckets=buckets, max_position=largest)

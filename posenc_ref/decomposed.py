@@ -54,7 +54,7 @@ class DecomposedRelative(Score):
 
     @property
     def rows(self) -> int | None:
-        """How many tokens the grid has."""
+        """Number of tokens of the grid."""
         return int(self.grid[0] * self.grid[1])
 
     def _of_pairs(

@@ -90,7 +90,7 @@ class DETRSine(AxisSinusoids):
         if mask.ndim < 2 or not (is_lazy(mask) or np.isin(to_host(mask), (0, 1)).all()):
             raise ValueError(
                 "mask must hold 1 for valid pixels and 0 for padding, shape (..., H, W); "
-                "torchvision's NestedTensor holds the opposite"
+                "invert the mask of torchvision's NestedTensor, which marks padding"
             )
         xp: Any = namespace(mask)
         valid = widen(mask)

@@ -62,7 +62,7 @@ class DynamicBias(Bias):
         return int(self.weights[-1].shape[0])
 
     def _input(self, offset: Array) -> Array:
-        """What f takes, (..., 1), for key - query."""
+        """Return the argument of f, (..., 1), for key - query."""
         xp = namespace(offset)
         r = -astype(offset, working_dtype(offset))
         return (xp.sign(r) * xp.log1p(xp.abs(r)) if self.log_distance else r)[..., None]
@@ -151,12 +151,12 @@ def _checked(encoding: DynamicBias | DynamicWindowBias, inputs: int) -> dict[str
         found[name] = tuple(value)
     hidden = len(found["weights"]) - 1
     if hidden < 1:
-        raise ValueError(f"weights must be of two layers at least, got {hidden + 1}")
+        raise ValueError(f"weights must hold at least two layers, got {hidden + 1}")
     counts = {"biases": (hidden + 1,), "gains": (0, hidden), "shifts": (len(found["gains"]),)}
     for name, allowed in counts.items():
         if len(found[name]) not in allowed:
             wanted = " or ".join(map(str, allowed))
-            raise ValueError(f"{name} must be {wanted} arrays here, got {len(found[name])}")
+            raise ValueError(f"{name} must hold {wanted} arrays, got {len(found[name])}")
     _network(encoding).check(inputs)
     kinds, known = ("relu", "silu"), {"swish": "silu"}
     found["activation"] = validate.choice("activation", encoding.activation, kinds, known)

@@ -1,4 +1,4 @@
-"""The base of every encoding: a frozen value whose fields are the convention.
+"""The base class of every encoding: a frozen value whose fields are the convention.
 
 Equality, hash, repr and JSON go by the fields.
 """
@@ -34,25 +34,25 @@ class Value:
             register(cls.kind, cls)
 
     def to_dict(self) -> dict[str, Any]:
-        """The value as JSON-ready data; arrays as dtype, shape and hexadecimal bits."""
+        """Return the value as JSON-ready data; arrays as dtype, shape and hexadecimal bits."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         body = {f.name: encode(getattr(self, f.name)) for f in fields}
         return {self.kind: type(self).__name__, **body}
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Self:
-        """The value of these fields, as :meth:`to_dict` wrote them; for :func:`from_dict`."""
+        """Return the value of the fields of :meth:`to_dict`; :func:`from_dict` calls this."""
         return cls(**{key: decode(value) for key, value in body.items()})
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed, checked like a new value."""
+        """Return a copy with some fields changed, checked like a new value."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         # What the other fields implied, they shall imply again: rotary_dim follows head_dim.
         implied = {f.name: f.default for f in fields if f.name in self._implied()}
         return dataclasses.replace(self, **{**implied, **changes})  # type: ignore[type-var]
 
     def _implied(self) -> tuple[str, ...]:
-        """Fields that the others already tell, left out of the repr."""
+        """Return the fields whose values follow from the others; the repr omits them."""
         return ()
 
     def _set(self, **fields: Any) -> None:
@@ -102,13 +102,13 @@ class Encoding(Value, abstract=True):
     family: ClassVar[str]
 
     def own_scale(self, dim: int) -> float:
-        """What ``scores`` multiplies the products by when no scale is given: 1/sqrt(d)."""
+        """Return the scale of ``scores`` where none is given: 1/sqrt(d)."""
         return float(dim**-0.5)
 
     def scores(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
     ) -> Array:
-        """Attention logits before mask and softmax; the rule is :func:`posenc_ref.scores`'s.
+        """Return attention logits before mask and softmax, as :func:`posenc_ref.scores` does.
 
         q is (..., Q, d), k is (..., K, d), the result (..., Q, K) in q's dtype: computed in
         float64 (float32 where q's device has none) and rounded once.
@@ -120,7 +120,7 @@ class Encoding(Value, abstract=True):
     def _logits(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
-        """The logits of checked q and k in the working dtype, not rounded."""
+        """Return the logits of checked q and k in the working dtype, not rounded."""
         raise NotImplementedError(f"{type(self).__name__} defines no scores")
 
 
@@ -134,7 +134,7 @@ class Scaling(Value, abstract=True):
 
 
 def _short(value: Any) -> str:
-    """``repr(value)``, the middle of long tuples and the numbers of arrays left out."""
+    """Return ``repr(value)``, shortening long tuples and arrays."""
     if isinstance(value, tuple) and any(map(is_array, value)):
         return f"({', '.join(map(_array, value))})"
     if isinstance(value, tuple) and len(value) > _SHOWN:

@@ -1,4 +1,4 @@
-"""ESPnet's relative encoding up to 2020, as its checkpoints of that time still need it."""
+"""ESPnet's relative encoding before 2020, which its checkpoints of that time still need."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ class ESPnetLegacy(TransformerXL):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Rows count from the end of the sequence, wherever it stands: a longer one has others."""
+        """Rows are counted from the end of the sequence, so they change with its length."""
         return frozenset({"translation"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clamp is not None:
-            raise ValueError(f"clamp must be None: nothing is clamped here, got {self.clamp}")
+            raise ValueError(f"clamp must be None: it has no effect here, got {self.clamp}")
         self._set(max_len=validate.integer("max_len", self.max_len, minimum=1))
 
     def _places(self, q_at: Array, k_at: Array) -> Array:
-        """The position that R has, (Q, K)."""
+        """Return the position of each row of R, (Q, K)."""
         d, length = q_at - k_at, max(self.max_len, int(k_at.shape[-1]))
         xp = namespace(d)
         return xp.where(d >= 0, d + (length - int(k_at.shape[-1])), d + (length + 1))
@@ -75,7 +75,7 @@ class ESPnetLegacy(TransformerXL):
     def _of_tables(
         self, q: Array, k: Array, q_at: Array, k_at: Array, rows: Array, scale: float
     ) -> dict[str, Array]:
-        """The terms with R given, (Q, K, D)."""
+        """Return the terms for given rows R (Q, K, D)."""
         xp, device = namespace(q), device_of(q)
         own, later = (
             astype(from_host(m, xp, device) if isinstance(m, np.ndarray) else m, q.dtype)

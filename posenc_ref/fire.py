@@ -1,4 +1,4 @@
-"""FIRE: a learned function of the distance, relative to the query's own position."""
+"""FIRE: a learned function of the distance divided by a function of the query's position."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class FIRE(Bias):
         return int(self.output.shape[0])
 
     def _argument(self, q: Array, k: Array) -> tuple[Array, Array]:
-        """What f takes, 0 for later keys, and the normaliser."""
+        """Return the argument of f, 0 for later keys, and the normaliser."""
         xp = namespace(q)
         distance = xp.maximum(q - k, xp.zeros_like(q - k))
         norm = xp.log1p(self.c * xp.maximum(q, xp.full_like(q, self.length))) + self.eps

@@ -1,4 +1,4 @@
-"""Biases that add up what the tokens in between say: the Forgetting Transformer, and CABLE."""
+"""Biases that sum gates of the tokens between query and key: Forgetting Transformer, CABLE."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ForgettingBias(Bias):
 
     @classmethod
     def of(cls, x: Array, weight: Array, bias: Array | None = None, *, scaled: bool = True) -> Self:
-        """FoX's, for hidden states x (S, D), weight (H, D) and bias (H,)."""
+        """Return the bias of FoX for hidden states x (S, D), weight (H, D) and bias (H,)."""
         width = check_numbers("x", x, "S", "D").shape[1]
         heads = check_numbers("weight", weight, "H", width).shape[0]
         x = widen(x)
@@ -75,7 +75,7 @@ class ForgettingBias(Bias):
 
     @classmethod
     def cable(cls, x: Array, weight: Array, bias: Array | None = None) -> Self:
-        """CABLE's, for the same arguments."""
+        """Return the bias of CABLE for the same arguments."""
         return cls.of(x, -weight, None if bias is None else -bias, scaled=False)
 
     @property
@@ -85,7 +85,7 @@ class ForgettingBias(Bias):
 
     @property
     def tokens(self) -> int:
-        """How many tokens the sequence has."""
+        """Number of tokens of the sequence."""
         return int(self.log_gates.shape[1])
 
     def own_scale(self, dim: int) -> float:

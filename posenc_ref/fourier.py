@@ -137,7 +137,7 @@ class FourierFeatures(Table):
 
     @property
     def properties(self) -> frozenset[str]:
-        """All of them, unless the coordinates themselves are columns."""
+        """All three hold, unless the coordinates themselves are columns."""
         return frozenset() if self.include_input else PAIRED
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
@@ -169,7 +169,7 @@ class FourierFeatures(Table):
         return Truth(value, terms, angle, amplitude)
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
-        """Refused: every library has its own coordinates for patches."""
+        """Raise ValueError: every library has its own coordinates for patches."""
         raise ValueError(
             "FourierFeatures has no grid of its own: pass coordinates to table, such as "
             "patch_centres(height, width)[::-1] for (x, y) between -1 and 1"

@@ -1,4 +1,4 @@
-"""WavLM's relative position bias: T5's, turned up and down by what the query holds."""
+"""WavLM's relative position bias: T5's, times a gate computed from the query."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class GatedBias(Score):
         return {n: Truth(v, sizes[n], np.zeros_like(v)) for n, v in values.items()}
 
     def gate_sizes(self, x: np.ndarray) -> np.ndarray:
-        """A of the gates of x, rounding inside the sigmoids included."""
+        """Return A of the gates of x, including rounding inside the sigmoids."""
         sizes = self._sizes()
         a, r = (sigmoid(self._argument(x, n)) for n in (0, 1))
         of_a, of_r = (g + g * (1 - g) * sizes._argument(np.abs(x), n) for n, g in enumerate((a, r)))

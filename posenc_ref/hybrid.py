@@ -1,4 +1,4 @@
-"""Several tables at once: added, or side by side."""
+"""Several tables combined: added or concatenated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .table import Table
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Hybrid(Table):
-    """The sum of several table encodings, or their rows side by side.
+    """The sum or concatenation of several table encodings.
 
     Formula
         ``PE(p) = PE_1(p) + PE_2(p) + ...`` or ``[PE_1(p), PE_2(p), ...]``.
@@ -64,7 +64,7 @@ class Hybrid(Table):
 
     @property
     def integers(self) -> bool:  # type: ignore[override]
-        """Whether positions must be integers: where one part looks them up."""
+        """Whether positions must be integers: where one part is a lookup."""
         return any(part.integers for part in self.parts)
 
     @property
@@ -75,7 +75,7 @@ class Hybrid(Table):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Rows side by side keep what all parts have."""
+        """Concatenated rows keep the properties that all parts have."""
         return (
             frozenset.intersection(*(part.properties for part in self.parts))
             if self.combine == "concat"
@@ -91,7 +91,7 @@ class Hybrid(Table):
         return finish(self._combined(there), dtype)
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
-        """The positions that the first part gives to the patches of an image."""
+        """Return the first part's positions of the patches of an image."""
         return self.parts[0].grid_positions(height, width)
 
     def truth(self, positions: Any) -> Truth:

@@ -54,7 +54,7 @@ def layout_permutation(
 
 
 def convert_layout(x: Array, *, source: str, target: str, rotary_dim: int | None = None) -> Array:
-    """``x`` with its channels moved from one layout to the other; a copy.
+    """Return a copy of ``x`` with its channels moved from one layout to the other.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def permute_weights(
     target: str = "interleaved",
     rotary_dim: int | None = None,
 ) -> Array:
-    """Projection weights moved to the other layout.
+    """Return projection weights converted to the other layout.
 
     Use it on q with the number of query heads and on k with the number of *key* heads.
 

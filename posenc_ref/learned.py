@@ -92,9 +92,9 @@ class Learned(Table):
         ``padding_idx + 1``.  (fairseq, ``make_positions``.)
         """
         if self.padding_idx is None:
-            raise ValueError("padding_idx must be set to make positions from tokens, it is None")
+            raise ValueError("padding_idx must be given for ids_from_tokens(), got None")
         if not is_array(input_ids) or dtype_name(input_ids) not in INTEGER:
-            raise TypeError("input_ids must be an integer array")
+            raise TypeError(f"input_ids must be an integer array, got {type(input_ids).__name__}")
         xp = namespace(input_ids)
         real = astype(input_ids != self.padding_idx, wide_integer(xp))
         return xp.cumulative_sum(real, axis=-1) * real + (self.padding_idx - self.offset)

@@ -131,7 +131,7 @@ def mrope_positions(
     for kind, left in waiting.items():
         if left:
             raise ValueError(
-                f"{_NAMES[kind]}_grids must be used up by token_types: {len(left)} left over"
+                f"{_NAMES[kind]}_grids must match token_types: {len(left)} grids have no tokens"
             )
     return positions if np.ndim(_host(token_types)) == 2 else positions[:, 0]
 

@@ -1,4 +1,4 @@
-"""Queries and keys that are normalised before they are rotated."""
+"""RMSNorm before the rotation of queries and keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .rotary import Rotary
 def normed_apply(
     encoding: Rotary, x: Array, weight: Array, positions: Any, *, eps: float = 1e-6
 ) -> Array:
-    """RMSNorm over the head, then the rotation.
+    """Apply RMSNorm over the head, then the rotation.
 
     Formula
         ``R(p) (w * x / sqrt(mean(x ** 2) + eps))``, the mean over the head's channels.
@@ -46,7 +46,7 @@ def normed_apply(
         (meta-pytorch/torchtune#2809).  With all weights equal nobody can tell.
     """
     if not isinstance(encoding, Rotary):
-        raise TypeError(f"encoding must be rotary, got {type(encoding).__name__}")
+        raise TypeError(f"encoding must be a rotary encoding, got {type(encoding).__name__}")
     validate.check_x(x, encoding.head_dim, "head_dim")
     if not is_array(weight) or dtype_name(weight) not in FLOATING:
         raise TypeError(f"weight must be a real floating array, got {type(weight).__name__}")

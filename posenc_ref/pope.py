@@ -1,4 +1,4 @@
-"""PoPE: positions turn what has no direction of its own."""
+"""PoPE: queries and keys give magnitudes, positions give the angle."""
 
 from __future__ import annotations
 

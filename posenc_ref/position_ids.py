@@ -153,8 +153,8 @@ def shard_indices(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
     uneven = lengths[lengths % (2 * size) != 0]
     if uneven.size:
         raise ValueError(
-            f"cu_seqlens must cut into 2 * cp_size = {2 * size} chunks: every length must be a "
-            f"multiple of it, got {uneven[0]}; pad the sequence"
+            f"every length in cu_seqlens must be a multiple of 2 * cp_size = {2 * size}, got "
+            f"{uneven[0]}: pad the sequence"
         )
     parts = [np.zeros(0, np.int64)]
     for start, length in zip(bounds[:-1].tolist(), lengths.tolist(), strict=True):
@@ -192,7 +192,9 @@ def shard_positions(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
 def _integers(name: str, values: Any, *, booleans: bool = False) -> np.ndarray:
     """``values`` as a NumPy int64 array; floats are refused."""
     if is_array(values) and is_lazy(values):
-        raise TypeError(f"{name} must be concrete: positions are made on the host")
+        raise TypeError(
+            f"{name} must be concrete, got a traced or lazy array: positions are made on the host"
+        )
     array = to_host(values) if is_array(values) else np.asarray(values)
     if array.size == 0 and not is_array(values):
         return array.astype(np.int64)

@@ -24,6 +24,11 @@ from ._namespace import (
 )
 
 
+def relative_row(dy: Array, dx: Array, h: int, w: int) -> Array:
+    """``(dy + h - 1) (2w - 1) + dx + w - 1``: the row of an offset in a window of h x w."""
+    return (dy + h - 1) * (2 * w - 1) + dx + w - 1
+
+
 def relative_index(window: Any) -> np.ndarray:
     """The row of a relative bias table for every pair of tokens of a window.
 
@@ -58,7 +63,7 @@ def relative_index(window: Any) -> np.ndarray:
     h, w = (validate.integer(f"window[{a}]", n, minimum=1) for a, n in enumerate(sizes))
     y, x = np.divmod(np.arange(h * w), w)
     dy, dx = y[:, None] - y, x[:, None] - x
-    return np.asarray((dy + h - 1) * (2 * w - 1) + dx + w - 1)
+    return np.asarray(relative_row(dy, dx, h, w))
 
 
 def relative_shift(x: Array) -> Array:

@@ -69,7 +69,7 @@ def resize_matrix(
     if validate.boolean("align_corners", align_corners) and (antialias or scale is not None):
         raise ValueError("align_corners must be False with antialias=True or scale=")
     if mode == "nearest" and (antialias or align_corners):
-        raise ValueError("mode 'nearest' has neither antialias nor align_corners")
+        raise ValueError("antialias and align_corners must be False with mode 'nearest'")
     ratio = Fraction(size, new_size)
     if scale is not None:
         ratio = 1 / Fraction(validate.real("scale", scale, above=0.0))

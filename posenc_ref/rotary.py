@@ -1,4 +1,4 @@
-"""Rotary encodings: the one place that rotates.
+"""Rotary encodings: the base class, which holds the only rotation.
 
 Normal form: every rotary encoding is a list of channel pairs, an axis and a frequency for each,
 and a factor::
@@ -42,12 +42,18 @@ from ._positions import Positions, as_positions, broadcast_axes, cut_like, first
 from .angles import MAX_POSITION, Turns, tables, turns
 from .encoding import Encoding
 
-#: Tables of this many lengths are kept by an encoding whose frequencies depend on the length.
+
+def turn(x1: Array, x2: Array, cos: Array, sin: Array) -> tuple[Array, Array]:
+    """Rotate the pair (x1, x2) by the angle: ``(x1 + i x2) (cos + i sin)``."""
+    return x1 * cos - x2 * sin, x2 * cos + x1 * sin
+
+
+#: An encoding whose frequencies depend on the length keeps the tables of this many lengths.
 _KEPT = 64
 
 
 class Rotary(Encoding, abstract=True):
-    """What every rotary encoding can do.  A form supplies ``pairs`` and ``decimal_frequencies``.
+    """Base of the rotary encodings.  A subclass defines ``pairs`` and ``decimal_frequencies``.
 
     Shapes: x is (..., S, head_dim); positions are (S,), or (B, S) where B is x's first axis, or
     have exactly the axes ``x.shape[:-1]``.  Encodings of A > 1 axes take the same with A in front,
@@ -66,15 +72,15 @@ class Rotary(Encoding, abstract=True):
     # -- supplied by each form ---------------------------------------------------------------
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The two channels of every pair: arrays ``first`` and ``second``, shape (pairs,)."""
+        """Return the two channels of every pair: two arrays of shape (pairs,)."""
         raise NotImplementedError(f"{type(self).__name__} defines no pairs")
 
     def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where the two channels of every pair are written: where they are read, as a rule."""
+        """Return the output channels of every pair; by default the input channels."""
         return self.pairs()
 
     def axes(self) -> np.ndarray | None:
-        """The position axis of every pair, shape (pairs,); None where there is one axis."""
+        """Return the position axis of every pair, shape (pairs,); None for one axis."""
         return None
 
     @property
@@ -84,11 +90,11 @@ class Rotary(Encoding, abstract=True):
         return 1 if axes is None else int(axes.max()) + 1
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """The frequency of every pair in 50-digit decimal, radians per position."""
+        """Return the frequency of every pair in 50-digit decimal, radians per position."""
         raise NotImplementedError(f"{type(self).__name__} defines no frequencies")
 
     def attention_factor(self, seq_len: int | None = None) -> float:
-        """The factor m on cos and sin."""
+        """Return the factor m on cos and sin."""
         return 1.0
 
     @property
@@ -98,7 +104,7 @@ class Rotary(Encoding, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Which of these hold, at one length: what is not named here does not.
+        """The properties from this list that hold at one length.
 
         ``relative-logits``  ``R(m) q . R(n) k`` depends on m - n alone
         ``scaled-rotation``  ``R(p)^T R(p) = m^2`` on the turned channels
@@ -116,7 +122,7 @@ class Rotary(Encoding, abstract=True):
     # -- the mathematics ---------------------------------------------------------------------
 
     def frequencies(self, seq_len: int | None = None) -> np.ndarray:
-        """Frequencies theta_k, shape (pairs,), NumPy float64, correctly rounded.
+        """Return the frequencies theta_k, shape (pairs,), NumPy float64, correctly rounded.
 
         ``seq_len`` matters to length-dependent scaling only; None is the original length.
         """
@@ -131,7 +137,7 @@ class Rotary(Encoding, abstract=True):
         device: Any = None,
         xp: Namespace = None,
     ) -> tuple[Array, Array]:
-        """``m cos(angle)`` and ``m sin(angle)``: positions (...) to two (..., pairs).
+        """Return ``m cos(angle)`` and ``m sin(angle)``: positions (...) to two (..., pairs).
 
         They follow the library and device of ``positions`` unless ``xp=`` or ``device=`` say
         otherwise, in float64 unless ``dtype=``.  The sign of the rotation is not in the table.
@@ -169,7 +175,7 @@ class Rotary(Encoding, abstract=True):
         return self._rotate(x, cos / m, -self.sign * sin / m, back=True)
 
     def adjoint(self, x: Array, positions: Any, *, seq_len: int | None = None) -> Array:
-        """The transpose of :meth:`apply`, ``m R(-p) x``: what gradients go back through.
+        """Apply the transpose of :meth:`apply`, ``m R(-p) x``, as backpropagation does.
 
         It is the inverse only where m = 1.
         """
@@ -185,9 +191,9 @@ class Rotary(Encoding, abstract=True):
         """
         if self.depends_on_length and seq_len is None:
             raise ValueError(
-                "seq_len must be given to shift keys whose frequencies depend on the length: the "
-                "one they were rotated with (no shift leads from the table of one length to "
-                "another; rotate the keys anew), got None"
+                "seq_len must be given to shift keys whose frequencies depend on the length, got "
+                "None: pass the length they were rotated with (for another length, rotate the "
+                "raw keys again)"
             )
         if isinstance(delta, int | float | np.integer | np.floating) and is_array(x) and x.ndim > 1:
             delta = np.full(x.shape[-2], delta)
@@ -196,7 +202,7 @@ class Rotary(Encoding, abstract=True):
         return self._turn(x, cos, self.sign * sin, self.output_pairs(), self.output_pairs())
 
     def matrix(self, position: Any, *, seq_len: int | None = None) -> np.ndarray:
-        """The (head_dim, head_dim) matrix R with ``apply(x, p) = R x``, NumPy float64.
+        """Return the (head_dim, head_dim) matrix R with ``apply(x, p) = R x``, NumPy float64.
 
         ``position`` is a number, or one number for each of several axes.
         """
@@ -259,7 +265,7 @@ class Rotary(Encoding, abstract=True):
         return {}
 
     def _seq_len(self, seq_len: int | None, positions: Positions) -> int | None:
-        """The length that length-dependent scaling sees."""
+        """Return the sequence length that length-dependent scaling uses."""
         if seq_len is not None or not self.depends_on_length:
             return _length(seq_len)
         if is_lazy(positions.values):
@@ -275,7 +281,7 @@ class Rotary(Encoding, abstract=True):
     def _tables_for(
         self, x: Array, positions: Any, seq_len: int | None, offset: float | None = None
     ) -> tuple[Array, Array, float]:
-        """cos and sin in the working dtype of ``x``, lined up to broadcast with it, and m."""
+        """Return cos and sin in the working dtype of ``x``, broadcastable with it, and m."""
         validate.check_x(x, self.head_dim, "head_dim")
         p = self._positions(positions, x)
         index = broadcast_axes(first_axis(p, self.num_axes), x)
@@ -295,11 +301,11 @@ class Rotary(Encoding, abstract=True):
     def _tables(
         self, positions: Array, seq_len: int | None, offset: float, **where: Any
     ) -> tuple[Array, Array]:
-        """cos and sin (..., pairs) of every angle, without m."""
+        """Return cos and sin (..., pairs) of every angle, without m."""
         return tables(positions, self._turns(seq_len), offset=offset, axes=self.axes(), **where)
 
     def _rotate(self, x: Array, cos: Array, sin: Array, back: bool = False) -> Array:
-        """Turn every pair, from where it is read to where it is written, or ``back``."""
+        """Rotate every pair from its input to its output channels, or ``back``."""
         read, written = self.pairs(), self.output_pairs()
         return (
             self._turn(x, cos, sin, written, read)
@@ -321,7 +327,7 @@ class Rotary(Encoding, abstract=True):
         first, second, passed, gather = (from_host(i, xp, device) for i in (*read, kept, order))
         wide = xp.astype(x, cos.dtype)
         x1, x2 = xp.take(wide, first, axis=-1), xp.take(wide, second, axis=-1)
-        y1, y2 = x1 * cos - x2 * sin, x2 * cos + x1 * sin
+        y1, y2 = turn(x1, x2, cos, sin)
         # Passed channels never leave their dtype: they come out bit for bit.
         parts = [xp.astype(y1, x.dtype), xp.astype(y2, x.dtype), xp.take(x, passed, axis=-1)]
         return xp.take(xp.concat(parts, axis=-1), gather, axis=-1)

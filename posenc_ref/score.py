@@ -1,4 +1,4 @@
-"""Score encodings: logits whose position terms depend on what queries and keys hold."""
+"""Score encodings: logits whose position terms depend on the content of queries and keys."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ._arrays import check_counts
 from ._namespace import (
     Array,
     is_array,
@@ -23,7 +24,7 @@ TERMS = ("content-content", "content-position", "position-content", "position-po
 
 
 class Score(Encoding, abstract=True):
-    """What every score can do.  A form supplies ``_of_pairs``, or ``_of_offset`` where relative.
+    """Base of the scores.  A subclass defines ``_of_pairs``, or ``_of_offset`` where relative.
 
     Error unit
         A of a logit is the sum over its terms of the absolute values of all products; B is 0
@@ -39,21 +40,21 @@ class Score(Encoding, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Which of these hold for all positions: what is not named here does not.
+        """The properties from this list that hold for all positions.
 
-        ``translation``  logits stay what they are where all positions move alike
-        ``prefix``       tokens that follow change no logit of those before them
+        ``translation``  logits do not change when all positions move by the same shift
+        ``prefix``       later tokens change no logit of earlier ones
         """
         return frozenset({"prefix", "translation"} if self.relative else {"prefix"})
 
     @property
     def heads(self) -> int | None:
-        """The number of heads, or None where any will do."""
+        """The number of heads, or None where any number fits."""
         return None
 
     @property
     def rows(self) -> int | None:
-        """How many positions there are, or None where there is no end."""
+        """The number of positions, or None where it is unlimited."""
         return None
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
@@ -69,29 +70,21 @@ class Score(Encoding, abstract=True):
     def terms(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
     ) -> dict[str, Array]:
-        """The terms whose sum the logits are, by name, each (..., H, Q, K), scaled.
+        """Return the scaled terms of the logits by name, each (..., H, Q, K).
 
         q is (..., H, Q, d), k is (..., H, K, d); positions are (Q,) and (K,), or (B, Q) and (B, K)
-        with B on q's first axis.  Terms are summands of what is rounded later: they have the dtype
-        that the specification computes in, where ``scores`` follows q.
+        with B on q's first axis.  Terms have the working dtype (float64 where available); only
+        ``scores`` rounds to q's dtype.
         """
         self._check(q, k)
         q, k = widen(q), widen(k)
         q_at, k_at = as_pairs(q_positions, k_positions, integers=self.integers, x=q)
-        if (q_at.shape[-1], k_at.shape[-1]) != (q.shape[-2], k.shape[-2]):
-            raise ValueError(
-                f"q_positions and k_positions must be as many as q and k, {q.shape[-2]} and "
-                f"{k.shape[-2]}, got {q_at.shape[-1]} and {k_at.shape[-1]}"
-            )
+        batch = None if q_at.ndim == 1 else q_at.shape[0]
+        check_counts(q, k, (q_at.shape[-1], k_at.shape[-1]), batch)
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
-        if q_at.ndim == 1:
+        if batch is None:
             at = q_at.values[:, None], k_at.values[None, :]
             return self._of_pairs(q, k, *at, scale)
-        if q.ndim < 4 or q_at.shape[0] not in (1, q.shape[0]):
-            raise ValueError(
-                f"q_positions of shape (B, Q) need q of shape (B, ..., H, Q, d), got B = "
-                f"{q_at.shape[0]} and q of shape {tuple(q.shape)}"
-            )
         each = []
         for b in range(q.shape[0]):
             one = min(b, q_at.shape[0] - 1)
@@ -110,7 +103,7 @@ class Score(Encoding, abstract=True):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Each term with A and B of the error unit, for NumPy q and k in float64.
+        """Return each term with A and B of the error unit, for NumPy q and k in float64.
 
         Relative positions may be anything of the shape (Q, K) that ``k_at - q_at`` broadcasts to.
         """
@@ -122,7 +115,7 @@ class Score(Encoding, abstract=True):
         }
 
     def _sizes(self) -> Self:
-        """The same encoding with the absolute values of its learned numbers."""
+        """Return the same encoding with the absolute values of its learned arrays."""
         arrays = {
             f.name: np.abs(np.asarray(to_host(getattr(self, f.name)), dtype=np.float64))
             for f in dataclasses.fields(self)  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ class Shaw(Score):
         Positions are (Q,) and (K,), on the host or where v is; the result has v's dtype.
         """
         if self.values is None:
-            raise ValueError("values must be given for a context, they are None")
+            raise ValueError("values must be given for context(), got None")
         xp, wide = namespace(v), widen(v)
         q_at, k_at = as_pairs(q_positions, k_positions, integers=True, x=v)
         weights = astype(weights, wide.dtype)

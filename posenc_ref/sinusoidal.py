@@ -1,4 +1,4 @@
-"""Sinusoidal position tables: the paper's, and every variant that is a setting of it."""
+"""Sinusoidal position tables: the paper's form and its variants."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ class Sinusoidal(Table):
         odd = validate.choice("odd", self.odd, ("raise", "extra-sin", "zero-pad"))
         dim = validate.integer("dim", self.dim, minimum=1 if odd == "extra-sin" else 2)
         if dim % 2 and odd == "raise":
-            raise ValueError(f"dim must be even, or odd= 'extra-sin' or 'zero-pad', got dim {dim}")
+            raise ValueError(f"dim must be even unless odd='extra-sin' or 'zero-pad', got {dim}")
         denominator: Any = self.denominator
         if isinstance(denominator, str):
             validate.choice(
                 "denominator", denominator, ("dim", "half-1"), {"d": "dim", "half": "dim"}
             )
             if denominator == "half-1" and dim < 4:
-                raise ValueError(f"denominator 'half-1' is dim//2 - 1 = 0 here; dim is {dim}")
+                raise ValueError(f"denominator 'half-1' (dim//2 - 1) needs dim >= 4, got dim {dim}")
         else:
             denominator = validate.real("denominator", denominator, above=0.0)
         if odd == "extra-sin" and dim % 2 and self.first == "cos":
@@ -103,7 +103,7 @@ class Sinusoidal(Table):
 
     @property
     def properties(self) -> frozenset[str]:
-        """All of them, unless an extra sine column has no cosine."""
+        """All three hold, unless an extra sine column has no cosine."""
         return frozenset() if self.dim % 2 and self.odd == "extra-sin" else PAIRED
 
     def decimal_frequencies(self) -> tuple[Decimal, ...]:
@@ -152,7 +152,7 @@ class Sinusoidal(Table):
         column has no cosine beside it, so there is no M(k) then: ValueError.
         """
         if self.dim % 2 and self.odd == "extra-sin":
-            raise ValueError("odd='extra-sin' has a sine without its cosine: no shift matrix")
+            raise ValueError("shift_matrix needs a cosine for every sine; odd='extra-sin' has none")
         sin_at, cos_at = self.columns()
         shift = self._positions(validate.real("k", k)).values
         cos, sin = tables(shift, self._turns, xp=np)

@@ -1,4 +1,4 @@
-"""The sinusoids of PatchTST: a whole table brought to mean 0 and one standard deviation."""
+"""The sinusoids of PatchTST: a whole table standardised to mean 0 and a given deviation."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class StandardizedSinusoidal(Table):
 
     @cached_property
     def _moments(self) -> tuple[float, float]:
-        """The mean, and the number that divides."""
+        """Return the mean and the divisor."""
         table = self._plain.table(range(self.length))
         return float(table.mean()), self.divisor * float(table.std(ddof=1))
 

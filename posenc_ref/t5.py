@@ -22,6 +22,22 @@ from ._namespace import (
 from .bias import Bias
 
 
+def bucket_starts(nb: int, max_distance: int) -> tuple[int, ...]:
+    """The smallest distances n of the buckets 1 .. nb - 1, in integers.
+
+    With ``me = nb // 2``, each distance n < me has a bucket of its own; bucket me + t begins where
+    ``log(n/me) / log(max_distance/me) * (nb - me) >= t``.
+    """
+    me = nb // 2
+    starts = list(range(1, me + 1))
+    for t in range(1, nb - me):
+        n = starts[-1]
+        while n ** (nb - me) * me**t < max_distance**t * me ** (nb - me):
+            n += 1
+        starts.append(n)
+    return tuple(starts)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class T5Bias(Bias):
     """Bucketed relative position bias of T5.
@@ -84,7 +100,7 @@ class T5Bias(Bias):
         inside = validate.boolean("bias_inside_scale", self.bias_inside_scale)
         scaled = validate.boolean("scaled", self.scaled)
         if inside and not scaled:
-            raise ValueError("bias_inside_scale needs scaled=True: without a scale nothing differs")
+            raise ValueError("bias_inside_scale=True needs scaled=True: it has no effect otherwise")
         self._set(
             num_buckets=buckets,
             max_distance=distance,
@@ -107,14 +123,7 @@ class T5Bias(Bias):
     def thresholds(self) -> tuple[int, ...]:
         """The smallest distance of bucket 1, 2, ... (of one direction), exactly."""
         nb = self.num_buckets // 2 if self.bidirectional else self.num_buckets
-        me = nb // 2
-        starts = list(range(1, me + 1))
-        for t in range(1, nb - me):
-            n = starts[-1]
-            while n ** (nb - me) * me**t < self.max_distance**t * me ** (nb - me):
-                n += 1
-            starts.append(n)
-        return tuple(starts)
+        return bucket_starts(nb, self.max_distance)
 
     def bucket(self, relative_position: Any) -> Array:
         """The bucket of each relative position ``key - query``: integers (...) to int64 (...)."""

@@ -17,7 +17,7 @@ from .vision_positions import grid_positions
 
 
 class Table(Encoding, abstract=True):
-    """What every table encoding can do; a form supplies ``dim``, ``table`` and ``_rows``.
+    """Base of the table encodings; a subclass defines ``dim``, ``table`` and ``_rows``.
 
     Positions are (...) for one axis and (A, ...) for A axes, height before width.
     """
@@ -29,13 +29,13 @@ class Table(Encoding, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Which of these hold for all positions: what is not named here does not.
+        """The properties from this list that hold for all positions.
 
         ``constant-norm``  ``|PE(p)|`` is the same everywhere
         ``linear-shift``   ``PE(p + k) = M(k) PE(p)`` with one matrix for each k
         ``relative-gram``  ``PE(p) . PE(q)`` depends on ``p - q`` alone
 
-        None says that the product falls with the distance: for sinusoids it does not.
+        No property claims that the product falls with the distance: for sinusoids it does not.
         """
         return frozenset()
 
@@ -47,7 +47,7 @@ class Table(Encoding, abstract=True):
         return as_positions(positions, x=x, integers=self.integers)
 
     def _of_axes(self, p: Positions) -> Positions:
-        """Positions (A, ...), as they must be for several axes."""
+        """Check that positions have shape (A, ...) for A axes."""
         if p.ndim < 2 or p.shape[0] != self.num_axes:
             raise ValueError(
                 f"positions must have shape (A, S) or (A, B, S) with A = {self.num_axes} axes, "

@@ -17,7 +17,7 @@ from .sinusoidal import Sinusoidal
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformerXL(Score):
-    """Relative sinusoids, projected for each head, with biases that are the same for all queries.
+    """Relative sinusoids, projected for each head, with two biases shared by all queries.
 
     Formula
         ``A_ij = ((q_i + u) . k_j + (q_i + v) . W R(i - j)) / sqrt(d)``: four terms, in the order
@@ -101,7 +101,7 @@ class TransformerXL(Score):
         return r if self.clamp is None else clip(r, -self.clamp, self.clamp)
 
     def _of_rows(self, q: Array, k: Array, rows: Array, scale: float) -> dict[str, Array]:
-        """The terms with R(i - j) given, (Q, K, D)."""
+        """Return the terms for given rows R(i - j), (Q, K, D)."""
         found = {
             "content-content": product(q, k) * scale,
             "content-position": self._projected(q, rows) * scale,
@@ -170,7 +170,7 @@ class XLNet(TransformerXL):
         super().__post_init__()
         h, d, _ = self.projection.shape
         if (self.segment_bias is None) != (self.segments is None):
-            raise ValueError("segment_bias and segments go together: give both, or neither")
+            raise ValueError("segment_bias and segments must both be given, or neither")
         if self.segments is not None:
             check_numbers("segments", self.segments, 2, h, d)
             check_numbers("segment_bias", self.segment_bias, h, d)
@@ -184,7 +184,7 @@ class XLNet(TransformerXL):
         rounded once.
         """
         if self.segments is None:
-            raise ValueError("segments must be given for their term, they are None")
+            raise ValueError("segments must be given for segment_term(), got None")
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
         xp, wide = namespace(q), widen(q)
         both = beside("segment_bias", self.segment_bias, wide)[:, None, :] + wide

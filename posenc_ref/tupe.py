@@ -1,4 +1,4 @@
-"""Untied positional encoding of TUPE: positions meet positions, never content."""
+"""Untied positional encoding of TUPE: position terms without content."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TUPE(Score):
         if self.bias is not None and self.bias.num_heads != shape[1]:
             raise ValueError(f"bias must have {shape[1]} heads, got {self.bias.num_heads}")
         if (self.cls_to_others is None) != (self.others_to_cls is None):
-            raise ValueError("cls_to_others and others_to_cls go together: give both, or neither")
+            raise ValueError("cls_to_others and others_to_cls must both be given, or neither")
         for name in ("cls_to_others", "others_to_cls"):
             if getattr(self, name) is not None:
                 check_numbers(name, getattr(self, name), shape[1])
@@ -98,7 +98,7 @@ class TUPE(Score):
     def _reset(
         self, found: dict[str, Array], q_at: Array, k_at: Array, q: Array
     ) -> dict[str, Array]:
-        """The row and the column of position 0 put in the place of product and bias."""
+        """Replace the row and the column of position 0 by learned numbers."""
         xp, device = namespace(q), device_of(q)
         first, last = (from_host(at, xp, device) if isinstance(at, np.ndarray) else at
                        for at in (q_at == 0, k_at == 0))  # fmt: skip

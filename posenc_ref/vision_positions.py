@@ -103,7 +103,7 @@ def linspace_positions(
     stop: tuple[float, float],
     frames: int | None = None,
 ) -> np.ndarray:
-    """Fractional positions: a grid of any size laid over that of another, row-major.
+    """Return fractional positions of a grid stretched over another grid, row-major.
 
     Formula
         ``start + i (stop - start) / n`` for patch i of n, on each axis; time counts 0, 1, 2...
@@ -146,7 +146,7 @@ def linspace_positions(
 
 
 def with_unplaced(positions: Any, *, before: int = 0, after: int = 0) -> np.ndarray:
-    """Positions with tokens at position 0 in front and behind.
+    """Return positions with tokens at position 0 added in front and behind.
 
     CLS and register tokens in front: EVA, DINOv3.  CLS last: Llama 4, whose patches therefore count
     from 1.

@@ -14,6 +14,7 @@ from ._network import Network, sigmoid
 from .accuracy import Truth
 from .bias import Bias
 from .decomposed import validate_grid
+from .relative import relative_row
 
 
 class WindowBias(Bias, abstract=True):
@@ -25,11 +26,11 @@ class WindowBias(Bias, abstract=True):
 
     @property
     def tokens(self) -> int:
-        """How many tokens a window has."""
+        """Number of tokens of a window."""
         return int(self.window[0] * self.window[1])
 
     def _check(self, q: Array, k: Array) -> None:
-        """Concrete positions must be tokens of the window; lazy ones are taken as they are."""
+        """Check that concrete positions are tokens of the window; lazy ones cannot be checked."""
         for name, at in (("q_positions", q), ("k_positions", k)):
             if is_lazy(at) or 0 in at.shape:
                 continue
@@ -51,10 +52,22 @@ class WindowBias(Bias, abstract=True):
         raise NotImplementedError(f"{type(self).__name__} defines no bias")
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class WindowTable(WindowBias, abstract=True):
     """Window biases that are rows of a learned table."""
 
     table: Array
+    _: KW_ONLY
+    window: Sequence[int]
+
+    def __post_init__(self) -> None:
+        h, w = validate_grid("window", self.window)
+        check_numbers("table", self.table, self._rows(h, w), "H")
+        self._set(window=(h, w))
+
+    def _rows(self, h: int, w: int) -> int:
+        """The number of rows for a window of h x w."""
+        return (2 * h - 1) * (2 * w - 1)
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
@@ -90,18 +103,8 @@ class SwinBias(WindowTable):
         Height and width.
     """
 
-    table: Array
-    _: KW_ONLY
-    window: Sequence[int]
-
-    def __post_init__(self) -> None:
-        h, w = validate_grid("window", self.window)
-        check_numbers("table", self.table, (2 * h - 1) * (2 * w - 1), "H")
-        self._set(window=(h, w))
-
     def _of_axes(self, dy: Array, dx: Array) -> Array:
-        h, w = self.window
-        return self._entries((dy + h - 1) * (2 * w - 1) + dx + w - 1)
+        return self._entries(relative_row(dy, dx, *self.window))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,14 +127,8 @@ class BEiTBias(WindowTable):
         Height and width in patches.
     """
 
-    table: Array
-    _: KW_ONLY
-    window: Sequence[int]
-
-    def __post_init__(self) -> None:
-        h, w = validate_grid("window", self.window)
-        check_numbers("table", self.table, (2 * h - 1) * (2 * w - 1) + 3, "H")
-        self._set(window=(h, w))
+    def _rows(self, h: int, w: int) -> int:
+        return super()._rows(h, w) + 3
 
     @property
     def tokens(self) -> int:
@@ -143,7 +140,7 @@ class BEiTBias(WindowTable):
         h, w = self.window
         n, xp = int(self.table.shape[0]), namespace(q)
         i, j = q - 1, k - 1
-        row = (i // w - j // w + h - 1) * (2 * w - 1) + i % w - j % w + w - 1
+        row = relative_row(i // w - j // w, i % w - j % w, h, w)
         row = xp.where(k == 0, xp.full_like(row, n - 2), row)
         row = xp.where(q == 0, xp.where(k == 0, xp.full_like(row, n - 1), n - 3), row)
         return self._entries(row)
@@ -173,16 +170,10 @@ class LeViTBias(WindowTable):
         Height and width.
     """
 
-    table: Array
-    _: KW_ONLY
-    window: Sequence[int]
-
     holds = frozenset({"symmetric"})
 
-    def __post_init__(self) -> None:
-        h, w = validate_grid("window", self.window)
-        check_numbers("table", self.table, h * w, "H")
-        self._set(window=(h, w))
+    def _rows(self, h: int, w: int) -> int:
+        return h * w
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:
         xp = namespace(dy)
@@ -241,7 +232,7 @@ class LogCPB(WindowBias):
         return int(self.output.shape[0])
 
     def own_scale(self, dim: int) -> float:
-        """1: cosine attention brings its temperature along."""
+        """Return 1: q and k of cosine attention contain the temperature."""
         return 1.0
 
     def _inputs(self, dy: Array, dx: Array) -> Array:

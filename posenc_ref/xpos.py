@@ -1,4 +1,4 @@
-"""xPos: a rotation with a decay, which queries and keys have the opposite way round."""
+"""xPos: a rotation times a decay of the position for queries, its inverse for keys."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class XPos(Rotary):
         return dot(queries, keys, scale)
 
     def _centred(self, *positions: Any) -> XPos:
-        """The same encoding with its centre amid the positions, as far as they can be seen."""
+        """Return the encoding with its centre in the middle of the positions, if concrete."""
         seen = [self._positions(p).values for p in positions]
         if any(is_lazy(p) or 0 in p.shape for p in seen):
             return self
@@ -157,11 +157,11 @@ class XPos(Rotary):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Logits are relative; the map of one vector is no rotation."""
+        """Logits are relative; the map of one vector is not a rotation."""
         return frozenset({"relative-logits"})
 
     def _check_size(self, n: Array, dtype: str) -> None:
-        """Refuse positions whose decay no number of x's dtype holds."""
+        """Raise ValueError for positions whose decay overflows x's dtype."""
         if is_lazy(n) or 0 in n.shape:
             return
         slowest = -float(np.log(self.decays()[0]))
@@ -174,15 +174,15 @@ class XPos(Rotary):
             )
 
     def apply(self, x: Array, positions: Any, *, seq_len: int | None = None) -> NoReturn:
-        """Queries and keys differ: always raises, naming the two methods to use."""
+        """Raise TypeError: queries and keys have different maps."""
         raise TypeError("XPos treats queries and keys differently: use apply_queries or apply_keys")
 
     inverse = adjoint = apply
 
     def shift(self, x: Array, delta: Any, *, seq_len: int | None = None) -> NoReturn:
-        """No shift of keys is a rotation: always raises."""
-        raise TypeError("XPos keys change their size with the position: rotate them anew")
+        """Raise TypeError: the shift of a key is not a rotation."""
+        raise TypeError("XPos keys cannot be shifted: their size changes; use apply_keys")
 
     def matrix(self, position: Any, *, seq_len: int | None = None) -> NoReturn:
-        """Queries and keys have different maps: always raises."""
-        raise TypeError("XPos has one matrix for queries and one for keys: apply to the identity")
+        """Raise TypeError: queries and keys have different matrices."""
+        raise TypeError("XPos has two matrices: use apply_queries or apply_keys on the identity")

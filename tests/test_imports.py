@@ -9,7 +9,7 @@ import types
 
 import posenc_ref
 
-OPTIONAL = {"cupy", "dask", "jax", "mpmath", "rich", "scipy", "torch", "typer"}
+OPTIONAL = {"cupy", "dask", "jax", "jsonschema", "mpmath", "rich", "scipy", "torch", "typer"}
 
 PROBE = """
 import json, sys

@@ -1,12 +1,11 @@
-"""Write docs/generated/kill-matrix.md: python tools/kill_matrix.py [--full matrix.csv].
+"""Write the kill matrix: python tools/kill_matrix.py [CASE ...].
 
-It runs every check alone on every case of the corpus, which takes minutes.  ``--full`` also writes
-the whole matrix, a row per case and a column per check.
+It runs every check alone on every case of the corpus, which takes four minutes of one core, and
+writes tests/mutants/kill_matrix.csv and docs/generated/kill-matrix.md. With names of cases, it
+computes their rows only and reads the others from the file.
 """
 
 import argparse
-import csv
-import datetime
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -17,16 +16,19 @@ sys.path.insert(0, str(ROOT))
 
 from tests.mutants import CORRECT, WRONG  # noqa: E402
 from tests.mutants.kills import alone, row  # noqa: E402
+from tests.mutants.selection import read, select, write  # noqa: E402
 
 DOCUMENT = ROOT / "docs/generated/kill-matrix.md"
-#: The number of sole kills that a row shows.
+CASES = {case.name: case for case in [*WRONG, *CORRECT]}
+#: How many names are shown in a line.
 SHOWN = 4
 
 HEAD = """# The kill matrix
 
-Made by `python tools/kill_matrix.py` on {date}: {checks} checks,
-{wrong} wrong and {correct} correct implementations. `tests/conformance/test_kills.py` compares it
-with the corpus.
+Made by `python tools/kill_matrix.py`: {checks} checks,
+{wrong} wrong and {correct} correct implementations. A pull request judges
+{wrong_selected} and {correct_selected} of them, `.ci/nightly` all.
+`tests/conformance/test_kills.py` compares this page with the corpus.
 
 Each check runs **alone**: it makes its usual probes, and findings of other checks neither count nor
 stop the run. Properties of `apply` are judged without the encoding. *Asked* counts the wrong
@@ -37,7 +39,7 @@ check rejects. No check rejects a correct implementation.
 |---|---:|---:|---:|---|
 """
 CODES = """
-## Wrong implementations, by the code that is right for them
+## Wrong implementations, by expected code
 
 | code | cases | |
 |---|---:|---|
@@ -48,22 +50,18 @@ RIGHT = """
 """
 
 
-def matrix(cases, processes=None):
-    """Return the row of every case, by name."""
-    with ProcessPoolExecutor(processes) as pool:
-        return dict(
-            zip(
-                (c.name for c in cases), pool.map(_row, range(len(cases)), chunksize=8), strict=True
-            )
-        )
+def matrix(names):
+    """Return the rows of these cases, by name."""
+    with ProcessPoolExecutor() as pool:
+        return dict(zip(names, pool.map(_row, names, chunksize=8), strict=True))
 
 
-def _row(number):
-    return row([*WRONG, *CORRECT][number])
+def _row(name):
+    return row(CASES[name])
 
 
 def accused(rows):
-    """Return the (case, check) of every correct case that a check alone rejects."""
+    """Return the correct cases that a check rejects when it runs alone."""
     return {
         (case.name, check)
         for case in CORRECT
@@ -72,7 +70,7 @@ def accused(rows):
     }
 
 
-def document(rows, date):
+def document(rows):
     """Return the page."""
     wrong = {c.name: rows[c.name] for c in WRONG}
     asked = Counter(check for r in wrong.values() for check in r.executed)
@@ -81,13 +79,21 @@ def document(rows, date):
     for name, r in wrong.items():
         if len(r.kills) == 1:
             sole[next(iter(r.kills))].append(name)
-    lines = [HEAD.format(date=date, checks=len(sole), wrong=len(WRONG), correct=len(CORRECT))]
-    for check, alone_in in sole.items():
-        shown = alone_in[:SHOWN] or [n for n, r in wrong.items() if check in r.kills][:1]
-        more = f", and {len(alone_in) - SHOWN} more" if len(alone_in) > SHOWN else ""
+    selected = select(rows)
+    head = HEAD.format(
+        checks=len(sole),
+        wrong=len(WRONG),
+        correct=len(CORRECT),
+        wrong_selected=len(selected & wrong.keys()),
+        correct_selected=len(selected - wrong.keys()),
+    )
+    lines = [head]
+    for check, names in sole.items():
+        shown = names[:SHOWN] or [n for n, r in wrong.items() if check in r.kills][:1]
+        more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         text = ", ".join(f"`{name}`" for name in shown) + more
         lines.append(
-            f"| {check.replace('|', '/')} | {asked[check]} | {kills[check]} | {len(alone_in)} "
+            f"| {check.replace('|', '/')} | {asked[check]} | {kills[check]} | {len(names)} "
             f"| {text} |\n"
         )
     lines.append(CODES)
@@ -100,35 +106,32 @@ def document(rows, date):
     return "".join(lines)
 
 
+def faults(rows):
+    """Return the checks that reject nothing, and the cases that are judged wrongly."""
+    wrong = {case.name: rows[case.name] for case in WRONG}
+    idle = {c for r in rows.values() for c in r.executed}
+    idle -= {c for r in wrong.values() for c in r.kills}
+    found = [f"the check {check} rejects no case" for check in sorted(idle)]
+    found += [f"no check rejects {name}" for name, r in wrong.items() if not r.kills]
+    return found + [f"{check} rejects the correct {name}" for name, check in accused(rows)]
+
+
 def main():
-    """Compute the matrix and write the page, unless a check or a mutant is out of place."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", type=Path, help="also write the whole matrix, as CSV")
-    parser.add_argument("--processes", type=int, default=None)
-    options = parser.parse_args()
-    rows = matrix([*WRONG, *CORRECT], options.processes)
-    if options.full:
-        write_full(rows, options.full)
-    idle = {c for r in rows.values() for c in r.executed} - {
-        c for case in WRONG for c in rows[case.name].kills
-    }
-    alive = [case.name for case in WRONG if not rows[case.name].kills]
-    wrongly = accused(rows)
-    if idle or alive or wrongly:
-        sys.exit(f"checks that kill nothing: {idle}; alive: {alive}; accused: {wrongly}")
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    DOCUMENT.write_text(document(rows, today), encoding="utf-8")
-
-
-def write_full(rows, path):
-    """Write a row per case and a column per check: 1 killed, 0 not, empty if it did not run."""
-    checks = sorted({c for r in rows.values() for c in r.executed | r.kills})
-    with path.open("w", newline="", encoding="utf-8") as file:
-        out = csv.writer(file)
-        out.writerow(["case", *checks])
-        for name, r in rows.items():
-            cells = ["1" if c in r.kills else "0" if c in r.executed else "" for c in checks]
-            out.writerow([name, *cells])
+    """Compute the rows, and write the file and the page unless there are faults."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="names; default: all")
+    chosen = parser.parse_args().cases
+    if unknown := sorted(set(chosen) - CASES.keys()):
+        parser.error(f"there are no cases {', '.join(unknown)}")
+    rows = (read() if chosen else {}) | matrix(chosen or list(CASES))
+    if missing := [name for name in CASES if name not in rows]:
+        sys.exit(f"name these cases as well: {', '.join(missing)}")
+    rows = {name: rows[name] for name in CASES}
+    if found := faults(rows):
+        sys.exit("\n".join(found))
+    write(rows)
+    DOCUMENT.write_text(document(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""Mutation testing of the parts that decide: python tools/mutate.py --copy DIR --out FILE.
+"""Mutation testing of the judges: python tools/mutate.py --copy DIR --out FILE.
 
-It draws mutants of the accuracy module, the exact core and the judges at random, and runs the tests
-of their module below against each; docs/generated/mutation-testing.md has the last run. Cosmic Ray
-enumerates and applies mutants. Its own runner can neither draw places at random nor give every
-module its own tests, and starts an interpreter for each mutant.
+Draws a seeded random sample of mutants of the accuracy module, the exact core and the judges, and
+runs the tests of each mutant's module (docs/generated/mutation-testing.md has the last run and its
+survivors). Cosmic Ray lists and applies the mutants. Its own runner cannot draw at random, cannot
+give each module its own tests, and starts an interpreter for each mutant.
 
-``--copy DIR`` is a copy of the repository (``git worktree add DIR``), which the tool changes; it
-takes the package from DIR only, through the tree of tools/link_types.py.  The environment needs
-cosmic-ray, posenc_ref's ``cli`` extra, ml_dtypes, hypothesis and pytest, but not posenc_ref itself.
-``--out`` gets one line of JSON per mutant; existing lines are not run again.
+``--copy DIR`` is a writable copy of the repository (``git worktree add DIR``), not the checkout;
+the package is imported from DIR alone, through the tree of tools/link_types.py. The environment
+needs cosmic-ray, posenc_ref's ``cli`` extra, ml_dtypes, hypothesis, pytest and pytest-xdist, and
+must not contain posenc_ref. ``--out`` gets one line of JSON for each mutant; mutants that have a
+line are not run again.
 """
 
 import argparse
@@ -26,10 +27,18 @@ from pathlib import Path
 
 FINE = "posenc_ref/test_fine_print.py"
 ROTARY = (FINE, "posenc_ref/test_rope.py", "posenc_ref/test_rotary_forms.py")
-SCHEDULES = (FINE, "posenc_ref/test_schedules_exact.py", "posenc_ref/test_attention_factor.py")
-#: Tests by module: files, and ``corpus`` with the surfaces whose implementations are judged.
+SCHEDULES = (
+    FINE,
+    "posenc_ref/schedules/test_schedules_exact.py",
+    "posenc_ref/schedules/test_attention_factor.py",
+)
+#: Tests by module: files, or ``corpus`` and the surfaces whose cases are judged.
 CORE = {
-    "posenc_ref/accuracy.py": (FINE, "posenc_ref/test_accuracy.py", "conformance/test_run.py"),
+    "posenc_ref/accuracy.py": (
+        FINE,
+        "posenc_ref/test_accuracy.py",
+        "conformance/harness/test_run.py",
+    ),
     "posenc_ref/angles.py": (
         FINE,
         "posenc_ref/test_angles.py",
@@ -41,15 +50,15 @@ CORE = {
     "posenc_ref/schedules/llama3.py": SCHEDULES,
 }
 ORACLES = {
-    "conformance/exact/fixed_point.py": ("conformance/test_certify.py",),
+    "conformance/exact/fixed_point.py": ("conformance/exact/test_certificate.py",),
     "conformance/oracle/apply.py": ("corpus cos_sin table bias apply",),
 }
 JUDGES = {
-    "conformance/harness/run.py": ("conformance/test_run.py",),
+    "conformance/harness/run.py": ("conformance/harness/test_run.py",),
     "conformance/check.py": ("conformance/test_check.py", "corpus slopes bucket"),
-    "conformance/harness/report.py": ("conformance/test_report.py", "corpus slopes bucket"),
-    "conformance/harness/state.py": ("conformance/test_state.py",),
-    "conformance/phases/properties.py": ("conformance/test_properties.py",),
+    "conformance/harness/report.py": ("conformance/harness/test_report.py", "corpus slopes bucket"),
+    "conformance/harness/state.py": ("conformance/harness/test_state.py",),
+    "conformance/phases/properties.py": ("conformance/phases/test_properties.py",),
     "conformance/rotary/judge.py": ("corpus apply",),
     "conformance/rotary/judge_axes.py": ("corpus apply",),
     "conformance/bias/judge.py": ("corpus bias",),
@@ -67,14 +76,14 @@ JUDGES = {
     "conformance/table/judge.py": ("corpus table cos_sin",),
     "conformance/sequences/judge_vjp.py": ("corpus apply_vjp",),
 }
-#: The numbers of wrong and of correct implementations of a surface, evenly spaced.
+#: How many wrong and how many correct cases of a surface are judged, evenly spaced.
 MOST = 2
-#: The number of mutants drawn from each group.
+#: How many mutants of each group are drawn.
 GROUPS = {"core": (120, CORE), "oracles": (40, ORACLES), "judges": (100, JUDGES)}
 
 
 def annotations(tree):
-    """Return the places (first, last) of annotations and strings, which are not mutated."""
+    """Yield the places (first, last) of annotations, which nothing executes."""
     for node in ast.walk(tree):
         for name in ("annotation", "returns"):
             part = getattr(node, name, None)
@@ -83,7 +92,7 @@ def annotations(tree):
 
 
 def mutants_of(path):
-    """Return all mutants of a module: {(line, column): [(operator, occurrence), ...]}."""
+    """Return the mutants of a module by place: {(line, column): [(operator, occurrence), ...]}."""
     from cosmic_ray import plugins
     from cosmic_ray.ast import ast_nodes, get_ast
 
@@ -94,7 +103,7 @@ def mutants_of(path):
     for name in sorted(plugins.operator_names()):
         kind = plugins.get_operator(name)
         if kind.arguments():
-            continue  # needs the names of variables
+            continue  # inserts or replaces variables, which it takes as arguments
         operator, occurrence = kind(), 0
         for node in nodes:
             for start, _ in operator.mutation_positions(node):
@@ -105,7 +114,7 @@ def mutants_of(path):
 
 
 def mutated(path, operator, occurrence):
-    """Return the source with the mutant, or None if it does not parse."""
+    """Return the mutated source, or None if it is not Python or means the same."""
     from cosmic_ray import mutating, plugins
 
     source = path.read_text(encoding="utf-8")
@@ -118,7 +127,7 @@ def mutated(path, operator, occurrence):
 
 
 def sample(root, seed):
-    """Draw places in each group, and one mutant at each place."""
+    """Return the mutants: draw places in each group, then one of the mutants at each place."""
     drawn = []
     for group, (left, modules) in GROUPS.items():
         rng = random.Random(f"{seed} {group}")
@@ -146,7 +155,7 @@ def test(root, module, tests, seconds, log):
         code = 1
         try:
             code = next((code for code in map(run, tests) if code), 0)
-        except BaseException:  # the fork must never continue as its parent
+        except BaseException:  # whatever a mutant raises, the fork must end here
             print(f"FAILED {traceback.format_exc()}", flush=True)
         finally:
             sys.stdout.flush()
@@ -166,7 +175,7 @@ def test(root, module, tests, seconds, log):
 
 
 def run(tests):
-    """Run the tests of a file, or judge part of the corpus as test_corpus.py does."""
+    """Run the tests of a file, or judge some of the corpus as test_corpus.py does."""
     if not tests.startswith("corpus "):
         import pytest
 
@@ -181,8 +190,8 @@ def run(tests):
         for cases in (CORRECT, WRONG):
             there = [case for case in cases if case.surface == surface]
             for case in there[:: -(-len(there) // MOST) or 1]:
-                told = None if case.encoding is None else posenc_ref.from_dict(case.encoding)
-                report = check(case.make(), told, surface, factory=case.make, **case.kwargs)
+                encoding = None if case.encoding is None else posenc_ref.from_dict(case.encoding)
+                report = check(case.make(), encoding, surface, factory=case.make, **case.kwargs)
                 right = report.codes[0] in case.expected if report.codes else report.passed
                 if not right or bool(case.expected) != bool(report.codes):
                     print(f"FAILED corpus[{case.name}]: {report.verdict} {report.codes}")
@@ -191,23 +200,23 @@ def run(tests):
 
 
 def killer(log):
-    """Return the first failing test in pytest's output."""
+    """Return the line of the first failing test in pytest's output."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     failed = [line for line in lines if line.startswith(("FAILED ", "ERROR ", "E  "))]
     return next((x for x in failed if x.startswith("FAILED ")), failed[0] if failed else "")[:160]
 
 
 def changed(before, after):
-    """Return the lines that differ."""
+    """Return the first line that differs, before and after."""
     old, new = before.splitlines(), after.splitlines()
     first = next(i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b)
     return [old[first].strip(), new[first].strip()]
 
 
 def main():
-    """Run the command line."""
+    """Draw the mutants and run the tests on each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--copy", required=True, type=Path, help="a copy that may be written to")
+    parser.add_argument("--copy", required=True, type=Path, help="a writable copy")
     parser.add_argument("--out", required=True, type=Path, help="gets a line for each mutant")
     parser.add_argument("--seed", type=int, default=4)
     parser.add_argument("--group", choices=GROUPS, help="only this one")

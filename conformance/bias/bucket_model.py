@@ -1,4 +1,4 @@
-"""T5's buckets with parts of the rule replaced: what a measured deviation would give."""
+"""T5's buckets with parts of the rule replaced by measured deviations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import T5Bias
-from posenc_ref.conformance.phases.frequencies import half_precision
+from posenc_ref.conformance.phases.precision import rounded
 
 #: Farther positions, and more candidates than this, are not searched.
 WIDEST = 4096
@@ -16,7 +16,7 @@ WIDEST = 4096
 
 @cache
 def starts(size: int, exact: int, max_distance: int, last: int | None = None) -> tuple[int, ...]:
-    """The smallest distance of bucket 1, 2, ... ``last``, by comparing integers."""
+    """Return the smallest distance of bucket 1, 2, ... ``last``, by comparing integers."""
     found = list(range(1, exact + 1))
     steps = size - exact
     for t in range(1, (size - 1 if last is None else last) - exact + 1):
@@ -30,7 +30,7 @@ def starts(size: int, exact: int, max_distance: int, last: int | None = None) ->
 
 
 def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray:
-    """The declared buckets of r with some things changed.
+    """Return the declared buckets of r with parts of the rule changed.
 
     ``change`` replaces sign, num_buckets, size (buckets of one direction), future ("offset",
     "same", "zero"), exact, max_distance, starts, future_starts, clamp, half, own (the bucket of
@@ -43,7 +43,9 @@ def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray
     r = change.get("sign", 1) * (r - change.get("shift", 0))
     first = change.get("starts")
     if "half" in change:
-        return _with(number, future, r, _half_log(encoding, size, np.abs(r), change["half"]))
+        farthest = 1 << int(np.abs(r).max(initial=0)).bit_length()
+        found = _half_log(encoding.max_distance, size, farthest, *change["half"])
+        return _with(number, future, r, found[np.abs(r)])
     if first is None:
         exact = change.get("exact", size // 2)
         distance = change.get("max_distance", encoding.max_distance)
@@ -69,16 +71,19 @@ def _with(
     return np.asarray(np.where(r > 0, later, past))
 
 
-def _half_log(encoding: T5Bias, size: int, n: np.ndarray, how: tuple[str, str]) -> np.ndarray:
-    """The logarithm evaluated in half precision, in the usual orders of operations."""
-    name, order = how
+@cache
+def _half_log(max_distance: int, size: int, distances: int, name: str, order: str) -> np.ndarray:
+    """Buckets of ``range(distances)``, with the logarithm in half precision.
+
+    ``order`` is one of the usual orders of operations.
+    """
 
     def half(x: Any) -> np.ndarray:
-        return dict(half_precision(np.asarray(x, dtype=np.float64)))[name]
+        return rounded(np.asarray(x, dtype=np.float64), name)
 
-    exact = size // 2
+    exact, n = size // 2, np.arange(distances)
     log = half(np.log(half(half(np.maximum(n, 1)) / exact)))
-    whole = np.log(encoding.max_distance / exact)
+    whole = np.log(max_distance / exact)
     if order == "one factor":
         far = half(log * ((size - exact) / whole))
     else:
@@ -88,14 +93,14 @@ def _half_log(encoding: T5Bias, size: int, n: np.ndarray, how: tuple[str, str]) 
 
 
 def bases(encoding: T5Bias) -> list[dict[str, Any]]:
-    """The declaration, its mirror image and the other direction: what a shift is measured by."""
+    """Return the changes by which a shift is measured: none, the mirror image, the direction."""
     half, both = encoding.num_buckets // 2, encoding.bidirectional
     other = {"size": encoding.num_buckets if both else half, "future": "zero" if both else "offset"}
     return [{}, {"sign": -1}, other]
 
 
 def shift(encoding: T5Bias, change: dict[str, Any], r: np.ndarray, b: np.ndarray) -> int:
-    """The shift of r that makes the buckets of ``change`` fit best, the smallest of the best."""
+    """Return the smallest shift of r with which the buckets of ``change`` fit best."""
     known = (b >= 0) & (np.abs(r) <= WIDEST)
     r, b = r[known], b[known]
     reach = int(np.abs(r).max(initial=0)) + 8

@@ -1,4 +1,4 @@
-"""What a bias function answered, the ruler it is judged with, and properties in general."""
+"""The results of a bias function, the tolerance that judges them, and properties."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from posenc_ref.accuracy import ROUNDOFF, Truth, budget
 from posenc_ref.conformance.harness.driver import Malformed, Refused, Subject
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.apply import bias_truth
 
 #: Numbers in the square call of a long sequence, and no more: a call of one query is longer.
 _MOST_SQUARE = 2**23
@@ -90,7 +91,7 @@ class BiasCase:
 
     @cached_property
     def terms(self) -> np.ndarray:
-        """What was added to form ``moved``, in absolute value."""
+        """The sum of the absolute values that form ``moved``."""
         size = np.abs(self.actual)
         return np.asarray(size + np.abs(self.own)) if self.up_to_constant else np.asarray(size)
 
@@ -101,7 +102,7 @@ class BiasCase:
 
 @dataclass(frozen=True)
 class Property:
-    """Something that holds of right outputs whatever the oracle says.
+    """A property of right outputs that needs no reference.
 
     ``violation`` gives the first place where it does not hold, or an empty string; ``spoil`` moves
     one number of the data so that it must not hold any more.
@@ -112,12 +113,19 @@ class Property:
     spoil: Callable[[Any, Ruler], Any]
 
 
+def right(run: Run, case: BiasCase) -> bool:
+    """Whether the bias of one call is the declared one."""
+    truth, moved, judged = bias_truth(run.encoding, case.q_len, case.k_len, case.actual)
+    score = np.where(judged & case.judged, run.scores(moved, truth), 0.0)
+    return bool((score <= run.budget).all())
+
+
 def judge_properties(run: Run, properties: Sequence[Property], data: Any) -> None:
     """Judge each property, and that it rejects the function's own output with one flaw."""
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     for item in properties:
         run.count(item.name)
-        run.asked.add(f"property {item.name}")
+        run.ledger.judged.add(f"property {item.name}")
         problem = item.violation(data, ruler)
         if problem:
             run.failed(f"property {item.name}", item.name, np.inf, problem)
@@ -127,7 +135,7 @@ def judge_properties(run: Run, properties: Sequence[Property], data: Any) -> Non
 
 @dataclass(frozen=True)
 class Answer:
-    """One call: the values, or the code and the words of what went wrong."""
+    """The values of one call, or the code and the message of its failure."""
 
     values: np.ndarray | None
     raw: Any = None
@@ -148,7 +156,7 @@ def ask(subject: Subject, *args: Any) -> Answer:
 
 @dataclass(frozen=True)
 class Span:
-    """How many tokens a bias of one window, or of one sequence, has, and which calls make sense."""
+    """The tokens of a bias of one window, or of one sequence, and the calls that it defines."""
 
     tokens: int  #: of the longest call
     square: int  #: of the longest call with as many queries as keys
@@ -156,16 +164,16 @@ class Span:
 
 
 def span(run: Run, bias: Any) -> Span | None:
-    """Of ``bias`` as far as it is to be judged; None where any length has a meaning."""
+    """Return the span of ``bias`` that is judged; None where any length has a meaning."""
     tokens = getattr(bias, "tokens", None)
     if tokens is None:
         return None
-    room = tokens if run.max_position is None else min(tokens, run.max_position + 1)
+    room = run.settings.up_to(tokens - 1) + 1
     if bias.sees_future:  # a part of a window is no window
         return Span(tokens, tokens if room == tokens else 0, True)
     return Span(room, min(room, isqrt(_MOST_SQUARE // bias.num_heads)), False)
 
 
 def fresh(run: Run) -> Subject | None:
-    """A subject around a fresh instance, where there is a way to make one."""
-    return None if run.factory is None else replace(run.subject, fn=run.factory())
+    """Return a subject with a fresh instance, if there is a factory."""
+    return None if run.subject.factory is None else run.subject.fresh()

@@ -1,8 +1,8 @@
-"""Why an ALiBi bias is not the declared one: slopes, sign, scale and kink, measured."""
+"""Diagnose a wrong ALiBi bias from its measured slopes, sign, scale and bend."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,20 +14,20 @@ from posenc_ref.conformance.harness.run import Run
 from .cases import BiasCase, Ruler
 from .diagnose_other import large_constants
 from .diagnose_slopes import scale_cause, slopes_cause
-from .fit import Fit, fit
+from .fit import Lines, fit
 from .model import PLACES, residual_of
 
 
 def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
-    """File what explains the biases of every length."""
+    """Report the causes that explain the biases of every length."""
     encoding: ALiBi = run.encoding
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     usable = [case for case in cases if case.k_len > 2]
     if not usable:
         return
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         fits = [fit(case, ruler) for case in usable]
-        causes = _causes(encoding, fits, ruler)
+        causes = list(_causes(encoding, fits, ruler))
         found = explain(residual_of(encoding, cases, ruler), causes)
     report(run, found)
     run.report.measured = _words(fits)
@@ -44,32 +44,28 @@ def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
         )
 
 
-def _causes(encoding: ALiBi, fits: Sequence[Fit], ruler: Ruler) -> list[Cause]:
+def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Cause]:
     true = encoding.slopes()
     first = fits[0]
     if first.before is None:
-        return []
+        return
     toward = float(np.sign(np.median(first.before / true))) or 1.0
-    found = []
     if toward < 0:
         head = int(np.argmax(true))
-        found.append(
-            Cause(
-                "bias-sign",
-                "the bias grows with the distance: far keys are rewarded",
-                f"head {head}: {-first.before[head]:+.9g} per key away, "
-                f"declared {-true[head]:+.9g}",
-                {"sign": -1.0},
-                values={"declared": -1, "measured": 1},
-            )
+        yield Cause(
+            "bias-sign",
+            "the bias grows with the distance: far keys are rewarded",
+            f"head {head}: {-first.before[head]:+.9g} per key away, declared {-true[head]:+.9g}",
+            {"sign": -1.0},
+            values={"declared": -1, "measured": 1},
         )
     kinks, edges = _alignment(fits, toward)
     usable = [f for f in fits if f.before is not None and f.case.name not in edges]
     long = max(usable, key=lambda f: f.case.k_len) if usable else first
     assert long.before is not None
     measured = long.before * toward
-    found += _sizes(usable, measured, true, toward, ruler)
-    found.append(slopes_cause(measured, true, encoding.max_bias, ruler))
+    yield from _sizes(usable, measured, true, toward, ruler)
+    yield slopes_cause(measured, true, encoding.max_bias, ruler)
     beyond = [(f.case, f.before if f.case.name in edges else f.after) for f in fits]
     straight = {f.case.name for f in fits if f.kink is None} - edges
     bent = [(c, a) for c, a in beyond if a is not None and c.name not in straight]
@@ -77,13 +73,13 @@ def _causes(encoding: ALiBi, fits: Sequence[Fit], ruler: Ruler) -> list[Cause]:
         bent = [(long.case, long.after)]
     after = max(bent, key=lambda pair: pair[0].k_len * pair[0].q_len)[1] if bent else None
     if not encoding.causal and after is not None:
-        found += _future(after, long, fits, ruler)
-    found += _aligned(kinks, straight, fits, after if encoding.causal else None)
-    found += _range(fits, true, toward, ruler)
-    return found + _rounded(long, encoding)
+        yield from _future(after, long, fits, ruler)
+    yield from _aligned(kinks, straight, fits, after if encoding.causal else None)
+    yield from _range(fits, true, toward)
+    yield from _rounded(long, encoding)
 
 
-def _alignment(fits: Sequence[Fit], toward: float) -> tuple[dict[str, int], set[str]]:
+def _alignment(fits: Sequence[Lines], toward: float) -> tuple[dict[str, int], set[str]]:
     """Where each call's bias bends, and the calls that lie beyond the bend altogether."""
     kinks: dict[str, int] = {}
     edges: set[str] = set()
@@ -99,8 +95,8 @@ def _alignment(fits: Sequence[Fit], toward: float) -> tuple[dict[str, int], set[
 
 
 def _sizes(
-    fits: Sequence[Fit], measured: np.ndarray, true: np.ndarray, toward: float, ruler: Ruler
-) -> list[Cause]:
+    fits: Sequence[Lines], measured: np.ndarray, true: np.ndarray, toward: float, ruler: Ruler
+) -> Iterator[Cause]:
     scale = float(np.median(measured / true))
     ratios = {
         f.case.name: float(np.median(f.before * toward / true))
@@ -109,29 +105,41 @@ def _sizes(
     }
     each = np.array(list(ratios.values()))
     if len(each) > 1 and ruler.differ(each, scale, 4 * abs(scale)).any():
-        shown = ", ".join(f"{r:.6g} at {name}" for name, r in ratios.items())
-        return [
-            Cause(
-                "bias-scale",
-                "the bias is multiplied by a factor that depends on the lengths",
-                shown,
-                {"scale": ratios},
-                fitted=2,
-                values={"declared": 1.0, "measured": ratios},
-            )
-        ]
-    if ruler.differ(scale, 1.0, 1.0).any() and scale > 0:
-        return [scale_cause(scale, "every head and distance")]
-    return []
+        yield Cause(
+            "bias-scale",
+            "the bias is multiplied by a factor that depends on the lengths",
+            ", ".join(f"{r:.6g} at {name}" for name, r in ratios.items()),
+            {"scale": ratios},
+            fitted=2,
+            values={"declared": 1.0, "measured": ratios},
+        )
+    elif ruler.differ(scale, 1.0, 1.0).any() and scale > 0:
+        yield scale_cause(scale, "every head and distance")
 
 
-def _future(after: np.ndarray, long: Fit, fits: Sequence[Fit], ruler: Ruler) -> list[Cause]:
+def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Cause]:
     """Keys after the query, against the mirror image of keys before it."""
     assert long.before is not None
     mirror = -long.before
+    if ruler.differ(after, mirror, 4 * np.abs(mirror)).any():
+        ratio = float(np.median(after / mirror))
+        if not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():
+            yield _signed(after, mirror, np.sign(long.before).sum() < 0)
+        else:
+            kind = "are rewarded" if ratio < 0 else "get another penalty"
+            head = int(np.argmax(np.abs(mirror)))
+            yield Cause(
+                "future-keys",
+                f"keys after the query {'are free' if ratio == 0 else kind}: {ratio:.6g} times the "
+                "penalty of keys before it",
+                f"head {head}: {after[head]:+.9g} per key after the query, "
+                f"{mirror[head]:+.9g} would mirror the keys before it",
+                {"after": after},
+                values={"declared": mirror.tolist(), "measured": after.tolist()},
+            )
     case = max((f.case for f in fits), key=lambda c: c.q_len)
     shown = case.actual[:, 0, case.rows[0] : case.rows[0] + 3]
-    free = Cause(
+    yield Cause(
         "future-keys",
         "keys after the query have a bias of another kind",
         f"{case.name}, head 0: {', '.join(f'{v:.6g}' for v in shown[0])} at key - query = 0, 1, 2",
@@ -139,25 +147,6 @@ def _future(after: np.ndarray, long: Fit, fits: Sequence[Fit], ruler: Ruler) -> 
         fitted=3,
         values={"declared": mirror.tolist(), "measured": shown.tolist()},
     )
-    if not ruler.differ(after, mirror, 4 * np.abs(mirror)).any():
-        return [free]
-    ratio = float(np.median(after / mirror))
-    rewarded = np.sign(long.before).sum() < 0
-    if not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():
-        return [_signed(after, mirror, rewarded), free]
-    kind = "are free" if ratio == 0 else "are rewarded" if ratio < 0 else "get another penalty"
-    head = int(np.argmax(np.abs(mirror)))
-    return [
-        Cause(
-            "future-keys",
-            f"keys after the query {kind}: {ratio:.6g} times the penalty of keys before it",
-            f"head {head}: {after[head]:+.9g} per key after the query, "
-            f"{mirror[head]:+.9g} would mirror the keys before it",
-            {"after": after},
-            values={"declared": mirror.tolist(), "measured": after.tolist()},
-        ),
-        free,
-    ]
 
 
 def _signed(after: np.ndarray, mirror: np.ndarray, past_rewarded: bool) -> Cause:
@@ -177,21 +166,17 @@ def _signed(after: np.ndarray, mirror: np.ndarray, past_rewarded: bool) -> Cause
 
 
 def _aligned(
-    kinks: dict[str, int], straight: set[str], fits: Sequence[Fit], after: np.ndarray | None
-) -> list[Cause]:
+    kinks: dict[str, int], straight: set[str], fits: Sequence[Lines], after: np.ndarray | None
+) -> Iterator[Cause]:
     """Calls that bend elsewhere; only then does a causal judge see the other side.
 
     Calls without a bend say nothing: they are taken to be right, or to be like the others.
     """
-    seen = [k for k in kinks.values() if k]
-    found = []
-    for common in {0, max(seen, key=seen.count)} if seen else ():
+    bends = [k for k in kinks.values() if k]
+    for common in {0, max(bends, key=bends.count)} if bends else ():
         shift = {name: common if name in straight else k for name, k in kinks.items()}
-        change: dict[str, Any] = {"shift": shift}
-        if after is not None:
-            change["after"] = after
-        found.append(alignment_cause(kinks, [f.case for f in fits], change))
-    return found
+        change = {"shift": shift} if after is None else {"shift": shift, "after": after}
+        yield alignment_cause(kinks, [f.case for f in fits], change)
 
 
 def alignment_cause(
@@ -218,65 +203,53 @@ def alignment_cause(
     )
 
 
-def _range(fits: Sequence[Fit], true: np.ndarray, toward: float, ruler: Ruler) -> list[Cause]:
+def _range(fits: Sequence[Lines], true: np.ndarray, toward: float) -> Iterator[Cause]:
     """Distances or positions that stop, or start again, somewhere."""
     longest = max((f.case for f in fits), key=lambda c: c.k_len)
     near = next((f.before for f in fits if f.before is not None), true * toward)
-    head = int(np.argmax(np.abs(near)))
-    own = int(longest.rows[-1])
-    row = longest.actual[head, -1, : own + 1]
-    steps = np.diff(row) / near[head]
-    found = []
-    odd = np.abs(steps - 1) > 0.5
-    if not odd.any():
-        return []
-    flat = np.flatnonzero(odd)
-    last, start = int(flat[-1]), int(flat[0])
-    limits = (
-        ("distances are clamped at {}", "clamp", own - last - 1),
+    head, own = int(np.argmax(np.abs(near))), int(longest.rows[-1])
+    steps = np.diff(longest.actual[head, -1, : own + 1]) / near[head]
+    odd = np.flatnonzero(np.abs(steps - 1) > 0.5)
+    if not odd.size:
+        return
+    start = int(odd[0])
+    for words, key, value in (
+        ("distances are clamped at {}", "clamp", own - int(odd[-1]) - 1),
         ("key positions are clamped at {}", "hold", start),
         ("positions start again at 0 from {}", "wrap", start + 1),
-    )
-    for words, key, value in limits:
-        found.append(
-            Cause(
-                "position-range",
-                words.format(value),
-                f"{longest.name}, head {head}: the step from key {start} to {start + 1} is "
-                f"{steps[start]:.6g} times the one near the query",
-                {key: value},
-                values={"measured": value},
-                # Counting by ones in half precision stops where the next integer is lost.
-                equivalent=("position-precision",) if value in (2**8, 2**11) else (),
-            )
+    ):
+        yield Cause(
+            "position-range",
+            words.format(value),
+            f"{longest.name}, head {head}: the step from key {start} to {start + 1} is "
+            f"{steps[start]:.6g} times the one near the query",
+            {key: value},
+            values={"measured": value},
+            # Counting by ones in half precision stops where the next integer is lost.
+            equivalent=("position-precision",) if value in (2**8, 2**11) else (),
         )
-    return found
 
 
-def _rounded(long: Fit, encoding: ALiBi) -> list[Cause]:
+def _rounded(long: Lines, encoding: ALiBi) -> Iterator[Cause]:
     """Half precision in each place it can be, recomputed."""
     true = encoding.slopes()
     where = f"{long.case.name}, head {int(np.argmax(true))}"
     same = bool((np.frexp(true)[0] == np.frexp(1.0)[0]).all())  # powers of two round nothing
-    found = []
     for name in ("bfloat16", "float16"):
         for place, words in PLACES.items():
             codes = ("table-precision", "position-precision")
             code, other = codes if place[:3] in ("slo", "pro") else codes[::-1]
-            found.append(
-                Cause(
-                    code,
-                    f"{words} rounded to {name}",
-                    f"{where}: the declared bias with {words} rounded to {name} gives the same",
-                    {"round": (name, place)},
-                    values={"declared": "exact", "measured": name, "where": place},
-                    equivalent=(other,) if same and place != "slopes" else (),
-                )
+            yield Cause(
+                code,
+                f"{words} rounded to {name}",
+                f"{where}: the declared bias with {words} rounded to {name} gives the same",
+                {"round": (name, place)},
+                values={"declared": "exact", "measured": name, "where": place},
+                equivalent=(other,) if same and place != "slopes" else (),
             )
-    return found
 
 
-def _words(fits: Sequence[Fit]) -> str:
+def _words(fits: Sequence[Lines]) -> str:
     long = max(fits, key=lambda f: f.case.k_len)
     if long.before is None:
         return ""

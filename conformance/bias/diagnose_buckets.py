@@ -1,4 +1,4 @@
-"""Why T5 buckets are not the declared ones: direction, sign, and where each bucket starts."""
+"""Diagnose wrong T5 buckets: direction, sign, and the first distance of each bucket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 1024
 
 
 def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
-    """File what explains the bucket ``b`` of every relative position ``r``."""
+    """Report the causes that explain the bucket ``b`` of every relative position ``r``."""
     encoding: T5Bias = run.encoding
     if np.array_equal(model(encoding, {}, r), b):
         return
@@ -27,18 +27,13 @@ def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
         wrong = model(encoding, change, r) != b
         return not wrong.any(), float(wrong.mean())
 
-    causes = bucket_causes(encoding, r, b)
+    causes = list(bucket_causes(encoding, r, b))
     for change in bases(encoding):
         if moved := shift(encoding, change, r, b):
-            causes.append(
-                Cause(
-                    "bucket-spacing",
-                    f"relative positions are shifted by {-moved:+d}",
-                    f"bucket(r) is the declared bucket(r {-moved:+d})",
-                    {"shift": moved},
-                    values={"declared": 0, "measured": -moved},
-                )
-            )
+            text = f"relative positions are shifted by {-moved:+d}"
+            where = f"bucket(r) is the declared bucket(r {-moved:+d})"
+            values = {"declared": 0, "measured": -moved}
+            causes.append(Cause("bucket-spacing", text, where, {"shift": moved}, values=values))
     found = explain(residual, unique(causes))
     run.report.measured = words(encoding, r, b)
     if found.complete:
@@ -48,7 +43,7 @@ def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
 
 
 def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None:
-    """Buckets that are wrong in no way that is known: where they are."""
+    """Report where buckets are wrong by no known rule."""
     wrong = np.flatnonzero(model(encoding, {}, r) != b)
     n = wrong[np.argmin(np.abs(r[wrong]))]
     outside = (b < 0) | (b >= encoding.num_buckets)
@@ -62,7 +57,7 @@ def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None
 
 
 def words(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> str:
-    """What the map was measured to be."""
+    """Return the measured map in words."""
     past, later = _profile(r, b, -1), _profile(r, b, 1)
     shown = [
         f"{name}: buckets {min(p.values())}..{max(p.values())} first at {_list(_first(p, low))}"
@@ -75,66 +70,53 @@ def words(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> str:
     return "; ".join(shown)
 
 
-def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> list[Cause]:
-    """Every deviation that the measured map suggests."""
+def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Cause]:
+    """Yield every deviation that the measured map suggests."""
     declared = model(encoding, {}, r)
     wrong = np.flatnonzero(declared != b)
     if not wrong.size or np.ptp(b) > max(_MOST, 4 * encoding.num_buckets):
-        return []  # nothing wrong; or distances themselves, which are no buckets
+        return  # nothing wrong; or distances themselves, which are no buckets
     at = wrong[np.argmin(np.abs(r[wrong]))]
     where = f"bucket({r[at]}) = {b[at]}, declared {declared[at]}"
     past, later = _profile(r, b, -1), _profile(r, b, 1)
-    found = [
-        Cause(
+    yield Cause(
+        "bucket-sign",
+        "the relative position enters with the opposite sign",
+        f"{where}, which declares {model(encoding, {}, -r[at : at + 1])[0]} at {-r[at]}",
+        {"sign": -1},
+        values={"declared": 1, "measured": -1},
+    )
+    own = int(b[r == 0][0]) if (r == 0).any() else 0
+    if own != 0:
+        text = "like a later key" if own == encoding.num_buckets // 2 else "as another distance"
+        yield Cause(
             "bucket-sign",
-            "the relative position enters with the opposite sign",
-            f"{where}, which declares {model(encoding, {}, -r[at : at + 1])[0]} at {-r[at]}",
-            {"sign": -1},
-            values={"declared": 1, "measured": -1},
+            f"a token's own position counts {text}: bucket(0) = {own}",
+            f"bucket(0) = {own}, declared 0",
+            {"own": own},
+            values={"declared": 0, "measured": own},
         )
-    ]
-    own = b[r == 0]
-    if own.size and own[0] != 0:
-        text = "like a later key" if own[0] == encoding.num_buckets // 2 else "as another distance"
-        found.append(
-            Cause(
-                "bucket-sign",
-                f"a token's own position counts {text}: bucket(0) = {own[0]}",
-                f"bucket(0) = {own[0]}, declared 0",
-                {"own": int(own[0])},
-                values={"declared": 0, "measured": int(own[0])},
-            )
-        )
-    found += _directions(encoding, where)
+    yield from _directions(encoding, where)
     for name in ("bfloat16", "float16"):
         for order in ("plain", "rounded", "one factor"):
-            found.append(
-                Cause(
-                    "bucket-spacing",
-                    f"the logarithm is evaluated in {name}",
-                    f"{where}; recomputed in {name}, every bucket is as measured",
-                    {"half": (name, order)},
-                    values={"declared": "exact", "measured": name},
-                )
+            yield Cause(
+                "bucket-spacing",
+                f"the logarithm is evaluated in {name}",
+                f"{where}; recomputed in {name}, every bucket is as measured",
+                {"half": (name, order)},
+                values={"declared": "exact", "measured": name},
             )
     number = int(b.max()) + 1
     if number != encoding.num_buckets and not (number % 2 and encoding.bidirectional):
-        found.append(
-            Cause(
-                "bucket-spacing",
-                f"there are {number} buckets, not {encoding.num_buckets}",
-                where,
-                {"num_buckets": number},
-                values={"declared": encoding.num_buckets, "measured": number},
-            )
-        )
+        text = f"there are {number} buckets, not {encoding.num_buckets}"
+        values = {"declared": encoding.num_buckets, "measured": number}
+        yield Cause("bucket-spacing", text, where, {"num_buckets": number}, values=values)
     # Each side is measured: with the opposite sign the past is on the other one.
     varying = [p for p in (past, later) if len(set(p.values())) > 1]
     for profile in varying:
-        found += _spacings(encoding, profile, where)
+        yield from _spacings(encoding, profile, where)
     if len(varying) > 1:
-        found += _one_side(encoding, past, later)
-    return unique(found)
+        yield from _one_side(encoding, past, later)
 
 
 def _directions(encoding: T5Bias, where: str) -> Iterator[Cause]:
@@ -163,27 +145,18 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
     first, top = _first(profile, low), max(profile.values()) - low
     values = {"declared": list(encoding.thresholds), "measured": list(first)}
     other: tuple[str, ...] = ()
-    if cause := _linear(first, half if both else encoding.num_buckets, where, values):
-        yield cause
+    yield from _linear(first, half if both else encoding.num_buckets, where, values)
     for size in (half, encoding.num_buckets):
         true = starts(size, size // 2, encoding.max_distance)
         if top >= size and both is (size == half):
-            yield Cause(
-                "bucket-clamp",
-                f"buckets are not clamped to {size - 1}: they run up to {top}",
-                f"the first distance of bucket {top} is "
-                f"{min(n for n, b in profile.items() if b - low == top)}",
-                {"clamp": False},
-                values=values,
-            )
+            text = f"buckets are not clamped to {size - 1}: they run up to {top}"
+            farthest = min(n for n, b in profile.items() if b - low == top)
+            evidence = f"the first distance of bucket {top} is {farthest}"
+            yield Cause("bucket-clamp", text, evidence, {"clamp": False}, values=values)
         if first == true[: len(first)] and len(first) < len(true):
-            yield Cause(
-                "bucket-clamp",
-                f"buckets are clamped to {top}, not {size - 1}: the last ones are never used",
-                f"bucket {top + 1} should start at {true[len(first)]}",
-                {"starts": first},
-                values=values,
-            )
+            text = f"buckets are clamped to {top}, not {size - 1}: the last ones are never used"
+            evidence = f"bucket {top + 1} should start at {true[len(first)]}"
+            yield Cause("bucket-clamp", text, evidence, {"starts": first}, values=values)
         distances = _max_distances(first, size, size // 2, encoding.max_distance)
         other = ("bucket-clamp",) if distances else other
         for distance in distances[:1]:
@@ -199,32 +172,29 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
             if not 0 < exact < size:
                 continue
             for best in _max_distances(first, size, exact, encoding.max_distance)[:1]:
+                change = {"exact": exact, "max_distance": best}
                 yield Cause(
                     "bucket-spacing",
                     f"{exact} distances have their own bucket, not {size // 2}, and "
                     f"max_distance is {best}",
                     where,
-                    {"exact": exact, "max_distance": best},
+                    change,
                     fitted=2,
-                    values={**values, "exact": exact, "max_distance": best},
+                    values=values | change,
                 )
     yield _free(encoding, first, values, other)
 
 
-def _linear(first: tuple[int, ...], size: int, where: str, values: dict[str, Any]) -> Cause | None:
+def _linear(
+    first: tuple[int, ...], size: int, where: str, values: dict[str, Any]
+) -> Iterator[Cause]:
     """Buckets of one width, as many as there are or fewer."""
     step = first[0] if first else 0
-    if not 3 <= len(first) < size or first != tuple(step * n for n in range(1, len(first) + 1)):
-        return None
-    wide = "one distance" if step == 1 else f"{step} distances"
-    return Cause(
-        "bucket-spacing",
-        f"buckets are linear: each is {wide} wide, up to bucket {len(first)}",
-        where,
-        {"starts": first},
-        values=values,
-        equivalent=("bucket-clamp",) if step == 1 else (),
-    )
+    if 3 <= len(first) < size and first == tuple(step * n for n in range(1, len(first) + 1)):
+        wide = "one distance" if step == 1 else f"{step} distances"
+        text = f"buckets are linear: each is {wide} wide, up to bucket {len(first)}"
+        other = ("bucket-clamp",) if step == 1 else ()
+        yield Cause("bucket-spacing", text, where, {"starts": first}, 1, values, other)
 
 
 def _one_side(encoding: T5Bias, past: dict[int, int], later: dict[int, int]) -> Iterator[Cause]:

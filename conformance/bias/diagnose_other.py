@@ -1,33 +1,33 @@
-"""Why a bias is not the declared one, for every family but ALiBi and T5: by substitution."""
+"""Diagnose a bias of any family but ALiBi and T5, by substitution."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF, Truth
+from posenc_ref.conformance.diagnosis.match import fits, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.run import Run
 
 from .cases import BiasCase
-from .mistakes import BiasChange, bias_changes
+from .mistakes import bias_mistakes
 
 
 def diagnose_other(run: Run, cases: Sequence[BiasCase]) -> None:
-    """File the first change that meets the biases of every length; else with one factor."""
-    every = list(bias_changes(run.encoding))
-    long = max(cases, key=lambda case: case.q_len * case.k_len)
-    if long.up_to_constant and all(_meets(run, every[0], 1.0, case) for case in cases):
+    """Report the first mistake that explains the biases of every length; else with one factor."""
+    declared, *others = (_of_cases(mistake) for mistake in bias_mistakes(run.encoding))
+    calls = []
+    for case in cases:
+        truth = declared.predict(case)
+        assert truth is not None
+        calls.append(JudgedCall(case.name, case.moved, truth, case, case.judged))
+    if cases[0].up_to_constant and all(fits(run, one, one.truth) for one in calls):
         large_constants(run, [(case.name, case.own) for case in cases])
         return
-    for fitted in (False, True):
-        for change in every:
-            factor = _fitted(change, long) if fitted else 1.0
-            if not change.code and not fitted:
-                continue
-            if all(_meets(run, change, factor, case) for case in cases):
-                _report(run, change, factor, long)
-                return
+    match(run, calls, [declared, *others])
 
 
 def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:
@@ -43,39 +43,43 @@ def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:
     )
 
 
-def _truth(change: BiasChange, factor: float, case: BiasCase) -> Truth:
-    truth = change.truth(case.rows, np.arange(case.k_len))
-    value, terms = factor * truth.value, abs(factor) * truth.terms
-    if case.up_to_constant:
-        own = np.arange(case.q_len), case.rows
-        value = value - value[:, own[0], own[1]][..., None]
-        terms = terms + np.abs(case.own)
-    return Truth(value, terms, abs(factor) * truth.angle)
+def _of_cases(mistake: Mistake) -> Mistake:
+    """The mistake as one of biases (H, Q, K), on which a factor can be fitted."""
+
+    def predicts(factor: float) -> Callable[[BiasCase], Truth | None]:
+        def predict(case: BiasCase) -> Truth | None:
+            truth = mistake.predict((case.rows, np.arange(case.k_len)))
+            assert truth is not None
+            value, terms = factor * truth.value, abs(factor) * truth.terms
+            if case.up_to_constant:
+                value = value - value[:, np.arange(case.q_len), case.rows][..., None]
+                terms = terms + np.abs(case.own)
+            return Truth(value, terms, abs(factor) * truth.angle)
+
+        return predict
+
+    def fit(run: Run, wrong: Sequence[JudgedCall]) -> list[Mistake]:
+        one = max(wrong, key=lambda call: call.actual.size)
+        predicted = predicts(1.0)(one.facts)
+        assert predicted is not None
+        value, actual = predicted.value[:, one.mask], one.actual[:, one.mask]
+        bottom = float((value * value).sum())
+        factor = float((value * actual).sum()) / bottom if bottom else 1.0
+        named = replace(mistake, predict=predicts(factor))
+        return [named] * bool(mistake.code) + [
+            replace(named, code=code, message=text, values={"declared": 1.0, "measured": factor})
+            for code, text in _factor(run, factor)
+        ]
+
+    return replace(mistake, predict=predicts(1.0), fit=fit)
 
 
-def _meets(run: Run, change: BiasChange, factor: float, case: BiasCase) -> bool:
-    score = run.scores(case.moved, _truth(change, factor, case))
-    return bool((np.where(case.judged, score, 0.0) <= run.budget).all())
-
-
-def _fitted(change: BiasChange, case: BiasCase) -> float:
-    """The factor of the bias, by least squares."""
-    value = _truth(change, 1.0, case).value[:, case.judged]
-    actual = case.moved[:, case.judged]
-    bottom = float((value * value).sum())
-    return float((value * actual).sum()) / bottom if bottom else 1.0
-
-
-def _report(run: Run, change: BiasChange, factor: float, case: BiasCase) -> None:
-    evidence = f"{case.name}; with this put into the declaration, all biases agree"
-    if change.code:
-        run.add(change.code, change.message, evidence)
+def _factor(run: Run, factor: float) -> list[tuple[str, str]]:
     slack = run.budget * ROUNDOFF[run.coarse]
     if abs(factor - 1.0) <= slack:
-        return
-    code, text = "bias-scale", f"the bias is multiplied by {factor:.6g}"
+        return []
     if abs(factor + 1.0) <= slack:
-        code, text = "bias-sign", "the bias has the opposite sign"
-    elif abs(factor) <= slack:
-        code, text = "bias-missing", "the bias is missing"
-    run.add(code, text, evidence, values={"declared": 1.0, "measured": factor})
+        return [("bias-sign", "the bias has the opposite sign")]
+    if abs(factor) <= slack:
+        return [("bias-missing", "the bias is missing")]
+    return [("bias-scale", f"the bias is multiplied by {factor:.6g}")]

@@ -1,4 +1,4 @@
-"""Why ALiBi slopes are not the declared ones: the rule they were measured to follow."""
+"""Diagnose wrong ALiBi slopes: the rule that the measured ones follow."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Slopes = dict[int, np.ndarray]
 
 
 def diagnose_slopes(run: Run, got: Slopes) -> None:
-    """File what explains the slopes of every number of heads."""
+    """Report the causes that explain the slopes of every number of heads."""
     encoding: ALiBi = run.encoding
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     true = {n: ALiBi(n, max_bias=encoding.max_bias).slopes() for n in got}
     wrong = [n for n, m in got.items() if ruler.differ(m, true[n], np.abs(true[n])).any()]
     if not wrong:
@@ -44,31 +44,31 @@ def diagnose_slopes(run: Run, got: Slopes) -> None:
     report(run, explain(residual, list(_causes(got, true, n, encoding.max_bias, ruler))))
 
 
-def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) -> list[Cause]:
-    found = []
+def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) -> Iterator[Cause]:
     sign = -1.0 if np.median(got[n] / true[n]) < 0 else 1.0
+    where = f"{n} heads: {_list(got[n])}"
     if sign < 0:
-        found.append(
-            Cause(
-                "bias-sign",
-                "the slopes are negative: distance is rewarded",
-                f"{n} heads: {_list(got[n])}",
-                {"sign": -1.0},
-                values={"declared": 1, "measured": -1},
-            )
-        )
+        text = "the slopes are negative: distance is rewarded"
+        values = {"declared": 1, "measured": -1}
+        yield Cause("bias-sign", text, where, {"sign": -1.0}, values=values)
     scale = float(np.median(np.abs(got[n]) / true[n]))
     if scale > 0 and ruler.differ(scale, 1.0, 1.0).any():
-        found.append(scale_cause(scale, f"{n} heads, every slope"))
+        yield scale_cause(scale, f"{n} heads, every slope")
     for name, _ in half_precision(true[n]):
-        found.append(rounding_cause(name, f"{n} heads: {_list(got[n])}", {"round": name}))
+        yield Cause(
+            "table-precision",
+            f"the slopes are rounded to {name}",
+            f"{where}; the declared slopes rounded to {name} give the same",
+            {"round": name},
+            values={"declared": "exact", "measured": name},
+        )
     free = {count: sign * m for count, m in got.items()}
     other = slopes_cause(sign * got[n], true[n], max_bias, ruler)
-    return [*found, replace(other, change={"slopes": free})]
+    yield replace(other, change={"slopes": free})
 
 
 def scale_cause(scale: float, where: str) -> Cause:
-    """The bias is multiplied by one factor."""
+    """Return the cause that the bias is multiplied by one factor."""
     return Cause(
         "bias-scale",
         f"the bias is multiplied by {_factor(scale)}",
@@ -78,32 +78,21 @@ def scale_cause(scale: float, where: str) -> Cause:
     )
 
 
-def rounding_cause(name: str, where: str, change: dict[str, object]) -> Cause:
-    """The slopes are rounded to half precision."""
-    return Cause(
-        "table-precision",
-        f"the slopes are rounded to {name}",
-        f"{where}; the declared slopes rounded to {name} give the same",
-        change,
-        values={"declared": "exact", "measured": name},
-    )
-
-
 def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> Cause:
-    """The slopes are others, and which."""
+    """Return the cause that the slopes are others, and say which."""
     bad = ruler.differ(m, true, np.abs(true))
     head = int(np.argmax(bad))
     words = recipe(m, true, max_bias, ruler)
-    told = f"{int(bad.sum())} of {len(m)} slopes are not those of the recipe; measured: {words}"
+    message = f"{int(bad.sum())} of {len(m)} slopes are not those of the recipe; measured: {words}"
     remedy = ""
-    for message, what_to_do, slopes in known_series(len(m), max_bias):
+    for series, what_to_do, slopes in known_series(len(m), max_bias):
         if not ruler.differ(m, slopes, slopes).any():
-            words, told = message, f"{message}: {int(bad.sum())} of {len(m)} slopes are wrong"
+            words, message = series, f"{series}: {int(bad.sum())} of {len(m)} slopes are wrong"
             remedy = what_to_do
             break
     return Cause(
         "slopes",
-        told,
+        message,
         f"head {head}: {m[head]:.9g}, declared {true[head]:.9g}",
         {"slopes": m},
         fitted=3,
@@ -113,7 +102,7 @@ def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler)
 
 
 def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Series that are taken for the recipe with n heads: in words, what to do, and the slopes."""
+    """Yield series that are taken for that of n heads: the message, the remedy, the slopes."""
     h = np.arange(1, n + 1)
     if n & (n - 1):
         c = 1 << (n.bit_length() - 1)
@@ -132,7 +121,7 @@ def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray
 
 
 def recipe(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> str:
-    """The rule that the measured slopes follow, in words."""
+    """Return the rule that the measured slopes follow, in words."""
     n = len(m)
     if not (m > 0).all():
         return f"heads {np.flatnonzero(~(m > 0)).tolist()} have no positive slope"

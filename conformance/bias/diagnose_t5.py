@@ -1,14 +1,15 @@
-"""Why a T5 bias is not the declared one: its values are decoded into buckets, then compared."""
+"""Diagnose a wrong T5 bias: decode its values into buckets, then compare those."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import T5Bias
 from posenc_ref.conformance.diagnosis.combine import Cause, Residual, explain, report
+from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import half_precision
 
@@ -18,19 +19,13 @@ from .diagnose_alibi import alignment_cause
 from .diagnose_buckets import bucket_causes, by_no_rule, unique, words
 from .diagnose_slopes import scale_cause
 
-#: Where queries are put by mistake: in words, and their positions by (q_len, k_len).
-PLACES: tuple[tuple[str, Callable[[int, int], np.ndarray]], ...] = (
-    ("query i sits at key i", lambda q_len, k_len: np.arange(q_len)),
-    ("every query sits at the last key", lambda q_len, k_len: np.full(q_len, k_len - 1)),
-)
-
 
 def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
-    """File what explains the biases of every length."""
+    """Report the causes that explain the biases of every length."""
     encoding: T5Bias = run.encoding
     if not cases:
         return
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     if _placed(run, cases, ruler):
         return
     table = np.asarray(encoding.table, dtype=np.float64)
@@ -47,7 +42,7 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
             found.append(alignment_cause(shifts, cases, {"shift": shifts}))
         aligned = [(r - shifts[c.name], b) for c, (r, b) in zip(cases, decoded, strict=True)]
         found += bucket_causes(encoding, *_merged(aligned))
-    kept = unique(found + bucket_causes(encoding, *_merged(decoded)))
+    kept = unique([*found, *bucket_causes(encoding, *_merged(decoded))])
     explanation = explain(_residual(encoding, table, cases, ruler), kept)
     report(run, explanation)
     r, b = _merged(decoded)
@@ -57,21 +52,18 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
 
 
 def _placed(run: Run, cases: Sequence[BiasCase], ruler: Ruler) -> bool:
-    """Whether queries stand at other keys by a rule, and nothing else is wrong.
+    """Report queries that stand at other keys by a rule; return whether this explains everything.
 
-    Measured call by call it is lost: a causal query at key 0 has one bucket for every key.
+    It cannot be measured call by call: a causal query at key 0 has one bucket for every key.
     """
-    for rule, at in PLACES:
-        told = [run.encoding.bias(at(c.q_len, c.k_len), np.arange(c.k_len)) for c in cases]
+    for message, place in QUERIES:
+        values = [run.encoding.bias(place(c.q_len, c.k_len), np.arange(c.k_len)) for c in cases]
         if all(
             not ruler.differ(case.actual, value, np.abs(value))[:, case.judged].any()
-            for case, value in zip(cases, told, strict=True)
+            for case, value in zip(cases, values, strict=True)
         ):
-            run.add(
-                "bias-alignment",
-                f"queries are not aligned with the last keys: {rule}",
-                "with this put into the declaration, the biases of all lengths agree",
-            )
+            evidence = "with this put into the declaration, the biases of all lengths agree"
+            run.add("bias-alignment", message, evidence)
             return True
     return False
 
@@ -95,7 +87,7 @@ def _merged(decoded: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarra
 def _tables(
     table: np.ndarray, lines: Sequence[tuple[np.ndarray, np.ndarray]], ruler: Ruler
 ) -> list[Cause]:
-    """What was done to the table itself: heads exchanged, a factor, half precision."""
+    """Changes of the table itself: heads exchanged, a factor, half precision."""
     seen = np.unique(np.concatenate([v for _, v in lines]), axis=0)
     found = []
     best = _share(seen, table, ruler)
@@ -195,18 +187,18 @@ def _scales(
 def _residual(
     encoding: T5Bias, table: np.ndarray, cases: Sequence[BiasCase], ruler: Ruler
 ) -> Residual:
-    lines = [(case.name, *_thinned(*_line(case))) for case in cases]
+    lines = [_thinned(*_line(case)) for case in cases]
+    names = [case.name for case in cases]
+    sizes = [len(r) for r, _ in lines]
+    r, v = (np.concatenate(parts) for parts in zip(*lines, strict=True))
     last = len(table) - 1
 
     def residual(change: dict[str, Any]) -> tuple[bool, float]:
-        used = _table(table, change)
-        scores = []
-        for name, r, v in lines:
-            here = dict(change, shift=change.get("shift", {}).get(name, 0))
-            bucket = model(encoding, here, r)
-            expected = np.where((bucket <= last)[:, None], used[np.minimum(bucket, last)], np.inf)
-            scores.append(ruler.score(v, expected, np.abs(expected)))
-        every = np.minimum(np.concatenate([s.ravel() for s in scores]), 2.0**64)
+        used, shifts = _table(table, change), change.get("shift", {})
+        shift = np.repeat([shifts.get(name, 0) for name in names], sizes)
+        bucket = model(encoding, dict(change, shift=shift), r)
+        expected = np.where((bucket <= last)[:, None], used[np.minimum(bucket, last)], np.inf)
+        every = np.minimum(ruler.score(v, expected, np.abs(expected)), 2.0**64)
         return bool((every <= ruler.budget).all()), float(np.mean(np.log2(1 + every)))
 
     return residual

@@ -11,8 +11,8 @@ from .cases import BiasCase, Ruler
 
 
 @dataclass(frozen=True)
-class Fit:
-    """What one call looks like: lines on both sides of a kink."""
+class Lines:
+    """The bias of one call as lines on both sides of a kink."""
 
     case: BiasCase
     kink: int | None  #: key - query where the slope changes; None where no row bends
@@ -20,8 +20,8 @@ class Fit:
     after: np.ndarray | None  #: change per key from the kink on
 
 
-def fit(case: BiasCase, ruler: Ruler) -> Fit:
-    """Lines fitted to the judged keys of every row, by least squares."""
+def fit(case: BiasCase, ruler: Ruler) -> Lines:
+    """Return lines fitted to the judged keys of every row, by least squares."""
     kinks = []
     for i in range(case.q_len):
         keys = np.flatnonzero(case.judged[i])
@@ -38,7 +38,7 @@ def fit(case: BiasCase, ruler: Ruler) -> Fit:
     at = case.k_len if kink is None else kink
     before = _line(case, lambda r: r <= at)
     after = before if kink is None else _line(case, lambda r: r >= at)
-    return Fit(case, kink, before, after)
+    return Lines(case, kink, before, after)
 
 
 def _line(case: BiasCase, side: Any) -> np.ndarray | None:

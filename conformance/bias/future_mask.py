@@ -1,8 +1,8 @@
-"""Keys after the query that are masked, as the caller of an encoding would do it.
+"""Masked keys after the query, which are usually the mask of the caller of an encoding.
 
-An encoding that declares later keys its own (``ALiBi(causal=False)``, a bidirectional T5) has a
-value there, and a mask in its place is an error on every surface.  What is defined for any two
-positions and declares nothing, a rotation or a table, is judged at the other keys.
+An encoding that declares later keys (``ALiBi(causal=False)``, a bidirectional T5) has a value
+there, so a mask is an error on every surface.  Rotations and tables declare nothing about later
+keys, so only the other keys are judged.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.apply import bias_truth
 
-from .cases import BiasCase
+from .cases import BiasCase, right
 
-#: How it is said.
 MASKED = "keys after the query are masked"
 #: Numbers below stand for minus infinity; the mildest mask in use adds -10000 to a logit.
 _MASK = -5e3
@@ -29,7 +27,7 @@ def masked(values: np.ndarray, later: np.ndarray) -> bool:
 
 
 def without_masked(run: Run, cases: Sequence[BiasCase]) -> list[BiasCase]:
-    """Keys after the query that are masked although they were declared; the others are left."""
+    """Report masked keys that are declared; return the cases without them."""
     kept = []
     for case in cases:
         later = case.offsets > 0
@@ -45,11 +43,7 @@ def without_masked(run: Run, cases: Sequence[BiasCase]) -> list[BiasCase]:
 
 
 def mask_alone(run: Run, cases: Sequence[BiasCase]) -> bool:
-    """Whether nothing is wrong but a mask."""
+    """Whether only the mask is wrong."""
     if not any(f.message == MASKED for f in run.report.findings):
         return False
-    return all(
-        (np.where(case.judged, run.scores(case.actual, truth), 0.0) <= run.budget).all()
-        for case in cases
-        for truth in (bias_truth(run.encoding, case.q_len, case.k_len, case.actual)[0],)
-    )
+    return all(right(run, case) for case in cases)

@@ -13,7 +13,7 @@ from posenc_ref.conformance.harness.probes import LENGTHS as PROBED
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import FAR, bias_truth
 
-from .cases import Answer, BiasCase, Property, Ruler, ask, fresh, judge_properties, span
+from .cases import Answer, BiasCase, Property, Ruler, ask, fresh, judge_properties, right, span
 from .diagnose_alibi import diagnose_alibi
 from .diagnose_missing import missing
 from .diagnose_other import diagnose_other
@@ -29,7 +29,7 @@ __all__ = ["judge_bias", "judge_bucket", "judge_slopes"]
 
 #: After the short ones, lengths that share one number with an earlier call: caches are keyed.
 LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), (257, 300), (600, 600), *PROBED[3:])
-#: Where calls are dear: queries alone, in the middle and at the end, and both sides of a square.
+#: The reduced workload: queries alone, in the middle and at the end, and both sides of a square.
 FEW = ((5, 5), (1, 7), (3, 11), (2, 5), (5, 11), (64, 64), (16, 256), (4, 2050))
 #: A square call of this size stands in where q_len < k_len is refused.
 SQUARE = 512
@@ -45,7 +45,7 @@ MOST_NUMBERS = 2**28
 
 @dataclass
 class _Called:
-    """What came out of one call of a bias function."""
+    """One call of a bias function and its result."""
 
     lengths: tuple[int, int]
     answer: Answer
@@ -54,7 +54,7 @@ class _Called:
 
 
 def judge_bias(run: Run) -> None:
-    """``fn(q_len, k_len)``: values, properties, state, and odd lengths."""
+    """Judge ``fn(q_len, k_len)``: values, properties, state, and odd lengths."""
     encoding: Bias = run.encoding
     translated = [TRANSLATION.name] if encoding.relative else []
     run.report.required = ("values", "replay", *translated)
@@ -119,15 +119,15 @@ def _properties(encoding: Bias, longest: int) -> list[Property]:
 
 def _lengths(run: Run) -> list[tuple[int, int]]:
     """(q_len, k_len) from short to long; the longest must not cost a dense builder gigabytes."""
-    most = np.inf if run.max_position is None else run.max_position + 1
+    most = np.inf if run.settings.max_position is None else run.settings.max_position + 1
     if (one := span(run, run.encoding)) is not None:
         decoded = [] if one.whole else [(q, one.tokens) for q in (1, 2) if q < one.tokens]
         return [*[(one.square, one.square)] * (one.square > 0), *decoded]
-    every = list(LENGTHS) if not run.dear else list(FEW)
+    every = list(LENGTHS) if not run.settings.reduced else list(FEW)
     reach = run.encoding.thresholds[-1] if isinstance(run.encoding, T5Bias) else 0
     if SQUARE < reach <= FARTHEST:
         every.append((reach + 8, reach + 16))
-    if run.encoding.num_heads * LONGEST**2 <= MOST_NUMBERS and not run.dear:
+    if run.encoding.num_heads * LONGEST**2 <= MOST_NUMBERS and not run.settings.reduced:
         every.append((1, LONGEST))
     kept = [pair for pair in every if pair[1] <= most]
     if len(kept) < len(every) and most >= 1:
@@ -171,20 +171,17 @@ def _call(run: Run, subject: Subject, lengths: tuple[int, int]) -> _Called:
     return _Called(lengths, answer, BiasCase(q_len, k_len, values, judged, free))
 
 
-def _judge(run: Run, one: _Called, quiet: bool = False) -> bool:
+def _judge(run: Run, one: _Called) -> bool:
     if one.case is None:
         return False
     truth, moved, judged = bias_truth(run.encoding, *one.lengths, one.case.actual)
-    if quiet:
-        score = np.where(judged, run.scores(moved, truth), 0.0)
-        return bool((score <= run.budget).all())
-    run.highest = max(run.highest, one.lengths[1] - 1)
+    run.reached(one.lengths[1] - 1)
     return run.judge("values", one.case.name, moved, truth, judged)
 
 
 def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[BiasCase]:
     """Judge replays and fresh instances; the cases that earlier calls have not changed."""
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     for one, again in zip([*called[:REPEATED], called[0]], replayed, strict=True):
         if one.case is None:
             continue
@@ -198,14 +195,14 @@ def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[Bia
         if one.passed or (new := fresh(run)) is None:
             continue
         clean = _call(run, new, one.lengths)
-        if clean.case is not None and _judge(run, clean, quiet=True):
+        if clean.case is not None and right(run, clean.case):
             why = one.answer.problem or "other values"
             text = f"fn{one.lengths} is right on a fresh instance only"
             run.add("state", text, why, by="replay")
             one.case, one.answer = clean.case, clean.answer
     cases = [c.case for c in called if c.case is not None]
     stale = any(f.code == "state" for f in run.report.findings)
-    if stale and run.factory is None:
+    if stale and run.subject.factory is None:
         return cases[:1]  # later calls are not to be trusted
     if stale:
         again_fresh = [_call(run, new, c.lengths).case for c in called if (new := fresh(run))]
@@ -234,7 +231,7 @@ def _overwritten(one: _Called) -> bool:
 
 
 def _file(run: Run, one: _Called) -> None:
-    """Report a call that gave nothing to judge."""
+    """Report a call without a result that can be judged."""
     if one.case is not None or any(f.code == "state" for f in run.report.findings):
         return
     if one.answer.code == "raises":
@@ -254,7 +251,7 @@ def _empty(run: Run) -> None:
 
 
 def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
-    """Report what is not finite where it is judged, and the mask that it may be."""
+    """Report values that are not finite at judged keys, and a misplaced mask."""
     for case in cases:
         bad = ~np.isfinite(case.actual).all(axis=0) & case.judged
         if not bad.any():

@@ -21,7 +21,7 @@ FAR = (1000, 4097, 32767, 32769, 65536, 100000, 131071)
 
 @dataclass
 class Buckets:
-    """What came out: relative positions and buckets, and the call."""
+    """Relative positions and their buckets."""
 
     relative: np.ndarray
     bucket: np.ndarray
@@ -29,13 +29,12 @@ class Buckets:
 
 
 def judge_bucket(run: Run) -> None:
-    """``fn(key - query)``: every integer, its shape, and properties of the whole map."""
+    """Judge ``fn(key - query)``: every integer, its shape, and properties of the whole map."""
     encoding: T5Bias = run.encoding
     properties = properties_of(encoding.num_buckets, encoding.bidirectional)
     run.report.required = ("values", "replay", *(p.name for p in properties))
     reach = 4 * encoding.thresholds[-1] + 2 * encoding.num_buckets
-    if run.max_position is not None:
-        reach = min(reach, run.max_position)
+    reach = run.settings.up_to(reach)
     near, window = np.arange(-min(4, reach), min(4, reach) + 1), np.arange(-reach, reach + 1)
     first = _call(run, run.subject, near)
     if isinstance(first, Answer):
@@ -62,7 +61,7 @@ def judge_bucket(run: Run) -> None:
         run.failed("replay", "first call", np.inf, words)
         text = f"{first.bucket.tolist()}, now {words}"
         run.add("state", "buckets change after other calls", text, by="replay")
-        found = [whole] if run.factory is not None else [first]
+        found = [whole] if run.subject.factory is not None else [first]
         whole = found[0]
     if whole.floats:
         fraction = whole.bucket[whole.bucket != np.trunc(whole.bucket)]
@@ -93,7 +92,7 @@ def _call(run: Run, subject: Subject, relative: np.ndarray) -> Buckets | Answer:
 
 
 def _judge(run: Run, encoding: T5Bias, found: Buckets) -> bool:
-    run.highest = max(run.highest, int(np.abs(found.relative).max(initial=0)))
+    run.reached(int(np.abs(found.relative).max(initial=0)))
     true = identical(np.asarray(encoding.bucket(found.relative)))
     shape = found.relative.shape
     name = f"{found.relative.min()} .. {found.relative.max()}, shape {shape}"
@@ -101,12 +100,11 @@ def _judge(run: Run, encoding: T5Bias, found: Buckets) -> bool:
 
 
 def _shapes(run: Run, window: np.ndarray, whole: Buckets) -> list[Buckets]:
-    """Optional inputs: other shapes, other widths, far positions."""
+    """Call with optional inputs: other shapes, other widths, far positions."""
     far = np.array([sign * n for n in FAR for sign in (-1, 1)])
-    if run.max_position is not None:
-        far = far[np.abs(far) <= run.max_position]
+    far = far[np.abs(far) <= run.settings.up_to(int(np.abs(far).max()))]
     grid = np.arange(7)[None, :] - np.arange(3, 8)[:, None]
-    generic = np.random.default_rng(run.seed).permutation(window)
+    generic = np.random.default_rng(run.settings.seed).permutation(window)
     optional = [
         ("0-d", np.asarray(-min(3, window[-1]))),
         ("2-d", np.clip(grid, window[0], window[-1])),
@@ -146,7 +144,7 @@ def _shapes(run: Run, window: np.ndarray, whole: Buckets) -> list[Buckets]:
 
 
 def properties_of(num_buckets: int, bidirectional: bool) -> list[Property]:
-    """What holds of every map of T5, whatever max_distance is."""
+    """Return the properties of every T5 map, whatever max_distance is."""
     half = num_buckets // 2 if bidirectional else num_buckets
     last = half - 1 if not bidirectional else num_buckets - 1
 

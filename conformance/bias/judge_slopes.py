@@ -16,7 +16,7 @@ from .slope_properties import DISTINCT, GEOMETRIC, POSITIVE, PREFIX
 
 
 def judge_slopes(run: Run) -> None:
-    """``fn(num_heads)``: values, properties, and that calls do not depend on each other."""
+    """Judge ``fn(num_heads)``: values, properties, and that calls do not depend on each other."""
     declared: ALiBi = run.encoding
     run.report.required = ("values", "replay", POSITIVE.name)
     first = _slopes(run, run.subject, declared.num_heads)
@@ -66,7 +66,7 @@ def _judge_slopes(run: Run, n: int, m: np.ndarray) -> bool:
 
 def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: list[int]) -> None:
     """A replay of the first call, and wrong counts on a fresh instance; ``got`` is cleaned."""
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     n, first = next(iter(got.items()))
     run.count("replay")
     same = again.values is not None and np.array_equal(again.values, first, equal_nan=True)
@@ -81,6 +81,6 @@ def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: l
         now = again.problem if again.values is None else f"now {again.values.tolist()}"
         text = f"fn({n}) changes after other calls"
         run.add("state", text, f"first {first.tolist()}, {now}", by="replay")
-        if run.factory is None:
+        if run.subject.factory is None:
             for count in [c for c in got if c != n]:
                 del got[count]

@@ -1,9 +1,11 @@
-"""What biases other than ALiBi's and T5's are known to get wrong: each a complete prediction."""
+"""Known mistakes of biases other than ALiBi's and T5's; the facts of a call are its positions.
+
+Positions are those of the queries (Q,) and of the keys (K,).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,54 +25,43 @@ from posenc_ref import (
     SwinBias,
 )
 from posenc_ref.accuracy import Truth
-
-Places = tuple[np.ndarray, np.ndarray]
-
-
-@dataclass(frozen=True)
-class BiasChange:
-    """A change of the declared bias, for positions (Q,) and (K,); no code: only a factor."""
-
-    code: str
-    message: str
-    truth: Callable[[np.ndarray, np.ndarray], Truth]
+from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES
+from posenc_ref.conformance.oracle.apply import exactly
 
 
-def bias_changes(declared: Bias) -> Iterator[BiasChange]:
-    """The declaration itself, then one change of it each, its own first."""
-    yield BiasChange("", "", declared.truth)
+def bias_mistakes(declared: Bias) -> Iterator[Mistake]:
+    """Yield the declaration itself, then one change of it each, its own first."""
+    yield _other("", "", declared)
     for form, of in _FORMS:
         if isinstance(declared, form):
             yield from of(declared)
-    yield BiasChange(
-        "bias-alignment",
-        "queries are not aligned with the last keys: query i sits at key i",
-        lambda q, k: declared.truth(np.arange(len(q)), k),
-    )
-    yield BiasChange(
+    message, place = QUERIES[0]
+    yield _changed("bias-alignment", message, lambda q, k: declared.truth(place(len(q), len(k)), k))
+    yield _changed(
         "head-order",
         "heads run from the last to the first",
-        lambda q, k: _each(declared.truth(q, k), lambda part: part[::-1]),
+        lambda q, k: each_part(declared.truth(q, k), lambda part: part[::-1]),
     )
     if declared.sees_future:
-        yield BiasChange(
+        yield _changed(
             "future-keys",
             "keys after the query have no bias",
-            lambda q, k: _each(
+            lambda q, k: each_part(
                 declared.truth(q, k), lambda part: np.where(k > q[:, None], 0, part)
             ),
         )
 
 
-def _each(truth: Truth, change: Callable[[np.ndarray], np.ndarray]) -> Truth:
-    return Truth(change(truth.value), change(truth.terms), change(truth.angle))
+def _changed(code: str, message: str, truth: Callable[[np.ndarray, np.ndarray], Truth]) -> Mistake:
+    return Mistake(code, message, lambda places: truth(*places))
 
 
-def _other(code: str, message: str, encoding: Bias) -> BiasChange:
-    return BiasChange(code, message, encoding.truth)
+def _other(code: str, message: str, encoding: Bias) -> Mistake:
+    return _changed(code, message, encoding.truth)
 
 
-def _kerple(declared: Kerple) -> Iterator[BiasChange]:
+def _kerple(declared: Kerple) -> Iterator[Mistake]:
     r1, r2 = declared.r1, declared.r2
     if declared.form == "log" or max(r1) <= 2:
         yield _other("wrong-row", "r1 and r2 are exchanged", declared.replace(r1=r2, r2=r1))
@@ -80,7 +71,7 @@ def _kerple(declared: Kerple) -> Iterator[BiasChange]:
         yield _other("bucket-spacing", text, declared.replace(form=form))
 
 
-def _sandwich(declared: Sandwich) -> Iterator[BiasChange]:
+def _sandwich(declared: Sandwich) -> Iterator[Mistake]:
     half = declared.dim // 2
 
     def from_zero(q: np.ndarray, k: np.ndarray) -> Truth:
@@ -92,16 +83,16 @@ def _sandwich(declared: Sandwich) -> Iterator[BiasChange]:
         at = at.reshape(len(q), len(k))
         return Truth(*(part[:, at] for part in ((cos.sum(axis=-1) - half) / h, size, angle)))
 
-    yield BiasChange("exponent", "the exponents start at k = 0, declared 1", from_zero)
+    yield _changed("exponent", "the exponents start at k = 0, declared 1", from_zero)
 
 
-def _fire(declared: FIRE) -> Iterator[BiasChange]:
+def _fire(declared: FIRE) -> Iterator[Mistake]:
     yield _other(
         "position-scale",
         "distances are divided by psi(i), without the threshold on the length",
         declared.replace(length=1e-9),
     )
-    yield BiasChange(
+    yield _changed(
         "position-scale",
         "distances are divided by psi(length), whatever the query",
         lambda q, k: _from_zero(declared, q, k),
@@ -111,25 +102,24 @@ def _fire(declared: FIRE) -> Iterator[BiasChange]:
 def _from_zero(declared: FIRE, q: np.ndarray, k: np.ndarray) -> Truth:
     """As if every query stood at 0, where the threshold normalises."""
     r, at = np.unique(k[None, :] - q[:, None], return_inverse=True)
-    truth, at = declared.truth(np.array([0]), r), at.reshape(len(q), len(k))
-    return Truth(*(part[:, 0][:, at] for part in (truth.value, truth.terms, truth.angle)))
+    at = at.reshape(len(q), len(k))
+    return each_part(declared.truth(np.array([0]), r), lambda part: part[:, 0][:, at])
 
 
-def _swin(declared: SwinBias) -> Iterator[BiasChange]:
+def _swin(declared: SwinBias) -> Iterator[Mistake]:
     h, w = declared.window
     n = len(declared.table)
 
-    def looked_up(code: str, message: str, row: Callable[[Any, Any], Any]) -> BiasChange:
+    def looked_up(code: str, message: str, row: Callable[[Any, Any], Any]) -> Mistake:
         table = np.asarray(declared.table, np.float64)
 
         def truth(q: np.ndarray, k: np.ndarray) -> Truth:
             index = np.broadcast_to(row(q[:, None], k[None, :]), (q.size, k.size)) % n
-            value = np.moveaxis(table[index], -1, 0)
-            return Truth(value, np.abs(value), np.zeros_like(value))
+            return exactly(np.moveaxis(table[index], -1, 0))
 
-        return BiasChange(code, message, truth)
+        return _changed(code, message, truth)
 
-    def indexed(code: str, message: str, row: Callable[[Any, Any], Any]) -> BiasChange:
+    def indexed(code: str, message: str, row: Callable[[Any, Any], Any]) -> Mistake:
         return looked_up(code, message, lambda q, k: row(q // w - k // w, q % w - k % w))
 
     yield indexed(
@@ -173,7 +163,7 @@ def _swin(declared: SwinBias) -> Iterator[BiasChange]:
         )
 
 
-def _beit(declared: BEiTBias) -> Iterator[BiasChange]:
+def _beit(declared: BEiTBias) -> Iterator[Mistake]:
     n = len(declared.table)
     rows = np.arange(n)
     for order, text in (
@@ -187,7 +177,7 @@ def _beit(declared: BEiTBias) -> Iterator[BiasChange]:
     yield _other("bucket-sign", text, declared.replace(table=mirrored))
 
 
-def _levit(declared: LeViTBias) -> Iterator[BiasChange]:
+def _levit(declared: LeViTBias) -> Iterator[Mistake]:
     h, w = declared.window
     table = np.asarray(declared.table)
     if h == w:
@@ -196,7 +186,7 @@ def _levit(declared: LeViTBias) -> Iterator[BiasChange]:
         yield _other("axis-order", text, declared.replace(table=turned))
 
 
-def _log_cpb(declared: LogCPB) -> Iterator[BiasChange]:
+def _log_cpb(declared: LogCPB) -> Iterator[Mistake]:
     swapped = declared.replace(hidden=np.asarray(declared.hidden)[:, ::-1])
     yield _other("axis-order", "the network takes (dx, dy), declared (dy, dx)", swapped)
     mirrored = declared.replace(hidden=-np.asarray(declared.hidden))
@@ -213,7 +203,7 @@ def _log_cpb(declared: LogCPB) -> Iterator[BiasChange]:
         yield _other("position-scale", text, scaled)
 
 
-def _dynamic(declared: DynamicBias) -> Iterator[BiasChange]:
+def _dynamic(declared: DynamicBias) -> Iterator[Mistake]:
     first, *rest = map(np.asarray, declared.weights)
     text = "the offset has the opposite sign: key minus query"
     yield _other("bucket-sign", text, declared.replace(weights=(-first, *rest)))
@@ -222,7 +212,7 @@ def _dynamic(declared: DynamicBias) -> Iterator[BiasChange]:
     yield _other("position-scale", text, declared.replace(log_distance=not declared.log_distance))
 
 
-def _dynamic_window(declared: DynamicWindowBias) -> Iterator[BiasChange]:
+def _dynamic_window(declared: DynamicWindowBias) -> Iterator[Mistake]:
     first, *rest = map(np.asarray, declared.weights)
     sides = np.maximum(np.array(declared.window) - 1, 1)
     for code, text, weight in (
@@ -233,7 +223,7 @@ def _dynamic_window(declared: DynamicWindowBias) -> Iterator[BiasChange]:
         yield _other(code, text, declared.replace(weights=(weight, *rest)))
 
 
-def _forgetting(declared: ForgettingBias) -> Iterator[BiasChange]:
+def _forgetting(declared: ForgettingBias) -> Iterator[Mistake]:
     gates = np.asarray(declared.log_gates)
     moved = declared.replace(log_gates=np.concatenate([0 * gates[:, :1], gates[:, :-1]], axis=1))
     yield _other("position-origin", "the key's own gate counts, and not the query's", moved)
@@ -242,10 +232,10 @@ def _forgetting(declared: ForgettingBias) -> Iterator[BiasChange]:
         truth, own = declared.truth(q, k), gates[:, None, k].astype(np.float64)
         return Truth(truth.value + own, truth.terms + np.abs(own), truth.angle)
 
-    yield BiasChange("position-origin", "the key's own gate counts as well", both)
+    yield _changed("position-origin", "the key's own gate counts as well", both)
 
 
-def _convit(declared: ConViTBias) -> Iterator[BiasChange]:
+def _convit(declared: ConViTBias) -> Iterator[Mistake]:
     weight, (_, w) = np.asarray(declared.weight), declared.window
     text = "the first number of a head belongs to dy, the second to dx"
     yield _other("axis-order", text, declared.replace(weight=weight[:, [1, 0, 2]]))
@@ -259,10 +249,10 @@ def _convit(declared: ConViTBias) -> Iterator[BiasChange]:
         truth = declared.truth(q, k)
         return Truth(truth.value + change, truth.terms, truth.angle)
 
-    yield BiasChange("position-scale", "the distance is not squared", root)
+    yield _changed("position-scale", "the distance is not squared", root)
 
 
-_FORMS: tuple[tuple[type[Bias], Callable[[Any], Iterator[BiasChange]]], ...] = (
+_FORMS: tuple[tuple[type[Bias], Callable[[Any], Iterator[Mistake]]], ...] = (
     (Kerple, _kerple),
     (Sandwich, _sandwich),
     (FIRE, _fire),

@@ -1,4 +1,4 @@
-"""The ALiBi bias with parts of it replaced: what a measured deviation would give."""
+"""The ALiBi bias with parts of it replaced by measured deviations."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _some(n: int, most: int) -> np.ndarray:
 
 
 def residual_of(encoding: ALiBi, cases: Sequence[BiasCase], ruler: Ruler) -> Residual:
-    """The residual of the declaration with changes: rows are compared up to a constant each."""
+    """Return the residual of the changed declaration; rows count up to a constant each."""
     samples = [_Sample.of(case) for case in cases]
     true = encoding.slopes()
 

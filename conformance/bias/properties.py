@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,68 +15,74 @@ Cases = Sequence[BiasCase]
 def translation(cases: Cases, ruler: Ruler) -> str:
     """``b(i + s, j + s) == b(i, j)``, across rows and across lengths."""
     longest = max(case.k_len for case in cases)
-    shape = (cases[0].actual.shape[0], 2 * longest)
+    shape = (len(cases[0].actual), 2 * longest)
     value, terms = np.zeros(shape), np.zeros(shape)
-    first: list[str] = [""] * (2 * longest)
+    first: dict[int, str] = {}
     for case in cases:
-        for i, row in enumerate(case.rows):
-            keys = np.flatnonzero(case.judged[i])
-            at = keys - row + longest
-            known = np.array([bool(first[n]) for n in at], dtype=bool)
-            old, new = at[known], keys[known]
-            here = case.moved[:, i]
-            bad = ruler.differ(
-                here[:, new], value[:, old], terms[:, old] + case.terms[:, i][:, new]
-            )
+        row, key = np.nonzero(case.judged)
+        at = case.offsets[row, key]
+        new, where = np.unique(at, return_index=True)
+        for offset, n in zip(new.tolist(), where.tolist(), strict=True):
+            if offset not in first:
+                first[offset] = f"row {row[n]} of {case.name}"
+                value[:, offset] = case.moved[:, row[n], key[n]]
+                terms[:, offset] = case.terms[:, row[n], key[n]]
+        for head in range(shape[0]):
+            here, size = case.moved[head, row, key], case.terms[head, row, key]
+            bad = ruler.differ(here, value[head, at], terms[head, at] + size)
             if bad.any():
-                head, n = (int(x) for x in np.argwhere(bad)[0])
+                n = int(np.argmax(bad))
                 return (
-                    f"key - query = {old[n] - longest}, head {head}: {here[head, new[n]]:.9g} in "
-                    f"row {i} of {case.name}, {value[head, old[n]]:.9g} in {first[old[n]]}"
+                    f"key - query = {at[n]}, head {head}: {here[n]:.9g} in row {row[n]} of "
+                    f"{case.name}, {value[head, at[n]]:.9g} in {first[int(at[n])]}"
                 )
-            value[:, at[~known]] = here[:, keys[~known]]
-            terms[:, at[~known]] = case.terms[:, i][:, keys[~known]]
-            for n in at[~known]:
-                first[n] = f"row {i} of {case.name}"
     return ""
 
 
 def linear(cases: Cases, ruler: Ruler) -> str:
     """The second difference over distance is zero on either side of the query."""
-    for case, i, keys in _sides(cases):
-        row, size = case.actual[:, i][:, keys], case.terms[:, i][:, keys]
-        if keys.size < 3:
-            continue
+    for case, head in _heads(cases):
+        row, size = case.actual[head], case.terms[head]
+        side = _steps(case)
+        kept = (side[:, 1:] == side[:, :-1]) & (side[:, 1:] != 0)
         with np.errstate(invalid="ignore"):
             middle = (row[:, 2:] + row[:, :-2]) / 2
-        bad = ruler.differ(row[:, 1:-1], middle, size[:, 2:] + size[:, 1:-1] + size[:, :-2])
+        total = size[:, 2:] + size[:, 1:-1] + size[:, :-2]
+        bad = ruler.differ(row[:, 1:-1], middle, total) & kept
         if bad.any():
-            head, n = (int(x) for x in np.argwhere(bad)[0])
+            i, n = _first(bad)
             return (
-                f"{case.name}, row {i}, head {head}, keys {keys[n]}..{keys[n] + 2}: "
-                f"{', '.join(f'{v:.9g}' for v in row[head, n : n + 3])} are not on a line"
+                f"{case.name}, row {i}, head {head}, keys {n}..{n + 2}: "
+                f"{', '.join(f'{v:.9g}' for v in row[i, n : n + 3])} are not on a line"
             )
     return ""
 
 
 def farther_is_less(cases: Cases, ruler: Ruler) -> str:
     """The bias falls with the distance, for every head."""
-    for case, i, keys in _sides(cases):
-        near_first = keys[np.argsort(np.abs(keys - case.rows[i]))]
-        if near_first.size < 2:
-            continue
-        row, size = case.actual[:, i][:, near_first], case.terms[:, i][:, near_first]
+    for case, head in _heads(cases):
+        row, size, side = case.actual[head], case.terms[head], _steps(case)
         with np.errstate(invalid="ignore"):
-            step = np.diff(row, axis=1)
+            step = np.diff(row, axis=1) * side
         rising = ~(step <= 0) & ruler.differ(step, 0.0, size[:, 1:] + size[:, :-1])
-        level = ~(row[:, -1] < row[:, 0])
-        if rising.any() or level.any():
-            head = int(np.argmax(rising.any(axis=1) | level))
+        if (rising & (side != 0)).any():
+            i, n = _first(rising & (side != 0))
             return (
-                f"{case.name}, row {i}, head {head}: {row[head, 0]:.9g} at distance "
-                f"{abs(near_first[0] - case.rows[i])}, {row[head, -1]:.9g} at distance "
-                f"{abs(near_first[-1] - case.rows[i])}"
+                f"{case.name}, row {i}, head {head}: {row[i, n]:.9g} at key - query = "
+                f"{case.offsets[i, n]}, {row[i, n + 1]:.9g} at {case.offsets[i, n + 1]}"
             )
+        for ahead in (-1, 1):
+            end = np.where(side == ahead, np.arange(1, case.k_len) - (ahead < 0), -1)
+            near_end = np.where(end < 0, case.k_len, end).min(axis=1, initial=case.k_len)
+            far = end.max(axis=1, initial=-1) if ahead > 0 else near_end
+            some = np.flatnonzero((side == ahead).any(axis=1))
+            level = ~(row[some, far[some]] < row[some, case.rows[some]])
+            if level.any():
+                i = int(some[np.argmax(level)])
+                return (
+                    f"{case.name}, row {i}, head {head}: {row[i, case.rows[i]]:.9g} at the own "
+                    f"key, {row[i, far[i]]:.9g} at key - query = {case.offsets[i, far[i]]}"
+                )
     return ""
 
 
@@ -90,18 +96,18 @@ def heads_differ(cases: Cases, ruler: Ruler) -> str:
 
 def symmetric(cases: Cases, ruler: Ruler) -> str:
     """The bias is the same at the distance before and after the query."""
-    for case in cases:
-        for i, row in enumerate(case.rows):
-            reach = int(min(row, case.k_len - 1 - row))
-            before, after = row - np.arange(1, reach + 1), row + np.arange(1, reach + 1)
-            here, size = case.moved[:, i], case.terms[:, i]
-            bad = ruler.differ(here[:, after], here[:, before], size[:, after] + size[:, before])
-            if bad.any():
-                head, n = (int(x) for x in np.argwhere(bad)[0])
-                return (
-                    f"{case.name}, row {i}, head {head}: {here[head, before[n]]:.9g} at key - "
-                    f"query = {-n - 1}, {here[head, after[n]]:.9g} at {n + 1}"
-                )
+    for case, head in _heads(cases):
+        i, j = np.nonzero((case.offsets > 0) & (case.offsets <= case.rows[:, None]))
+        mirror = 2 * case.rows[i] - j
+        here, size = case.moved[head], case.terms[head]
+        bad = ruler.differ(here[i, j], here[i, mirror], size[i, j] + size[i, mirror])
+        if bad.any():
+            n = int(np.argmax(bad))
+            return (
+                f"{case.name}, row {i[n]}, head {head}: {here[i[n], mirror[n]]:.9g} at key - "
+                f"query = {mirror[n] - case.rows[i[n]]}, {here[i[n], j[n]]:.9g} at "
+                f"{j[n] - case.rows[i[n]]}"
+            )
     return ""
 
 
@@ -110,7 +116,7 @@ def zero_at_own(cases: Cases, ruler: Ruler) -> str:
     for case in cases:
         bad = ~(case.own[..., 0] == 0)
         if bad.any():
-            head, i = (int(x) for x in np.argwhere(bad)[0])
+            head, i = _first(bad)
             return f"{case.name}, row {i}, head {head}: {case.own[head, i, 0]:.9g} at its own key"
     return ""
 
@@ -155,12 +161,31 @@ def level_beyond(distance: int) -> Callable[[Cases, Ruler], str]:
 
 
 def distinct_values(values: np.ndarray, where: str) -> str:
-    """The first two heads that share a value, or an empty string."""
+    """Return the first two heads that share a value, or an empty string."""
     order = np.argsort(values)
     for a, b in pairwise(order):
         if values[a] == values[b] or not np.isfinite(values[[a, b]]).all():
             return f"heads {min(a, b)} and {max(a, b)} {where} share {values[a]:.9g}"
     return ""
+
+
+def _first(bad: np.ndarray) -> tuple[int, int]:
+    """The first place (row, column) that is True."""
+    i, j = np.unravel_index(int(np.argmax(bad)), bad.shape)
+    return int(i), int(j)
+
+
+def _heads(cases: Cases) -> Iterator[tuple[BiasCase, int]]:
+    """Every head of every case: one at a time, as all together need much memory."""
+    for case in cases:
+        for head in range(len(case.actual)):
+            yield case, head
+
+
+def _steps(case: BiasCase) -> np.ndarray:
+    """For each step to the next key, 1 away from the query, -1 towards it, 0 if not judged."""
+    side = np.where(case.offsets[:, 1:] > 0, 1, -1)
+    return np.asarray(side * (case.judged[:, 1:] & case.judged[:, :-1]))
 
 
 def _sides(cases: Cases) -> list[tuple[BiasCase, int, np.ndarray]]:
@@ -183,11 +208,8 @@ def _move(cases: Cases, ruler: Ruler, offset: int, amount: float = 1.0) -> list[
     )
     for n in reversed(range(len(found))):
         case = found[n]
-        key = case.k_len - 1 + offset
-        row = case.q_len - 1
-        if offset > 0:
-            row = 0
-            key = int(case.rows[0]) + offset
+        row = 0 if offset > 0 else case.q_len - 1
+        key = int(case.rows[row]) + offset
         if case.k_len < 3 or not 0 <= key < case.k_len or not case.judged[row, key]:
             continue
         actual = np.array(case.actual)
@@ -201,25 +223,28 @@ def _same_heads(cases: Cases, ruler: Ruler) -> list[BiasCase]:
     return [c.with_values(np.repeat(c.actual[:1], len(c.actual), axis=0)) for c in cases]
 
 
-def _far_is_more(cases: Cases, ruler: Ruler) -> list[BiasCase]:
+def _longest(cases: Cases) -> tuple[BiasCase, np.ndarray]:
+    """The longest case, and a copy of its values."""
     case = max(cases, key=lambda c: c.k_len)
-    actual = np.array(case.actual)
+    return case, np.array(case.actual)
+
+
+def _far_is_more(cases: Cases, ruler: Ruler) -> list[BiasCase]:
+    case, actual = _longest(cases)
     size = np.nanmax(np.where(np.isfinite(actual[-1, -1]), np.abs(actual[-1, -1]), 0.0))
     actual[-1, -1, 0] = actual[-1, -1, case.rows[-1]] + ruler.beyond(float(size))
     return [case.with_values(actual)]
 
 
 def _own_again(cases: Cases, ruler: Ruler) -> list[BiasCase]:
-    case = max(cases, key=lambda c: c.k_len)
-    actual = np.array(case.actual)
+    case, actual = _longest(cases)
     actual[:, -1, 0] = actual[:, -1, case.rows[-1]]
     actual[-1, -1, 1] += 1.0
     return [case.with_values(actual)]
 
 
 def _far_moved(cases: Cases, ruler: Ruler) -> list[BiasCase]:
-    case = max(cases, key=lambda c: c.k_len)
-    actual = np.array(case.actual)
+    case, actual = _longest(cases)
     actual[-1, -1, 0] += 1.0
     return [case.with_values(actual)]
 
@@ -234,5 +259,5 @@ ONE_RUN = Property("one run of distances per bucket", one_run, _own_again)
 
 
 def saturated(distance: int) -> Property:
-    """Keys beyond ``distance`` share their bias."""
+    """Return the property that keys beyond ``distance`` share their bias."""
     return Property("level beyond the last bucket", level_beyond(distance), _far_moved)

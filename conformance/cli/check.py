@@ -20,7 +20,7 @@ from posenc_ref.conformance.external.process import HarnessError
 from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.run import describe
-from posenc_ref.conformance.surfaces import Declared, needs_nothing
+from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.conformance.surveys.ndjson import recording
 
 from .loading import UsageError, load_encoding, load_target
@@ -105,7 +105,8 @@ def check_command(
         said = [value for value in (encoding, preset, config) if value is not None]
         if len(said) > 1:
             raise UsageError("give one of --encoding, --preset and --config")
-        if not said and head_dim is None and not bound and not needs_nothing(chosen or ""):
+        needed = chosen not in SURFACES or SURFACES[chosen].needs_encoding
+        if not said and head_dim is None and not bound and needed:
             raise UsageError(
                 "--encoding says what the function should be, e.g. --encoding "
                 '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\', '

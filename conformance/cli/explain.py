@@ -11,7 +11,7 @@ import typer
 
 from posenc_ref.conformance.exact.property_text import declared, meanings
 from posenc_ref.conformance.harness.codes import CODES
-from posenc_ref.conformance.harness.signatures import CALLS
+from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.registry import entries
 
 from .loading import UsageError, encodings, scalings
@@ -55,8 +55,8 @@ def explain(name: str | None = None) -> str:
         return _everything()
     wanted = name.strip().lower().replace("_", "-")
     surface = wanted.replace("-", "_")
-    if surface in CALLS:  # slopes are a code as well
-        known = [f"surface {surface}", _hanging("call", CALLS[surface])]
+    if surface in SURFACES:  # slopes are a code as well
+        known = [f"surface {surface}", _hanging("call", SURFACES[surface].call)]
         return "\n".join([*known, *(["", _code(wanted)] if wanted in CODES else [])])
     if wanted in CODES:
         return _code(wanted)
@@ -64,7 +64,7 @@ def explain(name: str | None = None) -> str:
     if wanted.replace("-", "") in by_lower:
         cls = values[by_lower[wanted.replace("-", "")]]
         return f"{_signature(cls)}\n\n{inspect.getdoc(cls)}{_properties(cls)}"
-    near = difflib.get_close_matches(wanted, [*CODES, *by_lower, *CALLS], n=5, cutoff=0.5)
+    near = difflib.get_close_matches(wanted, [*CODES, *by_lower, *SURFACES], n=5, cutoff=0.5)
     near += [code for code in CODES if wanted in code and code not in near]
     texts = {c.name: f"{c.meaning} {c.remedy}" for c in CODES.values()}
     texts |= {known: inspect.getdoc(cls) or "" for known, cls in values.items()}
@@ -115,7 +115,7 @@ def _everything() -> str:
     lines = ["Codes of findings:"]
     lines += [_hanging(code.name, code.meaning, 20) for code in CODES.values()]
     lines += ["", "Surfaces, the shapes of functions:"]
-    lines += [_hanging(surface, call, 20) for surface, call in CALLS.items()]
+    lines += [_hanging(row.name, row.call, 20) for row in SURFACES.values()]
     for title, classes in (("Encodings:", encodings()), ("Scalings:", scalings())):
         lines += ["", title]
         for cls in classes:

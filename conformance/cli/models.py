@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Encoding, ModelEncoding, from_config, preset, presets
-from posenc_ref.conformance.surfaces import Declared, of_models
+from posenc_ref.conformance.harness.signatures import SURFACES
+from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.models.presets import needs
 
 from .loading import UsageError, unread
@@ -86,7 +87,7 @@ def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> D
 
     For the surface ``scores`` it is one layer type: encoding, softmax scale and query scale.
     """
-    if of_models(surface):
+    if surface in SURFACES and SURFACES[surface].families == ("model",):
         return model
     encoding = encoding_of(model, layer_type)
     if surface != "scores":

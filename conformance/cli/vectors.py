@@ -30,8 +30,8 @@ def vectors_command(
 ) -> None:
     """Show, verify or compute the golden vectors: exact inputs and outputs for any language.
 
-    Exits with 0; with 1 if `--verify` finds a problem; with 2 for a usage error, or if `--generate`
-    finds two routes to one truth that differ (nothing is written then).
+    Exits with 0; with 1 if `--verify` finds a problem; with 2 for a usage error, or if the
+    specification fails a case that `--generate` computed (nothing is written then).
     """
     if sum((verify, list_cases, generate_to is not None)) > 1:
         raise usage_error("give one of --verify, --list and --generate")

@@ -1,4 +1,8 @@
-"""Which of several measured deviations explain a failure: each must lower the residual."""
+"""Find which measured deviations together explain a failure.
+
+A :class:`Cause` is no :class:`~.mistake.Mistake`: it changes a part of the declared model, by a
+measured number, and predicts nothing alone.  A set of causes does, and each must be needed.
+"""
 
 from __future__ import annotations
 
@@ -9,67 +13,82 @@ from typing import Any
 
 from posenc_ref.conformance.harness.run import Run
 
-#: What is left when changes are substituted into the declaration: (nothing over the budget, size).
+#: For a changed model: whether it is within the tolerance, and the size of the residual.
 Residual = Callable[[dict[str, Any]], tuple[bool, float]]
-#: More independent deviations than this are not looked for at once.
+#: The most independent deviations that are looked for at once.
 MOST = 3
-#: Where the explanation stays incomplete, a cause must take away one part in so many.
+#: Where the explanation is incomplete, each cause must reduce the residual by this factor.
 LEAST = 2
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A measured deviation: what to say, and what it changes in the declared model."""
+    """A measured deviation: the finding, and the change of the declared model."""
 
     code: str
     message: str
     evidence: str
     change: dict[str, Any]
-    fitted: int = 1  #: how much of the output was used to make it: constants 1, free numbers 3
+    fitted: int = 1  #: how much of the output it was measured from: constants 1, free numbers 3
     values: dict[str, Any] = field(default_factory=dict)
     equivalent: tuple[str, ...] = ()
-    remedy: str = ""  #: where the code's own would not be the right one
+    remedy: str = ""  #: where that of the code does not apply
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """The causes that stand, the one that lowers the residual most first."""
+class Combination:
+    """The causes that are needed, the one that lowers the residual most first."""
 
     causes: tuple[Cause, ...]
-    complete: bool  #: nothing is left over the budget
+    complete: bool  #: nothing is left over the tolerance
 
 
-def explain(residual: Residual, causes: Sequence[Cause]) -> Explanation:
-    """The cheapest set of causes that explains everything, or else the one that leaves least.
+def explain(residual: Residual, causes: Sequence[Cause]) -> Combination:
+    """Return the cheapest set of causes that explains everything, or the one that leaves least."""
+    tried: dict[tuple[int, ...], tuple[bool, float]] = {}
 
-    A cause stands only if the residual without it is larger.
-    """
-    tried: dict[Chosen, tuple[bool, float]] = {}
-    best: Chosen | None = None
-    for chosen in _sets(causes):
-        if best is not None and len(chosen) >= _price(best):
-            break  # every set from here on is at least as dear
-        tried[chosen] = residual(_changes(chosen))
-        if tried[chosen][0] and (best is None or _price(chosen) < _price(best)):
-            best = chosen
+    def left(numbers: tuple[int, ...]) -> tuple[bool, float]:
+        if numbers not in tried:
+            change: dict[str, Any] = {}
+            for n in numbers:
+                change |= causes[n].change
+            tried[numbers] = residual(change)
+        return tried[numbers]
+
+    def price(numbers: tuple[int, ...]) -> int:
+        return sum(causes[n].fitted for n in numbers)
+
+    best: tuple[int, ...] | None = None
+    for numbers in _sets(causes):
+        if best is not None and len(numbers) >= price(best):
+            break  # no later set is cheaper
+        if left(numbers)[0] and (best is None or price(numbers) < price(best)):
+            best = numbers
     complete = best is not None
     if best is None:
-        best = min(tried, key=lambda c: (tried[c][1], len(c)))
+        best = min(tried, key=lambda numbers: (tried[numbers][1], len(numbers)))
     found = []
-    for number in best.numbers:
-        rest = Chosen(tuple(n for n in best.numbers if n != number), best.causes)
-        if rest not in tried:
-            tried[rest] = residual(_changes(rest))
-        lost = tried[rest][1] - tried[best][1]
-        if lost > 0 and (complete or LEAST * lost >= tried[rest][1]):
+    for number in best:
+        rest = left(tuple(n for n in best if n != number))[1]
+        lost = rest - tried[best][1]
+        if lost > 0 and (complete or LEAST * lost >= rest):
             found.append((lost, causes[number]))
     found.sort(key=lambda pair: -pair[0])
-    return Explanation(tuple(cause for _, cause in found), complete)
+    return Combination(tuple(cause for _, cause in found), complete)
 
 
-def report(run: Run, explanation: Explanation) -> None:
-    """File the causes as findings."""
-    for cause in explanation.causes:
+def _sets(causes: Sequence[Cause]) -> Iterator[tuple[int, ...]]:
+    """Sets of causes, by number, that change different things; small ones first."""
+    for size in range(min(MOST, len(causes)) + 1):
+        for numbers in combinations(range(len(causes)), size):
+            keys = [key for n in numbers for key in causes[n].change]
+            if len(keys) == len(set(keys)):
+                yield numbers
+
+
+def report(run: Run, found: Combination) -> None:
+    """Report the causes as findings."""
+    for cause in found.causes:
         run.add(
             cause.code,
             cause.message,
@@ -78,34 +97,3 @@ def report(run: Run, explanation: Explanation) -> None:
             equivalent=cause.equivalent,
             remedy=cause.remedy,
         )
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """A set of causes, by number."""
-
-    numbers: tuple[int, ...]
-    causes: tuple[Cause, ...] = field(compare=False)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-
-def _price(chosen: Chosen) -> int:
-    return sum(chosen.causes[n].fitted for n in chosen.numbers)
-
-
-def _changes(chosen: Chosen) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for number in chosen.numbers:
-        merged |= chosen.causes[number].change
-    return merged
-
-
-def _sets(causes: Sequence[Cause]) -> Iterator[Chosen]:
-    """Sets of causes that change different things, small ones first."""
-    for size in range(min(MOST, len(causes)) + 1):
-        for numbers in combinations(range(len(causes)), size):
-            keys = [key for n in numbers for key in causes[n].change]
-            if len(keys) == len(set(keys)):
-                yield Chosen(numbers, tuple(causes))

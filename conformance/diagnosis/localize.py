@@ -1,4 +1,4 @@
-"""Which rows, heads and tokens of wrong calls are wrong: where no suspicion explains them."""
+"""Report which rows, heads and tokens are wrong where no known mistake explains the calls."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import numpy as np
 
 from posenc_ref.conformance.harness.run import Run
 
-from .match import Seen, failed
+from .match import failed
+from .mistake import JudgedCall
 
 
-def name_pattern(run: Run, seen: Sequence[Seen], otherwise: str, message: str) -> None:
-    """A finding by the axis (B, H, S, D) along which right and wrong lie side by side.
-
-    Where a call is wrong throughout, the finding is ``otherwise``.
-    """
+def name_pattern(run: Run, seen: Sequence[JudgedCall], otherwise: str, message: str) -> None:
+    """Report the rows, heads or tokens that are wrong; the code is ``otherwise`` if all are."""
     wrong = failed(run, seen)
     if not wrong:
         return

@@ -1,4 +1,4 @@
-"""The smallest input that shows a failure of ``apply``, as a few lines to paste."""
+"""Write the smallest input that shows a failure of ``apply``, as lines to paste."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 
 
 def add(run: Run, access: Access) -> None:
-    """Give the first error of the report the lines that reproduce it, if one token shows it."""
+    """Add the lines that reproduce the first error of the report, if one token shows it."""
     findings = run.report.findings
     first = next((i for i, f in enumerate(findings) if f.severity == ERROR), None)
     if first is None or run.encoding is None or run.encoding.num_axes > 1:
@@ -32,7 +32,7 @@ def _lines(run: Run, access: Access) -> str:
     """One channel of one token at the first position that shows it; the largest error there."""
     dim = access.dim
     at = np.unique(np.r_[ONE_HOT, GENERIC])
-    for position in at[at <= run.highest]:
+    for position in at[at <= run.ledger.highest]:
         x = np.eye(dim)[:, None, None, :]
         here = np.array([position])
         y = access.rows(x, here)

@@ -1,4 +1,4 @@
-"""Tensors that differ from the declared ones while every logit agrees: a convention, no mistake."""
+"""Recognise a harmless convention: tensors differ from the declared ones, logits do not."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from posenc_ref.conformance.oracle.calls import logits
 
 
 @dataclass(frozen=True)
-class Logits:
-    """What came out for queries and keys in one call, with the truth of both."""
+class BothSides:
+    """The results for queries and keys in one call, with the reference of both."""
 
     case: str
     q: np.ndarray
@@ -30,8 +30,8 @@ OF_ONE_MAP = ("output-layout", "position-origin")
 FEWEST = 6
 
 
-def excuse(run: Run, calls: Sequence[Logits], codes: Sequence[str]) -> None:
-    """Turn errors of these ``codes`` into one note, if the logits of every call are right."""
+def excuse(run: Run, calls: Sequence[BothSides], codes: Sequence[str]) -> None:
+    """Replace errors of these ``codes`` by one note, if the logits of every call are right."""
     errors = [f for f in run.report.findings if f.severity == ERROR]
     if not errors or any(f.code not in codes for f in errors):
         return
@@ -41,9 +41,9 @@ def excuse(run: Run, calls: Sequence[Logits], codes: Sequence[str]) -> None:
 
 
 def excused(
-    run: Run, calls: Sequence[Logits], message: str, equivalent: tuple[str, ...] = ()
+    run: Run, calls: Sequence[BothSides], message: str, equivalent: tuple[str, ...] = ()
 ) -> bool:
-    """Whether the logits of every call are right; a note says so, and failures are forgotten."""
+    """Add a note and forget the failures if the logits of every call are right; return whether."""
     worst, where = 0.0, ""
     for one in calls:
         score = _scores(run, one)
@@ -53,8 +53,8 @@ def excused(
     if worst > run.budget or len(calls) < FEWEST:
         return False
     run.failures.clear()
-    run.noted.clear()
-    run.worst, run.where = worst, where
+    run.ledger.noted.clear()
+    run.ledger.worst, run.ledger.where = worst, where
     run.add(
         "harmless-convention",
         f"tensors differ from the declared ones, logits do not: {message}",
@@ -67,8 +67,8 @@ def excused(
     return True
 
 
-def remark(run: Run, calls: Sequence[Logits]) -> None:
-    """A note beside the errors of one tensor, if both through this function give right logits."""
+def remark(run: Run, calls: Sequence[BothSides]) -> None:
+    """Add a note if logits are right when queries and keys both go through this function."""
     if all((_scores(run, one) <= run.budget).all() for one in calls):
         run.count("logits", len(calls))
         run.add(
@@ -79,7 +79,7 @@ def remark(run: Run, calls: Sequence[Logits]) -> None:
         )
 
 
-def _scores(run: Run, one: Logits) -> np.ndarray:
+def _scores(run: Run, one: BothSides) -> np.ndarray:
     groups = one.q.shape[1] // one.k.shape[1]
 
     def spread(values: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Slopes and buckets in 50-digit mpmath, from the JSON form."""
+"""Slopes and buckets in 50-digit mpmath, from the fields of an encoding."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .fixed_point import exact_bucket, mpmath
-from .numbers import Json, Number, Real, exactly
+from .numbers import Number, Real, exactly
 
 Inputs = Mapping[str, Any]
 
@@ -27,17 +27,17 @@ def slope(num_heads: int, head: int, max_bias: float) -> Number:
     return mp.power(2, -mp.mpf(max_bias) * (2 * (head - below) + 1) / (2 * below))
 
 
-def slopes(e: Json, inputs: Inputs) -> Real:
+def slopes(e: Any, inputs: Inputs) -> Real:
     """The slopes of ``num_heads`` heads."""
     n = inputs["num_heads"]
-    return exactly([slope(n, h, e["max_bias"]) for h in range(n)])
+    return exactly([slope(n, h, e.max_bias) for h in range(n)])
 
 
-def _bucket(e: Json, r: int) -> int:
-    return exact_bucket(r, e["num_buckets"], e["max_distance"], e["bidirectional"])
+def _bucket(e: Any, r: int) -> int:
+    return exact_bucket(r, e.num_buckets, e.max_distance, e.bidirectional)
 
 
-def bucket(e: Json, inputs: Inputs) -> np.ndarray:
+def bucket(e: Any, inputs: Inputs) -> np.ndarray:
     """The bucket of every relative position."""
     r = inputs["relative_position"]
     return np.array([_bucket(e, n) for n in r.ravel().tolist()]).reshape(r.shape)

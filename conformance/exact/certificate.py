@@ -1,180 +1,251 @@
-"""The certified accuracy table: every encoding, dtype and range of positions.
+"""The certificate: every encoding, dtype and range of positions against its formula in 50 digits.
 
-Each encoding is compared with the arithmetic of :mod:`.exact`, which shares no code with it.
+The formulas are those of the registry, which share no code with the specification.
 ``posenc accuracy`` prints the table.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from fractions import Fraction
+import importlib.util
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+import posenc_ref
 from posenc_ref import LinearScaling, RoPE, Sinusoidal, T5Bias
-from posenc_ref.accuracy import ROUNDOFF
-from posenc_ref.angles import ERROR_BOUND
+from posenc_ref.accuracy import ROUNDOFF, budget
+from posenc_ref.angles import ERROR_BOUND, MAX_POSITION
 
-from .certificate_registry import certify_registry
-from .certificate_row import Row, dtypes
-from .fixed_point import (
-    DIGITS,
-    Exact,
-    consecutive_cos_sin,
-    exact_bucket,
-    exact_cos_sin,
-    geometric,
-    mpmath,
-    nearest_quarter_turns,
-    to_float,
+from . import biases
+from .fixed_point import DIGITS, mpmath, nearest_quarter_turns
+from .output import Output
+from .recipe import numbers
+from .reference import Entry
+from .rotation import cos_sin
+
+Call = Mapping[str, Any]
+
+#: Judged over every range of positions; all examples of the registry, over fewer ranges.
+WIDE = (
+    RoPE(64, layout="half"),
+    RoPE(128, layout="interleaved", base=500000.0, rotary_dim=64),
+    RoPE(64, layout="half", base=75000000.0, scaling=LinearScaling(8.0)),
+    Sinusoidal(64),
+    Sinusoidal(64, layout="concat", denominator="half-1", offset=2),
 )
-
-Array = Any
-
-
-def position_ranges(frequencies: Sequence[Any], count: int, seed: int = 0) -> dict[str, list[Any]]:
-    """Positions to judge, by the name of their range; ``count`` of each."""
-    rng = np.random.default_rng(seed)
-    ranges: dict[str, list[Any]] = {"0 .. 4096": [*map(int, rng.integers(0, 4097, count)), 0, 4096]}
-    for bits in (20, 31, 40):
-        powers = [2**b - d for b in range(bits - 9, bits + 1) for d in (0, 1)]
-        ranges[f"up to 2**{bits}"] = [*map(int, rng.integers(0, 2**bits, count)), *powers]
-    # All 53 bits of the position in use.
-    ranges["fractions"] = [float(p) for p in 2.0 ** rng.uniform(-20, 40, count)]
-    ranges["negative"] = [-float(p) for p in np.rint(2.0 ** rng.uniform(0, 40, count))]
-    worst = sorted({p for w in frequencies for p in nearest_quarter_turns(w)})
-    ranges["nearest k pi/4"] = [*worst[:: max(1, len(worst) // count)], worst[-1]]
-    return ranges
+#: Number of buckets, largest distance, and whether both directions have buckets.
+BUCKETS = ((32, 128, True), (32, 128, False), (320, 800, True))
+#: Positions in each range: a few seconds, and two minutes.
+QUICK, FULL = 48, 1024
+#: Powers of two up to which examples of the registry are judged.
+REACH = (20, 40)
 
 
-def certify(quick: bool = True) -> list[Row]:
-    """The certified accuracy table; ``quick`` takes a few seconds, otherwise a minute."""
-    count = 48 if quick else 1024
+@dataclass(frozen=True)
+class Row:
+    """The worst of one encoding in one dtype over one range of positions."""
+
+    encoding: str
+    dtype: str
+    positions: str
+    elements: int
+    error: float  #: largest absolute error
+    score: float  #: largest score in the unit of `posenc_ref.accuracy`, ``angles="exact"``
+    claimed: float | None = None  #: the largest absolute error that is certified, if one is
+
+    @property
+    def passed(self) -> bool:
+        """Whether the score is within the budget and the error within the claim."""
+        certified = self.claimed is None or self.error <= self.claimed
+        limit = 0.0 if self.dtype not in ROUNDOFF else budget(self.dtype)
+        return certified and self.score <= limit
+
+
+def dtypes() -> list[str]:
+    """The floating dtypes of NumPy here, bfloat16 where ml_dtypes is installed."""
+    names = ["float64", "float32", "float16"]
+    if importlib.util.find_spec("ml_dtypes"):
+        import ml_dtypes  # noqa: F401  (registers bfloat16)
+
+        names.append("bfloat16")
+    return names
+
+
+def certify(entries: Iterable[Entry], count: int = QUICK) -> list[Row]:
+    """The rows of all entries, from ``count`` positions in each range."""
+    by_class = {entry.encoding: entry for entry in entries}
     rows: list[Row] = []
-    for rope in (
-        RoPE(64, layout="half"),
-        RoPE(128, layout="interleaved", base=500000.0, rotary_dim=64),
-        RoPE(64, layout="half", base=75000000.0, scaling=LinearScaling(8.0)),
-    ):
-        rows += _rotary(rope, count)
-    rows += _sinusoidal(Sinusoidal(64), [Fraction(k, 32) for k in range(32)], count)
-    fairseq = Sinusoidal(64, layout="concat", denominator="half-1", offset=2)
-    rows += _sinusoidal(fairseq, [Fraction(k, 31) for k in range(32)], count)
-    rows += _buckets(count)
-    rows += certify_registry(count)
+    for e in WIDE:
+        if type(e) in by_class:
+            rows += _wide(by_class[type(e)], e, count)
+    if T5Bias in by_class:
+        rows += _buckets(16 * count)
+    for entry in by_class.values():
+        rows += certify_entry(entry, count)
     return rows
 
 
-def _row(
-    name: str,
-    where: str,
-    exact: Exact,
-    actual: Array,
-    terms: Array,
-    amplitude: Array,
-    claim: float | None = None,
-) -> Row:
-    error, score = exact.worst(actual, terms, amplitude)
-    return Row(name, str(actual.dtype), where, actual.size, error, score, claim)
+def certify_entry(entry: Entry, count: int = 8) -> Iterator[Row]:
+    """The rows of one entry: for every example and dtype, near as in its vectors, and far."""
+    for name, e in entry.examples.items():
+        label = f"{entry.name}: {name}"
+        near = [_call(e, case.inputs) for case in entry.group(name).cases]
+        yield from _rows(entry, e, label, "as in its vectors", near)
+        for bits in REACH:
+            far = _far(e, bits, count)
+            if far is not None:
+                yield from _rows(entry, e, label, f"up to 2**{bits}", [far])
 
 
-def _rotary(rope: RoPE, count: int) -> Iterator[Row]:
-    assert rope.rotary_dim is not None
-    pairs = rope.rotary_dim // 2
-    factor = rope.scaling.factor if isinstance(rope.scaling, LinearScaling) else 1.0
-    waves = geometric(rope.base, [Fraction(k, pairs) for k in range(pairs)], factor)
-    half = (slice(pairs), slice(pairs, 2 * pairs))
-    paper = (slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2))
-    first, second = half if rope.layout == "half" else paper
+def position_ranges(e: Any, count: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """Positions for one axis, by the name of their range; ``count`` of each."""
+    rng = np.random.default_rng(seed)
+    ranges: dict[str, Any] = {"0 .. 4096": [*rng.integers(0, 4097, count).tolist(), 0, 4096]}
+    for bits in (20, 31, 40):
+        powers = [2**b - d for b in range(bits - 9, bits + 1) for d in (0, 1)]
+        ranges[f"up to 2**{bits}"] = [*rng.integers(0, 2**bits, count).tolist(), *powers]
+    # All 53 bits of the position in use.
+    ranges["fractions"] = 2.0 ** rng.uniform(-20, 40, count)
+    ranges["negative"] = -np.rint(2.0 ** rng.uniform(0, 40, count))
+    with mpmath().mp.workdps(DIGITS):
+        speeds = [mpmath().mp.mpf(str(w)) for w in e.decimal_frequencies()]
+        worst = sorted({p for w in speeds for p in nearest_quarter_turns(w)})
+    worst = [*worst[:: max(1, len(worst) // count)], worst[-1]]
+    ranges["nearest k pi/4"] = [p - int(e.offset) for p in worst]
+    return {where: np.array(positions) for where, positions in ranges.items()}
+
+
+def _wide(entry: Entry, e: Any, count: int) -> Iterator[Row]:
+    """The rows of an encoding of one axis over every range."""
     rng = np.random.default_rng(1)
-    for where, positions in position_ranges(waves, count).items():
-        if where == "0 .. 4096":
-            positions = list(range(4097))
-            cos, sin = consecutive_cos_sin(len(positions), waves)
-        else:
-            cos, sin = exact_cos_sin(positions, waves)
-        p = np.array(positions)
-        exact = Exact(np.concatenate([cos, sin], axis=-1))
-        table = np.concatenate(rope.cos_sin(p), axis=-1)
-        yield _row(f"{rope!r} cos_sin", where, exact, table, np.abs(exact.hi), 1.0, ERROR_BOUND)
-        # x in multiples of 1/8 below 8: exact in every dtype, and products stay exact here.
-        rows = slice(None, None, max(1, len(positions) // (4 * count)))
-        eighths = rng.integers(-63, 64, (p[rows].size, rope.head_dim))
-        x1, x2 = eighths[:, first].astype(object), eighths[:, second].astype(object)
-        c, s = cos[rows], sin[rows]
-        exact = Exact(np.concatenate([x1 * c - x2 * s, x2 * c + x1 * s], axis=-1) // 8)
-        size = np.hypot(eighths[:, first], eighths[:, second]) / 8
-        c, s, x1, x2 = (np.abs(a) for a in (to_float(c), to_float(s), x1 / 8, x2 / 8))
-        terms = np.concatenate([x1 * c + x2 * s, x2 * c + x1 * s], axis=-1).astype(np.float64)
-        amplitude = np.concatenate([size, size], axis=-1)
-        for dtype in dtypes():
-            y = rope.apply((eighths / 8).astype(dtype), p[rows])
-            y = np.concatenate([y[:, first], y[:, second]], axis=-1)
-            yield _row(f"{rope!r} apply", where, exact, y, terms, amplitude)
+    for where, positions in position_ranges(e, count).items():
+        if e.family == "table":
+            yield from _rows(entry, e, repr(e), where, [{"positions": positions}], ERROR_BOUND)
+            continue
+        with mpmath().mp.workdps(DIGITS):
+            truths = [real.output() for real in cos_sin(entry.exact, e, positions).values()]
+        pairs = zip(truths, e.cos_sin(positions), strict=True)
+        yield _row(f"{e!r} cos_sin", "float64", where, pairs, ERROR_BOUND)
+        # Multiples of 1/8 below 8 are exact in every dtype.
+        x = rng.integers(-63, 64, (1, 1, positions.size, e.head_dim)) / 8
+        yield from _rows(entry, e, f"{e!r} apply", where, [{"x": x, "positions": positions}])
 
 
-def _sinusoidal(encoding: Sinusoidal, exponents: list[Fraction], count: int) -> Iterator[Row]:
-    mp = mpmath().mp
-    waves = geometric(encoding.base, exponents)
-    with mp.workdps(DIGITS):
-        phases = [w * encoding.offset for w in waves]
-    half = (slice(encoding.dim // 2), slice(encoding.dim // 2, None))
-    paper = (slice(0, None, 2), slice(1, None, 2))
-    sin_at, cos_at = half if encoding.layout == "concat" else paper
-    for where, positions in position_ranges(waves, count).items():
-        positions = [p - int(encoding.offset) if where.startswith("near") else p for p in positions]
-        cos, sin = exact_cos_sin(positions, waves, phases)
-        fixed = np.zeros((len(positions), encoding.dim), dtype=object)
-        fixed[:, sin_at], fixed[:, cos_at] = sin, cos
-        exact = Exact(fixed)
-        for dtype in dtypes():
-            table = encoding.table(np.array(positions), dtype=np.dtype(dtype))
-            claim = ERROR_BOUND if dtype == "float64" else None
-            yield _row(f"{encoding!r}", where, exact, table, np.abs(exact.hi), 1.0, claim)
+def _rows(
+    entry: Entry, e: Any, label: str, where: str, calls: list[Any], claim: float | None = None
+) -> Iterator[Row]:
+    """A row for each dtype that holds the truth of a call; ``claim`` is that of float64."""
+    truths = [(entry.truth(e, call).output(), call) for call in calls]
+    for dtype in dtypes():
+        held = [(truth, call) for truth, call in truths if _holds(dtype, truth)]
+        if held:
+            with np.errstate(all="ignore"):  # what is wrong may overflow
+                pairs = [(truth, _own(e, call, dtype)) for truth, call in held]
+                yield _row(label, dtype, where, pairs, claim if dtype == "float64" else None)
 
 
-def _buckets(count: int) -> Iterator[Row]:
-    """Buckets have to be equal."""
-    reach = 16 * count
-    for buckets, distance, both in ((32, 128, True), (32, 128, False), (320, 800, True)):
-        encoding = T5Bias(
-            np.zeros((buckets, 1)), num_buckets=buckets, max_distance=distance, bidirectional=both
+def _row(
+    label: str, dtype: str, where: str, pairs: Iterable[tuple[Output, Any]], claim: float | None
+) -> Row:
+    """The worst of several outputs."""
+    worst = [(*truth.worst(own, dtype, angles="exact"), truth.hi.size) for truth, own in pairs]
+    errors, scores, sizes = zip(*worst, strict=True)
+    return Row(label, dtype, where, sum(sizes), max(errors), max(scores), claim)
+
+
+def _holds(dtype: str, truth: Output) -> bool:
+    """Whether all values are within the range of the dtype: float16 ends at 65504."""
+    return dtype != "float16" or bool(np.abs(truth.hi).max() <= np.finfo(np.float16).max)
+
+
+def _call(e: Any, inputs: Call) -> Call:
+    """The inputs of a vector, the positions of queries and keys among them."""
+    if "positions" in inputs:
+        return inputs
+    by_length = e.family == "bias"
+    q_len, k_len = (inputs[f"{s}_len"] if by_length else inputs[s].shape[2] for s in "qk")
+    sides = {"q_positions": np.arange(k_len - q_len, k_len), "k_positions": np.arange(k_len)}
+    return {**{side: inputs[side] for side in "qk" if side in inputs}, **sides}
+
+
+def _far(e: Any, bits: int, count: int) -> Call | None:
+    """A call with positions up to ``2**bits``; None where the encoding ends before."""
+    rng = np.random.default_rng(bits)
+    if e.family == "table":
+        if e.integers or bits > 30:  # fast coordinates end before 2**40
+            return None
+        shape = (count,) if e.num_axes == 1 else (e.num_axes, count)
+        return {"positions": rng.integers(-(2**bits), 2**bits, shape) / 4}
+    if e.family == "rotary":
+        fastest = np.abs(e.frequencies()).max()
+        if hasattr(e, "decays") or 2.0**bits * fastest > MAX_POSITION:  # no dtype holds the decay
+            return None
+        count //= 4  # every position has as many numbers as channels
+        at = rng.integers(0, 2**bits, (count,) if e.num_axes == 1 else (e.num_axes, 1, count))
+        return {"x": numbers("far-x", 1, 1, count, e.head_dim), "positions": at}
+    if any(getattr(e, name, None) for name in ("tokens", "rows", "mixes_queries")):
+        return None  # a window, a table, or tokens that must be neighbours
+    at = np.sort(rng.integers(0, 2**bits, 8))
+    sides = {"q_positions": at, "k_positions": at}
+    if e.family == "bias":
+        return sides
+    q, k = (numbers(f"far-{side}", 1, e.heads or 2, at.size, e.head_dim) / 16 for side in "qk")
+    return {"q": q, "k": k, **sides}
+
+
+def _own(e: Any, call: Call, dtype: str) -> Any:
+    """The specification's output for a call."""
+    if e.family == "table":
+        return e.table(call["positions"], dtype=np.dtype(dtype))
+    if e.family == "rotary":
+        apply = e.apply_queries if hasattr(e, "decays") else e.apply
+        return apply(call["x"].astype(dtype), call["positions"])
+    sides = call["q_positions"], call["k_positions"]
+    if e.family == "bias":
+        return e.bias(*sides, dtype=np.dtype(dtype))
+    return posenc_ref.scores(e, *(call[name].astype(dtype) for name in "qk"), *sides)
+
+
+def _buckets(reach: int) -> Iterator[Row]:
+    """Buckets must be equal."""
+    r = np.arange(-reach, reach + 1)
+    for count, distance, both in BUCKETS:
+        e = T5Bias(
+            np.zeros((count, 1)), num_buckets=count, max_distance=distance, bidirectional=both
         )
-        r = np.arange(-reach, reach + 1)
-        want = np.array([exact_bucket(int(n), buckets, distance, both) for n in r])
-        error = np.abs(encoding.bucket(r) - want)
-        score = 0.0 if not error.any() else math.inf
+        error = np.abs(e.bucket(r) - biases.bucket(e, {"relative_position": r}))
+        score = np.inf if error.any() else 0.0
         where = f"{-reach} .. {reach}"
-        name = f"{encoding!r} bucket"
-        yield Row(name, "int64", where, error.size, float(error.max()), score, 0.0)
+        yield Row(f"{e!r} bucket", "int64", where, r.size, float(error.max()), score, 0.0)
 
 
 def format_table(rows: Sequence[Row]) -> str:
     """The rows as plain text: one line per encoding and range, with the units of each dtype.
 
-    Where cos and sin themselves are certified, the largest absolute error of the float64 ones is
-    given in multiples of 2**-53.
+    Where cos and sin themselves are certified, a column has the largest absolute error of the
+    float64 ones in multiples of 2**-53.
     """
     kinds = list(dict.fromkeys(row.dtype for row in rows))
     lines: dict[tuple[str, str], dict[str, Row]] = {}
     for row in rows:
         lines.setdefault((row.encoding, row.positions), {})[row.dtype] = row
-    head = ["encoding", "positions", "elements", "error / 2**-53", *kinds]
-    cells = [head]
+    cells = [["encoding", "positions", "elements", "error / 2**-53", *kinds]]
     for (encoding, positions), found in lines.items():
         certified = [row for row in found.values() if row.claimed and row.dtype == "float64"]
         error = f"{certified[0].error / ROUNDOFF['float64']:.2f}" if certified else ""
         elements = str(sum(row.elements for row in found.values()))
         units = [_units(found[kind]) if kind in found else "" for kind in kinds]
         cells.append([encoding, positions, elements, error, *units])
-    wide = [max(len(line[i]) for line in cells) for i in range(len(head))]
-    text = []
-    for line in cells:
-        left = [cell.ljust(w) for cell, w in zip(line[:2], wide[:2], strict=True)]
-        right = [cell.rjust(w) for cell, w in zip(line[2:], wide[2:], strict=True)]
-        text.append("  ".join(left + right).rstrip())
+    wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    text = [
+        "  ".join(
+            cell.ljust(w) if i < 2 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(line, wide, strict=True))
+        ).rstrip()
+        for line in cells
+    ]
     bound = ERROR_BOUND / ROUNDOFF["float64"]
     text.append(
         f"Columns of dtypes: worst score in units of posenc_ref.accuracy (0: equal). "

@@ -11,6 +11,7 @@ Write ``Counted(p)`` for a sum that is one number to everybody, such as a shifte
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,8 @@ class Counted:
 
     def __post_init__(self) -> None:
         mpf = mpmath().mp.mpf
-        object.__setattr__(self, "value", mpf(self.value))
+        if not isinstance(self.value, mpf):
+            object.__setattr__(self, "value", mpf(self.value))
         if self.terms is None:
             object.__setattr__(self, "terms", abs(self.value))
 
@@ -47,12 +49,11 @@ class Counted:
 
     def __mul__(self, other: Any) -> Counted:
         o = counted(other)
-        return Counted(
-            self.value * o.value,
-            self.terms * o.terms,
-            self.angle * o.terms + self.terms * o.angle,
-            self.amplitude * o.terms + self.terms * o.amplitude,
-        )
+        angle = amplitude = 0
+        if self.amplitude or o.amplitude:  # without sines and cosines both are 0
+            angle = self.angle * o.terms + self.terms * o.angle
+            amplitude = self.amplitude * o.terms + self.terms * o.amplitude
+        return Counted(self.value * o.value, self.terms * o.terms, angle, amplitude)
 
     def __truediv__(self, other: Any) -> Counted:
         return self * Counted(1 / counted(other).value)
@@ -160,8 +161,12 @@ def root(number: Any) -> Counted:
 
 def power(base: Any, exponent: Any) -> Number:
     """``base ** exponent`` of plain numbers in 50 digits: a frequency, say."""
-    mp = mpmath().mp
-    return mp.mpf(base) ** exponent
+    return _power(base, exponent, mpmath().mp.prec)
+
+
+@functools.lru_cache(maxsize=4096)
+def _power(base: Any, exponent: Any, precision: int) -> Number:
+    return mpmath().mp.mpf(base) ** exponent
 
 
 def pi() -> Number:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,6 @@ import numpy as np
 from .bits import to_hex
 from .fixed_point import DIGITS, mpmath
 from .output import Output
-
-#: Two routes to a truth must agree to 2**-AGREEMENT of the size of the element.
-AGREEMENT = 90
 
 #: The least that float32 holds; A = 0 would say that a value must be equal to the last bit.
 LEAST = 2.0**-149
@@ -36,17 +33,13 @@ class Real:
 
     def to_json(self) -> dict[str, Any]:
         """The output as the file has it."""
-        with mpmath().mp.workdps(DIGITS):
-            hi = np.frompyfunc(float, 1, 1)(self.value)
-            lo = np.frompyfunc(float, 1, 1)(self.value - hi)
-            a, b = (np.frompyfunc(float, 1, 1)(part) for part in (self.terms, self.angle))
-        kept = np.where((a > 0) & (b == 0), np.maximum(a, LEAST), a)  # with B no unit is 0
+        out = self.output()
         data = {
-            "shape": list(self.value.shape),
-            "hi": to_hex(hi, "float64"),
-            "lo": to_hex(lo, "float64"),
-            "A": to_hex(kept, "float32"),
-            "B": to_hex(b, "float32"),
+            "shape": list(out.shape),
+            "hi": to_hex(out.hi, "float64"),
+            "lo": to_hex(out.lo, "float64"),
+            "A": to_hex(out.terms, "float32"),
+            "B": to_hex(out.angle, "float32"),
         }
         if self.judged is not None:
             data["judged"] = _digits(self.judged)
@@ -55,27 +48,18 @@ class Real:
         return data
 
     def output(self) -> Output:
-        """The output as a judge has it, with the amplitudes that no file has."""
-        read = Output.read(self.to_json())
-        if self.amplitude is None:
-            return read
-        return replace(read, amplitude=self.amplitude.astype(np.float64))
-
-    def disagreement(self, other: Array) -> str:
-        """Where ``other``, decimals or exact floats, differs; empty where nowhere."""
-        other = np.asarray(other, dtype=object)
-        if other.shape != self.value.shape:
-            return f"shape {self.value.shape} against {other.shape}"
-        mp = mpmath().mp
-        with mp.workdps(DIGITS):
-            for at in np.ndindex(self.value.shape):
-                there = other[at]
-                mine = self.value[at]
-                second = mp.mpf(there if isinstance(there, float) else str(there))
-                size = self.terms[at] + self.angle[at]
-                if abs(mine - second) * mp.mpf(2) ** AGREEMENT > size:
-                    return f"{mp.nstr(mine, 40)} against {mp.nstr(second, 40)} at {at}"
-        return ""
+        """The output as a judge has it: A and B in float32, and the amplitudes no file has."""
+        value = np.asarray(self.value, dtype=object)
+        hi = value.astype(np.float64)
+        with mpmath().mp.workdps(DIGITS):
+            lo = np.asarray(value - hi).astype(np.float64)
+        a, b = (np.asarray(part).astype(np.float64) for part in (self.terms, self.angle))
+        a = np.where((a > 0) & (b == 0), np.maximum(a, LEAST), a)  # with B no unit is 0
+        a, b = (part.astype(np.float32).astype(np.float64) for part in (a, b))
+        more = {} if self.amplitude is None else {"amplitude": self.amplitude.astype(np.float64)}
+        return Output(
+            hi.shape, hi, lo, a, b, judged=self.judged, relative_to=self.relative_to, **more
+        )
 
 
 @dataclass(frozen=True)
@@ -91,17 +75,6 @@ class Whole:
         flat = [int(v) for v in value.ravel()]
         data = {"dtype": "int64", "shape": list(value.shape), "values": flat}
         return data if self.judged is None else {**data, "judged": _digits(self.judged)}
-
-    def disagreement(self, other: Array) -> str:
-        """Where ``other`` differs; empty where nowhere."""
-        mine, second = np.asarray(self.value), np.asarray(other)
-        if mine.shape != second.shape:
-            return f"shape {mine.shape} against {second.shape}"
-        differ = np.argwhere(mine != second)
-        if not len(differ):
-            return ""
-        at = tuple(int(i) for i in differ[0])
-        return f"{mine[at]} against {second[at]} at {at}"
 
 
 def _digits(judged: Array) -> list[str]:

@@ -18,19 +18,21 @@ from .error_numbers import Counted, counted
 from .fixed_point import DIGITS, mpmath
 from .numbers import Real
 from .output import Output
-from .recipe import Group, Recipe, numbers
+from .recipe import Group, Recipe, numbers, rotated, whole
+from .rotation import rotate
 
-#: The formula in counted numbers, by family:
+#: The formula, by family, in counted numbers (rotary: in 50-digit numbers):
 #: table  ``exact(e, *p) -> row``: p is the position, one number for each axis; a list of ``dim``.
 #: bias   ``exact(e, i, j) -> values``: positions of query and key; one number for each head.
 #: score  ``exact(e, h, q, keys, i, at) -> logits``: head h, the vector of the query at i, those of
 #:        all keys and their positions; one logit for each key.  Where logits depend on other
 #:        queries (``mixes_queries``): the vectors of all queries and their positions, and a row of
 #:        logits for each.
+#: rotary ``exact(e, seq_len) -> weights``: :data:`.rotation.Formula`.
 Exact = Callable[..., Sequence[Any]]
 
-#: The surface on which each family is judged, and what comes out.
-SURFACE = {"table": ("table", "table"), "bias": ("bias", "bias"), "score": ("scores", "logits")}
+#: The surface on which each family is judged.
+SURFACE = {"table": "table", "bias": "bias", "score": "scores", "rotary": "apply"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +52,10 @@ class Entry:
 
     @property
     def surface(self) -> str:
-        """Where it is judged."""
-        return SURFACE[self.encoding.family][0]
+        """The surface on which it is judged."""
+        return (
+            "apply_queries" if hasattr(self.encoding, "decays") else SURFACE[self.encoding.family]
+        )
 
     def group(self, name: str) -> Group:
         """The inputs of one example: its golden vectors before their truth is known."""
@@ -124,7 +128,33 @@ def _scores(e: Any, name: str) -> list[Recipe]:
     return [tokens(name, e.heads or 2, e.head_dim, min(e.rows or 7, 12))]
 
 
+#: Positions of three tokens on each axis, no two axes alike, and of four that are far.
+PICTURE = [[3, 3, 3], [0, 1, 5], [2, 0, 7], [4, 6, 1]]
+FAR = [[65537, 1021], [4095, 37], [2049, 211], [9, 5]]
+
+
+def rotations(e: Any, ident: str) -> list[Recipe]:
+    """The first positions and a far one; with several axes, tokens in which they differ."""
+    axes = e.num_axes
+
+    def case(name: str, comment: str, positions: Any) -> Recipe:
+        at = whole(*positions)
+        return rotated(ident, name, comment, e.head_dim, at[:, None] if axes > 1 else at)
+
+    if axes == 1:
+        return [
+            case("first", "The first two positions.", [0, 1]),
+            case("far", "A far position.", [65537]),
+        ]
+    return [
+        case("text", "Two text tokens: all axes agree.", [[0, 1]] * axes),
+        case("picture", "Three tokens in which the axes differ.", PICTURE[:axes]),
+        case("far", "Large and different positions.", [at[:1] for at in FAR[:axes]]),
+    ]
+
+
 _INPUTS: dict[str, Callable[[Any, str], list[Recipe]]] = {
+    "rotary": rotations,
     "table": _tables,
     "bias": _biases,
     "score": _scores,
@@ -168,7 +198,16 @@ def _score_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
     return _real(logits, judged=_judged(e, q_at, k_at))
 
 
-_TRUTHS = {"table": _table_truth, "bias": _bias_truth, "score": _score_truth}
+def _rotary_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
+    return rotate(exact, e, inputs["x"], inputs["positions"], decay=int(hasattr(e, "decays")))
+
+
+_TRUTHS = {
+    "rotary": _rotary_truth,
+    "table": _table_truth,
+    "bias": _bias_truth,
+    "score": _score_truth,
+}
 
 
 def sides(inputs: Mapping[str, Any], q_len: Any, k_len: Any) -> tuple[list[Any], list[Any]]:

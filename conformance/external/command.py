@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Sequence
 
 from posenc_ref import Encoding, ModelEncoding
-from posenc_ref.conformance.check import SURFACES
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.harness.signatures import SURFACES
 
 from .process import Program, Session
 

@@ -1,15 +1,15 @@
-"""A plain function as a row of the table of surfaces: our own, and how to judge by it."""
+"""A plain function as a row of the table of surfaces: its reference, probes and mistakes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import Seen
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import identical
 
@@ -25,17 +25,18 @@ class Probe:
     required: bool = True
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """A function that is known to be written in place of the right one.
+def written(code: str, message: str, function: Function, remedy: str = "") -> Mistake:
+    """Return the mistake of another function in place of the right one.
 
-    It gives the values, or a Truth where these have an A and B of their own.
+    It returns the values, or a Truth where these have a unit of their own.
     """
+    return Mistake(code, message, lambda call: call.returned_by(function), remedy)
 
-    code: str
-    message: str
-    function: Function
-    remedy: str = ""
+
+def several(code: str, *rows: tuple[Any, ...]) -> Iterator[Mistake]:
+    """Yield a mistake for each row: the message, the function, perhaps a remedy."""
+    for row in rows:
+        yield written(code, *row)
 
 
 def _identical(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
@@ -44,24 +45,47 @@ def _identical(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> 
 
 @dataclass(frozen=True)
 class Plain:
-    """One row.  ``own``, ``probes`` and ``mistakes`` are given the declared encoding, or None."""
+    """How to judge a surface; ``probes`` and ``mistakes`` get the declared encoding, or None."""
 
-    families: tuple[str, ...]  #: what it may be declared to belong to; "none" is no encoding at all
-    names: tuple[str, ...]  #: what its arguments are called
-    own: Callable[[Any], Function]
     probes: Callable[[Any, int, str], Iterable[Probe]]  #: by seed and dtype; from small to large
     mistakes: Callable[[Any], Iterable[Mistake]]
-    otherwise: str  #: the code where no known mistake explains what came out
+    otherwise: str  #: the code where no known mistake explains the result
     integers: bool = True  #: whether integers (or bools) are wanted
     truth: Callable[[Any, tuple[Any, ...], np.ndarray], Truth] = _identical
     judged: Callable[[tuple[Any, ...]], np.ndarray | None] = lambda arguments: None
-    #: Mistakes that a wrong result suggests, by the encoding, the arguments and what came out.
+    #: Mistakes that a wrong result suggests, by the encoding, the arguments and the result.
     suggested: Callable[[Any, tuple[Any, ...], np.ndarray], Iterable[Mistake]] = (
         lambda encoding, arguments, actual: ()
     )
     #: The arguments held to positions up to a last one.
     within: Callable[[tuple[Any, ...], int], tuple[Any, ...]] = lambda arguments, last: arguments
-    #: What looks closer where no mistake explains the calls that came out.
-    closer: Callable[[Run, list[Seen]], None] | None = None
-    #: What of a result is compared: the result itself, unless only a part of it has a meaning.
+    #: A further diagnosis where no mistake explains the calls.
+    closer: Callable[[Run, list[JudgedCall]], None] | None = None
+    #: The part of a result that is compared.
     meaning: Callable[[np.ndarray], np.ndarray] = lambda result: result
+
+
+@dataclass(frozen=True)
+class PlainCall:
+    """One call of the function of a row."""
+
+    row: Plain
+    encoding: Any
+    arguments: tuple[Any, ...]
+
+    def truth(self, value: np.ndarray) -> Truth:
+        """A result with its unit."""
+        return self.row.truth(
+            self.encoding, self.arguments, self.row.meaning(np.asarray(value, np.float64))
+        )
+
+    def returned_by(self, function: Function) -> Truth | None:
+        """The result of another function; None where it has none."""
+        try:
+            value = function(*self.arguments)
+            if isinstance(value, Truth):
+                return value
+            value = np.asarray(value, dtype=np.float64)
+        except (ValueError, IndexError, ArithmeticError):
+            return None
+        return self.truth(value)

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .function import Mistake, Plain, Probe
+from posenc_ref.conformance.diagnosis.mistake import Mistake
+
+from .function import Plain, Probe, several, written
 
 _BETWEEN = np.array([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]])
 
@@ -44,13 +46,13 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
         return np.asarray(ids != padding, dtype=np.int64)
 
     own = encoding.ids_from_tokens
-    yield Mistake(
+    yield written(
         "padding",
         "padding is counted: positions go on from padding_idx + 1 over every token",
         lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) + padding + 1 - offset, ids.shape),
     )
     for start in (padding + 1, 0):
-        yield Mistake(
+        yield written(
             "padding",
             f"padding is counted: tokens have {start}, {start + 1}, {start + 2}, ..., and only the "
             "padding itself its own row",
@@ -58,54 +60,47 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
                 real(ids) == 1, np.arange(ids.shape[-1]) + start - offset, padding - offset
             ),
         )
-    yield Mistake(
+    yield from several(
         "padding",
-        "positions are 0 .. S-1: they start at row 0, and padding is counted",
-        lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) - offset, ids.shape),
-        f"The first real token has row {padding + 1}, padding row {padding}: "
-        f"cumsum(ids != {padding}) * (ids != {padding}) + {padding}.",
+        (
+            "positions are 0 .. S-1: they start at row 0, and padding is counted",
+            lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) - offset, ids.shape),
+            f"The first real token has row {padding + 1}, padding row {padding}: "
+            f"cumsum(ids != {padding}) * (ids != {padding}) + {padding}.",
+        ),
+        (
+            "padding goes on with the position of the last real token",
+            lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset,
+        ),
+        (
+            "padding tokens do not get the padding row",
+            lambda ids: np.where(real(ids) == 1, own(ids), 0),
+        ),
     )
-    yield Mistake(
-        "padding",
-        "padding goes on with the position of the last real token",
-        lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset,
-    )
-    yield Mistake(
-        "padding",
-        "padding tokens do not get the padding row",
-        lambda ids: np.where(real(ids) == 1, own(ids), 0),
-    )
-    yield Mistake(
+    yield from several(
         "table-offset",
-        "real tokens start at the padding row",
-        lambda ids: np.where(real(ids) == 1, own(ids) - 1, own(ids)),
-    )
-    yield Mistake(
-        "table-offset",
-        "real tokens start at row 0",
-        lambda ids: np.where(real(ids) == 1, np.cumsum(real(ids), axis=-1) - 1, own(ids)),
-    )
-    yield Mistake(
-        "table-offset",
-        "real tokens start at row 0, and padding has row 0 as well",
-        lambda ids: (np.cumsum(real(ids), axis=-1) - 1) * real(ids),
-    )
-    yield Mistake(
-        "table-offset",
-        "real tokens start at row 1",
-        lambda ids: np.cumsum(real(ids), axis=-1) * real(ids),
+        (
+            "real tokens start at the padding row",
+            lambda ids: np.where(real(ids) == 1, own(ids) - 1, own(ids)),
+        ),
+        (
+            "real tokens start at row 0",
+            lambda ids: np.where(real(ids) == 1, np.cumsum(real(ids), axis=-1) - 1, own(ids)),
+        ),
+        (
+            "real tokens start at row 0, and padding has row 0 as well",
+            lambda ids: (np.cumsum(real(ids), axis=-1) - 1) * real(ids),
+        ),
+        ("real tokens start at row 1", lambda ids: np.cumsum(real(ids), axis=-1) * real(ids)),
     )
     if offset:
-        yield Mistake(
+        yield written(
             "table-offset", "the table's offset is not taken off", lambda ids: own(ids) + offset
         )
 
 
 ID_ROWS = {
     "ids_from_tokens": Plain(
-        ("padded table",),
-        ("input_ids",),
-        lambda encoding: encoding.ids_from_tokens,
         _tokens,
         _token_mistakes,
         "padding",

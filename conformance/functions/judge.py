@@ -1,21 +1,20 @@
-"""The one judge of plain functions: ``posenc_ref``'s own function of that name is the truth."""
+"""Judge plain functions against ``posenc_ref``'s own function of that name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from posenc_ref.accuracy import ROUNDOFF, Truth
-from posenc_ref.conformance.diagnosis import match as suspects
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, match, worst
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused, Subject
 from posenc_ref.conformance.harness.run import Run
 
-from .function import Mistake, Plain, Probe
+from .function import Plain, PlainCall
 from .ids import ID_ROWS
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
@@ -35,27 +34,27 @@ ROWS: dict[str, Plain] = {
 
 
 def judge(run: Run) -> None:
-    """Every probe against our own function; then replays, and the mistakes that would fit."""
+    """Judge every probe against our own function, then replays; then diagnose."""
     row = ROWS[run.report.surface]
     run.report.required = ("values", "state")
-    run.subject.names = row.names
-    seen: list[Seen] = []
+    own = run.surface.own(run.encoding, "float64")
+    seen: list[JudgedCall] = []
     malformed: list[tuple[str, str]] = []
-    for probe in row.probes(run.encoding, run.seed, run.subject.dtype):
+    for probe in row.probes(run.encoding, run.settings.seed, run.subject.dtype):
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
-        if run.max_position is not None:
-            arguments = row.within(arguments, run.max_position)
-        told = np.asarray(row.own(run.encoding)(*arguments))
+        if run.settings.max_position is not None:
+            arguments = row.within(arguments, run.settings.max_position)
+        expected = np.asarray(own(*arguments))
         try:
-            actual = _called(run, run.subject, row, arguments, told.shape)
+            actual = _called(run, run.subject, row, arguments, expected.shape)
         except Refused as error:
             if not probe.required:
                 run.limit(f"{probe.name}: refused ({error})")
                 continue
-            run.add("raises", f"{probe.name}: {_shown(row, arguments)}", str(error))
+            run.add("raises", f"{probe.name}: {_shown(run, arguments)}", str(error))
             return
         except Malformed as error:
-            malformed.append((str(error), f"{probe.name}: {_shown(row, arguments)}"))
+            malformed.append((str(error), f"{probe.name}: {_shown(run, arguments)}"))
             if run.failures and not probe.required:  # wrong in what fits, and then it ends
                 run.limit(f"{probe.name}: {error}")
                 continue
@@ -63,8 +62,8 @@ def judge(run: Run) -> None:
             return
         if not _kind(run, row):
             return
-        one = _seen(run, row, probe, arguments, told, actual)
-        seen.append(suspects.judge_seen(run, "values", one))
+        call = PlainCall(row, run.encoding, arguments)
+        seen.append(judge_call(run, "values", _judged(run, call, probe.name, expected, actual)))
     if seen:
         _state(run, row, seen)
     if run.failures and not run.report.codes:
@@ -100,52 +99,44 @@ def _kind(run: Run, row: Plain) -> bool:
     return True
 
 
-def _seen(
-    run: Run,
-    row: Plain,
-    probe: Probe,
-    arguments: tuple[Any, ...],
-    told: np.ndarray,
-    actual: np.ndarray,
-) -> Seen:
-    truth = row.truth(run.encoding, arguments, row.meaning(told).astype(np.float64))
+def _judged(
+    run: Run, call: PlainCall, name: str, expected: np.ndarray, actual: np.ndarray
+) -> JudgedCall:
+    row, truth = call.row, call.truth(expected)
     if not (truth.terms.any() or truth.angle.any()) and not row.integers:  # copied, so rounded
-        truth = row.truth(run.encoding, arguments, run.subject.rounded(truth.value))
-    case = f"{probe.name}: {_shown(row, arguments)}"
-    return Seen(case, row.meaning(actual), truth, arguments, row.judged(arguments))
+        truth = row.truth(run.encoding, call.arguments, run.subject.rounded(truth.value))
+    case = f"{name}: {_shown(run, call.arguments)}"
+    return JudgedCall(case, row.meaning(actual), truth, call, row.judged(call.arguments))
 
 
-def _shown(row: Plain, arguments: tuple[Any, ...]) -> str:
+def _shown(run: Run, arguments: tuple[Any, ...]) -> str:
     """The arguments, arrays in full where they are short."""
     parts = []
-    for name, a in zip(row.names, arguments, strict=True):
+    for name, a in zip(run.surface.arguments, arguments, strict=True):
         short = not isinstance(a, np.ndarray) or (a.size <= 16 and a.dtype.kind != "f")
         said = a.tolist() if isinstance(a, np.ndarray) else a
         parts.append(f"{name} = {said}" if short else f"{name} of shape {np.shape(a)}")
     return ", ".join(parts) or "no arguments"
 
 
-def _state(run: Run, row: Plain, seen: list[Seen]) -> None:
+def _state(run: Run, row: Plain, seen: list[JudgedCall]) -> None:
     """The first calls once more, and a result that is kept; wrong ones on a fresh instance."""
     for one in seen[:3]:
         _replay(run, row, one)
-    first = seen[0].facts
+    first, last = seen[0].facts.arguments, seen[-1].facts.arguments
     state.kept_result(
         run,
         lambda: _listed(run.subject.call(*first)),
-        lambda: _listed(run.subject.call(*seen[-1].facts)),
+        lambda: _listed(run.subject.call(*last)),
     )
-    if run.factory is None or run.report.codes:
+    if run.subject.factory is None or run.report.codes:
         return
-    for one in suspects.failed(run, seen):
+    for one in failed(run, seen):
         try:
-            subject = Subject(
-                run.factory(), run.subject.backend_name, run.subject.dtype, names=row.names
-            )
-            clean = _called(run, subject, row, one.facts, one.actual.shape)
+            clean = _called(run, run.subject.fresh(), row, one.facts.arguments, one.actual.shape)
         except (Refused, Malformed):
             continue
-        if suspects.fits(run, _again(row, one, clean), one.truth):
+        if fits(run, _again(row, one, clean), one.truth):
             run.add("state", f"{one.case} is right on a fresh instance only", "a fresh instance")
             return
 
@@ -154,14 +145,14 @@ def _listed(result: Any) -> Any:
     return list(result) if isinstance(result, tuple) else result
 
 
-def _again(row: Plain, one: Seen, actual: np.ndarray) -> Seen:
-    return Seen(one.case, row.meaning(actual), one.truth, one.facts, one.mask)
+def _again(row: Plain, one: JudgedCall, actual: np.ndarray) -> JudgedCall:
+    return JudgedCall(one.case, row.meaning(actual), one.truth, one.facts, one.mask)
 
 
-def _replay(run: Run, row: Plain, one: Seen) -> None:
+def _replay(run: Run, row: Plain, one: JudgedCall) -> None:
     run.count("state")
     try:
-        again = row.meaning(_called(run, run.subject, row, one.facts, one.actual.shape))
+        again = row.meaning(_called(run, run.subject, row, one.facts.arguments, one.actual.shape))
         same = np.array_equal(again, one.actual, equal_nan=True)
         now = "other values"
     except (Refused, Malformed) as error:
@@ -172,43 +163,22 @@ def _replay(run: Run, row: Plain, one: Seen) -> None:
         )
 
 
-def _explain(run: Run, row: Plain, seen: list[Seen], malformed: list[tuple[str, str]]) -> None:
-    wrong = suspects.failed(run, seen)
-    if suspects.name(run, seen, _suspects(run, row, wrong)) and run.report.codes:
+def _explain(
+    run: Run, row: Plain, calls: list[JudgedCall], malformed: list[tuple[str, str]]
+) -> None:
+    wrong = failed(run, calls)
+    one = wrong[0] if wrong else None
+    suggested = row.suggested(run.encoding, one.facts.arguments, one.actual) if one else ()
+    if match(run, calls, chain(row.mistakes(run.encoding), suggested)) and run.report.codes:
         return
-    if wrong and not run.report.codes and row.closer is not None:
-        row.closer(run, seen)
+    if one and not run.report.codes and row.closer is not None:
+        row.closer(run, calls)
     if malformed and not run.report.codes:
         run.add("shape", *malformed[0])
-    if wrong and not run.report.codes:
-        one = wrong[0]
-        score = run.scores(one.actual, one.truth)
-        score = score if one.mask is None else np.where(one.mask, score, 0.0)
-        at = tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), score.shape))
+    if one and not run.report.codes:
+        at = worst(run, one)
         run.add(
             row.otherwise,
-            f"{len(wrong)} of {len(seen)} calls come out wrong, in no way that is known",
+            f"{len(wrong)} of {len(calls)} calls come out wrong, in no way that is known",
             f"{one.case}: {one.actual[at]:.9g} at index {at}, declared {one.truth.value[at]:.9g}",
         )
-
-
-def _suspects(run: Run, row: Plain, wrong: list[Seen]) -> Iterator[Suspect]:
-    suggested = row.suggested(run.encoding, wrong[0].facts, wrong[0].actual) if wrong else ()
-    for mistake in chain(row.mistakes(run.encoding), suggested):
-        yield Suspect(
-            mistake.code, mistake.message, _predicts(run, row, mistake), remedy=mistake.remedy
-        )
-
-
-def _predicts(run: Run, row: Plain, mistake: Mistake) -> Any:
-    def predict(arguments: tuple[Any, ...]) -> Truth | None:
-        try:
-            value = mistake.function(*arguments)
-            if isinstance(value, Truth):
-                return value
-            value = np.asarray(value, dtype=np.float64)
-        except (ValueError, IndexError, ArithmeticError):
-            return None
-        return row.truth(run.encoding, arguments, row.meaning(value))
-
-    return predict

@@ -14,10 +14,11 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.oracle.apply import apply_truth
 
-from .function import Function, Mistake, Plain, Probe
+from .function import Function, Plain, Probe, several, written
 
 #: (n_heads, head_dim, hidden): heads of 8 and more, as 4 channels hide the direction.
 WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32))
@@ -27,11 +28,6 @@ _LOUD = {"float64": 2.0**20, "float32": 2.0**10, "bfloat16": 2.0**10, "float16":
 
 def _rotary_dim(encoding: Any) -> int | None:
     return None if encoding is None else encoding.rotary_dim
-
-
-def _permuted(encoding: Any) -> Function:
-    d = _rotary_dim(encoding)
-    return lambda w, n_heads: np.asarray(pr.permute_weights(w, n_heads, rotary_dim=d))
 
 
 def _weights(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
@@ -60,49 +56,45 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
 
     again = "perm takes x[perm]: [0, d/2, 1, d/2 + 1, ...] leads from half to interleaved."
     code = "permutation"
-    yield Mistake(code, "the permutation is the inverse one", of("interleaved", "half"), again)
-    yield Mistake(code, "nothing is permuted", lambda w, n: w)
-    yield Mistake(
+    yield from several(
         code,
-        "all rows are permuted as if they were one head",
-        lambda w, n: pr.permute_weights(w, 1),
-    )
-    yield Mistake(
-        code,
-        "all rows are permuted as if they were one head, the inverse way",
-        lambda w, n: pr.permute_weights(w, 1, source="interleaved", target="half"),
+        ("the permutation is the inverse one", of("interleaved", "half"), again),
+        ("nothing is permuted", lambda w, n: w),
+        ("all rows are permuted as if they were one head", lambda w, n: pr.permute_weights(w, 1)),
+        (
+            "all rows are permuted as if they were one head, the inverse way",
+            lambda w, n: pr.permute_weights(w, 1, source="interleaved", target="half"),
+        ),
     )
     if d is not None:
-        yield Mistake(
+        yield written(
             code,
             "all channels of a head are permuted, not the rotary ones alone",
             of("half", "interleaved", None),
         )
-    yield Mistake(
+    yield from several(
         code,
-        "columns are permuted, not rows",
-        lambda w, n: np.asarray(pr.permute_weights(np.ascontiguousarray(w.T), n)).T,
-        "Rows are output channels: permute axis 0.",
-    )
-    yield Mistake(
-        code,
-        "channels are moved to the outside, heads to the inside",
-        rows(lambda at, n, dim: at.reshape(n, dim).T.ravel()),
-    )
-    yield Mistake(
-        code,
-        "heads and halves are exchanged",
-        rows(lambda at, n, dim: at.reshape(n, 2, dim // 2).swapaxes(0, 1).ravel()),
-    )
-    yield Mistake(
-        code,
-        "the two halves of each head are exchanged",
-        rows(lambda at, n, dim: at.reshape(n, 2, dim // 2)[:, ::-1].ravel()),
-    )
-    yield Mistake(
-        code,
-        "the channels of each pair are exchanged",
-        rows(lambda at, n, dim: at.reshape(n, 2, dim // 2)[:, ::-1].swapaxes(1, 2).ravel()),
+        (
+            "columns are permuted, not rows",
+            lambda w, n: np.asarray(pr.permute_weights(np.ascontiguousarray(w.T), n)).T,
+            "Rows are output channels: permute axis 0.",
+        ),
+        (
+            "channels are moved to the outside, heads to the inside",
+            rows(lambda at, n, dim: at.reshape(n, dim).T.ravel()),
+        ),
+        (
+            "heads and halves are exchanged",
+            rows(lambda at, n, dim: at.reshape(n, 2, dim // 2).swapaxes(0, 1).ravel()),
+        ),
+        (
+            "the two halves of each head are exchanged",
+            rows(lambda at, n, dim: at.reshape(n, 2, dim // 2)[:, ::-1].ravel()),
+        ),
+        (
+            "the channels of each pair are exchanged",
+            rows(lambda at, n, dim: at.reshape(n, 2, dim // 2)[:, ::-1].swapaxes(1, 2).ravel()),
+        ),
     )
 
 
@@ -144,28 +136,25 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
 
     order = "Normalise and weight q and k first, then rotate them."
     code = "norm-order"
-    yield Mistake(
+    yield from several(
         code,
-        "the norm, or its weight alone, comes after the rotation",
-        lambda x, w, at: w * _norm(turned(x, at)),
-        order,
-    )
-    yield Mistake(
-        code,
-        "the weight comes after the rotation",
-        lambda x, w, at: w * turned(_norm(x), at),
-        order,
-    )
-    yield Mistake(code, "there is no norm", lambda x, w, at: turned(w * x, at), order)
-    yield Mistake(
-        code,
-        "the norm is over all heads, not over each",
-        lambda x, w, at: turned(w * x / np.sqrt(np.mean(x * x, axis=(1, 3), keepdims=True)), at),
-    )
-    yield Mistake(
-        code,
-        "the mean is taken off first: LayerNorm, not RMSNorm",
-        lambda x, w, at: turned(w * _norm(x - x.mean(axis=-1, keepdims=True)), at),
+        (
+            "the norm, or its weight alone, comes after the rotation",
+            lambda x, w, at: w * _norm(turned(x, at)),
+            order,
+        ),
+        ("the weight comes after the rotation", lambda x, w, at: w * turned(_norm(x), at), order),
+        ("there is no norm", lambda x, w, at: turned(w * x, at), order),
+        (
+            "the norm is over all heads, not over each",
+            lambda x, w, at: turned(
+                w * x / np.sqrt(np.mean(x * x, axis=(1, 3), keepdims=True)), at
+            ),
+        ),
+        (
+            "the mean is taken off first: LayerNorm, not RMSNorm",
+            lambda x, w, at: turned(w * _norm(x - x.mean(axis=-1, keepdims=True)), at),
+        ),
     )
     for message, factor in (
         ("the weight is missing", lambda x, w: _norm(x)),
@@ -178,9 +167,9 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("the mean of squares is taken without a root", lambda x, w: w * _norm(x) ** 2 / x),
         ("the weight is applied twice", lambda x, w: w * w * _norm(x)),
     ):
-        yield Mistake("amplitude", message, _before(turned, factor))
+        yield written("amplitude", message, _before(turned, factor))
     for other, message in _other_rotations(encoding):
-        yield Mistake(
+        yield written(
             other[0],
             message,
             lambda x, w, at, e=other[1]: np.asarray(e.apply(w * _norm(x), at)),
@@ -208,18 +197,12 @@ def _other_rotations(encoding: Rotary) -> Iterator[tuple[tuple[str, Rotary], str
 
 LAYOUT_ROWS = {
     "permute_weights": Plain(
-        ("none", "rope"),
-        ("w", "n_heads"),
-        _permuted,
         _weights,
         _weight_mistakes,
         "permutation",
         integers=False,
     ),
     "normed_apply": Plain(
-        ("rotary",),
-        ("x", "weight", "positions"),
-        lambda encoding: lambda x, w, at: np.asarray(pr.normed_apply(encoding, x, w, at, eps=0.0)),
         _normed,
         _normed_mistakes,
         "norm-order",

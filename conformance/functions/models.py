@@ -13,7 +13,8 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref import Learned, ModelEncoding, Sinusoidal, YaRN
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import Seen
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
@@ -22,7 +23,7 @@ from posenc_ref.conformance.table.diagnose_rows import reversed_length
 from posenc_ref.conformance.table.judge_features import longest
 from posenc_ref.schedules.yarn import mscale
 
-from .function import Function, Mistake, Plain, Probe
+from .function import Function, Plain, Probe, several, written
 
 LENGTHS = (5, 1, 2, 16, 64)
 
@@ -60,24 +61,10 @@ def _row_mistakes(encoding: Any) -> Iterator[Mistake]:
 
         return rows
 
-    offset = getattr(encoding, "offset", 0)
-    if offset:
-        text = f"the table's offset {offset} is missing: sequences start at row 0"
-        yield Mistake("table-offset", text, at(lambda p: p - offset))
-        yield Mistake(
-            "table-offset", f"the table's offset {offset} is taken twice", at(lambda p: p + offset)
-        )
-    yield Mistake("table-offset", "every row is one too late", at(lambda p: p + 1))
-    yield Mistake("table-offset", "every row is one too early", at(lambda p: p - 1))
-    for more in (2, 3):
-        text = f"every row is {more} too late, as where rows are kept for padding"
-        yield Mistake("table-offset", text, at(lambda p, more=more: p + more))
-    yield Mistake("wrong-row", "the rows come in the reverse order", at(lambda p: p[::-1]))
+    for code, message, change in other_rows(getattr(encoding, "offset", 0)):
+        yield written(code, message, at(change))
     if isinstance(encoding, Learned):
         yield _reversed(encoding, _longest(encoding))
-    yield Mistake("wrong-row", "every token gets the first row", at(lambda p: 0 * p))
-    text = "every token gets the row after the last one"
-    yield Mistake("wrong-row", text, at(lambda p: 0 * p + p.size))
 
 
 def _reversed(encoding: Any, size: int) -> Mistake:
@@ -86,7 +73,7 @@ def _reversed(encoding: Any, size: int) -> Mistake:
         return _sized(truth, np.asarray(truth.value))
 
     text = f"a table of {size} rows is reversed before it is cut to the sequence"
-    return Mistake("wrong-row", text, rows, "Cut the table to the sequence first, reverse it then.")
+    return written("wrong-row", text, rows, "Cut the table to the sequence first, reverse it then.")
 
 
 def _row_suggestions(
@@ -98,11 +85,11 @@ def _row_suggestions(
             yield _reversed(encoding, size)
 
 
-def _as_table(run: Run, seen: list[Seen]) -> None:
-    """Diagnose the values as those of ``table``, in calls no longer than those that came out."""
+def _as_table(run: Run, seen: list[JudgedCall]) -> None:
+    """Diagnose the values as those of ``table``, in calls as long as those that returned."""
     if not isinstance(run.encoding, Sinusoidal | Learned):
         return
-    fn, longest = run.subject.fn, max(one.facts[0] for one in seen)
+    fn, longest = run.subject.fn, max(one.facts.arguments[0] for one in seen)
 
     def view(positions: Any) -> Any:
         p = host_positions(run, positions)
@@ -111,8 +98,8 @@ def _as_table(run: Run, seen: list[Seen]) -> None:
         return fn(int(p.size))
 
     limits = list(run.report.limits)  # those of the view are no refusals
-    with seen_as(run, view, run.encoding, "lambda p: fn(len(p))"):
-        judge_tables.judge_table(run)
+    with seen_as(run, view, run.encoding, "lambda p: fn(len(p))") as viewed:
+        judge_tables.judge_table(viewed)
     run.report.limits[:] = limits
 
 
@@ -123,7 +110,7 @@ def _depth(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
 def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     flags = np.array(pr.layers(model, len(model.layer_types)))
 
-    def told(values: np.ndarray) -> Function:
+    def fixed(values: np.ndarray) -> Function:
         return lambda n: values
 
     backwards = (
@@ -131,14 +118,15 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
         "rotates."
     )
     code = "layer-schedule"
-    yield Mistake(
-        code, "the schedule is inverted: layers that should rotate do not", told(~flags), backwards
+    yield from several(
+        code,
+        ("the schedule is inverted: layers that should rotate do not", fixed(~flags), backwards),
+        ("every layer has a positional encoding", fixed(np.ones_like(flags))),
+        ("no layer has a positional encoding", fixed(np.zeros_like(flags))),
     )
-    yield Mistake(code, "every layer has a positional encoding", told(np.ones_like(flags)))
-    yield Mistake(code, "no layer has a positional encoding", told(np.zeros_like(flags)))
     for by in (1, -1):
         text = f"the schedule is one layer too {'late' if by > 0 else 'early'}"
-        yield Mistake(code, text, told(np.roll(flags, by)))
+        yield written(code, text, fixed(np.roll(flags, by)))
     odd = np.flatnonzero(flags != np.bincount(flags.astype(int), minlength=2).argmax())
     if odd.size > 1 and np.unique(np.diff(odd)).size == 1:
         n = int(odd[1] - odd[0])
@@ -146,21 +134,21 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
         index = np.arange(flags.size)
         for start in range(n):
             text = f"the exceptions start at layer {start}, declared {odd[0]}"
-            yield Mistake(code, text, told(np.where(index % n == start, ~common, common)))
+            yield written(code, text, fixed(np.where(index % n == start, ~common, common)))
         for other in (n - 1, n + 1):
             if other > 1:
                 text = f"every {other}th layer is the exception, declared every {n}th"
                 mask = (index + 1) % other == 0
-                yield Mistake(code, text, told(np.where(mask, ~common, common)))
-    yield Mistake(code, "the schedule runs from the last layer to the first", told(flags[::-1]))
+                yield written(code, text, fixed(np.where(mask, ~common, common)))
+    yield written(code, "the schedule runs from the last layer to the first", fixed(flags[::-1]))
 
 
 def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
     yield Probe("the model", ())
 
 
-def scale_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
-    """Factors on q . k that are known to be taken for the model's own."""
+def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
+    """Yield the factors on q . k that are known to be taken for the model's own, in words."""
     scale = pr.softmax_scale(model)
     found: dict[str, float] = {}
     sizes = {e.head_dim for e in model.encodings.values() if isinstance(e, pr.Rotary)}
@@ -188,20 +176,16 @@ def scale_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     found["it is the inverse: logits are multiplied where they should be divided"] = 1 / scale
     found["it is squared"] = scale**2
     found["it is the square root"] = scale**0.5
-    for message, value in found.items():
-        if value != scale:
-            yield Mistake("softmax-scale", message, _constant(value))
+    yield from ((message, value) for message, value in found.items() if value != scale)
 
 
-def _constant(value: float) -> Function:
-    return lambda: value
+def _scale_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
+    for message, value in scales(model):
+        yield written("softmax-scale", message, lambda value=value: value)
 
 
 MODEL_ROWS = {
     "rows": Plain(
-        ("table",),
-        ("seq_len",),
-        lambda encoding: lambda n: np.asarray(pr.rows(encoding, n)),
         _sequences,
         _row_mistakes,
         "wrong-row",
@@ -212,19 +196,13 @@ MODEL_ROWS = {
         closer=_as_table,
     ),
     "layers": Plain(
-        ("model",),
-        ("n_layers",),
-        lambda model: lambda n: pr.layers(model, n),
         _depth,
         _layer_mistakes,
         "layer-schedule",
     ),
     "softmax_scale": Plain(
-        ("model",),
-        (),
-        lambda model: lambda: pr.softmax_scale(model),
         _once,
-        scale_mistakes,
+        _scale_mistakes,
         "softmax-scale",
         integers=False,
         truth=lambda model, arguments, value: exactly(value),

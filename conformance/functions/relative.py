@@ -12,9 +12,10 @@ import numpy as np
 
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.probes import dense
 
-from .function import Function, Mistake, Plain, Probe
+from .function import Function, Plain, Probe, written
 
 WINDOWS = ((2, 2), (2, 3), (3, 2), (1, 5), (4, 4), (7, 7), (3, 9), (8, 2))
 
@@ -40,7 +41,7 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
         return lambda window: formula(*_offsets(window), *window)
 
     where = "Multiply dy by the number of values that dx can have, 2w - 1."
-    yield Mistake(
+    yield written(
         "relative-symmetric",
         "an offset and its opposite share an index: absolute values are taken",
         of(lambda dy, dx, h, w: np.abs(dy) * w + np.abs(dx)),
@@ -65,19 +66,19 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("dx is left out", lambda dy, dx, h, w: dy),
     ):
         text = f"different offsets share an index: {message}"
-        yield Mistake("index-collision", text, of(formula), remedy=where)
-    yield Mistake(
+        yield written("index-collision", text, of(formula), remedy=where)
+    yield written(
         "token-order",
         "tokens are numbered column by column",
         of(lambda dy, dx, h, w: _columns(h, w)),
     )
-    yield Mistake(
+    yield written(
         "relative-absolute",
         "every pair of tokens has an index of its own",
         of(lambda dy, dx, h, w: np.arange(dy.size).reshape(dy.shape)),
     )
     for message, axis in (("key", 1), ("query", 0)):
-        yield Mistake(
+        yield written(
             "relative-absolute",
             f"the index is that of the {message}, whatever the other is",
             of(lambda dy, dx, h, w, axis=axis: np.indices(dy.shape)[axis]),
@@ -138,7 +139,7 @@ def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
         ),
         ("queries stand at 0: the memory is left out", _taken(lambda i, j, q, k: k - 1 - i + j)),
     ):
-        yield Mistake("relative-shift", message, function)
+        yield written("relative-shift", message, function)
 
 
 def _scored(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
@@ -175,18 +176,18 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
             lambda i, j, n: n - 1 + abs(i - j),
         ),
     ):
-        yield Mistake("relative-symmetric", message, _by_row(row))
+        yield written("relative-symmetric", message, _by_row(row))
     for message, row in (
         ("the row is that of the key's own position", lambda i, j, n: j),
         ("the row is that of the key's position, from the middle on", lambda i, j, n: n - 1 + j),
         ("the row is that of the query's own position", lambda i, j, n: i),
     ):
-        yield Mistake("relative-absolute", message, _by_row(row))
+        yield written("relative-absolute", message, _by_row(row))
 
     def causal(q: np.ndarray, rel: np.ndarray, rows: slice = slice(1, None)) -> np.ndarray:
         return _trick(q @ rel[: len(q)].T, rows)
 
-    yield Mistake(
+    yield written(
         "relative-shift",
         "the causal trick is used where the future is seen: later keys get the next row's scores",
         causal,
@@ -197,13 +198,13 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("rel is read one row too late", lambda i, j, n: n - i + j),
         ("rel is read one row too early", lambda i, j, n: n - 2 - i + j),
     ):
-        yield Mistake("relative-shift", message, _by_row(row))
-    yield Mistake(
+        yield written("relative-shift", message, _by_row(row))
+    yield written(
         "relative-shift",
         "queries and keys are exchanged in the result",
         lambda q, rel: np.asarray(pr.relative_scores(q, rel)).T,
     )
-    yield Mistake(
+    yield written(
         "softmax-scale",
         "scores are divided by sqrt(d)",
         lambda q, rel: np.asarray(pr.relative_scores(q, rel)) / np.sqrt(q.shape[-1]),
@@ -212,18 +213,12 @@ def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 RELATIVE_ROWS = {
     "relative_index": Plain(
-        ("none",),
-        ("window",),
-        lambda encoding: pr.relative_index,
         _windows,
         _index_mistakes,
         "index-collision",
         meaning=classes,
     ),
     "relative_shift": Plain(
-        ("none",),
-        ("x",),
-        lambda encoding: pr.relative_shift,
         _shifted,
         _shift_mistakes,
         "relative-shift",
@@ -231,9 +226,6 @@ RELATIVE_ROWS = {
         judged=_visible,
     ),
     "relative_scores": Plain(
-        ("none",),
-        ("q", "rel"),
-        lambda encoding: pr.relative_scores,
         _scored,
         _score_mistakes,
         "relative-shift",

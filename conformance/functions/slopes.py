@@ -8,21 +8,14 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import ALiBi
+from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.oracle.apply import exactly
 
-from .function import Function, Mistake, Plain, Probe
+from .function import Function, Plain, Probe, several, written
 
 
 def _slopes(encoding: ALiBi, n: int) -> np.ndarray:
     return ALiBi(n, max_bias=encoding.max_bias).slopes()
-
-
-def _own(encoding: ALiBi) -> Function:
-    def rank_slopes(num_heads: int, tp_size: int, tp_rank: int) -> np.ndarray:
-        held = num_heads // tp_size
-        return _slopes(encoding, num_heads)[tp_rank * held : (tp_rank + 1) * held]
-
-    return rank_slopes
 
 
 def _ranks(encoding: ALiBi, seed: int, dtype: str) -> Iterator[Probe]:
@@ -48,51 +41,45 @@ def _mistakes(encoding: ALiBi) -> Iterator[Mistake]:
 
         return function
 
-    top = encoding.max_bias
-    yield Mistake(
+    top, right = encoding.max_bias, part(lambda n: _slopes(encoding, n))
+    yield from several(
         "shard-offset",
-        "slopes are those of a model with as many heads as the rank holds",
-        lambda n, size, rank: _slopes(encoding, held(n, size)),
-        remedy="Make the slopes of all heads, and cut the rank's own out of them.",
+        (
+            "slopes are those of a model with as many heads as the rank holds",
+            lambda n, size, rank: _slopes(encoding, held(n, size)),
+            "Make the slopes of all heads, and cut the rank's own out of them.",
+        ),
+        (
+            "every rank gets the slopes of rank 0",
+            lambda n, size, rank: _slopes(encoding, n)[: held(n, size)],
+        ),
+        (
+            "ranks are counted from the last one",
+            lambda n, size, rank: right(n, size, size - 1 - rank),
+        ),
+        (
+            "ranks start rank heads in, not rank times their number",
+            lambda n, size, rank: _slopes(encoding, n)[rank : rank + held(n, size)],
+        ),
     )
-    yield Mistake(
-        "shard-offset",
-        "every rank gets the slopes of rank 0",
-        lambda n, size, rank: _slopes(encoding, n)[: held(n, size)],
-    )
-    yield Mistake(
-        "shard-offset",
-        "ranks are counted from the last one",
-        lambda n, size, rank: _own(encoding)(n, size, size - 1 - rank),
-    )
-    yield Mistake(
-        "shard-offset",
-        "ranks start rank heads in, not rank times their number",
-        lambda n, size, rank: _slopes(encoding, n)[rank : rank + held(n, size)],
-    )
-    yield Mistake(
+    yield written(
         "head-order",
         "heads are dealt to the ranks one by one",
         lambda n, size, rank: _slopes(encoding, n)[rank::size],
     )
-    yield Mistake(
+    yield from several(
         "slopes",
-        "2 ** (-8 h / n) is taken for any number of heads",
-        part(lambda n: 2.0 ** (-top * np.arange(1, n + 1) / n)),
+        (
+            "2 ** (-8 h / n) is taken for any number of heads",
+            part(lambda n: 2.0 ** (-top * np.arange(1, n + 1) / n)),
+        ),
+        ("the exponents start at 0", part(lambda n: 2.0 ** (-top * np.arange(n) / n))),
     )
-    yield Mistake(
-        "slopes",
-        "the exponents start at 0",
-        part(lambda n: 2.0 ** (-top * np.arange(n) / n)),
-    )
-    yield Mistake("bias-sign", "the slopes are negative", part(lambda n: -_slopes(encoding, n)))
+    yield written("bias-sign", "the slopes are negative", part(lambda n: -_slopes(encoding, n)))
 
 
 SLOPE_ROWS: dict[str, Any] = {
     "rank_slopes": Plain(
-        ("alibi",),
-        ("num_heads", "tp_size", "tp_rank"),
-        _own,
         _ranks,
         _mistakes,
         "shard-offset",

@@ -1,1 +1,1 @@
-"""The function under judgement: how it is called, fed, compared and reported."""
+"""Call the judged function, compare its results, and report."""

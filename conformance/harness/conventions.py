@@ -1,4 +1,4 @@
-"""Who else does it like that: released models and libraries with the convention a finding names.
+"""Released models and libraries that follow the convention a finding names.
 
 A model is listed with the preset that says so, a library as its source or a public thread says.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Convention:
-    """What findings of ``codes`` say of a function that follows it, and who does as well."""
+    """A convention that a finding recognises, and the models and libraries that follow it."""
 
     name: str
     codes: tuple[str, ...]
@@ -22,7 +22,7 @@ class Convention:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Everybody, models first."""
+        """Everyone who follows it, models first."""
         return (*self.models, *self.libraries)
 
 
@@ -204,7 +204,7 @@ CONVENTIONS: tuple[Convention, ...] = (
 
 
 def known(code: str, message: str) -> tuple[str, ...]:
-    """Who follows the convention that a finding says the function has."""
+    """Return who follows the convention that a finding says the function has."""
     found: dict[str, None] = {}
     for one in CONVENTIONS:
         if code in one.codes and re.search(one.said, message):

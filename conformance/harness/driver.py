@@ -1,9 +1,9 @@
-"""The function under judgement, driven with NumPy values whatever library and layout it wants."""
+"""Call the judged function with NumPy values, whatever library and layout it takes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ class Refused(Exception):
 
 
 class Malformed(Exception):
-    """The function returned something that is not what the surface demands."""
+    """The function returned something else than its surface asks for."""
 
 
 @dataclass
@@ -39,6 +39,7 @@ class Subject:
     device: str | None = None
     inplace: bool = False
     keeps_dtype: bool = False  #: whether the surface demands the dtype that goes in
+    factory: Callable[[], Callable[..., Any]] | None = None  #: makes a fresh instance of ``fn``
     axes: int = 1  #: position axes; with several, ``apply`` is given positions (A, B, S)
     names: tuple[str, ...] = ("x", "positions")  #: what the arrays that go in are called
     calls: int = 0
@@ -47,15 +48,20 @@ class Subject:
 
     @property
     def backend(self) -> Backend:
-        """The declaration of the library that ``fn`` works with."""
+        """The array library that ``fn`` takes."""
         return backend(self.backend_name)
 
+    def fresh(self) -> Subject:
+        """Return a driver of a fresh instance of the function."""
+        assert self.factory is not None
+        return replace(self, fn=self.factory())
+
     def rounded(self, values: np.ndarray) -> np.ndarray:
-        """``values`` as ``fn`` will see them, rounded to the declared dtype, in float64."""
+        """Return ``values`` rounded to the declared dtype, as float64: what ``fn`` gets."""
         return self.backend.asnumpy(self._send(values))
 
     def call(self, *args: Any) -> Any:
-        """``fn`` on NumPy arrays (converted) and plain values; the raw result.
+        """Call ``fn`` with NumPy arrays, converted, and plain values; return its result as it is.
 
         Raises :class:`Refused` for any exception of ``fn``.
         """
@@ -76,7 +82,7 @@ class Subject:
         return result
 
     def array(self, result: Any) -> np.ndarray:
-        """One returned array as NumPy float64 (or integers); notes its dtype."""
+        """Return one result as NumPy float64 (or integers), and note its dtype."""
         if isinstance(result, list) and not result:
             return np.zeros(0, np.int64)  # an empty list has no dtype
         if isinstance(result, bool | int | float | list):
@@ -91,7 +97,7 @@ class Subject:
         return self.backend.asnumpy(result)
 
     def apply(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """The ``apply`` surface for x (B, H, S, D) in any tensor layout; the result likewise."""
+        """Call ``apply`` with x (B, H, S, D) in the tensor layout; return y (B, H, S, D)."""
         given, at = self.arguments(x, positions)
         y = self.array(self.call(given, at))
         if y.shape != given.shape:
@@ -99,7 +105,7 @@ class Subject:
         return self.restored(y, x.shape)
 
     def restored(self, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """A result in the tensor layout as (B, H, S, D); ``shape`` is that of x."""
+        """Return a result in the tensor layout as (B, H, S, D), the ``shape`` of x."""
         batch, heads, length, dim = shape
         if self.tensor_layout == "bhsd":
             return y
@@ -108,7 +114,7 @@ class Subject:
         return y.reshape(batch, length, heads, dim).transpose(0, 2, 1, 3)
 
     def arguments(self, x: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """x (B, H, S, D) and its positions as the tensor layout wants them.
+        """Return x (B, H, S, D) and its positions in the tensor layout.
 
         Where there are several axes, positions without an axis of axes go for each of them.
         """

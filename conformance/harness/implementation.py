@@ -1,4 +1,4 @@
-"""Somebody's implementation, with what is needed to drive it."""
+"""An implementation to judge, with everything needed to call it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from posenc_ref import Encoding, ModelEncoding
 
 @dataclass(frozen=True)
 class Implementation:
-    """Somebody's implementation in the shape of a surface.
+    """An implementation in the shape of a surface.
 
     ``call`` takes exactly the surface's positional arguments, as arrays of ``backend``.
 

@@ -1,4 +1,4 @@
-"""The inputs: what is fed to a function, from short to long, and why these numbers."""
+"""The inputs of the judges, from short to long, and why these numbers."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ MORE_HEADS = (17, 18, 33, 36, 56, 65, 80, 97, 104, 127, 129, 144, 160, 192, 255,
 
 
 def dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Normal random numbers, the same for the same seed."""
+    """Return normal random numbers, the same for the same seed."""
     return np.random.default_rng(seed).standard_normal(shape)
 
 
 def unit_pairs(shape: tuple[int, ...], first: np.ndarray) -> np.ndarray:
-    """Every pair is (1, 0), so that a rotation shows its cos and sin themselves."""
+    """Return x whose pairs are (1, 0), so that a rotation returns its cos and sin."""
     x = np.zeros(shape)
     x[..., first] = 1.0
     return x
 
 
 def error_window(length: int) -> np.ndarray:
-    """The last positions of a context, odd ones among them: powers of two are too kind."""
+    """Return the last positions of a context, odd ones among them: powers of two hide errors."""
     return np.arange(max(length - 10, 0), length)

@@ -1,4 +1,4 @@
-"""Getting rows at any position out of a function, whatever kinds of positions it refuses."""
+"""Evaluate a function at any position, whatever kinds of positions it refuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUIRED_TOKENS = max(size[-1] for size in SIZES)
 
 
 def longest_call(accepts: Callable[[int], bool], refused: int, guess: int = 0) -> int:
-    """The most tokens that are accepted, fewer than ``refused``, by bisection; 0 if few are not."""
+    """Return the most tokens below ``refused`` that are accepted, by bisection; 0 if none are."""
     low, high = REQUIRED_TOKENS, refused
     if low >= high or not accepts(low):
         return 0
@@ -43,44 +43,43 @@ class Reach:
     longest: int = 2**17 - 1  #: where calls that have to start at 0 end
 
     def touch(self, position: int) -> None:
-        """Evaluate one row; raises what the function raises."""
+        """Evaluate one row; an exception of the function passes through."""
         raise NotImplementedError(f"{type(self).__name__} evaluates nothing")
 
     def saw(self, positions: np.ndarray) -> None:
-        """Note the highest position judged."""
+        """Remember the highest position judged."""
         if positions.size:
-            self.run.highest = max(self.run.highest, int(np.max(np.abs(positions))))
+            self.run.reached(int(np.max(np.abs(positions))))
 
     def accepts(self, position: int) -> bool:
-        """Whether a row at ``position`` comes out at all."""
-        before = self.run.highest
+        """Return whether the function accepts a position."""
+        before = self.run.ledger.highest
         try:
             self.touch(position)
         except Refused as error:
             self.refused = str(error)
-            self.run.highest = before
+            self.run.ledger.highest = before
             return False
         except Malformed as error:  # no refusal: something else came out than was asked for
             self.refused = str(error)
-            self.run.highest = before
+            self.run.ledger.highest = before
             self.run.add("shape", str(error), f"position {position}")
             return False
         return True
 
     def within(self, positions: np.ndarray) -> np.ndarray:
-        """Those of ``positions`` that may be judged and are accepted."""
+        """Return the ``positions`` that are to be judged and are accepted."""
         return positions[positions <= self.reach(int(positions.max()))]
 
     def reach(self, wanted: int) -> int:
-        """The largest accepted position up to ``wanted``, by bisection."""
-        if self.run.max_position is not None:
-            wanted = min(wanted, self.run.max_position)
+        """Return the largest accepted position up to ``wanted``, by bisection."""
+        wanted = self.run.settings.up_to(wanted)
         if self.mode == "prefix" and wanted > self.longest:
             wanted = self.longest
             self.run.limit(f"judged up to position {wanted}: every call has to start at 0")
         if self.highest is not None and self.highest < wanted:
             return self.highest
-        low, high = self.run.highest, wanted
+        low, high = self.run.ledger.highest, wanted
         if low >= wanted or self.accepts(wanted):
             return wanted
         while high - low > 1:
@@ -92,13 +91,13 @@ class Reach:
 
 
 def _wanted(run: Run, positions: np.ndarray) -> None:
-    """Refuse, in the function's name, what is not to be judged."""
-    if run.max_position is not None and (positions > run.max_position).any():
-        raise Refused(ValueError(f"past max_position={run.max_position}"))
+    """Raise Refused for positions that are not to be judged."""
+    if not run.settings.allows(positions.max(initial=0)):
+        raise Refused(ValueError(f"past max_position={run.settings.max_position}"))
 
 
 def _countable(positions: np.ndarray) -> None:
-    """Refuse, in the function's name, what no call from position 0 on can contain."""
+    """Raise Refused for positions that no call from position 0 on contains."""
     if positions.dtype.kind not in "iu" or positions.min(initial=0) < 0:
         raise Refused(ValueError("only calls from position 0 on are accepted"))
 
@@ -124,11 +123,11 @@ class TableAccess(Reach):
             )
 
     def touch(self, position: int) -> None:
-        """One row."""
+        """Evaluate one row."""
         self.rows(np.array([position]))
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
-        """The rows of the table at ``positions``."""
+        """Return the rows of the table at ``positions``."""
         _wanted(self.run, positions)
         if self.mode == "any":
             table = self._call(positions)
@@ -154,11 +153,11 @@ class Access(Reach):
     most: int = 2**20  #: how many tokens a call may have
 
     def touch(self, position: int) -> None:
-        """One token."""
+        """Evaluate one token."""
         self.rows(np.ones((1, 1, 1, self.dim)), np.array([position]))
 
     def learn(self) -> None:
-        """Find out which positions are accepted, with small ones (length may latch state)."""
+        """Find out which positions are accepted, with small ones: long calls may latch state."""
         x = np.ones((1, 2, 3, self.dim))
         tries = {"any": [3, 1, 7], "contiguous": [7, 8, 9], "single": [7]}
         for mode, positions in ((mode, np.array(at)) for mode, at in tries.items()):
@@ -186,18 +185,18 @@ class Access(Reach):
             )
 
     def lengths(self, positions: np.ndarray) -> np.ndarray:
-        """The length of the sequence that each row of :meth:`rows` is part of."""
+        """Return the length of the call that evaluates each row of :meth:`rows`."""
         if self._alone(positions):
             return np.asarray(positions + 1)
         return np.full(positions.shape, positions.max(initial=0) + 1)
 
     def _alone(self, positions: np.ndarray) -> bool:
-        """Whether every row goes into a call of its own."""
+        """Return whether every row is evaluated in a call of its own."""
         window = self.mode == "contiguous" and bool((np.diff(positions) == 1).all())
         return self.mode in ("contiguous", "single") and not window
 
     def rows(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """``apply`` of x (B, H, n, D), row n at ``positions[n]``."""
+        """Return ``apply`` of x (B, H, n, D), row n at ``positions[n]``."""
         _wanted(self.run, positions)
         y = self._rows(x, positions)
         self.saw(positions)
@@ -223,7 +222,7 @@ class Access(Reach):
         return y
 
     def _pieces(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """One call, or several where a call of so many tokens is refused."""
+        """Evaluate one call, or several if a call of so many tokens is refused."""
         n = positions.size
         if n <= self.most:
             try:
@@ -245,7 +244,7 @@ class Access(Reach):
         return np.concatenate(rows, axis=2)
 
     def _part(self, positions: np.ndarray, start: int, most: int) -> tuple[np.ndarray, int]:
-        """The tokens of one piece, and how many of them are its own.
+        """Return the tokens of one piece, and how many of them are its own.
 
         Where the length counts, every piece has the largest position too.
         """

@@ -1,4 +1,4 @@
-"""What a check returns: a verdict, findings that teach, and numbers."""
+"""The result of a check: a verdict, findings and numbers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How exact the implementation is, measured at the positions it accepts.
+    """The accuracy of an implementation at the positions it accepts.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class Accuracy:
 
 @dataclass
 class Report:
-    """The outcome of :func:`posenc_ref.conformance.check`; ``print(report)`` explains it.
+    """The result of :func:`posenc_ref.conformance.check`; print it to read it.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """What ``posenc check`` exits with; 2 is for usage errors as well."""
+        """The exit code of ``posenc check``; 2 is also that of usage errors."""
         return {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}[self.verdict]
 
     @property
@@ -185,11 +185,11 @@ class Report:
             raise AssertionError(str(self))
 
     def to_json(self, **kwargs: Any) -> str:
-        """The report as JSON; keyword arguments go to ``json.dumps``."""
+        """Return the report as JSON; keyword arguments go to ``json.dumps``."""
         return json.dumps(self.to_dict(), **kwargs)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-ready data; infinite scores become null."""
+        """Return the report as JSON-ready data; infinite scores become null."""
         body = asdict(self)
         body.update(verdict=self.verdict, passed=self.passed, spec_version=SPEC_VERSION)
         return _finite(body)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""State: replayed calls, calls of one length at other positions, results kept by the caller."""
+"""Judge state: repeated calls, calls of one length at other positions, results that are kept."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ _LENGTHS = (11, 13)
 
 
 def replay(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, what: str) -> None:
-    """The very first call once more, after all the others: bit for bit the same."""
-    again = call()
+    """Judge that the very first call gives the same, bit for bit, after all the others."""
+    same_again(run, call(), first, what)
+
+
+def same_again(run: Run, again: np.ndarray, first: np.ndarray, what: str) -> None:
+    """Judge that a repeated call gives the same result, bit for bit."""
     run.count("state")
     if again.shape != first.shape or not np.array_equal(first, again, equal_nan=True):
         worst = float(np.abs(first - again).max()) if again.shape == first.shape else np.inf
@@ -31,7 +35,7 @@ def same_length(
     evaluate: Callable[[np.ndarray], np.ndarray],
     right: Callable[[np.ndarray, np.ndarray], bool],
 ) -> None:
-    """Positions that come out right in the first call of a length must do so in the second.
+    """Judge that a second call of a length is right where the first call of that length is.
 
     The last call has the length, the ends and the sum of the one before it.
     """
@@ -61,7 +65,7 @@ def same_length(
 
 
 def kept_result(run: Run, one: Callable[[], object], two: Callable[[], object]) -> None:
-    """A result that the caller keeps must not change when the function is called again."""
+    """Judge that a result the caller keeps does not change in the next call."""
     held = one()
     parts = list(held) if isinstance(held, tuple | list) else [held]
     before = [np.array(run.subject.array(part)) for part in parts]

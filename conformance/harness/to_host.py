@@ -1,4 +1,4 @@
-"""Declarations on the host: what is judged may be anywhere, the judge computes in NumPy."""
+"""Move the learned arrays of a declaration to NumPy, in which the judges compute."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def hosted(value: T) -> T:
-    """A declaration with its learned arrays as NumPy arrays; itself if they are so already."""
+    """Return the declaration with its learned arrays in NumPy; itself if they are already."""
     return _hosted(value)  # type: ignore[no-any-return]
 
 

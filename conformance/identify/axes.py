@@ -1,4 +1,4 @@
-"""Rotary functions of several position axes: which pair follows which axis, and how fast."""
+"""Identify rotary functions of several position axes: the axis and frequency of every pair."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from posenc_ref.conformance.phases.measure import Measured, Phases, unaliased
 
 from . import names as identify_names
 from .card import Card
-from .fit.schedule import Factor, Measurement, fit, given, nice
+from .fit.measurement import Factor, Measurement, nice
+from .fit.schedule import fit, given
 from .length import UNSPACED, Lengths
 from .measure import origin, reach, refined, uncertainty
 
@@ -39,12 +40,12 @@ class Axes:
 
     @property
     def follows(self) -> np.ndarray:
-        """Which pair is turned by which axis, (A, pairs)."""
+        """The mask (A, pairs) of the axes that turn each pair."""
         noise = 8 * self.sigma + ROUNDOFF["float32"] * np.abs(self.w).max(axis=0, initial=0.0)
         return np.asarray(np.abs(self.w) > noise)
 
     def of(self, axis: np.ndarray) -> Phases:
-        """Every pair on its own axis."""
+        """Return the frequency of every pair on its own axis."""
         k = np.arange(axis.size)
         return replace(self.first, frequencies=self.w[axis, k], sigma=self.sigma[axis, k])
 
@@ -84,8 +85,7 @@ def identify(
     if start:
         fields["offset"] = start
         card.facts["origin"] = f"positions are counted from {start:g}"
-    exactness = min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
-    measurement = Measurement(sign * w, phases.sigma, factor, exactness)
+    measurement = Measurement.of(run.coarse, sign * w, phases.sigma, factor)
     for shape in _shapes(access.dim, fields, measured, axis):
         card.encoding = _spaced(card, shape, measurement)
         lengths.explain(card, measurement, np.arange(w.size))
@@ -94,7 +94,7 @@ def identify(
 
 
 def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> Axes:
-    """The frequency of every pair on each axis, the others at 0."""
+    """Return the frequency of every pair on each axis, the others at 0."""
     count, dim = run.subject.axes, access.dim
     first = np.array([p.a for p in measured.pairs])
     out_a, out_b = [p.out_a for p in measured.pairs], [p.out_b for p in measured.pairs]
@@ -136,7 +136,7 @@ def _mixed(card: Card, dim: int, measured: Measured, axes: Axes, k: int) -> None
 def _shapes(
     dim: int, fields: dict[str, Any], measured: Measured, axis: np.ndarray
 ) -> Iterator[MultiAxisRoPE]:
-    """Layouts and arrangements that have the measured pairs and axes."""
+    """Yield layouts and arrangements that have the measured pairs and axes."""
     read = [(p.a, p.b) for p in measured.pairs]
     written = [(p.out_a, p.out_b) for p in measured.pairs]
     layouts = ("half", "interleaved", "blockwise")
@@ -162,7 +162,7 @@ def _pairs(columns: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, int]]:
 
 
 def _spaced(card: Card, shape: MultiAxisRoPE, m: Measurement) -> Rotary:
-    """The spacing, base, scale and scaling that give the measured frequencies."""
+    """Return the spacing, base, scale and scaling that give the measured frequencies."""
     for tried in _spacings(shape, m):
         if m.agree(tried.frequencies()).all() and m.has_factor(tried.attention_factor()):
             card.aliases += identify_names.same_axes(tried)
@@ -173,7 +173,7 @@ def _spaced(card: Card, shape: MultiAxisRoPE, m: Measurement) -> Rotary:
 
 
 def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
-    """Every spacing with published bases, then with those fitted, over all pairs or each axis."""
+    """Yield every spacing, with published bases first, then fitted over all pairs or each axis."""
     if not (m.w > 0).all():
         return
     first = _scale(float(m.w[0]), float(m.known[0]))
@@ -203,13 +203,13 @@ def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
 
 
 def _scale(first: float, error: float) -> float:
-    """The shortest number that the first frequency can be, or multiple of pi if that is shorter."""
+    """Return the shortest number, or multiple of pi, within the error of a frequency."""
     plain, turns = nice(first, error), nice(first / np.pi, error)
     return float(turns * np.pi) if len(repr(turns)) < len(repr(plain)) else plain
 
 
 def _exponents(shape: MultiAxisRoPE, spacing: str) -> np.ndarray:
-    """The exponent of every pair in float64: hundreds of bases are tried."""
+    """Return the exponent of every pair in float64: hundreds of bases are tried."""
     axes, pairs = shape.axes(), sum(shape.sections)
     if spacing == "global":
         return np.arange(pairs) / pairs

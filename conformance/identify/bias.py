@@ -1,4 +1,4 @@
-"""What an unknown bias is: Toeplitz or not, linear or in buckets, its slopes and its direction."""
+"""Identify a bias: Toeplitz or not, linear or in buckets, its slopes and its direction."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Profile:
     size: dict[int, np.ndarray]
 
     def side(self, sign: int) -> dict[int, np.ndarray]:
-        """The values by distance, of earlier keys (-1) or later ones (1)."""
+        """Return the values by distance, of earlier keys (-1) or later ones (1)."""
         found = {sign * n: v for n, v in self.value.items() if n * sign > 0}
         return dict(sorted(found.items()))
 
@@ -78,13 +78,13 @@ def identify(run: Run, card: Card) -> None:
         card.unknown.append("every key is masked, or not a number: there is no bias in it")
         return
     calls = [square, *(c for pair in _OTHERS if (c := _call(run, card, *pair)))]
-    run.highest = max(c.k_len for c in calls) - 1
+    run.ledger.highest = max(c.k_len for c in calls) - 1
     if not all(np.isfinite(c.values[:, ~c.hidden]).all() for c in calls):
         card.unknown.append("what comes out is not finite where keys are visible")
         return
     card.facts["heads"] = str(square.values.shape[0])
     _mask(card, square)
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     for at_end, constant, words in (
         (True, False, "yes: a function of key minus query alone"),
         (False, False, "yes, but query i sits at key i, not at the end of the keys"),
@@ -104,7 +104,7 @@ def identify(run: Run, card: Card) -> None:
 
 
 def _call(run: Run, card: Card, q_len: int, k_len: int) -> Call | None:
-    """One call as (H, Q, K); None, with a limit, if it is refused or has another shape."""
+    """Return one call as (H, Q, K); None, with a limit, if it is refused or has another shape."""
     answer = ask(run.subject, q_len, k_len)
     if answer.values is None:
         card.limits.append(f"fn({q_len}, {k_len}) is refused ({answer.problem})")
@@ -132,7 +132,7 @@ def _mask(card: Card, square: Call) -> None:
 
 
 def _profile(calls: list[Call], ruler: Ruler, constant: bool) -> Profile | None:
-    """The bias as a function of key minus query, if it is one (up to a constant per row)."""
+    """Return the bias as a function of key minus query, if it is one (up to a constant per row)."""
     found = Profile({}, {})
     for c in calls:
         own = c.own if constant else np.zeros(1)
@@ -169,7 +169,7 @@ def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
 
 
 def _curved(run: Run, card: Card, profile: Profile, own: np.ndarray, ruler: Ruler) -> None:
-    """A bias that is no line: a known curve, or constant over ranges."""
+    """Identify a bias that is not linear: a known curve, or constant over ranges."""
     earlier, later = profile.side(-1), profile.side(1)
     mirrored = bool(later) and not any(
         ruler.differ(v, earlier[n], profile.size[n] + profile.size[-n]).any()
@@ -187,7 +187,7 @@ def _curved(run: Run, card: Card, profile: Profile, own: np.ndarray, ruler: Rule
 
 
 def _line(profile: Profile, own: np.ndarray, ruler: Ruler, sign: int) -> np.ndarray | None:
-    """The change per key of distance, if every head is linear in the distance."""
+    """Return the change per key of distance, if every head is linear in the distance."""
     side = profile.side(sign)
     if len(side) < 2:
         return None
@@ -204,7 +204,7 @@ def _line(profile: Profile, own: np.ndarray, ruler: Ruler, sign: int) -> np.ndar
 def _linear(
     card: Card, profile: Profile, slopes: np.ndarray, own: np.ndarray, ruler: Ruler
 ) -> None:
-    """A bias that is linear in the distance: ALiBi, or like it."""
+    """Identify a bias that is linear in the distance: ALiBi, or similar."""
     falls = slopes < 0
     card.facts["slopes"] = _list(-slopes)
     card.facts["distance"] = (
@@ -239,7 +239,7 @@ def _linear(
 
 
 def _bucketed(run: Run, card: Card, profile: Profile, own: np.ndarray) -> None:
-    """A bias that is constant over ranges of distances, as T5's is."""
+    """Identify a bias that is constant over ranges of distances, such as T5's."""
     earlier, later = profile.side(-1), profile.side(1)
     past, size = _levels(earlier, own, 0)
     ahead, _ = _levels(later, own, size)
@@ -272,7 +272,7 @@ def _farther(
     run: Run, card: Card, later: dict[int, np.ndarray], ahead: dict[int, int],
     past: dict[int, int], size: int,
 ) -> tuple[dict[int, np.ndarray], dict[int, int]]:  # fmt: skip
-    """Later keys as far as their last bucket: a square call shows them, if it is not too large."""
+    """Return later keys up to their last bucket, perhaps from one more square call."""
     last = min(n for n, level in past.items() if level == size - 1)
     if last <= max(later):
         return later, ahead

@@ -1,4 +1,4 @@
-"""What an unknown bucket function is: where buckets start on both sides, and T5's parameters."""
+"""Identify a bucket function: where buckets start on both sides, and T5's parameters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Rule:
     alike: tuple[int, int]
 
     def encoding(self, table: np.ndarray) -> T5Bias:
-        """The bias with that table."""
+        """Return the bias with that table."""
         return T5Bias(
             table,
             num_buckets=self.num_buckets,
@@ -45,7 +45,7 @@ class Rule:
         )
 
     def relations(self) -> tuple[str, ...]:
-        """What the buckets do not tell."""
+        """Return what the buckets do not tell."""
         low, high = self.alike
         if low == high:
             return ()
@@ -85,8 +85,7 @@ def _ask(run: Run, card: Card) -> tuple[np.ndarray, np.ndarray]:
     nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     answer = Answer(None, problem="nothing was asked")
     for reach in (_NEAR, 512, 64, 8):
-        if run.max_position is not None:
-            reach = min(reach, run.max_position)
+        reach = run.settings.up_to(reach)
         r = np.arange(-reach, reach + 1)
         if reach == _NEAR:
             r = np.concatenate([-_FAR[::-1], r, _FAR])
@@ -104,14 +103,14 @@ def _ask(run: Run, card: Card) -> tuple[np.ndarray, np.ndarray]:
         if again.values is None or not np.array_equal(again.values, b):
             card.unknown.append("the same call gives other values at once: it is no function of r")
             return nothing
-        run.highest = int(np.abs(r).max())
+        run.ledger.highest = int(np.abs(r).max())
         return r, b.astype(np.int64)
     card.unknown.append(f"it cannot be driven: {answer.problem}")
     return nothing
 
 
 def _words(side: dict[int, int]) -> str:
-    """The distances at which the bucket changes, in words."""
+    """Return the distances at which the bucket changes, in words."""
     levels = list(side.values())
     if len(set(levels)) == 1:
         return f"all in bucket {levels[0]}"
@@ -128,7 +127,7 @@ def _words(side: dict[int, int]) -> str:
 
 
 def thresholds(side: dict[int, int], low: int) -> tuple[int, ...]:
-    """The first distance of bucket low + 1, low + 2, ..., if they grow."""
+    """Return the first distance of bucket low + 1, low + 2, ..., if they grow."""
     found: list[int] = []
     before = 0
     for n, bucket in side.items():
@@ -158,7 +157,7 @@ def rules(past: dict[int, int], later: dict[int, int], own: int) -> Iterator[Rul
 
 
 def _max_distances(seen: tuple[int, ...], size: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """The likeliest max_distance, and the whole range that gives the same thresholds."""
+    """Yield the likeliest max_distance, and the whole range that gives the same thresholds."""
     exact = size // 2
 
     def same(distance: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The identity card: what a function was measured to be, in the words of the specification."""
+"""The identity card: the measured properties of a function, in the words of the specification."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ORDER = (
 
 @dataclass
 class Card:
-    """What :func:`identify` found; print it to read it.
+    """The result of :func:`identify`; print it to read it.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class Card:
         return f"nearest to {self.encoding!r}, with the deviations below"
 
     def to_json(self) -> str:
-        """The card as JSON."""
+        """Return the card as JSON."""
         data: dict[str, Any] = {
             "subject": self.subject,
             "surface": self.surface,

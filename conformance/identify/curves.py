@@ -1,4 +1,4 @@
-"""Biases that are curves over the distance: KERPLE's two forms, fitted, and Sandwich."""
+"""Identify biases that are curves over the distance: KERPLE's two forms and Sandwich."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def curves(
     causal: bool,
     ruler: Ruler,
 ) -> Bias | None:
-    """The encoding whose values these are, by distance; relative to a token's own key."""
+    """Return the encoding whose values these are, by distance; relative to a token's own key."""
     d = np.array(sorted(side), dtype=np.float64)
     values = np.stack([side[int(n)] - own for n in d], axis=1)
     terms = np.stack([size[-int(n)] for n in d], axis=1) + np.abs(own)[:, None]
@@ -83,7 +83,7 @@ def _fit(
 
 
 def _sandwich(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
-    """The width whose curve has the first head's values at two distances."""
+    """Yield the width whose curve has the first head's values at two distances."""
     heads = len(values)
     near = [0, min(6, d.size - 1)]
     for dim in _WIDTHS:

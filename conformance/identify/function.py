@@ -1,4 +1,4 @@
-"""``identify``: what is this function?  Measured from outside, with nothing declared."""
+"""``identify``: measure what a function is, with nothing declared."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.harness.report import ERROR
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.harness.signatures import SURFACES as JUDGED
+from posenc_ref.conformance.harness.signatures import load
 
 from .card import Card
 
-SURFACES = (
-    "apply", "cos_sin", "frequencies", "table", "slopes", "bias", "bucket", "scores",
-)  # fmt: skip
+#: The surfaces whose functions can be identified.
+SURFACES = tuple(row.name for row in JUDGED.values() if row.identify)
 #: Surfaces whose x, or q and k, have channels.
 _CHANNELS = ("apply", "scores")
 
@@ -63,15 +64,7 @@ def identify(
     TypeError, ValueError
         Settings that do not fit; whatever ``fn`` does is in the card.
     """
-    from . import (  # a tenth of the import's time
-        drive as identify_drive,
-    )
-    from . import (
-        hints as identify_hints,
-    )
-    from . import (
-        names as identify_names,
-    )
+    from . import hints, names  # a tenth of the import's time
 
     bound = fn if isinstance(fn, Implementation) else None
     surface = surface or (bound.surface if bound else "apply")
@@ -80,28 +73,30 @@ def identify(
     head_dim = head_dim or (bound.head_dim if bound else None)
     run = make_run(fn, None, surface, head_dim=head_dim, axes=axes, **options)
     if surface in _CHANNELS and head_dim is None:
-        raise ValueError(identify_hints.no_head_dim(run, surface))
+        raise ValueError(hints.no_head_dim(run, surface))
     report = run.report
     card = Card(report.subject, surface, report.backend, report.dtype)
     with np.errstate(all="ignore"):
         try:
-            identify_drive.drive(run, card, surface, head_dim or 0)
+            load(JUDGED[surface].identify)(run, card)
+            if card.encoding is None and surface not in _CHANNELS:
+                card.unknown += hints.arguments(run.subject.fn, surface)
         except (Refused, Malformed) as error:
             card.unknown.append(f"a call failed: {error}")
-            card.unknown += identify_hints.for_tables(run, surface, error)
+            card.unknown += hints.for_tables(run, surface, error)
     card.limits += [text for text in report.limits if text not in card.limits]
     if card.encoding is not None:
         _confirm(fn, run, card, options)
-        card.used_by = identify_names.used_by(card.encoding)
+        card.used_by = names.used_by(card.encoding)
         if card.rule and not card.used_by:
-            card.closest = identify_names.closest(card.encoding)
+            card.closest = names.closest(card.encoding)
     if to is not None:
         _convert(card, to)
     return card
 
 
 def _convert(card: Card, to: Encoding) -> None:
-    """How to use it as something else; deviations have to be mended first."""
+    """Fill in how to use the function as another encoding."""
     from .convert.convert import convert
 
     if card.encoding is None:
@@ -120,7 +115,7 @@ def _convert(card: Card, to: Encoding) -> None:
 
 
 def _declared(card: Card, dim: int | None) -> Encoding | ModelEncoding:
-    """What is checked: the encoding, with the measured softmax scale where it has another."""
+    """Return what is checked: the encoding, with the measured softmax scale if that differs."""
     assert card.encoding is not None
     scale, e = card.softmax_scale, card.encoding
     if scale is None or dim is None:
@@ -131,24 +126,23 @@ def _declared(card: Card, dim: int | None) -> Encoding | ModelEncoding:
 
 
 def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, Any]) -> None:
-    """The full check against what was identified: what is left are deviations.
+    """Check the function against the identified encoding; findings are deviations.
 
     A function that keeps what it has seen is checked on a fresh instance, or not at all.
     """
     assert card.encoding is not None
     if run.report.findings:  # state: nothing else is looked for before
         card.deviations = list(run.report.findings)
-        if run.factory is None:
+        if run.subject.factory is None:
             card.unknown.append(
                 "whether it is exact: calls change what later ones give, so a check of this "
                 "instance would judge what is left of the measurement; pass factory="
             )
             return
-        fn = run.factory()
+        fn = run.subject.fresh().fn
+    head_dim = run.settings.head_dim
     try:
-        report = check(
-            fn, _declared(card, run.head_dim), card.surface, head_dim=run.head_dim, **options
-        )
+        report = check(fn, _declared(card, head_dim), card.surface, head_dim=head_dim, **options)
     except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
         # The suite itself is at fault: the card stands without it.
         card.unknown.append(f"whether it is exact: the check broke off ({error!r}); please report")

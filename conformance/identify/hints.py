@@ -1,4 +1,4 @@
-"""What to do where ``identify`` cannot drive a function: other arguments are tried, and named."""
+"""Hints for functions that ``identify`` cannot call: other arguments are tried."""
 
 from __future__ import annotations
 
@@ -15,27 +15,15 @@ from posenc_ref.backends import backends
 from posenc_ref.conformance.harness.driver import Malformed, Refused, Subject
 from posenc_ref.conformance.harness.probes import SHORT, dense
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.harness.signatures import SURFACES
 
-#: How each surface calls a function.
-CALLS = {
-    "apply": "fn(x, positions)",
-    "cos_sin": "fn(positions)",
-    "table": "fn(positions)",
-    "frequencies": "fn() or fn(seq_len)",
-    "slopes": "fn(num_heads)",
-    "bias": "fn(q_len, k_len)",
-    "bucket": "fn(relative_position)",
-    "scores": "fn(q, k)",
-}
-#: Positional arguments that each surface passes.
-_COUNT = {"cos_sin": 1, "table": 1, "slopes": 1, "bucket": 1, "apply": 2, "bias": 2, "scores": 2}
 #: More position axes than any model has.
 _AXES = (2, 3, 4)
 _HEAD_DIMS = (64, 128, 32, 80, 96, 256, 16, 8)
 
 
 def no_head_dim(run: Run, surface: str) -> str:
-    """What to say where head_dim is missing: which sizes the function takes."""
+    """Return the message for a missing head_dim, with the sizes that the function takes."""
     of, gives = ("q and k", _scores) if surface == "scores" else ("x", _gives)
     text = (
         f"head_dim is needed for surface {surface!r}, the size of the last axis of {of}: "
@@ -52,7 +40,7 @@ def no_head_dim(run: Run, surface: str) -> str:
 
 
 def for_apply(run: Run, dim: int) -> list[str]:
-    """Hints for a function that refuses the first call of ``apply``."""
+    """Return hints for a function that refuses the first call of ``apply``."""
     found = [
         f"positions ({n}, B, S) come out right: pass axes={n}, or --axes {n}"
         for n in _AXES
@@ -65,7 +53,7 @@ def for_apply(run: Run, dim: int) -> list[str]:
 
 
 def for_tables(run: Run, surface: str, error: Refused | Malformed) -> list[str]:
-    """Hints for a function of positions that refuses them, or returns something else."""
+    """Return hints for a function of positions that refuses them or returns something else."""
     if isinstance(error, Malformed):
         other = {"cos_sin": "table", "table": "cos_sin"}.get(surface)
         return [f"what comes out may be that of surface {other!r}"] if other else []
@@ -76,7 +64,7 @@ def for_tables(run: Run, surface: str, error: Refused | Malformed) -> list[str]:
 
 
 def no_rotation(run: Run, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
-    """What a function that is no rotation does not have either; y is what it makes of x."""
+    """Yield what else a function that is not a rotation lacks; y is its result for x."""
     half = 2 * run.subject.apply(x / 2, SHORT)  # exact, where the function is linear
     off = np.abs(half - y)
     if (off > run.budget * ROUNDOFF[run.coarse] * (np.abs(y) + np.abs(half))).any():
@@ -86,22 +74,24 @@ def no_rotation(run: Run, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
 
 
 def arguments(fn: Callable[..., Any], surface: str) -> list[str]:
-    """A hint where the function does not take what the surface passes."""
-    passed = _COUNT.get(surface)
-    needed = _needed(fn)
-    if passed is None or needed is None or needed[0] <= passed <= needed[1]:
+    """Return a hint if the function takes another number of arguments."""
+    passed, needed = len(SURFACES[surface].arguments), _needed(fn)
+    if surface == "frequencies" or needed is None or needed[0] <= passed <= needed[1]:
         return []
     least, most = needed
-    fits = [s for s, n in _COUNT.items() if least <= n <= most]
+    every = [row for row in SURFACES.values() if row.identify and row.name != "frequencies"]
+    every.sort(key=lambda row: len(row.arguments))
+    fits = [row.name for row in every if least <= len(row.arguments) <= most]
+    call = f"fn({', '.join(SURFACES[surface].arguments)})"
     instead = f"; surfaces that fit are {', '.join(fits)}" if fits and least else ""
     return [
-        f"surface {surface!r} calls {CALLS[surface]}, and this function needs {least} arguments: "
+        f"surface {surface!r} calls {call}, and this function needs {least} arguments: "
         f"bind the others in a function of your own{instead}"
     ]
 
 
 def _needed(fn: Callable[..., Any]) -> tuple[int, float] | None:
-    """The fewest and the most positional arguments; None where nothing is known."""
+    """Return the fewest and the most positional arguments; None where nothing is known."""
     try:
         every = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
@@ -113,7 +103,7 @@ def _needed(fn: Callable[..., Any]) -> tuple[int, float] | None:
 
 
 def _libraries(run: Run, works: Callable[[Subject], bool]) -> Iterator[str]:
-    """Array libraries that are loaded anyway and that the function works with."""
+    """Yield the first loaded array library that the function works with."""
     for library in backends():
         if library.name == run.subject.backend_name or library.module not in sys.modules:
             continue
@@ -126,12 +116,12 @@ def _libraries(run: Run, works: Callable[[Subject], bool]) -> Iterator[str]:
 
 
 def _other(run: Run, **changes: Any) -> Subject:
-    """The function driven otherwise."""
+    """Return a driver of the function with other settings."""
     return replace(run.subject, out_dtypes=set(), **changes)
 
 
 def _gives(subject: Subject, dim: int) -> bool:
-    """Whether x of that head_dim comes out in its shape, and finite."""
+    """Return whether x of that head_dim comes out in its shape, and finite."""
     try:
         y = subject.apply(dense((2, 3, SHORT.size, dim), 0), SHORT)
     except (Refused, Malformed):
@@ -140,7 +130,7 @@ def _gives(subject: Subject, dim: int) -> bool:
 
 
 def _scores(subject: Subject, dim: int) -> bool:
-    """Whether q and k of that head_dim are taken."""
+    """Return whether q and k of that head_dim are taken."""
     return _returns(subject, dense((2, 1, 3, dim), 0), dense((2, 1, 3, dim), 1))
 
 

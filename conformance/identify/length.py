@@ -1,4 +1,4 @@
-"""Whether frequencies change with the length of the call, and by which rule."""
+"""Identify whether frequencies change with the length of the call, and by which rule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from posenc_ref.conformance.phases.measure import Phases, Tables, unwrap
 from posenc_ref.conformance.phases.schedule_mistakes import LENGTHS
 
 from .card import Card
-from .fit.schedule import PLAIN, Factor, Measurement, nice
+from .fit.measurement import PLAIN, Factor, Measurement, nice
 from .measure import refined
 
 _Rope = RoPE | MultiAxisRoPE
@@ -35,7 +35,7 @@ _SAME = 4
 
 
 class Lengths:
-    """Calls of chosen lengths, and what frequencies they show.
+    """The frequencies in calls of chosen lengths.
 
     Where a call takes one position, or one window, its length is the last position plus one.
     """
@@ -73,7 +73,7 @@ class Lengths:
         if self.whole and not self.same(_SHORTEST):
             first = min(self.changed, default=max(self.seen))
             card.facts["length"] = f"a call of {first} tokens changes what later calls give"
-            if self.run.factory is None:
+            if self.run.subject.factory is None:
                 card.unknown.append("by which rule the frequencies change with the length")
                 self.seen = dict.fromkeys(self.seen, False)
                 return
@@ -84,7 +84,7 @@ class Lengths:
             card.facts["length"] = f"the same frequencies {what.format(max(self.seen) - 1)}"
             return
         # Some keep the frequencies of the longest call for shorter ones that are not the shortest.
-        self._fresh = self.run.factory is not None
+        self._fresh = self.run.subject.factory is not None
         low = max((n for n in self.seen if n < self.changed[0]), default=_SHORTEST)
         high = self.changed[0]
         while high - low > 1:
@@ -93,9 +93,9 @@ class Lengths:
         self.last, self.longest = low, access.reach(_LONGEST - 1) + 1
 
     def _renew(self) -> None:
-        """A fresh instance, where long calls change later ones."""
+        """Use a fresh instance, if long calls change later ones."""
         if self._fresh:
-            self.run.subject.fn = self.run.factory()
+            self.run.subject.fn = self.run.subject.fresh().fn
 
     def rows(self, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Positions, cos and sin from a call of that length."""
@@ -104,7 +104,7 @@ class Lengths:
         return at, *self._tables(at)
 
     def same(self, length: int) -> bool:
-        """Whether a call of that length has the frequencies of the shortest."""
+        """Return whether a call of that length has the frequencies of the shortest."""
         if not self.whole:
             return self.meets(length, self.short.frequencies, self.short.amplitude)
         angle = np.abs(self.short.frequencies) * _EARLY[:, None]
@@ -130,7 +130,7 @@ class Lengths:
         return refined(tables, found, length - 2, self.run.coarse) if self.whole else found
 
     def meets(self, length: int, w: np.ndarray, m: np.ndarray | float) -> bool:
-        """Whether a call of that length has these (signed) frequencies and this factor."""
+        """Return whether a call of that length has these (signed) frequencies and this factor."""
         at, cos, sin = self.rows(length)
         angle = self.short.start + at[:, None] * w
         slack = BUDGET[self.run.coarse] * ROUNDOFF[self.run.coarse]
@@ -140,7 +140,7 @@ class Lengths:
         return bool((off <= slack).all())
 
     def explain(self, card: Card, short: Measurement, live: np.ndarray) -> None:
-        """A rule for frequencies that change with the length.
+        """Fill in a rule for frequencies that change with the length.
 
         ``live`` are the numbers of the pairs that turn: tables have no others.
         """
@@ -179,7 +179,7 @@ class Lengths:
 
 
 def _follows(rule: _Rope, lengths: Lengths, n: int, live: np.ndarray) -> bool:
-    """Whether a call of length ``n`` is what the rule says."""
+    """Return whether a call of length ``n`` is what the rule says."""
     w = rule.sign * rule.frequencies(n)[live]
     return lengths.meets(n, w, abs(rule.attention_factor(n)))
 
@@ -187,7 +187,7 @@ def _follows(rule: _Rope, lengths: Lengths, n: int, live: np.ndarray) -> bool:
 def _rules(
     encoding: Any, lengths: Lengths, known: dict[int, Phases], short: Measurement, live: np.ndarray
 ) -> Iterator[_Rope]:
-    """Dynamic NTK, Qwen's steps, LongRoPE: the simplest first."""
+    """Yield dynamic NTK, Qwen's steps and LongRoPE, the simplest first."""
     start = lengths.last
     if not isinstance(encoding, RoPE | MultiAxisRoPE):
         return
@@ -205,12 +205,12 @@ def _rules(
 
 
 def _near(value: float, slack: float) -> list[int]:
-    """Usual lengths close to ``value``."""
+    """Return usual lengths close to ``value``."""
     return [n for n in (512, 1024, *LENGTHS) if abs(n / value - 1) < slack]
 
 
 def _dynamic(encoding: _Rope, start: int, lengths: Lengths, longer: list[int]) -> Iterator[_Rope]:
-    """The multiple of the base, from a slow pair, is linear in the length."""
+    """Yield dynamic NTK: its multiple of the base is linear in the length."""
     k = encoding.frequencies().size - 1
     alpha = {}
     for n in longer:
@@ -258,11 +258,11 @@ def _two_lists(
 
 
 def _divisors(base: float, m: Measurement) -> list[float]:
-    """The divisor of every pair, with the digits that were measured."""
+    """Return the divisor of every pair, with the digits that were measured."""
     pairs = zip(m.plain(base) / m.w, m.known, strict=True)
     return [nice(float(v), float(e)) for v, e in pairs]
 
 
 def _digits(base: float, m: Measurement) -> int:
-    """How many digits it takes to write the divisors of ``base``."""
+    """Return how many digits it takes to write the divisors of ``base``."""
     return sum(len(f"{v:.8g}") for v in _divisors(base, m))

@@ -1,4 +1,4 @@
-"""What logits are made of: the four terms, from inputs with one channel, or with none."""
+"""Measure the four terms of logits, with inputs of one channel or none."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Logits:
             raise Malformed(f"expected (B, H, Q, K) = {(b, self.heads, n_q, n_k)}, got {y.shape}")
         if y.shape[1] != self.heads:
             raise _OtherHeads(y.shape[1])
-        self.run.highest = max(self.run.highest, n_k - 1)
+        self.run.reached(n_k - 1)
         return y
 
     def learn(self) -> None:
@@ -74,11 +74,11 @@ class Logits:
             self.run.limit(f"fewer queries than keys are refused ({error}): square calls only")
 
     def at_end(self) -> bool:
-        """Whether the only query of a call sits where the last one of a square call does."""
+        """Return whether the only query of a call sits where the last one of a square call does."""
         if not self.short:
             return True
         x = self.run.subject.rounded(
-            np.random.default_rng(self.run.seed).normal(size=(1, _SQUARE, self.dim))
+            np.random.default_rng(self.run.settings.seed).normal(size=(1, _SQUARE, self.dim))
         )
         off = np.abs(self.of(x[:, -1:], x)[:, :, 0] - self.of(x, x)[:, :, -1])
         size = np.abs(x[:, -1:] * x).sum(axis=-1)  # (1, K)
@@ -102,11 +102,11 @@ class Logits:
         return np.concatenate(parts)
 
     def last_bias(self, length: int) -> np.ndarray:
-        """What stands in the last query's row without any content, (H, length)."""
+        """Return the last query's logits without content, (H, length)."""
         return self.bias(1 if self.short else length, length)[:, -1]
 
     def bias(self, q_len: int, k_len: int) -> np.ndarray:
-        """What stands there without any content, (H, Q, K)."""
+        """Return the logits without content, (H, Q, K)."""
         none = np.array([-1])
         y = self.of(self.hot(none, q_len), self.hot(none, k_len))[0]
         return np.asarray(np.where(y < _MASK, -np.inf, y))
@@ -174,8 +174,8 @@ def take_apart(logits: Logits) -> Terms:
 
 
 def _bilinear(logits: Logits, bias: np.ndarray, visible: np.ndarray) -> bool:
-    """Whether twice the query gives twice what it adds, and so for the key."""
-    random = np.random.default_rng(logits.run.seed)
+    """Return whether twice the query gives twice what it adds, and so for the key."""
+    random = np.random.default_rng(logits.run.settings.seed)
     q, k = logits.run.subject.rounded(random.normal(size=(2, 1, _SQUARE, logits.dim)))
     zero = np.zeros_like(q)
 

@@ -1,4 +1,4 @@
-"""What ``identify`` measures of rotated pairs beyond the short probes: levers, factor, origin."""
+"""Measure rotated pairs exactly: frequencies at large positions, factor and origin."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import numpy as np
 from posenc_ref import XPos
 from posenc_ref.accuracy import BUDGET, FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import unit_pairs
-from posenc_ref.conformance.harness.reach import Access, Reach
+from posenc_ref.conformance.harness.reach import Reach
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import SIGMAS
-from posenc_ref.conformance.phases.measure import Measured, Phases, Tables
+from posenc_ref.conformance.phases.measure import Phases, Tables
 
-from .fit.schedule import Factor, nice
+from .fit.measurement import Factor, nice
 
 #: Positions over which the amplitude of results coarser than float32 is averaged.
 _MANY = np.arange(256)
@@ -25,25 +24,13 @@ _XPOS = np.array([0, 64, 128, 192])
 _LEVER, _PREFIX_LEVER = 2**19, 2**11
 
 
-def tables_of(access: Access, measured: Measured) -> Tables:
-    """cos and sin of every pair: what becomes of (1, 0)."""
-    first = np.array([p.a for p in measured.pairs])
-    out_a, out_b = [p.out_a for p in measured.pairs], [p.out_b for p in measured.pairs]
-
-    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), first), positions)[0, 0]
-        return y[:, out_a], y[:, out_b]
-
-    return tables
-
-
 def reach(access: Reach) -> int:
-    """The longest lever that the function allows."""
+    """Return the largest position to measure frequencies at."""
     return access.reach(_PREFIX_LEVER if access.mode == "prefix" else _LEVER)
 
 
 def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
-    """Frequencies by a lever of up to ``most``, as far as angles there are what was expected.
+    """Refine frequencies at positions up to ``most``, as long as angles are as expected.
 
     Only powers of two: their products with a frequency round nothing.
     """
@@ -70,7 +57,7 @@ def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
 
 
 def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
-    """Frequencies by least squares over many late positions, for results coarser than float32."""
+    """Fit frequencies over many large positions, for results coarser than float32."""
     at = np.unique(np.linspace(most // 2, most, _MANY.size).astype(np.int64))
     try:
         cos, sin = tables(at)
@@ -92,7 +79,7 @@ def uncertainty(phases: Phases, dtype: str) -> np.ndarray:
 
 
 def amplitude(run: Run, access: Reach, tables: Tables, phases: Phases) -> Factor:
-    """The factor m on cos and sin."""
+    """Return the factor m on cos and sin."""
     rounding, typical = ROUNDOFF[run.coarse], float(np.median(phases.amplitude))
     if rounding <= ROUNDOFF["float32"]:
         return Factor(typical, run.budget * rounding, 4 * rounding)
@@ -106,7 +93,7 @@ def amplitude(run: Run, access: Reach, tables: Tables, phases: Phases) -> Factor
 
 
 def origin(phases: Phases, dtype: str) -> float:
-    """The position that position 0 is turned like, where there is one."""
+    """Return the position whose angles position 0 has, or 0."""
     w, start = phases.frequencies, phases.start
     error = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"])
     if (np.abs(start) <= error).all() or not phases.linear:
@@ -123,7 +110,7 @@ def origin(phases: Phases, dtype: str) -> float:
 
 
 def xpos_rates(tables: Tables, access: Reach, dtype: str) -> tuple[np.ndarray, float] | None:
-    """By what log the amplitude of every pair changes per position, and scale_base in XPos.
+    """Return the change of every log amplitude per position, and the scale_base of xPos.
 
     None where it is no constant; scale_base is 0 where it is not that of XPos.
     """
@@ -146,7 +133,7 @@ def xpos_rates(tables: Tables, access: Reach, dtype: str) -> tuple[np.ndarray, f
 
 
 def like_xpos(tables: Tables, access: Reach, dtype: str) -> str:
-    """What to say where amplitudes change by a constant factor per position, as in xPos."""
+    """Return a sentence if amplitudes change by a constant factor per position, as in xPos."""
     found = xpos_rates(tables, access, dtype)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""Other names of an identified encoding: what no measurement tells apart, and who uses it."""
+"""Other names of an identified encoding, equivalent parameters, and models that use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .fit.blend import MSCALES
-from .fit.schedule import PLAIN, Measurement, fit, fitted_base, nice
+from .fit.measurement import PLAIN, Measurement, fitted_base, nice
+from .fit.schedule import fit
 
 Names = tuple[tuple[Encoding, ...], tuple[str, ...]]
 #: The words for what only positions could tell.
@@ -48,7 +49,7 @@ def same_as(encoding: RoPE, m: Measurement) -> Names:
 
 
 def same_axes(encoding: MultiAxisRoPE) -> tuple[Encoding, ...]:
-    """The same map with positions divided by a scaling, not multiplied by a scale."""
+    """Return the same map with positions divided by a scaling, not multiplied by a scale."""
     scale, scaling = encoding.position_scale, encoding.scaling
     if isinstance(scaling, pr.LinearScaling) and scale == 1.0:
         return (encoding.replace(scaling=None, position_scale=1 / scaling.factor),)
@@ -106,7 +107,7 @@ def _yarn(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
 
 
 def _together(scaling: Any, *names: str) -> str:
-    """The fields whose quotients alone count, with an example."""
+    """Return the fields whose quotients alone count, with an example."""
     twice = scaling.replace(**{name: 2 * getattr(scaling, name) for name in names})
     return (
         f"the same function if {', '.join(names[:-1])} and {names[-1]} are all multiplied by one "
@@ -115,7 +116,7 @@ def _together(scaling: Any, *names: str) -> str:
 
 
 def _lengths(encoding: RoPE, s: Any, m: Measurement) -> tuple[int, int]:
-    """The lengths whose correction range is rounded to the same pairs."""
+    """Return the lengths whose correction range is rounded to the same pairs."""
     kept = s.original_max_position
 
     def same(length: int) -> bool:
@@ -176,7 +177,7 @@ def _given(encoding: RoPE, m: Measurement) -> Iterator[str]:
 
 
 def _pi(value: float) -> str:
-    """A number, and the multiple of pi that it is."""
+    """Return a number, and the multiple of pi that it is."""
     for words, known in (("2 pi", 2 * np.pi), ("pi", np.pi), ("pi / 2", np.pi / 2)):
         if abs(value - known) <= BUDGET["float32"] * ROUNDOFF["float32"] * known:
             return f"{value:.8g} = {words}"
@@ -184,7 +185,7 @@ def _pi(value: float) -> str:
 
 
 def unexplained(m: Measurement) -> tuple[str, ...]:
-    """What frequencies without a rule are by another: in reverse order, or by divisors."""
+    """Describe frequencies without a rule: in reverse order, or by divisors."""
     if not (m.w > 0).all() or m.w.size < 4:
         return ()
     turned = fit(Measurement(m.w[::-1], m.sigma[::-1], roundoff=m.roundoff))
@@ -207,7 +208,7 @@ def unexplained(m: Measurement) -> tuple[str, ...]:
 
 @functools.cache
 def known() -> tuple[tuple[str, Encoding], ...]:
-    """Every encoding of every preset that needs no fact from the caller."""
+    """Return every encoding of every preset that needs no fact from the caller."""
     found = []
     for name in pr.presets():
         try:
@@ -219,12 +220,12 @@ def known() -> tuple[tuple[str, Encoding], ...]:
 
 
 def used_by(encoding: Encoding) -> tuple[str, ...]:
-    """Presets that are the same map."""
+    """Return presets that are the same map."""
     return tuple(dict.fromkeys(name for name, other in known() if is_same(other, encoding)))
 
 
 def closest(encoding: Encoding) -> tuple[str, ...]:
-    """Presets that differ in the fewest fields, and in which."""
+    """Return presets that differ in the fewest fields, and in which."""
     mine = encoding.to_dict()
     sizes = {"head_dim", "dim", "num_heads"} & set(mine)
     rated = []
@@ -252,7 +253,7 @@ def _field(encoding: Encoding, name: str) -> str:
 
 
 def is_same(one: Encoding, other: Encoding) -> bool:
-    """The same map of vectors, whatever it is called."""
+    """Return whether two encodings are the same map of vectors."""
     if not isinstance(one, Rotary) or not isinstance(other, Rotary):
         return one == other
     if any(isinstance(e, XPos | MixedRoPE) for e in (one, other)):

@@ -1,4 +1,4 @@
-"""Frequencies that follow no known rule: the rule that is nearest, and how far they are from it."""
+"""Find the nearest rule to frequencies that follow none, and their distance from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
-from .fit.schedule import PLAIN, Fit, Measurement, decimals, fitted_base, predict
+from .fit.measurement import PLAIN, Fit, Measurement, decimals, fitted_base, predict
 from .names import known
 
 

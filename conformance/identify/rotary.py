@@ -1,4 +1,4 @@
-"""What an unknown rotary function is: structure, length, frequencies."""
+"""Identify a rotary function: structure, dependence on length, frequencies."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from . import axes as identify_axes
 from . import names as identify_names
 from . import nearest as identify_near
 from .card import Card
-from .fit.schedule import Factor, Fit, Measurement, fit
+from .fit.measurement import Factor, Fit, Measurement
+from .fit.schedule import fit
 from .length import UNSPACED, Lengths
-from .measure import amplitude, like_xpos, origin, reach, refined, tables_of, uncertainty
+from .measure import amplitude, like_xpos, origin, reach, refined, uncertainty
 from .structure import Structure, structures
 
 
@@ -29,7 +30,7 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
     if measured.phases is None or not measured.pairs:
         _no_rotation(access, measured, card)
         return
-    tables = tables_of(access, measured)
+    tables = measured.tables(access)
     phases = unaliased(tables, run.coarse)
     every = structures(access.dim, measured)
     rest = sorted({*measured.odd, *(() if every else measured.scaled)})
@@ -58,11 +59,10 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
         card.unknown.append(f"pairs of no layout that is described here: {some}, ...")
         return
     sign = -1 if (phases.frequencies < 0).all() else 1
-    exactness = min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
 
     def explained(found: Structure) -> tuple[Structure, Measurement, Fit]:
         w, sigma = found.spread(sign * phases.frequencies), found.spread(phases.sigma)
-        measurement = Measurement(w, sigma, factor, exactness)
+        measurement = Measurement.of(run.coarse, w, sigma, factor)
         return found, measurement, closest_fit(measurement)
 
     # Of several slices, the one whose numbers are published: a slice of slow pairs that stand
@@ -80,7 +80,7 @@ def _published(fitted: Fit) -> bool:
 
 
 def closest_fit(m: Measurement) -> Fit:
-    """A fit as exact as the results; where there is none, one as exact as float32 angles."""
+    """Return a fit as exact as the results, or else as exact as float32 angles."""
     found = fit(m)
     if found.named or m.roundoff == ROUNDOFF["float32"]:
         return found
@@ -89,7 +89,7 @@ def closest_fit(m: Measurement) -> Fit:
 
 
 def describe_pairs(card: Card, measured: Measured, every: list[Structure]) -> None:
-    """Which channels form the pairs, as a fact."""
+    """Describe which channels form the pairs."""
     names = {"interleaved": "interleaved (2k, 2k+1)", "half": "half-split (k, k + d/2)"}
     layout = every[0].fields["layout"] if every else ""
     channels = sorted({c for p in measured.pairs for c in (p.a, p.b)})
@@ -105,7 +105,7 @@ def describe_pairs(card: Card, measured: Measured, every: list[Structure]) -> No
 
 
 def numbers(card: Card, phases: Phases, factor: Factor, dtype: str) -> None:
-    """Frequencies, amplitude, sign and origin, as facts."""
+    """Describe frequencies, amplitude, sign and origin."""
     w = phases.frequencies
     card.frequencies, card.uncertainty = w, uncertainty(phases, dtype)
     relative = card.uncertainty[w != 0] / np.abs(w[w != 0])
@@ -133,7 +133,7 @@ def numbers(card: Card, phases: Phases, factor: Factor, dtype: str) -> None:
 def encode(
     card: Card, dim: int, found: Structure, fitted: Fit, m: Measurement, sign: int
 ) -> RoPE | None:
-    """The encoding of one axis, with what else it may be called noted on the card."""
+    """Return the encoding of one axis, with what else it may be called noted on the card."""
     scaling, base = fitted.scaling, fitted.base
     bare = 1.0 if scaling is None else scaling.magnitude(None)
     if not fitted.named:
@@ -158,12 +158,12 @@ def encode(
 
 
 def describe_schedule(base: float, scaling: Any) -> str:
-    """A base and a scaling in words."""
+    """Return a base and a scaling in words."""
     return f"base={base:g}" + (f" with {scaling!r}" if scaling is not None else "")
 
 
 def _no_rotation(access: Access, measured: Measured, card: Card) -> None:
-    """Say what can be said of a function that turns no channels into each other."""
+    """Describe a function that rotates no channels."""
     card.facts["pairs"] = measured.describe()
     dim, at = access.dim, access.within(np.arange(8))
     zeros = access.rows(np.zeros((1, 1, at.size, dim)), at)

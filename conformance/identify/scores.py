@@ -1,8 +1,9 @@
-"""What unknown logits are: which terms they have, their scale, and the encoding behind them."""
+"""Identify logits: their terms, their scale, and the encoding."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from posenc_ref.conformance.phases.measure import Measured, channel_pairs, unwra
 from . import bias as identify_bias
 from . import sinusoid as identify_sinusoid
 from .card import Card
-from .fit.schedule import Factor, Measurement
+from .fit.measurement import Factor, Measurement
 from .length import Lengths
 from .logits import Logits, Terms, take_apart
 from .measure import reach, refined, xpos_rates
@@ -40,9 +41,9 @@ _TERMS = {
 }
 
 
-def identify(run: Run, card: Card, dim: int) -> None:
+def identify(run: Run, card: Card) -> None:
     """Fill in the card of ``fn(q, k) -> logits``."""
-    logits = Logits(run, dim)
+    logits = Logits(run, run.settings.head_dim or 0)
     logits.learn()
     first = logits.bias(5, 5)
     if not np.array_equal(first, logits.bias(5, 5), equal_nan=True):
@@ -100,7 +101,7 @@ def _unmoved(run: Run, card: Card, logits: Logits, terms: Terms, present: list[s
 
 
 def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
-    """Whether the scale multiplies the bias as well."""
+    """Find out whether the scale multiplies the bias as well."""
     e = card.encoding
     if not isinstance(e, ALiBi) or s == 1.0:
         return
@@ -112,7 +113,7 @@ def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
 
 
 def _added(run: Run, card: Card, logits: Logits, s: float) -> None:
-    """Something added to q and k: what the key's position gives, channel by channel."""
+    """Identify a table that is added to q and k, channel by channel."""
     every, none = np.arange(logits.dim), np.full(logits.dim, -1)
 
     def table(positions: np.ndarray) -> np.ndarray:
@@ -200,12 +201,12 @@ class _Distances(Reach):
         self._logits, self._measured, self._scale = logits, measured, scale
 
     def touch(self, position: int) -> None:
-        """One distance."""
+        """Evaluate one distance."""
         self.tables(np.array([position]))
 
     def tables(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The 2 x 2 block of every pair: its first row."""
-        if int(positions.max()) > (self.run.max_position or 0):
+        """Return the 2 x 2 block of every pair: its first row."""
+        if not self.run.settings.allows(int(positions.max())):
             raise Refused(ValueError("farther keys are not tried"))
         a, b = (np.array([getattr(p, c) for p in self._measured.pairs]) for c in "ab")
         length = int(positions.max()) + 1
@@ -241,7 +242,7 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
         card.unknown.append("how fast it turns: keys before the first query are not where expected")
         return
     farthest = _FARTHEST if logits.short else _SQUARE
-    run.max_position = min(run.max_position or farthest, farthest)
+    run = replace(run, settings=replace(run.settings, max_position=run.settings.up_to(farthest)))
     access = _Distances(run, logits, measured, turned)
     phases = unwrap(access.tables, run.coarse)
     card.linear = phases.linear
@@ -254,7 +255,8 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
     passed = [own[c] for c in measured.passed]
     m = float(np.sqrt(turned / np.median(passed))) if passed else 1.0
     error = FACTOR_SLACK / 8 if passed else np.inf
-    numbers(card, phases, Factor(m, error, 8 * ROUNDOFF[run.coarse]), run.coarse)
+    factor = Factor(m, error, 8 * ROUNDOFF[run.coarse])
+    numbers(card, phases, factor, run.coarse)
     card.facts.pop("origin", None)
     every = structures(logits.dim, measured)
     describe_pairs(card, measured, every)
@@ -262,10 +264,8 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
         card.unknown.append("pairs of no layout that is described here")
         return
     found, sign = every[0], -1 if (phases.frequencies < 0).all() else 1
-    measurement = Measurement(
-        found.spread(sign * phases.frequencies), found.spread(phases.sigma),
-        Factor(m, error, 8 * ROUNDOFF[run.coarse]), min(ROUNDOFF["float32"], ROUNDOFF[run.coarse]),
-    )  # fmt: skip
+    w, sigma = found.spread(sign * phases.frequencies), found.spread(phases.sigma)
+    measurement = Measurement.of(run.coarse, w, sigma, factor)
     fitted = closest_fit(measurement)
     if decay is not None and fitted.named and fitted.scaling is None:
         layout, scale_base = found.fields["layout"], decay[1] or XPos.scale_base
@@ -281,7 +281,7 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
 
 
 def _amplitude(run: Run, card: Card, turned: float, dim: int, *, told: bool) -> None:
-    """The scale, with m squared taken out of it."""
+    """Fill in the scale without the factor m squared."""
     e: Any = card.encoding
     m = abs(e.attention_factor()) if hasattr(e, "attention_factor") else 1.0
     own = dim**-0.5
@@ -304,7 +304,7 @@ def _amplitude(run: Run, card: Card, turned: float, dim: int, *, told: bool) -> 
 
 
 def _scale(run: Run, card: Card, s: float, dim: int) -> None:
-    """The softmax scale, as a number that somebody would choose."""
+    """Fill in the softmax scale as a round number."""
     slack = FACTOR_SLACK / 8 + 8 * ROUNDOFF[run.coarse]
     known = {f"1/sqrt({dim})": dim**-0.5, "1": 1.0, f"1/{dim}": 1 / dim, "1/2": 0.5}
     near = [(name, v) for name, v in known.items() if abs(s / v - 1) <= slack]

@@ -1,4 +1,4 @@
-"""What an unknown table of vectors is: sinusoidal, with all its fields, or something else."""
+"""Identify a table: sinusoidal with all its fields, or a list of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from posenc_ref.conformance.phases.measure import Phases, unaliased
 from posenc_ref.conformance.table.diagnose import quadrature
 
 from .card import Card
-from .fit.schedule import Factor, Measurement, chosen, nice
+from .fit.measurement import Factor, Measurement, chosen, nice
 from .measure import amplitude, origin, reach, refined, uncertainty
 from .table import open_table
 
@@ -86,7 +86,7 @@ def _roundoff(run: Run) -> float:
 
 
 def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
-    """Say what can be said of a table without sinusoids."""
+    """Describe a table without sinusoids."""
     last = access.reach(2**17 - 1)
     rows = access.rows(np.arange(min(last, 16) + 1))
     card.facts["table"] = (
@@ -106,7 +106,7 @@ def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
 
 
 def _learned(run: Run, card: Card, access: TableAccess, last: int) -> None:
-    """A table that ends is a list of rows."""
+    """Describe a table with a last row as a list of rows."""
     kind = "float64" if run.dtype == "float64" else "float32"  # wider than what came out
     table = access.rows(np.arange(last + 1)).astype(kind)
     card.encoding = Learned(table)
@@ -120,7 +120,7 @@ def _learned(run: Run, card: Card, access: TableAccess, last: int) -> None:
 
 
 def _upright(phases: Phases, factor: Factor) -> tuple[Phases, float]:
-    """Half a turn of every pair is a negative scale; the scale with the digits measured."""
+    """Turn half a turn of every pair into a negative scale; return both."""
     size = factor.short
     turned = np.abs(np.abs(phases.start) - np.pi)
     if (turned > BUDGET["float32"] * max(factor.error, ROUNDOFF["float32"])).any():
@@ -162,7 +162,7 @@ def _arrangements(
 
 
 def _scale(size: float, factor: Factor, dim: int) -> float:
-    """The amplitude, exactly where it is a root that somebody would choose."""
+    """Return the amplitude, exactly where it is a root that somebody would choose."""
     for known in (dim**-0.5, (2 / dim) ** 0.5, dim**0.5):
         if abs(abs(size) - known) <= factor.error * known:
             return float(np.copysign(known, size))
@@ -196,7 +196,7 @@ def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
 
 
 def _relations(found: Sinusoidal, m: Measurement) -> tuple[str, ...]:
-    """What the frequencies do not tell."""
+    """Return what the frequencies do not tell."""
     if m.w.size == 1:
         return ("any base: the only pair has the frequency of position_scale whatever it is",)
     if found.base not in _BASES or not isinstance(found.denominator, str):

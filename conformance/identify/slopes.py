@@ -1,4 +1,4 @@
-"""What unknown slopes are: the recipe of ALiBi for every number of heads, or another."""
+"""Identify slopes: ALiBi's for every number of heads, or others."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from posenc_ref.conformance.harness.probes import HEADS
 from posenc_ref.conformance.harness.run import Run
 
 from .card import Card
-from .fit.schedule import decimals, nice
+from .fit.measurement import decimals, nice
 
 
 def identify(run: Run, card: Card) -> None:
     """Fill in the card of ``fn(num_heads) -> (H,)``."""
-    ruler = Ruler(run.dtype, run.precision)
+    ruler = Ruler(run.dtype, run.settings.precision)
     got: dict[int, np.ndarray] = {}
     refused: dict[str, list[str]] = {}
     for n in HEADS:
@@ -59,7 +59,7 @@ def identify(run: Run, card: Card) -> None:
 
 
 def explain(m: np.ndarray, ruler: Ruler) -> tuple[float | None, str]:
-    """The max_bias of the nearest ALiBi, or None, and the rule in words."""
+    """Return the max_bias of the nearest ALiBi, or None, and the rule in words."""
     n = m.size
     if not (m > 0).all():
         return None, f"heads {np.flatnonzero(m == 0).tolist()} have no slope"

@@ -1,4 +1,4 @@
-"""Which channels form the pairs of an unknown rotary function, as fields of ``RoPE``."""
+"""Find the layout and slice of measured pairs, as fields of ``RoPE``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Structure:
     count: int
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """One number for every slot, 0 where a pair stands still."""
+        """Return one number for every slot, 0 where a pair stands still."""
         whole = np.zeros(self.count)
         whole[self.slots] = values
         return whole
 
 
 def structures(dim: int, measured: Measured) -> list[Structure]:
-    """Layouts and slices that have the measured pairs, the smallest slice first.
+    """Return layouts and slices that have the measured pairs, the smallest slice first.
 
     Pairs may be missing from a layout where their channels keep to themselves: they do not turn.
     """
@@ -73,6 +73,6 @@ def _candidates(dim: int, found: list[tuple[int, int]]) -> Iterator[tuple[str, i
 
 
 def _slots(layout: str, count: int, start: int) -> dict[tuple[int, int], int]:
-    """The number of every pair of channels."""
+    """Return the number of every pair of channels."""
     first, second = layout_pairs(layout, count, start)
     return {(int(a), int(b)): k for k, (a, b) in enumerate(zip(first, second, strict=True))}

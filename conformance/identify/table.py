@@ -1,4 +1,4 @@
-"""What an unknown table is: rotary cos and sin, or rotary frequencies."""
+"""Identify rotary cos and sin tables, and rotary frequencies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.measure import Phases, unaliased
 
 from .card import Card
-from .fit.schedule import Factor, Measurement
+from .fit.measurement import Factor, Measurement
 from .length import Lengths
 from .measure import amplitude, reach, refined
 from .rotary import closest_fit, encode, numbers
@@ -59,14 +59,13 @@ def cos_sin(run: Run, card: Card) -> None:
     if card.facts["sign"].startswith("turns the other"):
         card.facts["sign"] = "sin is that of -angle"
     sign = -1 if (phases.frequencies < 0).all() else 1
-    exactness = min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
-    measured = Measurement(sign * phases.frequencies, phases.sigma, factor, exactness)
+    measured = Measurement.of(run.coarse, sign * phases.frequencies, phases.sigma, factor)
     _as_rope(card, measured, layouts[0] if layouts else "half")
     lengths.explain(card, measured, np.arange(measured.w.size))
 
 
 def open_table(run: Run, card: Card, read: Callable[[Any, int], np.ndarray]) -> TableAccess | None:
-    """The function as rows of a table; None, with the reason on the card, if it is none."""
+    """Return access to the rows of a table; None, with the reason on the card, if it is none."""
     access = TableAccess(run, read=read)
     at = np.arange(5)
     first = access.read(run.subject.call(at), at.size)
@@ -81,7 +80,7 @@ def open_table(run: Run, card: Card, read: Callable[[Any, int], np.ndarray]) -> 
 
 
 def _single(table: np.ndarray, layouts: list[str]) -> np.ndarray:
-    """One column for each pair, of a table that may have every column twice."""
+    """Return one column for each pair, of a table that may have every column twice."""
     n = table.shape[1] // 2
     if table.shape[0] > 1 and table.shape[1] % 2 == 0:
         if np.array_equal(table[:, :n], table[:, n:]):
@@ -148,9 +147,7 @@ def frequencies(run: Run, card: Card) -> None:
     measured_factor = Factor(m, 8 * rounding, rounding)
     card.unknown.append(_NO_LAYOUT)
     numbers(card, phases, measured_factor, run.coarse)
-    measured = Measurement(
-        w, phases.sigma, measured_factor, min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
-    )
+    measured = Measurement.of(run.coarse, w, phases.sigma, measured_factor)
     _as_rope(card, measured, "half")
     try:
         if not by_length:

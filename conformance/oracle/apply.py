@@ -1,13 +1,15 @@
-"""Truth for every surface: the specification's value with the two coefficients of the unit.
+"""Expected values of every surface, with the two coefficients of their error unit.
 
 The float64 values come from ``posenc_ref``, whose error is at most 2 * 2**-53 per cos and sin.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from posenc_ref import Bias, Rotary
+from posenc_ref import Bias, Rotary, XPos
 from posenc_ref.accuracy import Truth
 
 #: As long as the sequences whose biases are judged.
@@ -23,12 +25,8 @@ def apply_truth(
     default they are one call.
     """
     if lengths is not None and encoding.depends_on_length and np.ptp(lengths):
-        parts = [
-            apply_truth(encoding, x[..., i : i + 1, :], positions[i : i + 1])
-            for i in range(positions.size)
-        ]
-        names = ("value", "terms", "angle", "amplitude")
-        return Truth(*(np.concatenate([getattr(p, n) for p in parts], axis=-2) for n in names))
+        each = range(positions.size)
+        return joined([apply_truth(encoding, x[..., [i], :], positions[[i]]) for i in each])
     if encoding.num_axes > 1 and positions.ndim < 3:
         positions = np.broadcast_to(positions, (encoding.num_axes, *positions.shape))
     # The call may have been longer than these positions show.
@@ -36,11 +34,38 @@ def apply_truth(
     value = encoding.apply(x, positions, seq_len=length)
     cos, sin = encoding.cos_sin(positions, seq_len=length)
     angle, m = angle_size(encoding, positions, length)
-    if cos.ndim == 3 and x.ndim > 3:
-        cos, sin, angle = (t[:, None] for t in (cos, sin, angle))
+    return _rotation(encoding, x, value, (cos, sin), angle, np.asarray(np.abs(m)))
+
+
+def xpos_truth(encoding: XPos, x: np.ndarray, positions: np.ndarray, *, keys: bool) -> Truth:
+    """``apply_queries`` or ``apply_keys``: A and B are those of a rotation, times zeta ** n.
+
+    B has ``|n ln zeta|`` added to the angle: the exponent is rounded as the angle is.
+    """
+    value = (encoding.apply_keys if keys else encoding.apply_queries)(x, positions)
+    angle, _ = angle_size(encoding, positions)
+    n = (np.asarray(positions)[..., None] - encoding.centre) / encoding.scale_base
+    power = n * np.log(encoding.decays())
+    size = np.exp(-power if keys else power)
+    cos, sin = (size * t for t in encoding.cos_sin(positions))
+    return _rotation(encoding, x, value, (cos, sin), angle + np.abs(power), size)
+
+
+def _rotation(
+    encoding: Rotary,
+    x: np.ndarray,
+    value: np.ndarray,
+    tables: tuple[np.ndarray, np.ndarray],
+    angle: np.ndarray,
+    size: np.ndarray,
+) -> Truth:
+    """Return ``value`` with the unit of a rotation of x; ``tables`` carry the ``size`` of pairs."""
+    if tables[0].ndim == 3 and x.ndim > 3:  # positions (B, S): the same for all heads
+        tables, angle = (tables[0][:, None], tables[1][:, None]), angle[:, None]
+        size = size[:, None] if size.ndim else size
     (first, second), (out1, out2) = encoding.pairs(), encoding.output_pairs()
-    x1, x2 = x[..., first], x[..., second]
-    pair = np.abs(m) * np.hypot(x1, x2)
+    (cos, sin), x1, x2 = tables, x[..., first], x[..., second]
+    pair = size * np.hypot(x1, x2)
     terms, moved, amplitude = (np.zeros_like(x) for _ in range(3))
     terms[..., out1] = np.abs(x1 * cos) + np.abs(x2 * sin)
     terms[..., out2] = np.abs(x2 * cos) + np.abs(x1 * sin)
@@ -49,10 +74,21 @@ def apply_truth(
     return Truth(value, terms, moved, amplitude)
 
 
+def joined(parts: Sequence[Truth], axis: int = -2) -> Truth:
+    """Return the truths of consecutive tokens as one."""
+    shapes = [part.value.shape for part in parts]
+
+    def whole(name: str) -> np.ndarray:
+        each = zip(parts, shapes, strict=True)
+        return np.concatenate([np.broadcast_to(getattr(p, name), s) for p, s in each], axis=axis)
+
+    return Truth(*(whole(name) for name in ("value", "terms", "angle", "amplitude")))
+
+
 def angle_size(
     encoding: Rotary, positions: np.ndarray, seq_len: int | None = None
 ) -> tuple[np.ndarray, float]:
-    """``|p theta|`` (..., pairs) to a few roundings, and m, at the length of the call."""
+    """Return ``|p theta|`` (..., pairs) to a few roundings, and m, at the length of the call."""
     if seq_len is None and encoding.depends_on_length and positions.size:
         seq_len = max(int(np.max(positions)) + 1, 1)
     weight = getattr(encoding, "weight", None)  # RoPE-Mixed: a sum over axes
@@ -76,13 +112,13 @@ def cos_sin_truth(encoding: Rotary, positions: np.ndarray) -> tuple[Truth, Truth
 
 
 def exactly(value: np.ndarray) -> Truth:
-    """A computed number with no angle in it: A = |value|."""
+    """Return the truth of a computed number without an angle: A = |value|."""
     value = np.asarray(value, dtype=np.float64)
     return Truth(value, np.abs(value), np.zeros_like(value))
 
 
 def identical(value: np.ndarray) -> Truth:
-    """An integer: the unit is 0, only equality passes."""
+    """Return the truth of integers: the unit is 0, so only equality passes."""
     value = np.asarray(value, dtype=np.float64)
     return Truth(value, np.zeros_like(value), np.zeros_like(value))
 
@@ -90,7 +126,7 @@ def identical(value: np.ndarray) -> Truth:
 def bias_truth(
     encoding: Bias, q_len: int, k_len: int, actual: np.ndarray
 ) -> tuple[Truth, np.ndarray, np.ndarray]:
-    """The bias of queries at the end of the keys: truth, ``actual`` to judge, and the judged mask.
+    """Return the truth of a bias, ``actual`` in the same form, and the mask of judged elements.
 
     Where the encoding does not see the future, only keys up to the query are judged.  Where it
     counts up to a constant per row, which softmax does not see, both sides are compared relative
@@ -114,7 +150,7 @@ def bias_truth(
 
 
 def constant_size(encoding: Bias, k_len: int, constant: np.ndarray) -> np.ndarray:
-    """What A counts of the constants of rows (..., H, Q, 1): no more than the bias itself has.
+    """Return what row constants (..., H, Q, 1) add to A: at most the size of the bias itself.
 
     ``m j`` for ``m (j - i)`` is as good, and as large as the bias of a long sequence.  Beside a
     constant of millions nothing is left of the bias in float32, although softmax does not see it.

@@ -1,4 +1,4 @@
-"""Truth of logits for every family, by term: ``scale q' . k'`` and a bias.
+"""Expected logits of every family: ``scale q' . k'`` plus a bias.
 
 Rotary: A is the product of both sides' A, B is ``B_q |k| + |q| B_k``.  Tables: the same of x + PE.
 Biases: A = |q k| summed times the scale, plus that of the bias; B is that of the bias.
@@ -14,13 +14,13 @@ import numpy as np
 from posenc_ref import Bias, Rotary, XPos
 from posenc_ref.accuracy import Truth
 
-from .apply import constant_size
-from .calls import at_length, logits, xpos_truth
+from .apply import constant_size, xpos_truth
+from .calls import at_length, logits
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Queries and keys (B, H, S, d), their positions, and what turns them into logits."""
+    """A call of ``scores``: queries and keys (B, H, S, d), their positions, scale and bias."""
 
     encoding: Any  #: None where no layer has one (NoPE)
     q: np.ndarray
@@ -33,38 +33,38 @@ class Scored:
 
     @property
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Queries stand at the end of the keys."""
+        """Positions of queries and keys; queries stand at the end of the keys."""
         n_q, n_k = self.q.shape[2], self.k.shape[2]
         q_at = np.arange(n_k - n_q, n_k) if self.q_at is None else self.q_at
         return q_at, np.arange(n_k) if self.k_at is None else self.k_at
 
     def replace(self, **changes: Any) -> Scored:
-        """The same with something else put in."""
+        """Return the same call with some fields replaced."""
         return replace(self, **changes)
 
     @property
     def visible(self) -> np.ndarray:
-        """Keys up to the query, (Q, K)."""
+        """The mask (Q, K) of keys up to the query."""
         n_q, n_k = self.q.shape[2], self.k.shape[2]
         return np.asarray(np.arange(n_k) <= np.arange(n_k - n_q, n_k)[:, None])
 
     @property
     def causal(self) -> bool:
-        """Whether the encoding says nothing of later keys."""
+        """Whether later keys are not part of the encoding."""
         return isinstance(self.encoding, Bias) and not self.encoding.sees_future
 
     @property
     def declares_future(self) -> bool:
-        """Whether the encoding declares that later keys are its own."""
+        """Whether later keys are part of the encoding."""
         return isinstance(self.encoding, Bias) and self.encoding.sees_future
 
     @property
     def up_to_constant(self) -> bool:
-        """Whether logits count up to a constant for each row, which softmax does not see."""
+        """Whether logits are judged up to a constant per row, which softmax removes."""
         return isinstance(self.encoding, Bias) and self.encoding.up_to_constant
 
     def dot(self) -> Truth:
-        """``scale q' . k'``, without a bias."""
+        """Return the truth of ``scale q' . k'``, without a bias."""
         q, k = self._sides()
         truth = logits(q, k, self.scale)
         if self.factor is None:
@@ -74,22 +74,22 @@ class Scored:
         return Truth(*(part * np.abs(each) if i else part * each for i, part in enumerate(parts)))
 
     def bias(self) -> Truth:
-        """The bias (H, Q, K) as it is added, or 0."""
+        """Return the truth of the bias (H, Q, K) that is added, or 0."""
         if not isinstance(self.encoding, Bias):
             return Truth(*np.zeros((3, 1, 1, 1)))
         return self.added(self.encoding.truth(*self.positions))
 
     def added(self, bias: Truth) -> Truth:
-        """A bias after what the scale does to it."""
+        """Return the truth of a bias times the scale, if that multiplies it."""
         size = self.scale if getattr(self.encoding, "bias_inside_scale", False) else 1.0
         return Truth(bias.value * size, bias.terms * abs(size), bias.angle * abs(size))
 
     def truth(self) -> Truth:
-        """The logits."""
+        """Return the truth of the logits."""
         return self.sum(1.0, 1.0, self.bias(), self)
 
     def sum(self, dot: float, bias: float, of: Truth, declared: Scored) -> Truth:
-        """``dot`` times the product, and ``bias`` times a bias, as ``declared`` logits count.
+        """Return the truth of ``dot`` times the product plus ``bias`` times a bias.
 
         Where only differences count, relative to each query's own key; A then counts both.
         """
@@ -104,16 +104,16 @@ class Scored:
         return Truth(value, terms, abs(dot) * t.angle + abs(bias) * of.angle)
 
     def own(self, values: np.ndarray) -> np.ndarray:
-        """What stands at each query's own key, (B, H, Q, 1)."""
+        """Return the values at each query's own key, (B, H, Q, 1)."""
         n_q, n_k = self.q.shape[2], self.k.shape[2]
         return values[..., np.arange(n_q), np.arange(n_k - n_q, n_k)][..., None]
 
     def judged_as(self, actual: np.ndarray) -> Scored:
-        """The same call, knowing what came out: its constants are part of A."""
+        """Return the call with the constants of its actual logits, which are part of A."""
         return self.replace(constant=self.own(actual)) if self.up_to_constant else self
 
     def seen(self, actual: np.ndarray) -> np.ndarray:
-        """What is compared of logits that came out."""
+        """Return the actual logits in the form that is compared."""
         if not self.up_to_constant:
             return actual
         with np.errstate(invalid="ignore"):

@@ -1,4 +1,4 @@
-"""Encodings that follow from the declared one: its adjoint, a shift of keys, all axes alike."""
+"""Encodings derived from the declared one: adjoint, shift of keys, one axis."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Derived(Rotary, abstract=True):
         self.written: Callable[[], tuple[np.ndarray, np.ndarray]] = of.output_pairs
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where pairs are read."""
+        """Return where pairs are read."""
         return self.read_from()
 
     def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where pairs are written."""
+        """Return where pairs are written."""
         return self.written()
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
@@ -33,7 +33,7 @@ class Derived(Rotary, abstract=True):
         return self.of.decimal_frequencies(seq_len)
 
     def attention_factor(self, seq_len: int | None = None) -> float:
-        """The declared one, or 1."""
+        """Return the declared one, or 1."""
         return self.of.attention_factor(seq_len) if self.size else 1.0
 
     @property

@@ -1,4 +1,4 @@
-"""How exact a function is at long positions: errors, where they become visible, and the class."""
+"""Measure the accuracy at large positions: errors, where they show, and the precision class."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from posenc_ref.conformance.harness.reach import Reach
 from posenc_ref.conformance.harness.report import NOTE, Accuracy
 from posenc_ref.conformance.harness.run import Run
 
-from .diagnose import Declared, unit_size
+from .declaration import Declaration, unit_size
 from .measure import Tables
 from .precision import classify
 
 
-def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared) -> None:
-    """Absolute errors at long positions, where they become visible, and the precision class.
+def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declaration) -> None:
+    """Report absolute errors at large positions, where they show, and the precision class.
 
     What is looked at here is judged as well: a band of wrong positions may lie between all probes.
     """
@@ -38,10 +38,10 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
 
     highest = reach.reach(REPORTED[-1] - 1)
     lengths = [n for n in REPORTED if n <= highest + 1] or [highest + 1]
-    errors = _errors(error, lengths, run.dear)
+    errors = _errors(error, lengths, run.settings.reduced)
     # A half-precision result is one rounding off by itself.
     rounding = ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0
-    degrades = _degrades_at(error, highest, rounding, run.dear)
+    degrades = _degrades_at(error, highest, rounding, run.settings.reduced)
     if wrong and not run.failures:
         position, score = wrong[0]
         run.failed("values", f"position {position}", score, "cos or sin is wrong there")
@@ -56,13 +56,13 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declared)
         run.add(model.code, text, f"recomputed at {at.size} positions", severity=NOTE)
     if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
         name = "float32 angles or better"  # as far as half-precision results show
-    run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.highest)
+    run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.ledger.highest)
 
 
 def _errors(
     error: Callable[[np.ndarray], np.ndarray], lengths: list[int], dear: bool
 ) -> dict[int, float]:
-    """The largest error at the end of contexts of these lengths; at once where calls are dear."""
+    """Return the largest error at the end of each context; in one call if ``reduced``."""
     windows = [error_window(n) for n in lengths]
     if not dear:
         return {n: float(error(at).max()) for n, at in zip(lengths, windows, strict=True)}
@@ -73,7 +73,7 @@ def _errors(
 def _degrades_at(
     error: Callable[[np.ndarray], np.ndarray], highest: int, rounding: float, dear: bool
 ) -> int | None:
-    """The first position with a visible error, beyond that of rounding the result.
+    """Return the first position with a visible error, beyond that of rounding the result.
 
     Every position below SCAN is tried, if windows show that there is something to find; beyond it
     those between the first window that is off and the one before.  Where positions are dear, there
@@ -99,7 +99,7 @@ def _degrades_at(
 
 
 def _blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Pieces of a range, the first of them short: what is wrong is mostly so early."""
+    """Yield pieces of a range, the first ones short: errors are mostly early."""
     size = 256
     while start < end:
         yield start, min(start + size, end)

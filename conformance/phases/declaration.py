@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from posenc_ref import LinearScaling, MultiAxisRoPE, RoPE, Rotary
 
-from .diagnose import Declared
 from .frequencies import Schedule
+from .measure import Tables
 from .schedule_mistakes import alternatives, multi_axis_alternatives, multi_axis_exponents
 
 
+@dataclass(frozen=True)
+class Declaration:
+    """The declaration, as numbers: angle_k(p) = sign (p + origin) theta_k, times amplitude."""
+
+    schedule: Schedule
+    frequencies: np.ndarray
+    exact: Tables  #: true cos and sin of amplitude 1, sign and origin included
+    amplitude: float = 1.0
+    amplitude_code: str = "amplitude"
+    sign: int = 1
+    origin: float = 0.0
+    by_length: Callable[[int], np.ndarray] | None = None  #: frequencies in a call of that length
+    other_factors: dict[str, float] = field(default_factory=dict)  #: it is confused with these
+
+    def frequencies_in(self, positions: np.ndarray) -> np.ndarray:
+        """Return the frequencies in a call with these positions."""
+        if self.by_length is None or not positions.size:
+            return self.frequencies
+        return self.by_length(max(int(positions.max()) + 1, 1))
+
+
+def unit_size(
+    tables: Tables, at: np.ndarray, declared: Declaration
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return cos and sin without the declared amplitude and sign."""
+    cos, sin = tables(at)
+    return cos / declared.amplitude, declared.sign * sin / declared.amplitude
+
+
 def live(encoding: Rotary, columns: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    """Those entries of arrays (pairs,) whose pairs turn at all: with a frequency other than 0."""
+    """Return the entries of arrays (pairs,) whose pairs have a frequency other than 0."""
     turning = encoding.frequencies() != 0
     return tuple(c[turning] for c in columns)
 
 
-def declare(encoding: Rotary) -> Declared:
-    """The declaration as numbers."""
+def declare(encoding: Rotary) -> Declaration:
+    """Return the declaration as numbers."""
 
     def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         m = encoding.attention_factor()
@@ -29,7 +61,7 @@ def declare(encoding: Rotary) -> Declared:
         return live(encoding, (encoding.frequencies(length),))[0]
 
     m = encoding.attention_factor()
-    return Declared(
+    return Declaration(
         schedule_of(encoding),
         live(encoding, (encoding.frequencies(),))[0],
         exact,
@@ -50,7 +82,7 @@ def declare(encoding: Rotary) -> Declared:
 
 
 def schedule_of(encoding: Rotary) -> Schedule:
-    """The declared frequencies as numbers, with what they are confused with."""
+    """Return the declared frequencies as numbers, with their known mistakes."""
     target = live(encoding, (encoding.frequencies(),))[0]
     if isinstance(encoding, MultiAxisRoPE):
         return Schedule(

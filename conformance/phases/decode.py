@@ -1,4 +1,4 @@
-"""Which position was really used: decoding it from the angles of a token.
+"""Decode the position that was used from the angles of a token.
 
 Only consulted where the declared positions do not fit.
 """
@@ -16,7 +16,7 @@ _NEGATIVE = 64
 
 @dataclass(frozen=True)
 class Decoder:
-    """Finds the integer position whose cos and sin are nearest to measured ones."""
+    """Find the integer position whose cos and sin are nearest to measured ones."""
 
     frequencies: np.ndarray
     candidates: np.ndarray
@@ -25,7 +25,7 @@ class Decoder:
 
     @classmethod
     def of(cls, frequencies: np.ndarray, reach: int = REACH) -> Decoder:
-        """A decoder for the given frequencies; eight of them tell positions apart."""
+        """Return a decoder for the given frequencies; eight of them tell positions apart."""
         count = min(8, frequencies.size)
         chosen = np.unique(np.linspace(0, frequencies.size - 1, count).astype(int))
         candidates = np.arange(-_NEGATIVE, reach)
@@ -33,7 +33,7 @@ class Decoder:
         return cls(frequencies, candidates, table, chosen)
 
     def position(self, cos: np.ndarray, sin: np.ndarray) -> tuple[int, float]:
-        """The best position for one token's (pairs,) cos and sin, and the largest misfit."""
+        """Return the best position for one token's (pairs,) cos and sin, and the largest misfit."""
         seen = (cos + 1j * sin)[self.chosen]
         misfit = np.abs(self.table - seen).max(axis=1)
         at = int(np.argmin(misfit))

@@ -1,4 +1,4 @@
-"""What all functions with cos and sin columns share: rotations, their tables, sinusoids.
+"""Diagnose functions with cos and sin columns: rotations, their tables, sinusoids.
 
 At small positions: frequencies, amplitude, origin.  Only where those fit, at long positions: how
 the angles are held, and which positions were really used.
@@ -6,8 +6,7 @@ the angles are held, and which positions were really used.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,34 +16,16 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.run import Run
 
+from .declaration import Declaration, unit_size
 from .decode import Decoder
-from .frequencies import SIGMAS, Explanation, Schedule, explain, unfilled
+from .fitted_parameters import amplitude_error, cut_short, is_coarse
+from .frequencies import SIGMAS, FrequencyMistake, explain, unfilled
 from .measure import Phases, Tables, unaliased
+from .position_map import large_angles, position_map
 from .precision import classify
 
 
-@dataclass(frozen=True)
-class Declared:
-    """The declaration, as numbers: angle_k(p) = sign (p + origin) theta_k, times amplitude."""
-
-    schedule: Schedule
-    frequencies: np.ndarray
-    exact: Tables  #: true cos and sin of amplitude 1, sign and origin included
-    amplitude: float = 1.0
-    amplitude_code: str = "amplitude"
-    sign: int = 1
-    origin: float = 0.0
-    by_length: Callable[[int], np.ndarray] | None = None  #: frequencies in a call of that length
-    other_factors: dict[str, float] = field(default_factory=dict)  #: it is confused with these
-
-    def frequencies_in(self, positions: np.ndarray) -> np.ndarray:
-        """The frequencies in a call with these positions."""
-        if self.by_length is None or not positions.size:
-            return self.frequencies
-        return self.by_length(max(int(positions.max()) + 1, 1))
-
-
-def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared) -> None:
+def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
     """Explain failed cases of a function whose pairs are the declared ones.
 
     A position map shows at small positions already, with everything else in place.  Then the
@@ -66,7 +47,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared
         return
     if (vague or not phases.linear) and _held(run, tables, declared):
         return
-    if vague and _large_angles(run, tables, declared):
+    if vague and large_angles(run, tables, declared):
         return
     if not phases.linear:
         position_map(run, tables, declared)
@@ -91,12 +72,13 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declared
 
 
 def _strict(run: Run) -> bool:
-    """Whether float32 angles are not good enough."""
-    return run.angles in ("float64", "exact") or (run.angles is None and run.coarse == "float64")
+    """Return whether float32 angles are not exact enough."""
+    angles = run.settings.angles
+    return angles in ("float64", "exact") or (angles is None and run.coarse == "float64")
 
 
-def _exchanged(run: Run, phases: Phases, found: list[Explanation]) -> bool:
-    """Whether sin and cos are exchanged: a quarter turn at position 0, then the other way."""
+def _exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
+    """Report exchanged sin and cos: a quarter turn at position 0, then the other way."""
     quarter = np.abs(np.abs(phases.start) - np.pi / 2) < 0.1
     if phases.start.size < 2 or not quarter.all() or [e.code for e in found] != ["sign"]:
         return False
@@ -109,7 +91,7 @@ def _exchanged(run: Run, phases: Phases, found: list[Explanation]) -> bool:
 
 
 def _upright(phases: Phases) -> Phases:
-    """Half a turn at position 0 in every one of several pairs is a factor of -1."""
+    """Turn half a turn at position 0 of every pair into an amplitude of -1."""
     start = phases.start
     if start.size < 2 or not (np.abs(np.abs(start) - np.pi) < 0.1).all():
         return phases
@@ -118,9 +100,9 @@ def _upright(phases: Phases) -> Phases:
 
 
 def _substituted(
-    declared: Declared, phases: Phases, found: list[Explanation], origin: float
-) -> Declared:
-    """The declaration with the measured frequencies, sign, amplitude and origin in it."""
+    declared: Declaration, phases: Phases, found: list[FrequencyMistake], origin: float
+) -> Declaration:
+    """Return the declaration with the measured frequencies, sign, amplitude and origin."""
     others = [e for e in found if e.code != "sign"]
     w = others[0].predicted if others else declared.frequencies
     sign = -declared.sign if len(others) < len(found) else declared.sign
@@ -139,9 +121,9 @@ def _substituted(
     )
 
 
-def _explained(run: Run, tables: Tables, seen: Declared, sigma: np.ndarray) -> bool:
-    """Whether the substituted declaration meets the function at long positions too."""
-    at = GENERIC[run.highest >= GENERIC]
+def _explained(run: Run, tables: Tables, seen: Declaration, sigma: np.ndarray) -> bool:
+    """Return whether the substituted declaration meets the function at large positions too."""
+    at = GENERIC[run.ledger.highest >= GENERIC]
     angle = np.abs(at[:, None] + seen.origin)
     slack = run.budget * (
         ROUNDOFF[run.coarse] + ROUNDOFF["float32"] * angle * np.abs(seen.frequencies)
@@ -153,8 +135,8 @@ def _explained(run: Run, tables: Tables, seen: Declared, sigma: np.ndarray) -> b
     )
 
 
-def _token_index(run: Run, tables: Tables, declared: Declared) -> bool:
-    """Whether the index in the call is taken for the position."""
+def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
+    """Report that the index in the call is used as the position."""
     at = np.array([9, 10, 11, 12])
     try:
         cos, sin = unit_size(tables, at, declared)
@@ -172,24 +154,24 @@ def _token_index(run: Run, tables: Tables, declared: Declared) -> bool:
     return True
 
 
-def _held(run: Run, tables: Tables, declared: Declared) -> bool:
-    """A finding if a model of half-precision angles, frequencies or tables meets the values."""
+def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
+    """Report half-precision angles, frequencies or tables whose model meets the values."""
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
-    at = at[at <= max(run.highest, 16)]
+    at = at[at <= max(run.ledger.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
     if model is not None and model.name == "float32 angles" and _strict(run):
         text = "angles are float32, float64 is asked for"
         run.add("angle-precision", text, f"recomputed at {at.size} positions")
         return True
-    if model is None or not model.code or (model.table and model.table == run.precision):
+    if model is None or not model.code or (model.table and model.table == run.settings.precision):
         return False
     run.add(model.code, f"measured: {model.name}", f"recomputed at {at.size} positions")
     return True
 
 
-def _not_linear(run: Run, tables: Tables, declared: Declared) -> None:
-    """Angles that do not grow with the position, and are no other position's either."""
+def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
+    """Report why angles do not grow linearly with the position."""
     at = np.arange(1, 33)
     cos, sin = unit_size(tables, at, declared)
     true_cos, true_sin = (
@@ -229,18 +211,12 @@ def _not_linear(run: Run, tables: Tables, declared: Declared) -> None:
 
 
 def _turn(cos: np.ndarray, sin: np.ndarray, true_cos: np.ndarray, true_sin: np.ndarray) -> Any:
-    """The angle between measured and true cos and sin."""
+    """Return the angle between measured and true cos and sin."""
     return np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))
 
 
-def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declared) -> None:
-    from .fitted_parameters import (  # fitted parameters are judged with this module
-        amplitude_error,
-        cut_short,
-        is_coarse,
-    )
-
-    if is_coarse(run) and run.highest > 128:
+def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
+    if is_coarse(run) and run.ledger.highest > 128:
         off = amplitude_error(run, tables, declared)
         if off and cut_short(run, tables, declared):
             run.add(
@@ -273,8 +249,8 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declared) -> 
         )
 
 
-def _told(factor: float, declared: Declared) -> str:
-    """The measured factor, and what it looks like."""
+def _told(factor: float, declared: Declaration) -> str:
+    """Return the measured factor in words, with a known factor that it equals."""
     text = f"cos and sin are multiplied by {factor:.6g}, declared {declared.amplitude:.6g}"
     for what, value in declared.other_factors.items():
         if abs(factor - value) <= FACTOR_SLACK * abs(value):
@@ -282,8 +258,8 @@ def _told(factor: float, declared: Declared) -> str:
     return text
 
 
-def _origin(run: Run, phases: Phases, declared: Declared, w: np.ndarray) -> float:
-    """The angle at position 0, in positions of the fastest pair; every pair must agree."""
+def _origin(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
+    """Report a wrong origin: the position whose angles all pairs have at position 0."""
     grain = run.budget * ROUNDOFF[run.coarse]
     k = int(np.argmax(np.abs(w)))
     if w[k] == 0:
@@ -309,75 +285,3 @@ def _origin(run: Run, phases: Phases, declared: Declared, w: np.ndarray) -> floa
         values={"declared": declared.origin, "measured": found},
     )
     return found
-
-
-def position_map(run: Run, tables: Tables, declared: Declared) -> None:
-    """Decode the positions that were used, and name the map from declared to used."""
-    decoder = Decoder.of(declared.frequencies)
-    at = np.unique(np.r_[np.arange(1, 9), 255, 256, 300, 511, 512, GENERIC])
-    at = at[at <= max(run.highest, 8)]
-    cos, sin = unit_size(tables, at, declared)
-    used, misfit = decoder.positions(cos, sin)
-    used = used - round(declared.origin)
-    seen = cos + 1j * sin
-
-    def meets(positions: np.ndarray) -> np.ndarray:
-        angle = (positions + declared.origin)[:, None] * declared.frequencies
-        return np.asarray(np.abs(seen - np.exp(1j * angle)).max(axis=1) < 0.25)
-
-    wrong = ~meets(at)
-    if not wrong.any():
-        return
-    near = misfit <= 0.25
-    if not (wrong & near).any():
-        _large_angles(run, tables, declared)
-        return
-    first = int(np.argmax(wrong & near))
-    evidence = f"position {at[first]} has the angles of position {used[first]}"
-    if wrong.sum() > 1 and meets(np.minimum(at, used[first])).all():
-        run.add("position-range", f"positions are clamped to {used[first]}", evidence)
-        return
-    size = int(np.gcd.reduce((at - used)[wrong & near]))
-    signed = (at + size // 2) % max(size, 1) - size // 2
-    if size > 1 and (meets(at % size).all() or meets(signed).all()):
-        run.add("position-range", f"positions wrap round modulo {size}", evidence)
-        return
-    if _large_angles(run, tables, declared):
-        return
-    early = wrong & (at <= 60)  # any sign is decoded there
-    if near[wrong].all() or (early.any() and (misfit[early] <= 0.05).all()):
-        run.add("wrong-row", f"{int(wrong.sum())} of {at.size} positions are others", evidence)
-
-
-def _large_angles(run: Run, tables: Tables, declared: Declared) -> bool:
-    """Whether every angle up to pi is right, at every position: the reduction is at fault."""
-    at = GENERIC[run.highest >= GENERIC]
-    cos, sin = unit_size(tables, at, declared)
-    true_cos, true_sin = declared.exact(at)
-    angle = np.abs(at[:, None] + declared.origin) * declared.frequencies
-    unit = ROUNDOFF[run.coarse] + ROUNDOFF["float32"] * angle
-    fits = np.hypot(cos - true_cos, sin - declared.sign * true_sin) <= 2 * run.budget * unit
-    small = angle <= np.pi
-    if not small.any() or not fits[small].all() or fits.all():
-        return False
-    n, k = (int(i) for i in np.argwhere(~fits)[0])
-    folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
-    code, text = (
-        "range-reduction",
-        "angles up to pi are right at every position, larger ones are not",
-    )
-    if (folded <= 2 * run.budget * unit).all():
-        code, text = "not-a-rotation", "cos or sin has the wrong sign in some quadrants"
-    run.add(
-        code,
-        text,
-        f"pair {k} at position {at[n]}, angle {angle[n, k]:.6g}: cos {cos[n, k]:.6g}, true "
-        f"{true_cos[n, k]:.6g}",
-    )
-    return True
-
-
-def unit_size(tables: Tables, at: np.ndarray, declared: Declared) -> tuple[np.ndarray, np.ndarray]:
-    """cos and sin without the declared amplitude and sign."""
-    cos, sin = tables(at)
-    return cos / declared.amplitude, declared.sign * sin / declared.amplitude

@@ -10,7 +10,7 @@ import numpy as np
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.run import Run
 
-from .diagnose import Declared, unit_size
+from .declaration import Declaration, unit_size
 from .frequencies import SIGMAS, agree
 from .measure import Phases, Tables
 
@@ -18,15 +18,15 @@ _POSITIONS = np.arange(1, 129)
 
 
 def is_coarse(run: Run) -> bool:
-    """Whether single elements say too little."""
+    """Return whether results are coarser than float32."""
     return ROUNDOFF[run.coarse] > ROUNDOFF["float32"]
 
 
-def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declared) -> None:
-    """Frequencies within their standard errors, and the amplitude within its own plus 0.1 %."""
+def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
+    """Judge fitted frequencies by their standard errors, the amplitude by its own plus 0.1 %."""
     if not is_coarse(run) or phases.frequencies.size != declared.frequencies.size:
         return
-    if run.highest < _POSITIONS[-1]:
+    if run.ledger.highest < _POSITIONS[-1]:
         return
     run.count("fitted parameters", 2)
     w, expected = declared.sign * phases.frequencies, declared.frequencies
@@ -42,16 +42,16 @@ def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declared) -
         run.failed("fitted parameters", "amplitude", np.inf, f"{off:+.4%} of the declared one")
 
 
-def amplitude_error(run: Run, tables: Tables, declared: Declared) -> float:
-    """How far the mean amplitude is off, relatively; 0 where that is within its error."""
+def amplitude_error(run: Run, tables: Tables, declared: Declaration) -> float:
+    """Return the relative error of the mean amplitude; 0 within its uncertainty."""
     size = np.hypot(*unit_size(tables, _POSITIONS, declared))
     off = float(np.mean(size)) - 1.0
     error = (SIGMAS + 1) * ROUNDOFF[run.coarse] / np.sqrt(size.size)
     return off if abs(off) > error + FACTOR_SLACK else 0.0
 
 
-def cut_short(run: Run, tables: Tables, declared: Declared) -> bool:
-    """Whether all values lie between the exact ones and 0, by less than one step of the format."""
+def cut_short(run: Run, tables: Tables, declared: Declaration) -> bool:
+    """Return whether all values are truncated: exact values less at most one step of the format."""
     unit = ROUNDOFF[run.coarse]
     for got, true in zip(unit_size(tables, _POSITIONS, declared), declared.exact(_POSITIONS),
                          strict=True):  # fmt: skip

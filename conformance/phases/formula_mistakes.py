@@ -1,4 +1,4 @@
-"""Scaling formulas as they are written wrongly, in NumPy alone.
+"""Wrong forms of scaling formulas, in NumPy alone.
 
 ``as declared`` is the right formula, which the specification computes apart: it serves for
 parameters that the specification refuses.
@@ -20,7 +20,7 @@ Shape = Callable[..., np.ndarray]
 
 @dataclass(frozen=True)
 class Head:
-    """What the formulas need to know of an encoding."""
+    """The fields of an encoding that the formulas need."""
 
     head_dim: int
     rotary_dim: int
@@ -51,7 +51,7 @@ def _yarn(
     decimal: bool = False,
     inverted: bool = False,
 ) -> np.ndarray:
-    """YaRN's frequencies, with what may be wrong about them."""
+    """Return YaRN's frequencies, with optional mistakes."""
     assert encoding.rotary_dim is not None
     d = encoding.head_dim if over_head else encoding.rotary_dim
     f = _plain(encoding)
@@ -117,7 +117,7 @@ def _llama3(
     exchanged: bool = False,
     two_pi: float = 2 * np.pi,
 ) -> np.ndarray:
-    """Llama-3's frequencies, with what may be wrong about them."""
+    """Return Llama 3's frequencies, with optional mistakes."""
     low = s.low_freq_factor if low_freq_factor is None else low_freq_factor
     high = s.high_freq_factor if high_freq_factor is None else high_freq_factor
     f, original = _plain(encoding), s.original_max_position
@@ -160,7 +160,7 @@ LLAMA3_SHAPES: dict[str, Shape] = {
 
 
 def _ntk(encoding: RoPE | Head, s: Any, exponent: Callable[[float, float], float]) -> np.ndarray:
-    """NTK's frequencies with another exponent on the factor; d and head_dim are given."""
+    """Return NTK's frequencies with another exponent on the factor."""
     assert encoding.rotary_dim is not None
     power = exponent(encoding.rotary_dim, encoding.head_dim)
     return _plain(encoding, encoding.base * s.factor**power)

@@ -1,4 +1,4 @@
-"""Explaining measured frequencies: which one change of the declaration gives them all.
+"""Explain measured frequencies by one change of the declaration that predicts them all.
 
 Every explanation is a complete prediction; it stands only if it meets every measured frequency.
 Those in declared or published constants are tried before fitted ones.
@@ -40,8 +40,8 @@ class Schedule:
     denominators: dict[str, float] = field(default_factory=dict)
     target: np.ndarray | None = None
     rebased: Callable[[float], np.ndarray] | None = None
-    variants: Callable[[], Iterable[Explanation]] = tuple  #: other things to try first
-    late: Callable[[], Iterable[Explanation]] = tuple  #: and before anything is fitted
+    variants: Callable[[], Iterable[FrequencyMistake]] = tuple  #: other things to try first
+    late: Callable[[], Iterable[FrequencyMistake]] = tuple  #: and before anything is fitted
     plain: np.ndarray | None = None  #: the declared frequencies without their scaling
 
     @property
@@ -50,21 +50,21 @@ class Schedule:
         return self.values() if self.target is None else self.target
 
     def with_base(self, base: float) -> np.ndarray:
-        """The declared frequencies with another base."""
+        """Return the declared frequencies with another base."""
         return self.values(base=base) if self.rebased is None else self.rebased(base)
 
     def values(
         self, base: float | None = None, n: float | None = None, factor: float | None = None,
         shift: int = 0,
     ) -> np.ndarray:  # fmt: skip
-        """Frequencies with some fields replaced, and pair numbers shifted."""
+        """Return the frequencies with some fields replaced and pair numbers shifted."""
         b, m, f = base or self.base, n or self.n, self.factor if factor is None else factor
         return np.asarray(np.exp(-np.log(b) * (np.arange(self.pairs) + shift) / m) / f)
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """A code, what to say, and the frequencies it predicts."""
+class FrequencyMistake:
+    """A known mistake in the frequencies, with the frequencies that it predicts."""
 
     code: str
     message: str
@@ -72,19 +72,19 @@ class Explanation:
     values: dict[str, float] = field(default_factory=dict)
     equivalent: tuple[str, ...] = ()
 
-    def at(self, chosen: np.ndarray) -> Explanation:
-        """The explanation for the chosen pairs alone."""
+    def at(self, chosen: np.ndarray) -> FrequencyMistake:
+        """Return the mistake for the chosen pairs alone."""
         return replace(self, predicted=self.predicted[chosen])
 
 
 def agree(measured: np.ndarray, predicted: np.ndarray, sigma: np.ndarray) -> np.ndarray:
-    """Where measured frequencies meet predicted ones, to the float32 budget and the uncertainty."""
+    """Return where measured frequencies meet predicted ones, within budget and uncertainty."""
     slack = BUDGET["float32"] * ROUNDOFF["float32"] * np.abs(predicted) + SIGMAS * sigma
     return np.asarray(np.abs(measured - predicted) <= slack)
 
 
-def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list[Explanation]:
-    """Why ``measured`` frequencies (rad/position, one per pair) are not the declared ones.
+def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list[FrequencyMistake]:
+    """Explain why ``measured`` frequencies (rad/position) are not the declared ones.
 
     An empty list: they are.  Otherwise one explanation, or two independent ones (a sign and
     something else), that predict every frequency; or ``frequency-spacing``.
@@ -95,7 +95,7 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
     turned = bool((measured < 0).all()) and bool((target > 0).all())
     if turned:
         rest = explain(-measured, sigma, declared)
-        sign = Explanation("sign", "the rotation turns the other way: by -angle", -target)
+        sign = FrequencyMistake("sign", "the rotation turns the other way: by -angle", -target)
         return [sign, *rest]
     found = [
         c
@@ -106,15 +106,17 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
         best = found[0]
         others = dict.fromkeys([*best.equivalent, *(c.code for c in found[1:])])
         others.pop(best.code, None)
-        return [Explanation(best.code, best.message, best.predicted, best.values, tuple(others))]
+        return [
+            FrequencyMistake(best.code, best.message, best.predicted, best.values, tuple(others))
+        ]
     if declared.plain is not None and _scaled_otherwise(measured, sigma, declared):
         spacing = _spacing(measured, target, sigma)
         text = f"the base is right, but the scaling is another: {spacing.message}"
-        return [Explanation("scaling-formula", text, measured, {}, ("scaling-parameter",))]
+        return [FrequencyMistake("scaling-formula", text, measured, {}, ("scaling-parameter",))]
     return [_spacing(measured, target, sigma)]
 
 
-def unfilled(found: Explanation, measured: np.ndarray, target: np.ndarray) -> Explanation:
+def unfilled(found: FrequencyMistake, measured: np.ndarray, target: np.ndarray) -> FrequencyMistake:
     """The explanation, unless frequencies that nothing explains are no frequencies at all."""
     if found.code != "frequency-spacing" or (np.diff(target) > 0).any():
         return found
@@ -134,7 +136,7 @@ def unfilled(found: Explanation, measured: np.ndarray, target: np.ndarray) -> Ex
 
 
 def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> bool:
-    """Whether only the scaling is off: pairs are scaled by what the declared one scales by.
+    """Return whether only the scaling is off: pairs are scaled by what the declared one scales by.
 
     Where the declaration keeps some pairs, or scales them alike, one pair in eight must be kept, or
     scaled by that much: the first alone says nothing, as it is 1 for every base.  Where every pair
@@ -154,19 +156,19 @@ def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> b
 
 
 def half_precision(values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """``values`` rounded to each half-precision format, in NumPy alone."""
+    """Yield each half-precision format and ``values`` rounded to it."""
     yield "bfloat16", round_bfloat16(values)
     with np.errstate(over="ignore"):
         yield "float16", values.astype(np.float16).astype(np.float64)
 
 
 def round_bfloat16(values: np.ndarray) -> np.ndarray:
-    """``values`` rounded to bfloat16 (8 significant bits, ties to even), as float64."""
+    """Return ``values`` rounded to bfloat16 (8 significant bits, ties to even), as float64."""
     mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
     return np.asarray(np.ldexp(np.rint(mantissa * 256.0), exponent - 8))
 
 
-def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Explanation]:
+def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
     yield from d.variants()
     if d.target is None:
         yield from _geometric(d)
@@ -175,7 +177,7 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
             if base != d.base and d.rebased is not None:
                 yield _base(d, base)
             if base != d.base and d.plain is not None:
-                yield Explanation(
+                yield FrequencyMistake(
                     "base",
                     f"the base is {base:.7g}, declared {d.base:.7g}, and the declared scaling is "
                     "missing",
@@ -188,29 +190,31 @@ def _candidates(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterato
     yield from _fitted(measured, sigma, d)
 
 
-def _rounded(target: np.ndarray) -> Iterator[Explanation]:
+def _rounded(target: np.ndarray) -> Iterator[FrequencyMistake]:
     for name, rounded in half_precision(target):
-        yield Explanation("angle-precision", f"frequencies are rounded to {name}", rounded)
+        yield FrequencyMistake("angle-precision", f"frequencies are rounded to {name}", rounded)
     with np.errstate(divide="ignore"):
         for name, rounded in half_precision(1 / target):
-            yield Explanation("angle-precision", f"timescales are rounded to {name}", 1 / rounded)
+            yield FrequencyMistake(
+                "angle-precision", f"timescales are rounded to {name}", 1 / rounded
+            )
 
 
-def _geometric(d: Schedule) -> Iterator[Explanation]:
+def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
     if d.factor != 1.0:
-        yield Explanation(
+        yield FrequencyMistake(
             "scaling-missing",
             f"the declared scaling by {d.factor:g} is missing",
             d.values(factor=1.0),
             {"declared": d.factor, "measured": 1.0},
         )
-        yield Explanation(
+        yield FrequencyMistake(
             "position-scale",
             f"the declared scaling by {d.factor:g} is applied twice",
             d.values(factor=d.factor**2),
             {"declared": d.factor, "measured": d.factor**2},
         )
-        yield Explanation(
+        yield FrequencyMistake(
             "position-scale",
             f"positions are multiplied by the scaling factor {d.factor:g}, not divided",
             d.values(factor=1 / d.factor),
@@ -218,7 +222,7 @@ def _geometric(d: Schedule) -> Iterator[Explanation]:
         )
     for name, n in d.denominators.items():
         if n > 0 and n != d.n:
-            yield Explanation(
+            yield FrequencyMistake(
                 "denominator",
                 f"the exponent of pair k is k/{n:g} ({name}), not k/{d.n:g}",
                 d.values(n=n),
@@ -235,11 +239,11 @@ def _geometric(d: Schedule) -> Iterator[Explanation]:
         ("0 for every pair (a floor division)", np.ones(d.pairs) / d.factor),
         ("of the wrong sign (positions are multiplied by the timescale)", d.values(n=-d.n)),
     ):
-        yield Explanation("exponent", f"the exponent of the frequencies is {name}", shape)
+        yield FrequencyMistake("exponent", f"the exponent of the frequencies is {name}", shape)
 
 
-def _base(d: Schedule, base: float, also: str = "") -> Explanation:
-    return Explanation(
+def _base(d: Schedule, base: float, also: str = "") -> FrequencyMistake:
+    return FrequencyMistake(
         "base",
         f"the base is {base:.7g}, declared {d.base:.7g}{also}",
         d.with_base(base),
@@ -247,13 +251,13 @@ def _base(d: Schedule, base: float, also: str = "") -> Explanation:
     )
 
 
-def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Explanation]:
+def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
     if not (measured > 0).all() or not (d.declared > 0).all():
         return
     # Coarse results know fast pairs better than slow ones.
     weight = 1 / (ROUNDOFF["float32"] + sigma / measured)
     ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
-    yield Explanation(
+    yield FrequencyMistake(
         "position-scale",
         f"every frequency is {ratio:.6g} times the declared one",
         ratio * d.declared,
@@ -273,7 +277,7 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Ex
         base = float(np.exp(-slope * d.n))
         if abs(np.log(base / d.base)) < _SAME or abs(np.log(scale)) < _SAME:
             return  # one change, and already tried
-        yield Explanation(
+        yield FrequencyMistake(
             "base",
             f"the base is {base:.6g}, declared {d.base:.7g}, and positions are multiplied by "
             f"{scale:.6g}",
@@ -283,10 +287,10 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Ex
         )
 
 
-def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> Explanation:
+def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> FrequencyMistake:
     wrong = np.flatnonzero(~agree(measured, target, sigma))
     shown = ", ".join(f"{k}: {measured[k]:.6g} for {target[k]:.6g}" for k in wrong[:4])
-    return Explanation(
+    return FrequencyMistake(
         "frequency-spacing",
         f"{wrong.size} of {target.size} frequencies are wrong "
         f"(pair: measured for declared): {shown}",

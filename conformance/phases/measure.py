@@ -1,4 +1,4 @@
-"""Measuring a rotary function: one-hot inputs give the pairs, small angles the frequencies.
+"""Measure a rotary function: one-hot inputs give its pairs, small angles its frequencies.
 
 Nothing here looks at the declaration.
 """
@@ -18,7 +18,7 @@ from posenc_ref.conformance.harness.reach import Access
 
 @dataclass(frozen=True)
 class Pair:
-    """Two channels that are turned into two channels."""
+    """Two channels that are rotated, and where they are written."""
 
     a: int
     b: int
@@ -30,11 +30,13 @@ class Pair:
 FRACTION = 2.0**-14
 #: cos and sin columns (positions, pairs) of any function that has them.
 Tables = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+#: One channel of every pair.
+Channels = np.ndarray | list[int]
 
 
 @dataclass(frozen=True)
 class Phases:
-    """What was measured of cos and sin columns, one number per pair."""
+    """Measured properties of cos and sin columns, one number per pair."""
 
     frequencies: np.ndarray  #: signed, radians per position
     sigma: np.ndarray  #: their standard errors
@@ -46,7 +48,7 @@ class Phases:
 
 @dataclass
 class Measured:
-    """What a rotary function was measured to be.
+    """The measured structure of a rotary function.
 
     ``matrices[n, out, in]`` is the map of a token at ``positions[n]``.
     """
@@ -61,7 +63,7 @@ class Measured:
 
     @property
     def moved(self) -> dict[int, int]:
-        """Channels that come out unchanged at another place, and that place."""
+        """Channels that are moved unchanged, and where to."""
         found = {}
         for c in self.odd:
             rows = np.flatnonzero((self.matrices[:, :, c] != 0).any(axis=0))
@@ -86,12 +88,17 @@ class Measured:
         columns = np.array([[p.a, p.b] for p in self.pairs], dtype=int).reshape(-1, 2)
         return self.matrices[:, rows[:, :, None], columns[:, None, :]]
 
+    def tables(self, access: Access) -> Tables:
+        """Return cos and sin of every pair."""
+        p = self.pairs
+        return tables_of(access, [q.a for q in p], [q.out_a for q in p], [q.out_b for q in p])
+
     def in_out(self) -> bool:
-        """Whether every pair comes out where it went in."""
+        """Return whether every pair is written to the channels it is read from."""
         return all({p.a, p.b} == {p.out_a, p.out_b} for p in self.pairs)
 
     def layout(self) -> str:
-        """``interleaved`` or ``half`` where the pairs are one of them, else an empty string."""
+        """Return ``interleaved``, ``half``, or an empty string for other pairs."""
         n = len(self.pairs)
         first = min((p.a for p in self.pairs), default=0)
         got = {(p.a - first, p.b - first) for p in self.pairs}
@@ -100,7 +107,7 @@ class Measured:
         return "half" if n and got == {(k, k + n) for k in range(n)} else ""
 
     def describe(self) -> str:
-        """One line: pairs, frequencies, what is passed through."""
+        """Return the pairs and their frequencies in one line."""
         if not self.pairs:
             return "no channel pairs are rotated"
         names = {"interleaved": "interleaved pairs", "half": "half-split pairs", "": "other pairs"}
@@ -113,7 +120,7 @@ class Measured:
 
 
 def measure(access: Access, dtype: str) -> Measured:
-    """Drive ``access`` with one-hot inputs, then with small angles."""
+    """Measure a function with one-hot inputs, then with small angles."""
     positions = access.within(ONE_HOT)
     matrices = _matrices(access, positions)
     found = Measured(positions, matrices, *channel_pairs(matrices))
@@ -126,7 +133,7 @@ def _matrices(access: Access, positions: np.ndarray) -> np.ndarray:
     dim = access.dim
     x = np.zeros((dim, 1, positions.size, dim))
     x[np.arange(dim), :, :, np.arange(dim)] = 1.0
-    if access.run.dear:
+    if access.run.settings.reduced:
         return access.rows(x, positions)[:, 0].transpose(1, 2, 0)
     # One channel per call: a batch could be mixed up by the very bugs that are looked for, and
     # one row of a batch is what a kernel gets right first.
@@ -137,7 +144,7 @@ def _matrices(access: Access, positions: np.ndarray) -> np.ndarray:
 def channel_pairs(
     matrices: np.ndarray,
 ) -> tuple[list[Pair], list[int], list[int], list[int]]:
-    """Pairs, channels passed through, channels that change in size, and all others."""
+    """Return pairs, channels passed through, channels only scaled, and all others."""
     lit = (matrices != 0).any(axis=0)
     supports = [tuple(int(r) for r in np.flatnonzero(lit[:, c])) for c in range(lit.shape[1])]
     passed = [c for c, s in enumerate(supports) if s == (c,) and (matrices[:, c, c] == 1).all()]
@@ -158,17 +165,22 @@ def channel_pairs(
 
 
 def _frequencies(access: Access, found: Measured, dtype: str) -> None:
-    a = np.array([p.a for p in found.pairs])
+    found.phases = unwrap(found.tables(access), dtype)
+
+
+def tables_of(access: Access, first: Channels, out_a: Channels, out_b: Channels) -> Tables:
+    """Return cos and sin of pairs of channels, as they show on (1, 0) in every pair."""
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), a), positions)[0, 0]
-        return y[:, [p.out_a for p in found.pairs]], y[:, [p.out_b for p in found.pairs]]
+        x = unit_pairs((1, 1, positions.size, access.dim), np.asarray(first))
+        y = access.rows(x, positions)[0, 0]
+        return y[:, out_a], y[:, out_b]
 
-    found.phases = unwrap(tables, dtype)
+    return tables
 
 
 def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
-    """Frequencies, start and amplitude of cos and sin columns, from angles at 0, 1, 2, 4, ...
+    """Measure frequencies, start and amplitude from angles at positions 0, 1, 2, 4, ...
 
     Each position doubles the lever, and unwraps the next; ``step`` < 1 (a power of two) where
     frequencies may exceed pi.
@@ -195,7 +207,7 @@ def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
 def _accepted(
     tables: Tables, longest: int, step: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions 0, step, 2 step, ... up to ``longest``, or as far as they are accepted."""
+    """Return the accepted positions 0, step, 2 step, ... up to ``longest``, with cos and sin."""
     positions: np.ndarray = np.r_[0, 2 ** np.arange(longest.bit_length())]
     if step != 1.0:
         below = step * 2.0 ** np.arange(round(-np.log2(step)))
@@ -210,7 +222,7 @@ def _accepted(
 
 
 def unaliased(tables: Tables, dtype: str) -> Phases:
-    """:func:`unwrap`, at fractions where these are accepted and show other frequencies.
+    """Measure like :func:`unwrap`, at fractions of positions if these show other frequencies.
 
     At integers alone, frequencies above pi cannot be told from slower ones.
     """

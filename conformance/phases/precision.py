@@ -1,4 +1,4 @@
-"""How an implementation holds its angles, named by recomputing models of it.
+"""Name the precision of angles by recomputing models of it.
 
 A model predicts cos and sin at given positions; the one that meets the function's own values to
 rounding gives the class its name.  The size of an error never does.
@@ -37,7 +37,7 @@ class Model:
     slip: float = 0.0  #: how far off its pi is, relative to pi
 
     def cos_sin(self, positions: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """cos and sin as this model has them, (positions, pairs)."""
+        """Return the cos and sin of this model, (positions, pairs)."""
         angle = self.angles(positions.astype(np.float64), w)
         with np.errstate(invalid="ignore"):  # float16 positions overflow
             cos, sin = np.cos(angle), np.sin(angle)
@@ -47,7 +47,7 @@ class Model:
 
 
 def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
-    """``values`` rounded to ``dtype``, as float64."""
+    """Return ``values`` rounded to ``dtype``, as float64."""
     if dtype == "float64":
         return values
     if dtype == "float32":
@@ -60,7 +60,7 @@ def _product(p: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def models() -> list[Model]:
-    """Every model without a number of its own, accepted practice first."""
+    """Yield every model without fitted numbers, accepted practice first."""
     found = [
         Model("", "float64 angles", _product, exact=True),
         Model(
@@ -126,7 +126,7 @@ def classify(
     dtype: str,
     origin: float = 0.0,
 ) -> Model | None:
-    """The model whose cos and sin meet the function's at every position; None if none does.
+    """Return the model whose cos and sin meet the function's at every position, or None.
 
     ``cos`` and ``sin`` (positions, pairs) are the function's own, of amplitude 1, in ``dtype``.
     Accepted practice is tried first; among half-precision models the nearest is taken, if it is
@@ -149,7 +149,7 @@ def classify(
 
 
 def reduced(pi: float, turns: Callable[[np.ndarray], np.ndarray] = np.trunc) -> Model:
-    """Angles from which whole turns of ``2 pi`` were taken, with a pi of one's own."""
+    """Return angles reduced by whole turns of ``2 pi``, with another value of pi."""
 
     def angles(p: np.ndarray, w: np.ndarray) -> np.ndarray:
         angle = _product(p, w)
@@ -162,7 +162,7 @@ def reduced(pi: float, turns: Callable[[np.ndarray], np.ndarray] = np.trunc) -> 
 def _short_pi(
     positions: np.ndarray, actual: tuple[np.ndarray, np.ndarray], w: np.ndarray, dtype: str
 ) -> Model | None:
-    """The reduction with a wrong pi, of as few digits as will do, that meets the values.
+    """Return the reduction with a wrong pi, of the fewest digits, that meets the values.
 
     A pi that float32 cannot tell from the right one must be one that people write: a position
     scale held in float32 lets angles slip in the same way.
@@ -191,7 +191,7 @@ def _fitted_pi(
     w: np.ndarray,
     turns: Callable[[np.ndarray], np.ndarray],
 ) -> float:
-    """pi from the slip of the angles with every whole turn, few turns first."""
+    """Fit pi to the error of the angles per whole turn, few turns first."""
     angle = _product(positions.astype(np.float64), w)
     slip = np.arctan2(actual[1], actual[0]).ravel() - angle.ravel()
     off = 0.0
@@ -213,7 +213,7 @@ def _misfit(
     dtype: str,
     model: Model,
 ) -> float:
-    """The worst score against a model: its own roundings are in it, float32 ones are allowed."""
+    """Return the worst score against a model, which contains its own roundings."""
     if model.table:
         return _table_misfit(actual, positions, w, model.table)
     # Coarse angles usually go with cos and sin of that format.

@@ -1,4 +1,4 @@
-"""Properties of rotations, judged from the function alone: the oracle is not asked.
+"""Judge properties of rotations without the oracle.
 
 Each returns what was found and a :class:`Truth` to judge it by; a perturbed input to each must be
 rejected (the negative control in :func:`judge`).
@@ -83,8 +83,8 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
     if access.reach(int(at.max()) + shift) < at.max() + shift:
         return
     # Nearly parallel q and k: their logit is large beside its rounding.
-    q = dense((1, 2, 3, dim), run.seed + 11)
-    k = q + 0.25 * dense((1, 2, 3, dim), run.seed + 12)
+    q = dense((1, 2, 3, dim), run.settings.seed + 11)
+    k = q + 0.25 * dense((1, 2, 3, dim), run.settings.seed + 12)
     q, k = run.subject.rounded(q), run.subject.rounded(k)
     q1, k1 = access.rows(q, at), access.rows(k, at - 1)
     q2, k2 = access.rows(q, at + shift), access.rows(k, at - 1 + shift)
@@ -109,7 +109,7 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
 
 
 def _upright(run: Run, measured: Measured) -> bool:
-    """Whether positions count from 0: not where all pairs are turned as from another origin."""
+    """Return whether positions count from 0."""
     phases = measured.phases
     if phases is None:
         return True
@@ -136,5 +136,5 @@ def _case(run: Run, name: str, prop: Callable[[Any], Check]) -> None:
 
 
 def perturbation(run: Run) -> float:
-    """The factor of the negative controls: what no budget of the run's precision can excuse."""
+    """Return the factor of the negative controls, above any budget of the precision."""
     return 1.25 if ROUNDOFF[run.coarse] <= ROUNDOFF["float32"] else 3.0

@@ -1,4 +1,4 @@
-"""What a declared scaling is confused with: complete frequency vectors, in declared constants.
+"""Frequencies of known mistakes in a declared scaling.
 
 Each alternative is the declaration with one thing about its scaling changed; the first that meets
 every measured frequency names the bug.
@@ -17,7 +17,7 @@ from posenc_ref import MultiAxisRoPE, RoPE
 from posenc_ref.multi_axis import SPACINGS
 
 from .formula_mistakes import LLAMA3_SHAPES, NTK_SHAPES, PARAMETERS, YARN_SHAPES
-from .frequencies import Explanation
+from .frequencies import FrequencyMistake
 
 #: Extension factors and original lengths of released models.
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0, 128.0)
@@ -30,8 +30,8 @@ LOW_HIGH = ((1.0, 4.0), (1.0, 1.0), (4.0, 4.0), (1.0, 2.0), (2.0, 4.0), (1.0, 8.
 BETAS = ((32.0, 1.0), (64.0, 1.0), (128.0, 1.0), (16.0, 1.0), (32.0, 2.0))
 
 
-def alternatives(encoding: RoPE) -> Iterator[Explanation]:
-    """Alternatives to the declared scaling, the likelier first."""
+def alternatives(encoding: RoPE) -> Iterator[FrequencyMistake]:
+    """Yield known mistakes in the declared scaling, the likelier first."""
     scaling = encoding.scaling
     if scaling is None:
         yield from _undeclared(encoding)
@@ -40,7 +40,9 @@ def alternatives(encoding: RoPE) -> Iterator[Explanation]:
     plain = encoding.replace(scaling=None).frequencies()
     if isinstance(scaling, pr.Proportional):  # pairs that stand still show that it is there
         yield from _changed(encoding, "", factor=1.0)
-    yield Explanation("scaling-missing", f"the declared scaling is missing: {scaling!r}", plain)
+    yield FrequencyMistake(
+        "scaling-missing", f"the declared scaling is missing: {scaling!r}", plain
+    )
     yield from _parameters(encoding)
     yield from _shapes(encoding)
     for other in _formulas(scaling):
@@ -51,14 +53,14 @@ def alternatives(encoding: RoPE) -> Iterator[Explanation]:
     factor = getattr(scaling, "factor", None)
     if factor and factor != 1.0:
         w = encoding.frequencies()
-        yield Explanation(
+        yield FrequencyMistake(
             "position-scale",
             f"every frequency, or every position, is divided by the factor {factor:g} once more",
             w / factor,
             {"declared": 1.0, "measured": 1 / factor},
             ("scaling-parameter",),
         )
-        yield Explanation(
+        yield FrequencyMistake(
             "position-scale",
             f"positions are multiplied by the scaling factor {factor:g} once more",
             w * factor,
@@ -68,18 +70,18 @@ def alternatives(encoding: RoPE) -> Iterator[Explanation]:
 
 def _replaced(
     encoding: RoPE, scaling: Any, code: str, message: str, **values: Any
-) -> Iterator[Explanation]:
-    """The declaration with another scaling, if there is such a one."""
+) -> Iterator[FrequencyMistake]:
+    """Yield the declaration with another scaling, if that is valid."""
     try:
         made = scaling() if callable(scaling) else scaling
         predicted = encoding.replace(scaling=made).frequencies()
     except (ValueError, TypeError):
         return
-    yield Explanation(code, message, predicted, values)
+    yield FrequencyMistake(code, message, predicted, values)
 
 
-def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[Explanation]:
-    """The declared scaling with some of its parameters changed."""
+def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[FrequencyMistake]:
+    """Yield the declared scaling with some parameters changed."""
     scaling: Any = encoding.scaling
     changes = {k: v for k, v in changes.items() if v != getattr(scaling, k)}
     if not changes:
@@ -102,8 +104,8 @@ def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
-def _parameters(encoding: RoPE) -> Iterator[Explanation]:
-    """One parameter of the declared scaling changed, declared constants before published ones."""
+def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
+    """Yield the scaling with one parameter changed, declared constants before published ones."""
     s: Any = encoding.scaling
     fields = set(s.to_dict())
     factor = getattr(s, "factor", None)
@@ -145,16 +147,16 @@ def _parameters(encoding: RoPE) -> Iterator[Explanation]:
                 yield from _changed(encoding, "", policy=policy)
 
 
-def multi_axis_exponents(encoding: MultiAxisRoPE) -> Iterator[Explanation]:
+def multi_axis_exponents(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
     """Doubled and halved exponents: a published base explains them as well, and goes first."""
     w, scale = encoding.frequencies(), encoding.position_scale
     for what, power in (("doubled", 2.0), ("halved", 0.5)):
         if isinstance(scale, float) and encoding.scaling is None:
             shape = scale * (w / scale) ** power
-            yield Explanation("exponent", f"the exponent of the frequencies is {what}", shape)
+            yield FrequencyMistake("exponent", f"the exponent of the frequencies is {what}", shape)
 
 
-def _slice_denominators(encoding: RoPE) -> Iterator[Explanation]:
+def _slice_denominators(encoding: RoPE) -> Iterator[FrequencyMistake]:
     turning = int(np.count_nonzero(encoding.frequencies()))
     if not turning:
         return
@@ -163,7 +165,7 @@ def _slice_denominators(encoding: RoPE) -> Iterator[Explanation]:
         encoding.base ** -(np.arange(encoding.frequencies().size) / turning),
         0.0,
     )
-    yield Explanation(
+    yield FrequencyMistake(
         "denominator",
         f"exponents are divided by the {2 * turning} channels that turn, not by head_dim",
         shape / getattr(encoding.scaling, "factor", 1.0),
@@ -172,21 +174,21 @@ def _slice_denominators(encoding: RoPE) -> Iterator[Explanation]:
     )
 
 
-def _swapped_betas(encoding: RoPE, swapped: dict[str, float]) -> Iterator[Explanation]:
+def _swapped_betas(encoding: RoPE, swapped: dict[str, float]) -> Iterator[FrequencyMistake]:
     text = "beta_fast and beta_slow are exchanged"
     if not getattr(encoding.scaling, "truncate", True):
         text += ", or the ramp is reversed (without truncation that is the same)"
     yield from _shape(encoding, text, swapped)
 
 
-def _shape(encoding: RoPE, what: str, changes: dict[str, Any]) -> Iterator[Explanation]:
-    """YaRN's formula evaluated with parameters that the value itself would refuse."""
+def _shape(encoding: RoPE, what: str, changes: dict[str, Any]) -> Iterator[FrequencyMistake]:
+    """Yield YaRN's formula with parameters that YaRN itself refuses."""
     predicted = YARN_SHAPES["as declared"](encoding, encoding.scaling, **changes)
-    yield Explanation("scaling-parameter", what, predicted, {}, ("scaling-formula",))
+    yield FrequencyMistake("scaling-parameter", what, predicted, {}, ("scaling-formula",))
 
 
-def _shapes(encoding: RoPE) -> Iterator[Explanation]:
-    """The declared formula written wrongly."""
+def _shapes(encoding: RoPE) -> Iterator[FrequencyMistake]:
+    """Yield wrong forms of the declared formula."""
     s: Any = encoding.scaling
     shapes = next(
         (
@@ -207,25 +209,25 @@ def _shapes(encoding: RoPE) -> Iterator[Explanation]:
             predicted = shape(encoding, s)
         if np.isfinite(predicted).all():
             code = "scaling-parameter" if what in PARAMETERS else "scaling-formula"
-            yield Explanation(code, f"{type(s).__name__}: {what}", predicted)
+            yield FrequencyMistake(code, f"{type(s).__name__}: {what}", predicted)
 
 
-def _long_rope(encoding: RoPE) -> Iterator[Explanation]:
+def _long_rope(encoding: RoPE) -> Iterator[FrequencyMistake]:
     s: Any = encoding.scaling
     plain = encoding.replace(scaling=None).frequencies()
     short, long = np.array(s.short_factor), np.array(s.long_factor)
     name, other = ("long", long) if s.policy != "long" else ("short", short)
-    yield Explanation(
+    yield FrequencyMistake(
         "scaling-parameter", f"the {name} factors are used for this length", plain / other
     )
     for name, factors in (("short", short), ("long", long)):
-        yield Explanation(
+        yield FrequencyMistake(
             "scaling-formula", f"frequencies are multiplied by the {name} factors", plain * factors
         )
 
 
 def _formulas(declared: Any) -> Iterator[Any]:
-    """Other schedules with the constants of the declared one."""
+    """Yield other schedules with the constants of the declared one."""
     factor = getattr(declared, "factor", None)
     length = getattr(declared, "original_max_position", getattr(declared, "max_position", None))
     if not factor or factor <= 1.0:
@@ -239,15 +241,15 @@ def _formulas(declared: Any) -> Iterator[Any]:
         yield pr.DynamicNTK(factor, length, policy="static")
 
 
-def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[Explanation]:
-    """Other spacings, bases and scales of a declared multi-axis encoding."""
+def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
+    """Yield other spacings, bases and scales of a declared multi-axis encoding."""
     for spacing in SPACINGS:
         if spacing != encoding.spacing:
             try:
                 other = encoding.replace(spacing=spacing)
             except ValueError:
                 continue
-            yield Explanation(
+            yield FrequencyMistake(
                 "frequency-spacing",
                 f"frequencies are spaced as with spacing={spacing!r}, declared "
                 f"{encoding.spacing!r}",
@@ -256,7 +258,7 @@ def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[Explanation]:
     if encoding.spacing == "strided":
         count = len(encoding.sections)
         steps = (count - 1 - 2 * encoding.axes()) / sum(encoding.sections)
-        yield Explanation(
+        yield FrequencyMistake(
             "frequency-spacing",
             "the axes take their frequencies in the reverse order: the last axis has the fastest",
             encoding.frequencies() * np.asarray(encoding.base) ** -steps,
@@ -273,22 +275,22 @@ def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[Explanation]:
     elif encoding.scaling is not None:
         plain = encoding.replace(scaling=None).frequencies()
         text = f"the declared scaling is missing: {encoding.scaling!r}"
-        yield Explanation("scaling-missing", text, plain)
+        yield FrequencyMistake("scaling-missing", text, plain)
     if encoding.position_scale != 1.0:
         plain = encoding.replace(position_scale=1.0).frequencies()
         text = f"positions are not multiplied by the declared {encoding.position_scale}"
-        yield Explanation("position-scale", text, plain)
+        yield FrequencyMistake("position-scale", text, plain)
     d = encoding.rotary_dim
     if encoding.head_dim != d and encoding.scaling is None and encoding.position_scale == 1.0:
-        yield Explanation(
+        yield FrequencyMistake(
             "denominator",
             f"exponents are divided by head_dim = {encoding.head_dim}, not {d}",
             encoding.frequencies() ** (d / encoding.head_dim),
         )
 
 
-def _undeclared(encoding: RoPE) -> Iterator[Explanation]:
-    """A scaling of a released model where none is declared."""
+def _undeclared(encoding: RoPE) -> Iterator[FrequencyMistake]:
+    """Yield scalings of released models where none is declared."""
     code = "scaling-formula"
     for parameters in LLAMA3:
         made = pr.Llama3Scaling(*parameters)

@@ -16,8 +16,9 @@ the class::
 Examples are named by the ids of their golden vectors; take two or three small ones that differ in
 form, with learned numbers from :func:`numbers`, which every dtype holds exactly.  The entry
 then makes, by itself: the rows of ``posenc verify`` and ``posenc accuracy``, the vectors (``posenc
-vectors --generate``), the row of ``docs/encodings.md`` (``python tools/encodings_page.py``), and
-the tests of ``tests/conformance/test_registry*.py``.
+vectors --generate``), the section of
+``docs/generated/encodings.md`` (``python tools/encodings_page.py``), and the tests of
+``tests/conformance/registry``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any
 
 from posenc_ref import Encoding
 from posenc_ref.conformance.exact.recipe import Recipe, numbers
-from posenc_ref.conformance.exact.reference import SURFACE, Entry, Exact
+from posenc_ref.conformance.exact.reference import Entry, Exact
 
 __all__ = ["REGISTRY", "entries", "entry_of", "numbers", "register"]
 
@@ -47,11 +48,6 @@ def register(
     """Register the decorated formula with examples of ``encoding``."""
 
     def decorated(exact: Exact) -> Exact:
-        if encoding.family not in SURFACE:
-            raise ValueError(
-                f"{encoding.__name__} is of family {encoding.family!r}: rotary forms have their "
-                "recipes in conformance/vectors, by surface"
-            )
         if encoding in REGISTRY:
             raise ValueError(f"{encoding.__name__} has an entry already")
         strangers = [name for name, e in examples.items() if type(e) is not encoding]

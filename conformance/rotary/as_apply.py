@@ -1,4 +1,4 @@
-"""Surfaces seen as ``apply`` (or ``table``): one judge and one diagnosis serve them all."""
+"""Adapt other surfaces to ``apply`` (or ``table``), so that one judge serves them all."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class Inexpressible(ValueError):
 
 
 @contextmanager
-def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> Iterator[None]:
-    """Meanwhile ``run`` is about ``view``, a function of another surface, and ``encoding``.
+def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> Iterator[Run]:
+    """Yield a run that judges ``view``, the function adapted to another surface.
 
     What the surface cannot express is no refusal of the function, and leaves no limit.
     ``recipe`` is the view as an expression of ``fn``, for the lines that reproduce a failure.
     """
-    subject, declared, required = run.subject, run.encoding, run.report.required
+    subject, required = run.subject, run.report.required
     axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
-    run.subject = replace(subject, fn=view, keeps_dtype=True, axes=axes, mutated=None, calls=0)
-    run.encoding = encoding
+    viewed = replace(
+        subject, fn=view, keeps_dtype=True, axes=axes, mutated=None, calls=0, factory=None
+    )
     try:
-        yield
+        yield replace(run, subject=viewed, encoding=encoding)
     finally:
-        subject.mutated = subject.mutated or run.subject.mutated
-        subject.calls += run.subject.calls
-        run.subject, run.encoding = subject, declared
+        subject.mutated = subject.mutated or viewed.mutated
+        subject.calls += viewed.calls
         run.report.required = tuple(dict.fromkeys([*required, *run.report.required]))
         run.report.findings[:] = [_recalled(f, encoding, recipe) for f in run.report.findings]
         own = Inexpressible.__name__
@@ -46,12 +46,12 @@ def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> I
 
 def judge_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary, recipe: str) -> None:
     """Judge ``view(x, positions)`` against ``encoding`` as an ``apply`` function."""
-    with seen_as(run, view, encoding, recipe):
-        judge_apply.judge(run)
+    with seen_as(run, view, encoding, recipe) as viewed:
+        judge_apply.judge(viewed)
 
 
 def _recalled(finding: Finding, encoding: Any, recipe: str) -> Finding:
-    """A finding whose lines call the function as its surface wants it."""
+    """Return a finding whose code to reproduce it calls the function of the surface."""
     if "got = fn(" not in finding.reproduce:
         return finding
     if isinstance(encoding, Derived):  # nothing to paste
@@ -61,7 +61,7 @@ def _recalled(finding: Finding, encoding: Any, recipe: str) -> Finding:
 
 
 def host_positions(run: Run, positions: Any) -> np.ndarray:
-    """Positions as the view was given them, in NumPy; only whole ones can be expressed."""
+    """Return the positions that a view was given, in NumPy; only integers can be expressed."""
     p = np.asarray(run.subject.backend.asnumpy(positions))
     if p.dtype.kind not in "iu":
         raise Inexpressible("there are no fractional positions here")
@@ -69,7 +69,7 @@ def host_positions(run: Run, positions: Any) -> np.ndarray:
 
 
 def starts(positions: np.ndarray) -> np.ndarray:
-    """Where each row of contiguous positions (S,) or (B, S) starts."""
+    """Return where each row of contiguous positions (S,) or (B, S) starts."""
     if positions.shape[-1] == 0 or (np.diff(positions, axis=-1) != 1).any():
         raise Inexpressible("only contiguous positions can be expressed")
     return np.asarray(positions[..., 0])

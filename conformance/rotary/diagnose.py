@@ -1,4 +1,4 @@
-"""From what a rotary function was measured to be, to what is wrong with it.
+"""Diagnose a rotary function from its measured structure.
 
 Order: structure (pairs, slice, rotation), then frequencies, amplitude and origin, all at small
 positions; only where those fit are the position map and the precision suspects.
@@ -19,7 +19,7 @@ from posenc_ref.conformance.phases.declaration import declare, live
 from posenc_ref.conformance.phases.decode import Decoder
 from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.frequencies import agree
-from posenc_ref.conformance.phases.measure import Measured, Tables
+from posenc_ref.conformance.phases.measure import Measured, Tables, tables_of
 
 from . import diagnose_axes, diagnose_length, diagnose_state
 from .diagnose_calls import diagnose_calls
@@ -50,39 +50,21 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
         return
     declared = declare(encoding)
     if measured.phases is not None:
-        tables = _measured_tables(access, measured)
-        diagnose_phases(run, tables, measured.phases, declared)
+        diagnose_phases(run, measured.tables(access), measured.phases, declared)
     if not run.report.findings:
         diagnose_calls(run, encoding)
     if not run.report.findings:
         _rows(run)
 
 
-def _measured_tables(access: Access, measured: Measured) -> Tables:
-    """cos and sin as they show on (1, 0) in every measured pair."""
-    a = np.array([p.a for p in measured.pairs])
-
-    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), a), positions)[0, 0]
-        return y[:, [p.out_a for p in measured.pairs]], y[:, [p.out_b for p in measured.pairs]]
-
-    return tables
-
-
-def tables_of(access: Access, encoding: Rotary) -> Tables:
-    """cos and sin as they show on (1, 0) in every declared pair."""
+def declared_tables(access: Access, encoding: Rotary) -> Tables:
+    """Return cos and sin, as they show on (1, 0) in every declared pair."""
     first, _ = live(encoding, encoding.pairs())
-    out1, out2 = live(encoding, encoding.output_pairs())
-
-    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        y = access.rows(unit_pairs((1, 1, positions.size, access.dim), first), positions)[0, 0]
-        return y[:, out1], y[:, out2]
-
-    return tables
+    return tables_of(access, first, *live(encoding, encoding.output_pairs()))
 
 
 def _rows_differ(run: Run, encoding: Rotary) -> bool:
-    """Positions decoded for every batch row and head, with distinct sizes on every axis."""
+    """Report rows or heads with other positions, decoded from calls with distinct sizes."""
     first, second = live(encoding, encoding.pairs())
     (w,) = live(encoding, (encoding.frequencies(),))
     decoder = Decoder.of(w, reach=64)
@@ -125,7 +107,7 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
 
 
 def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
-    """Pairs, slice and rotation; False where nothing further can be compared."""
+    """Diagnose pairs, slice and rotation; return False if nothing else can be compared."""
     first, second = live(encoding, encoding.pairs())
     layout = getattr(encoding, "layout", "")
     declared = {(int(a), int(b)) for a, b in zip(first, second, strict=True)}
@@ -186,7 +168,7 @@ def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
 
 def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) -> None:
-    """Whether pairs are written where they are declared to be."""
+    """Report pairs that are not written to the declared channels."""
     first, second = live(encoding, encoding.pairs())
     out1, out2 = live(encoding, encoding.output_pairs())
     wanted = {
@@ -266,7 +248,7 @@ def _slice(
 
 
 def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
-    """Whether pairs are not rotations: two tables in one pair, or something else."""
+    """Report pairs that are not rotations; return whether there are any."""
     blocks = measured.blocks[1:]
     if not measured.pairs:
         return False
@@ -306,7 +288,7 @@ def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
 
 def _rows(run: Run) -> None:
-    """Per-row positions, negative and fractional ones: only these failed."""
+    """Report failures of optional positions alone: per row, single tokens, fractions."""
     failed = {f.case: f for f in run.failures}
     rows = [case for case in failed if "per-row" in case]
     first, other = ("per-row positions (B, S)", "other per-row positions (B, S)")

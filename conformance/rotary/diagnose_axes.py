@@ -1,4 +1,4 @@
-"""Which position axis every pair follows, and where each axis starts."""
+"""Diagnose which position axis every pair follows, and where each axis starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .judge_axes import AxisPhases, declared_axes, measure
 
 
 def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
-    """Findings about the axes; False where every pair follows its own, from its own origin."""
+    """Report findings about the axes; return whether there are any."""
     if encoding.axes() is None or not any(f.check == "axes" for f in run.failures):
         return False  # pairs of RoPE-Mixed follow every axis: none is another's
     wanted = declared_axes(encoding)
@@ -33,7 +33,7 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
 
 def _torn(run: Run) -> bool:
-    """Whether rotations by text positions are right, and one axis alone gives no rotation."""
+    """Report pairs whose channels follow different axes; return whether there are any."""
     if any(f.check != "axes" and "rolled" not in f.case for f in run.failures):
         return False
     run.add(
@@ -46,7 +46,7 @@ def _torn(run: Run) -> bool:
 
 
 def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
-    """Whether every pair of one axis turns by the same multiple of what is declared, or back."""
+    """Report an axis whose positions are multiplied or negated; return whether there is one."""
     told = live(encoding, (encoding.frequencies(),))[0]
     at = np.arange(wanted.size)
     w, sigma = found.frequencies[wanted, at], found.sigma[wanted, at]
@@ -115,7 +115,7 @@ def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray)
 
 
 def _arrangement(encoding: Rotary, axes: np.ndarray) -> str:
-    """What the measured assignment of pairs to axes is called."""
+    """Return the measured assignment of pairs to axes in words."""
     if isinstance(encoding, MultiAxisRoPE):
         for order in permutations(encoding.sections):
             for arrangement in ("chunked", "interleaved"):
@@ -139,7 +139,7 @@ def _arrangement(encoding: Rotary, axes: np.ndarray) -> str:
 
 
 def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
-    """Whether single axes start elsewhere: the angle at 0 of the pairs that follow each."""
+    """Report axes that start at another position; return whether there are any."""
     follows = np.argmax(np.abs(found.frequencies), axis=0)
     w = found.frequencies[follows, np.arange(follows.size)]
     starts = {}
@@ -176,5 +176,5 @@ _ORIGINS = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0)
 
 
 def _least(encoding: Rotary) -> float:
-    """The slowest declared turning."""
+    """Return the smallest declared frequency."""
     return float(np.abs(live(encoding, (encoding.frequencies(),))[0]).min())

@@ -1,4 +1,4 @@
-"""Calls of one shape that come out wrong while others are right: which tokens, and where from."""
+"""Diagnose calls of one shape that are wrong while others are right."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OFF = 0.1
 
 
 def diagnose_calls(run: Run, encoding: Rotary) -> None:
-    """Explain failures of the larger calls: the smallest failing one is looked into."""
+    """Diagnose the smallest of the larger calls that fail."""
     failed = {f.case for f in run.failures}
     sizes = [size for size in WIDE if f"B, H, S = {size}" in failed]
     if not sizes:
@@ -70,7 +70,7 @@ def _seen(
     out1: np.ndarray,
     out2: np.ndarray,
 ) -> np.ndarray | None:
-    """cos + i sin of every token and pair, (B, H, S, pairs)."""
+    """Return cos + i sin of every token and pair, (B, H, S, pairs)."""
     x = unit_pairs((*size, encoding.head_dim), first)
     try:
         y = run.subject.apply(x, np.arange(size[2]))

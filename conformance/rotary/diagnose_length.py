@@ -1,4 +1,4 @@
-"""Why calls of some lengths are wrong: another switching point, another rule, or none."""
+"""Diagnose calls of some lengths: another switching point, another rule, or none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import posenc_ref as pr
 from posenc_ref import Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, Truth
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
@@ -36,9 +35,9 @@ class Rule:
 
 
 def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
-    """A finding if another rule gives the right values at every length."""
+    """Report another rule that predicts the values at every length."""
     failed = {f.case for f in run.failures if f.check == "lengths"}
-    lengths = [n for n in lengths_of(encoding) if n - 1 <= run.highest]
+    lengths = [n for n in lengths_of(encoding) if n - 1 <= run.ledger.highest]
     if not failed or not lengths:
         return False
     seen = dict(_calls(run, access, lengths))
@@ -63,7 +62,7 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
 def _factor_by_length(
     run: Run, encoding: Rotary, seen: dict[int, tuple[np.ndarray, np.ndarray]]
 ) -> bool:
-    """Whether frequencies are right at every length, and the attention factor is not."""
+    """Report a wrong attention factor where frequencies are right at every length."""
     channels = np.concatenate(encoding.output_pairs())
     ratios = {}
     for length, (x, y) in seen.items():
@@ -92,7 +91,7 @@ def _factor_by_length(
 
 
 def _whose(run: Run, encoding: Any, failed: list[str]) -> bool:
-    """Only the place of the largest position matters: the length is taken from elsewhere."""
+    """Report a length that is taken from another token, row or axis than the largest position."""
     places = ", ".join(name.removeprefix(WHOSE).strip() for name in failed)
     place = next(f.place for f in run.failures if f.check == "lengths")
     run.add(
@@ -110,7 +109,7 @@ def _calls(
 ) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray]]]:
     for length in lengths:
         positions = positions_of(length)
-        x = run.subject.rounded(dense((1, 1, positions.size, access.dim), run.seed + 14))
+        x = run.random((1, 1, positions.size, access.dim), 14)
         try:
             yield length, (x, access.rows(x, positions))
         except (Refused, Malformed):
@@ -120,7 +119,7 @@ def _calls(
 def explain_frequencies(
     run: Run, encoding: Rotary, seen: dict[int, np.ndarray], fits_at: Callable[[Any, Any], bool]
 ) -> bool:
-    """The same for frequencies returned for each length."""
+    """Report another rule for frequencies that are returned for each length."""
 
     def fits(other: Rotary, length: int, taken: int) -> bool:
         return fits_at(seen[length], other.frequencies(taken or length))
@@ -134,7 +133,7 @@ def explain_frequencies(
 
 
 def _another_rule(run: Run, encoding: Any, wrong: list[int], lengths: list[int]) -> bool:
-    """Short calls are right and long ones wrong: the scaling grows by some other rule."""
+    """Report that the scaling follows another rule: short calls are right, long ones wrong."""
     right = [n for n in lengths if n not in wrong]
     if not right or min(right) > min(wrong):
         return False
@@ -243,7 +242,7 @@ def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
 
 
 def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
-    """Dynamic NTK with another multiple of the base."""
+    """Return dynamic NTK with another multiple of the base."""
     for what, alpha in (
         ("(L / max_position) - (factor - 1)", lambda n: n / start - (factor - 1)),
         ("L / max_position", lambda n: n / start),
@@ -259,7 +258,7 @@ def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
 
 
 def _replaced(encoding: Any, **changes: Any) -> Any:
-    """The encoding with its scaling changed, or None where there is no such one."""
+    """Return the encoding with its scaling changed, or None if that is invalid."""
     try:
         return encoding.replace(scaling=encoding.scaling.replace(**changes))
     except (ValueError, TypeError):

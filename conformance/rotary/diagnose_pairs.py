@@ -1,4 +1,4 @@
-"""What is wrong with single pairs: which of them turn, and by how much they change their size."""
+"""Diagnose single pairs: which of them turn, and how their size changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from posenc_ref.conformance.phases.measure import Measured
 
 
 def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: set[int]) -> bool:
-    """Whether every pair turns, or as many as declared in the other layout."""
+    """Return whether every pair turns, or as many as declared in the other layout."""
     every = {int(c) for c in np.concatenate(encoding.pairs())}
     turning = int(np.count_nonzero(encoding.frequencies()))
     evidence = f"{len(rotated)} channels are rotated, declared {2 * turning}"
@@ -42,7 +42,7 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
 
 
 def changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
-    """Whether the size of rotated pairs changes with the position."""
+    """Return whether the size of rotated pairs changes with the position."""
     n, k = (int(i) for i in np.unravel_index(int(np.argmax(np.abs(size - size[0]))), size.shape))
     # Less than that may be a half-precision table: the values are recomputed later.
     if abs(size[n, k] - size[0, k]) <= BUDGET["bfloat16"] * ROUNDOFF["bfloat16"]:
@@ -60,7 +60,7 @@ def changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
 
 
 def _directed(run: Run, measured: Measured) -> bool:
-    """Whether pairs point where they should, whatever their size."""
+    """Return whether pairs point where they should, whatever their size."""
     encoding = run.encoding
     if encoding.num_axes > 1:
         return True
@@ -72,7 +72,7 @@ def _directed(run: Run, measured: Measured) -> bool:
 
 
 def _factor_on_one(run: Run, measured: Measured) -> bool:
-    """Whether the declared attention factor is on cos alone, or on sin alone."""
+    """Return whether the declared attention factor is on cos alone, or on sin alone."""
     encoding = run.encoding
     m = encoding.attention_factor()
     if m == 1.0 or encoding.num_axes > 1:

@@ -1,4 +1,4 @@
-"""Whether wrong values are those of earlier calls: a fresh instance would give the right ones."""
+"""Diagnose state: wrong values that a fresh instance computes right."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import GENERIC, WINDOWS, dense
+from posenc_ref.conformance.harness.probes import GENERIC, WINDOWS
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
@@ -16,11 +16,11 @@ from .judge_length import lengths_of, positions_of
 
 
 def diagnose(run: Run, access: Access) -> bool:
-    """A finding where a call comes out wrong now, and right as the first one of an instance.
+    """Report a call that is wrong now, and right as the first call of an instance.
 
-    Only what is called as it is has a factory for it; a view of another surface has none.
+    A view of another surface has no factory.
     """
-    if run.factory is None or run.report.surface != "apply" or access.mode == "prefix":
+    if run.subject.factory is None or access.mode == "prefix":
         return False
     highest = access.reach(int(GENERIC[-1]))
     calls = [GENERIC[highest >= GENERIC]]
@@ -30,13 +30,8 @@ def diagnose(run: Run, access: Access) -> bool:
     for positions in calls:
         if not positions.size or _right(run, access, positions):
             continue
-        used = run.subject
-        run.subject = replace(used, fn=run.factory())
-        try:
-            clean = _right(run, access, positions)
-        finally:
-            run.subject = used
-        if clean:
+        fresh = replace(run, subject=run.subject.fresh())
+        if _right(fresh, replace(access, run=fresh), positions):
             run.add(
                 "state",
                 f"a call up to position {positions.max()} is right on a fresh instance only",
@@ -48,7 +43,7 @@ def diagnose(run: Run, access: Access) -> bool:
 
 
 def _right(run: Run, access: Access, positions: np.ndarray) -> bool:
-    x = run.subject.rounded(dense((1, 2, positions.size, access.dim), run.seed + 21))
+    x = run.random((1, 2, positions.size, access.dim), 21)
     truth = apply_truth(run.encoding, x, positions, access.lengths(positions))
     try:
         y = access.rows(x, positions)

@@ -1,4 +1,4 @@
-"""The judge of ``apply``: from short to long, state last, then the diagnosis."""
+"""Judge ``apply``: calls from short to long, state last, then the diagnosis."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ _FIVE_ROWS = np.array([[4, 9, 2, 0], [7, 1, 8, 40], [3, 3, 29, 17], [60, 5, 0, 1
 
 def judge(run: Run) -> None:
     """Judge ``fn(x (B, H, S, D), positions (S,))`` against ``run.encoding``, if there is one."""
-    assert run.head_dim is not None
+    assert run.settings.head_dim is not None
     run.report.required = tuple(r for r in REQUIRED if run.encoding is not None or r != "values")
     if run.encoding is not None:
         several, by_length = run.encoding.num_axes > 1, run.encoding.depends_on_length
         run.report.required += ("axes",) * several + ("lengths",) * by_length
-    dim = run.head_dim
+    dim = run.settings.head_dim
     if not required_inputs(run, dim):
         return
-    x = run.subject.rounded(dense((2, 3, SHORT.size, dim), run.seed))
+    x = run.random((2, 3, SHORT.size, dim), 0)
     first = run.subject.apply(x, SHORT)
     _same_for_every_row(run, dim)
     access = Access(run, dim=dim)
@@ -83,7 +83,7 @@ def judge(run: Run) -> None:
         bent = _robustness(run, dim)
     if run.encoding is not None and not _one_length_each(run, access):
         declared = declare(run.encoding)
-        tables = diagnose_rotary.tables_of(access, run.encoding)
+        tables = diagnose_rotary.declared_tables(access, run.encoding)
         measure_accuracy(run, access, tables, declared)
         if measured.phases is not None and not run.failures:
             judge_fitted(run, tables, measured.phases, declared)
@@ -101,7 +101,7 @@ def judge(run: Run) -> None:
 
 
 def _one_length_each(run: Run, access: Access) -> bool:
-    """Whether every position comes in a call of its own, whose length changes the frequencies."""
+    """Return whether every position is judged in a call whose length changes the frequencies."""
     return bool(run.encoding.depends_on_length) and access.mode in ("single", "contiguous")
 
 
@@ -113,9 +113,9 @@ def _truth(
 
 
 def required_inputs(run: Run, dim: int) -> bool:
-    """Contiguous int64 positions from 0, several sizes; False ends the check."""
+    """Judge contiguous int64 positions from 0, in several sizes; False ends the check."""
     for size in SIZES:
-        x = run.subject.rounded(dense((*size, dim), run.seed + sum(size)))
+        x = run.random((*size, dim), sum(size))
         positions = np.arange(size[-1])
         case = f"B, H, S = {size}"
         try:
@@ -142,7 +142,7 @@ def required_inputs(run: Run, dim: int) -> bool:
 
 
 def _slice_alone(run: Run) -> str:
-    """What to do if a function takes the rotated slice of latent attention alone."""
+    """Return the remedy for a function that takes only the rotated slice of latent attention."""
     encoding = run.encoding
     if not isinstance(encoding, RoPE) or not encoding.rotary_start:
         return ""
@@ -154,8 +154,8 @@ def _slice_alone(run: Run) -> str:
 
 
 def _same_for_every_row(run: Run, dim: int) -> None:
-    """The same token in every batch row and head must come out the same."""
-    x = np.broadcast_to(run.subject.rounded(dense((1, 1, 5, dim), run.seed + 3)), (4, 3, 5, dim))
+    """Judge that the same token gives the same in every batch row and head."""
+    x = np.broadcast_to(run.random((1, 1, 5, dim), 3), (4, 3, 5, dim))
     y = run.subject.apply(np.array(x), np.arange(5))
     run.count("required inputs")
     if not np.array_equal(y, np.broadcast_to(y[:1, :1], y.shape)):
@@ -164,7 +164,7 @@ def _same_for_every_row(run: Run, dim: int) -> None:
 
 
 def _one_hot(run: Run, access: Access, measured: Measured) -> None:
-    """Every channel by itself: what passes through is bit-equal, what is rotated fits."""
+    """Judge every channel by itself; channels passed through must be bit-equal."""
     dim = measured.matrices.shape[1]
     x = np.broadcast_to(np.eye(dim)[:, None], (dim, measured.positions.size, dim))
     y = measured.matrices.transpose(2, 0, 1)
@@ -178,8 +178,8 @@ def _one_hot(run: Run, access: Access, measured: Measured) -> None:
 
 def _values(run: Run, access: Access, dim: int) -> None:
     longest = 0
-    for size in WIDE if not run.dear else ():
-        if run.max_position is None or size[-1] <= run.max_position + 1:
+    for size in WIDE if not run.settings.reduced else ():
+        if run.settings.allows(size[-1] - 1):
             longest = _wide(run, dim, size, longest)
     highest = access.reach(int(GENERIC[-1]))
     groups = {"generic positions": GENERIC}
@@ -188,16 +188,16 @@ def _values(run: Run, access: Access, dim: int) -> None:
         highest = max(highest, access.reach(REPORTED[-1] - 1))
         groups |= {f"end of a context of {n}": error_window(n) for n in REPORTED}
     groups["the last positions"] = np.arange(max(highest - 8, 0), highest + 1)
-    if run.dear:
+    if run.settings.reduced:
         groups = {"all of these positions": np.unique(np.concatenate([*groups.values()]))}
     for case, positions in groups.items():
         positions = positions[positions <= highest]
         if positions.size:
-            x = run.subject.rounded(dense((1, 2, positions.size, dim), run.seed + 5))
+            x = run.random((1, 2, positions.size, dim), 5)
             truth = _truth(run, x, positions, access.lengths(positions))
             run.judge("values", case, access.rows(x, positions), truth)
     if access.mode != "prefix" and highest >= 37:  # decoding: one token per row
-        x, positions = run.subject.rounded(dense((2, 3, 1, dim), run.seed + 6)), np.array([37])
+        x, positions = run.random((2, 3, 1, dim), 6), np.array([37])
         y, truth = run.subject.apply(x, positions), _truth(run, x, positions)
         first = np.arange(2)[:, None, None, None] == 0
         run.judge("values", ONE_TOKEN, y, truth, first)
@@ -205,11 +205,11 @@ def _values(run: Run, access: Access, dim: int) -> None:
 
 
 def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int:
-    """A larger call from position 0; where its length is refused, the longest that is not.
+    """Judge a larger call from position 0, or the longest that is accepted.
 
     Returns how many tokens that was, if not all: ``known``, from an earlier size, is tried first.
     """
-    x = run.subject.rounded(dense((*size, dim), run.seed + size[-1]))
+    x = run.random((*size, dim), size[-1])
     tokens = size[-1]
     try:
         y = run.subject.apply(x, np.arange(tokens))
@@ -221,7 +221,7 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
             return known
         known, x = tokens, x[:, :, :tokens]
         y = run.subject.apply(x, np.arange(tokens))
-    run.highest = max(run.highest, tokens - 1)
+    run.reached(tokens - 1)
     case = f"B, H, S = {(*size[:2], tokens)}"
     run.judge("values", case, y, _truth(run, x, np.arange(tokens)))
     return known
@@ -236,7 +236,7 @@ def _comes_out(run: Run, x: np.ndarray) -> bool:
 
 
 def _optional(run: Run, dim: int) -> None:
-    """Inputs that may be refused (a limit), but not answered wrongly."""
+    """Judge inputs that may be refused, but not answered wrongly."""
     rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
     tries = {
         "per-row positions (B, S)": ((2, 3, 5, dim), rows),
@@ -255,7 +255,7 @@ def _optional(run: Run, dim: int) -> None:
         # Where rows of positions are refused, equal sizes would only make them fit by chance.
         if ("B = H" in case or "five" in case) and "per-row positions (B, S)" in refused:
             continue
-        x = run.subject.rounded(dense(shape, run.seed + 7))
+        x = run.random(shape, 7)
         try:
             y = run.subject.apply(x, positions)
         except Refused as error:
@@ -275,12 +275,12 @@ def _optional(run: Run, dim: int) -> None:
 
 
 def _robustness(run: Run, dim: int) -> str:
-    """One NaN stays in its token; large and small values scale; layouts in memory do not matter.
+    """Judge that a NaN stays in its token, values scale, and memory layouts do not matter.
 
     Returns how the output fails to scale with x, or an empty string.
     """
     bent = ""
-    x = run.subject.rounded(dense((2, 3, 5, dim), run.seed + 9))
+    x = run.random((2, 3, 5, dim), 9)
     clean = run.subject.apply(x, np.arange(5))
     _hole(run, x, clean, "NaN", np.nan, (1, 2, 3, 0))
     _hole(run, x, clean, "NaN", np.nan, (0, 0, 0, 1))
@@ -307,7 +307,7 @@ def _robustness(run: Run, dim: int) -> str:
 def _hole(
     run: Run, x: np.ndarray, clean: np.ndarray, name: str, value: float, at: tuple[int, ...]
 ) -> None:
-    """One number that is not finite stays in its token, and is seen there."""
+    """Judge that a number that is not finite stays in its token, and shows there."""
     holed = x.copy()
     holed[at] = value
     token = np.zeros(x.shape[:3], dtype=bool)
@@ -330,21 +330,21 @@ def _hole(
 
 
 def _logits(run: Run, access: Access) -> None:
-    """Whether queries and keys that both go through the function have the declared logits."""
+    """Note whether queries and keys that both go through the function have the declared logits."""
     calls = []
     for n in range(same_logits.FEWEST):
         sides: list[tuple[np.ndarray, Truth]] = []
         for positions in (ONE_HOT + n, ONE_HOT[:3] * n):
             at = positions[positions <= access.reach(int(positions.max()))]
-            x = run.subject.rounded(dense((1, 2, at.size, access.dim), run.seed + 30 + len(sides)))
+            x = run.random((1, 2, at.size, access.dim), 30 + len(sides))
             sides.append((access.rows(x, at), _truth(run, x, at, access.lengths(at))))
         (q, query), (k, key) = sides
-        calls.append(same_logits.Logits(f"call {n}", q, k, query, key))
+        calls.append(same_logits.BothSides(f"call {n}", q, k, query, key))
     same_logits.remark(run, calls)
 
 
 def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
-    """The same values behind other strides (what models pass is a transposed view)."""
+    """Judge the same values with other strides: models pass transposed views."""
     subject = run.subject
     if subject.backend_name not in ("numpy", "torch") or subject.tensor_layout != "bhsd":
         return
@@ -377,7 +377,7 @@ def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
 
 
 def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
-    """Replay, calls of one length at other positions, and a result that is kept."""
+    """Judge repeated calls, calls of one length at other positions, and a result that is kept."""
     subject, dim = run.subject, access.dim
     what = f"positions 0..{SHORT[-1]}"
     state.replay(run, lambda: subject.apply(x, SHORT), first, what)
@@ -387,7 +387,7 @@ def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
         judge_axes.stale(run, access)
     if run.encoding is None or access.mode == "prefix":
         return
-    given = subject.rounded(dense((1, 2, 16, dim), run.seed + 8))
+    given = subject.rounded(dense((1, 2, 16, dim), run.settings.seed + 8))
 
     def evaluate(positions: np.ndarray) -> np.ndarray:
         return subject.apply(given[:, :, : positions.size], positions)

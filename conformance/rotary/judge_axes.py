@@ -1,4 +1,4 @@
-"""Encodings of several position axes: different positions on every axis, and one axis at a time."""
+"""Judge several position axes: different positions on every axis, and one axis at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import GENERIC, dense, unit_pairs
+from posenc_ref.conformance.harness.probes import GENERIC, unit_pairs
 from posenc_ref.conformance.harness.reach import REQUIRED_TOKENS, Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
@@ -21,7 +21,7 @@ _LARGEST = 1021
 
 @dataclass(frozen=True)
 class AxisPhases:
-    """What was measured of every axis: frequency (A, pairs), its error, and the angle at 0."""
+    """Measured frequencies of every axis (A, pairs), their errors, and the angles at 0."""
 
     frequencies: np.ndarray
     sigma: np.ndarray
@@ -30,9 +30,9 @@ class AxisPhases:
 
 
 def judge(run: Run, access: Access) -> None:
-    """Positions that differ between axes, rows and tokens; small first."""
+    """Judge positions that differ between axes, rows and tokens, small ones first."""
     encoding = run.encoding
-    rng = np.random.default_rng(run.seed + 17)
+    rng = np.random.default_rng(run.settings.seed + 17)
     count = encoding.num_axes
     grid = np.stack([(np.arange(6) // (a + 1)) % (a + 3) for a in range(count)])
     cases = {
@@ -53,7 +53,7 @@ def judge(run: Run, access: Access) -> None:
         if positions.max() > highest:
             continue
         shape = (positions.shape[1], 2, positions.shape[2], access.dim)
-        x = run.subject.rounded(dense(shape, run.seed + 18))
+        x = run.random(shape, 18)
         try:
             _judge(run, case, x, positions.astype(np.int64))
         except (Refused, Malformed) as error:
@@ -62,7 +62,7 @@ def judge(run: Run, access: Access) -> None:
 
 
 def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
-    """One case, in calls of few tokens where a longer one is refused."""
+    """Judge one case, in calls of few tokens if a longer one is refused."""
     tokens = positions.shape[-1]
     try:
         y = run.subject.apply(x, positions)
@@ -77,10 +77,10 @@ def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
 
 
 def stale(run: Run, access: Access) -> None:
-    """Calls that share the positions of one axis but not of the others."""
+    """Judge calls that share the positions of one axis but not of the others."""
     encoding = run.encoding
-    rng = np.random.default_rng(run.seed + 19)
-    x = run.subject.rounded(dense((1, 2, REQUIRED_TOKENS, access.dim), run.seed + 20))
+    rng = np.random.default_rng(run.settings.seed + 19)
+    x = run.random((1, 2, REQUIRED_TOKENS, access.dim), 20)
 
     def right(positions: np.ndarray) -> bool:
         y = run.subject.apply(x, positions)
@@ -100,7 +100,7 @@ def stale(run: Run, access: Access) -> None:
 
 
 def measure(run: Run, count: int, dim: int, pairs: list[Pair], sign: int = 1) -> AxisPhases:
-    """The frequency of every pair on each of ``count`` axes, for heads of size ``dim``."""
+    """Return the frequency of every pair on each of ``count`` axes, for heads of size ``dim``."""
     first, out_a, out_b = (
         [p.a for p in pairs], [p.out_a for p in pairs], [p.out_b for p in pairs]
     )  # fmt: skip
@@ -124,7 +124,7 @@ def measure(run: Run, count: int, dim: int, pairs: list[Pair], sign: int = 1) ->
 
 
 def declared_axes(encoding: Rotary) -> np.ndarray:
-    """The declared axis of every pair that turns."""
+    """Return the declared axis of every pair that turns."""
     axes = encoding.axes()
     assert axes is not None
     return live(encoding, (axes,))[0]

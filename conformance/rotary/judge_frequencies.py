@@ -1,4 +1,4 @@
-"""The judge of rotary frequencies, those that depend on the length included."""
+"""Judge rotary frequencies, also those that depend on the length."""
 
 from __future__ import annotations
 
@@ -23,43 +23,75 @@ def judge(run: Run) -> None:
     encoding = run.encoding
     assert isinstance(encoding, Rotary)
     run.report.required = ("values", "state")
-    if encoding.depends_on_length:
-        _frequencies_by_length(run, encoding)
+    by_length = encoding.depends_on_length
+    lengths = [1, *lengths_of(encoding)] if by_length else [None]
+    seen: dict[int | None, np.ndarray] = {}
+    for n in lengths:
+        found = _called(run, encoding, n)
+        if found is None:
+            return
+        seen[n], factor = found
+        at = f" at length {n}" if by_length else ""
+        run.judge("values", f"frequencies{at}", seen[n], exactly(encoding.frequencies(n)))
+        m = encoding.attention_factor(n)
+        exact = exactly(np.asarray(m))
+        if factor is not None and not run.judge("values", f"factor{at}", factor, exact):
+            text = f"the factor{at} is {factor}, declared {m:.9g}"
+            run.add("attention-factor", text, f"returned by fn({'seq_len' * by_length})")
+    first = seen[lengths[0]]
+    again = _called(run, encoding, lengths[0])
+    if again is None:
         return
+    run.count("state")
+    if not np.array_equal(again[0], first):
+        text, how = "the second call gives other frequencies", "called twice"
+        if by_length:
+            text = f"fn(1) gives other frequencies after fn({lengths[-1]})"
+            how = "the first length once more after all others"
+        run.add("state", text, how)
+    of = f", at {len(seen)} lengths" if by_length else f" {first[0]:.6g} .. {first[-1]:.6g}"
+    run.report.measured = f"{first.size} frequencies{of}"
+    if not run.failures:
+        return
+    if by_length:
+        if run.report.codes:
+            return
+        same, every = np.zeros(first.size), {n: w for n, w in seen.items() if n is not None}
+        if diagnose_length.explain_frequencies(
+            run, encoding, every, lambda got, told: bool(agree(got, told, same).all())
+        ):
+            return
+    _explain_frequencies(run, encoding, first)
+
+
+def _called(
+    run: Run, encoding: Rotary, n: int | None
+) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Frequencies and the factor at a length; None, and a finding, if they cannot be judged."""
+    arguments = () if n is None else (n,)
     try:
-        got = _frequencies(run)
+        theta, factor = _frequencies(run, *arguments)
     except Refused as error:
-        run.add("raises", "fn() raises", str(error))
-        return
+        run.add("raises", f"fn({'' if n is None else n}) raises", str(error))
+        return None
     except Malformed as error:
         run.add("shape", str(error))
-        return
-    theta, factor = got
-    declared = encoding.frequencies()
+        return None
+    declared = encoding.frequencies(n)
     if theta.shape != declared.shape:
         _of_another_shape(run, encoding, theta)
-        return
+        return None
     if not run.floats_only():
-        return
+        return None
     if not np.isfinite(theta).all():
         k = int(np.argmax(~np.isfinite(theta)))
         run.add("nonfinite", f"frequency {k} is {theta[k]}", f"declared {declared[k]:.9g}")
-        return
-    run.judge("values", "frequencies", theta, exactly(declared))
-    m = encoding.attention_factor()
-    if factor is not None and not run.judge("values", "factor", factor, exactly(np.asarray(m))):
-        run.add("attention-factor", f"the factor is {factor}, declared {m:.9g}", "returned by fn()")
-    again, _ = _frequencies(run)
-    run.count("state")
-    if not np.array_equal(theta, again):
-        run.add("state", "the second call gives other frequencies", "called twice")
-    run.report.measured = f"{theta.size} frequencies {theta[0]:.6g} .. {theta[-1]:.6g}"
-    if run.failures:
-        _explain_frequencies(run, encoding, theta)
+        return None
+    return theta, factor
 
 
 def _of_another_shape(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
-    """More or fewer frequencies than declared: those of the whole head, if they are as many."""
+    """Report another number of frequencies, perhaps those of the whole head."""
     declared = encoding.frequencies().shape
     if theta.shape != (encoding.head_dim // 2,):
         run.add("shape", f"expected {declared} frequencies, got {theta.shape}")
@@ -93,49 +125,6 @@ def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
             values=e.values,
             equivalent=e.equivalent,
         )
-
-
-def _frequencies_by_length(run: Run, encoding: Rotary) -> None:
-    """``fn(seq_len)`` at lengths around every change, short ones first and the first one again."""
-    seen: dict[int, np.ndarray] = {}
-    lengths = [1, *lengths_of(encoding)]
-    for n in (*lengths, lengths[0]):
-        try:
-            theta, factor = _frequencies(run, n)
-        except Refused as error:
-            run.add("raises", f"fn({n}) raises", str(error))
-            return
-        except Malformed as error:
-            run.add("shape", str(error))
-            return
-        declared = encoding.frequencies(n)
-        if theta.shape != declared.shape:
-            run.add("shape", f"expected {declared.shape} frequencies, got {theta.shape}")
-            return
-        if not run.floats_only():
-            return
-        if n in seen:
-            run.count("state")
-            if not np.array_equal(theta, seen[n]):
-                text = f"fn({n}) gives other frequencies after fn({lengths[-1]})"
-                run.add("state", text, "the first length once more after all others")
-            continue
-        seen[n] = theta
-        run.judge("values", f"frequencies at length {n}", theta, exactly(declared))
-        m = encoding.attention_factor(n)
-        exact = exactly(np.asarray(m))
-        if factor is not None and not run.judge("values", f"factor at length {n}", factor, exact):
-            text = f"the factor at length {n} is {factor}, declared {m:.9g}"
-            run.add("attention-factor", text, "returned by fn(seq_len)")
-    run.report.measured = f"{seen[1].size} frequencies, at {len(seen)} lengths"
-    if run.report.codes or not run.failures:
-        return
-    same = np.zeros(seen[1].size)
-    if diagnose_length.explain_frequencies(
-        run, encoding, seen, lambda got, told: bool(agree(got, told, same).all())
-    ):
-        return
-    _explain_frequencies(run, encoding, seen[1])
 
 
 def _frequencies(run: Run, *args: int) -> tuple[np.ndarray, np.ndarray | None]:

@@ -1,4 +1,4 @@
-"""Encodings whose frequencies depend on the length: calls of many lengths, short ones first."""
+"""Judge frequencies that depend on the length: calls of many lengths, short ones first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
@@ -18,7 +17,7 @@ _ROWS = np.array([0, 1, 2, 5, 11, 23])
 
 
 def lengths_of(encoding: Rotary) -> list[int]:
-    """Lengths around the one where a declared scaling begins, and multiples of it."""
+    """Return lengths around the one where a declared scaling begins, and multiples of it."""
     scaling = getattr(encoding, "scaling", None)
     start = getattr(scaling, "original_max_position", getattr(scaling, "max_position", None))
     if start is None:
@@ -30,12 +29,12 @@ def lengths_of(encoding: Rotary) -> list[int]:
 
 
 def positions_of(length: int) -> np.ndarray:
-    """Positions of a call of that length: early ones, and the last."""
+    """Return early positions, and the last one of a call of that length."""
     return np.append(_ROWS, length - 1)
 
 
 def judge(run: Run, access: Access) -> None:
-    """Calls whose last position is ``length - 1``, for lengths around every change."""
+    """Judge calls whose last position is ``length - 1``, for lengths around every change."""
     encoding = run.encoding
     seen: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     highest = access.reach(lengths_of(encoding)[-1] - 1)
@@ -45,7 +44,7 @@ def judge(run: Run, access: Access) -> None:
         positions = positions_of(length)
         if length - 1 > highest:
             break
-        x = run.subject.rounded(dense((1, 2, positions.size, access.dim), run.seed + 13))
+        x = run.random((1, 2, positions.size, access.dim), 13)
         truth = apply_truth(encoding, x, positions, access.lengths(positions))
         try:
             y = access.rows(x, positions)
@@ -59,7 +58,7 @@ def judge(run: Run, access: Access) -> None:
 
 
 def _whose_length(run: Run, access: Access, highest: int) -> None:
-    """Calls whose largest position is not that of the last token, the first row, or every axis."""
+    """Judge calls whose largest position is not in the last token, first row or every axis."""
     encoding = run.encoding
     far = max((n for n in lengths_of(encoding)[:-2] if n - 1 <= highest), default=0) - 1
     if access.mode != "any" or far <= _ROWS[-1]:
@@ -79,7 +78,7 @@ def _whose_length(run: Run, access: Access, highest: int) -> None:
     for name, positions in cases.items():
         rows = positions.shape[-2] if positions.ndim > 1 else 1
         shape = (rows, 2, positions.shape[-1], access.dim)
-        x = run.subject.rounded(dense(shape, run.seed + 15))
+        x = run.random(shape, 15)
         try:
             y = run.subject.apply(x, positions)
         except (Refused, Malformed) as error:
@@ -89,7 +88,7 @@ def _whose_length(run: Run, access: Access, highest: int) -> None:
 
 
 def _replay(run: Run, access: Access, seen: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Every length that came out right once more, after the longest.
+    """Repeat every length that was right, after the longest.
 
     The very first call is too short to show that some keep the frequencies of the longest call:
     they start afresh where everything fits into the original length.
@@ -107,5 +106,5 @@ def _replay(run: Run, access: Access, seen: dict[int, tuple[np.ndarray, np.ndarr
 
 
 def case(length: int) -> str:
-    """The name of the case of one length."""
+    """Return the name of the case of one length."""
     return f"a call of length {length}"

@@ -1,54 +1,38 @@
-"""What logits with a bias are known to get wrong about the bias."""
+"""Known mistakes in the bias of logits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from posenc_ref import ALiBi, Bias, T5Bias
-from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.diagnose_missing import CALLS
 from posenc_ref.conformance.bias.diagnose_slopes import known_series
-from posenc_ref.conformance.bias.mistakes import bias_changes
+from posenc_ref.conformance.bias.mistakes import bias_mistakes
+from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.oracle.scores import Scored
 
-
-@dataclass(frozen=True)
-class Variant:
-    """A change of the declaration; no code where nothing but factors can be wrong."""
-
-    code: str
-    message: str
-    change: Callable[[Scored], Scored | None]
-    bias: Callable[[Scored], Truth] = lambda call: call.bias()
-    remedy: str = ""
+from .scored_mistakes import changed
 
 
-def variants(declared: Bias) -> Iterator[Variant]:
-    """One change of the declared bias each."""
+def mistakes_of_bias(declared: Bias) -> Iterator[Mistake]:
+    """Yield one change of the declared bias each."""
     for words, of in CALLS:
-        yield Variant("bias-missing", f"the bias is missing {words}", _without(of))
+        yield changed("bias-missing", f"the bias is missing {words}", _without(of))
     if isinstance(declared, T5Bias):
         yield from _t5(declared)
     elif isinstance(declared, ALiBi):
         yield from _alibi(declared)
     else:
-        yield from _changed(declared)
-
-
-def _changed(declared: Bias) -> Iterator[Variant]:
-    """What the bias alone is known to get wrong."""
-    for change in bias_changes(declared):
-        if change.code:
-            yield Variant(
-                change.code,
-                change.message,
-                lambda call: call,
-                lambda call, of=change.truth: call.added(of(*call.positions)),  # type: ignore[misc]
-            )
+        for mistake in bias_mistakes(declared):
+            if mistake.code:
+                yield changed(
+                    mistake.code,
+                    mistake.message,
+                    bias=lambda call, of=mistake.predict: call.added(of(call.positions)),  # type: ignore[misc]
+                )
 
 
 def _without(of: Callable[[int, int], bool]) -> Callable[[Scored], Scored]:
@@ -61,31 +45,22 @@ def _without(of: Callable[[int, int], bool]) -> Callable[[Scored], Scored]:
     return change
 
 
-def _with(code: str, message: str, of: Callable[[Scored], np.ndarray], remedy: str = "") -> Variant:
+def _with(code: str, message: str, of: Callable[[Scored], np.ndarray], remedy: str = "") -> Mistake:
     """Another bias."""
-
-    def added(call: Scored) -> Truth:
-        return call.added(exactly(of(call)))
-
-    return Variant(code, message, lambda call: call, added, remedy)
+    return changed(code, message, bias=lambda call: call.added(exactly(of(call))), remedy=remedy)
 
 
-def _t5(declared: T5Bias) -> Iterator[Variant]:
+def _t5(declared: T5Bias) -> Iterator[Mistake]:
     yield _with(
         "bucket-sign",
         "the relative position has the opposite sign: query minus key",
-        lambda call: np.asarray(
-            call.encoding.bias(-call.positions[0], -call.positions[1]), np.float64
-        ),
+        lambda call: call.encoding.bias(-call.positions[0], -call.positions[1]),
     )
     if declared.num_buckets % 2 == 0:
         other = declared.replace(bidirectional=not declared.bidirectional)
         words = [f"{'bi' if e.bidirectional else 'uni'}directional" for e in (other, declared)]
-        yield _with(
-            "bucket-direction",
-            f"buckets are {words[0]}, declared {words[1]}",
-            lambda call: np.asarray(other.bias(*call.positions), np.float64),
-        )
+        text = f"buckets are {words[0]}, declared {words[1]}"
+        yield _with("bucket-direction", text, lambda call: other.bias(*call.positions))
     table = np.asarray(declared.table, np.float64)
     size = declared.num_buckets // 2 if declared.bidirectional else declared.num_buckets
     for step in sorted({1, 2, 4, 8, max(declared.max_distance // size, 1)}):
@@ -98,12 +73,11 @@ def _t5(declared: T5Bias) -> Iterator[Variant]:
             return np.moveaxis(table[np.minimum(distance // step, size - 1) + later], -1, 0)
 
         wide = "one distance" if step == 1 else f"{step} distances"
-        yield _with(
-            "bucket-spacing", f"buckets are linear: each is {wide} wide, up to the last", linear
-        )
+        text = f"buckets are linear: each is {wide} wide, up to the last"
+        yield _with("bucket-spacing", text, linear)
 
 
-def _alibi(declared: ALiBi) -> Iterator[Variant]:
+def _alibi(declared: ALiBi) -> Iterator[Mistake]:
     def recipe(slopes: np.ndarray) -> Callable[[Scored], np.ndarray]:
         def bias(call: Scored) -> np.ndarray:
             q_at, k_at = call.positions
@@ -116,11 +90,8 @@ def _alibi(declared: ALiBi) -> Iterator[Variant]:
 
     for message, remedy, slopes in known_series(declared.num_heads, declared.max_bias):
         yield _with("slopes", message, recipe(slopes), remedy)
-    yield _with(
-        "slopes",
-        "the slopes run from the last head to the first",
-        recipe(declared.slopes()[::-1]),
-    )
+    text = "the slopes run from the last head to the first"
+    yield _with("slopes", text, recipe(declared.slopes()[::-1]))
     if declared.causal:
         return
     for side, formula, sign in (("after", "m (j - i)", 1.0), ("before", "m (i - j)", -1.0)):
@@ -130,8 +101,5 @@ def _alibi(declared: ALiBi) -> Iterator[Variant]:
             lambda call, sign=sign: sign * plain(call) * np.where(call.visible, 1.0, -1.0),  # type: ignore[misc]
             "Take the absolute distance: -slope * |i - j|.",
         )
-    yield _with(
-        "future-keys",
-        "keys after the query have no bias",
-        lambda call: plain(call) * call.visible,
-    )
+    text = "keys after the query have no bias"
+    yield _with("future-keys", text, lambda call: plain(call) * call.visible)

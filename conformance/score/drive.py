@@ -1,18 +1,20 @@
-"""Driving ``scores``: the calls, from short to long, their state, and what is compared of them."""
+"""Drive ``scores``: call from short to long, judge the logits and their state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.future_mask import MASKED, masked
-from posenc_ref.conformance.diagnosis import match as suspects
-from posenc_ref.conformance.diagnosis.match import Seen
+from posenc_ref.conformance.diagnosis.drive import Probe
+from posenc_ref.conformance.diagnosis.drive import drive as judge_probes
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 
@@ -23,12 +25,10 @@ OPTIONAL: tuple[Size, ...] = (
     (2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 8, 64, 64), (1, 2, 150, 150), (1, 1, 1, 256),
     (1, 1, 1, 2050),
 )  # fmt: skip
-#: Factors are fitted to no fewer logits, where there are more.
-_FEW = 100
 
 
 class Asked(Protocol):
-    """One call: queries and keys (B, H, S, d), and what should come out."""
+    """One call: queries and keys (B, H, S, d), and the reference."""
 
     q: np.ndarray
     k: np.ndarray
@@ -39,7 +39,7 @@ class Asked(Protocol):
 
     @property
     def causal(self) -> bool:
-        """Whether the encoding says nothing of later keys."""
+        """Whether the encoding defines nothing for later keys."""
 
     @property
     def declares_future(self) -> bool:
@@ -49,40 +49,20 @@ class Asked(Protocol):
         """The logits."""
 
     def judged_as(self, actual: np.ndarray) -> Self:
-        """The same call, knowing what came out."""
+        """The same call with what the reference needs of the result."""
 
     def seen(self, actual: np.ndarray) -> np.ndarray:
-        """What is compared of logits that came out."""
+        """The part of the logits that is compared."""
 
 
 def drive(
     run: Run,
     ask: Callable[[Run, Size], Any],
-    explain: Callable[[Run, list[Seen]], None],
+    explain: Callable[[Run, list[JudgedCall]], None],
 ) -> None:
-    """Every call that ``ask`` makes of a size (None: there is no room for it), judged."""
+    """Judge every call that ``ask`` makes of a size; it returns None where it has no room."""
     run.report.required = ("logits", "state")
-    run.subject.names = ("q", "k")
-    seen: list[Seen] = []
-    for size in (*SIZES, *OPTIONAL):
-        call: Asked | None = ask(run, size)
-        if call is None:
-            continue
-        case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
-        try:
-            actual = _called(run, call)
-        except (Refused, Malformed) as error:
-            if size in OPTIONAL and isinstance(error, Refused):
-                run.limit(f"{case}: refused ({error})")
-                continue
-            code = "raises" if isinstance(error, Refused) else "shape"
-            run.add(code, case, str(error))
-            return
-        if not run.floats_only():
-            return
-        call = call.judged_as(actual)
-        one = Seen(case, call.seen(actual), call.truth(), call, _judged(run, call, actual, case))
-        seen.append(suspects.judge_seen(run, "logits", one))
+    seen = judge_probes(run, _probes(run, ask), partial(_asked, run))
     if not seen:
         return
     first: Asked = seen[0].facts
@@ -94,31 +74,31 @@ def drive(
         run.explain(explain, seen)
 
 
+def _probes(run: Run, ask: Callable[[Run, Size], Any]) -> Iterator[Probe]:
+    for size in (*SIZES, *OPTIONAL):
+        call: Asked | None = ask(run, size)
+        if call is not None:
+            case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
+            yield Probe("logits", case, call, size in SIZES)
+
+
+def _asked(run: Run, probe: Probe) -> list[JudgedCall]:
+    actual = _called(run, probe.facts)
+    call: Asked = probe.facts.judged_as(actual)
+    judged = _judged(run, call, actual, probe.case)
+    return [JudgedCall(probe.case, call.seen(actual), call.truth(), call, judged)]
+
+
 def inputs(run: Run, heads: int, lengths: tuple[int, int], batch: int, d: int) -> Any:
     """Random queries and keys as the function will see them."""
-    (n_q, n_k), seed = lengths, run.seed + sum(lengths)
+    (n_q, n_k), seed = lengths, run.settings.seed + sum(lengths)
     q = run.subject.rounded(dense((batch, heads, n_q, d), seed))
     return q, run.subject.rounded(dense((batch, heads, n_k, d), seed + 7))
 
 
 def past_the_end(run: Run, n_k: int) -> bool:
-    """Whether so many keys are not to be judged."""
-    return run.max_position is not None and n_k > run.max_position + 1
-
-
-def to_fit(seen: list[Seen]) -> Seen:
-    """The smallest call with enough logits to fit factors to."""
-    enough = [one for one in seen if one.actual.size >= _FEW]
-    return min(enough, key=lambda one: one.actual.size) if enough else seen[-1]
-
-
-def columns(one: Seen, parts: list[Truth]) -> np.ndarray | None:
-    """The factor of every part, by least squares over the logits of one call."""
-    mask = np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
-    if not np.isfinite(one.actual[mask]).all():
-        return None
-    each = np.stack([np.broadcast_to(t.value, mask.shape)[mask] for t in parts], axis=1)
-    return np.asarray(np.linalg.lstsq(each, one.actual[mask], rcond=None)[0])
+    """Whether so many keys are beyond the largest position to judge."""
+    return not run.settings.allows(n_k - 1)
 
 
 def _called(run: Run, call: Asked) -> np.ndarray:
@@ -126,7 +106,7 @@ def _called(run: Run, call: Asked) -> np.ndarray:
     shape = (*call.q.shape[:3], call.k.shape[2])
     if y.shape != shape:
         raise Malformed(f"expected shape (B, H, Q, K) = {shape}, got {y.shape}")
-    run.highest = max(run.highest, call.k.shape[2] - 1)
+    run.reached(call.k.shape[2] - 1)
     return y
 
 

@@ -1,4 +1,4 @@
-"""What each score encoding is known to get wrong, beside what any of them may."""
+"""Known mistakes of each score encoding, then those that any of them may have."""
 
 from __future__ import annotations
 
@@ -22,20 +22,30 @@ from posenc_ref import (
     XLNet,
 )
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
 
-from .term_mistakes import ABSOLUTE, Call, Change, Terms, absolute, changes, other
+from .term_mistakes import (
+    ABSOLUTE,
+    Summed,
+    Terms,
+    absolute,
+    by_offset,
+    changed,
+    mistakes_of_any,
+    other,
+)
 
 
-def suspicions(declared: Score) -> Iterator[Change]:
-    """The declaration itself, then one change of it each, its own first."""
-    yield Change("", "", lambda call: call.terms())
+def score_mistakes(declared: Score) -> Iterator[Mistake]:
+    """Yield the declaration itself, then one change of it each, its own first."""
+    yield changed("", "", lambda call: call.terms())
     for form, of in _FORMS:
         if isinstance(declared, form):
             yield from of(declared)
-    yield from changes(declared)
+    yield from mistakes_of_any(declared)
 
 
-def _deberta(declared: DeBERTa) -> Iterator[Change]:
+def _deberta(declared: DeBERTa) -> Iterator[Mistake]:
     where = {"code": "as the authors' code has it", "paper": "as the paper has it"}
     p2c = "paper" if declared.p2c == "code" else "code"
     if declared.relative_queries is not None:
@@ -46,36 +56,24 @@ def _deberta(declared: DeBERTa) -> Iterator[Change]:
         yield other("bucket-spacing", text, declared.replace(buckets=None, max_position=None))
     span = declared.span
     for low, high in ((-span + 1, span - 1), (-span, span - 2)):
-        yield Change(
-            "bucket-clamp",
-            f"offsets query - key are held between {low} and {high}",
-            lambda call, low=low, high=high: call.by_offset(  # type: ignore[misc]
-                lambda r: -np.clip(-r, low, high)
-            ),
-        )
+        text = f"offsets query - key are held between {low} and {high}"
+        yield by_offset("bucket-clamp", text, lambda r, a=low, b=high: -np.clip(-r, a, b))  # type: ignore[misc]
 
 
-def _shaw(declared: Shaw) -> Iterator[Change]:
-    rows = int(declared.keys.shape[-2])
+def _shaw(declared: Shaw) -> Iterator[Mistake]:
+    rows, sign = int(declared.keys.shape[-2]), 1 if declared.counted == "key-query" else -1
     for before in (declared.before - 1, declared.before + 1, rows // 2):
         if 0 <= before < rows and before != declared.before:
             text = f"offset 0 has row {before}, declared {declared.before}"
             yield other("table-offset", text, declared.replace(before=before))
-    after = rows - 1 - declared.before
-    for low, high in ((-declared.before + 1, after), (-declared.before, after - 1)):
-        yield Change(
+    first, last = -declared.before, rows - 1 - declared.before
+    for low, high in ((first + 1, last), (first, last - 1)):
+        text = f"offsets are held between {low} and {high}, declared {first} and {last}"
+        yield by_offset(
             "bucket-clamp",
-            f"offsets are held between {low} and {high}, declared {-declared.before} and {after}",
-            lambda call, low=low, high=high: call.by_offset(  # type: ignore[misc]
-                lambda r: (
-                    np.clip(r, low, high)
-                    if declared.counted == "key-query"
-                    else -np.clip(-r, low, high)
-                )
-            ),
+            text,
+            lambda r, a=low, b=high: sign * np.clip(sign * r, a, b),  # type: ignore[misc]
         )
-
-    sign = 1 if declared.counted == "key-query" else -1
     for words, place in ABSOLUTE:
         yield absolute(
             f"{words}, which is taken for the row",
@@ -83,11 +81,12 @@ def _shaw(declared: Shaw) -> Iterator[Change]:
         )
 
 
-def _transformer_xl(declared: TransformerXL) -> Iterator[Change]:
-    def table(code: str, message: str, **fields: Any) -> Change:
+def _transformer_xl(declared: TransformerXL) -> Iterator[Mistake]:
+    sinusoid = declared.sinusoid
+
+    def table(code: str, message: str, **fields: Any) -> Mistake:
         return other(code, message, declared.replace(sinusoid=sinusoid.replace(**fields)))
 
-    sinusoid = declared.sinusoid
     layout = "concat" if sinusoid.layout == "interleaved" else "interleaved"
     yield table("layout", f"sinusoids are {layout}, declared {sinusoid.layout}", layout=layout)
     first = "cos" if sinusoid.first == "sin" else "sin"
@@ -100,20 +99,15 @@ def _transformer_xl(declared: TransformerXL) -> Iterator[Change]:
         yield other("bucket-clamp", "offsets are not clamped", declared.replace(clamp=None))
     u, v = declared.content_bias, declared.position_bias
     if u is not None and v is not None:
-        yield other(
-            "wrong-row",
-            "content_bias and position_bias are exchanged",
-            declared.replace(content_bias=v, position_bias=u),
-        )
-
+        text = "content_bias and position_bias are exchanged"
+        yield other("wrong-row", text, declared.replace(content_bias=v, position_bias=u))
     if not isinstance(declared, ESPnetLegacy | XLNet) and declared.clamp is None:
-        parts = (declared.projection, u, v)
         text = "ESPnet's legacy encoding: distance 0 has the row of max_len less the length"
-        legacy = ESPnetLegacy(*parts, sinusoid=sinusoid, max_len=5000)
+        legacy = ESPnetLegacy(declared.projection, u, v, sinusoid=sinusoid, max_len=5000)
         yield other("relative-shift", text, legacy)
 
 
-def _espnet(declared: ESPnetLegacy) -> Iterator[Change]:
+def _espnet(declared: ESPnetLegacy) -> Iterator[Mistake]:
     parts = (declared.projection, declared.content_bias, declared.position_bias)
     text = "the latest encoding: R goes by the offset, for later keys too"
     yield other("relative-shift", text, TransformerXL(*parts, sinusoid=declared.sinusoid))
@@ -122,18 +116,22 @@ def _espnet(declared: ESPnetLegacy) -> Iterator[Change]:
         yield other("position-origin", text, declared.replace(max_len=length))
 
 
-def _gated(declared: GatedBias) -> Iterator[Change]:
+def _gated(declared: GatedBias) -> Iterator[Mistake]:
     weight, c = np.asarray(declared.weight), np.asarray(declared.linear_bias)
     exchanged = declared.replace(weight=weight[::-1], linear_bias=c[::-1])
     yield other("wrong-row", "the two gates are exchanged", exchanged)
-    yield Change("softmax-scale", "the gates see queries that are scaled", _scaled_gates)
+    yield changed(
+        "softmax-scale",
+        "the gates see queries that are scaled",
+        lambda call: _positions_of(call, replace(call, q=call.q * call.scale)),
+    )
     sign = np.array([-1, 1])
     other_gate = declared.replace(weight=weight * sign[:, None], linear_bias=c * sign)
     text = "the first gate is 1 less what is declared: the paper's update gate"
     yield other("score-term", text, other_gate)
     mean = declared.replace(weight=weight / 4, linear_bias=c / 4)
     yield other("score-term", "the gates have the mean of the four outputs, not their sum", mean)
-    yield Change("score-term", "the bias is not gated", _not_gated)
+    yield changed("score-term", "the bias is not gated", _not_gated)
     ones = np.ones_like(np.asarray(declared.scale))
     text = "the learned factor on the second gate is missing: it counts as 1"
     yield other("score-term", text, declared.replace(scale=ones))
@@ -141,91 +139,73 @@ def _gated(declared: GatedBias) -> Iterator[Change]:
     yield other("score-term", text, declared.replace(linear_bias=np.zeros_like(c)))
 
 
-def _scaled_gates(call: Call) -> Terms:
-    scaled = replace(call, q=call.q * call.scale).terms()
-    return call.terms() | {"content-position": scaled["content-position"]}
+def _positions_of(call: Summed, changed: Summed) -> Terms:
+    """The terms of the call, with the content-position term of a changed one."""
+    return call.terms() | {"content-position": changed.terms()["content-position"]}
 
 
-def _not_gated(call: Call) -> Terms:
+def _not_gated(call: Summed) -> Terms:
     plain, (q_at, k_at) = call.terms(), call.places
     bias = call.encoding.bias.truth(q_at[:, 0], k_at[0])  # type: ignore[attr-defined]
     shape = plain["content-position"].value.shape
-    parts = (np.broadcast_to(p, shape) for p in (bias.value, bias.terms, bias.angle))
-    return plain | {"content-position": Truth(*parts)}
+    return plain | {"content-position": each_part(bias, lambda p: np.broadcast_to(p, shape))}
 
 
-def _tupe(declared: TUPE) -> Iterator[Change]:
-    if declared.cls_to_others is not None:
-        yield Change("score-term", "position 0 is not untied from the others", _tied)
-        yield other(
-            "wrong-row",
-            "the row and the column of position 0 are exchanged",
-            declared.replace(
-                cls_to_others=declared.others_to_cls, others_to_cls=declared.cls_to_others
-            ),
-        )
+def _tupe(declared: TUPE) -> Iterator[Mistake]:
+    if declared.cls_to_others is None:
+        return
+    text = "position 0 is not untied from the others"
+    tied = declared.replace(cls_to_others=None, others_to_cls=None)
+    yield other("score-term", text, tied)
+    text = "the row and the column of position 0 are exchanged"
+    row, column = declared.others_to_cls, declared.cls_to_others
+    yield other("wrong-row", text, declared.replace(cls_to_others=row, others_to_cls=column))
 
 
-def _tied(call: Call) -> Terms:
-    plain = call.encoding.replace(cls_to_others=None, others_to_cls=None)
-    return replace(call, encoding=plain).terms()
-
-
-def _cope(declared: CoPE) -> Iterator[Change]:
-    yield Change(
+def _cope(declared: CoPE) -> Iterator[Mistake]:
+    yield changed(
         "future-keys",
         "gates of keys after the query are counted: they do not see the mask",
         lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
     )
-    yield Change("softmax-scale", "gates see logits that are not scaled", _unscaled_gates)
+    yield changed(
+        "softmax-scale",
+        "gates see logits that are not scaled",
+        lambda call: _positions_of(call, replace(call, scale=1.0)),
+    )
 
 
-def _unscaled_gates(call: Call) -> Terms:
-    plain = call.terms()
-    raw = replace(call, scale=1.0).terms()
-    return plain | {"content-position": raw["content-position"]}
-
-
-def _decomposed(declared: DecomposedRelative) -> Iterator[Change]:
+def _decomposed(declared: DecomposedRelative) -> Iterator[Mistake]:
     h, w = declared.grid
+    tables = {"height": declared.height_table, "width": declared.width_table}
     if h == w:
-        yield other(
-            "axis-order",
-            "the tables of height and width are exchanged",
-            declared.replace(height_table=declared.width_table, width_table=declared.height_table),
-        )
-    for axes, name in ((("height",), "height"), (("width",), "width"), (("height", "width"), "")):
-        flipped = {f"{a}_table": getattr(declared, f"{a}_table")[::-1] for a in axes}
-        text = f"the relative {name or 'height and width'} has the opposite sign: key minus query"
+        text = "the tables of height and width are exchanged"
+        turned = declared.replace(height_table=tables["width"], width_table=tables["height"])
+        yield other("axis-order", text, turned)
+    for axes in (("height",), ("width",), ("height", "width")):
+        flipped = {f"{axis}_table": tables[axis][::-1] for axis in axes}
+        text = f"the relative {' and '.join(axes)} has the opposite sign: key minus query"
         yield other("bucket-sign", text, declared.replace(**flipped))
 
 
-def _pope(declared: PoPE) -> Iterator[Change]:
+def _pope(declared: PoPE) -> Iterator[Mistake]:
     text = "frequencies are base ** (-2c/d), as of d/2 pairs, declared base ** (-c/d) of d channels"
     yield other("denominator", text, declared.replace(base=declared.base**2))
-    phases = declared.phases
-    if phases is not None:
+    if (phases := declared.phases) is not None:
         yield other("bias-missing", "phases are left out", declared.replace(phases=None))
         text = "phases have the opposite sign: they are added to the queries' angles"
         yield other("bias-sign", text, declared.replace(phases=-phases))
-        yield other(
-            "head-order",
-            "the phases' heads run from the last to the first",
-            declared.replace(phases=phases[::-1, :]),
-        )
+        text = "the phases' heads run from the last to the first"
+        yield other("head-order", text, declared.replace(phases=phases[::-1, :]))
     for words, sizes in (
         ("q and k themselves, without softplus", np.copy),
         ("max(x, 0), not softplus", lambda x: np.maximum(x, 0.0)),
         ("|x|, not softplus", np.abs),
     ):
-        yield Change(
-            "amplitude",
-            f"sizes are {words}",
-            lambda call, of=sizes: _sized(call, of),  # type: ignore[misc]
-        )
+        yield changed("amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of))  # type: ignore[misc]
 
 
-def _sized(call: Call, sizes: Callable[[np.ndarray], np.ndarray]) -> Terms:
+def _sized(call: Summed, sizes: Callable[[np.ndarray], np.ndarray]) -> Terms:
     """PoPE's logits with other sizes of queries and keys."""
     q, k = (sizes(x)[..., None, :] for x in (call.q, call.k))
     pairs = q * np.swapaxes(k, -2, -3) * call.scale
@@ -235,7 +215,7 @@ def _sized(call: Call, sizes: Callable[[np.ndarray], np.ndarray]) -> Terms:
     return {"content-content": Truth(np.sum(pairs * waves, axis=-1), terms, np.zeros_like(terms))}
 
 
-_FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Change]]], ...] = (
+_FORMS: tuple[tuple[type[Score], Callable[[Any], Iterator[Mistake]]], ...] = (
     (DeBERTa, _deberta),
     (Shaw, _shaw),
     (ESPnetLegacy, _espnet),

@@ -1,4 +1,4 @@
-"""How many rows the table of ESPnet's legacy encoding has, from the logits that came out."""
+"""Measure the number of rows of the table of ESPnet's legacy encoding, from logits."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from posenc_ref import ESPnetLegacy, Score
-from posenc_ref.conformance.diagnosis.match import Seen
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 
-from .term_mistakes import Call, Change, other
+from .term_mistakes import Summed, other
 
 #: No table is longer; as many rows of it are made at once as below.
 _LONGEST = 2**15
 _AT_ONCE = 2**10
 
 
-def table_length(declared: Score, seen: Sequence[Seen]) -> Iterator[Change]:
-    """A table of another length: the one that meets each query's own key in the first call.
+def table_length(declared: Score, seen: Sequence[JudgedCall]) -> Iterator[Mistake]:
+    """Yield a table of another length, which fits each query's own key in the first call.
 
     There R is that of position ``rows - K``.  Tables no longer than K are all alike.
     """
     one = seen[0]
-    call: Call = one.facts
+    call: Summed = one.facts
     if not isinstance(declared, ESPnetLegacy) or not np.isfinite(one.actual).all():
         return
     n_q, n_k = call.q.shape[2], call.k.shape[2]

@@ -1,4 +1,4 @@
-"""What caches of rotated keys are known to get wrong."""
+"""Known mistakes of caches of rotated keys."""
 
 from __future__ import annotations
 
@@ -7,49 +7,54 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import Suspect
+from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes, with_value
 
-from .chunk_mistakes import Chunked, Tokens, decode_suspects, judged_input
+from .chunk_mistakes import Chunked, ChunkTokens, chunk_mistakes
 
 
-def cache_suspects() -> Iterator[Suspect]:
-    """What is known to go wrong in caches of rotated keys, the likelier first."""
+def _turned(times: Callable[[ChunkTokens], np.ndarray]) -> Callable[[Chunked], Truth]:
+    """Keys that are rotated to their positions so many times; m enters each time."""
 
-    def turned(times: Callable[[Tokens], np.ndarray]) -> Callable[[Chunked], Truth]:
-        """Keys that were rotated to their positions that many times; m enters each time."""
+    def predict(call: Chunked) -> Truth:
+        t = call.tokens()
+        n = times(t)[call.tail, None]
+        m = call.encoding.attention_factor(call.lengths[-1])
+        size = np.abs(m) ** (n - 1.0)
+        offset = call.encoding.offset
+        truth = call.at(times(t) * (t.position + offset) - offset)
+        value = np.where(truth.terms > 0, size * truth.value, truth.value)
+        return Truth(value, size * truth.terms, n * size * truth.angle, size)
 
-        def predict(call: Chunked) -> Truth:
-            t = call.tokens()
-            n = times(t)[call.tail, None]
-            m = call.encoding.attention_factor(call.lengths[-1])
-            size = np.abs(m) ** (n - 1.0)
-            offset = call.encoding.offset
-            truth = call.at(times(t) * (t.position + offset) - offset)
-            rotated = truth.terms > 0
-            value = np.where(rotated, size * truth.value, truth.value)
-            return Truth(value, size * truth.terms, n * size * truth.angle, size)
+    return predict
 
-        return predict
 
-    def as_inserted(call: Chunked) -> Truth | None:
-        if not call.encoding.depends_on_length:
-            return None
-        ends = [a + c for a, c in zip(call.starts, call.chunks, strict=True)]
-        return call.at(np.arange(call.x.shape[2]), ends)
+def _unrotated(which: Callable[[ChunkTokens], np.ndarray]) -> Callable[[Chunked], Truth]:
+    def predict(call: Chunked) -> Truth:
+        truth, raw = call.truth(), which(call.tokens())[call.tail, None]
+        return with_value(truth, np.where(raw, call.x[:, :, call.tail], truth.value))
 
-    yield Suspect(
+    return predict
+
+
+def _as_inserted(call: Chunked) -> Truth | None:
+    if not call.encoding.depends_on_length:
+        return None
+    ends = [a + c for a, c in zip(call.starts, call.chunks, strict=True)]
+    return call.at(np.arange(call.x.shape[2]), ends)
+
+
+def cache_mistakes() -> Iterator[Mistake]:
+    """Yield the known mistakes of caches of rotated keys, the likelier first."""
+    yield Mistake(
         "stale-cache",
         "keys stay rotated as at the length when they were inserted",
-        as_inserted,
-        remedy="Rotate all keys anew when the frequencies change (or fix the frequencies before "
-        "the first key is cached).",
+        _as_inserted,
+        "Rotate all keys anew when the frequencies change (or fix the frequencies before the first "
+        "key is cached).",
     )
     again = "Rotate each key once: cache either rotated or raw keys, and say which."
     for message, times in (
-        (
-            "the whole cache is rotated again with every chunk",
-            lambda t: t.count - t.chunk,
-        ),
+        ("the whole cache is rotated again with every chunk", lambda t: t.count - t.chunk),
         (
             "keys are rotated when they are inserted, and the whole cache again with every chunk",
             lambda t: t.count - t.chunk + 1,
@@ -61,24 +66,11 @@ def cache_suspects() -> Iterator[Suspect]:
             lambda t: np.minimum(t.count - t.chunk, t.count - 1),
         ),
     ):
-        yield Suspect("stale-cache", message, turned(times), remedy=again)
-
-    def unrotated(which: Callable[[Tokens], np.ndarray]) -> Callable[[Chunked], Truth]:
-        def predict(call: Chunked) -> Truth:
-            truth, raw = call.truth(), which(call.tokens())[call.tail, None]
-            value = np.where(raw, judged_input(call), truth.value)
-            return Truth(value, truth.terms, truth.angle, truth.amplitude)
-
-        return predict
-
-    yield Suspect(
+        yield Mistake("stale-cache", message, _turned(times), again)
+    yield from mistakes(
         "stale-cache",
-        "only the keys of the last chunk are rotated",
-        unrotated(lambda t: t.chunk < t.count - 1),
+        _unrotated,
+        ("only the keys of the last chunk are rotated", lambda t: t.chunk < t.count - 1),
+        ("only the keys of the first chunk are rotated", lambda t: t.later),
     )
-    yield Suspect(
-        "stale-cache",
-        "only the keys of the first chunk are rotated",
-        unrotated(lambda t: t.chunk > 0),
-    )
-    yield from decode_suspects()
+    yield from chunk_mistakes()

@@ -1,4 +1,4 @@
-"""Queries and keys for ``apply_qk``: what every function must accept first, then the rest."""
+"""Queries and keys for ``apply_qk``: the required calls first, then the optional ones."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 
 from posenc_ref import Rotary, XPos
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.harness.probes import GENERIC, SIZES, dense
+from posenc_ref.conformance.harness.probes import GENERIC, SIZES
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.calls import at_length, one_table, xpos_truth
+from posenc_ref.conformance.oracle.apply import xpos_truth
+from posenc_ref.conformance.oracle.calls import at_length, one_table
 
 #: xPos keys leave float32 beyond; its decay is judged up to here.
 _XPOS_HIGHEST = 8191
@@ -22,7 +23,7 @@ Size = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Side:
-    """The queries or the keys of one call, and what became of the other side."""
+    """The queries or the keys of one call, with the positions of the other side."""
 
     encoding: Rotary
     x: np.ndarray  #: (B, H, S, D)
@@ -36,17 +37,17 @@ class Side:
         return max(int(self.positions.max()), int(self.others.max())) + 1
 
     def truth(self) -> Truth:
-        """What should come out."""
+        """The reference."""
         return self.at(self.positions)
 
     def at(self, positions: np.ndarray) -> Truth:
-        """What would come out at other positions."""
+        """The result at other positions."""
         return self.by(self.encoding, positions)
 
     def by(
         self, encoding: Rotary, positions: np.ndarray | None = None, keys: bool | None = None
     ) -> Truth:
-        """What would come out of another encoding."""
+        """The result of another encoding."""
         p = self.positions if positions is None else positions
         if isinstance(encoding, XPos):
             return xpos_truth(encoding, self.x, p, keys=self.keys if keys is None else keys)
@@ -54,7 +55,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Case:
+class PairCall:
     """One call of ``apply_qk``."""
 
     name: str
@@ -63,8 +64,8 @@ class Case:
     required: bool = False
 
 
-def cases(run: Run) -> Iterator[Case]:
-    """The calls, from short to long; those that may be refused after those that may not."""
+def cases(run: Run) -> Iterator[PairCall]:
+    """Yield the calls, from short to long; the required ones come first."""
     encoding, dim = run.encoding, run.encoding.head_dim
 
     def case(
@@ -73,20 +74,17 @@ def cases(run: Run) -> Iterator[Case]:
         q_at: np.ndarray,
         k_at: np.ndarray,
         required: bool = False,
-    ) -> Case:
-        q, k = (
-            run.subject.rounded(dense((*size, dim), run.seed + 31 * i + sum(size)))
-            for i, size in enumerate(sizes)
-        )
+    ) -> PairCall:
+        q, k = (run.random((*size, dim), 31 * i + sum(size)) for i, size in enumerate(sizes))
         one = Side(encoding, q, q_at, k_at, keys=False)
-        return Case(name, one, Side(encoding, k, k_at, q_at, keys=True), required)
+        return PairCall(name, one, Side(encoding, k, k_at, q_at, keys=True), required)
 
     for size in SIZES:
         at = np.arange(size[2])
         yield case(f"B, H, S = {size} at 0..{at[-1]}", (size, size), at, at, True)
-    every = _optional(encoding.num_axes, run.seed)
+    every = _optional(encoding.num_axes, run.settings.seed)
     highest = _XPOS_HIGHEST if isinstance(encoding, XPos) else 2**40
-    highest = highest if run.max_position is None else min(highest, run.max_position)
+    highest = run.settings.up_to(highest)
     for name, sizes, q_at, k_at in every:
         if "generic" in name:
             q_at, k_at = q_at[q_at <= highest], k_at[k_at <= highest]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import match as suspects
+from posenc_ref.conformance.diagnosis.drive import Probe, drive
 from posenc_ref.conformance.diagnosis.localize import name_pattern
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
-from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import dense
+from posenc_ref.conformance.diagnosis.match import failed, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.oracle.transforms import alike
@@ -26,7 +28,7 @@ from posenc_ref.conformance.rotary.as_apply import (
 )
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
-from .offset_mistakes import Offset, offset_suspects
+from .offset_mistakes import Offset, offset_mistakes
 
 #: One call: (B, H, S), and the position of its first token.
 Call = tuple[tuple[int, int, int], int]
@@ -59,7 +61,7 @@ class InTurn(Offset):
         return self.sequence[: self.index]
 
     def starting(self, offset: int) -> Truth:
-        """What would come out with another offset."""
+        """The result with another offset."""
         return self.at(offset + np.arange(self.x.shape[2]))
 
 
@@ -67,25 +69,21 @@ def judge(run: Run) -> None:
     """``fn([(x, offset), ...])``: alone and in sequences; then, one by one, as ``apply``."""
     run.report.required = ("alone", "sequences", "state")
     encoding = alike(run.encoding)
-    alone: list[Seen] = []
-    for calls in ALONE:
-        try:
-            one = _ask(run, encoding, "alone", calls)[0]
-        except Refused as error:
-            run.add("raises", f"fn([(x, {calls[0][1]})]) with x {calls[0][0]}", str(error))
-            return
-        except Malformed as error:
-            run.add("shape", str(error), f"one call, {calls[0]}")
-            return
-        if not run.floats_only():
-            return
-        alone.append(suspects.judge_seen(run, "alone", one))
-    by_itself = suspects.name(run, alone, offset_suspects())
+    ask = partial(_ask, run, encoding)
+    probes = (
+        Probe("alone", "alone", calls, words=f"fn([(x, {calls[0][1]})]) with x {calls[0][0]}")
+        for calls in ALONE
+    )
+    alone = drive(run, probes, ask)
+    if alone is None:
+        return
+    by_itself = match(run, alone, offset_mistakes())
     if not (by_itself and run.report.codes):
-        turns = _sequences(run, encoding)
+        turns = drive(run, _sequences(run, encoding), ask) or []
         if by_itself:
             _name_state(run, turns)
-    _replay(run, encoding, alone[0])
+    first = Probe("alone", "alone", ALONE[0])
+    state.replay(run, lambda: ask(first)[0].actual, alone[0].actual, alone[0].case)
     if run.report.codes:
         return
     judge_as_apply(run, _view(run), encoding, "lambda x, p: fn([(x, int(p[0]))])[0]")
@@ -93,26 +91,22 @@ def judge(run: Run) -> None:
         name_pattern(run, alone, "decode-offset", "calls that start at an offset are wrong")
 
 
-def _ask(run: Run, encoding: Rotary, name: str, calls: tuple[Call, ...]) -> list[Seen]:
+def _ask(run: Run, encoding: Rotary, probe: Probe) -> list[JudgedCall]:
     """The calls of one sequence, each to be judged."""
-    inputs = [
-        InTurn(encoding, _x(run, encoding, size, at), np.full(size[0], start), i, calls)
-        for i, (size, start) in enumerate(calls)
-        for at in (i if name == "one place, other x" else calls.index((size, start)),)
-    ]
+    name, calls = probe.case, probe.facts
+    first = {call: calls.index(call) for call in calls}
+    inputs = []
+    for i, (size, start) in enumerate(calls):
+        at = i if name == "one place, other x" else first[size, start]
+        x = run.random((*size, encoding.head_dim), sum(size) + at)
+        inputs.append(InTurn(encoding, x, np.full(size[0], start), i, calls))
     outputs = _called(run, inputs)
     seen = []
     for i, (one, y) in enumerate(zip(inputs, outputs, strict=True)):
         size, start = calls[i]
         case = f"{name}: call {i + 1} of {len(calls)}, B, H, S = {size} at offset {start}"
-        seen.append(Seen(case, y, one.truth(), one))
+        seen.append(JudgedCall(case, y, one.truth(), one))
     return seen
-
-
-def _x(run: Run, encoding: Rotary, size: tuple[int, int, int], index: int) -> np.ndarray:
-    """Random x, another one for every index."""
-    seed = run.seed + sum(size) + index
-    return run.subject.rounded(dense((*size, encoding.head_dim), seed))
 
 
 def _called(run: Run, inputs: Sequence[InTurn]) -> list[np.ndarray]:
@@ -127,27 +121,14 @@ def _called(run: Run, inputs: Sequence[InTurn]) -> list[np.ndarray]:
             raise Malformed(f"expected shape {one.x.shape}, as x has, got {y.shape}")
         if subject.mutated is None and not np.array_equal(backend.asnumpy(x), one.x):
             subject.mutated = "x"
-        run.highest = max(run.highest, int(one.positions.max(initial=0)))
+        run.reached(int(one.positions.max(initial=0)))
     return outputs
 
 
-def _sequences(run: Run, encoding: Rotary) -> list[Seen]:
-    """All sequences, from short to long; they may be refused, but not answered wrongly."""
-    seen: list[Seen] = []
+def _sequences(run: Run, encoding: Rotary) -> Iterator[Probe]:
     for name, calls in {**SEQUENCES, **_around(encoding)}.items():
-        highest = max(start + size[2] for size, start in calls) - 1
-        if run.max_position is not None and highest > run.max_position:
-            continue
-        try:
-            turns = _ask(run, encoding, name, calls)
-        except Refused as error:
-            run.limit(f"{name}: refused ({error})")
-            continue
-        except Malformed as error:
-            run.add("shape", str(error), name)
-            continue
-        seen += [suspects.judge_seen(run, "sequences", one) for one in turns]
-    return seen
+        if run.settings.allows(max(start + size[2] for size, start in calls) - 1):
+            yield Probe("sequences", name, calls, False)
 
 
 def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
@@ -162,10 +143,10 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
     }
 
 
-def _name_state(run: Run, seen: Sequence[Seen]) -> None:
+def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
     """Calls that are right alone and wrong in a sequence."""
-    wrong = suspects.failed(run, seen)
-    if not wrong or suspects.name(run, seen, _state_suspects()):
+    wrong = failed(run, seen)
+    if not wrong or match(run, seen, _state_mistakes()):
         return
     run.add(
         "state",
@@ -175,7 +156,7 @@ def _name_state(run: Run, seen: Sequence[Seen]) -> None:
     )
 
 
-def _state_suspects() -> Iterator[Suspect]:
+def _state_mistakes() -> Iterator[Mistake]:
     def kept(call: InTurn) -> Truth:
         """The offset of the first call of this length."""
         size = call.x.shape[2]
@@ -194,33 +175,19 @@ def _state_suspects() -> Iterator[Suspect]:
         ends = [start + size[2] for size, start in call.sequence[: call.index + 1]]
         return at_length(call.encoding, call.x, call.positions, max(ends))
 
-    yield Suspect("state", "a call gets the angles of the first call of its length", kept)
-    yield Suspect(
-        "state",
-        "the frequencies of the longest call so far are kept",
-        longest,
-        remedy="Choose the frequencies anew in every call, or rebuild them when a sequence ends.",
-    )
-    yield Suspect("state", "the tokens of earlier calls are added to the offset", counted)
-    yield Suspect("state", "a call goes on where the one before it ended", in_turn)
-    yield Suspect(
-        "state",
-        "the offset of the first call is kept",
-        lambda call: call.starting(call.sequence[0][1]),
-    )
+    def first(call: InTurn) -> Truth:
+        return call.starting(call.sequence[0][1])
 
-
-def _replay(run: Run, encoding: Rotary, first: Seen) -> None:
-    """The first call once more, after all the others."""
-    again = _ask(run, encoding, "alone", ALONE[0])[0]
-    run.count("state")
-    if not np.array_equal(again.actual, first.actual, equal_nan=True):
-        worst = float(np.abs(again.actual - first.actual).max())
-        run.add(
-            "state",
-            "the same call gives other values after other calls",
-            f"{first.case}, replayed: largest difference {worst:.3g}",
-        )
+    remedy = "Choose the frequencies anew in every call, or rebuild them when a sequence ends."
+    yield from mistakes(
+        "state",
+        lambda predict: predict,
+        ("a call gets the angles of the first call of its length", kept),
+        ("the frequencies of the longest call so far are kept", longest, remedy),
+        ("the tokens of earlier calls are added to the offset", counted),
+        ("a call goes on where the one before it ended", in_turn),
+        ("the offset of the first call is kept", first),
+    )
 
 
 def _view(run: Run) -> Any:

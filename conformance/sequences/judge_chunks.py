@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import Rotary
-from posenc_ref.conformance.diagnosis import match as suspects
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.localize import name_pattern
-from posenc_ref.conformance.diagnosis.match import Seen
+from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import dense
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike
 from posenc_ref.conformance.rotary.as_apply import (
@@ -24,8 +24,8 @@ from posenc_ref.conformance.rotary.as_apply import (
 )
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
-from .cache_mistakes import cache_suspects
-from .chunk_mistakes import Chunked, decode_suspects
+from .cache_mistakes import cache_mistakes
+from .chunk_mistakes import Chunked, chunk_mistakes
 
 #: A sequence in one piece, token by token, and in pieces of every kind.
 CHUNKS: tuple[tuple[int, ...], ...] = (
@@ -45,35 +45,32 @@ LONG = ((1000, 1, 1, 22), (4093, 1, 1, 1, 1, 3), (8190, 1, 1, 1), (32766, 1, 1))
 
 def judge_decode(run: Run) -> None:
     """``fn(x, chunks)``: each chunk at the positions after the ones before, then as ``apply``."""
-    _judge(run, cache=False, named=decode_suspects, otherwise="decode-offset")
+    _judge(run, cache=False, named=chunk_mistakes, otherwise="decode-offset")
 
 
 def judge_key_cache(run: Run) -> None:
     """``fn(k, chunks)``: all keys, rotated as at the last length; then as ``apply``."""
-    _judge(run, cache=True, named=cache_suspects, otherwise="stale-cache")
+    _judge(run, cache=True, named=cache_mistakes, otherwise="stale-cache")
 
 
 def _judge(run: Run, *, cache: bool, named: Any, otherwise: str) -> None:
     encoding = alike(run.encoding)
     run.report.required = ("chunks", "state")
-    seen: list[Seen] = []
-    for chunks in CHUNKS:
-        one = _required(run, Chunked(encoding, _x(run, encoding, (2, 3), chunks), chunks, cache))
-        if one is None:
-            return
-        seen.append(suspects.judge_seen(run, "chunks", one))
-    if suspects.name(run, seen, named()) and run.report.codes:
-        _state(run, seen[0])
+    ask = one_result(lambda call: _called(run, call)[:, :, call.tail])
+    calls = drive(run, _required(run, encoding, cache), ask)
+    if calls is None:
         return
-    longer = [*LONG, *_around(encoding)]
-    seen += _optional(run, encoding, sorted(set(longer), key=sum), cache)
-    if suspects.name(run, seen, named()) and run.report.codes:
-        _state(run, seen[0])
+    explained = match(run, calls, named())
+    if not (explained and run.report.codes):
+        calls += drive(run, _optional(run, encoding, cache), ask) or []
+        explained = match(run, calls, named())
+    if explained and run.report.codes:
+        _state(run, calls[0])
         return
     judge_as_apply(run, _view(run), encoding, "lambda x, p: fn(x, [len(p)])")
-    _state(run, seen[0])
+    _state(run, calls[0])
     if run.failures and not run.report.codes:
-        name_pattern(run, seen, otherwise, "what is fed in several chunks comes out wrong")
+        name_pattern(run, calls, otherwise, "what is fed in several chunks comes out wrong")
 
 
 def _around(encoding: Rotary) -> Iterable[tuple[int, ...]]:
@@ -88,54 +85,32 @@ def _around(encoding: Rotary) -> Iterable[tuple[int, ...]]:
 
 def _x(run: Run, encoding: Rotary, size: tuple[int, int], chunks: tuple[int, ...]) -> np.ndarray:
     shape = (*size, sum(chunks), encoding.head_dim)
-    return run.subject.rounded(dense(shape, run.seed + len(chunks)))
+    return run.random(shape, len(chunks))
 
 
-def _case(call: Chunked) -> str:
-    return f"chunks {list(call.chunks)}"
+def _required(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:
+    for chunks in CHUNKS:
+        x, case = _x(run, encoding, (2, 3), chunks), f"chunks {list(chunks)}"
+        call = Chunked(encoding, x, chunks, cache)
+        yield Probe("chunks", case, call, words=f"x of shape {x.shape} in {case}")
 
 
-def _required(run: Run, call: Chunked) -> Seen | None:
-    """One call, to be judged; None (and a finding) where there is nothing to judge."""
-    try:
-        actual = _called(run, call)
-    except Refused as error:
-        run.add("raises", f"x of shape {call.x.shape} in {_case(call)}", str(error))
-        return None
-    except Malformed as error:
-        run.add("shape", str(error), _case(call))
-        return None
-    return Seen(_case(call), actual, call.truth(), call) if run.floats_only() else None
+def _optional(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:
+    """Long sequences, and an empty chunk."""
+    longer = sorted({*LONG, *_around(encoding)}, key=sum)
+    for chunks in ((2, 0, 3), *longer):
+        if run.settings.allows(sum(chunks) - 1):
+            x = _x(run, encoding, (1, 2), chunks)
+            call = Chunked(encoding, x, chunks, cache, JUDGED)
+            yield Probe("chunks", f"chunks {list(chunks)}", call, False)
 
 
 def _called(run: Run, call: Chunked) -> np.ndarray:
     y = run.subject.array(run.subject.call(call.x, list(call.chunks)))
     if y.shape != call.x.shape:
         raise Malformed(f"expected shape {call.x.shape}, as x has, got {y.shape}")
-    run.highest = max(run.highest, call.x.shape[2] - 1)
+    run.reached(call.x.shape[2] - 1)
     return y
-
-
-def _optional(
-    run: Run, encoding: Rotary, every: Iterable[tuple[int, ...]], cache: bool
-) -> list[Seen]:
-    """Long sequences, and an empty chunk: these may be refused, but not answered wrongly."""
-    seen = []
-    for chunks in ((2, 0, 3), *every):
-        if run.max_position is not None and sum(chunks) > run.max_position + 1:
-            continue
-        call = Chunked(encoding, _x(run, encoding, (1, 2), chunks), chunks, cache, JUDGED)
-        try:
-            actual = _called(run, call)
-        except Refused as error:
-            run.limit(f"{_case(call)}: refused ({error})")
-            continue
-        except Malformed as error:
-            run.add("shape", str(error), _case(call))
-            continue
-        one = Seen(_case(call), actual[:, :, call.tail], call.truth(), call)
-        seen.append(suspects.judge_seen(run, "chunks", one))
-    return seen
 
 
 def _view(run: Run) -> Any:
@@ -150,7 +125,7 @@ def _view(run: Run) -> Any:
     return view
 
 
-def _state(run: Run, first: Seen) -> None:
+def _state(run: Run, first: JudgedCall) -> None:
     """The first sequence once more, and a result that is kept."""
     call: Chunked = first.facts
     state.replay(run, lambda: _called(run, call), first.actual, first.case)

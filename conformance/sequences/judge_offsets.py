@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.diagnosis import match as suspects
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.localize import name_pattern
-from posenc_ref.conformance.diagnosis.match import Seen
+from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import SIZES, dense
+from posenc_ref.conformance.harness.driver import Malformed
+from posenc_ref.conformance.harness.probes import SIZES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import one_table
 from posenc_ref.conformance.oracle.transforms import alike
@@ -23,7 +25,7 @@ from posenc_ref.conformance.rotary.as_apply import (
     starts,
 )
 
-from .offset_mistakes import Offset, offset_suspects
+from .offset_mistakes import Offset, offset_mistakes
 
 #: (B, H, S) and the offset of each row: all alike first, one token per row among them.
 ROWS: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
@@ -38,63 +40,56 @@ ALIKE = (((2, 3, 5), 6), ((3, 2, 1), 37), ((1, 2, 4), 1021))
 REQUIRED = 37
 
 
-def judge_apply_offset(run: Run) -> None:
+def judge(run: Run) -> None:
     """``fn(x (B, H, S, D), offset (B,))``: row b stands at ``offset[b] ..``; then as ``apply``."""
     encoding = alike(run.encoding)
     run.report.required = ("required inputs", "offsets", "state")
-    seen: list[Seen] = []
-    for size in SIZES:
-        one = _ask(run, encoding, size, (0,) * size[0])
-        if one is None:
-            return
-        seen.append(suspects.judge_seen(run, "required inputs", one))
-    first = seen[0]
-    for size, start in ALIKE:
-        one = _ask(run, encoding, size, (start,) * size[0], optional=start > REQUIRED)
-        if one is not None:
-            seen.append(suspects.judge_seen(run, "offsets", one))
-        elif run.report.findings:
-            return
-    seen += _different(run, encoding)
+    ask = one_result(lambda call: _called(run, call))
+    calls = drive(run, _probes(run, encoding), ask)
+    if calls is None:
+        return
     _same_token(run, encoding)
-    if suspects.name(run, seen, offset_suspects()) and run.report.codes:
-        _state(run, first)
+    if match(run, calls, offset_mistakes()) and run.report.codes:
+        _state(run, calls[0])
         return
     recipe = "lambda x, p: fn(x, np.full(len(x), p[0]))"
     judge_as_apply(run, _view(run), encoding, recipe)
-    _state(run, first)
+    _state(run, calls[0])
     if run.failures and not run.report.codes:
-        name_pattern(run, seen, "decode-offset", "calls that start at an offset are wrong")
+        name_pattern(run, calls, "decode-offset", "calls that start at an offset are wrong")
 
 
-def _ask(
+def _probes(run: Run, encoding: Any) -> Iterator[Probe]:
+    """Offset 0, offsets that are the same in every row, then different ones."""
+    for size in SIZES:
+        yield _probe(run, encoding, "required inputs", size, (0,) * size[0])
+    for size, start in ALIKE:
+        yield _probe(run, encoding, "offsets", size, (start,) * size[0], start <= REQUIRED)
+    for size, offset in ROWS:
+        if not run.settings.allows(max(offset) + size[2]):
+            continue
+        if not one_table(encoding, [b + size[2] for b in offset]):
+            run.limit(f"offsets {list(offset)}: their rows have different frequencies; not judged")
+            continue
+        words = f"rows with different offsets, {list(offset)}"
+        yield replace(_probe(run, encoding, "offsets", size, offset, False), words=words)
+
+
+def _probe(
     run: Run,
     encoding: Any,
+    check: str,
     size: tuple[int, int, int],
     offset: Sequence[int],
-    optional: bool = False,
-) -> Seen | None:
-    """One call, to be judged; None (and a finding, or a limit) where there is nothing to judge."""
+    required: bool = True,
+) -> Probe:
     call = _input(run, encoding, size, offset)
-    case = f"B, H, S = {size} at offset {list(offset)}"
-    try:
-        actual = _called(run, call)
-    except Refused as error:
-        if optional:
-            run.limit(f"{case}: refused ({error})")
-        else:
-            run.add("raises", f"x of shape {call.x.shape}, offset {list(offset)}", str(error))
-        return None
-    except Malformed as error:
-        run.add("shape", str(error), case)
-        return None
-    if not run.floats_only():
-        return None
-    return Seen(case, actual, call.truth(), call)
+    words = f"x of shape {call.x.shape}, offset {list(offset)}" if required else ""
+    return Probe(check, f"B, H, S = {size} at offset {list(offset)}", call, required, words)
 
 
 def _input(run: Run, encoding: Any, size: tuple[int, int, int], offset: Sequence[int]) -> Offset:
-    x = run.subject.rounded(dense((*size, encoding.head_dim), run.seed + sum(size)))
+    x = run.random((*size, encoding.head_dim), sum(size))
     return Offset(encoding, x, np.array(offset))
 
 
@@ -102,28 +97,8 @@ def _called(run: Run, call: Offset) -> np.ndarray:
     y = run.subject.array(run.subject.call(call.x, call.offset))
     if y.shape != call.x.shape:
         raise Malformed(f"expected shape {call.x.shape}, as x has, got {y.shape}")
-    run.highest = max(run.highest, int(call.positions.max()))
+    run.reached(int(call.positions.max()))
     return y
-
-
-def _different(run: Run, encoding: Any) -> list[Seen]:
-    """Rows with different offsets; they may be refused, but not answered wrongly."""
-    seen = []
-    for size, offset in ROWS:
-        if run.max_position is not None and max(offset) + size[2] > run.max_position:
-            continue
-        if not one_table(encoding, [b + size[2] for b in offset]):
-            run.limit(f"offsets {list(offset)}: their rows have different frequencies; not judged")
-            continue
-        call = _input(run, encoding, size, offset)
-        case = f"B, H, S = {size} at offset {list(offset)}"
-        try:
-            actual = _called(run, call)
-        except Refused as error:
-            run.limit(f"rows with different offsets, {list(offset)}: refused ({error})")
-            continue
-        seen.append(suspects.judge_seen(run, "offsets", Seen(case, actual, call.truth(), call)))
-    return seen
 
 
 def _same_token(run: Run, encoding: Any) -> None:
@@ -152,7 +127,7 @@ def _view(run: Run) -> Any:
     return view
 
 
-def _state(run: Run, first: Seen) -> None:
+def _state(run: Run, first: JudgedCall) -> None:
     """The first call once more, and a result that is kept."""
     call: Offset = first.facts
     state.replay(run, lambda: _called(run, call), first.actual, first.case)

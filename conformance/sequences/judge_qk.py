@@ -2,78 +2,64 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import XPos
-from posenc_ref.conformance.diagnosis import match as suspects
-from posenc_ref.conformance.diagnosis.match import Seen
-from posenc_ref.conformance.diagnosis.same_logits import Logits, excuse, excused
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.diagnosis.drive import Probe, drive
+from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.diagnosis.same_logits import BothSides, excuse, excused
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
-from .cases_qk import Case, cases
-from .qk_mistakes import qk_suspects
-from .xpos_mistakes import xpos_suspects
+from .cases_qk import PairCall, cases
+from .qk_mistakes import qk_mistakes
+from .xpos_mistakes import xpos_mistakes
 
 #: Tensors that differ in these ways only may still have the declared logits.
 MAYBE_HARMLESS = ("output-layout", "position-origin", "amplitude", "attention-factor")
 
 
-@dataclass(frozen=True)
-class Called:
-    """One call, both sides of what came out."""
-
-    case: Case
-    query: Seen
-    key: Seen
-
-    def logits(self) -> Logits:
-        """For the comparison of logits."""
-        q, k = self.query, self.key
-        return Logits(self.case.name, q.actual, k.actual, q.truth, k.truth)
-
-
 def judge(run: Run) -> None:
     """``fn(q, k, q_positions, k_positions) -> (q', k')``; then each side as ``apply``."""
     run.report.required = ("required inputs", "pairs", "state")
-    run.subject.names = ("q", "k", "q_positions", "k_positions")
-    called: list[Called] = []
-    for case in cases(run):
-        try:
-            one = _call(run, case)
-        except (Refused, Malformed) as error:
-            if isinstance(error, Refused) and not case.required:
-                run.limit(f"{case.name}: refused ({error})")
-                continue
-            code = "raises" if isinstance(error, Refused) else "shape"
-            run.add(code, f"q of shape {case.query.x.shape}, {case.name}: {error}", str(error))
-            return
-        if not run.floats_only():
-            return
-        for side in (one.query, one.key):
-            suspects.judge_seen(run, "required inputs" if case.required else "pairs", side)
-        called.append(one)
-    seen = [side for one in called for side in (one.query, one.key)]
-    logits = [one.logits() for one in called]
+    sides = drive(run, _probes(run), lambda probe: _called(run, probe.facts))
+    if sides is None:
+        return
+    logits = [
+        BothSides(q.case.removeprefix("queries, "), q.actual, k.actual, q.truth, k.truth)
+        for q, k in zip(sides[::2], sides[1::2], strict=True)
+    ]
     if isinstance(run.encoding, XPos):
-        _xpos(run, seen, logits)
-    elif not (suspects.name(run, seen, qk_suspects(run.encoding)) and run.report.codes):
-        _sides(run)
-    _replay(run, called[0])
+        _xpos(run, sides, logits)
+    elif not (match(run, sides, qk_mistakes(run.encoding)) and run.report.codes):
+        _each_side(run)
+    first = next(cases(run))
+    for again, one in zip(_called(run, first), sides[:2], strict=True):
+        state.same_again(run, again.actual, one.actual, one.case)
     excuse(run, logits, MAYBE_HARMLESS)
 
 
-def _xpos(run: Run, seen: list[Seen], logits: list[Logits]) -> None:
+def _probes(run: Run) -> Iterator[Probe]:
+    for case in cases(run):
+        check = "required inputs" if case.required else "pairs"
+        words = f"q of shape {case.query.x.shape}, {case.name}" if case.required else ""
+        yield Probe(check, case.name, case, case.required, words)
+
+
+def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
     """xPos is no ``apply``.  Where the decay is counted from does not show in logits."""
     if run.failures and not excused(run, logits, "the decay is counted from another position"):
-        suspects.name(run, seen, [*qk_suspects(run.encoding), *xpos_suspects(run.encoding)])
+        match(run, seen, [*qk_mistakes(run.encoding), *xpos_mistakes(run.encoding)])
 
 
-def _call(run: Run, case: Case) -> Called:
+def _called(run: Run, case: PairCall) -> list[JudgedCall]:
     subject = run.subject
     q, q_at = subject.arguments(case.query.x, case.query.positions)
     k, k_at = subject.arguments(case.key.x, case.key.positions)
@@ -86,10 +72,10 @@ def _call(run: Run, case: Case) -> Called:
         if y.shape != given.shape:
             raise Malformed(f"{what}: expected shape {given.shape}, as went in, got {y.shape}")
         y = subject.restored(y, side.x.shape)
-        found.append(Seen(f"{what}, {case.name}", y, side.truth(), side))
+        found.append(JudgedCall(f"{what}, {case.name}", y, side.truth(), side))
     highest = max(int(case.query.positions.max()), int(case.key.positions.max()))
-    run.highest = max(run.highest, highest)
-    return Called(case, *found)
+    run.reached(highest)
+    return found
 
 
 def pair(result: Any) -> tuple[Any, Any]:
@@ -99,7 +85,7 @@ def pair(result: Any) -> tuple[Any, Any]:
     return result[0], result[1]
 
 
-def _sides(run: Run) -> None:
+def _each_side(run: Run) -> None:
     """Queries as ``apply``, with the same x as keys; keys as well, where they come out other."""
     subject, differ = run.subject, [0]
 
@@ -119,17 +105,3 @@ def _sides(run: Run) -> None:
     judge_as_apply(run, lambda x, p: both(x, p)[1], run.encoding, recipe.format(1))
     found = run.report.findings
     found[before:] = [replace(f, message=f"keys: {f.message}") for f in found[before:]]
-
-
-def _replay(run: Run, first: Called) -> None:
-    """The first call once more, bit for bit."""
-    again = _call(run, first.case)
-    run.count("state")
-    for one, two in ((first.query, again.query), (first.key, again.key)):
-        if not np.array_equal(one.actual, two.actual, equal_nan=True):
-            worst = float(np.abs(one.actual - two.actual).max())
-            run.add(
-                "state",
-                "the same call gives other values after other calls",
-                f"{one.case}, replayed: largest difference {worst:.3g}",
-            )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,12 @@ import numpy as np
 from posenc_ref import Rotary
 from posenc_ref._namespace import namespace
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import match as suspects
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.localize import name_pattern
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import SIZES, WIDE, dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
@@ -30,7 +32,7 @@ _LONGEST = 8191
 
 @dataclass(frozen=True)
 class Moved:
-    """Keys (B, H, S, D), rotated to 0 .. S-1, and what is to be added to their positions."""
+    """Keys (B, H, S, D), rotated to 0 .. S-1, and the delta to be added to their positions."""
 
     encoding: Rotary  #: the declared one, of one axis
     x: np.ndarray
@@ -41,14 +43,14 @@ class Moved:
         return self.by(np.full(self.x.shape[2], self.delta))
 
     def by(self, delta: np.ndarray) -> Truth:
-        """What would come out with other deltas, one for each token."""
+        """The result with other deltas, one for each token."""
         return apply_truth(shift(self.encoding), self.x, delta)
 
     def scaled(self, size: float) -> Truth:
-        """The rotated channels, multiplied by a factor besides."""
+        """The result with the rotated channels multiplied by a factor."""
         truth = self.truth()
         each = np.where(truth.terms > 0, size, 1.0)
-        return Truth(truth.value * each, truth.terms * each, truth.angle * each)
+        return each_part(truth, lambda part: part * each)
 
 
 def judge(run: Run) -> None:
@@ -56,79 +58,57 @@ def judge(run: Run) -> None:
     run.report.required = ("shifts", "state")
     run.subject.names = ("rotated_k",)
     encoding = alike(run.encoding)
-    seen: list[Seen] = []
+    ask = one_result(lambda call: _called(run, call))
+    calls = drive(run, _probes(run, encoding), ask)
+    if calls is None:
+        return
+    if match(run, calls, _mistakes(encoding)) and run.report.codes:
+        first = calls[0]
+        state.replay(run, lambda: _called(run, first.facts), first.actual, first.case)
+        return
+    calls += drive(run, _wide(run, encoding), ask) or []
+    with _short(run, _LONGEST) as short:
+        recipe = "lambda x, p: fn(x, int(p[0]))  # a shift is an encoding without m and origin"
+        judge_as_apply(short, _view(run), shift(encoding), recipe)
+    if run.failures and not run.report.codes:
+        name_pattern(run, calls, "stale-cache", "keys are not moved by delta")
+
+
+def _probes(run: Run, encoding: Rotary) -> Iterator[Probe]:
     for i, delta in enumerate(DELTAS):
-        if run.max_position is not None and abs(delta) > run.max_position:
+        if not run.settings.allows(abs(delta)):
             continue
         size = SIZES[i % len(SIZES)]
-        k = dense((*size, encoding.head_dim), run.seed + i)
+        k = dense((*size, encoding.head_dim), run.settings.seed + i)
         x = run.subject.rounded(np.asarray(encoding.apply(k, np.arange(size[2]))))
-        call, case = Moved(encoding, x, delta), f"B, H, S = {size}, delta {delta}"
-        try:
-            actual = _called(run, call)
-        except (Refused, Malformed) as error:
-            if isinstance(error, Refused) and i > 0:
-                run.limit(f"delta {delta}: refused ({error})")
-                continue
-            code = "raises" if isinstance(error, Refused) else "shape"
-            run.add(code, f"rotated_k of shape {x.shape}, delta {delta}", str(error))
-            return
-        if not run.floats_only():
-            return
-        seen.append(suspects.judge_seen(run, "shifts", Seen(case, actual, call.truth(), call)))
-    if suspects.name(run, seen, _suspects(encoding)) and run.report.codes:
-        _replay(run, seen[0])
-        return
-    seen += _wide(run, encoding)
-    with _dear(run, _LONGEST):
-        recipe = "lambda x, p: fn(x, int(p[0]))  # a shift is an encoding without m and origin"
-        judge_as_apply(run, _view(run), shift(encoding), recipe)
-    if run.failures and not run.report.codes:
-        name_pattern(run, seen, "stale-cache", "keys are not moved by delta")
+        words = f"delta {delta}" if i else f"rotated_k of shape {x.shape}, delta {delta}"
+        case = f"B, H, S = {size}, delta {delta}"
+        yield Probe("shifts", case, Moved(encoding, x, delta), i == 0, words)
 
 
-def _wide(run: Run, encoding: Rotary) -> list[Seen]:
-    """Caches of more keys, heads and rows than one tile holds; they may be refused."""
-    seen = []
+def _wide(run: Run, encoding: Rotary) -> Iterator[Probe]:
+    """Caches of more keys, heads and rows than one tile holds."""
     for i, size in enumerate(WIDE):
-        x = run.subject.rounded(dense((*size, encoding.head_dim), run.seed + 20 + i))
-        call = Moved(encoding, x, 37 + i)
-        try:
-            actual = _called(run, call)
-        except Refused as error:
-            run.limit(f"B, H, S = {size}: refused ({error})")
-        except Malformed as error:
-            run.add("shape", str(error), f"B, H, S = {size}")
-        else:
-            one = Seen(f"B, H, S = {size}, delta {call.delta}", actual, call.truth(), call)
-            seen.append(suspects.judge_seen(run, "shifts", one))
-    return seen
+        call = Moved(encoding, run.random((*size, encoding.head_dim), 20 + i), 37 + i)
+        case = f"B, H, S = {size}, delta {call.delta}"
+        yield Probe("shifts", case, call, False, f"B, H, S = {size}")
 
 
 @contextmanager
-def _dear(run: Run, longest: int) -> Iterator[None]:
-    """Meanwhile few deltas are judged, and none that is larger: each takes a call."""
-    declared, highest = run.max_position, run.highest
-    run.max_position = longest if declared is None else min(longest, declared)
-    run.highest, run.dear = min(highest, run.max_position), True
-    try:
-        yield
-    finally:
-        run.max_position, run.highest, run.dear = declared, max(run.highest, highest), False
+def _short(run: Run, longest: int) -> Iterator[Run]:
+    """Judge few deltas, none larger than ``longest``: each takes a call."""
+    last, highest = run.settings.up_to(longest), run.ledger.highest
+    run.ledger.highest = min(highest, last)
+    yield replace(run, settings=replace(run.settings, max_position=last, reduced=True))
+    run.reached(highest)
 
 
 def _called(run: Run, call: Moved) -> np.ndarray:
     y = run.subject.array(run.subject.call(call.x, call.delta))
     if y.shape != call.x.shape:
         raise Malformed(f"expected shape {call.x.shape}, as went in, got {y.shape}")
-    run.highest = max(run.highest, abs(call.delta))
+    run.reached(abs(call.delta))
     return y
-
-
-def _replay(run: Run, one: Seen) -> None:
-    run.count("state")
-    if not np.array_equal(_called(run, one.facts), one.actual, equal_nan=True):
-        run.add("state", "the same call gives other values after other calls", one.case)
 
 
 def _view(run: Run) -> Any:
@@ -146,48 +126,33 @@ def _view(run: Run) -> Any:
     return view
 
 
-def _suspects(encoding: Rotary) -> Iterator[Suspect]:
-    m = encoding.attention_factor()
-    yield Suspect(
-        "sign", "keys move the other way: by -delta", lambda call: call.by(_same(call, -call.delta))
-    )
-    yield Suspect("stale-cache", "keys stay where they are", lambda call: call.by(_same(call, 0)))
-    yield Suspect(
+def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
+    def by(delta: Callable[[Moved], Any]) -> Callable[[Moved], Truth]:
+        return lambda call: call.by(np.broadcast_to(delta(call), call.x.shape[2]))
+
+    yield Mistake("sign", "keys move the other way: by -delta", by(lambda call: -call.delta))
+    yield Mistake("stale-cache", "keys stay where they are", by(lambda call: 0))
+    yield Mistake(
         "stale-cache",
         "keys are rotated anew, to delta + index, although they are rotated already",
-        lambda call: call.by(call.delta + np.arange(call.x.shape[2])),
-        remedy="Rotate keys that are in place by delta alone.",
+        by(lambda call: call.delta + np.arange(call.x.shape[2])),
+        "Rotate keys that are in place by delta alone.",
     )
-    yield Suspect(
-        "position-scale",
-        "delta is applied twice",
-        lambda call: call.by(_same(call, 2 * call.delta)),
-    )
-    yield Suspect(
-        "decode-offset",
-        "keys move one position too far",
-        lambda call: call.by(_same(call, call.delta + 1)),
-    )
+    yield Mistake("position-scale", "delta is applied twice", by(lambda call: 2 * call.delta))
+    text = "keys move one position too far"
+    yield Mistake("decode-offset", text, by(lambda call: call.delta + 1))
     if encoding.offset:
-        yield Suspect(
+        yield Mistake(
             "position-origin",
             f"the origin {encoding.offset:g} of positions is added to delta",
-            lambda call: call.by(_same(call, call.delta) + encoding.offset),
-            remedy="A difference of positions has no origin.",
+            by(lambda call: call.delta + encoding.offset),
+            "A difference of positions has no origin.",
         )
-    if m != 1.0:
+    if (m := encoding.attention_factor()) != 1.0:
         for what, size in ((f"m = {m:.6g} is applied once more", m), ("m is taken out", 1 / m)):
-            yield Suspect(
+            yield Mistake(
                 "attention-factor",
                 what,
-                _scaled(size),
-                remedy="Rotated keys carry m already: a shift is a rotation alone.",
+                lambda call, size=size: call.scaled(size),  # type: ignore[misc]
+                "Rotated keys carry m already: a shift is a rotation alone.",
             )
-
-
-def _same(call: Moved, delta: int) -> np.ndarray:
-    return np.full(call.x.shape[2], delta)
-
-
-def _scaled(size: float) -> Any:
-    return lambda call: call.scaled(size)

@@ -10,12 +10,14 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import match as suspects
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
+from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import SIZES, dense
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.oracle.apply import apply_truth, identical
 from posenc_ref.conformance.oracle.transforms import adjoint
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
@@ -38,7 +40,7 @@ class Backward:
         truth = self.truth()
         m = self.encoding.attention_factor(int(self.positions.max()) + 1)
         size = np.where(truth.terms > 0, m**power, 1.0)
-        return Truth(truth.value * size, truth.terms * size, truth.angle * size)
+        return each_part(truth, lambda part: part * size)
 
     def passed(self, value: np.ndarray) -> Truth:
         """``value`` in the channels that are not rotated."""
@@ -49,34 +51,26 @@ class Backward:
 def judge(run: Run) -> None:
     """``fn(x, positions, dy) -> dx``; then, as a function of dy, as an ``apply``."""
     run.report.required = ("gradient", "state")
-    run.subject.names = ("x", "positions", "dy")
     encoding: Rotary = run.encoding
-    seen: list[Seen] = []
-    for size in SIZES:
-        shape, at = (*size, encoding.head_dim), np.arange(size[2])
-        x, dy = (run.subject.rounded(dense(shape, run.seed + i + sum(size))) for i in (1, 2))
-        call = Backward(encoding, x, at, dy)
-        case = f"B, H, S = {size} at 0..{at[-1]}"
-        try:
-            actual = _called(run, call)
-        except Refused as error:
-            run.add("raises", f"x and dy of shape {shape} at 0..{at[-1]}", str(error))
-            return
-        except Malformed as error:
-            run.add("shape", str(error), case)
-            return
-        if not run.floats_only():
-            return
-        seen.append(suspects.judge_seen(run, "gradient", Seen(case, actual, call.truth(), call)))
-    _whatever_x(run, seen[0])
-    if not (suspects.name(run, seen, _suspects(encoding)) and run.report.codes):
+    calls = drive(run, _probes(run, encoding), one_result(lambda call: _called(run, call)))
+    if calls is None:
+        return
+    _whatever_x(run, calls[0])
+    if not (match(run, calls, _mistakes(encoding)) and run.report.codes):
         recipe = "lambda x, p: fn(x, p, x)  # dy = x; the adjoint is an encoding too"
         judge_as_apply(run, _view(run), adjoint(encoding), recipe)
     else:
-        again = _called(run, seen[0].facts)
-        run.count("state")
-        if not np.array_equal(again, seen[0].actual, equal_nan=True):
-            run.add("state", "the same call gives other values after other calls", seen[0].case)
+        first = calls[0]
+        state.replay(run, lambda: _called(run, first.facts), first.actual, first.case)
+
+
+def _probes(run: Run, encoding: Rotary) -> Iterator[Probe]:
+    for size in SIZES:
+        shape, at = (*size, encoding.head_dim), np.arange(size[2])
+        x, dy = (run.random(shape, i + sum(size)) for i in (1, 2))
+        words = f"x and dy of shape {shape} at 0..{at[-1]}"
+        call = Backward(encoding, x, at, dy)
+        yield Probe("gradient", f"B, H, S = {size} at 0..{at[-1]}", call, words=words)
 
 
 def _called(run: Run, call: Backward) -> np.ndarray:
@@ -86,11 +80,11 @@ def _called(run: Run, call: Backward) -> np.ndarray:
     dx = subject.array(subject.call(x, at, dy))
     if dx.shape != x.shape:
         raise Malformed(f"expected shape {x.shape}, as x has, got {dx.shape}")
-    run.highest = max(run.highest, int(call.positions.max(initial=0)))
+    run.reached(int(call.positions.max(initial=0)))
     return subject.restored(dx, call.x.shape)
 
 
-def _whatever_x(run: Run, one: Seen) -> None:
+def _whatever_x(run: Run, one: JudgedCall) -> None:
     """The map is linear: its gradient does not depend on where it is taken."""
     call: Backward = one.facts
     other = Backward(call.encoding, call.x[::-1] * 3, call.positions, call.dy)
@@ -101,7 +95,7 @@ def _whatever_x(run: Run, one: Seen) -> None:
 
 
 def _view(run: Run) -> Any:
-    fn, subject, seed = run.subject.fn, run.subject, run.seed
+    fn, subject, seed = run.subject.fn, run.subject, run.settings.seed
 
     def view(dy: Any, positions: Any) -> Any:
         shape = tuple(int(n) for n in dy.shape)
@@ -111,55 +105,40 @@ def _view(run: Run) -> Any:
     return view
 
 
-def _suspects(encoding: Rotary) -> Iterator[Suspect]:
-    m = encoding.attention_factor()
-    if m != 1.0:
-        text = f"m = {m:.6g}"
-        yield Suspect(
+def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
+    if (m := encoding.attention_factor()) != 1.0:
+        yield from mistakes(
             "attention-factor",
-            f"dx is divided by {text}: the inverse, where the adjoint m R(-p) is wanted",
-            lambda call: call.scaled(-2),
-            remedy="Multiply by m going back as going forth: the transpose of m R is m R(-p).",
+            lambda power: lambda call: call.scaled(power),
+            (
+                f"dx is divided by m = {m:.6g}: the inverse, where the adjoint m R(-p) is wanted",
+                -2,
+                "Multiply by m going back as going forth: the transpose of m R is m R(-p).",
+            ),
+            (f"m = {m:.6g} is missing going back", -1),
+            (f"m = {m:.6g} is applied twice going back", 1),
         )
-        yield Suspect(
-            "attention-factor", f"{text} is missing going back", lambda call: call.scaled(-1)
-        )
-        yield Suspect(
-            "attention-factor", f"{text} is applied twice going back", lambda call: call.scaled(1)
-        )
-    yield Suspect(
+    yield Mistake(
         "sign",
         "dy is rotated forwards, as x was",
         lambda call: apply_truth(call.encoding, call.dy, call.positions),
-        remedy="Going back, the rotation turns the other way: by -angle.",
+        "Going back, the rotation turns the other way: by -angle.",
     )
-    if getattr(encoding, "output_layout", None) is not None:
-        yield Suspect(
+    if (output_layout := getattr(encoding, "output_layout", None)) is not None:
+        yield from mistakes(
             "output-layout",
-            "dy is read where x was read, not where y was written",
-            lambda call: _back(call, call.encoding.layout, None),
+            lambda written: lambda call: _back(call, written),
+            ("dy is read where x was read, not where y was written", None),
+            ("dy is read where x was read, and dx written where y was", output_layout),
         )
-        yield Suspect(
-            "output-layout",
-            "dy is read where x was read, and dx written where y was",
-            lambda call: _back(call, call.encoding.layout, call.encoding.output_layout),
-        )
-    yield Suspect(
-        "frequency-spacing", "dy comes back as it is: nothing is rotated", lambda call: _as_is(call)
-    )
-    yield Suspect(
-        "rotary-dim",
-        "the gradient of channels that are not rotated is lost",
-        lambda call: call.passed(np.zeros_like(call.dy)),
-    )
+    text = "dy comes back as it is: nothing is rotated"
+    yield Mistake("frequency-spacing", text, lambda call: identical(call.dy))
+    text = "the gradient of channels that are not rotated is lost"
+    yield Mistake("rotary-dim", text, lambda call: call.passed(np.zeros_like(call.dy)))
 
 
-def _back(call: Backward, layout: str, output_layout: str | None) -> Truth:
+def _back(call: Backward, output_layout: str | None) -> Truth:
     """The adjoint with other channels."""
-    other = adjoint(call.encoding).replace(layout=layout, output_layout=output_layout)
+    declared: Any = call.encoding
+    other = adjoint(declared).replace(layout=declared.layout, output_layout=output_layout)
     return apply_truth(other, call.dy, call.positions)
-
-
-def _as_is(call: Backward) -> Truth:
-    zero = np.zeros_like(call.dy)
-    return Truth(call.dy, zero, zero)

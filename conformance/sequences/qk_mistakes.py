@@ -1,4 +1,4 @@
-"""What calls with queries and keys are known to get wrong: whose positions each side gets."""
+"""Known mistakes of calls with queries and keys: the positions that each side gets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import numpy as np
 
 from posenc_ref import Rotary, XPos
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import Suspect
+from posenc_ref.conformance.diagnosis import position_mistakes
+from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.oracle.apply import identical
 
 from .cases_qk import Side
 
 
-def qk_suspects(encoding: Rotary) -> Iterator[Suspect]:
-    """What is known to go wrong between the two, the likelier first."""
+def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
+    """Yield the known mistakes between queries and keys, the likelier first."""
 
     def at(
         positions: Callable[[Side], np.ndarray | None], only: bool | None = None
@@ -25,73 +27,55 @@ def qk_suspects(encoding: Rotary) -> Iterator[Suspect]:
             if only is not None and side.keys != only:
                 return side.truth()
             p = positions(side)
-            if p is None or p.shape[-1] != side.x.shape[2]:
-                return None
-            return side.at(p)
+            return None if p is None or p.shape[-1] != side.x.shape[2] else side.at(p)
 
         return predict
 
-    def index(side: Side) -> np.ndarray:
-        return np.arange(side.x.shape[2])
+    def index(of: Callable[[np.ndarray], np.ndarray]) -> Callable[[Side], np.ndarray | None]:
+        return lambda side: None if side.encoding.num_axes > 1 else of(side.x)
 
     for what, only in (("keys", True), ("queries", False), ("queries and keys", None)):
         other = {"keys": "queries", "queries": "keys"}.get(what)
         if other:
-            yield Suspect(
+            yield Mistake(
                 "wrong-row",
                 f"{what} get the positions of the {other}",
                 at(lambda side: side.others, only),
-                remedy="Index the table once for the queries and once for the keys.",
+                "Index the table once for the queries and once for the keys.",
             )
-        yield Suspect(
-            "decode-offset", f"{what} are rotated as if they started at 0", at(index, only)
+        for code, message, positions in (
+            (
+                "decode-offset",
+                f"{what} are rotated as if they started at 0",
+                lambda side: np.arange(side.x.shape[2]),
+            ),
+            (
+                "row-offset",
+                f"all rows of {what} get the positions of the first one",
+                lambda side: side.positions[..., :1, :] if side.positions.ndim > 1 else None,
+            ),
+            (
+                "position-axis",
+                f"the head index is taken for the position of {what}",
+                index(position_mistakes.heads),
+            ),
+            (
+                "position-axis",
+                f"the row index is taken for the position of {what}",
+                index(position_mistakes.batch),
+            ),
+        ):
+            yield Mistake(code, message, at(positions, only))
+    for what, keys in (("keys", True), ("queries", False)):
+        yield Mistake(
+            "frequency-spacing",
+            f"{what} are not rotated",
+            lambda side, keys=keys: identical(side.x) if side.keys == keys else side.truth(),  # type: ignore[misc]
         )
-        yield Suspect(
-            "row-offset",
-            f"all rows of {what} get the positions of the first one",
-            at(lambda side: side.positions[..., :1, :] if side.positions.ndim > 1 else None, only),
-        )
-        yield Suspect(
-            "position-axis",
-            f"the head index is taken for the position of {what}",
-            at(_heads, only),
-        )
-        yield Suspect(
-            "position-axis",
-            f"the row index is taken for the position of {what}",
-            at(_rows, only),
-        )
-    yield Suspect(
-        "frequency-spacing",
-        "keys are not rotated",
-        lambda side: _raw(side) if side.keys else side.truth(),
-    )
-    yield Suspect(
-        "frequency-spacing",
-        "queries are not rotated",
-        lambda side: side.truth() if side.keys else _raw(side),
-    )
     if not isinstance(encoding, XPos):
-        yield Suspect(
+        yield Mistake(
             "sign",
             "queries and keys turn opposite ways",
             lambda side: side.at(-side.positions) if side.keys else side.truth(),
-            remedy="Rotate both by +angle: the logit's own transpose brings the difference.",
+            "Rotate both by +angle: the logit's own transpose brings the difference.",
         )
-
-
-def _heads(side: Side) -> np.ndarray | None:
-    if side.encoding.num_axes > 1:
-        return None
-    return np.broadcast_to(np.arange(side.x.shape[1])[:, None], side.x.shape[:-1])
-
-
-def _rows(side: Side) -> np.ndarray | None:
-    if side.encoding.num_axes > 1:
-        return None
-    return np.broadcast_to(np.arange(side.x.shape[0])[:, None, None], side.x.shape[:-1])
-
-
-def _raw(side: Side) -> Truth:
-    zero = np.zeros_like(side.x)
-    return Truth(side.x, zero, zero)

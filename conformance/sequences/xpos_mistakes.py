@@ -1,15 +1,14 @@
-"""What xPos is known to get wrong: its decay, and everything that a rotation gets wrong."""
+"""Known mistakes of xPos: its decay, and everything that a rotation gets wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
-from posenc_ref import RoPE, XPos
+from posenc_ref import RoPE, Rotary, XPos
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import Suspect
+from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part, with_value
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .cases_qk import Side
@@ -19,37 +18,42 @@ SCALE_BASES = (512.0, 256.0, 1024.0, 2048.0, 128.0, 64.0, 4096.0, 1.0)
 GAMMAS = (0.4, 0.0001, 0.2, 0.3, 0.5, 0.6, 0.8, 1.0)
 
 
-def xpos_suspects(encoding: XPos) -> Iterator[Suspect]:
-    """One change of the declared xPos each, the likelier first."""
-    plain = RoPE(encoding.head_dim, layout=encoding.layout, base=encoding.base)
-    yield Suspect("amplitude", "the decay is missing: a plain rotation", lambda s: s.by(plain))
+def xpos_variants(declared: XPos) -> Iterator[tuple[str, str, Rotary]]:
+    """Yield the encodings that are taken for the declared xPos: code, message, encoding."""
+    plain = RoPE(declared.head_dim, layout=declared.layout, base=declared.base)
+    yield "amplitude", "the decay is missing: a plain rotation", plain
+    other = "half" if declared.layout == "interleaved" else "interleaved"
+    text = f"pairs are {other}, declared {declared.layout}"
+    yield "layout", text, declared.replace(layout=other)
+    for base in PUBLISHED_BASES:
+        yield "base", f"the base is {base:g}", declared.replace(base=base)
+    for value in SCALE_BASES:
+        text = f"scale_base is {value:g}, declared {declared.scale_base:g}"
+        yield "amplitude", text, declared.replace(scale_base=value)
+    for value in GAMMAS:
+        text = f"gamma is {value:g}, declared {declared.gamma:g}"
+        yield "amplitude", text, declared.replace(gamma=value)
+
+
+def xpos_mistakes(declared: XPos) -> Iterator[Mistake]:
+    """Yield one change of the declared xPos each."""
     for what, exchanged in (
         ("queries and keys have each other's decay", (True, False)),
         ("keys have the decay of queries", (True,)),
         ("queries have the decay of keys", (False,)),
     ):
-        yield Suspect("amplitude", what, _exchanged(exchanged), remedy=_DECAY)
-    other = "half" if encoding.layout == "interleaved" else "interleaved"
-    yield _changed(
-        encoding, "layout", f"pairs are {other}, declared {encoding.layout}", layout=other
-    )
-    yield Suspect("sign", "the rotation turns the other way", lambda s: _turned(s))
-    for base in PUBLISHED_BASES:
-        yield _changed(encoding, "base", f"base is {base:g}", base=base)
-    for value in SCALE_BASES:
-        text = f"scale_base is {value:g}, declared {encoding.scale_base:g}"
-        yield _changed(encoding, "amplitude", text, scale_base=value)
-    for value in GAMMAS:
-        text = f"gamma is {value:g}, declared {encoding.gamma:g}"
-        yield _changed(encoding, "amplitude", text, gamma=value)
+        yield Mistake("amplitude", what, _exchanged(exchanged), _DECAY)
+    yield Mistake("sign", "the rotation turns the other way", _turned)
+    for code, message, encoding in xpos_variants(declared):
+        yield Mistake(code, message, lambda s, encoding=encoding: s.by(encoding))  # type: ignore[misc]
     for what, centre in _CENTRES:
         text = f"the decay is counted from {what}"
-        yield Suspect("amplitude", text, _centred(encoding, centre), remedy=_CENTRE)
-    yield Suspect(
+        yield Mistake("amplitude", text, _centred(declared, centre), _CENTRE)
+    yield Mistake(
         "decode-offset",
         "the decay follows the index in the call, not the position",
         _decayed_by_index,
-        remedy="Use the same positions for the angle and for the decay.",
+        "Use the same positions for the angle and for the decay.",
     )
 
 
@@ -84,11 +88,6 @@ def _centred(encoding: XPos, centre: Callable[[Side], int]) -> Callable[[Side], 
     return lambda s: s.by(encoding.replace(centre=float(centre(s))))
 
 
-def _changed(encoding: XPos, code: str, message: str, **changes: Any) -> Suspect:
-    made = encoding.replace(**changes)
-    return Suspect(code, message, lambda s: s.by(made))
-
-
 def _decayed_by_index(side: Side) -> Truth:
     """The rotation to positions p, with the decay of the token's index."""
     encoding = side.encoding
@@ -100,7 +99,7 @@ def _decayed_by_index(side: Side) -> Truth:
     both = np.ones(np.broadcast_shapes((*size.shape[:-1], 1), truth.value.shape))
     for channels in encoding.pairs():
         both[..., channels] = size
-    return Truth(truth.value * both, truth.terms * both, truth.angle * both)
+    return each_part(truth, lambda part: part * both)
 
 
 def _turned(side: Side) -> Truth:
@@ -113,4 +112,4 @@ def _turned(side: Side) -> Truth:
     truth = Side(encoding, mirrored, side.positions, side.others, side.keys).truth()
     value = np.array(truth.value)
     value[..., second] *= -1
-    return Truth(value, truth.terms, truth.angle, truth.amplitude)
+    return with_value(truth, value)

@@ -25,8 +25,8 @@ Array = Any
 
 
 def labels() -> dict[str, Entry]:
-    """Return the entries of the registry under the labels of their outcomes."""
-    return {f"{entry.name} vectors": entry for entry in entries()}
+    """Return registered entries by label; rotary encodings are judged by surface instead."""
+    return {f"{e.name} vectors": e for e in entries() if e.encoding.family != "rotary"}
 
 
 def judge_entry(

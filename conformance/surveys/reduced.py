@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from posenc_ref.backends import Backend
 
-#: These dtypes, unless asked otherwise; small heads, and `Run.dear`: fewer shapes and calls.
+#: These dtypes, unless asked otherwise; small heads, and fewer shapes and calls.
 QUICK = {"dask": ("float32",), "jax": ("float32", "bfloat16")}
 
 

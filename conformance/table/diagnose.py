@@ -1,4 +1,4 @@
-"""Measuring a sinusoidal table: which column is the sine or cosine of which frequency."""
+"""Measure a sinusoidal table: which column is the sine or cosine of which frequency."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from posenc_ref.accuracy import TINY, Truth
 from posenc_ref.conformance.harness.probes import GENERIC
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.phases.declaration import Declaration
 from posenc_ref.conformance.phases.decode import Decoder
-from posenc_ref.conformance.phases.diagnose import Declared
 from posenc_ref.conformance.phases.frequencies import Schedule
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 from posenc_ref.conformance.phases.properties import perturbation
 
 
-def declare(encoding: Sinusoidal) -> Declared:
-    """The declaration as numbers; pairs are those with both a sine and a cosine."""
+def declare(encoding: Sinusoidal) -> Declaration:
+    """Return the declaration as numbers; a pair has both a sine and a cosine."""
     dim = encoding.dim
     known = {"dim": dim / 2, "half-1": dim // 2 - 1}
     n = (
@@ -42,7 +42,7 @@ def declare(encoding: Sinusoidal) -> Declared:
         sines, cosines = plain.columns()
         return table[:, cosines], table[:, sines[:pairs]]
 
-    return Declared(
+    return Declaration(
         Schedule(encoding.base, float(n), pairs, factor, others),
         encoding.frequencies()[:pairs],
         exact,
@@ -54,7 +54,7 @@ def declare(encoding: Sinusoidal) -> Declared:
 def tables_of(
     access: TableAccess, encoding: Sinusoidal, columns: tuple[np.ndarray, np.ndarray] | None = None
 ) -> Tables:
-    """The cosine and sine columns of the function, as declared or as measured."""
+    """Return the cosine and sine columns of the function, as declared or as measured."""
     sines, cosines = columns or encoding.columns()
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -65,9 +65,9 @@ def tables_of(
 
 
 def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
-    """From the function alone: constant norm, ``PE(p+k) = M(k) PE(p)``, Gram of the offset.
+    """Judge constant norm, ``PE(p+k) = M(k) PE(p)`` and the Gram matrix, without the reference.
 
-    An extra sine column has no cosine beside it, so none of the three holds there.
+    An extra sine column has no cosine, so none of the three holds there.
     """
     if encoding.dim % 2 and encoding.odd == "extra-sin":
         run.count("properties")
@@ -134,9 +134,9 @@ def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.
 def arrangement(
     run: Run, access: TableAccess, encoding: Sinusoidal
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The measured sine and cosine columns, with a finding where they are not the declared ones.
+    """Return the measured sine and cosine columns, or None where they form no pairs.
 
-    None: the columns do not pair up, and a finding says so.
+    A finding says where they are not the declared ones.
     """
     at = access.within(np.arange(17))
     rows = access.rows(at)
@@ -187,7 +187,7 @@ def arrangement(
 
 
 def _arranged(encoding: Sinusoidal, got: list[tuple[int, int]]) -> str:
-    """What the pairs of sine and cosine columns are called, if they have a name."""
+    """The name of the arrangement of sine and cosine columns, if it has one."""
     for layout in ("interleaved", "concat"):
         for first in ("sin", "cos"):
             sines, cosines = encoding.replace(layout=layout, first=first).columns()
@@ -198,7 +198,7 @@ def _arranged(encoding: Sinusoidal, got: list[tuple[int, int]]) -> str:
 
 
 def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Whether the columns are as declared, but rows are other positions' (not by one shift)."""
+    """Report rows of other positions, not by one shift, in the declared columns."""
     declared = declare(encoding)
     if float(np.abs(declared.frequencies).max()) >= np.pi:
         return False
@@ -221,10 +221,10 @@ def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
 def quadrature(
     access: TableAccess, dtype: str, extra: bool = False
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Columns that are sine and cosine of one frequency: their squares add up to a constant.
+    """Return the columns that are sine and cosine of one frequency, by falling frequency.
 
-    Returned in the order of falling frequency; None where some column has no partner (with
-    ``extra``, one may have none).
+    Their squares add up to a constant.  None where some column has no partner (with ``extra``, one
+    may have none).
     """
     highest = min(access.reach(5003), 5003)
     at = np.unique(np.r_[np.arange(48), GENERIC, np.arange(0, 5003, 97)])
@@ -262,7 +262,7 @@ def quadrature(
 
 
 def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
-    """Columns without a partner: measure each frequency by itself."""
+    """Report columns without a partner, each measured alone."""
     at = access.within(np.arange(64))
     rows = access.rows(at) / encoding.scale
     # Any A sin(w p + phase) satisfies f(p+1) + f(p-1) = 2 cos(w) f(p).
@@ -299,7 +299,7 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
 
 
 def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
-    """Which rows of a learned table come out: an offset, or single wrong rows."""
+    """Report which rows of a learned table are returned: all shifted, or single wrong ones."""
     weight = run.subject.rounded(np.asarray(encoding.weight, dtype=np.float64))
     count = encoding.rows - max(encoding.offset, 0)
     got = access.rows(np.arange(count))

@@ -1,4 +1,4 @@
-"""Sinusoidal rows that are wrong as a whole: floored frequencies, a reversed table."""
+"""Diagnose sinusoidal rows that are wrong as a whole: floored exponents, a reversed table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from posenc_ref import Sinusoidal
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.match import Seen, fits
+from posenc_ref.conformance.diagnosis.match import fits
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 
@@ -21,7 +22,7 @@ Waves = tuple[np.ndarray, ...]
 
 
 def whole_rows(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Whether one of these explains the first rows; a finding says so."""
+    """Report the mistake that explains the first rows; return whether one does."""
     at = access.within(np.arange(17))
     rows = access.rows(at)
     for message, w in _floored(encoding):
@@ -49,11 +50,10 @@ def whole_rows(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
 
 
 def reversed_length(encoding: Sinusoidal, first: np.ndarray, answered: int) -> int | None:
-    """How many rows a table has whose last row comes first.
+    """Return the number of rows of a reversed table that starts with the row ``first``.
 
-    None where it would have fewer than the positions ``answered``: a shorter table ends before
-    them.  Eight sines and eight cosines tell the rows apart; the caller holds all columns
-    against the table that is found.
+    It has at least ``answered`` rows, or the result is None.  Eight sines and eight cosines tell
+    the rows apart; the caller compares all columns.
     """
     last = np.arange(answered - 1, LONGEST)
     if not last.size:
@@ -102,4 +102,4 @@ def _rows(encoding: Sinusoidal, waves: Waves, at: np.ndarray) -> Truth:
 
 
 def _meets(run: Run, rows: np.ndarray, truth: Truth) -> bool:
-    return fits(run, Seen("", rows, truth, None), truth)
+    return fits(run, JudgedCall("", rows, truth, None), truth)

@@ -1,4 +1,4 @@
-"""Tables of which something is in half precision: the positions, or the rows that come out."""
+"""Known mistakes of tables in half precision: rounded positions, rounded rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from posenc_ref import BoxSine
 from posenc_ref.accuracy import ROUNDOFF, Truth, budget
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.precision import rounded
 
@@ -18,8 +18,8 @@ Rows = Callable[[np.ndarray], Truth]
 _HALF = ("float16", "bfloat16")
 
 
-def half_positions(encoding: Any, rows: Rows) -> Iterator[Suspect]:
-    """Positions that are held in half precision; those of boxes are multiplied first, or not."""
+def half_positions(encoding: Any, rows: Rows) -> Iterator[Mistake]:
+    """Yield positions held in half precision; boxes are rounded before or after the scale."""
     for half in _HALF:
 
         def cut(x: np.ndarray, half: str = half) -> np.ndarray:
@@ -37,7 +37,7 @@ def half_positions(encoding: Any, rows: Rows) -> Iterator[Suspect]:
             yield _imprecise(text, rows, cut, scaled)
 
 
-def _imprecise(message: str, rows: Rows, *steps: Callable[[np.ndarray], np.ndarray]) -> Suspect:
+def _imprecise(message: str, rows: Rows, *steps: Callable[[np.ndarray], np.ndarray]) -> Mistake:
     def predict(positions: np.ndarray) -> Truth | None:
         for step in steps:
             positions = step(positions)
@@ -46,13 +46,13 @@ def _imprecise(message: str, rows: Rows, *steps: Callable[[np.ndarray], np.ndarr
         except (OverflowError, TypeError, ValueError):  # past the end, or between two rows
             return None
 
-    return Suspect("position-precision", message, predict)
+    return Mistake("position-precision", message, predict)
 
 
-def half_rows(run: Run, seen: Sequence[Seen], rows: Rows) -> bool:
-    """Whether all values are numbers of a half precision that the declared ones are not.
+def half_rows(run: Run, seen: Sequence[JudgedCall], rows: Rows) -> bool:
+    """Report values that are all half-precision numbers, unlike the declared ones.
 
-    They must be the declared rows, or those of coarse positions, to the rounding of that format.
+    They must be the declared rows, or those of rounded positions, to the rounding of that format.
     """
     for half in _HALF:
         if ROUNDOFF[half] <= ROUNDOFF[run.coarse]:
@@ -61,12 +61,12 @@ def half_rows(run: Run, seen: Sequence[Seen], rows: Rows) -> bool:
             continue
         if all(_holds(one.truth.value, half) for one in seen):
             continue
-        for suspect in (Suspect("", "", rows), *half_positions(run.encoding, rows)):
-            if all(_near(one, suspect.predict(one.facts), half) for one in seen):
+        for mistake in (Mistake("", "", rows), *half_positions(run.encoding, rows)):
+            if all(_near(one, mistake.predict(one.facts), half) for one in seen):
                 message = f"rows are rounded to {half} behind a {run.dtype} result"
                 run.add(
                     "table-precision",
-                    f"{message}; {suspect.message}" if suspect.message else message,
+                    f"{message}; {mistake.message}" if mistake.message else message,
                     f"none of {sum(one.actual.size for one in seen)} values has more bits",
                     values={"declared": run.dtype, "measured": half},
                 )
@@ -78,7 +78,7 @@ def _holds(values: np.ndarray, half: str) -> bool:
     return np.array_equal(rounded(np.asarray(values, np.float64), half), values)
 
 
-def _near(one: Seen, truth: Truth | None, half: str) -> bool:
+def _near(one: JudgedCall, truth: Truth | None, half: str) -> bool:
     if truth is None:
         return False
     return bool((truth.score(one.actual, dtype=half) <= budget(half)).all())

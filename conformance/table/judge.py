@@ -16,8 +16,8 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import cos_sin_truth
 from posenc_ref.conformance.phases import fitted_parameters as fitted
 from posenc_ref.conformance.phases.accuracy_by_length import measure_accuracy
-from posenc_ref.conformance.phases.declaration import declare
-from posenc_ref.conformance.phases.diagnose import Declared, diagnose_phases
+from posenc_ref.conformance.phases.declaration import Declaration, declare
+from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 
 from . import diagnose as diagnose_table
@@ -276,7 +276,7 @@ def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = Non
     state.same_length(run, lambda p: access.read(call(p), p.size), right)
 
 
-def _diagnose(run: Run, tables: Tables, declared: Declared) -> None:
+def _diagnose(run: Run, tables: Tables, declared: Declaration) -> None:
     """Frequencies, amplitude and origin; then precision and positions; then optional inputs."""
     phases = unaliased(tables, run.coarse)
     diagnose_phases(run, tables, phases, declared)

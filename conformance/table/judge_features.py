@@ -6,7 +6,7 @@ into the declaration.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,17 +23,18 @@ from posenc_ref import (
     Time2Vec,
 )
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import match as suspects
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
+from posenc_ref.conformance.diagnosis.match import fits, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed, Refused
+from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
 from posenc_ref.conformance.harness.run import Run
 
-from . import mistakes as suspects_tables
 from .half_precision_mistakes import Rows, half_positions, half_rows
+from .mistakes import changed_tables
 
-Inputs = Iterator[tuple[bool, str, np.ndarray]]
+Inputs = Iterator[tuple[str, str, np.ndarray]]
 #: Calls of more positions may be refused.
 _FIRST = 5
 
@@ -62,40 +63,29 @@ def rows_of(run: Run, encoding: Any, positions: np.ndarray) -> Truth:
 
 
 def judge_table(run: Run) -> None:
-    """``fn(positions) -> (S, dim)``: positions (S,), or (A, S) for A axes, height before width."""
-    encoding = run.encoding
+    """Judge ``fn(positions) -> (S, dim)``: positions (S,), or (A, S), height before width."""
     run.report.required = ("required inputs", "values", "state")
-    seen: list[Seen] = []
-    for required, case, positions in _inputs(encoding, run):
-        try:
-            actual = _table(run, positions)
-        except (Refused, Malformed) as error:
-            if not required and isinstance(error, Refused):
-                run.limit(f"{case}: refused ({error})")
-                continue
-            code = "raises" if isinstance(error, Refused) else "shape"
-            run.add(code, f"{case}, positions of shape {positions.shape}", str(error))
-            return
-        if not run.floats_only():
-            return
-        if positions.size:
-            run.highest = max(run.highest, int(np.max(np.abs(positions))))
-        one = Seen(case, actual, rows_of(run, encoding, positions), positions)
-        check = "required inputs" if required else "values"
-        seen.append(suspects.judge_seen(run, check, one))
-    first = seen[0]
+    probes = (
+        Probe(
+            check,
+            case,
+            positions,
+            check == "required inputs",
+            f"{case}, positions of shape {positions.shape}",
+        )
+        for check, case, positions in _inputs(run.encoding, run)
+    )
+    calls = drive(run, probes, one_result(lambda at: _table(run, at), _declared(run)))
+    if calls is None:
+        return
+    first = calls[0]
     state.replay(run, lambda: _table(run, first.facts), first.actual, first.case)
     shifted = first.facts[..., ::-1].copy()
     state.kept_result(run, lambda: run.subject.call(first.facts), lambda: run.subject.call(shifted))
-    name(run, seen)
-
-
-def name(run: Run, seen: list[Seen]) -> None:
-    """Say what is wrong with the positions in ``facts``."""
-    if suspects.name(run, seen, _suspects(run)) and run.report.codes:
+    if match(run, calls, _mistakes(run)) and run.report.codes:
         return
-    if run.failures and not run.report.codes and not half_rows(run, seen, _declared(run)):
-        order = _columns(run, seen)
+    if run.failures and not run.report.codes and not half_rows(run, calls, _declared(run)):
+        order = _columns(run, calls)
         if order is not None:
             run.add("layout", "columns come in another order", f"column j is declared {order}")
 
@@ -104,57 +94,64 @@ def _declared(run: Run) -> Rows:
     return lambda positions: rows_of(run, run.encoding, positions)
 
 
-def _suspects(run: Run) -> Iterator[Suspect]:
-    for other in suspects_tables.others(run.encoding):
+def table_mistakes(
+    run: Run, positions: Callable[[Table, Any], np.ndarray] = lambda table, at: at
+) -> Iterator[Mistake]:
+    """Yield the declaration with one field changed, at ``positions`` made from the facts."""
+    for code, message, table in changed_tables(run.encoding):
 
-        def predict(positions: np.ndarray, table: Table = other.table) -> Truth | None:
+        def predict(facts: Any, table: Table = table) -> Truth | None:
             try:
-                return rows_of(run, table, positions)
+                return rows_of(run, table, positions(table, facts))
             except (TypeError, ValueError):  # other axes, or past the end
                 return None
 
-        yield Suspect(other.code, other.message, predict)
-    if run.encoding.num_axes > 1:
+        yield Mistake(code, message, predict)
 
-        def reverse(positions: np.ndarray) -> Truth:
-            return rows_of(run, run.encoding, positions[::-1])
 
-        def first(positions: np.ndarray) -> Truth:
-            every = np.broadcast_to(positions[:1], positions.shape)
-            return rows_of(run, run.encoding, every)
-
-        yield Suspect("axis-order", "the axes of positions are taken in reverse", reverse)
-        yield Suspect("axis-order", "all axes have the position of the first", first)
-    for by in (1, -1, 2):
-        text = f"positions are {abs(by)} too {'large' if by > 0 else 'small'}"
-
-        def moved(positions: np.ndarray, by: int = by) -> Truth | None:
+def _mistakes(run: Run) -> Iterator[Mistake]:
+    def moved(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], Truth | None]:
+        def predict(positions: np.ndarray) -> Truth | None:
             try:
-                return rows_of(run, run.encoding, positions + by)
+                return rows_of(run, run.encoding, change(positions))
             except ValueError:
                 return None
 
-        yield Suspect("position-origin", text, moved)
+        return predict
+
+    yield from table_mistakes(run)
+    if run.encoding.num_axes > 1:
+        yield from mistakes(
+            "axis-order",
+            moved,
+            ("the axes of positions are taken in reverse", lambda p: p[::-1]),
+            ("all axes have the position of the first", lambda p: np.broadcast_to(p[:1], p.shape)),
+        )
+    yield from mistakes(
+        "position-origin",
+        moved,
+        ("positions are 1 too large", lambda p: p + 1),
+        ("positions are 1 too small", lambda p: p - 1),
+        ("positions are 2 too large", lambda p: p + 2),
+    )
     yield from half_positions(run.encoding, _declared(run))
 
 
-def _columns(run: Run, seen: list[Seen]) -> str | None:
+def _columns(run: Run, calls: list[JudgedCall]) -> str | None:
     """The declared column that each column of the result is, if it is a permutation."""
-    long = max(seen, key=lambda one: one.actual.shape[0])
-    told = long.truth
-    parts = [np.broadcast_to(p, told.value.shape) for p in (told.value, told.terms, told.angle)]
-    order: list[int] = []
+
+    def whole(truth: Truth) -> Truth:
+        return each_part(truth, lambda part: np.broadcast_to(part, truth.value.shape))
+
+    long = max(calls, key=lambda one: one.actual.shape[0])
+    truth, order = whole(long.truth), list[int]()
     for j in range(long.actual.shape[1]):
-        column = np.broadcast_to(long.actual[:, [j]], told.value.shape)
-        score = run.scores(column, Truth(*parts)).max(axis=0)
+        column = np.broadcast_to(long.actual[:, [j]], truth.value.shape)
+        score = run.scores(column, truth).max(axis=0)
         score[order] = np.inf  # columns may be alike
         order.append(int(np.argmin(score)))
-    for one in seen:
-        permuted = [
-            np.broadcast_to(p, one.truth.value.shape)[:, order]
-            for p in (one.truth.value, one.truth.terms, one.truth.angle)
-        ]
-        if not suspects.fits(run, one, Truth(*permuted)):
+    for one in calls:
+        if not fits(run, one, each_part(whole(one.truth), lambda part: part[:, order])):
             return None
     return str(order[:16])
 
@@ -164,41 +161,51 @@ def _table(run: Run, positions: np.ndarray) -> np.ndarray:
     shape = (positions.shape[-1], run.encoding.dim)
     if table.shape != shape:
         raise Malformed(f"expected shape {shape}, got {table.shape}")
+    if positions.size:
+        run.reached(int(np.max(np.abs(positions))))
     return table
 
 
 def _inputs(encoding: Table, run: Run) -> Inputs:
-    rng = np.random.default_rng(run.seed)
+    rng = np.random.default_rng(run.settings.seed)
     axes = encoding.num_axes
-    last = min(longest(encoding), (run.max_position or 2**40) + 1)
+    last = run.settings.up_to(longest(encoding) - 1) + 1
     if isinstance(encoding, FourierFeatures | Time2Vec | DETRSine | BoxSine):
         top = 2 * np.pi if isinstance(encoding, DETRSine) else 1.0
         for n in (_FIRST, 1, 64):
-            yield True, f"{n} coordinates", _shaped(axes, rng.uniform(0, top, (axes, n)))
+            yield (
+                "required inputs",
+                f"{n} coordinates",
+                _shaped(axes, rng.uniform(0, top, (axes, n))),
+            )
         corners = np.indices((3,) * axes).reshape(axes, -1) * (top / 2)
-        yield False, "corners and middles", _shaped(axes, corners)
-        yield False, "coordinates down to -1", _shaped(axes, rng.uniform(-1, 1, (axes, 33)))
-        yield False, "whole numbers", _shaped(axes, rng.integers(0, 9, (axes, 7)))
+        yield "values", "corners and middles", _shaped(axes, corners)
+        yield "values", "coordinates down to -1", _shaped(axes, rng.uniform(-1, 1, (axes, 33)))
+        yield "values", "whole numbers", _shaped(axes, rng.integers(0, 9, (axes, 7)))
         return
     if axes == 1:
         ends = (np.arange(min(n, last)) for n in (_FIRST, 1, 64))
         for at in ends:
-            yield True, f"positions 0..{at.size - 1}", at
+            yield "required inputs", f"positions 0..{at.size - 1}", at
         groups = {"small positions": ONE_HOT, "generic positions": GENERIC}
         for case, at in groups.items():
             if (at < last).any():
-                yield False, case, at[at < last]
-        yield False, "the last positions", np.arange(max(min(last, 2**17) - 9, 0), min(last, 2**17))
+                yield "values", case, at[at < last]
+        yield (
+            "values",
+            "the last positions",
+            np.arange(max(min(last, 2**17) - 9, 0), min(last, 2**17)),
+        )
         return
     for n in (_FIRST, 1, 64):
         at = rng.integers(0, min(last, 64), (axes, n))
         at[:, 0] = 0
-        yield True, f"{n} places", at
+        yield "required inputs", f"{n} places", at
     for axis in range(axes):
         line = np.zeros((axes, min(last, 17)), np.int64)
         line[axis] = np.arange(min(last, 17))
-        yield False, f"along axis {axis}", line
-    yield False, "far places", rng.integers(0, min(last, 5003), (axes, 33))
+        yield "values", f"along axis {axis}", line
+    yield "values", "far places", rng.integers(0, min(last, 5003), (axes, 33))
 
 
 def _shaped(axes: int, values: np.ndarray) -> np.ndarray:

@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import Learned, Sinusoidal, Table
+from posenc_ref import Learned, Sinusoidal
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import match as suspects
-from posenc_ref.conformance.diagnosis.match import Seen, Suspect
+from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
+from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
+from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed, Refused
-from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 
 from . import judge as judge_tables
-from . import mistakes as suspects_tables
-from .judge_features import longest, rows_of
+from .judge_features import longest, rows_of, table_mistakes
 
 #: (B, S): fewer rows than tokens, and more; one of each.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -54,40 +54,28 @@ class Added:
 
 
 def judge_add(run: Run) -> None:
-    """``fn(x (B, S, dim))``: x plus the rows of 0 .. S-1; then, for x = 0, as a table."""
+    """Judge ``fn(x (B, S, dim))``: x plus the rows of 0 .. S-1; then, for x = 0, as a table."""
     encoding = run.encoding
     run.report.required = ("sums", "state")
     run.subject.keeps_dtype = True
-    last = longest(encoding)
-    seen: list[Seen] = []
-    for required, sizes in ((True, SIZES), (False, LONG)):
-        for b, s in sizes:
-            if s > min(last, (run.max_position or 2**40) + 1):
-                continue
-            x = run.subject.rounded(dense((b, s, encoding.dim), run.seed + b + s))
-            call = Added(encoding, x, lambda p: rows_of(run, encoding, p))
-            try:
-                actual = _sum(run, x)
-            except (Refused, Malformed) as error:
-                if not required and isinstance(error, Refused):
-                    run.limit(f"x of shape {x.shape}: refused ({error})")
-                    continue
-                code = "raises" if isinstance(error, Refused) else "shape"
-                run.add(code, f"x of shape {x.shape}", str(error))
-                return
-            if not run.floats_only():
-                return
-            truth = call.truth()
-            one = Seen(f"x of shape {x.shape}", actual, truth, call)
-            seen.append(suspects.judge_seen(run, "sums", one))
-    if not seen:
+    last = min(longest(encoding) - 1, run.settings.up_to(2**40))
+
+    def probes() -> Iterator[Probe]:
+        for b, s in (*SIZES, *LONG):
+            if s <= last + 1:
+                x = run.random((b, s, encoding.dim), b + s)
+                call = Added(encoding, x, lambda p: rows_of(run, encoding, p))
+                yield Probe("sums", f"x of shape {x.shape}", call, (b, s) in SIZES)
+
+    calls = drive(run, probes(), one_result(lambda call: _sum(run, call.x)))
+    if not calls:
         return
-    named = suspects.name(run, seen, _sum_suspects(encoding)) and run.report.codes
-    if not named:
-        with seen_as(run, _as_table(run), encoding, "lambda p: fn(np.zeros((1, len(p), dim)))[0]"):
-            judge_tables.judge_table(run)
-    first = seen[0].facts.x
-    state.replay(run, lambda: _sum(run, first), seen[0].actual, seen[0].case)
+    if not (match(run, calls, _sum_mistakes(encoding)) and run.report.codes):
+        recipe = "lambda p: fn(np.zeros((1, len(p), dim)))[0]"
+        with seen_as(run, _as_table(run), encoding, recipe) as viewed:
+            judge_tables.judge_table(viewed)
+    first = calls[0].facts.x
+    state.replay(run, lambda: _sum(run, first), calls[0].actual, calls[0].case)
     state.kept_result(run, lambda: run.subject.call(first), lambda: run.subject.call(-first))
 
 
@@ -95,7 +83,7 @@ def _sum(run: Run, x: np.ndarray) -> np.ndarray:
     y = run.subject.array(run.subject.call(x))
     if y.shape != x.shape:
         raise Malformed(f"expected shape {x.shape}, as x has, got {y.shape}")
-    run.highest = max(run.highest, x.shape[1] - 1)
+    run.reached(x.shape[1] - 1)
     return y
 
 
@@ -112,9 +100,7 @@ def _as_table(run: Run) -> Any:
     return view
 
 
-def _sum_suspects(encoding: Any) -> Iterator[Suspect]:
-    d = float(encoding.dim)
-
+def _sum_mistakes(encoding: Any) -> Iterator[Mistake]:
     def at(positions: Callable[[int, int], Any]) -> Callable[[Added], Truth | None]:
         def predict(call: Added) -> Truth | None:
             try:
@@ -124,48 +110,35 @@ def _sum_suspects(encoding: Any) -> Iterator[Suspect]:
 
         return predict
 
-    def times(x: float, pe: float) -> Callable[[Added], Truth | None]:
-        return lambda call: call.truth(x, pe)
-
-    yield Suspect(
+    yield Mistake(
         "position-axis",
         "the row of the batch is taken for the position: the table is cut to x.shape[0]",
         at(lambda b, s: np.arange(b)[:, None]),
-        remedy="x is (B, S, dim) here: cut the table to x.shape[1].",
+        "x is (B, S, dim) here: cut the table to x.shape[1].",
     )
-    last = "every token gets one row, number S: a colon is missing before the length"
-    yield Suspect("wrong-row", last, at(lambda b, s: s))
-    yield Suspect("wrong-row", "every token gets the last row, S - 1", at(lambda b, s: s - 1))
-    yield Suspect("wrong-row", "every token gets the first row", at(lambda b, s: 0))
-    yield Suspect(
-        "wrong-row", "the rows come in reverse order", at(lambda b, s: np.arange(s)[::-1])
-    )
-    offset = getattr(encoding, "offset", 0)
-    if offset:
-        text = f"the table's offset {offset} is missing"
-        yield Suspect("table-offset", text, at(lambda b, s: np.arange(s) - offset))
-    yield Suspect("table-offset", "rows are one too late", at(lambda b, s: np.arange(s) + 1))
-    yield Suspect("table-offset", "rows are one too early", at(lambda b, s: np.arange(s) - 1))
+    for code, message, change in other_rows(getattr(encoding, "offset", 0)):
+        yield Mistake(code, message, at(lambda b, s, of=change: of(np.arange(s))))  # type: ignore[misc]
+    root = float(encoding.dim) ** 0.5
     for message, x, pe in (
-        ("x is multiplied by sqrt(dim)", d**0.5, 1.0),
-        ("x is divided by sqrt(dim)", d**-0.5, 1.0),
-        ("the encoding is multiplied by sqrt(dim)", 1.0, d**0.5),
-        ("the encoding is divided by sqrt(dim)", 1.0, d**-0.5),
-        ("the sum is multiplied by sqrt(dim)", d**0.5, d**0.5),
+        ("x is multiplied by sqrt(dim)", root, 1.0),
+        ("x is divided by sqrt(dim)", 1 / root, 1.0),
+        ("the encoding is multiplied by sqrt(dim)", 1.0, root),
+        ("the encoding is divided by sqrt(dim)", 1.0, 1 / root),
+        ("the sum is multiplied by sqrt(dim)", root, root),
         ("the encoding is added twice", 1.0, 2.0),
         ("the encoding is subtracted", 1.0, -1.0),
         ("nothing is added", 1.0, 0.0),
         ("x is missing: the encoding alone comes out", 0.0, 1.0),
         ("x is added twice", 2.0, 1.0),
     ):
-        yield Suspect("amplitude", message, times(x, pe))
+        yield Mistake("amplitude", message, lambda call, x=x, pe=pe: call.truth(x, pe))  # type: ignore[misc]
 
 
 def judge_grid(run: Run) -> None:
     """``fn(height, width)``: the rows of all patches, numbered row by row."""
     encoding = run.encoding
     run.report.required = ("grids", "state")
-    seen: list[Seen] = []
+    seen: list[JudgedCall] = []
     refused = 0
     for h, w in GRIDS:
         if (h * w if encoding.num_axes == 1 else max(h, w)) > longest(encoding):
@@ -184,31 +157,30 @@ def judge_grid(run: Run) -> None:
         if not run.floats_only():
             return
         truth = rows_of(run, encoding, encoding.grid_positions(h, w))
-        one = Seen(f"a grid of {h} x {w}", actual, truth, (h, w))
-        seen.append(suspects.judge_seen(run, "grids", one))
+        one = JudgedCall(f"a grid of {h} x {w}", actual, truth, (h, w))
+        seen.append(judge_call(run, "grids", one))
     if not seen:
         run.add("raises", f"all {refused} grids are refused", run.report.limits[-1])
         return
     h, w = seen[0].facts
     state.replay(run, lambda: _patches(run, h, w), seen[0].actual, seen[0].case)
-    every = chain(_grid_suspects(run), _other_tables(run))
-    if suspects.name(run, seen, every) and run.report.codes:
+    every = chain(_grid_mistakes(run), table_mistakes(run, lambda t, size: t.grid_positions(*size)))
+    if match(run, seen, every) and run.report.codes:
         return
     if not run.failures or run.report.codes or _reordered(run, seen):
         return
     if isinstance(encoding, Sinusoidal | Learned):
-        with seen_as(run, _as_rows(run), encoding, "lambda p: fn(1, len(p))"):
-            judge_tables.judge_table(run)
+        with seen_as(run, _as_rows(run), encoding, "lambda p: fn(1, len(p))") as viewed:
+            judge_tables.judge_table(viewed)
 
 
-def _reordered(run: Run, seen: list[Seen]) -> bool:
+def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
     """Whether the rows are the declared ones in an order that nobody would have guessed."""
-    for one in suspects.failed(run, seen):
-        told = one.truth.value
-        order = [int(np.argmin(np.abs(told - row).max(axis=1))) for row in one.actual]
-        parts = (one.truth.value, one.truth.terms, one.truth.angle)
-        found = Truth(*(np.broadcast_to(part, told.shape)[order] for part in parts))
-        if len(set(order)) < len(order) or not suspects.fits(run, one, found):
+    for one in failed(run, seen):
+        rows = one.truth.value
+        order = [int(np.argmin(np.abs(rows - row).max(axis=1))) for row in one.actual]
+        found = each_part(one.truth, lambda part: np.broadcast_to(part, rows.shape)[order])  # noqa: B023
+        if len(set(order)) < len(order) or not fits(run, one, found):
             return False
         run.add("token-order", "patches come in another order", f"{one.case}: {order[:12]}")
     return True
@@ -218,7 +190,7 @@ def _patches(run: Run, h: int, w: int) -> np.ndarray:
     table = run.subject.array(run.subject.call(h, w))
     if table.shape != (h * w, run.encoding.dim):
         raise Malformed(f"expected shape {(h * w, run.encoding.dim)}, got {table.shape}")
-    run.highest = max(run.highest, h * w - 1)
+    run.reached(h * w - 1)
     return table
 
 
@@ -235,12 +207,7 @@ def _as_rows(run: Run) -> Any:
     return view
 
 
-def _listed(token: np.ndarray, h: int, w: int) -> np.ndarray:
-    """The row-major number of the patch that comes at this place where columns come first."""
-    return np.asarray((token % h) * w + token // h)
-
-
-def _grid_suspects(run: Run) -> Iterator[Suspect]:
+def _grid_mistakes(run: Run) -> Iterator[Mistake]:
     def at(number: Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]) -> Any:
         """The position of the patch in row y and column x of an h x w grid."""
 
@@ -257,9 +224,15 @@ def _grid_suspects(run: Run) -> Iterator[Suspect]:
 
         return predict
 
-    for message, number in (
+    def by_columns(y: np.ndarray, x: np.ndarray, h: int, w: int) -> np.ndarray:
+        token = y * w + x
+        return np.asarray((token % h) * w + token // h)
+
+    yield from mistakes(
+        "token-order",
+        at,
         ("patches are numbered column by column", lambda y, x, h, w: x * h + y),
-        ("tokens are listed column by column", lambda y, x, h, w: _listed(y * w + x, h, w)),
+        ("tokens are listed column by column", by_columns),
         ("rows of patches are as long as the grid is high", lambda y, x, h, w: y * h + x),
         ("rows come from bottom to top", lambda y, x, h, w: (h - 1 - y) * w + x),
         ("columns come from right to left", lambda y, x, h, w: y * w + w - 1 - x),
@@ -269,27 +242,10 @@ def _grid_suspects(run: Run) -> Iterator[Suspect]:
         ),
         ("every row of patches starts again", lambda y, x, h, w: x),
         ("every column of patches starts again", lambda y, x, h, w: y),
-    ):
-        yield Suspect("token-order", message, at(number))
-    yield Suspect(
-        "table-offset",
-        "every row is one too late, as where the first belongs to a CLS token",
-        at(lambda y, x, h, w: y * w + x + 1),
     )
+    text = "every row is one too late, as where the first belongs to a CLS token"
+    yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x + 1))
     offset = getattr(run.encoding, "offset", 0)
     if offset and run.encoding.num_axes == 1:
         text = f"the table's offset {offset} is missing"
-        yield Suspect("table-offset", text, at(lambda y, x, h, w: y * w + x - offset))
-
-
-def _other_tables(run: Run) -> Iterator[Suspect]:
-    """The declaration with one field changed, over its own patches."""
-    for other in suspects_tables.others(run.encoding):
-
-        def predict(size: tuple[int, int], table: Table = other.table) -> Truth | None:
-            try:
-                return rows_of(run, table, table.grid_positions(*size))
-            except (TypeError, ValueError):  # past the end of a learned table
-                return None
-
-        yield Suspect(other.code, other.message, predict)
+        yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x - offset))

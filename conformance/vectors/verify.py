@@ -20,8 +20,8 @@ from posenc_ref.conformance.harness.codes import CODES
 from .case import VectorCase
 from .control import perturbed
 from .files import MANIFEST, cases_of, read_json, semantics, shipped
-from .flags.flags import View, flags_of, level_of
-from .flags.table import FLAGS
+from .flags.table import FLAGS, flags_of, level_of
+from .flags.view import View
 from .schema import violations
 from .surfaces import SURFACES, own_function
 

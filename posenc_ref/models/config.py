@@ -109,8 +109,8 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
         if main is not None and "hidden_size" in data:
             if {"depth", "patch_size"} & set(data) and "num_hidden_layers" not in data:
                 raise ValueError(
-                    f"this is a part of a {model_type!r} configuration, a vision tower under the "
-                    'name of the whole: pass the whole with part="vision_config"'
+                    f"config is only the vision part of a {model_type!r} configuration: pass the "
+                    'whole with part="vision_config"'
                 )
             return data, inner[main]  # older files have the text model's entries at the top
         if main is None:

@@ -19,7 +19,7 @@ from .model_encoding import ModelEncoding
 
 
 def text_model(settings: Settings, name: str) -> ModelEncoding:
-    """The encodings by layer type, with everything that scales logits."""
+    """Return the encodings by layer type, and the scales of the logits."""
     rotary_at_all = _rotary_at_all(settings)
     found = layers(settings)
     needed = {k.layer_type for k in found.kinds.values() if k.rotates}

@@ -117,7 +117,7 @@ def from_gguf_metadata(
         validate.choice("layout", layout, LAYOUTS, LAYOUT_ALIASES)
     elif meta.architecture not in known:
         raise meta.wrong(
-            'it is not known how it pairs channels: pass layout="interleaved" (llama.cpp\'s NORM) '
+            'its channel layout is unknown: pass layout="interleaved" (llama.cpp\'s NORM) '
             'or layout="half" (NEOX)'
         )
     facts = known.get(meta.architecture, {"rope": "norm"})

@@ -83,7 +83,7 @@ class ModelEncoding(Value):
         for layer_type, value in self.query_scale.items():
             if layer_type not in self.encodings:
                 raise ValueError(
-                    f"query_scale names the layer type {layer_type!r}; encodings have "
+                    f"query_scale has the unknown layer type {layer_type!r}; encodings have "
                     f"{', '.join(self.encodings)}"
                 )
             if not isinstance(value, QueryScale):

@@ -1,4 +1,4 @@
-"""Frequencies from outside: learned, loaded from a checkpoint, or of a rule without a name here."""
+"""Given frequencies: learned, loaded from a checkpoint, or of a rule that has no class here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GivenFrequencies(FrequencySchedule):
         )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """The given numbers, exactly."""
+        """Return the given frequencies, exactly."""
         if len(self.frequencies) != rotary_dim // 2:
             raise ValueError(
                 f"frequencies must have one number for each of the {rotary_dim // 2} channel pairs "

@@ -1,4 +1,4 @@
-"""LongRoPE: a divisor for every pair, in one list for short and one for long contexts."""
+"""LongRoPE: a divisor for every pair, with one list for short and one for long contexts."""
 
 from __future__ import annotations
 

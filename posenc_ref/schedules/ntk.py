@@ -1,4 +1,4 @@
-"""NTK-aware schedules: a larger base, chosen once or by the length, and two corrections of it."""
+"""NTK-aware schedules: a larger base, fixed or by the length, and two variants."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class NTKScaling(FrequencySchedule):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DynamicNTK(FrequencySchedule):
-    """Dynamic NTK: NTK-aware scaling by as much as the present length asks for.
+    """Dynamic NTK: NTK-aware scaling by a factor that follows the sequence length.
 
     Formula
         :class:`NTKScaling` by ``alpha = factor * L / max_position - (factor - 1)``, with
@@ -148,11 +148,11 @@ class QwenNTK(FrequencySchedule):
 
     @property
     def depends_on_length(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """NTK-aware scaling by the step that ``seq_len`` falls on."""
+        """Return NTK-aware frequencies for the step that contains ``seq_len``."""
         length = self.train_length if seq_len is None else seq_len
         # The smallest n with train_length * 2**n >= length: no logarithm is rounded.
         steps = (-(-length // self.train_length) - 1).bit_length()

@@ -1,4 +1,4 @@
-"""Proportional RoPE: the fast pairs of the whole head turn, the slow ones stand still."""
+"""Proportional RoPE: the fast pairs of the whole head rotate, the slow ones have frequency 0."""
 
 from __future__ import annotations
 

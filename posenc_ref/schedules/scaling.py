@@ -14,14 +14,14 @@ from posenc_ref.encoding import Scaling
 
 
 class FrequencySchedule(Scaling, abstract=True):
-    """What every rotary scaling answers: frequencies, and the attention factor m."""
+    """Base of the frequency schedules: frequencies and the attention factor m."""
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """Frequencies in radians per position, 50-digit decimal, one per channel pair."""
+        """Return frequencies in radians per position, 50-digit decimal, one per channel pair."""
         raise NotImplementedError(f"{type(self).__name__} defines no schedule")
 
     def magnitude(self, seq_len: int | None) -> float:
-        """The attention factor m on cos and sin (so that logits get m squared)."""
+        """Return the attention factor m on cos and sin (logits get m squared)."""
         return 1.0
 
     @property

@@ -20,12 +20,9 @@ def array(rng, *shape, dtype="float32"):
     return jax.numpy.asarray(rng.standard_normal(shape), dtype)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        ("half-trailing", "float32"),
-        pytest.param("interleaved", "bfloat16", marks=pytest.mark.nightly),
-    ],
+    ("name", "dtype"), [("half-trailing", "float32"), ("interleaved", "bfloat16")]
 )
 def test_the_suite_passes(name, dtype):
     encoding = ROTARY[name]

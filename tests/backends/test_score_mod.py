@@ -15,6 +15,8 @@ flex = pytest.importorskip(
 pytestmark = [
     pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile"),
     pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),
+    # The compiler reads .grad of every tensor; torch warns once per process if one is no leaf.
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
 ]
 RNG = np.random.default_rng(14)
 H, DIM = 3, 16

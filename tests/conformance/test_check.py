@@ -9,6 +9,7 @@ import posenc_ref.conformance
 from posenc_ref import ALiBi, RoPE, Sinusoidal
 from posenc_ref.backends import backend
 from posenc_ref.conformance import SURFACES, Implementation, check
+from posenc_ref.conformance.harness.signatures import load
 from tests.conformance.handwritten import HEAD_DIM, inv_freq, rope, sinusoid
 
 ENCODING = RoPE(HEAD_DIM, layout="half")
@@ -181,3 +182,9 @@ def test_warnings_of_wrong_functions_are_for_the_report():
     assert report.verdict == "deviates"
     report = check(lambda x, p: x / np.zeros_like(x), ENCODING, "apply")
     assert report.codes[0] == "nonfinite"
+
+
+@pytest.mark.parametrize("row", SURFACES.values(), ids=SURFACES)
+def test_the_functions_of_a_surface_exist(row):
+    assert callable(load(row.judge))
+    assert not row.identify or callable(load(row.identify))

@@ -27,7 +27,7 @@ def alone(case, check):
     """The report on a case if this check were the only one."""
     withheld = check.startswith("property ") and _withholds(case)
     run = _run(case, withheld)
-    run.only = check
+    run.ledger.only = check
     return complete(run)
 
 
@@ -46,11 +46,11 @@ def row(case):
 
 def _all(case, *, withheld):
     run = _run(case, withheld)
-    run.only = NOTHING
+    run.ledger.only = NOTHING
     complete(run)
-    asked = run.asked | run.failing
+    asked = run.ledger.judged | run.ledger.failing
     one_by_one = {c for c in asked if f"property {c}" in asked} | {"properties"}
-    return asked - one_by_one, set(run.failing)
+    return asked - one_by_one, set(run.ledger.failing)
 
 
 def _withholds(case):

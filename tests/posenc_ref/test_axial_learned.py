@@ -115,7 +115,7 @@ def test_json_and_back(value):
 
 def test_arguments():
     for make, text in (
-        (lambda: AxialLearned((E0, E1), combine="sum"), "same columns"),
+        (lambda: AxialLearned((E0, E1), combine="sum"), "equal numbers of columns"),
         (lambda: AxialLearned((E0, E1), order=(0, 0)), "permutation of the axes"),
         (lambda: Hybrid((Learned(E0), Sinusoidal(6))), "same dim to be added"),
         (lambda: Hybrid((Sinusoidal(8), Sinusoidal2D(8))), "same position axes"),

@@ -143,11 +143,15 @@ def test_the_suite_refuses_scores():
 def test_refusals(rng):
     q = np.zeros((3, 2, 4))
     for make, error, text in (
-        (lambda: scores(ENCODING, q, q, [0, 1], [0, 1]), ValueError, "is not added to q . k"),
+        (lambda: scores(ENCODING, q, q, [0, 1], [0, 1]), ValueError, "not added to q . k"),
         (lambda: ENCODING.weights(q[:2], q[:2], [0, 1], [0, 1]), ValueError, "H = 3 heads"),
-        (lambda: ENCODING.weights(q, q, [0], [0, 1]), ValueError, "as many as q and k, 2 and 2"),
+        (
+            lambda: ENCODING.weights(q, q, [0], [0, 1]),
+            ValueError,
+            "one position for each row of q and k, 2 and 2",
+        ),
         (lambda: ENCODING.weights(q, q[:1], [0, 1], [0, 1]), ValueError, "got .* and .1, 2, 4"),
-        (lambda: ENCODING.weights(q, q[:, :0], [0, 1], []), ValueError, "a key at least"),
+        (lambda: ENCODING.weights(q, q[:, :0], [0, 1], []), ValueError, "at least one key"),
         (lambda: ENCODING.bias([12], [0]), ValueError, "q_positions must be tokens"),
         (lambda: ENCODING.replace(weight=numbers(rng, 3, 2)), ValueError, r"shape \(H, 3\)"),
         (lambda: ENCODING.replace(gate=numbers(rng, 2)), ValueError, r"gate must have shape \(3\)"),

@@ -171,13 +171,16 @@ def test_values_and_shapes():
     ("make", "message"),
     [
         (lambda: DeBERTa(None, None), "relative_keys or relative_queries must be given"),
-        (lambda: DeBERTa(KEYS[:, :7], None), "even number, got 7"),
+        (lambda: DeBERTa(KEYS[:, :7], None), "even number of rows .*, got 7"),
         (lambda: DeBERTa(KEYS, QUERIES[:, :8]), r"relative_queries must have shape \(2, 16, 6\)"),
-        (lambda: DeBERTa(KEYS, None, buckets=8), "buckets and max_position go together"),
-        (lambda: DeBERTa(KEYS, None, buckets=6, max_position=30), "must be the span.* 8, got 6"),
+        (lambda: DeBERTa(KEYS, None, buckets=8), "buckets and max_position must both be given"),
+        (
+            lambda: DeBERTa(KEYS, None, buckets=6, max_position=30),
+            "must be 8, half of the rows, got 6",
+        ),
         (lambda: DeBERTa(KEYS, None, p2c="codes"), "did you mean 'code'"),
         (lambda: DeBERTa(KEYS, None).terms(q[..., :4], k, Q_AT, K_AT), r"H = 2 heads and d = 6"),
-        (lambda: DeBERTa(KEYS, None).terms(q, k, K_AT, K_AT), "as many as q and k, 4 and 5"),
+        (lambda: DeBERTa(KEYS, None).terms(q, k, K_AT, K_AT), "row of q and k, 4 and 5"),
         (lambda: DeBERTa(KEYS, None).terms(q[0], k[0], Q_AT[None], K_AT[None]), r"\(B, \.\.\., H"),
     ],
 )

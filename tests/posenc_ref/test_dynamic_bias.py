@@ -277,10 +277,10 @@ def test_refusals():
     w, b = PLAIN.weights, PLAIN.biases
     for make, error, text in (
         (lambda: DynamicBias(w[0], b), TypeError, "weights must be a tuple of arrays, got ndarray"),
-        (lambda: DynamicBias(w[:1], b[:1]), ValueError, "two layers at least, got 1"),
-        (lambda: DynamicBias(w, b[:2]), ValueError, "biases must be 3 arrays here, got 2"),
-        (lambda: DynamicBias(w, b, gains=b[:1]), ValueError, "gains must be 0 or 2 arrays here"),
-        (lambda: DynamicBias(w, b, shifts=b[:2]), ValueError, "shifts must be 0 arrays here"),
+        (lambda: DynamicBias(w[:1], b[:1]), ValueError, "at least two layers, got 1"),
+        (lambda: DynamicBias(w, b[:2]), ValueError, "biases must hold 3 arrays, got 2"),
+        (lambda: DynamicBias(w, b, gains=b[:1]), ValueError, "gains must hold 0 or 2 arrays"),
+        (lambda: DynamicBias(w, b, shifts=b[:2]), ValueError, "shifts must hold 0 arrays"),
         (lambda: DynamicBias(w[1:], b[1:]), ValueError, r"weights\[0\] must have shape \(W1, 1\)"),
         (lambda: DynamicBias(w, b[::-1]), ValueError, r"biases\[0\] must have shape \(6\)"),
         (lambda: DynamicBias(w, b, activation="swish"), ValueError, "elsewhere is 'silu' here"),

@@ -165,7 +165,7 @@ def test_seconds_become_positions():
         (
             lambda: mrope_positions([0], video_grids=[(1, 2, 2)]),
             ValueError,
-            "video_grids must be used up by token_types: 1 left over",
+            "video_grids must match token_types: 1 grids have no tokens",
         ),
         (
             lambda: mrope_positions([1], image_grids=[(1, 3, 2)]),

@@ -100,7 +100,7 @@ def test_relative_functions_on_other_libraries():
         (
             lambda: pr.normed_apply(pr.ALiBi(2), np.zeros((1, 4)), np.ones(4), 0),
             TypeError,
-            "encoding must be rotary, got ALiBi",
+            "encoding must be a rotary encoding, got ALiBi",
         ),
         (
             lambda: pr.normed_apply(

@@ -135,7 +135,11 @@ def test_the_load_balancer_of_pytorch(size, chunk):
         (lambda: decode_positions(3, -1), ValueError, "n_steps must be at least 0"),
         (lambda: decode_positions(-1, 1), ValueError, "prompt_len must be at least 0"),
         (lambda: decode_positions([[1]], 1), ValueError, r"one for each row \(B,\)"),
-        (lambda: shard_positions([0, 6], 2, 0), ValueError, "multiple of it, got 6; pad"),
+        (
+            lambda: shard_positions([0, 6], 2, 0),
+            ValueError,
+            r"multiple of 2 \* cp_size = 4, got 6: pad",
+        ),
         (lambda: shard_positions([0, 8], 2, 2), ValueError, "cp_rank must be below cp_size = 2"),
         (lambda: shard_positions([0, 8], 0, 0), ValueError, "cp_size must be at least 1"),
         (lambda: shard_positions([2, 8], 1, 0), ValueError, "cu_seqlens must rise from 0"),

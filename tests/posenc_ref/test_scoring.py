@@ -127,7 +127,7 @@ def test_what_scores_refuses():
         scores(rope, q, k[:, :2], q_positions, k_positions)
     with pytest.raises(ValueError, match="H = 3 heads"):
         scores(ALiBi(3), q[0, 0], k[0, 0], q_positions, k_positions)
-    with pytest.raises(ValueError, match="as many as q and k, 4 and 5, got 5 and 4"):
+    with pytest.raises(ValueError, match="row of q and k, 4 and 5, got 5 and 4"):
         scores(ALiBi(3), q, k, k_positions, q_positions)
     with pytest.raises(ValueError, match=r"q of shape \(B, \.\.\., H, Q, d\)"):
         scores(ALiBi(3), q[0], k[0], q_positions[None], k_positions[None])

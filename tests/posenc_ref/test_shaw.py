@@ -45,7 +45,7 @@ def test_context_adds_a_vector_to_every_value(rng):
         size[0, h, i] += weights[0, h, i, j] * (np.abs(k[0, h, j]) + np.abs(b))
     found = encoding.context(weights, k, Q_AT, K_AT)
     assert Truth(want, size, 0 * size).score(found).max() <= budget("float64")
-    with pytest.raises(ValueError, match="values must be given for a context"):
+    with pytest.raises(ValueError, match="values must be given for context"):
         Shaw(SHARED, before=4).context(weights, k, Q_AT, K_AT)
 
 

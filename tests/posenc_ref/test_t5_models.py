@@ -65,5 +65,5 @@ def test_logits_of_the_real_module(made):
 
 
 def test_inside_what():
-    with pytest.raises(ValueError, match="bias_inside_scale needs scaled=True"):
+    with pytest.raises(ValueError, match="bias_inside_scale=True needs scaled=True"):
         T5Bias(np.ones((32, 2)), bias_inside_scale=True)

@@ -180,9 +180,9 @@ def test_values_and_refusals(rng):
         TransformerXL(W, sinusoid=Sinusoidal(6))
     with pytest.raises(ValueError, match=r"position_bias must have shape \(2, 6\)"):
         TransformerXL(W, U, V[:1], sinusoid=sinusoid)
-    with pytest.raises(ValueError, match="segment_bias and segments go together"):
+    with pytest.raises(ValueError, match="segment_bias and segments must both be given"):
         XLNet(W, U, V, U, sinusoid=sinusoid)
-    with pytest.raises(ValueError, match="segments must be given for their term"):
+    with pytest.raises(ValueError, match="segments must be given for segment_term"):
         XLNet(W, U, V, sinusoid=sinusoid).segment_term(q, [0] * 4, [0] * 5)
 
 

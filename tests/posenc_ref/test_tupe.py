@@ -62,7 +62,7 @@ def test_what_is_refused():
         TUPE(PQ, PK, bias=TABLE)
     with pytest.raises(ValueError, match="bias must have 2 heads, got 1"):
         TUPE(PQ, PK, bias=T5Bias(TABLE[:, :1]))
-    with pytest.raises(ValueError, match="go together"):
+    with pytest.raises(ValueError, match="must both be given"):
         TUPE(PQ, PK, cls_to_others=FIRST)
     with pytest.raises(ValueError, match=r"positions must lie in 0 \.\. 11.*got 12"):
         TUPE(PQ, PK).terms(q, k, Q_AT, K_AT + 1)

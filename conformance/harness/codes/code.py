@@ -1,4 +1,4 @@
-"""What a finding's code is made of."""
+"""The record of a code of findings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Code:
-    """The meaning of a finding's code.
+    """The meaning of a code of findings.
 
     Attributes
     ----------
@@ -28,5 +28,5 @@ class Code:
 
 
 def code(name: str, meaning: str, trigger: str, remedy: str) -> tuple[str, Code]:
-    """An entry of a table of codes."""
+    """Return an entry of a table of codes."""
     return name, Code(name, meaning, trigger, remedy)

@@ -1,4 +1,4 @@
-"""Codes of what surrounds an encoding: caches, positions, indices, weights, layers, scales."""
+"""Codes of the code around an encoding: caches, positions, indices, weights, layers, scales."""
 
 from __future__ import annotations
 

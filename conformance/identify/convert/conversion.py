@@ -1,4 +1,4 @@
-"""Advice on how to use a function as something else: words, and lines that do it."""
+"""How to use a function as another encoding: in words, and as code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADS = {
 
 @dataclass
 class Conversion:
-    """Advice in words, and the lines of ``converted``, which calls ``fn``."""
+    """Steps in words, and the lines of ``converted``, which calls ``fn``."""
 
     steps: list[str] = field(default_factory=list)
     code: str = ""
@@ -36,7 +36,7 @@ def same() -> Conversion:
 
 
 def moved_positions(result: Conversion, ratio: float, shift: float, *, apply: bool) -> str:
-    """The positions to pass, with words for what is done to them."""
+    """Return the positions to pass, with words for what is done to them."""
     at = "positions"
     if ratio != 1.0:
         whole = ratio == round(ratio)
@@ -54,12 +54,12 @@ def moved_positions(result: Conversion, ratio: float, shift: float, *, apply: bo
 
 
 def times(text: str, factor: float) -> str:
-    """A product, unless the factor is 1."""
+    """Return a product, unless the factor is 1."""
     return text if abs(factor - 1) <= SLACK else f"{text} * {factor!r}"
 
 
 def code_of(surface: str, body: list[str]) -> str:
-    """The function, with what it imports."""
+    """Return the function, with what it imports."""
     imports = ["import numpy as np"] if any("np." in line for line in body) else []
     if any("layout_permutation" in line for line in body):
         imports.append("from posenc_ref import layout_permutation")

@@ -1,4 +1,4 @@
-"""How to use an identified function as something else: what to permute, shift and multiply."""
+"""Say how to use an identified function as another encoding: permute, shift and multiply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .rotary import convert_rotary
 def convert(
     found: Encoding, target: Encoding, surface: str, origin: float = 0.0, scale: float | None = None
 ) -> Conversion:
-    """What it takes to use a function that is ``found`` where ``target`` is meant.
+    """Return how to use a function that is ``found`` as ``target``.
 
     ``origin`` is the position that its position 0 is turned like, ``scale`` that of its logits.
     """

@@ -1,4 +1,4 @@
-"""From one rotary encoding to another: channels, positions and factors; never frequencies."""
+"""Convert one rotary encoding to another: channels, positions and factors, not frequencies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Map:
 def convert_rotary(
     found: Rotary, target: Rotary, surface: str, origin: float, scale: float | None
 ) -> Conversion:
-    """The steps from one to the other; raises CannotBe."""
+    """Return the steps from one to the other, or raise CannotBe."""
     e: Any = found
     t: Any = target
     moved = origin + getattr(e, "offset", 0.0)
@@ -111,7 +111,7 @@ def _own(scale: float | None, e: Rotary) -> bool:
 
 
 def _ratio(e: Any, t: Any, a: _Map, b: _Map) -> float:
-    """What positions must be multiplied by; raises where no one number makes up for it."""
+    """Return the factor on positions; raise CannotBe if no single factor is enough."""
     if e.depends_on_length or t.depends_on_length:
         if e.scaling != t.scaling or e.base != t.base:
             which = "it" if e.depends_on_length else "the target"
@@ -151,7 +151,7 @@ def _channels(a: _Map, b: _Map, dim: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _permute(result: Conversion, e: Any, t: Any, read: np.ndarray, write: np.ndarray) -> None:
-    """Words for a permutation of channels."""
+    """Return words for a permutation of channels."""
     straight = np.arange(read.size)
     if np.array_equal(read, straight):
         if not np.array_equal(write, straight):
@@ -216,7 +216,7 @@ def _inverse(read: np.ndarray, write: np.ndarray) -> str:
 
 
 def _factor(result: Conversion, t: Any, factor: float, whole: bool) -> list[str]:
-    """Words and lines for another attention factor."""
+    """Return words and lines for another attention factor."""
     if abs(factor - 1) <= SLACK:
         return []
     text = f"multiply rotated queries and keys by {factor:.9g}"

@@ -1,4 +1,4 @@
-"""YaRN, Llama 3, NTK-by-parts: fast pairs show the base, slow ones the factor, the rest a ramp."""
+"""Fit YaRN, Llama 3 and NTK-by-parts: fast pairs give the base, slow ones the factor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import posenc_ref as pr
 from posenc_ref import FrequencySchedule
 from posenc_ref.conformance.phases.schedule_mistakes import BETAS, LENGTHS, LOW_HIGH
 
-from .schedule import PLAIN, Fit, Measurement, between, decimals, fast_bases, linear_fit, nice
+from .measurement import PLAIN, Fit, Measurement, between, decimals, fast_bases, linear_fit, nice
 
 #: DeepSeek's pairs of mscale and mscale_all_dim, as they are published.
 MSCALES = ((1.0, 1.0), (0.707, 0.707), (1.0, 0.707), (0.707, 1.0), (0.5, 1.0), (1.0, 0.5))
@@ -25,7 +25,7 @@ _ROUNDED = 2.5
 
 @dataclass(frozen=True)
 class Ramp:
-    """Where pairs go over from kept to divided by ``factor``: ``share`` is 0, then 1."""
+    """The pairs between kept and divided by ``factor``: ``share`` goes from 0 to 1."""
 
     k: np.ndarray  #: the pairs on the ramp
     share: np.ndarray  #: how much each of them is divided
@@ -34,7 +34,7 @@ class Ramp:
     first_divided: int
 
     def line(self, x: np.ndarray) -> tuple[float, float] | None:
-        """Where a line through the shares over x reaches 0 and 1; None without two pairs."""
+        """Return where a line through the shares over x reaches 0 and 1; None without two pairs."""
         if self.k.size < 2:
             return None
         slope, start = linear_fit(x[self.k], self.share, self.error)
@@ -42,7 +42,7 @@ class Ramp:
 
 
 def blends(m: Measurement) -> Iterator[Fit]:
-    """Every blend whose base and factor the frequencies suggest."""
+    """Yield every blend whose base and factor the frequencies suggest."""
     if m.w.size < 2 or not (m.w > 0).all():
         return
     for base in fast_bases(m):
@@ -68,7 +68,7 @@ def blends(m: Measurement) -> Iterator[Fit]:
 
 
 def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
-    """Factors that the slowest pair, or m, suggests: likely ones first."""
+    """Return factors that the slowest pair, or m, suggests: likely ones first."""
     slowest = 1 / float(ratio[-1])
     if slowest <= 1 + float(m.error[-1]):
         return []
@@ -102,7 +102,7 @@ def _ramp(share: np.ndarray, error: np.ndarray) -> Ramp | None:
 def _llama3(
     m: Measurement, base: float, factor: float, ramp: Ramp, fitted: bool
 ) -> Iterator[FrequencySchedule]:
-    """The share falls linearly with the frequency: low and high, up to the original length."""
+    """Yield Llama 3 scalings: the share falls linearly with the frequency."""
     if not fitted:
         for low, high in LOW_HIGH:
             for length in LENGTHS:
@@ -136,11 +136,11 @@ def _integers(value: float) -> list[int]:
 def _yarns(
     m: Measurement, base: float, factor: float, ramp: Ramp, blend: str, fitted: bool
 ) -> Iterator[pr.YaRN]:
-    """The share grows linearly with the number of the pair."""
+    """Yield YaRN scalings: the share grows linearly with the number of the pair."""
     per_turn = m.rotary_dim / (2 * math.log(base))
 
     def near(length: int, fast: float, slow: float) -> bool:
-        """Whether the ramp may begin and end where it does: thousands are tried."""
+        """Return whether the ramp may begin and end where it does: thousands are tried."""
         low, high = (per_turn * math.log(length / (2 * math.pi * b)) for b in (fast, slow))
         begins = abs(max(low, 0.0) - max(ramp.last_kept, 0)) <= _ROUNDED
         ends = high - ramp.first_divided <= _ROUNDED or ramp.first_divided == m.w.size
@@ -166,7 +166,7 @@ def _yarns(
         return
 
     def turns(k: float) -> float:
-        """How often pair k turns within a length of 1."""
+        """Return how often pair k turns within a length of 1."""
         return float(base ** (-2.0 * k / m.rotary_dim) / (2 * np.pi))
 
     whole = (round(low), round(high))

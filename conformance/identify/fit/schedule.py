@@ -1,4 +1,4 @@
-"""From measured frequencies to a base and a scaling: the simplest family that gives them all.
+"""Fit a base and a scaling to measured frequencies: the simplest family that gives them all.
 
 Every candidate is a complete prediction: it stands only if it meets every measured frequency
 within its uncertainty.  Published constants are tried before fitted ones, one field before two.
@@ -7,133 +7,22 @@ within its uncertainty.  Published constants are tried before fitted ones, one f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 import posenc_ref as pr
-from posenc_ref import FrequencySchedule
 from posenc_ref.accuracy import BUDGET, ROUNDOFF, TINY
-from posenc_ref.conformance.phases.formula_mistakes import LLAMA3_SHAPES, YARN_SHAPES, Head
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES, SIGMAS
-from posenc_ref.conformance.phases.schedule_mistakes import FACTORS
 
-#: Factors that somebody would choose; 3, 7, 13, 57 are what dynamic NTK comes to at 2, 3, 4, 8.
-PLAIN = (
-    *FACTORS, 1.5, 2.5, 3.0, 5.0, 6.0, 10.0, 12.0, 20.0, 24.0, 48.0, 80.0, 100.0, 1000.0,
-    7.0, 13.0, 57.0, 241.0,
-)  # fmt: skip
-#: A decimal with more digits than this is no constant that somebody chose.
+from .blend import blends
+from .measurement import PLAIN, Fit, Measurement, chosen, decimals, fitted_base, nice
+
+#: The longest decimal that somebody would choose for a fraction.
 _DIGITS = 7
-#: Digits of a float64.
-_MOST = 17
-
-
-@dataclass(frozen=True)
-class Fit:
-    """One explanation of the frequencies."""
-
-    base: float
-    scaling: FrequencySchedule | None
-    named: bool = True  #: False: no rule was found, the frequencies stand as they are
-
-
-@dataclass(frozen=True)
-class Factor:
-    """The factor m on cos and sin, as it was measured."""
-
-    m: float = 1.0
-    error: float = 0.0  #: how far off another m may be and still be this one, relatively
-    sigma: float = 0.0  #: how exactly m is known: what is beyond it may be rounded away
-
-    @property
-    def short(self) -> float:
-        """1 if it can be, else the shortest decimal that it was measured to be."""
-        if abs(self.m - 1.0) <= self.error:
-            return 1.0
-        return nice(self.m, self.sigma, 4 * ROUNDOFF["float64"])
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Frequencies of the ``rotary_dim / 2`` pairs, their standard errors, and the factor m."""
-
-    w: np.ndarray
-    sigma: np.ndarray
-    factor: Factor = Factor()
-    roundoff: float = ROUNDOFF["float32"]  #: how exact the function's own frequencies may be
-
-    @property
-    def rotary_dim(self) -> int:
-        """Channels in pairs."""
-        return 2 * self.w.size
-
-    @property
-    def k(self) -> np.ndarray:
-        """The numbers of the pairs."""
-        return np.arange(self.w.size)
-
-    @property
-    def error(self) -> np.ndarray:
-        """How far off each frequency may be, relatively; infinite for those that are 0."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            noise = np.where(self.w == 0, np.inf, SIGMAS * self.sigma / np.abs(self.w))
-        return np.asarray(BUDGET["float32"] * self.roundoff + noise)
-
-    @property
-    def known(self) -> np.ndarray:
-        """How exactly each frequency was measured, relatively: digits beyond it mean nothing."""
-        noise = self.error - BUDGET["float32"] * self.roundoff
-        return np.asarray(noise + 4 * self.roundoff)
-
-    def agree(self, predicted: np.ndarray) -> np.ndarray:
-        """Where measured frequencies meet predicted ones."""
-        slack = BUDGET["float32"] * self.roundoff * np.abs(predicted) + SIGMAS * self.sigma
-        return np.asarray(np.abs(self.w - predicted) <= slack)
-
-    def meets(self, base: float, scaling: FrequencySchedule | None) -> bool:
-        """Whether a base and a scaling give every frequency."""
-        predicted = predict(base, scaling, self.rotary_dim)
-        return predicted.size == self.w.size and bool(self.agree(predicted).all())
-
-    def part(self, pairs: np.ndarray | slice, scale: float = 1.0) -> Measurement:
-        """Some of the pairs, at positions divided by ``scale``."""
-        return replace(self, w=self.w[pairs] / scale, sigma=self.sigma[pairs] / scale)
-
-    def plain(self, base: float) -> np.ndarray:
-        """Unscaled frequencies."""
-        return predict(base, None, self.rotary_dim)
-
-    def has_factor(self, m: float) -> bool:
-        """Whether m is the measured attention factor."""
-        return abs(self.factor.m - m) <= self.factor.error * max(1.0, m)
-
-
-def predict(base: float, scaling: FrequencySchedule | None, d: int) -> np.ndarray:
-    """Frequencies in float64 where there is a short way: thousands are tried."""
-    k = np.arange(d // 2)
-    plain = np.asarray(base ** (-2.0 * k / d))
-    if scaling is None:
-        return plain
-    if isinstance(scaling, pr.LinearScaling):
-        return np.asarray(plain / scaling.factor)
-    if isinstance(scaling, pr.NTKScaling) and d > 2:
-        return np.asarray(plain / scaling.factor ** (2.0 * k / (d - 2)))
-    if isinstance(scaling, pr.YaRN):
-        blend = scaling.blend == "geometric"
-        return YARN_SHAPES["as declared"](Head(d, d, base), scaling, geometric=blend)
-    if isinstance(scaling, pr.Llama3Scaling):
-        return LLAMA3_SHAPES["as declared"](Head(d, d, base), scaling)
-    try:
-        return np.array([float(w) for w in scaling.schedule(base, d, None)])
-    except ValueError:  # outside the domain of the formula
-        return np.zeros(0)
 
 
 def fit(m: Measurement) -> Fit:
-    """The simplest explanation; frequencies as they are, if nothing explains them."""
-    from .blend import blends
-
+    """Return the simplest explanation; frequencies as they are, if nothing explains them."""
     for found in (f for part in (_plain, _linear, _still, blends) for f in part(m)):
         if found.base > 1.0 and m.meets(found.base, found.scaling):
             return found
@@ -141,7 +30,7 @@ def fit(m: Measurement) -> Fit:
 
 
 def given(m: Measurement) -> pr.GivenFrequencies:
-    """The frequencies as they were measured, with the digits that the measurement has."""
+    """Return the frequencies as they were measured, with the digits that the measurement has."""
     noise = m.error - BUDGET["float32"] * m.roundoff
     pairs = zip(m.w.tolist(), (noise / SIGMAS).tolist(), strict=True)
     w = tuple(nice(v, e, 4 * ROUNDOFF["float64"]) if v else 0.0 for v, e in pairs)
@@ -149,7 +38,7 @@ def given(m: Measurement) -> pr.GivenFrequencies:
 
 
 def _plain(m: Measurement) -> Iterator[Fit]:
-    """A base, published or of few digits; NTK by a plain factor; any base."""
+    """Yield published bases, bases of few digits, NTK by a plain factor, then any base."""
     if not (m.w > 0).all():
         return
     for base in PUBLISHED_BASES:
@@ -169,54 +58,8 @@ def _plain(m: Measurement) -> Iterator[Fit]:
         yield Fit(base, None)
 
 
-def fitted_base(m: Measurement, factor: float, k: np.ndarray | None = None) -> float | None:
-    """The base of geometric frequencies that start at ``1 / factor``, by least squares."""
-    if m.w.size < 2:
-        return None
-    k = m.k if k is None else k
-    weight = 1 / m.error[k] ** 2
-    through = float(np.sum(weight * k * np.log(m.w[k] * factor)) / np.sum(weight * k * k))
-    base = float(np.exp(-through * m.w.size))
-    return base if 1.0 + BUDGET["float32"] * ROUNDOFF["float32"] < base < np.inf else None
-
-
-def chosen(m: Measurement, fitted: float, k: np.ndarray | None = None) -> tuple[float, ...]:
-    """Bases of few digits: first those as near as the frequencies tell, then any that is near."""
-    k = m.k if k is None else k
-    noise = m.error[k] - BUDGET["float32"] * m.roundoff
-    weight = k / (noise + m.roundoff)
-    error = 16 * m.roundoff + m.w.size / float(np.sqrt(np.sum(weight**2)))
-    return (*decimals(fitted, _MOST, error * fitted), *decimals(fitted))
-
-
-def decimals(value: float, digits: int = _DIGITS, error: float = np.inf) -> Iterator[float]:
-    """``value`` rounded to 1, 2, ... significant digits, as far as that is within ``error``."""
-    for n in range(1, digits + 1):
-        short = float(f"{value:.{n}g}")
-        if abs(short - value) <= error:
-            yield short
-
-
-def nice(value: float, error: float = 0.0, least: float = ROUNDOFF["float32"]) -> float:
-    """The shortest decimal within ``error`` (relative, at least ``least``) of ``value``."""
-    slack = max(error, least) * abs(value)
-    return next(decimals(value, _MOST, slack), value)
-
-
-def between(low: float, high: float, usual: float) -> float:
-    """``usual``, if it is above ``low`` and up to ``high``; else the shortest decimal that is."""
-    if low < usual <= high:
-        return usual
-    for n in range(1, _DIGITS + 1):
-        step = 10.0 ** (np.floor(np.log10(high)) - n + 1)
-        last = float(f"{np.floor(high / step) * step:.{n}g}")
-        if low < last <= high:
-            return last
-    return high
-
-
 def _linear(m: Measurement) -> Iterator[Fit]:
-    """Position interpolation: the fastest pair shows the factor."""
+    """Yield position interpolation: the fastest pair gives the factor."""
     if not (m.w > 0).all() or not m.w[0] < 1.0:
         return
     first = 1 / float(m.w[0])
@@ -234,7 +77,7 @@ def _linear(m: Measurement) -> Iterator[Fit]:
 
 
 def _su(m: Measurement) -> Iterator[Fit]:
-    """Su's scaling: the last pair is divided by the factor, the first by a root of it."""
+    """Yield Su's scaling: the last pair is divided by the factor, the first by a root of it."""
     if m.w.size < 3:
         return
     for base in PUBLISHED_BASES:
@@ -249,7 +92,7 @@ def _su(m: Measurement) -> Iterator[Fit]:
 
 
 def _still(m: Measurement) -> Iterator[Fit]:
-    """Proportional: the last pairs stand still."""
+    """Yield proportional rotation: the last pairs have frequency 0."""
     turning = int(np.count_nonzero(m.w))
     if not 0 < turning < m.w.size or not (m.w[:turning] > 0).all():
         return
@@ -266,7 +109,7 @@ def _still(m: Measurement) -> Iterator[Fit]:
 
 
 def fraction_of(turning: int, pairs: int) -> float:
-    """The quotient, if it is short; else the shortest fraction truncated to ``turning``."""
+    """Return the quotient, if it is short; else the shortest fraction truncated to ``turning``."""
     if round(turning / pairs, 3) == turning / pairs:
         return turning / pairs
     for n in range(1, _DIGITS):
@@ -274,24 +117,3 @@ def fraction_of(turning: int, pairs: int) -> float:
         if int(at * 2 * pairs // 2) == turning:
             return float(at)
     return turning / pairs
-
-
-def linear_fit(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
-    """Slope and intercept of y(x), by least squares weighted with the errors of y."""
-    slope, start = np.polyfit(x, y, 1, w=1 / error)
-    return float(slope), float(start)
-
-
-def fast_bases(m: Measurement) -> list[float]:
-    """Bases that the fastest pairs agree with, while the others do not: published ones first."""
-    fast = np.arange(1, max(2, m.w.size // 8))
-
-    def agrees(base: float) -> bool:
-        return bool(m.agree(m.plain(base))[fast].all())
-
-    found = [b for b in PUBLISHED_BASES if agrees(b)]
-    if not found and m.w.size > 2:
-        fitted = fitted_base(m, 1.0, fast)
-        every = () if fitted is None else (*chosen(m, fitted, fast), fitted)
-        found = [b for b in dict.fromkeys(every) if b > 1 and agrees(b)]
-    return found[:4]

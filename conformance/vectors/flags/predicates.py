@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .flags import View
+from .view import View
 
 
 def beyond(limit: int) -> Callable[[View], bool]:

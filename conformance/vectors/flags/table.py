@@ -1,8 +1,10 @@
 """The table of flags.  A flag's bug types are codes of findings: ``posenc explain`` says more."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from .flags import PINS, Flag
+from .flags import LEVELS, PINS, Flag
 from .predicates import (
     attention_factor,
     axes_differ,
@@ -18,6 +20,7 @@ from .predicates import (
     symmetric,
     uneven_heads,
 )
+from .view import View
 
 FLAGS: dict[str, Flag] = {
     # -- positions ---------------------------------------------------------------------------
@@ -340,3 +343,14 @@ FLAGS: dict[str, Flag] = {
         lambda v: False,  # decided by `kills`
     ),
 }
+
+
+def level_of(flags: Sequence[str]) -> str:
+    """The mildest level of the flags of a case."""
+    return max((FLAGS[name].level for name in flags), key=LEVELS.index, default=LEVELS[0])
+
+
+def flags_of(view: View, kills: Sequence[str]) -> list[str]:
+    """The flags of a case, in the order of the table."""
+    found = [name for name, flag in FLAGS.items() if flag.test(view)]
+    return found if kills else [*found, PINS]

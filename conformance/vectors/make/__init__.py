@@ -1,1 +1,1 @@
-"""Make the golden vectors: recipes, and two independent routes to their values."""
+"""Make the golden vectors: recipes, and the 50-digit arithmetic that computes their truth."""

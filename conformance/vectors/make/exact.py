@@ -1,4 +1,4 @@
-"""The first route to the truth of every surface: 50-digit mpmath from the JSON form."""
+"""The truth of every surface in 50-digit mpmath."""
 
 from __future__ import annotations
 
@@ -7,42 +7,41 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.exact import biases
-from posenc_ref.conformance.exact.numbers import Json, Real, Whole, computed
+from posenc_ref.conformance.exact import biases, rotation
+from posenc_ref.conformance.exact.numbers import Real, Whole, computed
 
 from . import exact_integers as integers
-from . import exact_rotary as rotary
 from . import exact_tables as tables
 from .exact_scores import relative_scores, relative_shift, scores
-from .registered import registered
+from .registered import formula, registered, rotated
 
 Inputs = Mapping[str, Any]
 Truths = Mapping[str, Real | Whole]
 
 
-def truths(surface: str, declared: Json | None, inputs: Inputs) -> Truths:
+def truths(surface: str, encoding: Any, inputs: Inputs) -> Truths:
     """The truth of every output of a case."""
-    return ROUTES[surface](declared or {}, inputs)
+    return ROUTES[surface](encoding, inputs)
 
 
-ROUTES: dict[str, Callable[[Json, Inputs], Truths]] = {
-    "apply": lambda e, i: {"y": rotary.rotate(e, i["x"], i["positions"])},
+ROUTES: dict[str, Callable[[Any, Inputs], Truths]] = {
+    "apply": lambda e, i: {"y": rotated(e, i["x"], i["positions"])},
     "apply_offset": lambda e, i: {
-        "y": rotary.rotate(e, i["x"], i["offset"][:, None] + np.arange(i["x"].shape[2]))
+        "y": rotated(e, i["x"], i["offset"][:, None] + np.arange(i["x"].shape[2]))
     },
-    "decode": lambda e, i: {"y": rotary.rotate(e, i["x"], np.arange(i["x"].shape[2]))},
-    "key_cache": lambda e, i: {"k": rotary.rotate(e, i["k"], np.arange(i["k"].shape[2]))},
-    "apply_vjp": lambda e, i: {"dx": rotary.rotate(e, i["dy"], i["positions"], back=True)},
+    "decode": lambda e, i: {"y": rotated(e, i["x"], np.arange(i["x"].shape[2]))},
+    "key_cache": lambda e, i: {"k": rotated(e, i["k"], np.arange(i["k"].shape[2]))},
+    "apply_vjp": lambda e, i: {"dx": rotated(e, i["dy"], i["positions"], back=True)},
     "shift_keys": lambda e, i: {
-        "k": rotary.rotate(e, i["k"], np.full(i["k"].shape[2], i["delta"]), again=True)
+        "k": rotated(e, i["k"], np.full(i["k"].shape[2], i["delta"]), again=True)
     },
     "normed_apply": lambda e, i: {
-        "y": computed(rotary.rotate(e, rotary.normed(i["x"], i["weight"]), i["positions"]))
+        "y": computed(rotated(e, rotation.normed(i["x"], i["weight"]), i["positions"]))
     },
-    "apply_queries": lambda e, i: {"y": rotary.rotate(e, i["x"], i["positions"], decay=1)},
-    "apply_keys": lambda e, i: {"y": rotary.rotate(e, i["x"], i["positions"], decay=-1)},
-    "cos_sin": lambda e, i: rotary.cos_sin(e, i["positions"]),
-    "frequencies": rotary.frequency_truths,
+    "apply_queries": lambda e, i: {"y": rotated(e, i["x"], i["positions"], decay=1)},
+    "apply_keys": lambda e, i: {"y": rotated(e, i["x"], i["positions"], decay=-1)},
+    "cos_sin": lambda e, i: rotation.cos_sin(formula(e), e, i["positions"]),
+    "frequencies": lambda e, i: rotation.frequencies(formula(e), e, i.get("seq_len")),
     "table": lambda e, i: {"table": registered(e, i)},
     "grid": lambda e, i: {"table": tables.grid(e, i)},
     "add": lambda e, i: {"y": tables.add(e, i)},

@@ -12,35 +12,35 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref import from_dict
+from posenc_ref import T5Bias
 from posenc_ref.conformance.exact.fixed_point import mpmath
-from posenc_ref.conformance.exact.numbers import Json, Real, identical, objects, sizes
+from posenc_ref.conformance.exact.numbers import Real, exactly, identical, objects, sizes
+from posenc_ref.conformance.exact.rotation import channels, exact
 
-from .exact_rotary import pairs, rotate
-from .registered import registered
+from .registered import formula, registered, rotated
 
 
-def scores(e: Json, inputs: Mapping[str, Any]) -> Real:
+def scores(e: Any, inputs: Mapping[str, Any]) -> Real:
     """``q . k * scale`` of rotated q and k, or plus the bias; positions 0 .. S-1.
 
     Scores that depend on what q and k hold have it all in their entry.
     """
     mp = mpmath().mp
     q, k = inputs["q"], inputs["k"]
-    if from_dict(e).family == "score":
+    if e.family == "score":
         return registered(e, inputs)
     shape = (*q.shape[:3], k.shape[2])
     value, terms, moved = (objects(shape) for _ in range(3))
-    rotary = e["encoding"] in ("RoPE", "XPos", "MultiAxisRoPE", "MixedRoPE")
-    plain = e["encoding"] == "T5Bias" and not e["scaled"]
+    plain = isinstance(e, T5Bias) and not e.scaled
     scale = 1 if plain else 1 / mp.sqrt(q.shape[-1])
-    if rotary:
-        decay = 1 if e["encoding"] == "XPos" else 0
-        one = rotate(e, q, np.arange(q.shape[2]), decay=decay)
-        two = rotate(e, k, np.arange(k.shape[2]), decay=-decay)
+    written: list[tuple[int, int]] = []
+    if e.family == "rotary":
+        decay = int(hasattr(e, "decays"))
+        one = rotated(e, q, np.arange(q.shape[2]), decay=decay)
+        two = rotated(e, k, np.arange(k.shape[2]), decay=-decay)
+        written = channels(e, len(formula(e)(e, None)), written=True)
     else:
-        one, two = (_still(x) for x in (q, k))
-    written = [(p.out_first, p.out_second) for p in pairs(e)] if rotary else []
+        one, two = (exactly(exact(x)) for x in (q, k))
     for b, h, i, j in np.ndindex(shape):
         a, c = one.value[b, h, i], two.value[b, h, j]
         value[b, h, i, j] = scale * mp.fsum(a * c)
@@ -50,9 +50,9 @@ def scores(e: Json, inputs: Mapping[str, Any]) -> Real:
         am, cm = one.angle[b, h, i], two.angle[b, h, j]
         turned = [am[f] * mp.hypot(c[f], c[s]) + mp.hypot(a[f], a[s]) * cm[f] for f, s in written]
         moved[b, h, i, j] = scale * mp.fsum(turned)
-    if not rotary:
+    if e.family != "rotary":
         added = registered(e, {"q_len": shape[2], "k_len": shape[3]})
-        size = scale if e["bias_inside_scale"] else 1
+        size = scale if e.bias_inside_scale else 1
         value, terms = value + size * added.value, terms + size * added.terms
     return Real(value, terms, moved)
 
@@ -72,15 +72,10 @@ def relative_shift(inputs: Mapping[str, Any]) -> Real:
 def relative_scores(inputs: Mapping[str, Any]) -> Real:
     """Each query times the vector of its offset to each key: A = the sum of absolute products."""
     mp = mpmath().mp
-    q, rel = (np.frompyfunc(mp.mpf, 1, 1)(inputs[n].astype(np.float64)) for n in ("q", "rel"))
+    q, rel = (exact(inputs[n]) for n in ("q", "rel"))
     size = q.shape[0]
     value, terms = objects((size, size)), objects((size, size))
     for i, j in np.ndindex(size, size):
         products = q[i] * rel[size - 1 - (i - j)]
         value[i, j], terms[i, j] = mp.fsum(products), mp.fsum(sizes(products))
     return Real(value, terms, objects((size, size)))
-
-
-def _still(x: np.ndarray) -> Real:
-    exact = np.frompyfunc(mpmath().mp.mpf, 1, 1)(x.astype(np.float64))
-    return Real(exact, sizes(exact), objects(x.shape))

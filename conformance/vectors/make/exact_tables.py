@@ -1,4 +1,4 @@
-"""Sums with tables in 50-digit mpmath, and the positions of tokens, from the JSON form."""
+"""Sums with tables in 50-digit mpmath, and the positions of tokens."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from posenc_ref import Sinusoidal, Sinusoidal2D
 from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
-from posenc_ref.conformance.exact.numbers import Array, Json, Number, Real, objects, sizes
+from posenc_ref.conformance.exact.numbers import Array, Number, Real, objects, sizes
+from posenc_ref.conformance.exact.rotation import exact
 
 from .registered import registered
 
 
-def grid(e: Json, inputs: Mapping[str, Any], digits: int = DIGITS) -> Real:
+def grid(e: Any, inputs: Mapping[str, Any], digits: int = DIGITS) -> Real:
     """The rows of all patches, their positions not rounded: B holds what rounding them moves."""
     mp, h, w = mpmath().mp, inputs["height"], inputs["width"]
     tokens = range(h * w)
-    if e["encoding"] == "Sinusoidal":
+    if isinstance(e, Sinusoidal):
         return registered(e, {"positions": np.array(tokens)}, digits)
-    by_columns = e.get("flatten") == "columns"
+    by_columns = getattr(e, "flatten", "") == "columns"
     places = [divmod(t, h)[::-1] if by_columns else divmod(t, w) for t in tokens]
     with mp.workdps(digits):
         positions = [[_placed(e, i, n) for i, n in zip(place, (h, w), strict=True)]
@@ -28,32 +30,31 @@ def grid(e: Json, inputs: Mapping[str, Any], digits: int = DIGITS) -> Real:
     return registered(e, {"positions": columns}, digits)
 
 
-def _placed(e: Json, i: int, n: int) -> Number:
+def _placed(e: Any, i: int, n: int) -> Number:
     """The position of patch i of n on one axis."""
     mpf = mpmath().mp.mpf
-    if e["encoding"] == "Sinusoidal2D":
-        return mpf(i) if e["extent"] is None else i * mpf(e["extent"]) / n
-    if not e["normalize"]:
+    if isinstance(e, Sinusoidal2D):
+        return mpf(i) if e.extent is None else i * mpf(e.extent) / n
+    if not e.normalize:
         return mpf(i + 1)
-    return mpf(e["scale"]) * (i + 1 + mpf(e["shift"])) / (n + mpf(e["eps"]))
+    return mpf(e.scale) * (i + 1 + mpf(e.shift)) / (n + mpf(e.eps))
 
 
-def add(e: Json, inputs: Mapping[str, Any]) -> Real:
+def add(e: Any, inputs: Mapping[str, Any]) -> Real:
     """x + table: A = |x| + |row|."""
-    mp = mpmath().mp
-    x = np.frompyfunc(mp.mpf, 1, 1)(inputs["x"].astype(np.float64))
+    x = exact(inputs["x"])
     rows = registered(e, {"positions": np.arange(x.shape[-2])})
     moved: Array = objects(x.shape) + rows.angle
     return Real(x + rows.value, sizes(x) + sizes(rows.value), moved)
 
 
-def ids_from_tokens(e: Json, inputs: Mapping[str, Any]) -> np.ndarray:
+def ids_from_tokens(e: Any, inputs: Mapping[str, Any]) -> np.ndarray:
     """Real tokens count on from ``padding_idx + 1``, less the offset of the table."""
-    ids, pad = inputs["input_ids"], e["padding_idx"]
+    ids, pad = inputs["input_ids"], e.padding_idx
     made: np.ndarray = np.zeros_like(ids)
     for b, row in enumerate(ids.tolist()):
         seen = 0
         for s, token in enumerate(row):
             seen += token != pad
-            made[b, s] = (pad if token == pad else pad + seen) - e["offset"]
+            made[b, s] = (pad if token == pad else pad + seen) - e.offset
     return made

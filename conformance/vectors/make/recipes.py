@@ -42,6 +42,8 @@ def registered() -> list[Theme]:
     """The examples of the registry, a file for each family."""
     found: dict[str, list[Group]] = {}
     for entry in entries():
+        if entry.encoding.family == "rotary":
+            continue  # its examples are in the files of surfaces
         groups = [entry.group(name) for name in entry.examples]
         found.setdefault(entry.encoding.family, []).extend(groups)
     return [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import MixedRoPE, MultiAxisRoPE, XPos, YaRN
 from posenc_ref.conformance.exact.recipe import Group, Recipe, Theme, numbers, rotated, whole
+from posenc_ref.conformance.exact.reference import FAR, PICTURE, rotations
 
 MROPE = "Wang et al. 2024, Qwen2-VL, arXiv:2409.12191, section 2.1; transformers, qwen2_vl"
 QWEN3 = "Bai et al. 2025, Qwen3-VL, arXiv:2511.21631, section 2; transformers, qwen3_vl"
@@ -23,45 +25,23 @@ DINO = "Siméoni et al. 2025, DINOv3, arXiv:2508.10104, section 3; rope_position
 XPOS = "Sun et al. 2022, xPos, arXiv:2212.10554, section 3.2, equation (12) and algorithm 1"
 
 
-def _axes(count: int, name: str) -> np.ndarray:
-    """Positions (count, 1, S) in which no two axes agree."""
-    grid = {
-        "picture": [[3, 3, 3], [0, 1, 5], [2, 0, 7], [4, 6, 1]],
-        "far": [[65537, 1021], [4095, 37], [2049, 211], [9, 5]],
-    }[name]
-    return whole(*grid[:count])[:, None]
-
-
 def _group(ident: str, encoding: Any, spec: str) -> Group:
-    count = encoding.num_axes
-
-    def case(name: str, comment: str, positions: np.ndarray, batch: int = 1) -> Recipe:
-        return rotated(ident, name, comment, encoding.head_dim, positions, batch)
-
-    text = np.broadcast_to(np.arange(2), (count, 1, 2)).copy()
-    cases = (
-        case("text", "Two text tokens: all axes agree.", text),
-        case("picture", "Three tokens in which the axes differ.", _axes(count, "picture")),
-        case("far", "Large and different positions.", _axes(count, "far")[..., :1]),
-    )
-    return Group(ident, "apply", encoding, spec, cases)
+    return Group(ident, "apply", encoding, spec, tuple(rotations(encoding, ident)))
 
 
 def _rows(group: Group) -> Group:
     """The group with a batch of two rows besides."""
-    encoding: Any = group.encoding
-    count = encoding.num_axes
-    positions = np.stack([_axes(count, name)[:, 0, :1] for name in ("far", "picture")], axis=1)
+    e: Any = group.encoding
+    positions = np.stack([whole(*at[: e.num_axes])[:, :1] for at in (FAR, PICTURE)], axis=1)
     case = rotated(
-        group.id, "rows", "Two rows at positions of their own.", encoding.head_dim, positions, 2
+        group.id, "rows", "Two rows at positions of their own.", e.head_dim, positions, 2
     )
-    return Group(group.id, group.surface, encoding, group.spec, (*group.cases, case))
+    return replace(group, cases=(*group.cases, case))
 
 
 def _only(group: Group, *names: str) -> Group:
     """The group with some of its cases."""
-    chosen = tuple(case for case in group.cases if case.name in names)
-    return Group(group.id, group.surface, group.encoding, group.spec, chosen)
+    return replace(group, cases=tuple(case for case in group.cases if case.name in names))
 
 
 def streams() -> Theme:

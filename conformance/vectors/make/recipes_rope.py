@@ -9,6 +9,7 @@ import numpy as np
 
 from posenc_ref import GivenFrequencies, RoPE, YaRN
 from posenc_ref.conformance.exact.recipe import Group, Recipe, Theme, numbers, rotated, whole
+from posenc_ref.conformance.exact.reference import rotations
 
 ROFORMER = "Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.4.2, equations (15) and (34)"
 NEOX = "EleutherAI/gpt-neox, megatron/model/positional_embeddings.py, rotate_half"
@@ -45,15 +46,7 @@ def standard(ident: str, encoding: Any, spec: str) -> Group:
 
 def brief(ident: str, encoding: Any, spec: str) -> Group:
     """Three rows: the first positions, and a far one."""
-
-    def case(name: str, comment: str, *positions: int) -> Recipe:
-        return rotated(ident, name, comment, encoding.head_dim, whole(*positions))
-
-    cases = (
-        case("first", "The first two positions.", 0, 1),
-        case("far", "A far position.", 65537),
-    )
-    return Group(ident, "apply", encoding, spec, cases)
+    return Group(ident, "apply", encoding, spec, tuple(rotations(encoding, ident)))
 
 
 def _more(group: Group, *chosen: str) -> Group:

@@ -1,21 +1,36 @@
-"""Truths from the registry: the formula of every table, bias and score is written there, once."""
+"""Truths from the registry: the formula of every encoding is written there, once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from posenc_ref import from_dict
+import numpy as np
+
 from posenc_ref.conformance.exact.fixed_point import DIGITS
-from posenc_ref.conformance.exact.numbers import Json, Real
+from posenc_ref.conformance.exact.numbers import Real
+from posenc_ref.conformance.exact.reference import Entry
+from posenc_ref.conformance.exact.rotation import Formula, rotate
+from posenc_ref.conformance.registry import entry_of
 
 
-def registered(e: Json, inputs: Mapping[str, Any], digits: int = DIGITS) -> Real:
-    """The output of the entry's own surface, from the JSON form."""
-    from posenc_ref.conformance.registry import entry_of  # it is made of recipes, as vectors are
+def registered(e: Any, inputs: Mapping[str, Any], digits: int = DIGITS) -> Real:
+    """The output of an encoding on the surface of its entry."""
+    return _entry(e).truth(e, inputs, digits)
 
-    encoding = from_dict(e)
-    entry = entry_of(encoding)
+
+def formula(e: Any) -> Formula:
+    """The formula of a rotary encoding."""
+    return _entry(e).exact
+
+
+def rotated(e: Any, x: np.ndarray, positions: np.ndarray, **how: Any) -> Real:
+    """:func:`rotate` with the formula of the encoding."""
+    return rotate(formula(e), e, x, positions, **how)
+
+
+def _entry(e: Any) -> Entry:
+    entry = entry_of(e)
     if entry is None:
-        raise ValueError(f"{e['encoding']} has no entry in conformance/registry")
-    return entry.truth(encoding, inputs, digits)
+        raise ValueError(f"{type(e).__name__} has no entry in conformance/registry")
+    return entry

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import posenc_ref as pr
-from posenc_ref.conformance import check
+from posenc_ref.conformance import SURFACES, check
+from posenc_ref.conformance.functions.function import Called
 from posenc_ref.conformance.functions.judge import ROWS
 
 ROPE = pr.RoPE(16, layout="half", rotary_dim=8)
@@ -39,20 +40,8 @@ EVERY = [(name, encoding) for name in ROWS for encoding in DECLARED.get(name, [N
 
 
 def own(name, encoding):
-    """posenc_ref's own function of that name, as somebody would bind it."""
-    return {
-        "permute_weights": lambda w, n: pr.permute_weights(
-            w, n, rotary_dim=None if encoding is None else encoding.rotary_dim
-        ),
-        "normed_apply": lambda x, w, at: pr.normed_apply(encoding, x, w, at),
-        "rows": lambda n: pr.rows(encoding, n),
-        "ids_from_tokens": lambda ids: encoding.ids_from_tokens(ids),
-        "layers": lambda n: pr.layers(encoding, n),
-        "softmax_scale": lambda: pr.softmax_scale(encoding),
-        "rank_slopes": lambda n, size, rank: (
-            pr.ALiBi(n, max_bias=encoding.max_bias).slopes().reshape(size, -1)[rank]
-        ),
-    }.get(name, getattr(pr, name, None))
+    """Return posenc_ref's own function of that surface."""
+    return SURFACES[name].own(encoding, "float32")
 
 
 @pytest.mark.parametrize(("name", "encoding"), EVERY, ids=lambda v: str(v)[:40])
@@ -77,20 +66,16 @@ def test_on_torch(dtype):
 @pytest.mark.parametrize(("name", "encoding"), EVERY, ids=lambda v: str(v)[:40])
 def test_every_known_mistake_is_named(name, encoding):
     row = ROWS[name]
-    right = row.own(encoding)
+    right = SURFACES[name].own(encoding, "float32")
     wrong = 0
     for mistake in row.mistakes(encoding):
 
         def fn(*arguments, mistake=mistake):
-            try:
-                value = mistake.function(*arguments)
-                value = np.asarray(getattr(value, "value", value))
-            except (ValueError, IndexError):
-                return np.asarray(right(*arguments))
             told = np.asarray(right(*arguments))
-            if value.shape != told.shape:
+            truth = mistake.predict(Called(row, encoding, arguments))
+            if truth is None or truth.value.shape != told.shape:
                 return told
-            return value.astype(told.dtype if row.integers else np.float32)
+            return truth.value.astype(told.dtype if row.integers else np.float32)
 
         report = check(fn, encoding, name)
         if report.passed:  # no mistake with this declaration

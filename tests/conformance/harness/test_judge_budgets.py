@@ -29,7 +29,7 @@ def moved(monkeypatch, surface, budgets):
 
     def off(self, name, case, actual, truth, mask=None):
         if not places and actual.shape == truth.value.shape:
-            unit = truth.unit(self.dtype, angles=self.angles, precision=self.precision)
+            unit = self.unit(truth)
             unit = np.broadcast_to(unit, actual.shape) * (1.0 if mask is None else mask)
             if unit.any() if surface not in EXACT else unit.size:
                 place = np.unravel_index(int(np.argmax(unit)), unit.shape)

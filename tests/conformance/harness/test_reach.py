@@ -46,7 +46,7 @@ def test_apply(mode):
     np.testing.assert_array_equal(access.rows(x.astype(np.float64), AT), RIGHT(x, AT))
     window = np.arange(40, 45)
     np.testing.assert_array_equal(access.rows(x.astype(np.float64), window), RIGHT(x, window))
-    assert access.run.highest == 131
+    assert access.run.ledger.highest == 131
     limits = access.run.report.limits
     assert len(limits) == bool(words)
     assert all(
@@ -127,7 +127,7 @@ def test_refused_positions_do_not_count_as_judged():
     access = access_to(short(100, RIGHT))
     with pytest.raises(Refused):
         access.rows(np.ones((1, 1, 1, HEAD_DIM)), np.array([100]))
-    assert access.run.highest < 100
+    assert access.run.ledger.highest < 100
 
 
 def test_max_position_is_the_end_without_a_limit():

@@ -116,10 +116,10 @@ def test_the_worst_case_is_kept_with_its_place():
     truth = exactly(np.array([[1.0, 2.0], [4.0, 8.0]]))
     off = truth.value + 3 * truth.unit("float32") * [[0, 0], [1, 0]]
     assert run.judge("values", "near", off, truth)
-    assert run.worst == 3
-    assert run.where.startswith("case 'near' at index (1, 0): 4.0000")
+    assert run.ledger.worst == 3
+    assert run.ledger.where.startswith("case 'near' at index (1, 0): 4.0000")
     assert run.judge("values", "exact", truth.value, truth)
-    assert run.worst == 3
+    assert run.ledger.worst == 3
     assert run.report.executed == {"values": 2}
     assert run.failures == []
 
@@ -150,7 +150,7 @@ def test_integers_must_be_equal():
     truth = identical(np.array([0, 1, 31]))
     assert run.judge("values", "same", truth.value, truth)
     assert not run.judge("values", "other", np.array([0, 1, 30]), truth)
-    assert run.worst == np.inf
+    assert run.ledger.worst == np.inf
 
 
 def test_nan_fails_and_nothing_at_all_passes():

@@ -97,10 +97,10 @@ def test_positions_that_do_not_grow_evenly(positions):
 def test_only_positions_that_are_accepted_are_asked_for():
     found, access = measured(short(100, rope()))
     assert found.positions.tolist() == [0, 1, 37]
-    assert access.run.highest == 99
+    assert access.run.ledger.highest == 99
     found, access = measured(rope(), max_position=64)
     assert found.positions.tolist() == [0, 1, 37]
-    assert access.run.highest == 64
+    assert access.run.ledger.highest == 64
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 3.0, 100.0, 1000.0])

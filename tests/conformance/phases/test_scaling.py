@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import posenc_ref as pr
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.conformance import check, cli
-from posenc_ref.conformance.check import SURFACES
+from posenc_ref.conformance.check import complete, make_run
 from posenc_ref.conformance.phases.formula_mistakes import LLAMA3_SHAPES, NTK_SHAPES, YARN_SHAPES
 from posenc_ref.conformance.phases.schedule_mistakes import alternatives
 from posenc_ref.conformance.rotary.judge_length import lengths_of
@@ -19,19 +19,12 @@ from tests.mutants import WRONG
 EXAMPLE = Path(__file__).parents[3] / "examples" / "long_context_mistakes.py"
 
 
-def failed_checks(monkeypatch, name):
+def failed_checks(name):
     """Which checks fail for one mutant of the corpus."""
     case = next(c for c in WRONG if c.name == name)
-    runs = []
-    judge, families = SURFACES[case.surface]
-
-    def kept(run):
-        runs.append(run)
-        judge(run)
-
-    monkeypatch.setitem(SURFACES, case.surface, (kept, families))
-    report = check(case.make(), pr.from_dict(case.encoding), case.surface, **case.kwargs)
-    return {failure.check for failure in runs[0].failures}, report
+    run = make_run(case.make(), pr.from_dict(case.encoding), case.surface, **case.kwargs)
+    report = complete(run)
+    return {failure.check for failure in run.failures}, report
 
 
 @pytest.mark.parametrize(
@@ -42,8 +35,8 @@ def failed_checks(monkeypatch, name):
         ("mrope-chunked-for-interleaved", "axes"),
     ],
 )
-def test_only_one_check_catches_it(monkeypatch, name, killer):
-    failed, report = failed_checks(monkeypatch, name)
+def test_only_one_check_catches_it(name, killer):
+    failed, report = failed_checks(name)
     assert failed == {killer}
     assert report.verdict == "deviates"
 

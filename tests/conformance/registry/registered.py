@@ -12,7 +12,8 @@ from posenc_ref._namespace import is_array
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.backends import backend
 from posenc_ref.conformance import check
-from posenc_ref.conformance.exact.certificate_registry import certify_entry
+from posenc_ref.conformance.exact.certificate import certify_entry
+from posenc_ref.conformance.registry import entry_of
 from posenc_ref.conformance.surveys.own_registered import judge_entry
 from posenc_ref.conformance.surveys.own_surfaces import wide
 from posenc_ref.conformance.surveys.record import Outcome
@@ -52,12 +53,18 @@ def sides(inputs):
 
 def own(e, inputs, positions=None):
     """The specification's own output, float64 where nothing learned has another dtype."""
-    if e.family == "table":
-        return e.table(inputs["positions"] if positions is None else positions)
+    if e.family in ("table", "rotary"):
+        at = inputs["positions"] if positions is None else positions
+        return e.table(at) if e.family == "table" else rotated(e, inputs["x"], at)
     at = sides(inputs) if positions is None else positions
     if e.family == "bias":
         return e.bias(*at)
     return posenc_ref.scores(e, inputs["q"], inputs["k"], *at)
+
+
+def rotated(e, x, positions):
+    """x by the method that the entry is judged by."""
+    return getattr(e, entry_of(e).surface)(x, positions)
 
 
 def own_truth(e, inputs):
@@ -146,7 +153,12 @@ def conforms(entry, name, e):
         at = range(k.shape[-2] - q.shape[-2], k.shape[-2])
         return posenc_ref.scores(e, q, k, at, range(k.shape[-2]))
 
-    fn = {"table": table, "bias": bias, "scores": scores}[entry.surface]
+    def apply(x, positions):
+        return e.apply(x, positions)
+
+    if entry.surface == "apply_queries":  # which `check` has not
+        return
+    fn = {"table": table, "bias": bias, "scores": scores, "apply": apply}[entry.surface]
     report = check(fn, e, entry.surface, max_position=256, angles="exact")
     assert report.verdict == "conforms", str(report)
 
@@ -154,7 +166,7 @@ def conforms(entry, name, e):
 def takes_host_and_array_positions(entry, name, e):
     for recipe in entry.group(name).cases:
         want = own(e, recipe.inputs)
-        if e.family == "table":
+        if e.family in ("table", "rotary"):
             as_lists = own(e, recipe.inputs, recipe.inputs["positions"].tolist())
         else:
             as_lists = own(e, recipe.inputs, [side.tolist() for side in sides(recipe.inputs)])
@@ -180,6 +192,11 @@ def follows_the_dtype(entry, name, e):
 
         def follows(kind):
             return e.bias(*sides(inputs), dtype=np.dtype(kind))
+
+    elif e.family == "rotary":
+
+        def follows(kind):
+            return own(e, {**inputs, "x": inputs["x"].astype(kind)})
 
     else:
         return
@@ -220,11 +237,15 @@ def refuses_bad_positions(entry, name, e):
         q, k = (inputs[side][:, :, :2] for side in "qk")
         return posenc_ref.scores(e, q, k, q_at, k_at)
 
+    def rotations(bad):
+        x, at = inputs["x"][:, :, :2], np.stack([bad] * e.num_axes)
+        return rotated(e, x, at[:, None] if e.num_axes > 1 else bad)
+
     pairs = e.bias if e.family == "bias" else scores
     for what, (bad, said) in BAD.items():
         ways = [(pairs, (bad, good)), (pairs, (good, bad))]
-        if e.family == "table":
-            ways = [(table, (bad,))]
+        if e.family in ("table", "rotary"):
+            ways = [(table if e.family == "table" else rotations, (bad,))]
         for fn, arguments in ways:
             problem = refusal(fn, *arguments)
             assert problem is not None, f"{what} is accepted"
@@ -258,15 +279,19 @@ def has_the_properties_it_declares(entry, name, e):
             np.testing.assert_array_equal(t[:, offsets], own(e, recipe.inputs))
 
 
-ASKED = (
+ASKED_OF_ALL = (
     json_and_back,
-    states_the_error_unit_of_its_formula,
     is_certified,
     conforms,
     follows_the_dtype,
     takes_host_and_array_positions,
     writes_over_nothing,
     refuses_bad_positions,
+)
+#: Rotary encodings have tests of their own for these.
+ASKED = (
+    *ASKED_OF_ALL,
+    states_the_error_unit_of_its_formula,
     has_the_properties_it_declares,
     *BEYOND,
 )

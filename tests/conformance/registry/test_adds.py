@@ -17,21 +17,16 @@ from posenc_ref import _registry
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance import load_vectors, registry
 from posenc_ref.conformance.cli.explain import explain
-from posenc_ref.conformance.exact import (
-    certificate as certify,
-)
-from posenc_ref.conformance.exact import (
-    certificate_registry as certify_registry,
-)
-from posenc_ref.conformance.exact.certificate_registry import certify_entry
-from posenc_ref.conformance.exact.encodings_page import page
+from posenc_ref.conformance.exact.certificate import certify, certify_entry, format_table
 from posenc_ref.conformance.surveys.options import Options
 from posenc_ref.conformance.surveys.verify import verify
 from posenc_ref.conformance.vectors.make import generate, recipes
 from posenc_ref.conformance.vectors.verify import verify_vectors
 from tests.conformance.registry.registered import ASKED, on
+from tests.tool import tool
 
 ROOT = Path(__file__).resolve().parents[3]
+PAGE = tool("encodings_page")
 FILES = dict(
     re.findall(
         r"`(\S+\.py)`:\n\n```python\n(.*?)^```$",
@@ -103,17 +98,14 @@ def test_verify_judges_it(entry):
     assert found.exit_code == 0
 
 
-def test_accuracy_has_its_rows(entry, monkeypatch):
-    monkeypatch.setattr(certify_registry, "entries", lambda: (entry,))
-    for others in ("_rotary", "_sinusoidal", "_buckets"):
-        monkeypatch.setattr(certify, others, lambda *arguments: ())
-    rows = certify.certify()
+def test_accuracy_has_its_rows(entry):
+    rows = certify((entry,))
     assert {row.encoding for row in rows} == {"TISA: tisa"}
     assert {row.positions for row in rows} == {
         "as in its vectors", "up to 2**20", "up to 2**40"
     }  # fmt: skip
     assert all(row.passed for row in rows)
-    assert "TISA: tisa" in certify.format_table(rows)
+    assert "TISA: tisa" in format_table(rows)
 
 
 def themes(entry, monkeypatch):
@@ -131,7 +123,7 @@ def test_vectors_are_made_of_it(entry, monkeypatch, tmp_path):
 
 
 def test_the_page_has_its_section(entry):
-    text = page((entry,), certify_entry(entry))
+    text = PAGE.document((entry,), certify_entry(entry))
     assert "### TISA\n\n`b_h(i, j) = sum_s a_hs exp(" in text
     assert "Source: Wennberg, Henter 2021" in text
     assert "\nProperties: translation.\n" in text
@@ -190,7 +182,7 @@ def test_vectors_of_a_wrong_one_are_not_written(wrong, monkeypatch, tmp_path):
 
 def test_the_page_is_not_written_of_a_wrong_one(wrong):
     with pytest.raises(ValueError, match=r"TISA: tisa scores .* units in float64"):
-        page((wrong,), certify_entry(wrong))
+        PAGE.document((wrong,), certify_entry(wrong))
 
 
 def test_a_wrong_one_is_not_certified_by_the_tests(wrong):
@@ -276,12 +268,6 @@ def test_examples_are_of_the_class(entry, examples):
         registry.register(entry.encoding, spec="x", examples=examples)(entry.exact)
 
 
-def test_rotary_forms_are_told_where_they_go():
-    rope = posenc_ref.RoPE(8, layout="half")
-    with pytest.raises(ValueError, match=r"RoPE is of family 'rotary': .* conformance/vectors"):
-        registry.register(posenc_ref.RoPE, spec="x", examples={"rope": rope})(lambda *a: [])
-
-
 def test_tables_that_look_rows_up_say_which(entry):
     learned = registry.entry_of(posenc_ref.Learned(np.zeros((2, 2))))
     with pytest.raises(ValueError, match=r"learned-6 looks rows up: its entry must say which"):
@@ -291,4 +277,4 @@ def test_tables_that_look_rows_up_say_which(entry):
 def test_a_docstring_has_its_sections(entry):
     entry.encoding.__doc__ = "Translation-invariant self-attention."
     with pytest.raises(ValueError, match="the docstring of TISA must have the section 'Formula'"):
-        page((entry,), certify_entry(entry))
+        PAGE.document((entry,), certify_entry(entry))

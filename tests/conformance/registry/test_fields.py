@@ -29,6 +29,9 @@ ELSEWHERE = {
         "Sinusoidal2D": {"extent", "flatten"},
     },
     "a constant for each row, which softmax does not see": {"ConViTBias": {"proj_bias"}},
+    "other golden vectors, and its own tests": {
+        "MultiAxisRoPE": {"output_layout", "rotary_start", "scaling"},
+    },
     "None in this form": {"ESPnetLegacy": {"clamp"}},
     "methods of their own": {
         "ConViTBias": {"gate"},
@@ -89,8 +92,8 @@ def changes(e, name):
 
 
 def wide(inputs):
-    """Queries and keys in float64, so that logits are."""
-    return {k: v.astype(np.float64) if k in "qk" else v for k, v in inputs.items()}
+    """Inputs of the dtype of the output in float64, so that it is too."""
+    return {k: v.astype(np.float64) if k in "qkx" else v for k, v in inputs.items()}
 
 
 def sees(entry, name, changed):

@@ -11,7 +11,7 @@ import pytest
 
 from posenc_ref.backends import backends
 from posenc_ref.conformance import check
-from posenc_ref.conformance.check import check_dear
+from posenc_ref.conformance.check import check_reduced
 from posenc_ref.conformance.surveys import verify
 from posenc_ref.conformance.surveys.options import Options
 from posenc_ref.conformance.surveys.own_surfaces import own_surfaces
@@ -163,7 +163,7 @@ def the_second_chunk_of_keys_is_the_first(fn):
 @pytest.mark.parametrize(("name", "label"), FAULTS, ids=lambda s: s.replace(" ", "-"))
 def test_a_seeded_fault_is_caught(name, label):
     own = OWN[label]
-    report = check_dear(FAULTS[name, label](own.fn), own.encoding, own.surface)
+    report = check_reduced(FAULTS[name, label](own.fn), own.encoding, own.surface)
     assert report.verdict == "deviates", report
 
 
@@ -176,7 +176,7 @@ def test_right_ones_pass_in_fewer_calls(label):
         calls.append(args)
         return own.fn(*args)
 
-    assert check_dear(counted, own.encoding, own.surface).passed
+    assert check_reduced(counted, own.encoding, own.surface).passed
     few = len(calls)
     assert check(counted, own.encoding, own.surface).passed
     assert few < len(calls) - few

@@ -147,7 +147,7 @@ def test_gpt_oss_is_not_truncated():
     [
         ({}, "metadata must have general.architecture"),
         (metadata("bloom"), "'bloom': it has no rotary encoding"),
-        (metadata("mine"), r"not known how it pairs channels: pass layout=\"interleaved\""),
+        (metadata("mine"), r"channel layout is unknown: pass layout=\"interleaved\""),
         (metadata("llama", rope__scaling__type="ntk"), "must be one of none, linear, yarn"),
         (metadata("llama", rope__scaling__facto=2.0), r"'llama.rope.scaling.facto' \(= 2.0\)"),
         (metadata("llama", rope__scaling__alpha=1000.0), "rope.scaling.alpha"),

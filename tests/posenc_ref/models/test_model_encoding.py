@@ -71,7 +71,7 @@ def test_it_is_frozen():
         ({"encodings": [HALF]}, "encodings must be a mapping"),
         ({"encodings": {"a": 3}}, r"encodings\['a'\] must be an encoding, or None .*, got 3"),
         ({"softmax_scale": 0.0}, "softmax_scale must be greater than 0"),
-        ({"query_scale": {"b": QueryTemperature(0.1, 8)}}, "names the layer type 'b'"),
+        ({"query_scale": {"b": QueryTemperature(0.1, 8)}}, "unknown layer type 'b'"),
         ({"query_scale": {"a": 2.0}}, "must be a query scale such as QueryTemperature"),
         ({"provenance": ["x"]}, "provenance must be a mapping"),
     ],

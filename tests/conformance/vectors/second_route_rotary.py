@@ -1,7 +1,7 @@
-"""The second route to rotary truths: ``posenc_ref``'s own 50-digit frequencies, angles in turns.
+"""A second route to rotary truths: ``posenc_ref``'s own 50-digit frequencies, angles in turns.
 
-It shares with the first route only the inputs.  Pairs, axes, frequencies and m are those of the
-specification's class; whole turns are dropped exactly, and cos and sin of what is left are power
+It shares only the inputs with the first route.  Pairs, axes, frequencies and m come from the
+specification's class.  Whole turns are dropped exactly, and cos and sin of the rest are power
 series in decimal arithmetic.
 """
 

@@ -1,8 +1,8 @@
-"""The second route to the truth of every surface: the specification's own decimal arithmetic.
+"""A second route to the truth of every surface: the specification's own decimal arithmetic.
 
-What the specification only moves or counts it computes itself here.  What it has in float64 alone,
-the formula of the registry gives once more with more digits; that the formula is the right one is
-for the specification's float64 to say, on its passing.
+Surfaces that only move or count take the specification's function.  Where the specification has
+float64 alone, the formula of the registry is computed with 30 more digits: this shows that 50 are
+enough, and the specification's float64 function shows that the formula is right.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 
 from posenc_ref import ALiBi, Learned, Sinusoidal, T5Bias
 from posenc_ref.angles import decimal_context
+from posenc_ref.conformance.exact import schedules
 from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath, slope_exponents
+from posenc_ref.conformance.vectors.make import exact_tables
+from posenc_ref.conformance.vectors.make.registered import registered
 from posenc_ref.conformance.vectors.surfaces import own_function
-
-from . import exact_schedules, exact_tables
-from . import second_rotary as rotary
-from .registered import registered
+from tests.conformance.vectors import second_route_rotary as rotary
 
 Array = Any
 Inputs = Mapping[str, Any]
@@ -44,7 +44,7 @@ def magnitude(e: Any, seq_len: int | None) -> Decimal:
     mp = mpmath().mp
     with mp.workdps(DIGITS):
         scaling = getattr(e, "scaling", None)
-        m = exact_schedules.magnitude(scaling and scaling.to_dict(), seq_len)
+        m = schedules.magnitude(scaling, seq_len)
         if float(m) != e.attention_factor(seq_len):
             raise ValueError(f"{e!r} has m = {e.attention_factor(seq_len)!r}, 50 digits {m}")
         return Decimal(mp.nstr(m, DIGITS))
@@ -89,7 +89,7 @@ def _again(e: Any, inputs: Inputs) -> Array:
 
     That 50 are enough, where the specification itself has float64, which is judged as well.
     """
-    return registered(e.to_dict(), inputs, digits=DIGITS + 30).value
+    return registered(e, inputs, digits=DIGITS + 30).value
 
 
 def _add(e: Any, x: np.ndarray) -> Array:
@@ -166,7 +166,7 @@ ROUTES: dict[str, Callable[[Any, Inputs], Any]] = {
     "cos_sin": _cos_sin,
     "frequencies": _frequencies,
     "table": lambda e, i: _table(e, i["positions"]),
-    "grid": lambda e, i: exact_tables.grid(e.to_dict(), i, digits=DIGITS + 30).value,
+    "grid": lambda e, i: exact_tables.grid(e, i, digits=DIGITS + 30).value,
     "add": lambda e, i: _add(e, i["x"]),
     "slopes": lambda e, i: _slopes(e, i["num_heads"]),
     "bias": _bias,

@@ -1,0 +1,137 @@
+"""Known mistakes about positions that families share: maps from the right ones to wrong ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from posenc_ref.accuracy import Truth
+
+from .mistake import Mistake, mistakes, with_value
+
+#: Where queries are put by mistake: the message, and their positions from (q_len, k_len).
+QUERIES: tuple[tuple[str, Callable[[int, int], np.ndarray]], ...] = (
+    (
+        "queries are not aligned with the last keys: query i sits at key i",
+        lambda q_len, k_len: np.arange(q_len),
+    ),
+    (
+        "queries are not aligned with the last keys: every query sits at the last key",
+        lambda q_len, k_len: np.full(q_len, k_len - 1),
+    ),
+)
+REVERSED_KEYS = "keys stand in the reverse order"
+
+#: A code, a message, and a map of the positions of a sequence (S,).
+Row = tuple[str, str, Callable[[np.ndarray], np.ndarray]]
+
+
+def other_rows(offset: int) -> Iterator[Row]:
+    """Yield how a sequence gets other rows of a table that starts at row ``offset``."""
+    if offset:
+        text = f"the table's offset {offset} is missing: sequences start at row 0"
+        yield "table-offset", text, lambda p: p - offset
+        yield "table-offset", f"the table's offset {offset} is taken twice", lambda p: p + offset
+    yield "table-offset", "every row is one too late", lambda p: p + 1
+    yield "table-offset", "every row is one too early", lambda p: p - 1
+    for more in (2, 3):
+        text = f"every row is {more} too late, as where rows are kept for padding"
+        yield "table-offset", text, lambda p, more=more: p + more  # type: ignore[misc]
+    yield "wrong-row", "the rows come in the reverse order", lambda p: p[::-1]
+    yield "wrong-row", "every token gets the first row", lambda p: 0 * p
+    yield "wrong-row", "every token gets the last row", lambda p: 0 * p + p.size - 1
+    text = "every token gets the row after the last one, table[S] in place of table[:S]"
+    yield "wrong-row", text, lambda p: 0 * p + p.size
+
+
+def heads(x: np.ndarray) -> np.ndarray:
+    """Return the head index of every token of x (B, H, S, D), taken for its position."""
+    return np.broadcast_to(np.arange(x.shape[1])[:, None], x.shape[:-1])
+
+
+def batch(x: np.ndarray) -> np.ndarray:
+    """Return the batch index of every token of x (B, H, S, D), taken for its position."""
+    return np.broadcast_to(np.arange(x.shape[0])[:, None, None], x.shape[:-1])
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of a call that starts at a position, in arrays that broadcast to (B, H, S)."""
+
+    start: np.ndarray  #: the position of the first token
+    index: np.ndarray  #: counted from the first token
+    size: np.ndarray  #: the number of tokens
+
+    @property
+    def position(self) -> np.ndarray:
+        """The declared position."""
+        return np.asarray(self.start + self.index)
+
+
+class StartedCall(Protocol):
+    """Tokens x (B, H, S, D) that start at a position, and their reference."""
+
+    @property
+    def x(self) -> np.ndarray:
+        """The tokens."""
+
+    def tokens(self) -> Tokens:
+        """Their positions."""
+
+    def truth(self) -> Truth:
+        """The reference."""
+
+    def at(self, positions: np.ndarray) -> Truth:
+        """The result at other positions, which broadcast to (B, H, S)."""
+
+
+def at(positions: Callable[[Any], np.ndarray]) -> Callable[[StartedCall], Truth | None]:
+    """Return a prediction from a map of :class:`Tokens` to positions."""
+
+    def predict(call: StartedCall) -> Truth | None:
+        p = positions(call.tokens())
+        return call.at(p) if np.isfinite(p).all() else None  # float16 ends at 65504
+
+    return predict
+
+
+def of_any_start(
+    start: str, halves: Mapping[str, Callable[[Any], np.ndarray]]
+) -> Iterator[Mistake]:
+    """Yield the mistakes of calls that begin at ``start``, which ``halves`` round."""
+    text = "the offset is added twice"
+    yield Mistake("decode-offset", text, at(lambda t: t.position + t.start))
+    for by, words in ((1, "large"), (-1, "small")):
+        text = f"every position is one too {words}"
+        yield Mistake("position-origin", text, at(lambda t, by=by: t.position + by))  # type: ignore[misc]
+    for name, half in halves.items():
+        yield from mistakes(
+            "position-precision",
+            at,
+            (f"{start} is held in {name}", lambda t, half=half: half(1.0 * t.start) + t.index),
+            (f"positions are held in {name}", lambda t, half=half: half(1.0 * t.position)),
+        )
+
+
+def only_first_row() -> Iterator[Mistake]:
+    """Yield what becomes of the later rows where a kernel for single tokens turns the first."""
+
+    def predicts(others: float) -> Callable[[StartedCall], Truth]:
+        def predict(call: StartedCall) -> Truth:
+            truth = call.truth()
+            x = call.x[:, :, call.x.shape[2] - truth.value.shape[2] :]
+            single = np.broadcast_to(call.tokens().size == 1, call.x.shape[2])[-x.shape[2] :, None]
+            later = single & (np.arange(len(x)) > 0)[:, None, None, None]
+            return with_value(truth, np.where(later, others * x, truth.value))
+
+        return predict
+
+    yield from mistakes(
+        "row-offset",
+        predicts,
+        ("with one token per row, all rows but the first come out unrotated", 1.0),
+        ("with one token per row, all rows but the first come out zero", 0.0),
+    )

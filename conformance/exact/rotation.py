@@ -1,0 +1,143 @@
+"""Rotary encodings in 50-digit mpmath: channel pairs, angles and the rotation.
+
+Independent of the arithmetic of ``posenc_ref``: it reads the fields of an encoding and follows
+``docs/vectors.md``.  The registry has the formula of each encoding, which says how fast each pair
+turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .fixed_point import mpmath
+from .numbers import Array, Number, Real, exactly, objects, sizes
+from .schedules import depends_on_length, magnitude
+
+#: ``formula(e, seq_len)``: for each pair the radians per position on every axis that turns it.
+Formula = Callable[[Any, int | None], Sequence[dict[int, Number]]]
+
+
+def channels(e: Any, count: int, written: bool = False) -> list[tuple[int, int]]:
+    """The two channels from which each of ``count`` pairs is read, or to which it is written."""
+    start, layout = getattr(e, "rotary_start", 0), e.layout
+    if written:
+        layout = getattr(e, "output_layout", None) or layout
+    if layout == "interleaved":
+        return [(start + 2 * k, start + 2 * k + 1) for k in range(count)]
+    if layout == "half":
+        return [(start + k, start + count + k) for k in range(count)]
+    found = []
+    for n in e.sections:  # blockwise: half-split inside the block of each axis
+        found += [(start + k, start + n + k) for k in range(n)]
+        start += 2 * n
+    return found
+
+
+def _call_length(e: Any, positions: np.ndarray) -> int | None:
+    """The length of a call with these positions, where the encoding depends on it."""
+    follows = positions.size and depends_on_length(getattr(e, "scaling", None))
+    return int(positions.max()) + 1 if follows else None
+
+
+def _angles(
+    e: Any, weights: dict[int, Number], positions: np.ndarray, offset: float
+) -> tuple[Array, Array]:
+    """The angles of a pair, and the sums over axes of their absolute parts."""
+    mpf = mpmath().mp.mpf
+    at = positions if e.num_axes > 1 else positions[None]
+    if e.num_axes > 1 and at.ndim == 1:  # one axis of positions for all
+        at = np.broadcast_to(at, (e.num_axes, *at.shape))
+    parts = [(exact(at[a]) + mpf(offset)) * w for a, w in weights.items()]
+    return sum(parts[1:], parts[0]), sum(map(sizes, parts[1:]), sizes(parts[0]))
+
+
+def exact(values: np.ndarray) -> Array:
+    """Floats or integers as 50-digit numbers."""
+    if values.dtype == object:
+        return values
+    return np.asarray(np.frompyfunc(mpmath().mp.mpf, 1, 1)(values))
+
+
+def _decay(e: Any, k: int, positions: np.ndarray, power: int) -> tuple[Array, Array]:
+    """``zeta_k ** (power n)`` of xPos and ``|n ln zeta_k|``."""
+    mp = mpmath().mp
+    gamma = mp.mpf(e.gamma)
+    zeta = (mp.mpf(2 * k) / e.head_dim + gamma) / (1 + gamma)
+    steps = (exact(positions) - mp.mpf(e.centre)) / mp.mpf(e.scale_base)
+    exponents = power * steps * mp.log(zeta)
+    return np.frompyfunc(mp.exp, 1, 1)(exponents), sizes(exponents)
+
+
+def rotate(formula: Formula, e: Any, x: np.ndarray, positions: np.ndarray, *, back: bool = False,
+           decay: int = 0, again: bool = False) -> Real:  # fmt: skip
+    """``apply`` for x (B, H, S, D), floats or 50-digit numbers.
+
+    ``back`` gives its transpose, ``decay`` xPos's power of zeta.  With ``again``, x was rotated
+    before, so m, the offset and the change of layout are in it.
+    """
+    mp = mpmath().mp
+    seq_len = _call_length(e, positions)
+    m, sign, offset = magnitude(getattr(e, "scaling", None), seq_len), e.sign, e.offset
+    weights = formula(e, seq_len)
+    read, written = channels(e, len(weights)), channels(e, len(weights), written=True)
+    if back:
+        sign, read, written = -sign, written, read
+    elif again:
+        m, offset, read = mp.mpf(1), 0.0, written
+    old = exact(x)
+    new, terms, moved, amplitude = (old.copy(), *(objects(x.shape) for _ in range(3)))
+    for k, (weight, (a, b), (one, two)) in enumerate(zip(weights, read, written, strict=True)):
+        turn, size = _angles(e, weight, positions, offset)
+        factor, argument = objects(turn.shape) + m, objects(turn.shape)
+        if decay:
+            growth, argument = _decay(e, k, positions, decay)
+            factor = growth * factor
+        tables: Any = np.frompyfunc(mp.cos_sin, 1, 2)(turn if sign > 0 else -turn)
+        # One axis for the heads: from here on everything broadcasts to (B, H, S).
+        c, s, size, argument, factor = (
+            np.expand_dims(part, -2)
+            for part in (*(factor * t for t in tables), size, argument, factor)
+        )
+        x1, x2 = old[..., a], old[..., b]
+        x1c, x2c, x1s, x2s = x1 * c, x2 * c, x1 * s, x2 * s
+        new[..., one], new[..., two] = x1c - x2s, x2c + x1s
+        terms[..., one], terms[..., two] = sizes(x1c) + sizes(x2s), sizes(x2c) + sizes(x1s)
+        radius = factor * np.frompyfunc(mp.hypot, 2, 1)(x1, x2)
+        moved[..., one] = moved[..., two] = (size + argument) * radius
+        # Exact angles do not make exponents exact.
+        amplitude[..., one] = amplitude[..., two] = (1 + argument) * radius
+    return Real(new, terms, moved, amplitude=amplitude)
+
+
+def cos_sin(formula: Formula, e: Any, positions: np.ndarray) -> dict[str, Real]:
+    """``m cos`` and ``m sin`` of every angle: (S, pairs) each; A = |value|, B = |angle| m."""
+    mp, seq_len = mpmath().mp, _call_length(e, positions)
+    m = magnitude(getattr(e, "scaling", None), seq_len)
+    parts = [_angles(e, weight, positions, e.offset) for weight in formula(e, seq_len)]
+    turns, moved = (np.stack(part, axis=-1) for part in zip(*parts, strict=True))
+    tables: Any = np.frompyfunc(mp.cos_sin, 1, 2)(turns)
+    return {
+        name: Real(t * m, sizes(t * m), moved * m, amplitude=objects(moved.shape) + m)
+        for name, t in zip(("cos", "sin"), tables, strict=True)
+    }
+
+
+def frequencies(formula: Formula, e: Any, seq_len: int | None = None) -> dict[str, Real]:
+    """The frequency of every pair, and m, at a length."""
+    each = [mpmath().mp.fsum(weight.values()) for weight in formula(e, seq_len)]
+    m = magnitude(getattr(e, "scaling", None), seq_len)
+    return {"frequencies": exactly(each), "attention_factor": exactly(m)}
+
+
+def normed(x: np.ndarray, weight: np.ndarray) -> Array:
+    """Every vector over its root mean square, channel by channel times the weight."""
+    mp = mpmath().mp
+    old = exact(x)
+    made = old.copy()
+    for at in np.ndindex(x.shape[:-1]):
+        size = mp.sqrt(mp.fsum(v * v for v in old[at]) / x.shape[-1] + mp.mpf(1e-6))
+        made[at] = [mp.mpf(w) * v / size for v, w in zip(old[at], weight.tolist(), strict=True)]
+    return made

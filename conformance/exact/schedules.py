@@ -1,0 +1,181 @@
+"""Frequencies of rotary encodings in 50-digit mpmath, from the fields of a schedule.
+
+Written from the papers and the models' code, and not from ``posenc_ref``: every formula here says
+in another way what the class there says, a power in place of a quotient, a logarithm in place of a
+power.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .fixed_point import mpmath
+from .numbers import Number
+
+
+def frequencies(s: Any, base: float, d: int, seq_len: int | None) -> list[Number]:
+    """The frequency of each of d/2 pairs under a schedule, or None: radians per position."""
+    base = mpmath().mp.mpf(base)
+    if s is None:
+        return _powers(base, d)
+    return _RULES[type(s).__name__](s, base, d, seq_len)  # type: ignore[no-any-return]
+
+
+def depends_on_length(s: Any) -> bool:
+    """Whether the length of a call changes the frequencies or m."""
+    kind = type(s).__name__
+    return kind == "QwenNTK" or (kind in ("DynamicNTK", "LongRoPE") and s.policy == "current")
+
+
+def magnitude(s: Any, seq_len: int | None) -> Number:
+    """The attention factor m on cos and sin."""
+    mp, kind = mpmath().mp, type(s).__name__
+    given = getattr(s, "attention_factor", None)
+    if kind == "LongRoPE":
+        if isinstance(given, tuple):
+            return mp.mpf(given[_is_long(s, seq_len)])
+        if given is not None:
+            return mp.mpf(given)
+        return mp.sqrt(1 + mp.log(s.factor) / mp.log(s.original_max_position))
+    if given is not None:
+        return mp.mpf(given)
+    if kind != "YaRN":
+        return mp.mpf(1)
+
+    def get_mscale(weight: float) -> Number:
+        return mp.mpf(weight) * mp.log(mp.mpf(s.factor)) / 10 + 1
+
+    above, below = s.mscale, s.mscale_all_dim
+    return get_mscale(above) / get_mscale(below) if above and below else get_mscale(1)
+
+
+def _powers(base: Number, d: int) -> list[Number]:
+    mp = mpmath().mp
+    return [mp.exp(-mp.mpf(2 * k) / d * mp.log(base)) for k in range(d // 2)]
+
+
+def _linear(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
+    return [w / mpmath().mp.mpf(s.factor) for w in _powers(base, d)]
+
+
+def _ntk_aware(base: Number, d: int, alpha: Number) -> list[Number]:
+    mp = mpmath().mp
+    return _powers(base * mp.mpf(alpha) ** (mp.mpf(d) / (d - 2)), d)
+
+
+def _ntk(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
+    return _ntk_aware(base, d, s.factor)
+
+
+def _dynamic(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
+    factor, trained = mpmath().mp.mpf(s.factor), s.max_position
+    length = max(seq_len or 0, trained)
+    if s.policy == "static":
+        length = factor * trained
+    return _ntk_aware(base, d, factor * length / trained - (factor - 1))
+
+
+def _qwen(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
+    doublings, reach = 0, s.train_length
+    while reach < (seq_len or 0):
+        doublings, reach = doublings + 1, 2 * reach
+    return _ntk_aware(base, d, max(2 ** (doublings + 1) - 1, 1))
+
+
+def _su(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
+    mp = mpmath().mp
+    power, log = mp.mpf(s.power), mp.log(mp.mpf(s.factor))
+    a = log / mp.mpf(d // 2) ** power
+    return [w * mp.exp(-a * mp.mpf(k + 1) ** power) for k, w in enumerate(_powers(base, d))]
+
+
+def _correction(s: Any, base: Number, d: int, turns: float) -> Number:
+    """The (fractional) pair that turns so often within the trained length."""
+    mp = mpmath().mp
+    length = mp.mpf(s.original_max_position)
+    return d * mp.log(length / (mp.mpf(turns) * 2 * mp.pi)) / (2 * mp.log(base))
+
+
+def _ramp(s: Any, base: Number, d: int, fast: float, slow: float, whole: bool) -> list[Number]:
+    """0 for pairs that turn often, 1 for pairs that turn rarely."""
+    mp = mpmath().mp
+    low, high = (_correction(s, base, d, turns) for turns in (fast, slow))
+    if whole:
+        low, high = mp.floor(low), mp.ceil(high)
+    low, high = mp.mpf(max(low, 0)), mp.mpf(min(high, d - 1))
+    if low == high:
+        high = high + mp.mpf(1) / 1000
+    return [min(max((k - low) / (high - low), mp.mpf(0)), mp.mpf(1)) for k in range(d // 2)]
+
+
+def _yarn(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
+    factor = mpmath().mp.mpf(s.factor)
+    fast, slow = s.beta_fast, s.beta_slow
+    ramp = _ramp(s, base, d, fast, slow, s.truncate)
+    plain = _powers(base, d)
+    if s.blend == "geometric":
+        return [w / factor**r for w, r in zip(plain, ramp, strict=True)]
+    return [w / factor * r + w * (1 - r) for w, r in zip(plain, ramp, strict=True)]
+
+
+def _by_parts(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
+    factor = mpmath().mp.mpf(s.factor)
+    beta = _ramp(s, base, d, s.beta_0, s.beta_1, True)
+    gamma = _ramp(s, base, d, s.gamma_0, s.gamma_1, True)
+    plain, ntk = _powers(base, d), _ntk_aware(base, d, factor)
+    mixed = [n * (1 - b) + w / factor * b for w, n, b in zip(plain, ntk, beta, strict=True)]
+    return [x * g + w * (1 - g) for w, x, g in zip(plain, mixed, gamma, strict=True)]
+
+
+def _llama3(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
+    mp = mpmath().mp
+    low, high = mp.mpf(s.low_freq_factor), mp.mpf(s.high_freq_factor)
+    length, factor = s.original_max_position, mp.mpf(s.factor)
+
+    def scaled(w: Number) -> Number:
+        wavelength = 2 * mp.pi / w
+        if wavelength < length / high:
+            return w
+        if wavelength > length / low:
+            return w / factor
+        smooth = (length / wavelength - low) / (high - low)
+        return (1 - smooth) * w / factor + smooth * w
+
+    return [scaled(w) for w in _powers(base, d)]
+
+
+def _is_long(s: Any, seq_len: int | None) -> bool:
+    policy = s.policy
+    trained: int = s.original_max_position
+    return policy == "long" or (policy == "current" and (seq_len or 0) > trained)
+
+
+def _longrope(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
+    divisors = s.long_factor if _is_long(s, seq_len) else s.short_factor
+    return [w / mpmath().mp.mpf(x) for w, x in zip(_powers(base, d), divisors, strict=True)]
+
+
+def _proportional(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
+    mp = mpmath().mp
+    turning = int(s.fraction * d // 2)
+    factor = mp.mpf(s.factor)
+    return [w / factor if k < turning else mp.mpf(0) for k, w in enumerate(_powers(base, d))]
+
+
+def _given(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
+    return [mpmath().mp.mpf(w) for w in s.frequencies]
+
+
+_RULES: dict[str, Any] = {
+    "LinearScaling": _linear,
+    "NTKScaling": _ntk,
+    "DynamicNTK": _dynamic,
+    "QwenNTK": _qwen,
+    "SuNTK": _su,
+    "NTKByParts": _by_parts,
+    "YaRN": _yarn,
+    "Llama3Scaling": _llama3,
+    "LongRoPE": _longrope,
+    "Proportional": _proportional,
+    "GivenFrequencies": _given,
+}

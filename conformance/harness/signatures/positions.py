@@ -1,0 +1,99 @@
+"""The surfaces of functions that need no encoding: positions and relative indices."""
+
+from __future__ import annotations
+
+import posenc_ref
+
+from .surface import Surface, plain
+
+_NONE = ("none",)
+_IDS = ("position_ids",)
+
+POSITIONS = (
+    Surface(
+        "relative_index",
+        "fn((height, width)) -> (N, N), equal exactly where the offsets are",
+        plain(posenc_ref.relative_index),
+        ("window",),
+        _NONE,
+    ),
+    Surface(
+        "relative_shift",
+        "fn(x (Q, K)) -> (Q, K), columns by distance K-1 .. 0; judged on j <= i",
+        plain(posenc_ref.relative_shift),
+        ("x",),
+        _NONE,
+        outputs=("y",),
+        meaning="scores (Q, K) by distance K-1 .. 0, moved to their keys; judged up to the query",
+    ),
+    Surface(
+        "relative_scores",
+        "fn(q (S, d), rel (2S-1, d)) -> (S, S); rel[m] is the offset i-j = S-1-m",
+        plain(posenc_ref.relative_scores),
+        ("q", "rel"),
+        _NONE,
+        outputs=("y",),
+        meaning="q_i . rel[S - 1 - (i - j)] for q (S, d) and rel (2S - 1, d)",
+    ),
+    Surface(
+        "position_ids",
+        "fn(attention_mask (B, S)) -> integers; judged where the mask is 1",
+        plain(posenc_ref.position_ids),
+        ("attention_mask",),
+        _NONE,
+        outputs=_IDS,
+        meaning="positions that count the real tokens of each row (B, S); 0 for padding",
+    ),
+    Surface(
+        "packed",
+        "fn(lengths) -> integers (sum of lengths,); every document starts at 0",
+        plain(posenc_ref.packed),
+        ("lengths",),
+        _NONE,
+        outputs=_IDS,
+        meaning="positions of documents one after the other",
+    ),
+    Surface(
+        "decode_positions",
+        "fn(prompt_len, n_steps) -> integers (n_steps,), or (B, n_steps)",
+        plain(posenc_ref.decode_positions),
+        ("prompt_len", "n_steps"),
+        _NONE,
+        outputs=_IDS,
+        meaning="positions of the tokens generated after prompts of so many real tokens",
+    ),
+    Surface(
+        "shard_positions",
+        "fn(cu_seqlens, cp_size, cp_rank) -> integers; zig-zag halves of sequences",
+        plain(posenc_ref.shard_positions),
+        ("cu_seqlens", "cp_size", "cp_rank"),
+        _NONE,
+        outputs=_IDS,
+        meaning="positions of the tokens of a context-parallel rank: zig-zag halves of each "
+        "sequence",
+    ),
+    Surface(
+        "mrope_positions",
+        "fn(token_types, image_grids, video_grids) -> integers (3, B, S)",
+        lambda e, dtype: (
+            lambda types, images, videos: posenc_ref.mrope_positions(
+                types, image_grids=images, video_grids=videos
+            )
+        ),
+        ("token_types", "image_grids", "video_grids"),
+        outputs=_IDS,
+        meaning="positions (3, B, S) of text (0), image (1) and video (2) tokens; grids (n, 3) in "
+        "patches, merged two by two",
+    ),
+    Surface(
+        "grid_positions",
+        "fn(height, width, merge_size) -> integers (2, height * width)",
+        lambda e, dtype: (
+            lambda height, width, merge: posenc_ref.grid_positions(height, width, merge_size=merge)
+        ),
+        ("height", "width", "merge_size"),
+        outputs=_IDS,
+        meaning="row and column (2, height * width) of every patch; the patches of a block of "
+        "merge_size squared follow each other",
+    ),
+)

@@ -1,0 +1,221 @@
+"""The surfaces of rotary encodings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import posenc_ref
+
+from .surface import Function, Surface, method
+
+#: Positions below this one are always judged.
+_LEAST = 128
+
+
+def _offset(e: Any, dtype: str) -> Function:
+    return lambda x, offset: e.apply(x, offset[:, None] + np.arange(x.shape[-2]))
+
+
+def _in_chunks(e: Any, dtype: str) -> Function:
+    """Rotate chunk by chunk, each from where the one before ended."""
+
+    def fed(x: np.ndarray, chunks: list[int]) -> np.ndarray:
+        ends = np.cumsum(chunks).tolist()
+        parts = [
+            e.apply(x[..., end - n : end, :], range(end - n, end))
+            for n, end in zip(chunks, ends, strict=True)
+        ]
+        return np.concatenate(parts, axis=-2)
+
+    return fed
+
+
+def _frequencies(e: Any, dtype: str) -> Function:
+    return lambda seq_len=None: (
+        e.frequencies(seq_len).astype(dtype),
+        np.asarray(e.attention_factor(seq_len), dtype),
+    )
+
+
+def _permuted(e: Any, dtype: str) -> Function:
+    rotary_dim = None if e is None else e.rotary_dim
+    return lambda w, n_heads: posenc_ref.permute_weights(w, n_heads, rotary_dim=rotary_dim)
+
+
+def _both(e: Any, dtype: str) -> Function:
+    return lambda q, k, q_at, k_at: (e.apply(q, q_at), e.apply(k, k_at))
+
+
+def _calls(e: Any, dtype: str) -> Function:
+    return lambda calls: [e.apply(x, range(at, at + x.shape[-2])) for x, at in calls]
+
+
+ROTARY = (
+    Surface(
+        "apply",
+        "fn(x, positions) -> like x; in another tensor layout with --tensor-layout",
+        method("apply"),
+        ("x", "positions"),
+        ("rotary",),
+        "rotary.judge:judge",
+        "identify.apply:identify",
+        ("y",),
+        "x (B, H, S, D) rotated to positions (S,), (B, S) or (A, B, S)",
+        one_map=True,
+        least=_LEAST,
+    ),
+    Surface(
+        "apply_qk",
+        "fn(q, k, q_positions, k_positions) -> (q', k')",
+        _both,
+        ("q", "k", "q_positions", "k_positions"),
+        ("rotary",),
+        "sequences.judge_qk:judge",
+        least=_LEAST,
+    ),
+    Surface(
+        "apply_vjp",
+        "fn(x, positions, dy) -> dx, the adjoint m R(-p) dy and not the inverse",
+        lambda e, dtype: lambda x, positions, dy: e.adjoint(dy, positions),
+        ("x", "positions", "dy"),
+        ("rotary",),
+        "sequences.judge_vjp:judge",
+        outputs=("dx",),
+        meaning="the gradient dx for the gradient dy of y: m R(-p) dy, whatever x",
+        one_map=True,
+        least=_LEAST,
+    ),
+    Surface(
+        "apply_offset",
+        "fn(x, offset (B,)) -> like x; row b starts at offset[b]",
+        _offset,
+        ("x", "offset"),
+        ("rotary",),
+        "sequences.judge_offsets:judge",
+        outputs=("y",),
+        meaning="x (B, H, S, D) rotated, row b from position offset[b] on",
+        one_map=True,
+        least=_LEAST,
+    ),
+    Surface(
+        "calls",
+        "fn([(x, offset), ...]) -> a list; independent calls of one instance, in order",
+        _calls,
+        ("x", "offset"),
+        ("rotary",),
+        "sequences.judge_calls:judge",
+        one_map=True,
+        least=_LEAST,
+    ),
+    Surface(
+        "decode",
+        "fn(x, chunks) -> like x, fed in chunks of these lengths to one incremental instance",
+        _in_chunks,
+        ("x", "chunks"),
+        ("rotary",),
+        "sequences.judge_chunks:judge_decode",
+        outputs=("y",),
+        meaning="x (B, H, S, D) fed in chunks of these lengths (a list) to one instance, joined "
+        "again",
+        one_map=True,
+        least=_LEAST,
+    ),
+    Surface(
+        "key_cache",
+        "fn(k, chunks) -> all keys after the last chunk, rotated as at the last length",
+        _in_chunks,
+        ("k", "chunks"),
+        ("rotary",),
+        "sequences.judge_chunks:judge_key_cache",
+        outputs=("k",),
+        meaning="the rotated keys in the cache after the last chunk",
+        one_map=True,
+        least=_LEAST,
+    ),
+    Surface(
+        "shift_keys",
+        "fn(rotated_k, delta) -> like rotated_k, moved on by delta positions",
+        lambda e, dtype: lambda k, delta: e.shift(k, delta),
+        ("k", "delta"),
+        ("rotary",),
+        "sequences.judge_shift:judge",
+        outputs=("k",),
+        meaning="keys that were rotated before, moved on by delta positions",
+        one_map=True,
+        least=_LEAST,
+    ),
+    Surface(
+        "cos_sin",
+        "fn(positions) -> (cos, sin), each (S, d/2) or (S, d)",
+        lambda e, dtype: lambda positions: e.cos_sin(positions, dtype=np.dtype(dtype)),
+        ("positions",),
+        ("rotary",),
+        "table.judge:judge_cos_sin",
+        "identify.table:cos_sin",
+        ("cos", "sin"),
+        "m cos and m sin at positions (S,), each (S, d/2); (S, d) is accepted",
+        least=_LEAST,
+    ),
+    Surface(
+        "frequencies",
+        "fn() -> (d/2,), or (frequencies, attention factor); fn(seq_len) where they depend on the "
+        "length",
+        _frequencies,
+        ("seq_len",),
+        ("rotary",),
+        "rotary.judge_frequencies:judge",
+        "identify.table:frequencies",
+        ("frequencies", "attention_factor"),
+        "radians per position of every pair (d/2,), and m, which may be left out; seq_len is "
+        "given where the scaling depends on it",
+    ),
+    Surface(
+        "permute_weights",
+        "fn(w (H*D, hidden), n_heads) -> like w; rows from half to interleaved",
+        _permuted,
+        ("w", "n_heads"),
+        ("none", "rope"),
+        outputs=("w",),
+        meaning="rows of w (H * D, hidden) moved from half-split to interleaved pairs",
+    ),
+    Surface(
+        "normed_apply",
+        "fn(x, weight (D,), positions) -> like x: RMSNorm over the head, then rotated",
+        lambda e, dtype: lambda x, w, positions: posenc_ref.normed_apply(e, x, w, positions),
+        ("x", "weight", "positions"),
+        ("rotary",),
+        outputs=("y",),
+        meaning="x over its root mean square (eps 1e-6) times weight, then rotated",
+        one_map=True,
+    ),
+    Surface(
+        "apply_queries",
+        "fn(x, positions) -> like x",
+        method("apply_queries"),
+        ("x", "positions"),
+        outputs=("y",),
+        meaning="xPos's map of queries",
+    ),
+    Surface(
+        "apply_keys",
+        "fn(x, positions) -> like x",
+        method("apply_keys"),
+        ("x", "positions"),
+        outputs=("y",),
+        meaning="xPos's map of keys",
+    ),
+    Surface(
+        "convert_layout",
+        "fn(x, source, target, rotary_dim) -> like x",
+        lambda e, dtype: (
+            lambda x, source, target, rotary_dim: posenc_ref.convert_layout(
+                x, source=source, target=target, rotary_dim=rotary_dim
+            )
+        ),
+        ("x", "source", "target", "rotary_dim"),
+        outputs=("y",),
+        meaning="the channels of x (..., head_dim) moved from one layout to the other",
+    ),
+)

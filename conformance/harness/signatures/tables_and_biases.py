@@ -1,0 +1,150 @@
+"""The surfaces of table and bias encodings, of logits and of whole models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import posenc_ref
+from posenc_ref import ALiBi
+
+from .surface import Function, Surface, method
+
+
+def _bias(e: Any, dtype: str) -> Function:
+    return lambda q_len, k_len: e.bias(
+        range(k_len - q_len, k_len), range(k_len), dtype=np.dtype(dtype)
+    )
+
+
+def _scores(e: Any, dtype: str) -> Function:
+    return lambda q, k: posenc_ref.scores(e, q, k, range(q.shape[-2]), range(k.shape[-2]))
+
+
+def _rank_slopes(e: Any, dtype: str) -> Function:
+    def own(num_heads: int, tp_size: int, tp_rank: int) -> np.ndarray:
+        held = num_heads // tp_size
+        slopes = ALiBi(num_heads, max_bias=e.max_bias).slopes()
+        return slopes[tp_rank * held : (tp_rank + 1) * held]
+
+    return own
+
+
+TABLES_AND_BIASES = (
+    Surface(
+        "table",
+        "fn(positions) -> (S, dim)",
+        lambda e, dtype: lambda positions: e.table(positions, dtype=np.dtype(dtype)),
+        ("positions",),
+        ("table",),
+        "table.judge:judge_table",
+        "identify.sinusoid:identify",
+        ("table",),
+        "one row for each of positions (S,): (S, dim)",
+        least=128,
+    ),
+    Surface(
+        "add",
+        "fn(x (B, S, dim)) -> x plus the rows of positions 0 .. S-1",
+        lambda e, dtype: lambda x: e.add(x, range(x.shape[-2])),
+        ("x",),
+        ("table",),
+        "table.judge_grid_add:judge_add",
+        outputs=("y",),
+        meaning="x (B, S, dim) plus the rows of positions 0 .. S-1",
+    ),
+    Surface(
+        "grid",
+        "fn(height, width) -> (height * width, dim), row-major",
+        lambda e, dtype: lambda height, width: e.grid(height, width, dtype=np.dtype(dtype)),
+        ("height", "width"),
+        ("table",),
+        "table.judge_grid_add:judge_grid",
+        outputs=("table",),
+        meaning="one row for each patch of an image: (height * width, dim), in the order of the "
+        "tokens",
+    ),
+    Surface(
+        "slopes",
+        "fn(num_heads) -> (H,)",
+        lambda e, dtype: lambda n: e.replace(num_heads=n).slopes().astype(dtype),
+        ("num_heads",),
+        ("alibi",),
+        "bias.judge_slopes:judge_slopes",
+        "identify.slopes:identify",
+        ("slopes",),
+        "the slope of every head, positive",
+    ),
+    Surface(
+        "bias",
+        "fn(q_len, k_len) -> broadcastable to (H, Q, K); query i stands at k_len - q_len + i",
+        _bias,
+        ("q_len", "k_len"),
+        ("bias",),
+        "bias.judge:judge_bias",
+        "identify.bias:identify",
+        ("bias",),
+        "(H, Q, K) or what broadcasts to it; query i sits at k_len - q_len + i",
+    ),
+    Surface(
+        "bucket",
+        "fn(relative_position) -> integers; key minus query goes in",
+        method("bucket"),
+        ("relative_position",),
+        ("t5",),
+        "bias.judge_buckets:judge_bucket",
+        "identify.buckets:identify",
+        ("bucket",),
+        "the bucket of each key position minus query position, integers",
+    ),
+    Surface(
+        "scores",
+        "fn(q, k) -> logits (B, H, Q, K) before the mask; query i stands at K - Q + i",
+        _scores,
+        ("q", "k"),
+        ("rotary", "table", "bias", "score", "model"),
+        "score.judge:judge",
+        "identify.scores:identify",
+        ("logits",),
+        "logits (B, H, Q, K) of positions 0 .. S-1, before mask and softmax, with the encoding's "
+        "own scale",
+    ),
+    Surface(
+        "rank_slopes",
+        "fn(num_heads, tp_size, tp_rank) -> the slopes of the rank's own heads",
+        _rank_slopes,
+        ("num_heads", "tp_size", "tp_rank"),
+        ("alibi",),
+    ),
+    Surface(
+        "ids_from_tokens",
+        "fn(input_ids) -> integers, for Learned(padding_idx=)",
+        method("ids_from_tokens"),
+        ("input_ids",),
+        ("padded table",),
+        outputs=("position_ids",),
+        meaning="positions of tokens where padding has a row of its own",
+    ),
+    Surface(
+        "rows",
+        "fn(seq_len) -> (S, dim)",
+        lambda e, dtype: lambda n: np.asarray(posenc_ref.rows(e, n)),
+        ("seq_len",),
+        ("table",),
+    ),
+    Surface(
+        "layers",
+        "fn(n_layers) -> a bool for each layer: whether it has a positional encoding",
+        lambda model, dtype: lambda n: posenc_ref.layers(model, n),
+        ("n_layers",),
+        ("model",),
+    ),
+    Surface(
+        "softmax_scale",
+        "fn() -> the whole factor on q . k",
+        lambda model, dtype: lambda: posenc_ref.softmax_scale(model),
+        (),
+        ("model",),
+    ),
+)

@@ -1,0 +1,125 @@
+"""Factors on the parts of logits: fitted by least squares, and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from posenc_ref import ModelEncoding, Rotary
+from posenc_ref.accuracy import ROUNDOFF, Truth
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.functions.models import scales
+from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.oracle.scores import Scored
+
+#: Factors are fitted to at least as many logits, where a call has them.
+_FEW = 100
+#: A code, a message, and the values of a finding.
+Named = tuple[str, str, dict[str, object]]
+
+
+def to_fit(calls: Sequence[JudgedCall]) -> JudgedCall:
+    """Return the smallest call with enough logits to fit factors to."""
+    enough = [one for one in calls if one.actual.size >= _FEW]
+    return min(enough, key=lambda one: one.actual.size) if enough else calls[-1]
+
+
+def fitted(one: JudgedCall, parts: Sequence[Truth]) -> list[float]:
+    """Return the factor of every part, by least squares over the logits of one call."""
+    mask = np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
+    if not np.isfinite(one.actual[mask]).all():
+        return []
+    each = np.stack([np.broadcast_to(t.value, mask.shape)[mask] for t in parts], axis=1)
+    found = np.linalg.lstsq(each, one.actual[mask], rcond=None)[0]
+    return [float(factor) for factor in found]
+
+
+def slack(run: Run) -> float:
+    """Return the largest difference from a factor that rounding explains."""
+    return run.budget * ROUNDOFF[run.coarse]
+
+
+def of_terms(
+    run: Run, factors: dict[str, float], own_scale: float, head_dim: int
+) -> Iterator[Named]:
+    """Name the factors of the terms of a score: a common one, or one for each."""
+    near = slack(run)
+    off = {name: c for name, c in factors.items() if abs(c - 1.0) > near}
+    if not off:
+        return
+    common = float(np.mean(list(factors.values())))
+    if any(abs(c - common) > near * max(abs(common), 1.0) for c in factors.values()):
+        words = [f"the term {name} {_said(c, near)}" for name, c in off.items()]
+        yield "score-term", "; ".join(words), {"declared": 1.0, "measured": off}
+        return
+    whole = common * own_scale
+    text = f"logits are multiplied by {whole:.6g}, declared {own_scale:.6g}"
+    if abs(whole - head_dim**-0.5) <= near:
+        text = f"logits are divided by sqrt({head_dim}): the number of terms is left out"
+    elif abs(whole - 1.0) <= near * max(whole, 1.0):
+        text = "logits are not scaled at all"
+    yield "softmax-scale", text, {"declared": own_scale, "measured": whole}
+
+
+def _said(factor: float, near: float) -> str:
+    if abs(factor) <= near:
+        return "is missing"
+    return "is subtracted" if abs(factor + 1.0) <= near else f"is multiplied by {factor:.6g}"
+
+
+def of_bias(run: Run, factor: float, head_dim: int) -> Iterator[Named]:
+    """Name the factor on a bias that is added to logits."""
+    near, d = slack(run), head_dim
+    if abs(factor - 1.0) <= near:
+        return
+    code, text = "bias-scale", f"the bias is multiplied by {factor:.6g}"
+    if abs(factor + 1.0) <= near:
+        code, text = "bias-sign", "the bias is subtracted: distance is rewarded"
+    elif abs(factor) <= near:
+        code, text = "bias-missing", "the bias is missing"
+    elif abs(factor - d**-0.5) <= near:
+        text = f"the bias is inside the scale: divided by sqrt({d})"
+    elif abs(factor - d**0.5) <= near * d**0.5:
+        text = f"the bias is multiplied by sqrt({d})"
+    yield code, text, {"declared": 1.0, "measured": factor}
+
+
+def of_product(run: Run, factor: float, call: Scored) -> Iterator[Named]:
+    """Name the factor on ``q . k``: a softmax scale, or the attention factor of cos and sin."""
+    near = slack(run)
+    if abs(factor - 1.0) <= near:
+        return
+    whole = factor * call.scale
+    known = _known_factors(run, call).items()
+    code, text = next(
+        (named for value, named in known if abs(factor / value - 1) <= near),
+        ("softmax-scale", f"logits are multiplied by {whole:.6g}, declared {call.scale:.6g}"),
+    )
+    yield code, text, {"declared": call.scale, "measured": whole}
+
+
+def _known_factors(run: Run, call: Scored) -> dict[float, tuple[str, str]]:
+    d, m = call.q.shape[-1], 1.0
+    if isinstance(call.encoding, Rotary):
+        m = call.encoding.attention_factor(call.k.shape[2])
+    known = {
+        1 / call.scale: ("softmax-scale", "logits are not scaled at all"),
+        d**-0.5: ("softmax-scale", f"logits are divided by sqrt({d}) once too often"),
+        d**0.5: ("softmax-scale", f"logits are not divided by sqrt({d})"),
+        d**-0.5 / call.scale: ("softmax-scale", f"logits are scaled by 1/sqrt({d})"),
+        call.scale: ("softmax-scale", "logits are scaled twice"),
+    }
+    if m != 1.0:
+        for value, said in (
+            (m**-2, "is missing"),
+            (1 / m, "is on queries or keys alone: logits get m, not m squared"),
+            (m, "comes in three times"),
+            (m**2, "is applied twice"),
+        ):
+            known[value] = ("attention-factor", f"the attention factor m = {m:.6g} {said}")
+    if isinstance(run.encoding, ModelEncoding) and call.encoding is not None:
+        for message, scale in scales(run.encoding):
+            said = f"the scale of logits: {message}"
+            known.setdefault(scale / call.scale, ("softmax-scale", said))
+    return known

@@ -1,0 +1,68 @@
+"""The cases that a pull request judges; .ci/nightly judges the whole corpus.
+
+`kill_matrix.csv` beside this file, written by tools/kill_matrix.py, says which checks reject each
+case. A pull request judges
+
+- every wrong case that exactly one check rejects,
+- further wrong cases until every code, surface, check and argument of ``check`` has one,
+- correct cases until every surface of every encoding and schedule, check and argument has one.
+"""
+
+import csv
+from pathlib import Path
+
+from ._case import CORRECT, WRONG
+from .kills import Row
+
+MATRIX = Path(__file__).with_name("kill_matrix.csv")
+
+
+def read():
+    """Return the rows of the matrix, by name of the case."""
+    with MATRIX.open(newline="", encoding="utf-8") as file:
+        _, *checks = next(lines := csv.reader(file))
+        return {
+            name: Row(
+                frozenset(c for c, cell in zip(checks, cells, strict=True) if cell),
+                frozenset(c for c, cell in zip(checks, cells, strict=True) if cell == "1"),
+            )
+            for name, *cells in lines
+        }
+
+
+def write(rows):
+    """Write the matrix: 1 where the check rejects the case, 0 where it does not, "" unasked."""
+    checks = sorted({check for row in rows.values() for check in row.executed | row.kills})
+    with MATRIX.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(["case", *checks])
+        for name, row in rows.items():
+            cells = ["1" if c in row.kills else "0" if c in row.executed else "" for c in checks]
+            out.writerow([name, *cells])
+
+
+def select(rows):
+    """Return the names of the cases that a pull request judges, given the rows of the matrix."""
+    soles = [case for case in WRONG if len(rows[case.name].kills) == 1]
+    chosen = {case.name for case in soles}
+    covered = {feature for case in soles for feature in _features(case, rows)}
+    for case in [*WRONG, *CORRECT]:
+        features = _features(case, rows)
+        if not features <= covered:
+            chosen.add(case.name)
+            covered |= features
+    return chosen
+
+
+def _features(case, rows):
+    """Return what a pull request needs one wrong, or one correct, case of."""
+    row, right = rows[case.name], not case.expected
+    found = {("surface", case.surface), *(("argument", name) for name in case.kwargs)}
+    if right:
+        encoding = case.encoding or {}
+        schedule = (encoding.get("scaling") or {}).get("scaling")
+        found |= {("encoding", case.surface, encoding.get("encoding"), schedule)}
+    else:
+        found |= {("code", case.expected[0])}
+    found |= {("check", check) for check in (row.executed if right else row.kills)}
+    return {(right, *feature) for feature in found}
