@@ -17,7 +17,7 @@ import numpy as np  # noqa: E402
 from posenc_ref import from_dict  # noqa: E402
 from posenc_ref.accuracy import budget  # noqa: E402
 from posenc_ref.conformance import load_vectors  # noqa: E402
-from posenc_ref.conformance.harness.driver import Subject  # noqa: E402
+from posenc_ref.conformance.harness.driver import Driver  # noqa: E402
 from posenc_ref.conformance.vectors.files import (  # noqa: E402
     MANIFEST,
     cases_of,
@@ -45,8 +45,8 @@ def rejects(case, fn, *, dtype="float32", tensor_layout="bhsd", angles=None, pre
             if tensor_layout == "bhsd":
                 result = fn(*arguments)
             else:
-                subject = Subject(fn, dtype=dtype, tensor_layout=tensor_layout)
-                result = subject.apply(*arguments)
+                driver = Driver(fn, dtype=dtype, tensor_layout=tensor_layout)
+                result = driver.apply(*arguments)
         except Exception:
             return case.level == "required"
         if case.level != "required" and not case.shaped(result):

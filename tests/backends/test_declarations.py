@@ -46,7 +46,6 @@ def test_every_dtype_and_device_is_one_parameter(collected):
         else:
             assert all(mine)
             assert len(mine) == len(b.dtypes)
-    assert sum(not skipped for _, skipped in collected) >= 4  # NumPy at least
 
 
 def test_a_declared_but_untested_capability_is_found(collected):

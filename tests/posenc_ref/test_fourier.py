@@ -62,7 +62,7 @@ def test_every_field(axes, bands, unit, layout, first, mapped, scale, data):
     assert judge(rows(angles, order, scale), encoding.table(positions), scale) <= axes
 
 
-def test_coordinates_in_front():
+def test_input_coordinates_are_the_first_columns():
     encoding = FourierFeatures(
         np.eye(2), unit="turn", include_input=True, offset=-0.5, position_scale=2.0
     )
