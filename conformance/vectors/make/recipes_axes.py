@@ -11,6 +11,8 @@ from posenc_ref import MixedRoPE, MultiAxisRoPE, XPos, YaRN
 from posenc_ref.conformance.exact.recipe import Group, Recipe, Theme, numbers, rotated, whole
 from posenc_ref.conformance.exact.reference import FAR, PICTURE, rotations
 
+from .recipes_biases import logits_of
+
 MROPE = "Wang et al. 2024, Qwen2-VL, arXiv:2409.12191, section 2.1; transformers, qwen2_vl"
 QWEN3 = "Bai et al. 2025, Qwen3-VL, arXiv:2511.21631, section 2; transformers, qwen3_vl"
 ERNIE = "transformers, ernie4_5_vl_moe (the axis of every pair)"
@@ -139,14 +141,9 @@ def mixed() -> Theme:
             )
             groups.append(Group(ident, f"apply_{kind}", xpos, XPOS, cases))
     centred = XPos(16, layout="half", base=500000.0, scale_base=64.0, gamma=0.25, centre=10.0)
+    says = "Logits of five tokens and two heads."
     groups += [
-        _scores("xpos-16-interleaved-scores", XPos(16, layout="interleaved"), XPOS),
-        _scores("xpos-16-half-centred-scores", centred, XPOS),
+        logits_of("xpos-16-interleaved-scores", XPos(16, layout="interleaved"), XPOS, says),
+        logits_of("xpos-16-half-centred-scores", centred, XPOS, says),
     ]
     return Theme("mixed-xpos", "RoPE-Mixed, and xPos with its decay", tuple(groups))
-
-
-def _scores(ident: str, encoding: Any, spec: str) -> Group:
-    q, k = (numbers(f"{ident}-{name}", 1, 2, 5, encoding.head_dim) for name in "qk")
-    case = Recipe("first", "Logits of five tokens and two heads.", {"q": q, "k": k})
-    return Group(ident, "scores", encoding, spec, (case,))

@@ -34,7 +34,7 @@ def alibi() -> Theme:
         _bias("alibi-4-encoder", ALiBi(4, causal=False), ENCODER, (4, 4), (3, 9)),
         _bias("alibi-8-encoder", ALiBi(8, causal=False), ENCODER, (4, 4), (3, 9)),
         _bias("alibi-12-encoder", ALiBi(12, causal=False), ENCODER, (4, 4), (3, 9)),
-        _scores("alibi-2-scores", ALiBi(2), ALIBI),
+        logits_of("alibi-2-scores", ALiBi(2), ALIBI),
     ]
     return Theme("alibi", "ALiBi: slopes and biases", tuple(groups))
 
@@ -53,7 +53,7 @@ def t5() -> Theme:
         _bucket("t5-bucket-64", T5Bias(wide, num_buckets=64, max_distance=256)),
         _bias("t5-bias", T5Bias(table), T5, (4, 4), (2, 9), (1, 140)),
         _bias("t5-bias-decoder", T5Bias(table, bidirectional=False), T5, (2, 20), (1, 140)),
-        _scores("t5-scores", T5Bias(table[:, :2].copy()), T5),
+        logits_of("t5-scores", T5Bias(table[:, :2].copy()), T5),
     )  # fmt: skip
     return Theme("t5", "T5: buckets and biases", groups)
 
@@ -62,9 +62,11 @@ def logits() -> Theme:
     """Where the scale stands: beside the bias, or around it."""
     table = numbers("t5-scaled", 32, 2)
     groups = (
-        _scores("alibi-2-inside-scores", ALiBi(2, bias_inside_scale=True), FALCON),
-        _scores("t5-scaled-scores", T5Bias(table, scaled=True), MPNET),
-        _scores("t5-inside-scores", T5Bias(table, scaled=True, bias_inside_scale=True), LAYOUTLMV3),
+        logits_of("alibi-2-inside-scores", ALiBi(2, bias_inside_scale=True), FALCON),
+        logits_of("t5-scaled-scores", T5Bias(table, scaled=True), MPNET),
+        logits_of(
+            "t5-inside-scores", T5Bias(table, scaled=True, bias_inside_scale=True), LAYOUTLMV3
+        ),
     )
     return Theme("bias-logits", "Logits with a bias, beside and inside the scale", groups)
 
@@ -73,9 +75,9 @@ def scores() -> Theme:
     """Logits of rotated queries and keys; scores by relative position."""
     yarn = YaRN(4.0, 32, attention_factor=1.5)
     groups: tuple[Group, ...] = (
-        _scores("rope-16-interleaved-scores", RoPE(16, layout="interleaved"), ROFORMER),
-        _scores("rope-16-half-yarn-scores", RoPE(16, layout="half", scaling=yarn), ROFORMER),
-        _scores("rope-16-half-partial-scores", RoPE(16, layout="half", rotary_dim=8), ROFORMER),
+        logits_of("rope-16-interleaved-scores", RoPE(16, layout="interleaved"), ROFORMER),
+        logits_of("rope-16-half-yarn-scores", RoPE(16, layout="half", scaling=yarn), ROFORMER),
+        logits_of("rope-16-half-partial-scores", RoPE(16, layout="half", rotary_dim=8), ROFORMER),
     )
     relative = Recipe(
         "first",
@@ -123,9 +125,12 @@ def _bucket(ident: str, encoding: T5Bias) -> Group:
     return Group(ident, "bucket", encoding, T5, cases)
 
 
-def _scores(ident: str, encoding: Any, spec: str) -> Group:
+def logits_of(
+    ident: str, encoding: Any, spec: str, comment: str = "Logits of five tokens."
+) -> Group:
+    """The scores of five tokens, two heads where the encoding does not say how many."""
     heads = getattr(encoding, "num_heads", 2)
     dim = getattr(encoding, "head_dim", 8)
     q, k = (numbers(f"{ident}-{name}", 1, heads, 5, dim) for name in "qk")
-    case = Recipe("first", "Logits of five tokens.", {"q": q, "k": k})
+    case = Recipe("first", comment, {"q": q, "k": k})
     return Group(ident, "scores", encoding, spec, (case,))

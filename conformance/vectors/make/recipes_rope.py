@@ -73,7 +73,7 @@ def _more(group: Group, *chosen: str) -> Group:
         case("sizes", "Batch 2, three heads, one token.", [3], 2, 3),
     )  # fmt: skip
     wanted = tuple(c for c in cases if not chosen or c.name in chosen)
-    return Group(group.id, group.surface, rope, group.spec, (*group.cases, *wanted))
+    return replace(group, cases=(*group.cases, *wanted))
 
 
 def whole_head() -> Theme:
