@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from posenc_ref import FourierFeatures, Sinusoidal, Time2Vec, from_dict, patch_centres
 from posenc_ref.accuracy import budget
-from posenc_ref.conformance.exact.fixed_point import Exact
+from tests.conformance.exact.fixed_point import Exact
 from tests.posenc_ref.exact_features import fixed, judge, mp, rows
 
 torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from posenc_ref import RoPE, XPos, from_dict, scores
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.conformance.exact.fixed_point import geometric, mpmath
+from posenc_ref.conformance.exact.digits import mpmath
+from tests.conformance.exact.fixed_point import geometric
 
 
 def true_logit(d, q, k, m, n, base=10000.0, scale_base=512, gamma=Fraction(2, 5)):
