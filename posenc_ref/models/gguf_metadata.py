@@ -5,10 +5,11 @@ This module reads a mapping; the file itself is read by
 specification imports NumPy alone.
 
 ``data/gguf_architectures.json`` has the facts that the metadata do not state, by
-``general.architecture``, from llama.cpp's C++ code: ``rope`` is the pairing ("norm" pairs neighbours, "neox" the halves of
-the rotated slice, "mrope" and "imrope" have several axes, "none" is no rotation), ``latent`` that
-the rotated slice is the last one, ``layers`` the ``model_type`` whose layer schedule it has,
-``sliding_base`` the base of layers with a window, ``softmax`` a scale of its own.
+``general.architecture``, from llama.cpp's C++ code: ``rope`` is the pairing ("norm" pairs
+neighbours, "neox" the halves of the rotated slice, "mrope" and "imrope" have several axes, "none"
+is no rotation), ``latent`` that the rotated slice is the last one, ``layers`` the ``model_type``
+with the same layer schedule, ``sliding_base`` the base of layers with a window, ``softmax`` a scale
+of its own.
 """
 
 from __future__ import annotations
