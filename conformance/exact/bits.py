@@ -1,7 +1,7 @@
-"""Numbers as JSON keeps them here: floats as big-endian bits in hex, integers as they are.
+"""Numbers in JSON: floats as big-endian bits in hexadecimal, integers as they are.
 
-Nothing is rounded on the way, JSON has no trouble with them, and any language reads them without
-a library for arrays: one string per row, so many hexadecimal digits per number.
+Nothing is rounded, and any language can read them: one string per row, a fixed number of digits
+per number.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def write_array(values: Any) -> Any:
 
 
 def read_array(data: Any) -> Any:
-    """What :func:`write_array` wrote."""
+    """The input that :func:`write_array` wrote."""
     if not isinstance(data, dict):
         return data
     if "hex" in data:

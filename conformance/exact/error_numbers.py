@@ -1,12 +1,13 @@
 """Numbers that carry their error unit along: a formula written in them gives value, A and B.
 
 Values are 50-digit mpmath numbers.  The coefficients follow the formula by these rules, from which
-every family's stated unit comes: a number as it is given has A = its size; sums add the
-coefficients; products multiply A, and B of one factor goes with A of the other; ``sin`` and ``cos``
-of x have A = their size and B = A of x; any other function f has A = ``|f(x)| + |f'(x)| A``, as its
-argument is rounded before.  The denominator of a quotient counts as exact.
+every family's stated unit comes: a given number has A = its size; sums add the coefficients;
+products multiply A, and B of one factor goes with A of the other; ``sin`` and ``cos`` of x have
+A = their size and B = A of x; any other function f has A = ``|f(x)| + |f'(x)| A``, as its argument
+is rounded before.  The denominator of a quotient counts as exact.
 
-Write ``Counted(p)`` for a sum that is one number to everybody, such as a shifted position.
+``Counted(p)`` makes one number of a sum that implementations do not round, such as a shifted
+position.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Counted:
     terms: Number = None
     angle: Number = 0
     amplitude: Number = 0
-    given: bool = False  #: taken from an array as it is, so only equality will do for a table
+    given: bool = False  #: looked up in an array, so a table must have an equal number
 
     def __post_init__(self) -> None:
         mpf = mpmath().mp.mpf

@@ -12,7 +12,7 @@ from .bits import to_hex
 from .digits import DIGITS, mpmath
 from .output import Output
 
-#: The least that float32 holds; A = 0 would say that a value must be equal to the last bit.
+#: The smallest positive float32.  A = 0 would demand equality to the last bit.
 LEAST = 2.0**-149
 
 Array = Any

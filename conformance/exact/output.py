@@ -1,4 +1,4 @@
-"""The truth of one array, and the score of what should be it."""
+"""The truth of one array, and the score of a result."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Output:
         return cls(tuple(shape), hi, lo, a, b, False, mask, own, broadcasts)
 
     def fits(self, actual: np.ndarray) -> bool:
-        """Whether an array has the shape of the truth, or broadcasts to it where that will do."""
+        """Whether a result has the shape of the truth, or may broadcast to it."""
         return self._shaped(actual).shape == self.shape
 
     def _shaped(self, actual: np.ndarray) -> np.ndarray:
@@ -89,7 +89,7 @@ class Output:
 
 
 def _broadcast(got: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """``got`` in ``shape`` if it broadcasts to it (a batch of one put aside), else as it is."""
+    """``got`` in ``shape`` if it broadcasts to it without a batch of one, else unchanged."""
     while got.ndim > len(shape) and got.shape[0] == 1:
         got = got[0]
     try:

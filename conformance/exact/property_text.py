@@ -10,7 +10,7 @@ from .reference import Entry
 
 
 def declared(entry: Entry) -> dict[str, str]:
-    """The declared properties by name: which examples do not have one, empty where all do."""
+    """Each declared property, with the names of the examples that do not have it."""
     of = {name: example.properties for name, example in entry.examples.items()}  # type: ignore[attr-defined]
     return {
         what: ", ".join(name for name, properties in of.items() if what not in properties)
@@ -19,7 +19,7 @@ def declared(entry: Entry) -> dict[str, str]:
 
 
 def in_a_line(entry: Entry) -> str:
-    """All of them, separated by commas."""
+    """The declared properties, separated by commas."""
     said = [f"{what} (not {but})" if but else what for what, but in declared(entry).items()]
     return ", ".join(said) or "none declared"
 

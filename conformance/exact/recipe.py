@@ -1,4 +1,4 @@
-"""What a vector is before its truth is known: where it belongs, and its inputs."""
+"""Recipes of golden vectors: the place and the inputs of each case, without its truth."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def numbers(seed: str, *shape: int) -> np.ndarray:
 
 
 def whole(*values: Any) -> np.ndarray:
-    """Integers, as they are nested."""
+    """Nested integers as an int64 array."""
     return np.array(values, dtype=np.int64)
 
 

@@ -1,7 +1,6 @@
-"""What the suite has to be told of an encoding: examples, and its formula written once more.
+"""An entry of the registry: an encoding with examples and an independent formula.
 
-An :class:`Entry` is all there is; ``conformance/registry/`` has one for every encoding, and its
-docstring says how to add one.
+``conformance/registry/`` has an entry for every encoding; its docstring says how to add one.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ SURFACE = {"table": "table", "bias": "bias", "score": "scores", "rotary": "apply
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """An encoding as the suite judges it."""
+    """An encoding with what the suite needs to judge it."""
 
     encoding: type[Encoding]
     spec: str  #: where the formula is published
     examples: Mapping[str, Encoding]  #: by the ids of their vectors
     exact: Exact
-    inputs: Callable[[Any], Iterable[Recipe]] | None = None  #: where those of the family do not fit
+    inputs: Callable[[Any], Iterable[Recipe]] | None = None  #: if those of the family do not fit
 
     @property
     def name(self) -> str:
@@ -58,16 +57,16 @@ class Entry:
         )
 
     def group(self, name: str) -> Group:
-        """The inputs of one example: its golden vectors before their truth is known."""
+        """The inputs of one example: its golden vectors without their truth."""
         e: Any = self.examples[name]
         recipes = self.inputs(e) if self.inputs else _INPUTS[self.encoding.family](e, name)
         return Group(name, self.surface, e, self.spec, tuple(recipes))
 
     def truth(self, e: Any, inputs: Mapping[str, Any], digits: int = DIGITS) -> Real:
-        """The exact output of a case; inputs are those of the surface, or positions of their own.
+        """The exact output of a case, for the inputs of the surface.
 
-        ``q_positions`` and ``k_positions`` may stand in the place of the lengths of a bias, and
-        beside the q and k of a score.
+        Positions ``q_positions`` and ``k_positions`` may replace the lengths of a bias, and may
+        come with the q and k of a score.
         """
         with mpmath().mp.workdps(digits):
             return _TRUTHS[e.family](self.exact, e, inputs)
@@ -82,27 +81,27 @@ class Entry:
 
 
 def at(name: str, comment: str, *positions: Any) -> Recipe:
-    """Rows of a table: positions, or one sequence of them for each axis."""
+    """A case of a table: positions, or a sequence of them for each axis."""
     array = np.array(positions)
     return Recipe(name, comment, {"positions": array.astype(array.dtype.kind + "8")})
 
 
 def lengths(q_len: int, k_len: int) -> Recipe:
-    """A bias: the last ``q_len`` of ``k_len`` tokens ask."""
+    """A case of a bias: the last ``q_len`` of ``k_len`` tokens are queries."""
     says = f"The last {q_len} of {k_len} tokens ask."
     return Recipe(f"{q_len}-of-{k_len}", says, {"q_len": q_len, "k_len": k_len})
 
 
 def tokens(ident: str, heads: int, dim: int, count: int, size: float = 1.0) -> Recipe:
-    """A score: ``count`` tokens ask each other; ``size`` is a power of two that is 1 at most."""
+    """A case of a score among ``count`` tokens; ``size`` is a power of two, at most 1."""
     q, k = (numbers(f"{ident}-{side}", 1, heads, count, dim) * np.float32(size) for side in "qk")
     return Recipe(f"{count}-tokens", f"{count} tokens ask each other.", {"q": q, "k": k})
 
 
 def _tables(e: Table, name: str) -> list[Recipe]:
-    """The first positions, far ones, and those between; every axis has others."""
+    """The first positions, far ones and fractions; the axes have different ones."""
     if e.integers:
-        raise ValueError(f"{name} looks rows up: its entry must say which, by inputs=")
+        raise ValueError(f"{name} looks up rows: its entry must give inputs= with their positions")
     first, far, between = [0, 1, 2, 3], [257, 5003, 8191, 3001], [-1.5, 0.25, 33.75, 0.5]
 
     def axes(positions: list[Any]) -> list[Any]:
@@ -117,14 +116,14 @@ def _tables(e: Table, name: str) -> list[Recipe]:
 
 
 def _biases(e: Any, name: str) -> list[Recipe]:
-    """All tokens of a window, or the first, the last and far ones."""
+    """All tokens of a window, or a few queries near and far."""
     if hasattr(e, "tokens"):
         return [lengths(e.tokens, e.tokens), lengths(2, e.tokens)]
     return [lengths(4, 4), lengths(2, 9), lengths(1, 40)]
 
 
 def _scores(e: Any, name: str) -> list[Recipe]:
-    """A few tokens, all where there is an end."""
+    """A few tokens, or as many as the table has rows."""
     return [tokens(name, e.heads or 2, e.head_dim, min(e.rows or 7, 12))]
 
 

@@ -1,8 +1,8 @@
-"""One entry for every encoding: all that the suite has to be told of it.
+"""The registry: for every encoding an entry with examples and an independent formula.
 
-To add one, put a module beside this file; it is found by itself.  It writes the formula once more,
-in the numbers of :mod:`posenc_ref.conformance.exact.error_numbers`, and takes only the fields of
-the class::
+To add an entry, put a module beside this file; it is found without a list.  It writes the formula
+in the numbers of :mod:`posenc_ref.conformance.exact.error_numbers` and uses only the fields of the
+class::
 
     @register(
         Kerple,
@@ -15,10 +15,10 @@ the class::
 :mod:`posenc_ref.conformance.exact.reference` says what the function takes in each family.
 Examples are named by the ids of their golden vectors; take two or three small ones that differ in
 form, with learned numbers from :func:`numbers`, which every dtype holds exactly.  The entry
-then makes, by itself: the rows of ``posenc verify`` and ``posenc accuracy``, the vectors (``posenc
-vectors --generate``), the section of
-``docs/generated/encodings.md`` (``python tools/encodings_page.py``), and the tests of
-``tests/conformance/registry``.
+provides the rows of ``posenc verify`` and ``posenc accuracy``, the golden vectors (``posenc vectors
+--generate``), the section of ``docs/generated/encodings.md`` (``python tools/encodings_page.py``),
+and tests in ``tests/conformance/registry``.  Rotary encodings have golden vectors by surface, and
+rows of ``posenc verify`` by surface.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ def espnet_legacy(
     q_at: Sequence[int],
     k_at: Sequence[int],
 ) -> Sequence[Vector]:
-    """Scores by column of a table that counts down, flattened with a 0 before every row.
+    """Position scores, read from a flat list with a 0 before every row.
 
-    What stands in row i and column j of the result is entry ``Q + i K + j`` of that.
+    Row i, column j of the result is entry ``Q + i K + j`` of that list.
     """
     n_q, n_k = len(queries), len(keys)
     last = max(e.max_len, n_k) - 1

@@ -1,4 +1,4 @@
-"""Biases whose size follows what the tokens hold: WavLM."""
+"""Biases with gates that depend on the queries: WavLM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small network that some biases are, in counted numbers."""
+"""The small network of some biases, in counted numbers."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Vector = Sequence[Any]
     },
 )
 def pope(e: PoPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]) -> Vector:
-    """Sizes of query and key, and the cosine of what lies between them."""
+    """Magnitudes of query and key times the cosine of their angle."""
     d = len(q)
     theta = [power(e.base, fraction(-c, d)) for c in range(d)]
     delta = [0.0] * d if e.phases is None else e.phases[h].tolist()

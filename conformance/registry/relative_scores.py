@@ -35,7 +35,7 @@ Vector = Sequence[Any]
     },
 )
 def shaw(e: Shaw, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]) -> Vector:
-    """Keys and the vectors of clipped offsets, met by the query."""
+    """The query times the key and times the vector of the clipped offset."""
     table = (e.keys[h] if e.keys.ndim == 3 else e.keys).tolist()
     logits = []
     for k, j in zip(keys, at, strict=True):
@@ -76,7 +76,7 @@ def _bucket(e: DeBERTa, r: int) -> int:
 def deberta(
     e: DeBERTa, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]
 ) -> Vector:
-    """Content meets content, the query meets the offset's key, the key its query."""
+    """Query times key, query times the offset's key, key times the offset's query."""
     tables = [t for t in (e.relative_keys, e.relative_queries) if t is not None]
     span = tables[0].shape[1] // 2
     scale = root(len(q) * (1 + len(tables)))
@@ -109,7 +109,7 @@ _UNTIED = numbers("tupe-queries", 6, 2, 4), numbers("tupe-keys", 6, 2, 4)
     },
 )
 def tupe(e: TUPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]) -> Vector:
-    """Content meets content and positions meet positions, [CLS] apart."""
+    """Query times key, plus the product of positions; [CLS] has numbers of its own."""
     rows, columns = (t[:, h].tolist() for t in (e.position_queries, e.position_keys))
     scale = root(2 * len(q))
     logits = []
@@ -124,7 +124,7 @@ def tupe(e: TUPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequenc
 
 
 def _soft(e: CoPE) -> Iterable[Recipe]:
-    """Small numbers, so that gates are neither open nor shut."""
+    """Small numbers, so that gates are neither 0 nor 1."""
     return [tokens(f"cope-{len(e.embedding)}", 2, e.head_dim, 7, size=2.0**-4)]
 
 
@@ -139,7 +139,7 @@ def _soft(e: CoPE) -> Iterable[Recipe]:
     inputs=_soft,
 )
 def cope(e: CoPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]) -> Vector:
-    """The query counts its keys with gates, and meets the embedding of the count.
+    """Query times key, plus the query times the embedding of the gated count of keys.
 
     A of the position term is what the class states: both rows, times how far they may be off.
     """
@@ -169,7 +169,7 @@ def cope(e: CoPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequenc
 def decomposed(
     e: DecomposedRelative, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]
 ) -> Vector:
-    """The unscaled query meets a vector of the rows' offset and one of the columns'."""
+    """Query times key, plus the unscaled query times the vectors of both offsets."""
     height, width = e.grid
     by_height, by_width = e.height_table.tolist(), e.width_table.tolist()
     (y, x), logits = divmod(i, width), []

@@ -30,7 +30,7 @@ _U, _V = numbers("transformer-xl-content", 2, 4), numbers("transformer-xl-positi
 def transformer_xl(
     e: TransformerXL, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]
 ) -> Vector:
-    """The query and two biases meet the key and the projected sinusoid of the offset."""
+    """Query and biases times the key and the projected sinusoid of the offset."""
     none = [0.0] * len(q)
     u, v = (none if b is None else b[h].tolist() for b in (e.content_bias, e.position_bias))
     logits = []

@@ -40,11 +40,11 @@ class VectorCase:
     spec : str
         Where the definition is published.
     comment : str
-        What it is about.
+        What the case shows.
     flags : tuple[str, ...]
         What its inputs are like, by name.
     kills : tuple[str, ...]
-        Wrong implementations of the corpus that this case alone rejects.
+        Wrong implementations of the corpus that this case rejects when it runs alone.
     level : str
         "required"; "optional": it may raise instead; "note": any answer will do.
     data : Mapping[str, Any]
@@ -65,7 +65,7 @@ class VectorCase:
 
     @classmethod
     def read(cls, file: str, group: Mapping[str, Any], case: Mapping[str, Any]) -> VectorCase:
-        """The case of its JSON form."""
+        """The case from its JSON form."""
         return cls(
             id=case["id"],
             file=file,
@@ -97,7 +97,7 @@ class VectorCase:
         return {name: Output.read(data, bias) for name, data in self.data["truth"].items()}
 
     def arguments(self, dtype: str | None = None) -> tuple[Any, ...]:
-        """What a function of this surface is called with; copies, float32 arrays as ``dtype``.
+        """Copies of the inputs in call order, float32 arrays as ``dtype``.
 
         The numbers of every float32 input are exact in float16 and bfloat16 too.
         """
@@ -133,7 +133,7 @@ class VectorCase:
     def _parts(self, result: Any) -> tuple[tuple[np.ndarray, str], ...]:
         """The arrays of a result and their dtypes, in the order of ``truth``.
 
-        None if there are too few or too many.
+        Empty if there are too few or too many.
         """
         several = isinstance(result, tuple) or (isinstance(result, list) and len(self.truth) > 1)
         given = tuple(result) if several else (result,)

@@ -1,4 +1,4 @@
-"""The negative control: a right result with one element moved, which every case must reject."""
+"""The negative control: every case must reject a correct result with one element moved."""
 
 from __future__ import annotations
 

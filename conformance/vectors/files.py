@@ -44,9 +44,9 @@ def cases_of(document: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def semantics(group: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
-    """What a case means: while its id lives, none of this may change.
+    """The parts of a case that may not change while its id is in use.
 
-    Fields of the encoding that have their default are left out, so that a class may grow.
+    Fields with their default are left out, so that a class may get new fields.
     """
     declared = group["encoding"]
     return {
@@ -58,7 +58,7 @@ def semantics(group: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _minimal(value: Any) -> dict[str, Any]:
-    """The JSON form of an encoding without what is default or implied."""
+    """The JSON form of an encoding without default and implied fields."""
     full, implied = value.to_dict(), value._implied()
     kept = {value.kind: full[value.kind]}
     for field in dataclasses.fields(value):

@@ -1,7 +1,7 @@
-"""``posenc vectors --verify``: whether a folder of vectors is whole, sound and up to date.
+"""``posenc vectors --verify``: check that a folder of vectors is complete and consistent.
 
-A folder is judged by itself, so that a copy in another repository can be; what it lacks or has
-beyond the vectors of this installation is told apart.
+A copy in another repository is judged by itself; its differences from the vectors of this
+installation are listed separately.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def verify_vectors(folder: Path | None = None) -> Verified:
         broken = [f"{name}: {text}" for text in violations(document)]
         found.problems += broken
         if broken:
-            continue  # what has no form cannot be looked into
+            continue  # the checks below rely on the schema
         found.files += 1
         found.size += (home / name).stat().st_size
         found.problems += [f"{name}: {text}" for text in _file_problems(document)]

@@ -1,4 +1,4 @@
-"""What a case shows that a flag names: one question each, of a case's inputs and encoding."""
+"""Predicates of flags: one question each about the inputs and the encoding of a case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def contiguous(v: View) -> bool:
 
 
 def scattered(v: View) -> bool:
-    """Whether they are anything else."""
+    """Whether the positions are not 0, 1, 2, ..."""
     return bool(v.positions.size) and not contiguous(v)
 
 

@@ -1,4 +1,4 @@
-"""The table of flags.  A flag's bug types are codes of findings: ``posenc explain`` says more."""
+"""The table of flags, and the flags of a case.  ``posenc explain`` describes the bug types."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
 """Logits in 50-digit mpmath: rotated (or biased) products, term by term.
 
-A is the sum of the absolute terms of the fully expanded product, B what the angles of both sides
-can move: for each pair, one side's B times the other side's amplitude.
+A is the sum of the absolute terms of the fully expanded product.  B sums, over pairs, the B of one
+side times the amplitude of the other.
 """
 
 from __future__ import annotations

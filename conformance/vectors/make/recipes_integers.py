@@ -1,4 +1,4 @@
-"""The vectors of what is moved or counted: channel layouts and position ids."""
+"""The vectors of channel layouts and position ids."""
 
 from __future__ import annotations
 

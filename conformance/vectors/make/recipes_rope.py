@@ -50,7 +50,7 @@ def brief(ident: str, encoding: Any, spec: str) -> Group:
 
 
 def _more(group: Group, *chosen: str) -> Group:
-    """The group with further cases, in which everything may go wrong with positions."""
+    """The group with more cases, of positions that implementations get wrong."""
     rope: Any = group.encoding
 
     def case(name: str, comment: str, positions: Any, batch: int = 1, heads: int = 1) -> Recipe:
@@ -209,7 +209,7 @@ def _vjp(ident: str, rope: RoPE) -> Group:
 
 
 def _calls(rope: RoPE) -> list[Group]:
-    """Offsets, sequences that are fed chunk by chunk, shifted keys, normalised heads."""
+    """Offsets, sequences in chunks, shifted keys, normalised heads."""
 
     def group(
         name: str, surface: str, key: str, *cases: Any, of: RoPE = rope, spec: str = NEOX

@@ -138,7 +138,7 @@ def others() -> Theme:
     sixteen = half(128, Llama3Scaling(16.0, 1.0, 4.0, 8192), base=1e6)
     step = half(128, Llama3Scaling(8.0, 2.0, 2.0, 8192), base=500000.0)
     phi = half(96, LongRoPE(SHORT, LONGER, 4096, factor=32.0))
-    told = half(96, LongRoPE(SHORT, LONGER, 3000, attention_factor=1.24), base=1e6)
+    given_factor = half(96, LongRoPE(SHORT, LONGER, 3000, attention_factor=1.24), base=1e6)
     pair = half(96, LongRoPE(SHORT, LONGER, 4096, attention_factor=(1.0, 1.25), policy="long"))
     prope = half(256, Proportional(0.25), base=1e6)
     slower = half(32, Proportional(0.75, factor=8.0))
@@ -147,7 +147,7 @@ def others() -> Theme:
         standard("rope-64-half-llama-3-2", two, LLAMA),
         brief("rope-128-half-llama-3-narrow", narrow, LLAMA),
         by_length("rope-96-half-longrope", phi, LONG, (0, 1), (37, 4095), (1, 4096), (131071,)),
-        by_length("rope-96-half-longrope-told", told, LONG, (1, 2999), (1, 3000)),
+        by_length("rope-96-half-longrope-told", given_factor, LONG, (1, 2999), (1, 3000)),
         brief("rope-256-half-proportional", prope, PROPORTIONAL),
         brief("rope-32-half-proportional-slower", slower, PROPORTIONAL),
         frequencies_of("rope-128-half-llama-3-1-frequencies", three, LLAMA),
@@ -155,7 +155,7 @@ def others() -> Theme:
         frequencies_of("rope-128-half-llama-3-16-frequencies", sixteen, LLAMA),
         frequencies_of("rope-128-half-llama-3-step-frequencies", step, LLAMA),
         frequencies_of("rope-96-half-longrope-frequencies", phi, LONG, 4096, 4097),
-        frequencies_of("rope-96-half-longrope-told-frequencies", told, LONG, 3000, 3001),
+        frequencies_of("rope-96-half-longrope-told-frequencies", given_factor, LONG, 3000, 3001),
         frequencies_of("rope-96-half-longrope-long-frequencies", pair, LONG),
         frequencies_of("rope-256-half-proportional-frequencies", prope, PROPORTIONAL),
     )  # fmt: skip

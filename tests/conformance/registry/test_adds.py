@@ -22,7 +22,7 @@ from posenc_ref.conformance.surveys.options import Options
 from posenc_ref.conformance.surveys.verify import verify
 from posenc_ref.conformance.vectors.make import generate, recipes
 from posenc_ref.conformance.vectors.verify import verify_vectors
-from tests.conformance.registry.registered import ASKED, on
+from tests.conformance.registry.entry_checks import CHECKS, on
 from tests.tool import tool
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -70,6 +70,20 @@ def wrong(entry, monkeypatch):
     right = entry.encoding._of_offset
     monkeypatch.setattr(entry.encoding, "_of_offset", lambda self, r: off(right(self, r)))
     return entry
+
+
+def test_an_encoding_is_added_in_six_files():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = re.search(r"^## Adding an encoding\n(.*?)^## ", text, re.DOTALL | re.MULTILINE)[1]
+    named = set(re.findall(r"`([\w/]*(?:tisa|__init__)\.py|tests/mutants/)`|(README)", section))
+    assert {path or readme for path, readme in named} == {
+        "posenc_ref/tisa.py",
+        "posenc_ref/__init__.py",
+        "conformance/registry/tisa.py",
+        "tests/posenc_ref/test_tisa.py",
+        "tests/mutants/",
+        "README",
+    }
 
 
 def test_the_walk_through_has_its_files():
@@ -147,14 +161,14 @@ def test_no_pipe_hides_that_a_command_of_the_walk_through_failed():
     assert not {"|", ";"} & set(commands)
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=lambda fn: fn.__name__)
-def test_it_is_asked_what_all_are(entry, asked):
-    asked(entry, "tisa", entry.examples["tisa"])
+@pytest.mark.parametrize("check_entry", CHECKS, ids=lambda fn: fn.__name__)
+def test_it_passes_the_checks_of_all_entries(entry, check_entry):
+    check_entry(entry, "tisa", entry.examples["tisa"])
 
 
 @pytest.mark.parametrize("library", ["torch", "array_api_strict"])
-def test_libraries_are_asked(entry, library):
-    pytest.importorskip(library, reason="the library that is asked")
+def test_libraries_give_the_same(entry, library):
+    pytest.importorskip(library, reason="the library that is check_entry")
     assert on(library, entry, "float32").verdict == "conforms"
 
 
@@ -186,14 +200,14 @@ def test_the_page_is_not_written_of_a_wrong_one(wrong):
 
 
 def test_a_wrong_one_is_not_certified_by_the_tests(wrong):
-    (certified,) = [asked for asked in ASKED if asked.__name__ == "is_certified"]
+    (certified,) = [check for check in CHECKS if check.__name__ == "is_certified"]
     with pytest.raises(AssertionError):
         certified(wrong, "tisa", wrong.examples["tisa"])
 
 
 def test_a_wider_unit_than_the_formula_has_is_found(entry, monkeypatch):
     """A class that declares more rounding than there is would let its implementations off."""
-    (states,) = [asked for asked in ASKED if asked.__name__.startswith("states_the_error_unit")]
+    (states,) = [check for check in CHECKS if check.__name__.startswith("states_the_error_unit")]
     honest = entry.encoding._truth_of
 
     def generous(self, offsets):
@@ -230,7 +244,7 @@ def test_another_dtype_than_asked_for_is_found(entry, monkeypatch):
     ids=["in half precision", "float64 whatever q is"],
 )
 def test_scores_that_do_not_follow_the_queries_are_found(entry, monkeypatch, scores):
-    (follows,) = [asked for asked in ASKED if asked.__name__ == "scores_follow_the_queries"]
+    (follows,) = [check for check in CHECKS if check.__name__ == "scores_follow_the_queries"]
     right = entry.encoding.scores
 
     def wrong(self, q, k, q_at, k_at, *, scale=None):
@@ -270,7 +284,7 @@ def test_examples_are_of_the_class(entry, examples):
 
 def test_tables_that_look_rows_up_say_which(entry):
     learned = registry.entry_of(posenc_ref.Learned(np.zeros((2, 2))))
-    with pytest.raises(ValueError, match=r"learned-6 looks rows up: its entry must say which"):
+    with pytest.raises(ValueError, match="learned-6 looks up rows: its entry must give inputs="):
         dataclasses.replace(learned, inputs=None).group("learned-6")
 
 

@@ -1,4 +1,4 @@
-"""Breaks that no golden vector of an encoding shows are found by what every entry is asked."""
+"""Mistakes that no golden vector shows are found by the checks of every entry."""
 
 import re
 
@@ -8,7 +8,7 @@ import pytest
 from posenc_ref import FIRE, Kerple, Shaw, Time2Vec
 from posenc_ref.conformance.exact.numbers import Real
 from posenc_ref.conformance.registry import entries, entry_of
-from tests.conformance.registry.registered_beyond import (
+from tests.conformance.registry.more_entry_checks import (
     HEADS,
     at_every_distance,
     at_fractions,
@@ -21,8 +21,8 @@ from tests.conformance.registry.registered_beyond import (
 KERPLE = Kerple((0.5, 0.25), (1.5, 0.5))
 
 
-def asked(fn, cls):
-    """Ask the first example of a class."""
+def run_check(fn, cls):
+    """Check the first example of a class."""
     (entry,) = [entry for entry in entries() if entry.encoding is cls]
     name = next(iter(entry.examples))
     fn(entry, name, entry.examples[name])
@@ -30,7 +30,7 @@ def asked(fn, cls):
 
 def rejects(fn, cls, said):
     with pytest.raises(AssertionError, match=said):
-        asked(fn, cls)
+        run_check(fn, cls)
 
 
 def test_a_head_axis_at_the_wrong_end_of_a_batch(monkeypatch):
@@ -44,7 +44,7 @@ def test_a_head_axis_at_the_wrong_end_of_a_batch(monkeypatch):
     monkeypatch.setattr(Kerple, "_of_offset", misplaced)
     np.testing.assert_array_equal(KERPLE.bias(range(4), range(4)), right)
     with pytest.raises(ValueError, match="broadcast"):  # a batch of 3, as it is never the heads
-        asked(takes_batched_positions, Kerple)
+        run_check(takes_batched_positions, Kerple)
     one = Kerple((0.5,), (1.5,))
     with pytest.raises(AssertionError, match=re.escape("(1, 3, 4, 4) for a batch of 3")):
         takes_batched_positions(entry_of(one), next(iter(entry_of(one).examples)), one)

@@ -9,7 +9,7 @@ from posenc_ref import Encoding
 from posenc_ref._namespace import is_array
 from posenc_ref.accuracy import budget
 from posenc_ref.conformance.registry import entries
-from tests.conformance.registry.registered import cases, own
+from tests.conformance.registry.entry_checks import cases, own
 
 ENTRIES = entries()
 #: Settings that the surface of the entry cannot see, and what sees them.

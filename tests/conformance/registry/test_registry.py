@@ -11,7 +11,7 @@ from posenc_ref.conformance.exact.bits import digest, write_array
 from posenc_ref.conformance.exact.certificate import dtypes
 from posenc_ref.conformance.registry import REGISTRY, entries, entry_of
 from posenc_ref.conformance.surveys.own_registered import labels
-from tests.conformance.registry.registered import ASKED, ASKED_OF_ALL, on, rows_of
+from tests.conformance.registry.entry_checks import CHECKS, CHECKS_OF_ALL, on, rows_of
 from tests.tool import tool
 
 ENTRIES = entries()
@@ -45,20 +45,20 @@ def test_the_entry_of_a_value():
     assert entry_of(None) is None
 
 
-def asked_of(entry):
-    return ASKED_OF_ALL if entry.encoding.family == "rotary" else ASKED
+def checks_of(entry):
+    return CHECKS_OF_ALL if entry.encoding.family == "rotary" else CHECKS
 
 
 @pytest.mark.parametrize(
-    ("entry", "name", "asked"),
+    ("entry", "name", "check_entry"),
     [
-        pytest.param(entry, name, asked, id=f"{entry.name}-{name}-{asked.__name__}")
+        pytest.param(entry, name, check_entry, id=f"{entry.name}-{name}-{check_entry.__name__}")
         for entry, name in EXAMPLES
-        for asked in asked_of(entry)
+        for check_entry in checks_of(entry)
     ],
 )
-def test_it(entry, name, asked):
-    asked(entry, name, entry.examples[name])
+def test_an_example(entry, name, check_entry):
+    check_entry(entry, name, entry.examples[name])
 
 
 def on_libraries():
@@ -74,7 +74,7 @@ def on_libraries():
 
 @pytest.mark.parametrize(("entry", "library"), [*on_libraries()])
 def test_every_library_gives_the_same(entry, library):
-    pytest.importorskip(library, reason="the library that is asked")
+    pytest.importorskip(library, reason="the library that is check_entry")
     found = on(library, entry, "float32")
     assert (found.verdict, found.messages, found.reason) == ("conforms", (), "")
 

@@ -1,4 +1,4 @@
-"""What every entry is asked that its golden vectors do not: batches, gradients, more inputs."""
+"""Checks of every entry beyond its golden vectors: batches, gradients, more inputs."""
 
 import dataclasses
 import functools
@@ -100,7 +100,7 @@ def queries_and_keys(entry, name, e):
 
 def learns_on_torch(entry, name, e):
     """Gradients reach every learned array, where it is a tensor that asks for them."""
-    torch = pytest.importorskip("torch", reason="the library that is asked")
+    torch = pytest.importorskip("torch", reason="the library that is check_entry")
     learned = {}
     on_torch = with_tensors(e, torch, type(e).__name__, learned)
     if not learned:
@@ -250,7 +250,7 @@ def parts_of(value, axis):
         yield np.take(value, range(min(size, HEADS - start)), axis=axis) * 2.0**-n
 
 
-BEYOND = (
+MORE_CHECKS = (
     takes_batched_positions,
     scores_follow_the_queries,
     learns_on_torch,

@@ -1,4 +1,4 @@
-"""What every entry of the registry is asked: functions of an entry, an example and its name."""
+"""Checks of every entry of the registry: functions of an entry, an example and its name."""
 
 import dataclasses
 import functools
@@ -17,8 +17,9 @@ from posenc_ref.conformance.registry import entry_of
 from posenc_ref.conformance.surveys.own_registered import judge_entry
 from posenc_ref.conformance.surveys.own_surfaces import wide
 from posenc_ref.conformance.surveys.record import Outcome
-from tests.conformance.registry.registered_beyond import BEYOND
-from tests.posenc_ref.test_table_properties import CHECKS, rows
+from tests.conformance.registry.more_entry_checks import MORE_CHECKS
+from tests.posenc_ref.test_table_properties import CHECKS as PROPERTIES
+from tests.posenc_ref.test_table_properties import rows
 
 #: Refused whatever the encoding; those that look numbers up refuse the dtype first.
 BAD = {
@@ -80,7 +81,7 @@ def own_truth(e, inputs):
     return Truth(*(sum(getattr(t, name) for t in terms) for name in ("value", "terms", "angle")))
 
 
-# --- what is asked -------------------------------------------------------------------------------
+# --- the checks ----------------------------------------------------------------------------------
 
 
 def json_and_back(entry, name, e):
@@ -175,9 +176,9 @@ def takes_host_and_array_positions(entry, name, e):
 
 
 def follows_the_dtype(entry, name, e):
-    """Of x; from positions alone float64, or that of the learned numbers, unless asked.
+    """Of x; from positions alone float64, or that of the learned numbers, unless check_entry.
 
-    What ``scores`` gives is asked in ``scores_follow_the_queries``.
+    What ``scores`` gives is check_entry in ``scores_follow_the_queries``.
     """
     inputs = entry.group(name).cases[0].inputs
     if e.family == "table":
@@ -263,10 +264,10 @@ def refusal(fn, *arguments):
 
 
 def has_the_properties_it_declares(entry, name, e):
-    """What is declared holds."""
+    """Declared properties hold."""
     if e.family == "table":
         if not e.integers:
-            assert [what for what in e.properties if not CHECKS[what](*rows(e))] == []
+            assert [what for what in e.properties if not PROPERTIES[what](*rows(e))] == []
         return
     for recipe in entry.group(name).cases:
         q_at, k_at = sides(recipe.inputs)
@@ -279,7 +280,7 @@ def has_the_properties_it_declares(entry, name, e):
             np.testing.assert_array_equal(t[:, offsets], own(e, recipe.inputs))
 
 
-ASKED_OF_ALL = (
+CHECKS_OF_ALL = (
     json_and_back,
     is_certified,
     conforms,
@@ -289,11 +290,11 @@ ASKED_OF_ALL = (
     refuses_bad_positions,
 )
 #: Rotary encodings have tests of their own for these.
-ASKED = (
-    *ASKED_OF_ALL,
+CHECKS = (
+    *CHECKS_OF_ALL,
     states_the_error_unit_of_its_formula,
     has_the_properties_it_declares,
-    *BEYOND,
+    *MORE_CHECKS,
 )
 
 
