@@ -21,7 +21,7 @@ _MOST_SQUARE = 2**23
 
 @dataclass(frozen=True)
 class Ruler:
-    """Compares two computed numbers in units of the dtype's roundoff."""
+    """A comparison of two computed numbers in units of the dtype's roundoff."""
 
     dtype: str = "float32"
     precision: str | None = None

@@ -33,13 +33,13 @@ LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), (257, 300), (600, 600), *PROBED
 FEW = ((5, 5), (1, 7), (3, 11), (2, 5), (5, 11), (64, 64), (16, 256), (4, 2050))
 #: A square call of this size stands in where q_len < k_len is refused.
 SQUARE = 512
-#: Buckets of T5 that end farther off than the squares above are met up to here.
+#: The farthest T5 bucket for which a longer square is added.
 FARTHEST = 1024
 #: Past the usual sizes of caches.
 LONGEST = FAR
-#: So many first calls are replayed at the end.
+#: The number of first calls that are replayed at the end.
 REPEATED = 3
-#: A dense builder of the longest bias may make this many numbers, and no more.
+#: The most numbers in the longest bias: a dense implementation must hold them.
 MOST_NUMBERS = 2**28
 
 

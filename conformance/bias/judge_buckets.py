@@ -179,33 +179,25 @@ def properties_of(num_buckets: int, bidirectional: bool) -> list[Property]:
         bad = (data.relative > 0) & ~(data.bucket == _at(data, 0))
         return _first(data, bad, "later keys share bucket(0)")
 
-    def move(r: int, by: float) -> Callable[[Buckets, Ruler], Buckets]:
-        def spoil(data: Buckets, ruler: Ruler) -> Buckets:
-            bucket = np.array(data.bucket)
-            bucket[data.relative == r] += by
-            return Buckets(data.relative, bucket)
+    def spoiled(r: int, value: float) -> Callable[[Buckets, Ruler], Buckets]:
+        return lambda data, ruler: Buckets(
+            data.relative, np.where(data.relative == r, value, data.bucket)
+        )
 
-        return spoil
-
-    def set_to(r: int, value: float) -> Callable[[Buckets, Ruler], Buckets]:
-        def spoil(data: Buckets, ruler: Ruler) -> Buckets:
-            bucket = np.array(data.bucket)
-            bucket[data.relative == r] = value
-            return Buckets(data.relative, bucket)
-
-        return spoil
+    def moved(r: int) -> Callable[[Buckets, Ruler], Buckets]:
+        return lambda data, ruler: Buckets(data.relative, data.bucket + (data.relative == r))
 
     found = [
-        Property("bucket(0) = 0", own, set_to(0, 1.0)),
-        Property("buckets are 0 .. the last", inside, set_to(-2, last + 1.0)),
-        Property("buckets grow with the distance", monotone, set_to(-2, 4.0 * num_buckets)),
+        Property("bucket(0) = 0", own, spoiled(0, 1.0)),
+        Property("buckets are 0 .. the last", inside, spoiled(-2, last + 1.0)),
+        Property("buckets grow with the distance", monotone, spoiled(-2, 4.0 * num_buckets)),
     ]
     if half > 3:
-        found.append(Property("near distances have their own bucket", exact, set_to(-1, -1.0)))
+        found.append(Property("near distances have their own bucket", exact, spoiled(-1, -1.0)))
     if bidirectional:
-        found.append(Property("bucket(n) = bucket(-n) + half", mirrored, move(2, 1.0)))
+        found.append(Property("bucket(n) = bucket(-n) + half", mirrored, moved(2)))
     else:
-        found.append(Property("later keys share bucket(0)", later, move(2, 1.0)))
+        found.append(Property("later keys share bucket(0)", later, moved(2)))
     return found
 
 

@@ -46,9 +46,8 @@ def _identical(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> 
 class Plain:
     """How to judge a surface; ``probes`` and ``mistakes`` get the declared encoding, or None."""
 
-    probes: Callable[
-        [Any, int, str], Iterable[Arguments]
-    ]  #: by seed and dtype; from small to large
+    #: By encoding, seed and dtype, from small to large.
+    probes: Callable[[Any, int, str], Iterable[Arguments]]
     mistakes: Callable[[Any], Iterable[Mistake]]
     otherwise: str  #: the code where no known mistake explains the result
     integers: bool = True  #: whether integers (or bools) are wanted

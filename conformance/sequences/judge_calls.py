@@ -32,7 +32,7 @@ from .offset_mistakes import Offset, offset_mistakes
 
 #: One call: (B, H, S), and the position of its first token.
 Call = tuple[tuple[int, int, int], int]
-#: Every length once: what is kept by length is a matter of sequences.
+#: Every length once, so that nothing is kept by length.
 ALONE: tuple[tuple[Call, ...], ...] = ((((2, 3, 5), 0),), (((2, 3, 6), 7),), (((3, 2, 1), 37),))
 SEQUENCES: dict[str, tuple[Call, ...]] = {
     "one length at three offsets": (((1, 2, 11), 20), ((1, 2, 11), 50), ((1, 2, 11), 0)),
@@ -66,7 +66,7 @@ class InTurn(Offset):
 
 
 def judge(run: Run) -> None:
-    """``fn([(x, offset), ...])``: alone and in sequences; then, one by one, as ``apply``."""
+    """Judge ``fn([(x, offset), ...])``: alone and in sequences; then, one by one, as ``apply``."""
     run.report.required = ("alone", "sequences", "state")
     encoding = alike(run.encoding)
     ask = partial(_ask, run, encoding)
@@ -144,7 +144,7 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
 
 
 def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
-    """Calls that are right alone and wrong in a sequence."""
+    """Diagnose calls that are right alone and wrong in a sequence."""
     wrong = failed(run, seen)
     if not wrong or match(run, seen, _state_mistakes()):
         return

@@ -44,12 +44,12 @@ LONG = ((1000, 1, 1, 22), (4093, 1, 1, 1, 1, 3), (8190, 1, 1, 1), (32766, 1, 1))
 
 
 def judge_decode(run: Run) -> None:
-    """``fn(x, chunks)``: each chunk at the positions after the ones before, then as ``apply``."""
+    """Judge ``fn(x, chunks)``: each chunk goes on where the last one ends; then as ``apply``."""
     _judge(run, cache=False, named=chunk_mistakes, otherwise="decode-offset")
 
 
 def judge_key_cache(run: Run) -> None:
-    """``fn(k, chunks)``: all keys, rotated as at the last length; then as ``apply``."""
+    """Judge ``fn(k, chunks)``: all keys, rotated as at the last length; then as ``apply``."""
     _judge(run, cache=True, named=cache_mistakes, otherwise="stale-cache")
 
 

@@ -41,7 +41,7 @@ REQUIRED = 37
 
 
 def judge(run: Run) -> None:
-    """``fn(x (B, H, S, D), offset (B,))``: row b stands at ``offset[b] ..``; then as ``apply``."""
+    """Judge ``fn(x (B, H, S, D), offset (B,))``: row b from ``offset[b]`` on; then as ``apply``."""
     encoding = alike(run.encoding)
     run.report.required = ("required inputs", "offsets", "state")
     ask = one_result(lambda call: _called(run, call))

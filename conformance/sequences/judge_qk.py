@@ -22,12 +22,12 @@ from .cases_qk import PairCall, cases
 from .qk_mistakes import qk_mistakes
 from .xpos_mistakes import xpos_mistakes
 
-#: Tensors that differ in these ways only may still have the declared logits.
+#: Codes of tensors that allow the declared logits.
 MAYBE_HARMLESS = ("output-layout", "position-origin", "amplitude", "attention-factor")
 
 
 def judge(run: Run) -> None:
-    """``fn(q, k, q_positions, k_positions) -> (q', k')``; then each side as ``apply``."""
+    """Judge ``fn(q, k, q_positions, k_positions) -> (q', k')``; then each side as ``apply``."""
     run.report.required = ("required inputs", "pairs", "state")
     sides = drive(run, _probes(run), lambda probe: _called(run, probe.facts))
     if sides is None:
@@ -54,7 +54,7 @@ def _probes(run: Run) -> Iterator[Probe]:
 
 
 def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
-    """xPos is no ``apply``.  Where the decay is counted from does not show in logits."""
+    """Diagnose xPos, which is no ``apply``; logits do not show the origin of its decay."""
     if run.failures and not excused(run, logits, "the decay is counted from another position"):
         match(run, seen, [*qk_mistakes(run.encoding), *xpos_mistakes(run.encoding)])
 
@@ -86,7 +86,7 @@ def pair(result: Any) -> tuple[Any, Any]:
 
 
 def _each_side(run: Run) -> None:
-    """Queries as ``apply``, with the same x as keys; keys as well, where they come out other."""
+    """Judge queries as ``apply``, with the same x as keys; keys too, if their results differ."""
     driver, differ = run.driver, [0]
 
     def both(x: Any, positions: Any) -> tuple[Any, Any]:

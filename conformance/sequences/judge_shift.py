@@ -26,7 +26,7 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions
 
 #: Forwards, and backwards as a context shift does; from small to large.
 DELTAS = (1, 3, 7, -1, -7, 211, -512, 4096, -4093, 100003, -70001)
-#: A view makes a call for each token, so it ends here.
+#: The largest delta in a view, which makes a call for each token.
 _LONGEST = 8191
 
 
@@ -54,7 +54,7 @@ class Moved:
 
 
 def judge(run: Run) -> None:
-    """``fn(rotated_k, delta)``; then, delta by delta, as an ``apply`` without m and origin."""
+    """Judge ``fn(rotated_k, delta)``; then each delta as an ``apply`` without m and origin."""
     run.report.required = ("shifts", "state")
     run.driver.names = ("rotated_k",)
     encoding = alike(run.encoding)

@@ -49,7 +49,7 @@ class Backward:
 
 
 def judge(run: Run) -> None:
-    """``fn(x, positions, dy) -> dx``; then, as a function of dy, as an ``apply``."""
+    """Judge ``fn(x, positions, dy) -> dx``; then, as a function of dy, as an ``apply``."""
     run.report.required = ("gradient", "state")
     encoding: Rotary = run.encoding
     calls = drive(run, _probes(run, encoding), one_result(lambda call: _called(run, call)))

@@ -1,4 +1,4 @@
-"""Judges of ``add`` and ``grid``: tables that come added to x, or over the patches of an image.
+"""Judges of ``add`` and ``grid``: a table added to x, or over the patches of an image.
 
 ``add``: A = |x| + |PE|, B = that of the table.  ``grid``: as the table.
 """
@@ -24,7 +24,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 
 from . import judge as judge_tables
-from .judge_features import longest, rows_of, table_mistakes
+from .judge_features import longest, read_rows, rows_of, table_mistakes
 
 #: (B, S): fewer rows than tokens, and more; one of each.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -47,7 +47,7 @@ class Added:
         return self.at(np.arange(self.x.shape[1]), x, pe)
 
     def at(self, positions: Any, x: float = 1.0, pe: float = 1.0) -> Truth:
-        """With other positions, which broadcast to (B, S)."""
+        """The sum at other positions, which broadcast to (B, S)."""
         rows = self.rows(np.broadcast_to(positions, self.x.shape[:2]))
         terms = np.abs(x * self.x) + np.abs(pe * rows.value)
         return Truth(x * self.x + pe * rows.value, terms, abs(pe) * rows.angle)
@@ -135,7 +135,7 @@ def _sum_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 
 def judge_grid(run: Run) -> None:
-    """``fn(height, width)``: the rows of all patches, numbered row by row."""
+    """Judge ``fn(height, width)``: the rows of all patches, numbered row by row."""
     encoding = run.encoding
     run.report.required = ("grids", "state")
     seen: list[JudgedCall] = []
@@ -175,7 +175,7 @@ def judge_grid(run: Run) -> None:
 
 
 def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
-    """Whether the rows are the declared ones in an order that nobody would have guessed."""
+    """Report declared rows in an order that follows no known rule; return whether they are."""
     for one in failed(run, seen):
         rows = one.truth.value
         order = [int(np.argmin(np.abs(rows - row).max(axis=1))) for row in one.actual]
@@ -187,9 +187,7 @@ def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
 
 
 def _patches(run: Run, h: int, w: int) -> np.ndarray:
-    table = run.driver.array(run.driver.call(h, w))
-    if table.shape != (h * w, run.encoding.dim):
-        raise Malformed(f"expected shape {(h * w, run.encoding.dim)}, got {table.shape}")
+    table = read_rows(run, run.driver.call(h, w), h * w)
     run.reached(h * w - 1)
     return table
 
