@@ -1,7 +1,7 @@
-"""Other people's libraries, in the shape of a surface.
+"""Functions of other libraries, adapted to surfaces.
 
 Each module imports its library only when something of that library is built, so that this package
-costs nothing and needs nothing. `known` lists what can be judged here and now.
+costs nothing and needs nothing. `libraries` lists every function that is known.
 """
 
 from .gguf import from_gguf

@@ -1,4 +1,4 @@
-"""The positional encoding of a GGUF file, read with the ``gguf`` package of llama.cpp."""
+"""Read the positional encoding of a GGUF file with the ``gguf`` package of llama.cpp."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def from_gguf(path: str | os.PathLike[str], *, layout: str | None = None) -> Mod
 
 
 def _wanted(name: str) -> bool:
-    """Vocabularies are large, and say nothing about positions."""
+    """Return whether a field can matter: vocabularies are large, and do not."""
     return not name.startswith(("tokenizer.", "GGUF."))

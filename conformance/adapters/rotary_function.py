@@ -1,4 +1,4 @@
-"""A function that rotates, and how it wants its vectors and its table."""
+"""A function that rotates, with the layouts of its vectors and its table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from .binding import bind, parameters
-from .rotary_table import B, H, S, Table, length_of
+from .rotary_table import B, CosSinTable, H, S, length_of
 
 # How a table of shape (B, S, W) may have to be laid out.
 TABLE_SHAPES: dict[str, Callable[[Any], Any]] = {
@@ -33,7 +33,7 @@ class Rotation:
 
     name: str
     function: Callable[..., Any]
-    table: Table
+    table: CosSinTable
     tensor_layout: str
     table_shape: str
     head_dim: int
@@ -56,7 +56,7 @@ class Rotation:
         return _joined(one, q.shape), _joined(two, k.shape)
 
     def _rows_apart(self, positions: Any) -> bool:
-        """Whether a batch takes a call for each row: vision towers have one sequence of patches."""
+        """Return whether each row of a batch takes a call: vision towers have one sequence."""
         alone = self.table_shape == "(1, S, W)" or self.table.arrangement == "(S, A)"
         return alone and bool(positions.ndim == 3 and positions.shape[1] > 1)
 

@@ -1,4 +1,4 @@
-"""Which function of a file rotates, found by name, by who calls it, and by trying."""
+"""Find the function of a file that rotates, by its name, its callers, and by trying."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from .binding import parameters
 from .rotary_function import LAYOUTS, TABLE_SHAPES, Rotation, attribute, head_dim_of
-from .rotary_table import H, Table, describe
+from .rotary_table import CosSinTable, H, describe
 
 
 def rotating_functions(file: types.ModuleType) -> dict[str, tuple[Callable[..., Any], type | None]]:
@@ -79,7 +79,9 @@ def _instance(owner: type, config: Any, target: Any) -> Any:
         return None
 
 
-def find_rotation(table: Table, functions: Iterator[Any], config: Any, width: int) -> Rotation:
+def find_rotation(
+    table: CosSinTable, functions: Iterator[Any], config: Any, width: int
+) -> Rotation:
     """Return how to rotate with `table`, or raise ValueError with what was tried.
 
     `width` is the table's. Whatever has a chance is tried on vectors of distinct sizes.
@@ -132,7 +134,7 @@ def _widths(config: Any, width: int) -> Iterator[tuple[int, int | None]]:
 
 
 def find_direct(module: Any, config: Any) -> Rotation | None:
-    """Return how `module` rotates vectors by a method of its own, told positions and no table.
+    """Return how `module` rotates vectors by a method of its own that takes positions and no table.
 
     Positions are then a tuple with one array for each axis.
     """
@@ -146,7 +148,7 @@ def find_direct(module: Any, config: Any) -> Rotation | None:
             continue
         for axes in (3, 2):
             for head_dim, _ in _widths(config, 2):
-                table = Table(module, "tuple", "?", axes)
+                table = CosSinTable(module, "tuple", "?", axes)
                 bound = partial(function, module)
                 trial = Rotation(name, bound, table, "bhsd", "(B, S, W)", head_dim, None)
                 x = torch.zeros(LAYOUTS["bhsd"](H, head_dim))

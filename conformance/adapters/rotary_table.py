@@ -1,4 +1,4 @@
-"""How a rotary module is asked for its cosines and sines, found by asking.
+"""Find out by probing how a rotary module gives its cosines and sines.
 
 Every probe uses distinct sizes, none of them 1, so that a wrong guess cannot broadcast or index
 its way through.
@@ -26,7 +26,7 @@ PATCHES = (1, 2, 4, 8, 14, 16, 32)
 
 
 @dataclass(frozen=True)
-class Table:
+class CosSinTable:
     """A module's table of cosines and sines, and how it is asked for."""
 
     module: Any
@@ -76,7 +76,7 @@ class Table:
         return self.module(**bind(self.module.forward, roles))
 
     def _rows(self, x: Any, positions: Any) -> Any:
-        """Take rows out of the table of a module that is told a length, never positions."""
+        """Take rows out of the table of a module that takes a length instead of positions."""
         name = type(self.module).__name__
         length = length_of(positions, name)
         raw = self.module(x.new_zeros((1, length, 1)))
@@ -107,14 +107,14 @@ class Table:
         return torch.arange(S).expand(1 if self.arrangement == "(S, A)" else B, S)
 
 
-def find_table(module: Any, layer_types: tuple[str | None, ...] = (None,)) -> Table:
+def find_table(module: Any, layer_types: tuple[str | None, ...] = (None,)) -> CosSinTable:
     """Return how `module` is asked for its table, or raise ValueError with what was tried."""
     import torch
 
     tried = []
     for layer_type in layer_types:
         for arrangement, axes in _questions(module):
-            trial = Table(module, arrangement, "?", axes, layer_type)
+            trial = CosSinTable(module, arrangement, "?", axes, layer_type)
             positions = trial.probe_positions()
             try:
                 raw = trial.raw(torch.zeros(B, H, S, 2), positions)
@@ -136,7 +136,7 @@ def find_table(module: Any, layer_types: tuple[str | None, ...] = (None,)) -> Ta
 def grid_rows(module: Any, x: Any, positions: Any) -> Any:
     """Return the rows at (row, column), positions (2, B, S), of the table of a square image.
 
-    The module is told an image, whose patches it numbers row by row; tokens that follow them, such
+    The module takes an image, whose patches it numbers row by row; tokens that follow them, such
     as Llama 4's class token, are left out.
     """
     name = type(module).__name__
@@ -199,8 +199,8 @@ def _require_rows(raw: Any, rows: tuple[int, ...]) -> None:
         raise ValueError(f"tables of shape {shapes} for positions {tuple(rows)}")
 
 
-def _require_axes(table: Table) -> None:
-    """Every axis that is taken must move some column: a module may look at the first one only."""
+def _require_axes(table: CosSinTable) -> None:
+    """Raise ValueError unless every axis changes a column: a module may use only the first."""
     import torch
 
     if table.axes == 1:
@@ -217,7 +217,7 @@ def _require_axes(table: Table) -> None:
 
 
 def _form(raw: Any) -> str:
-    """Tell cosines from sines by what they are at position 0, the probe's first row."""
+    """Return which part is cosines and which sines, from position 0, the probe's first row."""
     parts = raw if isinstance(raw, tuple) else (raw,)
     if parts[0].is_complex():
         return "complex"

@@ -23,7 +23,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from .binding import parameters
 from .rotary_function import Rotation, attribute, head_dim_of
 from .rotary_search import find_direct, find_rotation, ranked, rotating_functions
-from .rotary_table import B, H, S, Table, find_table
+from .rotary_table import B, CosSinTable, H, S, find_table
 from .transformers_bias import alibi, alibi_of_model, relative_bias
 from .transformers_config import declared_rope
 from .transformers_table import position_table
@@ -109,7 +109,7 @@ def rotary_modules(target: Any) -> list[Any]:
 
 
 def _is_rotary(module: Any) -> bool:
-    """Whether a module is rotary by its name, or by what it is told: LightGlue's takes points."""
+    """Return whether a module is rotary by its name or its arguments: LightGlue's takes points."""
     name = type(module).__name__
     named = bool(re.search("Rotary|RoPE|Rope", name)) and "Atten" not in name
     return named or list(parameters(module.forward))[:1] == ["points"]
@@ -169,7 +169,7 @@ def rotary(
 
 @dataclass(frozen=True)
 class Apply:
-    """The surface ``apply``; keeps how it is done."""
+    """The surface ``apply`` of a :class:`Rotation`."""
 
     rotation: Rotation
 
@@ -194,7 +194,7 @@ def _direct(
     )
 
 
-def _call(table: Table, rotation: Rotation | None, surface: str) -> Callable[..., Any]:
+def _call(table: CosSinTable, rotation: Rotation | None, surface: str) -> Callable[..., Any]:
     import torch
 
     if rotation is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,16 @@ from .rotary_function import attribute
 
 # Older configurations have a name of their own for the base.
 BASES = ("rope_theta", "rotary_emb_base", "rotary_embedding_base")
+
+
+def modeling_of(model: str) -> Any:
+    """Return the module of ``transformers`` that holds the classes of a model."""
+    return importlib.import_module(f"transformers.models.{model}.modeling_{model}")
+
+
+def configuration_of(model: str) -> Any:
+    """Return the module of ``transformers`` that holds the configurations of a model."""
+    return importlib.import_module(f"transformers.models.{model}.configuration_{model}")
 
 
 def declared_rope(

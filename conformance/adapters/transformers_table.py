@@ -12,7 +12,7 @@ import posenc_ref
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .binding import bind, parameters
-from .peers import window_start
+from .library import window_start
 from .rotary_function import attribute
 from .rotary_table import S, describe, length_of
 from .transformers_config import on_host

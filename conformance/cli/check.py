@@ -25,6 +25,7 @@ from posenc_ref.conformance.surveys.ndjson import recording
 
 from .loading import UsageError, load_encoding, load_target
 from .models import declared_by, load_model
+from .output import usage_error
 
 
 def check_command(
@@ -47,42 +48,46 @@ def check_command(
     ] = None,
     config: Annotated[str | None, typer.Option(help="Or its config.json, or a .gguf file.")] = None,
     layer_type: Annotated[
-        str | None, typer.Option(help="Of a model with several encodings, which.")
+        str | None, typer.Option(help="The layer type, for a model with several encodings.")
     ] = None,
     surface: Annotated[
-        str | None, typer.Option(help=f"The shape of the function: {', '.join(SURFACES)}.")
+        str | None, typer.Option(help=f"The surface of the function: {', '.join(SURFACES)}.")
     ] = None,
     backend: Annotated[
-        str | None, typer.Option(help="The library of its arrays: numpy, torch, jax, ...")
+        str | None, typer.Option(help="Its array library: numpy, torch, jax, ...")
     ] = None,
     dtype: Annotated[str, typer.Option(help="The dtype of x and of the result.")] = "float32",
     tensor_layout: Annotated[
-        str | None, typer.Option(help=f"How it wants x: {', '.join(TENSOR_LAYOUTS)}.")
+        str | None, typer.Option(help=f"The tensor layout of x: {', '.join(TENSOR_LAYOUTS)}.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="Where the arrays live, e.g. cuda.")] = None,
+    device: Annotated[str | None, typer.Option(help="The device of the arrays, e.g. cuda.")] = None,
     angles: Annotated[
-        str | None, typer.Option(help=f"How exact angles must be: {', '.join(ANGLES)}.")
+        str | None, typer.Option(help=f"The precision that angles must have: {', '.join(ANGLES)}.")
     ] = None,
     precision: Annotated[
-        str | None, typer.Option(help="Declares arithmetic coarser than the dtype.")
+        str | None,
+        typer.Option(help="The precision of arithmetic coarser than the dtype."),
     ] = None,
     head_dim: Annotated[
-        int | None, typer.Option(help="Without --encoding: judge the properties of a rotation.")
+        int | None,
+        typer.Option(help="The head size, if there is no --encoding: judge any rotation."),
     ] = None,
-    max_position: Annotated[int | None, typer.Option(help="Judge no position beyond it.")] = None,
-    inplace: Annotated[bool, typer.Option("--inplace", help="It may write over x.")] = False,
+    max_position: Annotated[int | None, typer.Option(help="The highest position judged.")] = None,
+    inplace: Annotated[
+        bool, typer.Option("--inplace", help="The function may overwrite x.")
+    ] = False,
     timeout: Annotated[
         float | None, typer.Option(help=f"Seconds for one answer of --exec ({TIMEOUT:g}).")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     ndjson: Annotated[
-        Path | None, typer.Option(help="Also write it to this file, for `posenc report`.")
+        Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
     ] = None,
 ) -> None:
     """Judge one function, or one program, against the encoding that it should be.
 
-    The function gets the positional arguments of its surface and nothing else; for `apply` that
-    is x (B, H, S, D) and positions (S,); `posenc explain SURFACE` tells them for the others. A
+    The function gets the positional arguments of its surface and nothing else. For `apply` these
+    are x (B, H, S, D) and positions (S,); `posenc explain SURFACE` lists them for the others. A
     program gets them as lines of JSON. Exits with 0 if it conforms, 1 if it deviates, 2 for a
     usage error or a program that does not answer, 3 if the check was inconclusive.
     """
@@ -93,7 +98,7 @@ def check_command(
                 "--exec './program'"
             )
         if timeout is not None and command is None:
-            raise UsageError("--timeout is about --exec; a function in Python has no limit")
+            raise UsageError("--timeout needs --exec: a Python function has no time limit")
         fn: Any = None if target is None else load_target(target)
         bound = isinstance(fn, Implementation)
         chosen = surface or (None if bound else "apply")
@@ -110,7 +115,7 @@ def check_command(
             )
         declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
         if fact and preset is None:
-            raise UsageError("--fact is about --preset")
+            raise UsageError("--fact needs --preset")
         if preset is not None or config is not None:
             model = load_model(preset or config or "", facts=fact or (), surface=chosen)
             declared = declared_by(model, chosen or fn.surface, layer_type)
@@ -124,7 +129,7 @@ def check_command(
             )
         declared = declared or (fn.encoding if bound else None)
         library = backend or (fn.backend if bound else "numpy")
-        facts = {
+        facts: dict[str, Any] = {
             "subject": fn.name if isinstance(fn, Implementation) else target,
             "surface": chosen or fn.surface,
             "declared": describe(declared),
@@ -153,13 +158,12 @@ def check_command(
             if record is not None:
                 record.report(report, time.perf_counter() - begin)
     except (UsageError, HarnessError, TypeError, ValueError, OSError) as error:
-        typer.echo(f"posenc: {error}", err=True)
-        raise typer.Exit(2) from None
+        raise usage_error(error) from None
     typer.echo(report.to_json(indent=1) if as_json else str(report))
     raise typer.Exit(report.exit_code)
 
 
 def _version(library: str) -> str:
-    """The version of an array library; nothing for one that is not known, which check says."""
+    """Return the version of an array library; nothing for one that ``check`` will refuse."""
     known = any(b.name == library for b in backends())
     return backend_named(library).version if known else ""

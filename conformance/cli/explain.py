@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 import inspect
 import textwrap
+from typing import Annotated
+
+import typer
 
 from posenc_ref.conformance.exact.property_text import declared, meanings
 from posenc_ref.conformance.harness.codes import CODES
@@ -12,6 +15,7 @@ from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.registry import entries
 
 from .loading import UsageError, encodings, scalings
+from .output import usage_error
 
 WIDTH = 88
 #: What configurations and papers call them.
@@ -32,8 +36,20 @@ ALIASES = {
 }  # fmt: skip
 
 
+def explain_command(
+    name: Annotated[
+        str | None, typer.Argument(help="A finding's code, an encoding, or nothing for a list.")
+    ] = None,
+) -> None:
+    """Say what a code means and what to do about it, or how an encoding is defined."""
+    try:
+        typer.echo(explain(name))
+    except UsageError as error:
+        raise usage_error(error) from None
+
+
 def explain(name: str | None = None) -> str:
-    """The text about a code, a surface, an encoding or a scaling; None lists all of them."""
+    """Return the text about a code, surface, encoding or scaling; None lists all of them."""
     values = {c.__name__: c for c in [*encodings(), *scalings()]}
     if name is None:
         return _everything()
@@ -62,7 +78,7 @@ def explain(name: str | None = None) -> str:
 
 
 def _signature(cls: type) -> str:
-    """The constructor's arguments and defaults; their types are told below it."""
+    """Return the constructor's arguments and defaults; the docstring has their types."""
     plain = inspect.signature(cls)
     bare = [p.replace(annotation=p.empty) for p in plain.parameters.values()]
     arguments = str(plain.replace(parameters=bare, return_annotation=plain.empty))
@@ -72,7 +88,7 @@ def _signature(cls: type) -> str:
 
 
 def _properties(cls: type) -> str:
-    """What an encoding of the registry declares of all positions, with what the names mean."""
+    """Return the properties that a registered encoding declares, with their meanings."""
     entry = next((entry for entry in entries() if entry.encoding is cls), None)
     if entry is None:
         return ""
@@ -109,7 +125,7 @@ def _everything() -> str:
 
 
 def _hanging(title: str, text: str, indent: int = 10) -> str:
-    """``title`` and ``text`` beside it, wrapped."""
+    """Return ``title`` with ``text`` next to it, wrapped."""
     return textwrap.fill(
         text,
         WIDTH,

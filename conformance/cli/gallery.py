@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .progress import progress
+from .output import progress, usage_error
 
 
 def gallery_command(
@@ -31,15 +31,14 @@ def gallery_command(
     Exits with 0 if all cards are as their source says, 1 otherwise, 2 for a usage error.
     Libraries that are not installed are named and counted.
     """
-    from posenc_ref.conformance.surveys.gallery import gallery
     from posenc_ref.conformance.surveys.gallery.document import markdown as document
     from posenc_ref.conformance.surveys.gallery.document import plain
+    from posenc_ref.conformance.surveys.gallery.run import gallery
 
     with progress() as bar:
         found = gallery(tuple(only or ()), processes=processes, progress=bar)
-    if not found.entries:
-        typer.echo(f"posenc: no function is called {' or '.join(map(repr, only or ()))}", err=True)
-        raise typer.Exit(2)
+    if not found.functions:
+        raise usage_error(f"no function is called {' or '.join(map(repr, only or ()))}")
     if markdown is not None:
         markdown.write_text(document(found), encoding="utf-8")
     if json_file is not None:

@@ -15,6 +15,7 @@ from posenc_ref.conformance.identify.function import SURFACES, identify
 
 from .loading import UsageError, load_encoding, load_target
 from .models import encoding_of, load_model
+from .output import usage_error
 
 
 def identify_command(
@@ -24,23 +25,23 @@ def identify_command(
         typer.Option(help="Size of the last axis of x (or q and k); for `apply` and `scores`."),
     ] = None,
     surface: Annotated[
-        str | None, typer.Option(help=f"The shape of the function: {', '.join(SURFACES)}.")
+        str | None, typer.Option(help=f"The surface of the function: {', '.join(SURFACES)}.")
     ] = None,
     axes: Annotated[
         int, typer.Option(help="Position axes, where positions are (A, B, S).", min=1)
     ] = 1,
     backend: Annotated[
-        str | None, typer.Option(help="The library of its arrays: numpy, torch, jax, ...")
+        str | None, typer.Option(help="Its array library: numpy, torch, jax, ...")
     ] = None,
     dtype: Annotated[str, typer.Option(help="The dtype of x and of the result.")] = "float32",
     tensor_layout: Annotated[
-        str | None, typer.Option(help=f"How it wants x: {', '.join(TENSOR_LAYOUTS)}.")
+        str | None, typer.Option(help=f"The tensor layout of x: {', '.join(TENSOR_LAYOUTS)}.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="Where the arrays live, e.g. cuda.")] = None,
-    max_position: Annotated[int | None, typer.Option(help="Try no position beyond it.")] = None,
+    device: Annotated[str | None, typer.Option(help="The device of the arrays, e.g. cuda.")] = None,
+    max_position: Annotated[int | None, typer.Option(help="The highest position to try.")] = None,
     to: Annotated[
         str | None,
-        typer.Option(help="Say how to use it as this: a preset, or JSON (@file) of an encoding."),
+        typer.Option(help="Also say how to use it as another encoding: a preset, or JSON (@file)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
 ) -> None:
@@ -66,14 +67,13 @@ def identify_command(
                 name=None if isinstance(fn, Implementation) else target,
             )
     except (UsageError, TypeError, ValueError) as error:
-        typer.echo(f"posenc: {error}", err=True)
-        raise typer.Exit(2) from None
+        raise usage_error(error) from None
     typer.echo(card.to_json() if as_json else str(card))
     raise typer.Exit(3 if card.encoding is None or not card.rule else 0 if card.exact else 1)
 
 
 def _target(text: str) -> Encoding:
-    """The encoding of ``--to``."""
+    """Return the encoding of ``--to``."""
     if text.lstrip().startswith(("{", "@")):
         return load_encoding(text)
     return encoding_of(load_model(text), None)

@@ -1,6 +1,6 @@
-"""What a user types on the command line, as values: a target function, and a declared encoding.
+"""Turn arguments of the command line into values: target functions and encodings.
 
-Every failure is a :class:`UsageError` whose message says what was expected and what is near.
+Every failure is a :class:`UsageError` that says what was expected, and suggests a near name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ EXAMPLE = '{"encoding": "RoPE", "head_dim": 64, "layout": "half"}'
 
 
 class UsageError(Exception):
-    """What was typed does not make sense; the message is for the user."""
+    """The command line is wrong; the message says how to correct it."""
 
 
 def load_target(target: str) -> Callable[..., Any]:
-    """The callable that ``file.py:function`` or ``package.module:function`` names.
+    """Return the callable that ``file.py:function`` or ``package.module:function`` names.
 
     The function may be an attribute of something (``module:Class.method``).  The folder of a
     file, or the working folder for a module, is put on the import path.
@@ -103,7 +103,7 @@ def _on_path(folder: Path) -> None:
 
 
 def _where(error: BaseException, path: Path | None = None) -> str:
-    """The exception in one line, with the line of the user's file."""
+    """Return the exception in one line, with the line of the user's file."""
     frames = traceback.extract_tb(error.__traceback__)
     at = [f for f in frames if path is not None and f.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else at[-1].lineno if at else None
@@ -111,7 +111,7 @@ def _where(error: BaseException, path: Path | None = None) -> str:
 
 
 def _functions(owner: Any) -> list[str]:
-    """Public callables of ``owner``, its own ones where it is a module."""
+    """Return the public callables of ``owner``; of a module only its own."""
     mine = getattr(owner, "__name__", None) if isinstance(owner, ModuleType) else None
     return (
         [
@@ -127,7 +127,7 @@ def _functions(owner: Any) -> list[str]:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    """``; did you mean ...?``, or the list of what there is, or nothing."""
+    """Return ``; did you mean ...?``, the list of known names, or nothing."""
     names = {n.lower(): n for n in sorted(known)}
     near = [names[n] for n in difflib.get_close_matches(name.lower(), names, n=3)]
     if near:
@@ -136,9 +136,9 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 
 def load_encoding(text: str, surface: str | None = None) -> Encoding:
-    """The encoding that JSON text, or ``@file.json``, declares.
+    """Return the encoding that JSON text, or ``@file.json``, declares.
 
-    Learned numbers that the surface does not look at may be left out (:func:`unread`).
+    Learned numbers that the surface does not use may be left out (:func:`unread`).
     """
     where = "--encoding"
     if text.startswith("@"):
@@ -173,22 +173,22 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
     return value
 
 
-#: The learned arrays that some surface does not look at, and whose they are.
+#: The learned arrays that some surface does not use, and their encodings.
 _LEARNED = {"table": "T5Bias", "weight": "Learned"}
 
 
 def unread(surface: str | None) -> dict[str, int]:
-    """The learned tables whose numbers do not matter on a surface, and rows enough for it."""
+    """Return the learned tables that a surface does not use, each with a number of rows."""
     return {"bucket": {"table": 32}, "ids_from_tokens": {"weight": 1024}}.get(surface or "", {})
 
 
 def encodings() -> list[type[Encoding]]:
-    """The public encodings that can be declared."""
+    """Return the public encodings that can be declared."""
     return [c for c in _public() if issubclass(c, Encoding) and _is_value(c)]
 
 
 def scalings() -> list[type[Scaling]]:
-    """The public scalings of rotary encodings."""
+    """Return the public scalings of rotary encodings."""
     return [c for c in _public() if issubclass(c, Scaling) and _is_value(c)]
 
 
@@ -198,5 +198,5 @@ def _public() -> list[type[Any]]:
 
 
 def _is_value(cls: type[Any]) -> bool:
-    """A dataclass, not the abstract base of a family."""
+    """Return whether it is a dataclass, not the abstract base of a family."""
     return "__dataclass_fields__" in vars(cls)

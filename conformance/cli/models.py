@@ -1,4 +1,4 @@
-"""Encodings of whole models, as the command line names them: preset, config.json or GGUF file."""
+"""Load the encodings of a model from a preset, a config.json or a GGUF file."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def load_model(
     facts: Sequence[str] = (),
     surface: str | None = None,
 ) -> ModelEncoding:
-    """The model that a preset, a ``config.json`` (or its folder) or a ``.gguf`` file names.
+    """Return the model that a preset, a ``config.json`` (or its folder) or a ``.gguf`` file names.
 
     ``facts`` are ``NAME=VALUE`` for a preset that lacks them; learned tables that ``surface``
-    does not look at may be left out.
+    does not use may be left out.
     """
     path = Path(source)
     given = dict(_fact(text) for text in facts)
@@ -48,7 +48,7 @@ def load_model(
 
 
 def _fact(text: str) -> tuple[str, Any]:
-    """``NAME=VALUE``: JSON, or ``@file.npy``, or else a word."""
+    """Return the name and value of ``NAME=VALUE``: JSON, ``@file.npy`` or a word."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise UsageError(f"--fact must be NAME=VALUE, such as num_heads=12, got {text!r}")
@@ -64,7 +64,7 @@ def _fact(text: str) -> tuple[str, Any]:
 
 
 def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
-    """The encoding of one layer type; of the only one that there is, if none is named."""
+    """Return the encoding of a layer type, or of the only one if none is named."""
     if layer_type is not None and layer_type not in model.encodings:
         listed = ", ".join(model.encodings)
         raise UsageError(f"--layer-type must be one of {listed}, got {layer_type!r}")
@@ -83,10 +83,9 @@ def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
 
 
 def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> Declared:
-    """What a model declares for a surface: itself, one encoding, or that with what scales logits.
+    """Return what a model declares for a surface: the model, or one of its encodings.
 
-    The surface ``scores`` is about the whole of one layer type: its encoding, the softmax scale
-    and the query scale.
+    For the surface ``scores`` it is one layer type: encoding, softmax scale and query scale.
     """
     if surface in SURFACES and SURFACES[surface].families == ("model",):
         return model
@@ -104,7 +103,7 @@ def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> D
 
 
 def preset_list(as_json: bool) -> str:
-    """Every preset: its encodings in one line, or what it needs."""
+    """Return a line for each preset: its encodings, or the facts that it needs."""
     if as_json:
         rows: list[dict[str, Any]] = [
             {"name": name, "needs": {n.fact: n.why for n in needs(name)}} for name in presets()
@@ -130,7 +129,7 @@ def _summary(name: str) -> str:
 
 
 def describe(model: ModelEncoding, as_json: bool) -> str:
-    """A model with the source of each of its facts."""
+    """Return a model with the source of each of its facts."""
     if as_json:
         return json.dumps(model.to_dict(), indent=1)
     width = max(map(len, model.provenance), default=0)

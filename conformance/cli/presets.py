@@ -8,6 +8,7 @@ import typer
 
 from .loading import UsageError
 from .models import describe, load_model, preset_list
+from .output import usage_error
 
 
 def presets_command(
@@ -16,7 +17,8 @@ def presets_command(
         typer.Argument(help="A preset, a config.json or its folder, or a .gguf file."),
     ] = None,
     part: Annotated[
-        str | None, typer.Option(help="Of a config.json with several: vision_config, ...")
+        str | None,
+        typer.Option(help="The part of a config.json: vision_config, ..."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -27,5 +29,4 @@ def presets_command(
         else:
             typer.echo(describe(load_model(name, part), as_json))
     except UsageError as error:
-        typer.echo(f"posenc: {error}", err=True)
-        raise typer.Exit(2) from None
+        raise usage_error(error) from None

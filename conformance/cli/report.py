@@ -11,6 +11,8 @@ from posenc_ref.conformance.surveys.ndjson import NdjsonError, read_ndjson
 from posenc_ref.conformance.surveys.ndjson_markdown import markdown
 from posenc_ref.conformance.surveys.show import plain
 
+from .output import usage_error
+
 
 def report_command(
     files: Annotated[list[Path], typer.Argument(help="Files that --ndjson wrote.")],
@@ -27,8 +29,7 @@ def report_command(
     try:
         recorded = [read_ndjson(path) for path in files]
     except (NdjsonError, OSError) as error:
-        typer.echo(f"posenc: {error}", err=True)
-        raise typer.Exit(2) from None
+        raise usage_error(error) from None
     if as_markdown:
         typer.echo(markdown(recorded), nl=False)
     else:

@@ -10,6 +10,8 @@ import typer
 
 from posenc_ref.conformance.vectors import VectorCase, load_vectors
 
+from .output import usage_error
+
 
 def vectors_command(
     folder: Annotated[
@@ -32,7 +34,7 @@ def vectors_command(
     specification fails a case that `--generate` computed (nothing is written then).
     """
     if sum((verify, list_cases, generate_to is not None)) > 1:
-        raise _fail("give one of --verify, --list and --generate")
+        raise usage_error("give one of --verify, --list and --generate")
     try:
         if verify:
             from posenc_ref.conformance.vectors.verify import verify_vectors
@@ -45,16 +47,11 @@ def vectors_command(
             folder = generate_to
         cases = load_vectors(folder=folder)
     except (ImportError, ValueError) as error:
-        raise _fail(str(error)) from None
+        raise usage_error(error) from None
     if list_cases:
         typer.echo(_listed(cases, as_json))
     else:
         typer.echo(_summary(cases, as_json))
-
-
-def _fail(message: str) -> typer.Exit:
-    typer.echo(f"posenc: {message}", err=True)
-    return typer.Exit(2)
 
 
 def _generate(folder: Path, before: Path | None) -> None:
@@ -64,7 +61,7 @@ def _generate(folder: Path, before: Path | None) -> None:
     try:
         generate(folder, before or shipped())
     except Disagreement as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(error) from error
 
 
 def _about(case: VectorCase) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A command, such as a compiled binary, as something to judge."""
+"""Judge a command, such as a compiled binary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def from_command(
     tensor_layout: str = "bhsd",
     timeout: float = TIMEOUT,
 ) -> Implementation:
-    """The program that ``command`` starts, in the shape of a surface.
+    """Return the program that ``command`` starts as an implementation of a surface.
 
     The program reads one request per line from standard input and writes one answer per line to
     standard output, as docs/any-language.md defines them; C needs no library for it.
@@ -35,9 +35,9 @@ def from_command(
     surface : str
         What it implements; see :func:`posenc_ref.conformance.check`.
     encoding : Encoding, optional
-        What it should be; the program is told, so that one program may serve many encodings.
+        What it should be. The program gets it, so that one program may serve many encodings.
     tensor_layout : str
-        How ``apply`` wants x.
+        The tensor layout of x for ``apply``.
     timeout : float
         Seconds for one answer.
 

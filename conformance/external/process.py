@@ -1,4 +1,4 @@
-"""A program in any language as a function: one process, one line per request and per answer."""
+"""Call a program in any language: one process, one line per request and per answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from .wire import PROTOCOL, WireError, line, outcome, read_answer, request
 
-#: How long a program that was told to end may take, in seconds.
+#: Seconds that a program has for ending.
 _LEAVE = 2.0
 #: Megabytes cross in one line: with a large pipe in fewer steps, where the system has any.
 _PIPE = 1 << 20
@@ -27,11 +27,11 @@ _SHOWN = 5
 
 
 class HarnessError(RuntimeError):
-    """The program cannot be judged: it does not start, does not answer, or not by the protocol."""
+    """The program cannot be judged: it does not start, or breaks the protocol."""
 
 
 class Refusal(Exception):
-    """The program answered ``refused``: what an exception is in Python."""
+    """The program answered ``refused``, as a Python function raises an exception."""
 
 
 class ProgramDied(Exception):
@@ -40,7 +40,7 @@ class ProgramDied(Exception):
 
 @dataclass
 class Program:
-    """What is run, and what went wrong in any of its processes."""
+    """The command that is run, and the errors of all its processes."""
 
     command: tuple[str, ...]
     call: str  #: the surface, which every request names
@@ -50,7 +50,7 @@ class Program:
     deaths: list[str] = field(default_factory=list)
 
     def problems(self) -> list[tuple[str, str]]:
-        """Findings (message, evidence) since the last time; HarnessError if it is broken."""
+        """Return findings (message, evidence) since the last call, or raise HarnessError."""
         deaths, self.deaths = self.deaths, []
         broken, self.broken = self.broken, ""
         if broken:
@@ -62,16 +62,16 @@ class Program:
         return [(text, f"ProgramDied: {deaths[0]}{many}")]
 
     def give_up(self, what: str) -> HarnessError:
-        """Note that nothing more can be judged; the exception to raise."""
+        """Record that nothing more can be judged, and return the exception to raise."""
         self.broken = self.broken or f"{self.command[0]} {what}"
         return HarnessError(self.broken)
 
 
 @dataclass
 class Session:
-    """One process of a program: what is one instance of a class elsewhere.
+    """One process of a program, as one instance of a class.
 
-    It is started by the first call, and anew after it died.
+    The first call starts it, and so does the first call after it died.
     """
 
     program: Program
@@ -82,7 +82,7 @@ class Session:
     _count: int = 0
 
     def __call__(self, *args: Any) -> Any:
-        """The program's result; raises :class:`Refusal` or :class:`ProgramDied`."""
+        """Return the program's result, or raise :class:`Refusal` or :class:`ProgramDied`."""
         if self.program.broken:
             raise HarnessError(self.program.broken)
         if self._process is None:
@@ -131,8 +131,8 @@ class Session:
                 f'must answer hello with {{"id": 0, "protocol": {PROTOCOL}}}, got '
                 f"{json.dumps(body)[:80]}"
             )
-        told = [str(body[key]) for key in ("name", "version") if body.get(key)]
-        self.name = " ".join(told)
+        words = [str(body[key]) for key in ("name", "version") if body.get(key)]
+        self.name = " ".join(words)
 
     def close(self) -> None:
         """End the process; the next call starts another."""
@@ -179,7 +179,7 @@ class Session:
             ) from None
 
     def _ended(self, what: str, answer: bytes) -> Exception:
-        """The exception for an output that ended without the line that was asked for."""
+        """Return the exception for an output that ended before the answer."""
         process = self._process
         assert process is not None
         part = f" after {len(answer)} characters of an unfinished line" if answer else ""
@@ -205,7 +205,7 @@ class Session:
         return self.program.give_up(what)
 
     def _last_words(self) -> str:
-        """The end of what the program wrote to standard error."""
+        """Return the last lines of standard error."""
         assert self._errors is not None
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
@@ -235,7 +235,7 @@ def _signal(number: int) -> str:
 
 
 def _described(args: tuple[Any, ...]) -> str:
-    """The arguments in a few words: arrays by dtype and shape, short integer ones in full."""
+    """Describe arguments: arrays by dtype and shape, short integer arrays in full."""
     words = []
     for value in args:
         if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""The lines that go between the suite and a program in any language: see docs/any-language.md.
+"""Encode and decode the lines of the protocol for programs: see docs/any-language.md.
 
 An array is ``{"dtype": ..., "shape": [...], "hex": ...}``: the bits of every element, row-major,
 each as a hexadecimal number of fixed width, most significant digit first (1.0 in float32 is
@@ -26,17 +26,17 @@ _ARRAY = '{"dtype": "float32", "shape": [2, 3], "hex": "..."}'
 
 
 class WireError(ValueError):
-    """A line that is not what it should be; the message says what was expected."""
+    """A line breaks the protocol; the message says what was expected."""
 
 
 def request(number: int, call: str, arguments: tuple[Any, ...]) -> bytes:
-    """One call as a line: compact, ASCII, keys always in this order."""
+    """Return one call as a line: compact, ASCII, keys always in this order."""
     head = line({"id": number, "call": call})[:-2]
     return b'%b,"arguments":%b}\n' % (head, _encode(arguments))
 
 
 def line(body: Mapping[str, Any]) -> bytes:
-    """A message as a line: compact, so that a program may look for fixed text."""
+    """Return a message as a line: compact, so that a program may search for fixed text."""
     return _compact(body) + b"\n"
 
 
@@ -45,7 +45,7 @@ def _compact(value: Any) -> bytes:
 
 
 def read_answer(text: bytes, number: int) -> dict[str, Any]:
-    """The answer to request ``number``: its id, and what else is in it."""
+    """Return the answer to request ``number`` as a dictionary."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -58,7 +58,7 @@ def read_answer(text: bytes, number: int) -> dict[str, Any]:
 
 
 def outcome(body: Mapping[str, Any]) -> tuple[bool, Any]:
-    """Whether the answer is a result, and the result or the reason of the refusal."""
+    """Return whether the answer is a result, and the result or the reason of the refusal."""
     keys = set(body) - {"id"}
     if keys not in ({"result"}, {"refused"}):
         found = ", ".join(sorted(keys)) or "nothing"
@@ -71,7 +71,7 @@ def outcome(body: Mapping[str, Any]) -> tuple[bool, Any]:
 
 
 def _encode(value: Any) -> bytes:
-    """JSON, without a second look at millions of digits."""
+    """Return JSON; the digits of arrays are joined as bytes, which is fast."""
     if isinstance(value, np.ndarray):
         name = dtype_name(value)
         if name not in DTYPES:
@@ -88,7 +88,7 @@ def _encode(value: Any) -> bytes:
 
 
 def decode(value: Any) -> Any:
-    """A result: an array, a number, or a tuple of these."""
+    """Return a result: an array, a number, or a tuple of these."""
     if isinstance(value, dict):
         return _array(value)
     if isinstance(value, list):

@@ -1,7 +1,7 @@
 """Reports as NDJSON: a line for each event, and a footer without which nothing counts.
 
 The header goes out before anything is judged, so that a run that breaks off leaves a file without
-a footer, never an older one that passes.  ``schemas/report.json`` defines every line.
+a footer, never an older one that passes.  ``schemas/report.json`` defines the lines of reports.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
-from posenc_ref import SPEC_VERSION, Encoding, ModelEncoding, __version__
+from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.conformance.harness.report import Accuracy, Finding, Report, _finite
 
-from .record import Outcome
+from .record import VERIFY_KEYS, Outcome, versions
 from .verify import Verification
 
 FORMAT = "posenc-report-0"
-#: The kinds of files, and the events that each may have between header and footer.
+#: The kinds of reports, and the events that each may have between header and footer.
 EVENTS = {
     "check": ("check", "control", "finding", "accuracy", "limit"),
     "verify": ("outcome",),
@@ -42,10 +40,10 @@ class NdjsonWriter:
         self._file = file
         self._digest = hashlib.sha256()
         self._ids: set[str] = set()
-        self._counts = dict.fromkeys(EVENTS[kind], 0)
+        self._counts = dict.fromkeys(EVENTS.get(kind, ("outcome",)), 0)
 
     def write(self, event: str, identity: str, **body: Any) -> None:
-        """One event; an identity that was there before gets a number."""
+        """Write one event; an identity that was there before gets a number."""
         self._counts[event] = self._counts.get(event, 0) + 1
         unique, n = identity, 1
         while unique in self._ids:
@@ -55,7 +53,7 @@ class NdjsonWriter:
         self._line({"event": event, "id": unique, **body})
 
     def report(self, report: Report, seconds: float) -> None:
-        """Everything in the report of a check, and the footer."""
+        """Write everything in the report of a check, and the footer."""
         for name in dict.fromkeys((*report.executed, *report.required)):
             executed, required = report.executed.get(name, 0), name in report.required
             self.write("check", f"check: {name}", name=name, executed=executed, required=required)
@@ -67,7 +65,7 @@ class NdjsonWriter:
             self.write("accuracy", "accuracy", **asdict(report.accuracy))
         for text in report.limits:
             self.write("limit", f"limit: {text}", text=text)
-        self._footer(
+        self.footer(
             verdict=report.verdict,
             exit_code=report.exit_code,
             executed=sum(report.executed.values()),
@@ -76,20 +74,25 @@ class NdjsonWriter:
         )
 
     def verification(self, found: Verification) -> None:
-        """Everything that ``posenc verify`` judged, and the footer."""
-        for o in found.outcomes:
-            self.write("outcome", f"{o.name} {o.surface}".strip(), **o.to_dict())
-        self._footer(
+        """Write everything that ``posenc verify`` judged, and the footer."""
+        self.outcomes(found.outcomes)
+        self.footer(
             verdicts=found.counts,
             exit_code=found.exit_code,
             executed=sum(o.executed for o in found.outcomes),
             seconds=round(found.seconds, 3),
         )
 
-    def _footer(self, **body: Any) -> None:
+    def outcomes(self, outcomes: Iterable[Outcome], keys: Mapping[str, str] = VERIFY_KEYS) -> None:
+        """Write one event for each outcome."""
+        for o in outcomes:
+            self.write("outcome", f"{o.name} {o.surface}".strip(), **o.to_dict(keys))
+
+    def footer(self, **body: Any) -> None:
+        """Write the last line: ``body``, the number of events of each kind, and a digest."""
         counts = {event: n for event, n in self._counts.items() if event != "header"}
-        told = {**body, "counts": counts, "digest": f"sha256:{self._digest.hexdigest()}"}
-        self._line({"event": "footer", "id": "footer", **told})
+        digest = f"sha256:{self._digest.hexdigest()}"
+        self._line({"event": "footer", "id": "footer", **body, "counts": counts, "digest": digest})
 
     def _line(self, body: Mapping[str, Any]) -> None:
         text = json.dumps(_finite(body), ensure_ascii=False, allow_nan=False).encode() + b"\n"
@@ -100,11 +103,16 @@ class NdjsonWriter:
 
 @contextmanager
 def recording(
-    path: Path | None, kind: str, encoding: Encoding | ModelEncoding | None = None, **facts: Any
+    path: Path | None,
+    kind: str,
+    encoding: Encoding | ModelEncoding | None = None,
+    libraries: Mapping[str, str] | None = None,
+    **facts: Any,
 ) -> Iterator[NdjsonWriter | None]:
     """Begin a file with its header; None where no file is wanted.
 
-    ``facts`` say what is judged and how: subject, surface, dtype, options.
+    ``libraries`` are further versions; ``facts`` say what is judged and how: subject, surface,
+    dtype, options.
     """
     if path is None:
         yield None
@@ -118,16 +126,37 @@ def recording(
             "header",
             format=FORMAT,
             kind=kind,
-            versions={
-                "posenc_ref": __version__,
-                "specification": SPEC_VERSION,
-                "numpy": np.__version__,
-                "python": platform.python_version(),
-            },
+            versions=versions() | dict(libraries or {}),
             platform=f"{platform.system()} {platform.machine()}",
             **facts,
         )
         yield writer
+
+
+def recorded_outcomes(
+    path: Path, kind: str, keys: Mapping[str, str], libraries: Mapping[str, str]
+) -> list[Outcome]:
+    """Return the outcomes in a file that may have broken off, if it has the same versions.
+
+    Raises
+    ------
+    NdjsonError
+        It is of another kind, or was written with other versions.
+    """
+    if not path.exists():
+        return []
+    lines = path.read_bytes().splitlines()
+    try:
+        events = [_event(text, n) for n, text in enumerate(lines, 1)]
+    except NdjsonError as error:
+        raise NdjsonError(f"{path} is no {kind}: {error}") from None
+    if not events or events[0].get("kind") != kind:
+        raise NdjsonError(f"{path} is no {kind}: its first line is not the header of one")
+    before, now = events[0]["versions"], versions() | dict(libraries)
+    changed = [f"{name} {before.get(name)}" for name in now if before.get(name) != now[name]]
+    if changed:
+        raise NdjsonError(f"{path} was written with {', '.join(changed)}: begin a new file")
+    return [Outcome.from_dict(event, keys) for event in events if event["event"] == "outcome"]
 
 
 @dataclass(frozen=True)
@@ -149,11 +178,11 @@ class Recorded:
         return int(self.footer["executed"])
 
     def of(self, event: str) -> list[Mapping[str, Any]]:
-        """The events of one kind."""
+        """Return the events of one kind."""
         return [e for e in self.events if e["event"] == event]
 
     def report(self) -> Report:
-        """The report of a check, as it was."""
+        """Return the report of a check."""
         accuracy = [_made(Accuracy, e) for e in self.of("accuracy")]
         return Report(
             subject=self.header["subject"],
@@ -171,7 +200,7 @@ class Recorded:
         )
 
     def verification(self) -> Verification:
-        """What ``posenc verify`` judged."""
+        """Return what ``posenc verify`` judged."""
         outcomes = [_made(Outcome, e) for e in self.of("outcome")]
         return Verification(outcomes, self.footer["seconds"])
 
@@ -241,7 +270,7 @@ def _unique(events: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _counted(kind: str, between: list[dict[str, Any]], footer: Mapping[str, Any]) -> None:
-    """Hold the footer's counts against the lines."""
+    """Raise NdjsonError unless the lines are as many as the footer counts."""
     for event in between:
         if event["event"] not in EVENTS[kind]:
             raise NdjsonError(f"has an event {event['event']!r}, which {kind} does not know")
@@ -256,25 +285,26 @@ def _counted(kind: str, between: list[dict[str, Any]], footer: Mapping[str, Any]
 
 
 def _follows(recorded: Recorded) -> None:
-    """The footer's conclusion must be the one that its own lines lead to."""
+    """Raise NdjsonError unless the lines lead to the verdict in the footer."""
     try:
         if recorded.kind == "check":
             report = recorded.report()
             drawn: Any = (report.verdict, report.exit_code)
-            told = (recorded.footer.get("verdict"), recorded.footer.get("exit_code"))
+            stated = (recorded.footer.get("verdict"), recorded.footer.get("exit_code"))
         else:
             found = recorded.verification()
             drawn = (found.counts, found.exit_code)
-            told = (recorded.footer.get("verdicts"), recorded.footer.get("exit_code"))
+            stated = (recorded.footer.get("verdicts"), recorded.footer.get("exit_code"))
     except (KeyError, TypeError, ValueError) as error:
         raise NdjsonError(f"lacks something that its kind needs ({error!r})") from None
-    if drawn != told:
-        raise NdjsonError(f"leads to {drawn}, but its footer says {told}")
+    if drawn != stated:
+        raise NdjsonError(f"leads to {drawn}, but its footer says {stated}")
 
 
 def _made(cls: type[Any], event: Mapping[str, Any]) -> Any:
-    """The value that an event was made of."""
-    body = {f.name: event[f.name] for f in fields(cls)}
+    """Return the value that an event was made from."""
+    names = VERIFY_KEYS if cls is Outcome else [f.name for f in fields(cls)]
+    body = {name: event[name] for name in names}
     if "errors" in body:  # infinity is null in JSON
         body["errors"] = {int(p): _number(e) for p, e in body["errors"].items()}
     if cls is Accuracy or body.get("executed"):  # nothing was executed: there is no worst score

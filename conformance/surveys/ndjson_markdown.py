@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from posenc_ref.conformance.harness.report import ERROR, Finding
+from posenc_ref.conformance.harness.report import ERROR, Finding, Report
 
 from . import show
 from .ndjson import Recorded
-from .record import Outcome
+from .record import Outcome, judged
+from .tables import markdown_table
 
 _SIGNS = {
     "conforms": "✅",
@@ -22,23 +23,25 @@ _HEAD = ("", "judged", "surface", "declared", "dtype", "cases", "worst", "verdic
 
 
 def markdown(recorded: Sequence[Recorded]) -> str:
-    """A summary table; then findings with remedies, what was not judged, and versions."""
+    """Return a summary table, findings with remedies, what was not judged, and versions."""
     rows, found, skipped = [], [], []
     for one in recorded:
         if one.kind == "check":
-            rows.append(_check_row(one))
+            rows.append(_row(_outcome(one.report())))
             found += _check_findings(one)
             skipped += _check_limits(one)
         else:
             outcomes = one.verification().outcomes
-            rows += [_outcome_row(o) for o in outcomes if o.verdict != "skipped"]
+            rows += [_row(o) for o in outcomes if o.verdict != "skipped"]
             found += [_outcome_finding(o) for o in outcomes if o.codes]
             skipped += [
                 f"- {_text(o.name)}: {_text(o.reason)}"
                 for o in outcomes
                 if o.reason and o.verdict != "conforms"
             ]
-    parts = ["## Positional encodings", "\n".join(_counts(recorded)), _table(rows)]
+    cells = [[_text(cell) for cell in row] for row in rows]
+    table = markdown_table(_HEAD, cells, ("cases", "worst"))
+    parts = ["## Positional encodings", "\n".join(_counts(recorded)), table]
     for title, texts in (("Findings", found), ("Not judged", skipped)):
         if texts:
             parts.append(f"### {title}\n\n" + "\n".join(texts))
@@ -47,7 +50,7 @@ def markdown(recorded: Sequence[Recorded]) -> str:
 
 
 def _counts(recorded: Sequence[Recorded]) -> list[str]:
-    """One sentence for each file: what was executed, and how it ended."""
+    """Return one sentence for each file: what was executed, and the verdict."""
     lines = []
     for one in recorded:
         if one.kind == "verify":
@@ -63,25 +66,15 @@ def _counts(recorded: Sequence[Recorded]) -> list[str]:
     return lines
 
 
-def _check_row(one: Recorded) -> list[str]:
-    report = one.report()
-    worst = "" if report.accuracy is None else f"{report.accuracy.worst:.3g}"
-    return [
-        _SIGNS[report.verdict],
-        report.subject,
-        report.surface,
-        report.encoding,
-        report.dtype,
-        str(sum(report.executed.values())),
-        worst,
-        " ".join((report.verdict, *report.codes)),
-    ]
+def _outcome(report: Report) -> Outcome:
+    blank = Outcome(case=report.subject, surface=report.surface, dtype=report.dtype)
+    return judged(blank, report).replace(encoding=report.encoding)
 
 
-def _outcome_row(o: Outcome) -> list[str]:
+def _row(o: Outcome) -> list[str]:
     return [
         _SIGNS[o.verdict],
-        " ".join(part for part in (o.group, o.version, o.device, o.label) if part),
+        o.case or " ".join(part for part in (o.group, o.version, o.device, o.label) if part),
         o.surface,
         o.encoding,
         o.dtype,
@@ -91,20 +84,14 @@ def _outcome_row(o: Outcome) -> list[str]:
     ]
 
 
-def _table(rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(_HEAD)} |", "|---|---|---|---|---|--:|--:|---|"]
-    lines += [f"| {' | '.join(_text(cell) for cell in row)} |" for row in rows]
-    return "\n".join(lines)
-
-
 def _check_findings(one: Recorded) -> list[str]:
     report = one.report()
     return [line for f in report.findings for line in _finding(report.subject, f)]
 
 
 def _finding(subject: str, f: Finding) -> list[str]:
-    told = f"- {'**error**' if f.severity == ERROR else 'note'} `{f.code}`, {_text(subject)}: "
-    lines = [told + _text(f.message)]
+    label = f"- {'**error**' if f.severity == ERROR else 'note'} `{f.code}`, {_text(subject)}: "
+    lines = [label + _text(f.message)]
     if f.evidence:
         lines.append(f"  - evidence: {_text(f.evidence)}")
     if f.severity == ERROR:
@@ -134,13 +121,13 @@ def _check_limits(one: Recorded) -> list[str]:
 
 
 def _versions(recorded: Sequence[Recorded]) -> list[str]:
-    """Each set of versions once."""
+    """Return a line for each set of versions."""
     lines = []
     for one in recorded:
-        told = dict(one.header["versions"])
+        known = dict(one.header["versions"])
         if one.header.get("backend_version"):
-            told[one.header["backend"]] = one.header["backend_version"]
-        versions = ", ".join(f"{name} {version}" for name, version in told.items())
+            known[one.header["backend"]] = one.header["backend_version"]
+        versions = ", ".join(f"{name} {version}" for name, version in known.items())
         line = f"<sub>{_text(versions)}, {_text(one.header['platform'])}</sub>"
         if line not in lines:
             lines.append(line)
@@ -148,7 +135,7 @@ def _versions(recorded: Sequence[Recorded]) -> list[str]:
 
 
 def _text(value: str) -> str:
-    """``value`` as text inside a line or a cell: no markup of its own, no line breaks."""
+    """Return ``value`` for a line or a cell: markup is escaped, line breaks are removed."""
     for sign in "\\`*_[]<>|~":
         value = value.replace(sign, "\\" + sign)
     return " ".join(value.split())

@@ -15,7 +15,7 @@ class Options:
     dtypes: tuple[str, ...] = ()
 
     def wants(self, *words: str | None, dtype: str | None = None) -> bool:
-        """Whether a check described by these words was asked for."""
+        """Return whether a check described by these words was asked for."""
         if self.dtypes and dtype is not None and dtype not in self.dtypes:
             return False
         text = " ".join(w for w in (*words, dtype) if w).lower()

@@ -1,4 +1,4 @@
-"""The encodings of the registry on one array library, against their exact cases."""
+"""Judge the encodings of the registry on one array library, against their exact cases."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Array = Any
 
 
 def labels() -> dict[str, Entry]:
-    """The entries by the names of their rows; rotary encodings have rows by surface."""
+    """Return registered entries by label; rotary encodings are judged by surface instead."""
     return {f"{e.name} vectors": e for e in entries() if e.encoding.family != "rotary"}
 
 
 def judge_entry(
     entry: Entry, backend: Backend, dtype: str, device: str | None, blank: Outcome, angles: Any
 ) -> Outcome:
-    """Every case of every example, run on ``device``: a result, perturbed, must be rejected."""
+    """Judge every case of every example on ``device``; perturbed results must be rejected."""
     worst, executed, wrong, vacuous = 0.0, 0, [], []
     for name, example in entry.examples.items():
         e = on_library(example, backend, dtype, device)
@@ -69,7 +69,7 @@ def _cases(entry: Entry, name: str) -> tuple[tuple[Recipe, Output], ...]:
 
 
 def on_library(e: Any, backend: Backend, dtype: str, device: str | None) -> Any:
-    """The encoding with its learned numbers, float32 in the registry, as arrays of a library."""
+    """Return the encoding with its learned numbers, float32 arrays, on an array library."""
 
     def there(value: Any) -> Any:
         if isinstance(value, Encoding):
@@ -86,7 +86,7 @@ def on_library(e: Any, backend: Backend, dtype: str, device: str | None) -> Any:
 
 
 def call(e: Any, inputs: Any, backend: Backend, dtype: str, device: str | None) -> Array:
-    """The output of the encoding's surface, everything an array on ``device``."""
+    """Return the output of the encoding for inputs on ``device``."""
 
     def there(x: np.ndarray, kind: str) -> Array:
         return backend.asarray(x, kind, device)

@@ -1,4 +1,4 @@
-"""Our own encodings on one array library, in the shape of surfaces: what `posenc verify` judges."""
+"""The functions of our own encodings that `posenc verify` judges on every array library."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import numpy as np
 from posenc_ref import ALiBi, Encoding, Learned, MultiAxisRoPE, RoPE, Sinusoidal, T5Bias, YaRN
 from posenc_ref._namespace import device_of, has_float64, namespace
 from posenc_ref.backends import Backend
+from posenc_ref.backends import backend as backend_named
 
-#: Heads of the biases: not a power of two, where slope recipes part.
+#: Heads of the biases: not a power of two, where recipes for slopes differ.
 HEADS = 12
 
 
 @dataclass(frozen=True)
 class Own:
-    """One surface of one of our encodings, as ``check`` wants it."""
+    """One surface of one of our encodings, with the arguments of ``check``."""
 
     label: str
     surface: str
@@ -28,7 +29,7 @@ class Own:
 
 
 def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64) -> list[Own]:
-    """The surfaces of our encodings on ``device`` of ``backend``, heads of size ``dim``."""
+    """Return the surfaces of our encodings on a ``device``, for heads of size ``dim``."""
     half, pairs = RoPE(dim, layout="half"), RoPE(dim, layout="interleaved", base=500000.0)
     # As gpt-oss has it, and M-RoPE as Qwen3-VL has it, where heads are whole ones.
     yarn = RoPE(dim, layout="half", base=150000.0, scaling=YaRN(32, 4096, truncate=False))
@@ -49,7 +50,8 @@ def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64
             positions(k_len - q_len, k_len), positions(0, k_len), dtype=dtype
         )
 
-    found = [
+    slopes = Own("ALiBi slopes", "slopes", alibi, lambda n: ALiBi(n).slopes(), once=True)
+    return [
         Own("RoPE half", "apply", half, half.apply),
         Own("RoPE interleaved", "apply", pairs, pairs.apply),
         Own("RoPE YaRN", "apply", yarn, yarn.apply, once=True),
@@ -58,39 +60,24 @@ def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64
         Own("Sinusoidal", "table", sines, lambda p: sines.table(p, dtype=dtype)),
         Own("Learned", "table", Learned(table, offset=2), learned.table),
         Own("ALiBi", "bias", alibi, bias(alibi)),
+        *([slopes] if backend.name == "numpy" else []),  # NumPy's whatever the library
         Own("T5Bias", "bias", T5Bias(table), bias(t5)),
         Own("T5 bucket", "bucket", T5Bias(table), t5.bucket, once=True),
     ]
-    if backend.name == "numpy":  # slopes are NumPy's whatever the library
-        slopes = Own("ALiBi slopes", "slopes", alibi, lambda n: ALiBi(n).slopes(), once=True)
-        found.append(slopes)
-    return found
-
-
-LABELS = (
-    "RoPE half",
-    "RoPE interleaved",
-    "RoPE YaRN",
-    "M-RoPE",
-    "RoPE cos_sin",
-    "Sinusoidal",
-    "Learned",
-    "ALiBi",
-    "ALiBi slopes",
-    "T5Bias",
-    "T5 bucket",
-)
-
-#: Judged in one dtype only.
-ONCE = ("RoPE YaRN", "M-RoPE", "ALiBi slopes", "T5 bucket")
 
 
 def wide(backend: Backend, device: str | None) -> bool:
-    """Whether ``device`` has float64, so that angles are exact there."""
+    """Return whether ``device`` has float64, so that angles are exact there."""
     probe = backend.asarray(np.zeros(1), "float32", device)
     return has_float64(namespace(probe), device_of(probe))
 
 
 def _table() -> np.ndarray:
-    """A learned table (32, HEADS) whose numbers every dtype can hold, every row another."""
+    """Return a learned table (32, HEADS) of different rows, exact in every dtype."""
     return np.random.default_rng(0).integers(-127, 128, (32, HEADS)) / 8
+
+
+_ON_NUMPY = own_surfaces(backend_named("numpy"), "float32", None)
+LABELS = tuple(own.label for own in _ON_NUMPY)
+#: Judged in one dtype only.
+ONCE = tuple(own.label for own in _ON_NUMPY if own.once)

@@ -1,34 +1,49 @@
-"""One line of `posenc verify`: what was judged, and what came of it."""
+"""The outcome of judging one function: the record that every survey keeps."""
 
 from __future__ import annotations
 
 import dataclasses
+import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from posenc_ref.backends import backends
-from posenc_ref.conformance.harness.report import ERROR, Report
+import numpy as np
 
-CERTIFICATE = "certificate"  #: the name of the group that recomputes our own values
+from posenc_ref import SPEC_VERSION, __version__
+from posenc_ref.conformance.harness.report import ERROR, NOTE, Report, _finite
+
+#: The names of members in the JSON of ``posenc verify``, each with its field.
+VERIFY_KEYS = {
+    name: name
+    for name in (
+        "kind", "group", "version", "label", "surface", "device", "dtype", "verdict", "reason",
+        "codes", "messages", "limits", "encoding", "worst", "budget", "precision", "errors",
+        "degrades_at", "highest", "executed", "seconds",
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict on one surface of one implementation in one dtype."""
+    """What came of one function, table or surface of one implementation, in one dtype."""
 
-    kind: str  #: "backend" and "certificate" are ours, "library" is not
-    group: str
+    kind: str = ""  #: "backend", "certificate" or "library"; in a sweep the kind of encoding
+    group: str = ""  #: the backend, library or model
     version: str = ""
-    label: str = ""
+    label: str = ""  #: what of the group is judged
     surface: str = ""
     device: str | None = None
     dtype: str = ""
-    verdict: str = "skipped"  #: as of a report, or "skipped"
-    reason: str = ""  #: why it was skipped, or what the error was
+    #: As of a report, or ``skipped`` (not judged here).  Sweeps say ``gap`` where the limit is ours
+    #: (no encoding, or no judge, for it), ``undrivable`` where it cannot be built or called, and
+    #: ``refused`` where the model does not accept what was asked for.
+    verdict: str = "skipped"
+    reason: str = ""  #: why there is no verdict, or what the error was
     codes: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
-    encoding: str = ""
+    encoding: str = ""  #: what it should be, or what it was identified as
     worst: float | None = None
     budget: float | None = None
     precision: str = ""
@@ -37,6 +52,20 @@ class Outcome:
     highest: int = 0
     executed: int = 0
     seconds: float = 0.0
+    case: str = ""  #: the name of what was judged in one go; else made of the fields above
+    target: str = ""  #: the module or place in the census of a sweep
+    module: str = ""  #: the class that is judged
+    rope_type: str = ""
+    layer_type: str = ""
+    part: str = ""  #: what of the target is judged, where that is not a layer type
+    source: str = ""  #: file and line
+    settings: str = ""  #: settings of the configuration that are not its defaults, and why
+    measured: str = ""  #: what the function was measured to be
+    evidence: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    tensor_layout: str = ""
+    right: str = ""  #: how an identity card agrees with the source
+    card: str = ""  #: the identity card as printed
 
     @property
     def ours(self) -> bool:
@@ -47,29 +76,53 @@ class Outcome:
     def name(self) -> str:
         """What was judged, in one phrase."""
         parts = (self.group, self.version, self.device, self.label, self.dtype)
-        return " ".join(part for part in parts if part)
+        case = self.case or " ".join(part for part in parts if part)
+        inside = self.layer_type or self.part
+        return case + (f" [{inside}]" if inside else "")
+
+    @property
+    def found(self) -> str:
+        """What was found, in words: the reason, or every code with its message."""
+        said = (f"{code}: {text}" for code, text in zip(self.codes, self.messages, strict=False))
+        return self.reason or "; ".join(said)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready data; infinite numbers become null."""
-        body = dataclasses.asdict(self)
-        body["errors"] = {str(p): _finite(e) for p, e in self.errors.items()}
-        return {key: _finite(value) for key, value in body.items()}
+    def to_dict(self, keys: Mapping[str, str] = VERIFY_KEYS) -> dict[str, Any]:
+        """Return JSON-ready data, the fields under their ``keys``; infinite numbers become null."""
+        return {key: _finite(getattr(self, name)) for key, name in keys.items()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], keys: Mapping[str, str] = VERIFY_KEYS) -> Self:
+        """Return the outcome that :meth:`to_dict` wrote with the same keys."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        body = {name: data[key] for key, name in keys.items() if name in known}
+        body |= {name: tuple(value) for name, value in body.items() if isinstance(value, list)}
+        return cls(**body)
 
 
-def kind_of(group: str) -> str:
-    """Whose a group of checks is."""
-    if group == CERTIFICATE:
-        return "certificate"
-    return "backend" if any(b.name == group for b in backends()) else "library"
+@dataclass
+class Survey:
+    """Every outcome of a survey, and how long it took."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def count(self, *verdicts: str) -> dict[str, int]:
+        """Return how many outcomes have each of the verdicts."""
+        return {v: sum(o.verdict == v for o in self.outcomes) for v in verdicts}
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of everything that was judged."""
+        return sum(o.seconds for o in self.outcomes)
 
 
-def judged(blank: Outcome, report: Report, seconds: float) -> Outcome:
-    """The outcome that a report comes to."""
-    found = [f for f in report.findings if f.severity == ERROR]
+def judged(blank: Outcome, report: Report) -> Outcome:
+    """Return ``blank`` with what a report says."""
+    errors = [f for f in report.findings if f.severity == ERROR]
     a = report.accuracy
     reason = ""
     if report.verdict == "error":
@@ -77,38 +130,34 @@ def judged(blank: Outcome, report: Report, seconds: float) -> Outcome:
     elif report.verdict == "inconclusive":
         reason = f"not executed: {', '.join(report.missing)}"
     return blank.replace(
-        surface=report.surface,
         verdict=report.verdict,
         reason=reason,
-        codes=tuple(f.code for f in found),
-        messages=tuple(f.message for f in found),
+        codes=tuple(f.code for f in errors),
+        messages=tuple(f.message for f in errors),
+        evidence=tuple(f.evidence for f in errors),
+        notes=tuple(f"{f.code}: {f.message}" for f in report.findings if f.severity == NOTE),
         limits=tuple(report.limits),
-        encoding=report.encoding,
-        worst=a.worst if a else None,
-        budget=a.budget if a else None,
+        measured=report.measured,
+        worst=float(a.worst) if a else None,
+        budget=float(a.budget) if a else None,
         precision=a.precision if a else "",
         errors={int(p): float(e) for p, e in a.errors.items()} if a else {},
         degrades_at=None if a is None or a.degrades_at is None else int(a.degrades_at),
         highest=int(a.highest) if a else 0,
         executed=sum(report.executed.values()),
-        seconds=seconds,
     )
 
 
-def skipped(blank: Outcome, reason: str) -> Outcome:
-    """Not judged here."""
-    return blank.replace(verdict="skipped", reason=reason)
+def versions() -> dict[str, str]:
+    """Return the versions that every outcome depends on."""
+    return {
+        "posenc_ref": __version__,
+        "specification": SPEC_VERSION,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
 
 
-def failed(blank: Outcome, error: BaseException) -> Outcome:
-    """The harness or an adapter raised."""
-    text = f"{type(error).__name__}: {error}".split("\n")[0]
-    return blank.replace(verdict="error", reason=text[:300])
-
-
-def _finite(value: Any) -> Any:
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
-        return None
-    return value
+def one_line(error: BaseException, limit: int = 300) -> str:
+    """Return the type and message of an exception in one short line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:limit]

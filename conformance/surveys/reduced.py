@@ -1,4 +1,4 @@
-"""What ``verify`` asks of libraries where every call costs a graph, or every shape a compilation.
+"""A reduced workload for Dask (a graph per call) and JAX (a compilation per shape).
 
 Their encodings are the code that NumPy and torch run as well, and these are asked for everything.
 ``--full`` asks every library for everything.
@@ -17,7 +17,7 @@ QUICK = {"dask": ("float32",), "jax": ("float32", "bfloat16")}
 
 @contextlib.contextmanager
 def scheduled(backend: Backend) -> Iterator[None]:
-    """Meanwhile Dask computes in this thread: its arrays here are smaller than handing them on."""
+    """Let Dask compute in this thread: its arrays are too small here to pass them to others."""
     if backend.name != "dask":
         yield
         return

@@ -1,10 +1,6 @@
-"""What `posenc` prints, as plain text: tables as rows of strings, and sentences about them."""
+"""The tables and sentences that `posenc verify` prints."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from posenc_ref.backends import backends
 from posenc_ref.conformance.harness.probes import REPORTED
@@ -12,47 +8,12 @@ from posenc_ref.conformance.harness.probes import REPORTED
 from .own_registered import labels
 from .own_surfaces import LABELS
 from .record import Outcome
+from .tables import WORDS, TextTable, plain_text, short_score
 from .verify import Verification
 
-WORDS = {
-    "conforms": "ok",
-    "deviates": "DEVIATES",
-    "inconclusive": "inconclusive",
-    "error": "ERROR",
-    "skipped": "skipped",
-}
 
-
-@dataclass
-class Table:
-    """A title, a head and rows of cells; ``states`` gives the verdict that colours a cell."""
-
-    title: str
-    head: list[str]
-    rows: list[list[str]] = field(default_factory=list)
-    states: list[list[str]] = field(default_factory=list)
-    numbers: frozenset[str] = frozenset()  #: columns that are aligned to the right
-
-    def add(self, cells: Sequence[tuple[str, str]]) -> None:
-        """Append a row of (text, verdict or nothing)."""
-        self.rows.append([text for text, _ in cells])
-        self.states.append([state for _, state in cells])
-
-    def __str__(self) -> str:
-        every = [self.head, *self.rows]
-        wide = [max(len(row[i]) for row in every) for i in range(len(self.head))]
-        lines = [self.title, "-" * len(self.title)]
-        for row in every:
-            cells = [
-                cell.rjust(w) if self.head[i] in self.numbers else cell.ljust(w)
-                for i, (cell, w) in enumerate(zip(row, wide, strict=True))
-            ]
-            lines.append("  ".join(cells).rstrip())
-        return "\n".join(lines)
-
-
-def own_table(found: Verification) -> Table | None:
-    """Our own backends: a row per device and dtype, a column per encoding, worst scores in it."""
+def own_table(found: Verification) -> TextTable | None:
+    """Return the table of our own backends: a row per device and dtype, a column per encoding."""
     rows: dict[tuple[str, str, str], dict[str, Outcome]] = {}
     for o in found.outcomes:
         if o.kind == "backend" and o.label in LABELS:
@@ -61,7 +22,7 @@ def own_table(found: Verification) -> Table | None:
     if not rows:
         return None
     used = [label for label in LABELS if any(label in cells for cells in rows.values())]
-    table = Table(
+    table = TextTable(
         "posenc_ref on array libraries: worst score in units of rounding",
         ["library", "dtype", *used],
         numbers=frozenset(used),
@@ -72,8 +33,8 @@ def own_table(found: Verification) -> Table | None:
     return table
 
 
-def vectors_table(found: Verification) -> Table | None:
-    """Every encoding on its vectors: a row for each, a column per library, worst scores in it."""
+def vectors_table(found: Verification) -> TextTable | None:
+    """Return the table of encodings on their vectors: a row for each, a column per library."""
     rows: dict[str, dict[str, Outcome]] = {}
     for o in found.outcomes:
         if o.kind == "backend" and o.label in labels():
@@ -84,7 +45,7 @@ def vectors_table(found: Verification) -> Table | None:
     used = [b.name for b in backends() if any(b.name in cells for cells in rows.values())]
     if not rows:
         return None
-    table = Table(
+    table = TextTable(
         "posenc_ref against 50 digits: the examples of every encoding, worst score of all dtypes",
         ["encoding", *used],
         numbers=frozenset(used),
@@ -95,7 +56,7 @@ def vectors_table(found: Verification) -> Table | None:
 
 
 def _badness(o: Outcome) -> tuple[bool, float]:
-    """What is worse than conforming comes first, then the score as part of its budget."""
+    """Return a sort key: verdicts other than conforming first, then the larger scores."""
     return o.verdict != "conforms", (o.worst or 0.0) / (o.budget or 1.0)
 
 
@@ -107,13 +68,13 @@ def _cell(o: Outcome | None) -> tuple[str, str]:
     return ("equal" if not o.worst else f"{o.worst:.2f}"), o.verdict
 
 
-def library_table(found: Verification) -> Table | None:
-    """Other libraries: a row per implementation and dtype."""
+def library_table(found: Verification) -> TextTable | None:
+    """Return the table of other libraries: a row per implementation and dtype."""
     outcomes = [o for o in found.outcomes if o.kind == "library" and o.label]
     if not outcomes:
         return None
     lengths = [_short(p) for p in REPORTED]
-    table = Table(
+    table = TextTable(
         "Other libraries, as they are installed",
         ["implementation", "dtype", "worst", *lengths, "> 2**-9 at", "angles", "verdict"],
         numbers=frozenset(("worst", "> 2**-9 at", *lengths)),
@@ -127,7 +88,7 @@ def library_table(found: Verification) -> Table | None:
             [
                 (f"  {o.label}", ""),
                 (o.dtype, ""),
-                ("" if o.worst is None else _number(o.worst), ""),
+                ("" if o.worst is None else short_score(o.worst), ""),
                 *((f"{o.errors[p]:.0e}" if p in o.errors else "", "") for p in REPORTED),
                 ("" if o.degrades_at is None else str(o.degrades_at), ""),
                 (o.precision.replace(" angles", ""), ""),
@@ -137,14 +98,8 @@ def library_table(found: Verification) -> Table | None:
     return table
 
 
-def tables(found: Verification) -> list[Table]:
-    """All tables that there is something for."""
-    every = (own_table(found), vectors_table(found), library_table(found))
-    return [table for table in every if table is not None]
-
-
 def legend(found: Verification) -> str:
-    """How to read the tables."""
+    """Return how to read the tables."""
     text = (
         "Scores are errors in units of rounding (see README): up to 128 pass in float32 and "
         "float64,\n8 in bfloat16 and float16."
@@ -159,7 +114,7 @@ def legend(found: Verification) -> str:
 
 
 def sentences(found: Verification) -> list[str]:
-    """What deviates, went wrong or was skipped, in words."""
+    """Return sentences about what deviates, raised an error or was skipped."""
     lines = []
     for title, verdict in (
         ("Deviations", "deviates"),
@@ -180,16 +135,12 @@ def sentences(found: Verification) -> list[str]:
 
 
 def _sentence(o: Outcome) -> str:
-    if o.verdict != "deviates":
-        return f"{o.name}: {o.reason}"
-    found = "; ".join(f"{c}: {m}" for c, m in zip(o.codes, o.messages, strict=False))
-    if o.degrades_at is not None:
-        found += f"; visibly wrong from position {o.degrades_at} on"
-    return f"{o.name}: {found}"
+    late = f"; visibly wrong from position {o.degrades_at} on"
+    return f"{o.name}: {o.found}{late if o.verdict == 'deviates' and o.degrades_at else ''}"
 
 
 def summary(found: Verification) -> str:
-    """One line of counts."""
+    """Return one line of counts."""
     c = found.counts
     judged = sum(n for verdict, n in c.items() if verdict != "skipped")
     parts = [
@@ -210,19 +161,18 @@ def summary(found: Verification) -> str:
     return f"{', '.join(parts)}; {own} ({found.seconds:.0f} s)"
 
 
+def parts(found: Verification) -> list[TextTable | str]:
+    """Return the tables that there is something for, how to read them, sentences and a summary."""
+    every = (own_table(found), vectors_table(found), library_table(found))
+    tables: list[TextTable | str] = [table for table in every if table is not None]
+    if tables:
+        tables.append(legend(found))
+    return [*tables, "\n".join(sentences(found)), summary(found)]
+
+
 def plain(found: Verification) -> str:
-    """The whole result as plain text."""
-    parts = [str(t) for t in tables(found)]
-    if parts:
-        parts.append(legend(found))
-    parts += ["\n".join(sentences(found)), summary(found)]
-    return "\n\n".join(part for part in parts if part)
-
-
-def _number(value: float) -> str:
-    if not math.isfinite(value):
-        return "inf"
-    return f"{value:.2f}" if value < 1000 else f"{value:.0e}"
+    """Return the whole result as plain text."""
+    return plain_text(parts(found))
 
 
 def _short(position: int) -> str:

@@ -1,47 +1,104 @@
-"""One group of checks in a process of its own: what crashes there ends there."""
+"""A process that judges cases one by one, and is ended if a case takes too long."""
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
-from typing import Any
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Self
 
-from .options import Options
-from .record import Outcome, kind_of
+from .record import Outcome, one_line
+
+#: Judges a case.  Where a worker does it, both must be picklable.
+Judge = Callable[[Any], Iterable[Outcome]]
 
 
-def judge_apart(group: str, options: Options, note: Callable[[str, Outcome | int], None]) -> None:
-    """Judge a group in a process of its own, and pass on what it sends."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_serve, args=(group, options, sender), daemon=True)
-    process.start()
-    sender.close()
-    finished = False
-    while not finished:
+class Worker:
+    """Judge cases in a separate process; a new one is started after a crash or a time limit."""
+
+    def __init__(self, judge: Judge, time_limit: float | None = None) -> None:
+        self.judge = judge
+        self.time_limit = time_limit
+        self._process: Any = None
+        self._pipe: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def outcomes(self, case: Any) -> Iterator[Outcome | str]:
+        """Yield the outcomes of a case, and then the reason if judging it broke off."""
+        if self._process is None:
+            self._start()
         try:
-            item = receiver.recv()
-        except EOFError:
-            break
-        finished = item is None
-        if item is not None:
-            note(group, item)
-    process.join()
-    if not finished:
-        reason = f"the process that judged {group} ended with exit code {process.exitcode}"
-        note(group, Outcome(kind_of(group), group, verdict="error", reason=reason))
+            self._pipe.send(case)
+            limit = None if self.time_limit is None else time.monotonic() + self.time_limit
+            while self._pipe.poll(None if limit is None else max(0.0, limit - time.monotonic())):
+                item = self._pipe.recv()
+                if item is None:
+                    return
+                yield item
+            yield f"the time limit of {self.time_limit:g} s was reached"
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._process.join()
+            yield f"the process that judged it ended with exit code {self._process.exitcode}"
+        self.end()
+
+    def stop(self) -> None:
+        """End the process, from another thread: what is being judged comes to nothing."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def end(self) -> None:
+        """End the process; the next case starts another."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._pipe.close()
+        self._process = self._pipe = None
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other, self.judge), daemon=True)
+        self._process.start()
+        other.close()
 
 
-def _serve(group: str, options: Options, sender: Any) -> None:
-    """The other end of :func:`judge_apart`; whatever libraries print goes to standard error."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def outcomes_here(judge: Judge, case: Any) -> Iterator[Outcome | str]:
+    """Do in this process what :meth:`Worker.outcomes` does in another."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield from judge(case)
+    except Exception as error:
+        yield one_line(error)
+
+
+def _serve(pipe: Any, judge: Judge) -> None:
+    """Answer in the other process; what libraries print goes to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the survey handles an interruption
     os.dup2(2, 1)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # processes share the cores, not threads
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    from .verify import judge_group
-
-    for item in judge_group(group, options):
-        sender.send(item)
-    sender.send(None)
+    with contextlib.suppress(EOFError, BrokenPipeError):  # nobody listens any more
+        while True:
+            for item in outcomes_here(judge, pipe.recv()):
+                pipe.send(item)
+            pipe.send(None)

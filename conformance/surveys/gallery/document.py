@@ -1,86 +1,77 @@
-"""What the gallery prints, and the document that it writes."""
+"""The text that the gallery prints, and the document that it writes."""
 
 from __future__ import annotations
 
-import datetime
+from posenc_ref.conformance.adapters.library import LibraryFunction
+from posenc_ref.conformance.surveys.document import document
+from posenc_ref.conformance.surveys.record import Outcome
+from posenc_ref.conformance.surveys.tables import markdown_table
 
-from .entry import Entry
-from .judge import RIGHT, Shown
-from .run import Gallery, versions
+from .judge import RIGHT
+from .run import Gallery, installed
 
 READING = """\
 Functions of real libraries, each handed to `identify` with nothing declared but the shape of the
 call (positions, a tensor, the size of the last axis). What the card says is compared with what the
 library's **source** says, which was read in the source, never on the card
-(`conformance/gallery`). **worst** is the largest error against the identified encoding, in units of
-rounding; up to 128 pass (see README)."""
+(`conformance/adapters`). **worst** is the largest error against the identified encoding, in units
+of rounding; up to 128 pass (see README)."""
 HEAD = ("function", "source", "is", "card", "worst")
 
 
 def markdown(found: Gallery) -> str:
-    """The document: a table, what is surprising, and every card."""
-    told = ", ".join(f"{name} {number}" for name, number in versions().items())
-    counts = found.summary.rpartition(" (")[0]
+    """Return the document: a table, what is surprising, and every card."""
     parts = [
-        "# Identity cards of real functions",
-        f"{datetime.date.today().isoformat()}, with {told}. Written by `posenc gallery --markdown "
-        f"FILE` in {found.cpu_seconds:.0f} s of processor time.",
-        f"**{counts}.**",
+        f"**{found.summary.rpartition(' (')[0]}.**",
         READING,
         "\n".join(f"- **{word}**: {meaning}." for word, meaning in RIGHT.items()),
         "## All functions",
-        "\n".join(_rows(found)),
+        markdown_table(
+            HEAD, [[*cells(one), *_result(found.outcome(one))] for one in found.functions]
+        ),
     ]
-    remarks = [f"- **{entry.name}** ({entry.source}): {entry.remark}" for entry in found.entries
-               if entry.remark]  # fmt: skip
+    remarks = [
+        f"- **{one.name}** ({one.source}): {one.remark}" for one in found.functions if one.remark
+    ]
     if remarks:
         parts += ["## Surprising", "\n".join(remarks)]
-    if found.absent:
-        parts += ["## Not run", "\n".join(f"- {e.name}: {e.library} is not installed"
-                                          for e in found.absent)]  # fmt: skip
+    absent = [f"- {one.name}: {one.library} is not installed" for one in found.absent]
+    if absent:
+        parts += ["## Not run", "\n".join(absent)]
     parts.append("## The cards")
-    for entry in found.entries:
-        if entry.name in found.shown:
-            card = found.shown[entry.name].card or found.shown[entry.name].wrong
-            parts.append(f"### {entry.name}\n\n```text\n{card}\n```")
-    return "\n\n".join(parts) + "\n"
+    parts += [f"### {o.case}\n\n```text\n{o.card or o.reason}\n```" for o in found.outcomes]
+    command, duration = "posenc gallery --markdown FILE", f"{found.cpu_seconds:.0f} s"
+    return document("Identity cards of real functions", installed(), command, duration, parts)
 
 
-def _rows(found: Gallery) -> list[str]:
-    made = [list(HEAD), ["---"] * len(HEAD)]
-    for entry in found.entries:
-        shown = found.shown.get(entry.name)
-        made.append([*cells(entry), *_outcome(shown)])
-    return [f"| {' | '.join(row)} |" for row in made]
+def cells(function: LibraryFunction) -> list[str]:
+    """Return the cells of a row that are known without identifying anything."""
+    expected = function.expected
+    what = f"none ({function.unknown})" if expected is None else f"`{expected!r}`"
+    says = f": {function.says}" if function.says else ""
+    return [function.name, f"`{function.library}` {function.source}", what + says]
 
 
-def cells(entry: Entry) -> list[str]:
-    """The cells of one row that are known without identifying anything."""
-    told = f"`{entry.expected!r}`" if entry.expected is not None else f"none ({entry.unknown})"
-    says = f": {entry.says}" if entry.says else ""
-    return [entry.name, f"`{entry.library}` {entry.source}", told + says]
-
-
-def _outcome(shown: Shown | None) -> list[str]:
-    if shown is None:
+def _result(found: Outcome | None) -> list[str]:
+    if found is None:
         return ["not run", ""]
-    if not shown.right:
-        return [f"**WRONG**: {shown.wrong.replace('|', '/')}", ""]
-    score = "" if shown.score is None or shown.right == "unknown" else f"{shown.score:.3g}"
-    return [", ".join([shown.right, *shown.deviations]), score]
+    if not found.right:
+        return [f"**WRONG**: {found.reason}", ""]
+    score = "" if found.worst is None or found.right == "unknown" else f"{found.worst:.3g}"
+    return [", ".join([found.right, *found.codes]), score]
 
 
 def plain(found: Gallery) -> str:
-    """One line for each entry, and the summary."""
-    width = max((len(entry.name) for entry in found.entries), default=0)
+    """Return one line for each function, and the summary."""
+    width = max((len(function.name) for function in found.functions), default=0)
     lines = []
-    for entry in found.entries:
-        shown = found.shown.get(entry.name)
-        if shown is None:
-            told = f"not run: {entry.library} is not installed"
-        elif shown.right:
-            told = f"{shown.right:<9} {shown.encoding if shown.right != 'unknown' else ''}".rstrip()
+    for function in found.functions:
+        one = found.outcome(function)
+        if one is None:
+            text = f"not run: {function.library} is not installed"
+        elif one.right:
+            text = f"{one.right:<9} {one.encoding if one.right != 'unknown' else ''}".rstrip()
         else:
-            told = f"WRONG: {shown.wrong}"
-        lines.append(f"{entry.name:<{width}}  {told}")
+            text = f"WRONG: {one.reason}"
+        lines.append(f"{function.name:<{width}}  {text}")
     return "\n".join([*lines, "", found.summary])

@@ -1,24 +1,20 @@
-"""Identify one entry with nothing declared, and compare its card with its library's source."""
+"""Identify one function with nothing declared, and compare its card with its library's source."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import sys
 import time
-import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import Encoding, GivenFrequencies, T5Bias
+from posenc_ref.conformance.adapters.library import LibraryFunction
 from posenc_ref.conformance.check import check
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import identify
-
-from .entry import Entry
+from posenc_ref.conformance.surveys.record import Outcome
 
 #: How a card can be right, in the order of strength.
 RIGHT = {
@@ -30,62 +26,52 @@ RIGHT = {
 }
 
 
-@dataclass(frozen=True)
-class Shown:
-    """The outcome of one entry."""
-
-    name: str
-    right: str = ""  #: a key of :data:`RIGHT`; empty where the card is wrong
-    wrong: str = ""  #: why it is
-    encoding: str = ""  #: what the card says
-    score: float | None = None
-    deviations: tuple[str, ...] = ()
-    card: str = ""  #: as printed
-    seconds: float = 0.0  #: of processor time
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON-ready data."""
-        return dataclasses.asdict(self)
-
-
-def show(entry: Entry) -> Shown:
-    """Build, identify and compare one entry."""
+def judge_function(function: LibraryFunction) -> Outcome:
+    """Build a function, identify it, and compare its card with the source."""
     begin = time.process_time()
-    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            found = entry.build()
-        except Exception as error:
-            return Shown(entry.name, wrong=f"cannot be built: {type(error).__name__}: {error}")
-        card = identify(dataclasses.replace(found, encoding=None, name=entry.name), axes=found.axes)
-        right, wrong = compare(card, entry)
-    return Shown(
-        entry.name,
-        right,
-        wrong,
-        "" if card.encoding is None else repr(card.encoding),
-        card.residual if np.isfinite(card.residual) else None,
-        _codes(card),
-        str(card),
-        round(time.process_time() - begin, 2),
+    blank = blank_of(function)
+    try:
+        found = function.build()
+    except Exception as error:
+        return blank.replace(reason=f"cannot be built: {type(error).__name__}: {error}")
+    declared_nothing = dataclasses.replace(found, encoding=None, name=function.name)
+    card = identify(declared_nothing, axes=found.axes)
+    right, wrong = compare(card, function)
+    return blank.replace(
+        verdict="conforms" if right else "deviates",
+        reason=wrong,
+        right=right,
+        encoding="" if card.encoding is None else repr(card.encoding),
+        worst=card.residual if np.isfinite(card.residual) else None,
+        codes=_codes(card),
+        card=str(card),
+        seconds=round(time.process_time() - begin, 2),
     )
 
 
-def compare(card: Card, entry: Entry) -> tuple[str, str]:
-    """How the card is right, or else why it is wrong."""
-    if entry.expected is None:
+def blank_of(function: LibraryFunction) -> Outcome:
+    """Return the outcome of a function whose card is wrong, without the reason."""
+    return Outcome("library", function.library, case=function.name, verdict="deviates")
+
+
+def compare(card: Card, function: LibraryFunction) -> tuple[str, str]:
+    """Return how the card is right, and else why it is wrong."""
+    if function.expected is None:
         if card.exact:
             return "", f"it should be no encoding of ours, and the card says {card.encoding!r}"
-        if not any(entry.unknown in text for text in card.unknown):
-            return "", f"the card should say {entry.unknown!r}"
+        if not any(function.unknown in text for text in card.unknown):
+            return "", f"the card should say {function.unknown!r}"
         return "unknown", ""
     if card.encoding is None:
-        return "", f"it is {entry.expected!r}, and the card finds no encoding"
-    if _codes(card) != tuple(sorted(entry.deviations)):
-        told = ", ".join(entry.deviations) or "none"
-        return "", f"deviations should be {told}, and are {', '.join(_codes(card)) or 'none'}"
-    right = _same(card, entry.expected)
-    return right, "" if right else f"it is {entry.expected!r}, and the card says {card.encoding!r}"
+        return "", f"it is {function.expected!r}, and the card finds no encoding"
+    if _codes(card) != tuple(sorted(function.deviations)):
+        wanted = ", ".join(function.deviations) or "none"
+        return "", f"deviations should be {wanted}, and are {', '.join(_codes(card)) or 'none'}"
+    right = _same(card, function.expected)
+    return (
+        right,
+        "" if right else f"it is {function.expected!r}, and the card says {card.encoding!r}",
+    )
 
 
 def _codes(card: Card) -> tuple[str, ...]:
@@ -93,7 +79,7 @@ def _codes(card: Card) -> tuple[str, ...]:
 
 
 def _same(card: Card, expected: Encoding) -> str:
-    """How the card names ``expected``, or "" if it does not."""
+    """Return how the card names ``expected``, or "" if it does not."""
     found = card.encoding
     assert found is not None
     if isinstance(found, T5Bias) and isinstance(expected, T5Bias):
@@ -112,13 +98,13 @@ def _same(card: Card, expected: Encoding) -> str:
 
 
 def _unspaced(found: Encoding, expected: Encoding) -> bool:
-    """Whether both are lists of frequencies, which a measurement gives up to its uncertainty."""
+    """Return whether both are lists of frequencies, which are measured with an uncertainty."""
     lists = (getattr(e, "scaling", None) for e in (found, expected))
     return all(isinstance(scaling, GivenFrequencies) for scaling in lists)
 
 
 def _one_map(found: Encoding, expected: Encoding, surface: str) -> bool:
-    """Whether one value conforms to the other, by the judge of everybody else's functions."""
+    """Return whether ``check`` says that one encoding conforms to the other."""
     call: Any
     if surface in ("apply", "cos_sin", "frequencies"):
         call, surface = found.apply, "apply"  # type: ignore[attr-defined]

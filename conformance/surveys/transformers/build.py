@@ -1,4 +1,4 @@
-"""Building a rotary module as its model does, with the default configuration made small."""
+"""Build a rotary module as its model does, from a small default configuration."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+from posenc_ref.conformance.surveys.record import one_line
+
+from .case import AS_CONFIGURED
 from .census import Target
 from .loaded import load
-from .record import AS_CONFIGURED
-from .scaled import Refused, rescaled
+from .scaled import RopeTypeRefused, rescaled
 
-#: What has nothing to do with positions, made small where a whole model has to be built.
+#: Sizes that do not affect positions, made small where a whole model has to be built.
 TINY = {"num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 9}
 _GLM4V = {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}
 _XDROPE = {"alpha": 1000.0, "factor": 1.0, "xdrope_section": [16, 16, 16, 16]}
@@ -63,10 +65,10 @@ class Crashed(Exception):
 
 
 def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
-    """The module inside a container that has its configuration, and that configuration.
+    """Return the module inside a container that has its configuration, and that configuration.
 
-    Raises :class:`Unbuildable` with what was tried; :class:`Refused` or :class:`Crashed` where the
-    configuration, or the module, does not take the ``rope_type``.
+    Raises :class:`Unbuildable` with what was tried; :class:`RopeTypeRefused` or :class:`Crashed`
+    where the configuration, or the module, does not take the ``rope_type``.
     """
     module, config = _as_configured(target)
     if rope_type != AS_CONFIGURED:
@@ -75,21 +77,19 @@ def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
         try:
             module = type(module)(**_arguments(type(module), config, target))
         except (ValueError, KeyError, AttributeError) as error:
-            raise Refused(f"the module does not take it: {_line(error)}") from error
+            raise RopeTypeRefused(f"the module does not take it: {one_line(error, 200)}") from error
         except Exception as error:
-            raise Crashed(f"{rope_type!r} is accepted, then fails: {_line(error)}") from error
+            raise Crashed(
+                f"{rope_type!r} is accepted, then fails: {one_line(error, 200)}"
+            ) from error
     if not is_model(type(module)):
         load(module, config)
     return _container(module, config), config
 
 
 def is_model(cls: type) -> bool:
-    """Whether it is a whole model, which fills its buffers itself."""
+    """Return whether it is a whole model, which fills its buffers itself."""
     return cls.__name__.endswith("Model")
-
-
-def _line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def _as_configured(target: Target) -> tuple[Any, Any]:
@@ -108,7 +108,7 @@ def _as_configured(target: Target) -> tuple[Any, Any]:
 
 
 def _configurations(file: ModuleType, cls: type, target: Target) -> Iterator[Any]:
-    """Default configurations: of the class that builds it, its own, those nested in them, any."""
+    """Yield default configurations: the builder's, the module's own, nested ones, any."""
     own = next(iter(_annotations(cls)), "")
     every = [name for name, value in vars(file).items() if _is_configuration(value)]
     seen: set[str] = set()
@@ -148,7 +148,7 @@ def _has_model_type(value: type) -> bool:
 
 
 def settings_of(config: Any) -> str:
-    """What a configuration was built with other than its defaults, and why; for the record."""
+    """Return the settings that are not defaults of a configuration, and why."""
     settings, why = SETTINGS.get(type(config).__name__, ({}, ""))
     return f"built with {settings}: {why}" if settings else ""
 
@@ -175,7 +175,7 @@ def _arguments(cls: type, config: Any, target: Target) -> dict[str, Any]:
 
 
 def _container(module: Any, config: Any) -> Any:
-    """A module that has ``module`` inside, and its configuration, as a model has."""
+    """Return a module that contains ``module`` and its configuration, as a model does."""
     import torch
 
     box = torch.nn.Module()

@@ -1,4 +1,4 @@
-"""Every rotary module class in the installed ``transformers``, read from its source.
+"""Find every rotary module class in the installed ``transformers`` in its source.
 
 Nothing is imported: a class is found by its name, and what configuration it gets by the calls that
 build it.  One class may be built from several configurations (a text and an audio tower).
@@ -40,7 +40,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The model's folder, the class, and what tells its instances apart."""
+        """The model's folder, the class, and the differences between its instances."""
         parts = [self.config + (f".{self.path}" if self.path else "")]
         parts += [] if self.scaled else ["scaled=False"]
         inside = ", ".join(part for part in parts if part)
@@ -53,7 +53,7 @@ class Target:
 
 
 def census(only: Sequence[str] = ()) -> list[Target]:
-    """The targets whose name matches one of the patterns ``only`` (any, if empty), sorted."""
+    """Return the targets whose name matches one of ``only`` (all, if empty), sorted."""
     found = _every()
     if not only:
         return list(found)
@@ -62,14 +62,14 @@ def census(only: Sequence[str] = ()) -> list[Target]:
 
 
 def matches(name: str, model: str, pattern: str) -> bool:
-    """A plain word names a model, or is part of a module's name; wildcards match the whole."""
+    """Return whether ``pattern`` is the model, a part of the name, or matches it by wildcards."""
     if any(c in pattern for c in "*?["):
         return fnmatch.fnmatchcase(name.lower(), pattern)
     return pattern == model or (pattern in name.lower() and "." in pattern)
 
 
 def version() -> str:
-    """The installed version of ``transformers``."""
+    """Return the installed version of ``transformers``."""
     return importlib.metadata.version("transformers")
 
 
@@ -79,7 +79,7 @@ def _every() -> tuple[Target, ...]:
 
 
 def models_folder() -> Path:
-    """The folder that has a folder for every model."""
+    """Return the folder that has a folder for every model."""
     spec = importlib.util.find_spec("transformers")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("transformers is not installed; pip install 'transformers>=5'")
@@ -99,7 +99,7 @@ def _all() -> Iterator[Target]:
 
 
 def read(model: str, source: str) -> Iterator[Target]:
-    """The targets of one modeling file."""
+    """Yield the targets of one modeling file."""
     classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
     rotary = [node.name for node in classes if NAMES.search(node.name)]
     found: list[Target] = []
@@ -119,7 +119,7 @@ def read(model: str, source: str) -> Iterator[Target]:
 
 
 def _target(model: str, call: ast.Call, known: dict[str, str]) -> Target:
-    """What a call such as ``LlamaRotaryEmbedding(config=config)`` builds."""
+    """Return the target that a call such as ``LlamaRotaryEmbedding(config=config)`` builds."""
     given = {word.arg: word.value for word in call.keywords}
     first = call.args[0] if call.args else given.get("config")
     root, *path = ast.unparse(first).removeprefix("self.").split(".") if first else [""]

@@ -1,4 +1,4 @@
-"""What a configuration says its rotary module should be: the one place that asks."""
+"""Read in a configuration what its rotary module should be."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Undeclared(Exception):
 
 
 def model_of(config: Any) -> ModelEncoding:
-    """What ``from_config`` reads."""
+    """Return what ``from_config`` reads in a configuration."""
     data = config.to_dict()
     name = READ_AS.get(type(config).__name__)
     return from_config(data if name is None else {**data, "model_type": name})
@@ -31,7 +31,7 @@ def model_of(config: Any) -> ModelEncoding:
 def declared(
     implementation: Implementation, target: Target, config: Any, layer_type: str
 ) -> tuple[Implementation, Encoding]:
-    """The encoding that ``config`` declares, as the module's functions see it, and how to ask.
+    """Return the implementation, and the encoding that ``config`` declares for it.
 
     Raises :class:`Undeclared` where it cannot be expressed.
     """
@@ -54,7 +54,7 @@ def declared(
 
 
 def _slice(encoding: Encoding, head_dim: int | None) -> Encoding:
-    """The rotary part alone, where functions see only the slice that latent attention rotates."""
+    """Return only the rotary part where functions get the slice that latent attention rotates."""
     if not isinstance(encoding, RoPE) or head_dim in (None, encoding.head_dim):
         return encoding
     if head_dim != encoding.rotary_dim:
@@ -65,7 +65,7 @@ def _slice(encoding: Encoding, head_dim: int | None) -> Encoding:
 def _on_a_grid(
     implementation: Implementation, encoding: MultiAxisRoPE, model: ModelEncoding
 ) -> tuple[Implementation, Encoding]:
-    """Rows and columns of an image in the order, and on the scale, of the declared positions."""
+    """Give rows and columns of an image the order and the scale of the declared positions."""
     from posenc_ref.conformance.adapters.rotary_table import SIDE
 
     rotation = getattr(implementation.call, "rotation", None)
@@ -84,7 +84,7 @@ def _on_a_grid(
 
 
 def _vjepa2(config: Any, _: Implementation) -> Encoding:
-    """Three axes of as many even channels, the rest passed through, as its comments declare.
+    """Return three axes with equal numbers of pairs; the other channels are not rotated.
 
     Source: transformers 5.23, ``VJEPA2RopeAttention``; facebookresearch/vjepa2,
     ``src/models/utils/modules.py``.
@@ -95,7 +95,7 @@ def _vjepa2(config: Any, _: Implementation) -> Encoding:
 
 
 def _esmfold2(config: Any, _: Implementation) -> Encoding:
-    """Three coordinates with one base, and the number of the residue with another.
+    """Return three coordinates with one base, and the residue number with another.
 
     Source: transformers 5.23, ``EsmFold2RotaryEmbedding``: exponents i/n within each axis.
     """
@@ -110,7 +110,7 @@ def _esmfold2(config: Any, _: Implementation) -> Encoding:
 
 
 def _lightglue(_: Any, implementation: Implementation) -> Encoding:
-    """Angles are a learned linear map of a keypoint: what its weights are, no configuration says.
+    """Return a learned linear map from keypoints to angles; its weights are the module's.
 
     Source: transformers 5.23, ``LightGluePositionalEncoder``; cvg/LightGlue,
     ``LearnableFourierPositionalEncoding``.
@@ -121,7 +121,7 @@ def _lightglue(_: Any, implementation: Implementation) -> Encoding:
     )
 
 
-#: What is of no text model or vision tower, and ``from_config`` does not read.
+#: Configurations of other models than text models and vision towers.
 OTHERS: dict[str, Callable[[Any, Implementation], Encoding]] = {
     "EsmFold2AtomEncoderConfig": _esmfold2,
     "LightGlueConfig": _lightglue,

@@ -1,4 +1,4 @@
-"""The families of encodings that are no rotation, as the sweep is asked for them."""
+"""The values of ``--family`` for encodings other than rotations."""
 
 #: Kinds of places by the family of what they hold.
 FAMILIES: dict[str, tuple[str, ...]] = {

@@ -1,62 +1,54 @@
-"""Judging one case of the sweep: build, drive, declare, check."""
+"""Judge one case of the sweep: build the module, drive it, read its configuration, check."""
 
 from __future__ import annotations
 
-import contextlib
-import re
-import sys
 import time
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from posenc_ref.conformance.adapters.transformers import (
+    from_transformers,
+    layer_types,
+    rotary_modules,
+)
 from posenc_ref.conformance.check import check
+from posenc_ref.conformance.surveys.record import Outcome, one_line
 
-from . import scores as sweep_scores
+from .build import Crashed, Unbuildable, build, settings_of
+from .case import APPLY, AS_CONFIGURED, RotaryCase, judged_or_gap
 from .declared import Undeclared, declared
-from .record import APPLY, AS_CONFIGURED, Case, Judged, judged
+from .scaled import RopeTypeRefused
+from .scores import judge_scores
 
 
-def judge_case(case: Case) -> Iterator[Judged]:
-    """One line per table of the case: one, or one for each of its layer types."""
+def judge_case(case: RotaryCase) -> Iterator[Outcome]:
+    """Yield one outcome for each table of the case: one, or one for each of its layer types."""
     begin = time.process_time()
-    for line in _quietly(_lines, case):
+    for line in _outcomes(case):
         now = time.process_time()
         yield line.replace(seconds=round(now - begin, 3))
         begin = now
 
 
-def _quietly(lines: Any, *args: Any) -> Iterator[Judged]:
-    """Whatever is printed meanwhile goes to standard error, warnings nowhere."""
-    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield from lines(*args)
-
-
-def _lines(case: Case) -> Iterator[Judged]:
-    from posenc_ref.conformance.adapters.transformers import layer_types, rotary_modules
-
-    from .build import Crashed, Unbuildable, build, settings_of
-    from .scaled import Refused
-
+def _outcomes(case: RotaryCase) -> Iterator[Outcome]:
     blank = case.blank()
     try:
         container, config = build(case.target, case.rope_type)
     except (Unbuildable, ImportError) as error:
-        yield blank.replace(outcome="undrivable", reason=f"cannot be built: {error}")
+        yield blank.replace(verdict="undrivable", reason=f"cannot be built: {error}")
         return
-    except Refused as error:
-        yield blank.replace(outcome="refused", reason=str(error))
+    except RopeTypeRefused as error:
+        yield blank.replace(verdict="refused", reason=str(error))
         return
     except Crashed as error:
         if case.surface != APPLY:
-            yield blank.replace(outcome="refused", reason="the module fails, as judged elsewhere")
+            yield blank.replace(verdict="refused", reason="the module fails, as judged elsewhere")
             return
-        yield blank.replace(outcome="deviates", codes=("raises",), messages=(str(error),))
+        yield blank.replace(verdict="deviates", codes=("raises",), messages=(str(error),))
         return
     blank = blank.replace(settings=settings_of(config))
     if case.surface != APPLY:
-        yield from sweep_scores.lines(blank, container, config)
+        yield from judge_scores(blank, container, config)
         return
     modules = rotary_modules(container)
     kinds = layer_types(modules[0], config) if modules else ("",)
@@ -64,41 +56,33 @@ def _lines(case: Case) -> Iterator[Judged]:
         yield _judge(case, container, config, blank.replace(layer_type=kind))
 
 
-def _judge(case: Case, container: Any, config: Any, blank: Judged) -> Judged:
-    from posenc_ref.conformance.adapters import from_transformers
-
+def _judge(case: RotaryCase, container: Any, config: Any, blank: Outcome) -> Outcome:
     try:
         found = from_transformers(container, layer_type=blank.layer_type or None)
     except Exception as error:
-        return blank.replace(outcome="undrivable", reason=_short(error))
+        return blank.replace(verdict="undrivable", reason=one_line(error, 400))
     if found.surface != "apply":
-        return blank.replace(outcome="undrivable", reason=f"found {found.name}, no rotation")
+        return blank.replace(verdict="undrivable", reason=f"found {found.name}, no rotation")
     blank = blank.replace(tensor_layout=found.tensor_layout)
-    name = blank.name
     try:
         found, encoding = declared(found, case.target, config, blank.layer_type)
     except Undeclared as error:
         if case.rope_type != AS_CONFIGURED and "rope_type must be one of" in str(error):
-            return blank.replace(outcome="refused", reason=f"not one of the model's own: {error}")
+            return blank.replace(verdict="refused", reason=f"not one of the model's own: {error}")
         return _properties(found, blank, str(error))
     blank = blank.replace(encoding=repr(encoding))
     try:
-        return judged(blank, check(found, encoding, name=name, dtype=case.dtype))
+        return judged_or_gap(blank, check(found, encoding, name=blank.name, dtype=case.dtype))
     except Exception as error:
-        return blank.replace(outcome="gap", reason=f"the judge: {_short(error)}")
+        return blank.replace(verdict="gap", reason=f"the judge: {one_line(error, 400)}")
 
 
-def _properties(found: Any, blank: Judged, reason: str) -> Judged:
-    """What nobody could declare is measured all the same."""
+def _properties(found: Any, blank: Outcome, reason: str) -> Outcome:
+    """Measure what nobody could declare all the same."""
     if found.axes > 1:
-        return blank.replace(outcome="gap", reason=reason)
+        return blank.replace(verdict="gap", reason=reason)
     try:
-        line = judged(blank, check(found, None, name=blank.name))
+        line = judged_or_gap(blank, check(found, None, name=blank.name))
     except Exception as error:
-        return blank.replace(outcome="gap", reason=f"{reason}; the judge: {_short(error)}")
-    return line.replace(outcome="gap", reason=reason)
-
-
-def _short(error: BaseException) -> str:
-    text = re.sub(r"\s+", " ", f"{type(error).__name__}: {error}")
-    return text[:400]
+        return blank.replace(verdict="gap", reason=f"{reason}; the judge: {one_line(error, 400)}")
+    return line.replace(verdict="gap", reason=reason)

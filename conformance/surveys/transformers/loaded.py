@@ -1,4 +1,4 @@
-"""A module as it is after a checkpoint was loaded: what it computed is computed again then.
+"""Bring a module into the state after loading a checkpoint, which recomputes its tables.
 
 Models are built without memory and their tables filled in by ``_init_weights``, a second place
 where frequencies are written down.
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def load(module: Any, config: Any) -> None:
-    """Let the model's own code fill the buffers of ``module`` again; keep what it leaves alone.
+    """Let the model's own code fill the buffers of ``module`` again; keep the other buffers.
 
     Buffers that it does not fill come with the checkpoint.
     """
@@ -31,7 +31,7 @@ def load(module: Any, config: Any) -> None:
 
 
 def _model(file: Any, config: Any) -> Any:
-    """An empty model of the file, whose class knows how its modules are filled."""
+    """Return an empty model of the file, whose class fills modules."""
     import torch
     from transformers import PreTrainedModel
 

@@ -1,4 +1,4 @@
-"""The default configuration of a model with another rope type: what long-context models have."""
+"""Give the default configuration of a model another rope type, as long-context models have."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from posenc_ref.conformance.surveys.record import one_line
 
 #: The parameters that each rope type is judged with.  YaRN's attention factor is not 1 then, and
 #: the lengths are short enough that what depends on them is judged on both sides.
@@ -32,14 +34,15 @@ ROPE_TYPES: dict[str, dict[str, Any]] = {
 OLDER_NAME = ("DeepseekV4Config",)
 
 
-class Refused(Exception):
+class RopeTypeRefused(Exception):
     """The model does not take this rope type."""
 
 
 def rescaled(module: Any, config: Any, rope_type: str, settings: Mapping[str, Any]) -> Any:
-    """``config`` built again, with its default rope type replaced by another.
+    """Return ``config`` built again, with its default rope type replaced by another.
 
-    Raises :class:`Refused` where there is no default rope type, or the class does not accept it.
+    Raises :class:`RopeTypeRefused` where there is no default rope type, or the class does not
+    accept it.
     """
     given = getattr(config, "rope_parameters", None)
     nested = isinstance(given, Mapping) and not isinstance(given.get("rope_type"), str)
@@ -50,7 +53,7 @@ def rescaled(module: Any, config: Any, rope_type: str, settings: Mapping[str, An
         if isinstance(entry, Mapping) and entry.get("rope_type") == "default":
             changed[label] = {**entry, **_parameters(module, label, rope_type)}
     if changed == entries or not changed:
-        raise Refused("its configuration has no rope type to replace")
+        raise RopeTypeRefused("its configuration has no rope type to replace")
     name = type(config).__name__
     key, value = "rope_parameters", changed if nested else changed[""]
     if name in OLDER_NAME:
@@ -58,8 +61,9 @@ def rescaled(module: Any, config: Any, rope_type: str, settings: Mapping[str, An
     try:
         return type(config)(**copy.deepcopy({**settings, key: value}))
     except Exception as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        raise Refused(f"its configuration does not take it: {text[:200]}") from error
+        raise RopeTypeRefused(
+            f"its configuration does not take it: {one_line(error, 200)}"
+        ) from error
 
 
 def _parameters(module: Any, label: str, rope_type: str) -> dict[str, Any]:
@@ -68,7 +72,7 @@ def _parameters(module: Any, label: str, rope_type: str) -> dict[str, Any]:
         name = f"{label}_inv_freq" if label else "inv_freq"
         table = getattr(module, name, None)
         if table is None:
-            raise Refused("the module keeps no frequencies")
+            raise RopeTypeRefused("the module keeps no frequencies")
         pairs = int(table.numel())
         found["short_factor"] = [1.0 + k / pairs for k in range(pairs)]
         found["long_factor"] = [float(f) for f in np.round(np.geomspace(1, 16, pairs), 3)]

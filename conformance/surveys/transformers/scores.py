@@ -1,4 +1,4 @@
-"""Effective logits of attention classes, against those of the encoding that is declared.
+"""Compare the effective logits of attention classes with those of the declared encoding.
 
 Libraries put factors in different places: on cos and sin, on queries, on the softmax scale.  What
 an attention class hands to its attention function shows the product of all of them, the slice of
@@ -18,13 +18,13 @@ import numpy as np
 
 from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import Truth, budget
+from posenc_ref.conformance.surveys.record import Outcome
 
 from .declared import model_of
-from .record import Judged
 
 #: One token each: early ones, a large one, and none twice.
 POSITIONS = np.array([0, 1, 5, 37, 100, 211, 1021])
-#: What attention classes are told apart by; these attend to something else, or are no attention.
+#: Names of classes that attend to something else, or are no attention.
 _OTHER = re.compile("Vision|Cross|Audio|Layer|Merged|Flash|Sdpa|Indexer")
 _PROBE = "posenc_probe"
 #: Arguments that may be None: no mask, no cache, no other source.
@@ -35,15 +35,15 @@ class Unreachable(Exception):
     """No attention class could be built and called."""
 
 
-def lines(blank: Judged, container: Any, config: Any) -> Iterator[Judged]:
-    """One line for each layer type of the model that the module belongs to."""
+def judge_scores(blank: Outcome, container: Any, config: Any) -> Iterator[Outcome]:
+    """Yield one outcome for each layer type of the model that the module belongs to."""
     try:
         model = model_of(config)
     except Exception as error:
-        yield blank.replace(outcome="gap", reason=f"from_config: {type(error).__name__}: {error}")
+        yield blank.replace(verdict="gap", reason=f"from_config: {type(error).__name__}: {error}")
         return
     if "scaled=False" in blank.target:  # a second table of the same attention class
-        yield blank.replace(outcome="undrivable", reason="only one of the class's tables is judged")
+        yield blank.replace(verdict="undrivable", reason="only one of the class's tables is judged")
         return
     for layer_type in model.encodings:
         line = blank.replace(layer_type=layer_type if len(model.encodings) > 1 else "")
@@ -52,12 +52,12 @@ def lines(blank: Judged, container: Any, config: Any) -> Iterator[Judged]:
         try:
             yield _judge(line, container, config, model, layer_type)
         except Unreachable as error:
-            yield line.replace(outcome="undrivable", reason=str(error))
+            yield line.replace(verdict="undrivable", reason=str(error))
 
 
 def _judge(
-    line: Judged, container: Any, config: Any, model: ModelEncoding, layer_type: str
-) -> Judged:
+    line: Outcome, container: Any, config: Any, model: ModelEncoding, layer_type: str
+) -> Outcome:
     encoding = model.encodings[layer_type]
     axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
     positions = np.stack([(a + 1) * POSITIONS for a in range(axes)]) if axes > 1 else POSITIONS
@@ -68,22 +68,22 @@ def _judge(
     truth = _truth(model, layer_type, q0, k0, positions)
     score = float(truth.score(actual, dtype="float32").max())
     line = line.replace(
-        score=score, budget=budget("float32"), executed=actual.size, highest=int(positions.max())
+        worst=score, budget=budget("float32"), executed=actual.size, highest=int(positions.max())
     )
     if score <= budget("float32"):
-        return line.replace(outcome="conforms")
+        return line.replace(verdict="conforms")
     declared = _scale(model, q0)
     if scale == 1.0 and truth.score(actual * declared, dtype="float32").max() <= line.budget:
         note = f"queries are scaled by {declared:.6g}, it seems, before attention sees them"
-        return line.replace(outcome="conforms", notes=(note,), score=None)
+        return line.replace(verdict="conforms", notes=(note,), worst=None)
     if encoding is None and attention.given:
         raise Unreachable("whether this layer rotates is decided outside of its attention class")
     message = "effective logits are not those that are declared"
-    return line.replace(outcome="deviates", codes=("inaccurate",), messages=(message,))
+    return line.replace(verdict="deviates", codes=("inaccurate",), messages=(message,))
 
 
 def _truth(model: ModelEncoding, layer_type: str, q0: Any, k0: Any, positions: np.ndarray) -> Truth:
-    """Our logits of q and k as they are at position 0, with their unit.
+    """Return our logits for the q and k of position 0, with their unit.
 
     A sums absolute products, B the angles of both sides.
     """
@@ -121,7 +121,7 @@ def _scale(model: ModelEncoding, q: Any) -> float:
 
 
 class _Attention:
-    """An attention class with random weights, asked for what it hands to its attention function."""
+    """An attention class with random weights that records what its attention function gets."""
 
     def __init__(self, container: Any, config: Any, model: ModelEncoding, layer_type: str) -> None:
         from posenc_ref.conformance.adapters.transformers import layer_types, rotary_modules
@@ -171,7 +171,7 @@ _seen: list[tuple[Any, Any, float]] = []
 def _probe(
     module: Any, query: Any, key: Any, value: Any, *_: Any, scaling: Any = None, **__: Any
 ) -> tuple[Any, None]:
-    """An attention function that keeps q, k and the scale, and attends to nothing.
+    """Record q, k and the scale instead of computing attention.
 
     One key head is enough: which queries share it has nothing to do with positions.
     """
@@ -184,7 +184,7 @@ def _probe(
 
 
 def _build(rotary: Any, config: Any, layer: int) -> tuple[Any, int]:
-    """An attention module of the rotary module's file, with few heads, and its hidden size."""
+    """Return an attention module of the same file, with few heads, and its hidden size."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     ALL_ATTENTION_FUNCTIONS.register(_PROBE, _probe)
@@ -200,7 +200,7 @@ def _build(rotary: Any, config: Any, layer: int) -> tuple[Any, int]:
 
 
 def _filled(module: Any) -> Any:
-    """Weights that are numbers: some are left for a checkpoint to fill."""
+    """Fill all weights with numbers: some are left for a checkpoint to fill."""
     import torch
 
     torch.manual_seed(0)
@@ -214,7 +214,7 @@ def _filled(module: Any) -> Any:
 
 
 def _classes(file: Any, config: Any) -> list[type]:
-    """Attention classes that take position embeddings; first those for this configuration."""
+    """Return attention classes that take position embeddings, first those for ``config``."""
     found = []
     for name, value in vars(file).items():
         if not inspect.isclass(value) or "Attention" not in name or _OTHER.search(name):
@@ -229,7 +229,7 @@ def _classes(file: Any, config: Any) -> list[type]:
 
 
 def _small(config: Any) -> Any:
-    """The configuration with four heads, as wide as they were, and the hidden size for them."""
+    """Return the configuration with four heads of the same size, and the hidden size for them."""
     from posenc_ref.conformance.adapters.rotary_function import attribute, head_dim_of
 
     small = copy.deepcopy(config)

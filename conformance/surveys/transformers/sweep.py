@@ -1,121 +1,94 @@
 """``sweep``: judge every rotary module of the installed ``transformers``.
 
-Modules are judged in processes of their own, one at a time in each: one that hangs is ended at the
-time limit, one that crashes takes nothing with it.  Every line is written as soon as it is known,
-so that a sweep that was interrupted can be continued.
+A module that hangs is ended at the time limit, and one that crashes does not stop the others.
+Every outcome is written as soon as it is known, so that an interrupted sweep can be continued.
 """
 
 from __future__ import annotations
 
-import datetime
-import json
-import platform
-import queue
-import threading
+import importlib.metadata
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from posenc_ref.conformance.surveys.expected import Expected, expected, explanation, stale
+from posenc_ref.conformance.surveys.ndjson import recorded_outcomes, recording
+from posenc_ref.conformance.surveys.record import Outcome, Survey
+from posenc_ref.conformance.surveys.runner import Progress, run
+from posenc_ref.conformance.surveys.worker import Judge
 
-from posenc_ref import SPEC_VERSION, __version__
-
+from .case import APPLY, AS_CONFIGURED, FLOAT32, RotaryCase
 from .census import census, version
-from .expected import Expected, expected, explanation, stale
-from .record import APPLY, AS_CONFIGURED, FLOAT32, OUTCOMES, Case, Judged
-from .worker import Worker
+from .judge import judge_case
 
-#: Called with the lines so far, the number of cases done, and the number of all.
-Progress = Callable[[list[Judged], int, int], None]
+EXPECTED = Path(__file__).with_name("sweep_expected.json")
 TIME_LIMIT = 300.0
-#: Outcomes that need no explanation.
+VERDICTS = ("conforms", "deviates", "gap", "undrivable", "refused")
+#: Verdicts that need no explanation.
 GOOD = ("conforms", "refused")
-#: Outcomes of tables that were driven and compared.
+#: Verdicts on tables that were driven and compared.
 JUDGED = ("conforms", "deviates")
-
-
-class Resumed(ValueError):
-    """The file to be continued is of another sweep."""
+#: The names of members in the JSON of a sweep, each with its field of an outcome.
+KEYS = {
+    "name": "name", "case": "case", "target": "target", "model": "group",
+    **{name: name for name in (
+        "module", "rope_type", "dtype", "surface", "layer_type", "part", "kind", "source",
+    )},
+    "outcome": "verdict",
+    **{name: name for name in ("reason", "settings", "encoding", "measured")},
+    "score": "worst",
+    **{name: name for name in (
+        "budget", "precision", "codes", "messages", "evidence", "notes", "limits", "highest",
+        "degrades_at", "executed", "tensor_layout", "seconds",
+    )},
+}  # fmt: skip
 
 
 @dataclass
-class Sweep:
-    """Every line, with what explains those that do not conform."""
+class Sweep(Survey):
+    """Every outcome, with what explains those that do not conform."""
 
-    lines: list[Judged]
-    versions: dict[str, str]
-    seconds: float = 0.0
-    known: tuple[Expected, ...] = field(default_factory=expected)
+    known: tuple[Expected, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many tables came to each outcome."""
-        return {o: sum(line.outcome == o for line in self.lines) for o in OUTCOMES}
+        """How many tables came to each verdict."""
+        return self.count(*VERDICTS)
 
     @property
-    def unexplained(self) -> list[Judged]:
-        """Lines that do not conform, and that no expectation explains.
+    def unexplained(self) -> list[Outcome]:
+        """Outcomes that do not conform, and that no expectation explains.
 
         Logits are judged where an attention class can be asked for them, and nowhere else.
         """
-        return [line for line in self.lines if self.is_open(line)]
+        return [line for line in self.outcomes if self.is_open(line)]
 
-    def is_open(self, line: Judged) -> bool:
-        """Whether a line does not conform where it should, and nothing explains it."""
-        wanted = line.surface == APPLY or line.outcome == "deviates"
-        return line.outcome not in GOOD and wanted and explanation(line, self.known) is None
+    def is_open(self, line: Outcome) -> bool:
+        """Return whether an outcome does not conform where it should, and nothing explains it."""
+        wanted = line.surface == APPLY or line.verdict == "deviates"
+        return line.verdict not in GOOD and wanted and explanation(line, self.known) is None
 
     @property
     def stale(self) -> list[str]:
         """Expectations that are no longer true."""
-        return stale(self.lines, self.known)
-
-    @property
-    def cpu_seconds(self) -> float:
-        """Processor time of all judges."""
-        return sum(line.seconds for line in self.lines)
+        return stale(self.outcomes, self.known)
 
     @property
     def exit_code(self) -> int:
-        """0 where everything conforms or is explained, no explanation is out of date: else 1.
+        """0 where everything conforms or is explained, and every explanation is still true.
 
-        3 if nothing was judged at all.
+        3 if nothing was judged at all, else 1.
         """
         if self.unexplained or self.stale:
             return 1
-        return 0 if any(line.outcome in JUDGED for line in self.lines) else 3
-
-    def footer(self) -> dict[str, Any]:
-        """The last line of the file."""
-        return {
-            "footer": True,
-            "date": datetime.date.today().isoformat(),
-            "versions": self.versions,
-            "models": len({line.model for line in self.lines}),
-            "modules": len({(line.model, line.module) for line in self.lines}),
-            "counts": self.counts,
-            "unexplained": [line.name for line in self.unexplained],
-            "stale": self.stale,
-            "seconds": round(self.seconds, 1),
-            "cpu_seconds": round(self.cpu_seconds, 1),
-        }
+        return 0 if any(line.verdict in JUDGED for line in self.outcomes) else 3
 
 
-def versions() -> dict[str, str]:
-    """What the outcome depends on."""
-    import importlib.metadata
-
-    return {
-        "transformers": version(),
-        "torch": importlib.metadata.version("torch"),
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "posenc_ref": __version__,
-        "specification": SPEC_VERSION,
-    }
+def libraries() -> dict[str, str]:
+    """Return the versions of the libraries that the outcome depends on."""
+    return {"transformers": version(), "torch": importlib.metadata.version("torch")}
 
 
 def sweep(
@@ -124,121 +97,79 @@ def sweep(
     rope_types: Sequence[str] = (AS_CONFIGURED,),
     dtypes: Sequence[str] = (FLOAT32,),
     surfaces: Sequence[str] = (APPLY,),
-    file: Path | None = None,
-    resume: bool = False,
-    time_limit: float = TIME_LIMIT,
-    processes: int = 2,
-    progress: Progress | None = None,
+    **settings: Any,
 ) -> Sweep:
     """Judge every target that ``only`` names, or all of them.
 
-    Every rope type is judged in the first of ``dtypes``, the one that is configured in all.
-    ``file`` gets one line of JSON per judged table, and a last one with versions and counts.  With
-    ``resume`` what it already has is kept, and not judged again.
+    Every rope type is judged in the first of ``dtypes``, the configured one in all.  The other
+    ``settings`` are those of :func:`sweep_cases`.
     """
     targets = census(only)
     cases = [
-        Case(target, rope_type, dtype, surface)
+        RotaryCase(target, rope_type, dtype, surface)
         for surface in surfaces
         for rope_type in rope_types
         for dtype in dtypes
         if dtype == dtypes[0] or (rope_type == AS_CONFIGURED and surface == APPLY)
         for target in targets
     ]
-    return run(
-        cases, file=file, resume=resume, time_limit=time_limit, processes=processes,
-        progress=progress,
-    )  # fmt: skip
+    return sweep_cases(cases, judge_case, expected(EXPECTED), **settings)
 
 
-def run(
+def sweep_cases(
     cases: Sequence[Any],
+    judge: Judge,
+    known: tuple[Expected, ...],
     *,
-    file: Path | None,
-    resume: bool,
-    time_limit: float,
-    processes: int,
-    progress: Progress | None,
-    known: tuple[Expected, ...] | None = None,
+    file: Path | None = None,
+    resume: bool = False,
+    time_limit: float = TIME_LIMIT,
+    processes: int = 2,
+    progress: Progress | None = None,
 ) -> Sweep:
-    """Judge cases (what has a name, a blank line and a way to judge it), as :func:`sweep` says."""
+    """Judge cases, each with a name and a blank outcome.
+
+    ``file`` gets one line of JSON per judged table, and a last one with versions and counts.  With
+    ``resume`` what it already has is kept, and not judged again.
+    """
     begin = time.perf_counter()
-    found = versions()
-    old = _read(file, found) if resume and file is not None else []
+    old = recorded_outcomes(file, "sweep", KEYS, libraries()) if resume and file else []
     names = {case.name for case in cases}
     lines = [line for line in old if line.case in names]
     done = {line.case for line in lines}
-    if file is not None:
-        _write(file, found, old)
-    left: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for case in cases:
-        if case.name not in done:
-            left.put(case)
-    finished, stopped = len(done), threading.Event()
-    workers: list[Worker] = []
+    with recording(file, "sweep", libraries=libraries()) as record:
 
-    def keep(new: list[Judged]) -> None:
-        nonlocal finished
-        if stopped.is_set():  # interrupted: what was being judged counts as not begun
-            return
-        lines.extend(new)
-        finished += 1
-        if file is not None:
-            _append(file, (line.to_dict() for line in new))
-        if progress is not None:
-            progress(lines, finished, len(cases))
+        def keep(new: list[Outcome]) -> None:
+            if record is not None:
+                record.outcomes(new, KEYS)
 
-    def work(_: int) -> None:
-        with Worker(time_limit) as worker:
-            workers.append(worker)
-            while not stopped.is_set():
-                try:
-                    case = left.get_nowait()
-                except queue.Empty:
-                    return
-                keep(worker.judge(case))
-
-    if progress is not None:
-        progress(lines, finished, len(cases))
-    pool = ThreadPoolExecutor(max(1, processes))
-    try:
-        list(pool.map(work, range(max(1, min(processes, left.qsize())))))
-    except BaseException:
-        stopped.set()
-        for worker in workers:
-            worker.stop()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-    lines.sort(key=lambda line: (line.surface, line.rope_type != AS_CONFIGURED, line.name))
-    seconds = time.perf_counter() - begin
-    result = Sweep(lines, found, seconds, expected() if known is None else known)
-    if file is not None:
-        _append(file, [result.footer()])
+        keep(old)
+        lines += run(
+            [case for case in cases if case.name not in done],
+            judge,
+            _gap,
+            processes=processes,
+            time_limit=time_limit,
+            keep=keep,
+            progress=progress,
+        )
+        lines.sort(key=lambda line: (line.surface, line.rope_type != AS_CONFIGURED, line.name))
+        result = Sweep(lines, time.perf_counter() - begin, known)
+        if record is not None:
+            record.footer(
+                models=len({line.group for line in lines}),
+                modules=len({(line.group, line.module) for line in lines}),
+                verdicts=result.counts,
+                unexplained=[line.name for line in result.unexplained],
+                stale=result.stale,
+                exit_code=result.exit_code,
+                executed=sum(line.executed for line in lines),
+                seconds=round(result.seconds, 1),
+                cpu_seconds=round(result.cpu_seconds, 1),
+            )
     return result
 
 
-def _read(file: Path, found: dict[str, str]) -> list[Judged]:
-    """The lines of an earlier sweep with the same versions."""
-    if not file.exists():
-        return []
-    lines = [json.loads(text) for text in file.read_text(encoding="utf-8").splitlines() if text]
-    head = next((line for line in lines if "header" in line), None)
-    if head is None:
-        raise Resumed(f"{file} is no sweep: its first line has no versions")
-    if head["versions"] != found:
-        changed = [name for name in found if head["versions"].get(name) != found[name]]
-        was = ", ".join(f"{name} {head['versions'].get(name)}" for name in changed)
-        raise Resumed(f"{file} was written with {was}: begin a new file")
-    return [Judged.from_dict(line) for line in lines if "case" in line]
-
-
-def _write(file: Path, found: dict[str, str], lines: list[Judged]) -> None:
-    file.write_text(json.dumps({"header": True, "versions": found}) + "\n", encoding="utf-8")
-    _append(file, (line.to_dict() for line in lines))
-
-
-def _append(file: Path, lines: Iterable[dict[str, Any]]) -> None:
-    with file.open("a", encoding="utf-8") as out:
-        for line in lines:
-            out.write(json.dumps(line) + "\n")
+def _gap(case: Any, reason: str) -> Outcome:
+    blank: Outcome = case.blank()
+    return blank.replace(verdict="gap", reason=reason)

@@ -15,7 +15,7 @@ from posenc_ref import ALiBi, BEiTBias, Encoding, LeViTBias, LogCPB, SwinBias, T
 from posenc_ref.conformance.adapters.transformers_bias import alibi, relative_bias
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .build import Unbound, build, configurations, fill
+from .build import MissingArgument, build, configurations, fill
 from .census import Place
 
 Found = Iterator[tuple[Implementation, Any]]
@@ -59,7 +59,7 @@ def t5(place: Place) -> Found:
             continue
         found = relative_bias(module, surface, None, None)
         if found is None:
-            raise Unbound("it has no buckets")
+            raise MissingArgument("it has no buckets")
         encoding: Any = found.encoding
         if place.model == "pix2struct" and surface == "bias":  # a decoder's, always
             encoding = encoding.replace(bidirectional=False)
@@ -133,7 +133,7 @@ def _layout(place: Place) -> Found:
             return in_line(torch.arange(n)[None])[0]
 
     elif place.attribute not in inspect.getsource(in_boxes):
-        raise Unbound("nothing in its file uses it: a weight that is left over")
+        raise MissingArgument("nothing in its file uses it: a weight that is left over")
     else:
         bins, far = module.rel_2d_pos_bins, module.max_rel_2d_pos
         other = {"rel_pos_x_bias": "rel_pos_y_bias"}.get(place.attribute, "rel_pos_x_bias")
@@ -154,7 +154,9 @@ def _layout(place: Place) -> Found:
 def windows(place: Place) -> Found:
     """The bias of a whole window: what softmax is given where queries and keys are zero."""
     if place.attribute == "rpb":
-        raise Unbound("its scores are computed by the natten library, which is not installed")
+        raise MissingArgument(
+            "its scores are computed by the natten library, which is not installed"
+        )
     if place.model in ("beit", "data2vec"):
         for window in ((4, 4), WINDOW):
             found, encoding = _of_window(place, window)
@@ -235,7 +237,7 @@ def _built(place: Place, given: dict[str, Any], window: tuple[int, int]) -> Any:
     for config in configurations(file, cls, settings):
         with contextlib.suppress(AttributeError):
             return cls(config=config, **arguments)
-    raise Unbound("no configuration of its file fits")
+    raise MissingArgument("no configuration of its file fits")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import numpy as np
 from posenc_ref import Learned
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .build import Unbound, build, call
+from .build import MissingArgument, build, call
 from .census import Place
 from .lookup import Looked, looked_up
 
@@ -44,7 +44,7 @@ def subjects(place: Place) -> Iterator[tuple[Implementation, Any]]:
         with looked_up(table) as seen, torch.no_grad(), contextlib.suppress(Looked):
             call(getattr(module, method), given)
         if not seen:
-            raise Unbound("its forward looks nothing up in the table")
+            raise MissingArgument("its forward looks nothing up in the table")
         return np.asarray(weight[seen[0].reshape(-1)])
 
     made = Implementation(call=rows, surface="table", name=place.name)

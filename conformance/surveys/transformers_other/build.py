@@ -26,7 +26,7 @@ SMALL: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-class Unbound(Exception):
+class MissingArgument(Exception):
     """A class wants an argument that nobody knows how to make."""
 
 
@@ -81,7 +81,7 @@ def call(function: Any, given: Mapping[str, Any]) -> Any:
         if name in given:
             arguments[name] = given[name]
         elif parameter.default is parameter.empty and parameter.kind < parameter.VAR_POSITIONAL:
-            raise Unbound(f"nothing is known to pass for the parameter {name!r}")
+            raise MissingArgument(f"nothing is known to pass for the parameter {name!r}")
     return function(**arguments)
 
 

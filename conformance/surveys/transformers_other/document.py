@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from posenc_ref.conformance.surveys.transformers.expected import Expected
-from posenc_ref.conformance.surveys.transformers.record import Judged
-from posenc_ref.conformance.surveys.transformers.show import WORDS, what
-from posenc_ref.conformance.surveys.transformers.sweep import JUDGED, Sweep
+from posenc_ref.conformance.surveys.document import deviations, document
+from posenc_ref.conformance.surveys.record import Outcome
+from posenc_ref.conformance.surveys.tables import WORDS, markdown_table, swept_score
+from posenc_ref.conformance.surveys.transformers.sweep import JUDGED, Sweep, libraries
 
 from .census import CLASSES, classes, places
 
@@ -24,6 +24,7 @@ MEANING = {
     "no model code": "are a tokenizer, a configuration or a folder of others' code",
     "unknown": "speak of positions in a way that nobody has read yet",
 }
+TITLE = "Every position encoding of transformers that is no rotation, judged"
 READING = """\
 A *place* is where a model's file makes a position encoding that is no rotation: an attribute of a
 class, a class that computes sines, a function that builds biases. The class is built from its
@@ -51,36 +52,32 @@ tokens, masks, padding and caches, and what becomes of a grid at another size.
 
 def counts(found: Sweep) -> str:
     """Models and places by what came of them."""
-    models = {line.model for line in found.lines}
-    driven = {line.model for line in found.lines if line.outcome in JUDGED}
+    models = {line.group for line in found.outcomes}
+    driven = {line.group for line in found.outcomes if line.verdict in JUDGED}
     c = found.counts
     return (
-        f"{len(models)} models with {len({x.target for x in found.lines})} places: {len(driven)} "
-        f"models judged, {len(models - driven)} not drivable. {len(found.lines)} lines: "
-        f"{c['conforms']} conforming, {c['deviates']} deviating, {c['gap']} our gap, "
-        f"{c['undrivable']} not drivable"
+        f"{len(models)} models with {len({x.target for x in found.outcomes})} places: "
+        f"{len(driven)} models judged, {len(models - driven)} not drivable. "
+        f"{len(found.outcomes)} lines: {c['conforms']} conforming, {c['deviates']} deviating, "
+        f"{c['gap']} our gap, {c['undrivable']} not drivable"
     )
 
 
 def markdown(found: Sweep, command: str, folder: Path | None = None) -> str:
-    """The result as a document; scripts are read from ``folder`` where it has them."""
-    footer = found.footer()
-    versions = ", ".join(f"{name} {value}" for name, value in footer["versions"].items())
+    """Return the result as a document; scripts are read from ``folder`` where it has them."""
+    judged = [line for line in found.outcomes if line.verdict in JUDGED]
     parts = [
-        "# Every position encoding of transformers that is no rotation, judged",
-        f"{footer['date']}, with {versions}. Written by `{command}` in "
-        f"{found.cpu_seconds:.0f} seconds of processor time.",
         f"**{counts(found)}.**",
         census(),
         READING,
-        *_deviations(found, folder),
-        *_undriven(found.lines),
+        *deviations(found, found.known, folder, SCRIPTS),
+        *_undriven(found.outcomes),
         "## By kind",
-        table(["kind", "models", "judged", *WORDS_OF], _kinds(found.lines)),
+        markdown_table(["kind", "models", "judged", *WORDS_OF], _kinds(found.outcomes)),
         "## Every line that was judged",
-        table(HEAD, [_cells(line) for line in found.lines if line.outcome in JUDGED]),
+        markdown_table(HEAD, map(_cells, judged)),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return document(TITLE, libraries(), command, f"{found.cpu_seconds:.0f} seconds", parts)
 
 
 WORDS_OF = ["conforms", "deviates", "our gap", "not drivable"]
@@ -100,69 +97,36 @@ def census() -> str:
     return said[0] + "\n\n" + "\n".join(said[1:])
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    made = [head, ["---"] * len(head), *rows]
-    return "\n".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in made
-    )
-
-
-def _cells(line: Judged) -> list[str]:
-    score = "" if line.score is None else f"{line.score:.2f}" if line.score < 1e3 else "> 999"
+def _cells(line: Outcome) -> list[str]:
     part = line.part.partition(", ")[2]
     return [
         line.target,
         line.kind,
         line.surface + (f" ({part})" if part else ""),
         f"`{line.encoding}`" if line.encoding else "",
-        WORDS[line.outcome],
-        "inf" if line.outcome == "deviates" and line.score is None else score,
+        WORDS[line.verdict],
+        swept_score(line),
         " ".join(line.codes),
         f"`{line.source}`",
     ]
 
 
-def _kinds(lines: Sequence[Judged]) -> list[list[str]]:
+def _kinds(lines: Sequence[Outcome]) -> list[list[str]]:
     rows = []
     for kind in dict.fromkeys(place.kind for place in places()):
         own = [line for line in lines if line.kind == kind]
         if not own:
             continue
-        c = Counter(line.outcome for line in own)
-        driven = {line.model for line in own if line.outcome in JUDGED}
+        c = Counter(line.verdict for line in own)
+        driven = {line.group for line in own if line.verdict in JUDGED}
         outcomes = [str(c[o]) for o in ("conforms", "deviates", "gap", "undrivable")]
-        rows.append([kind, str(len({line.model for line in own})), str(len(driven)), *outcomes])
+        rows.append([kind, str(len({line.group for line in own})), str(len(driven)), *outcomes])
     return rows
 
 
-def _deviations(found: Sweep, folder: Path | None) -> Iterator[str]:
-    own = [line for line in found.lines if line.outcome == "deviates"]
-    if own:
-        yield "## Deviations"
-    for entry in found.known:
-        explained = [line for line in own if entry.explains(line)]
-        if explained:
-            yield from _entry(entry, explained, folder)
-    open_ = [f"- `{x.name}`: {what(x)}" for x in own if x in found.unexplained]
-    if open_:
-        yield "### Unexplained\n\n" + "\n".join(open_)
-
-
-def _entry(entry: Expected, lines: Sequence[Judged], folder: Path | None) -> Iterator[str]:
-    yield f"### {entry.title} ({entry.claim})"
-    yield entry.reason
-    yield f"*Evidence.* {entry.evidence}"
-    yield "*Found in*\n\n" + "\n".join(f"- `{x.name}` ({x.source}): {what(x)}" for x in lines)
-    script = folder / SCRIPTS / entry.script if folder else None
-    if script is not None and script.is_file():
-        code = script.read_text(encoding="utf-8").strip()
-        yield f"`{SCRIPTS}/{entry.script}` shows it without this project:\n\n```python\n{code}\n```"
-
-
-def _undriven(lines: Sequence[Judged]) -> Iterator[str]:
-    for outcome, title in (("gap", "Our gaps"), ("undrivable", "Not drivable")):
-        own = [line for line in lines if line.outcome == outcome]
+def _undriven(lines: Sequence[Outcome]) -> Iterator[str]:
+    for verdict, title in (("gap", "Our gaps"), ("undrivable", "Not drivable")):
+        own = [line for line in lines if line.verdict == verdict]
         if own:
             said = (f"- `{x.name}` ({x.kind}, {x.source}): {x.reason}" for x in own)
             yield f"## {title}\n\n" + "\n".join(said)

@@ -15,7 +15,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from .build import build, call, fill
 from .census import Place
 from .relative import pairs
-from .single_table import entering, lone
+from .single_table import entering, keep_only
 
 Found = Iterator[tuple[Implementation, Any]]
 #: Rows of the tables, patches on a side of a frame, and columns.
@@ -41,7 +41,7 @@ def _made(place: Place, settings: Mapping[str, Any]) -> tuple[Any, Any, Any, np.
     module, config = build(place, settings)
     table = getattr(module, place.attribute)
     table = getattr(table, "weight", table)
-    lone(module, table)
+    keep_only(module, table)
     rows = table.detach().numpy()
     return module, config, table, rows.reshape(-1, rows.shape[-1])
 
@@ -240,7 +240,7 @@ def text(place: Place) -> Found:
     if place.model == "oneformer":
         module = fill(cls(ROWS, 64, 1, 99).eval())
         table = module.positional_embedding
-        lone(module, table)
+        keep_only(module, table)
         tokens = torch.zeros(1, ROWS, dtype=torch.int64)
 
         def added() -> Any:

@@ -16,7 +16,7 @@ from .census import Place
 from .frames import whole
 from .image import SIDE
 from .resized import Resized
-from .single_table import entering, lone
+from .single_table import entering, keep_only
 
 Found = Iterator[tuple[Implementation, Any]]
 #: Columns, and pixels to a patch.
@@ -93,7 +93,7 @@ def sums(place: Place) -> Found:
         table = module.pos_embedding
         x, y = rows_of(table[:, 0]), rows_of(table[:, 1])
         pixels = 3 * config.model_patch_size**2
-    lone(module, table)
+    keep_only(module, table)
 
     def ask(height: int, width: int) -> Any:
         down, right = np.divmod(np.arange(height * width), width)
@@ -113,7 +113,7 @@ def rows_and_columns(place: Place) -> Found:
     sizes = {"max_grid_row_position_embeddings": 40, "max_grid_col_position_embeddings": 41}
     module, _ = build(place, sizes)
     table = getattr(module, place.attribute).weight
-    lone(module, table)
+    keep_only(module, table)
     tables = (module.row_position_embeddings.weight, module.col_position_embeddings.weight)
     width_of = table.shape[1]
 
@@ -134,7 +134,7 @@ def only_size(place: Place) -> Found:
         module, config = build(place, {"num_position_embeddings": 64, "patch_size": PATCH})
         given, first = torch.zeros(1, 64, 3 * config.patch_size**2), None
     table = getattr(module, place.attribute)
-    lone(module, table)
+    keep_only(module, table)
     yield whole(
         place, lambda: entering(module, lambda: module(given), first), Learned(rows_of(table))
     )
@@ -179,7 +179,7 @@ def windows_of(place: Place) -> Found:
     config.qformer_config.num_hidden_layers = 1
     module = fill(class_of(place)(config).eval())
     table = module.image_positions
-    lone(module, table)
+    keep_only(module, table)
     image = torch.zeros(1, 256, table.shape[-1])
 
     def added() -> Any:
@@ -200,7 +200,7 @@ def masked_units(place: Place) -> Found:
     }  # fmt: skip
     module, _ = build(place, given)
     table = getattr(module, place.attribute)
-    lone(module, table)
+    keep_only(module, table)
     if place.owner == "HieraDecoder":
         units = torch.zeros(1, 4, 7, 7, module.decoder_embeddings.in_features)
         kept = torch.ones(1, 4, dtype=torch.bool)

@@ -14,10 +14,10 @@ import numpy as np
 from posenc_ref import Learned
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .build import Unbound, build, call, takes, text_of
+from .build import MissingArgument, build, call, takes, text_of
 from .census import Place
 from .resized import Resized
-from .single_table import entering, lone
+from .single_table import entering, keep_only
 
 #: Patches of the image that a table is made for, on each side.
 SIDE = 14
@@ -50,7 +50,7 @@ class Patches:
         _, config = build(place, SETTINGS)
         patch = _pair(getattr(config, "patch_size", None))
         if patch is None:
-            raise Unbound(f"{type(config).__name__} has no patch_size")
+            raise MissingArgument(f"{type(config).__name__} has no patch_size")
         image: Any = [SIDE * p for p in patch]
         if not isinstance(getattr(config, "image_size", 0), list | tuple):
             image = image[0]
@@ -59,8 +59,8 @@ class Patches:
         table = getattr(self.module, place.attribute)
         table = getattr(table, "weight", table)
         if table is None:
-            raise Unbound("its table is not there in any configuration that was tried")
-        lone(self.module, table)
+            raise MissingArgument("its table is not there in any configuration that was tried")
+        keep_only(self.module, table)
         shape = tuple(table.shape)
         rows = table.detach().numpy().astype(np.float32)
         if table.ndim == 4 and shape[1] != SIDE:  # channels first
@@ -73,7 +73,7 @@ class Patches:
             self.side = math.isqrt(len(self.weight) - self.after)
             self.extra = len(self.weight) - self.after - self.side**2
         if self.side < 2 or self.extra > MOST_EXTRA:
-            raise Unbound(f"{len(self.weight)} rows are those of no grid")
+            raise MissingArgument(f"{len(self.weight)} rows are those of no grid")
         kernels = [p.shape[1] for p in self.module.parameters() if p.ndim == 4 and p is not table]
         self.channels = kernels[0] if kernels else 3
         self.merge = int(getattr(self.config, "spatial_merge_size", 1) or 1)
@@ -165,7 +165,7 @@ class Patches:
 def subjects(place: Place) -> Iterator[tuple[Implementation, Any]]:
     """The rows of every token at the table's own size, and the patches of other sizes."""
     if place.model in OWN_WAYS:
-        raise Unbound(OWN_WAYS[place.model])
+        raise MissingArgument(OWN_WAYS[place.model])
     found = Patches(place)
     whole = found.weight[: found.extra + found.side**2]
     if found.side == SIDE and not found.settings.get("always"):

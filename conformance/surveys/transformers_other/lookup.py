@@ -16,7 +16,7 @@ import numpy as np
 from posenc_ref import Learned
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .build import Unbound, build, call, takes, text_of, text_of_file
+from .build import MissingArgument, build, call, takes, text_of, text_of_file
 from .census import Place
 
 #: Room for the longest prompt that is judged.
@@ -73,9 +73,9 @@ class Lookup:
         self.table: Any = getattr(self.module, place.attribute, None)
         self.forward = _forward(place, self.module)
         if self.table is None:
-            raise Unbound("by default it has no such table")
+            raise MissingArgument("by default it has no such table")
         if not hasattr(self.table, "weight"):
-            raise Unbound(f"{type(self.table).__name__} has no weight to look up in")
+            raise MissingArgument(f"{type(self.table).__name__} has no weight to look up in")
         self.rule = rule_of(place)
         padding = getattr(self.config, "pad_token_id", None)
         padding = getattr(self.module, "padding_idx", padding)
@@ -140,7 +140,7 @@ class Lookup:
         with looked_up(self.table) as seen, torch.no_grad(), contextlib.suppress(Looked):
             call(self.forward, given)
         if not seen:
-            raise Unbound("its forward looks nothing up in the table")
+            raise MissingArgument("its forward looks nothing up in the table")
         rows = seen[0]
         rows = rows[None] if rows.ndim == 1 else rows
         rows = rows[..., 0] if rows.ndim > tokens.ndim else rows
@@ -191,7 +191,7 @@ def looked_up(table: Any) -> Iterator[list[np.ndarray]]:
         order = np.argsort(keys)
         near = order[np.searchsorted(keys[order], wanted).clip(max=len(order) - 1)]
         if not np.array_equal(weight[near], rows):
-            raise Unbound("what its table gives are no rows of its weight")
+            raise MissingArgument("what its table gives are no rows of its weight")
         seen.append(near.reshape(out.shape[:-1]))
         raise Looked
 
@@ -214,7 +214,7 @@ def subjects(place: Place) -> Iterator[tuple[Implementation, Any]]:
 
     if rule.ids == "tokens":
         if not found.takes("input_ids"):
-            raise Unbound("its positions come from outside")
+            raise MissingArgument("its positions come from outside")
         yield one("ids_from_tokens", lambda ids: found.rows(ids), found.encoding)
     elif rule.ids == "mask":
         yield one("position_ids", lambda m: found.rows(_tokens(m.shape), mask=m) - rule.offset)

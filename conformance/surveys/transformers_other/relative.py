@@ -14,7 +14,7 @@ from posenc_ref import Shaw
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from . import xl
-from .build import Unbound, build, fill, same
+from .build import MissingArgument, build, fill, same
 from .census import Place
 from .scores import DIM, ONE_HEAD, Found, array_of, first_softmax, one_headed, scores_of
 
@@ -45,7 +45,7 @@ def relative(place: Place) -> Found:
     if place.attribute in drivers:
         yield from drivers[place.attribute](place)
     elif place.attribute:
-        raise Unbound(REASONS.get(place.model, "its terms are those of no encoding here"))
+        raise MissingArgument(REASONS.get(place.model, "its terms are those of no encoding here"))
     else:
         yield from whole.get(place.model, xl.rows_by_offset)(place)
 
@@ -128,7 +128,7 @@ def first_of(fused: list[Any], run: Callable[[], Any]) -> Any:
     """The logits of the first attention inside ``run``, of one function or in steps."""
     try:
         return first_softmax(run)
-    except Unbound:
+    except MissingArgument:
         if not fused:
             raise
         return fused[0]

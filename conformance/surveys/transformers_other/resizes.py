@@ -18,7 +18,7 @@ from .frames import whole
 from .grids import DIM, OWN_SIZE, PATCH, Found, class_of, grid_of, rows_of
 from .image import SIDE, interpolation
 from .resized import Resized
-from .single_table import entering, lone
+from .single_table import entering, keep_only
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,7 +52,7 @@ def backgrounds(place: Place) -> Found:
 
     module, _ = build(place, {"window_positional_embedding_background_size": [SIDE, SIDE]})
     table = getattr(module, place.attribute)
-    lone(module, table)
+    keep_only(module, table)
     rows = np.ascontiguousarray(np.moveaxis(table.detach().numpy()[0], 0, -1))
     own = rows.shape[:2]
     kind = Repeated if place.attribute == "pos_embed_window" else Resized
@@ -78,7 +78,7 @@ def changed(place: Place) -> Found:
     more = {"video_patch_dim": None, "video_temporal_patch_size": None}
     module, config = build(place, {**sizes, **more, "patch_dim": 3 * PATCH**2})
     table = getattr(module, place.attribute)
-    lone(module, table)
+    keep_only(module, table)
     patch = config.patch_size
 
     def ask(height: int, width: int) -> Any:
@@ -101,7 +101,7 @@ def prompted(place: Place) -> Found:
         module, _ = build(place, {**sizes, "image_size": size})
         with torch.no_grad():
             module.position_embeddings.copy_(table)
-        lone(module, module.position_embeddings)
+        keep_only(module, module.position_embeddings)
         image = torch.zeros(1, 3, *size)
         out = module(image, image, torch.zeros(1, height * width, dtype=torch.bool))
         if not torch.equal(out[0], out[1]):
@@ -119,7 +119,7 @@ def packed(place: Place) -> Found:
     module, config = build(place, {**square, "hidden_size": 48})
     table = getattr(module, place.attribute)
     table = getattr(table, "weight", table)
-    lone(module, table)
+    keep_only(module, table)
     merge = config.spatial_merge_size if place.model == "inkling2" else 1
 
     def tokens(height: int, width: int) -> Any:
@@ -150,7 +150,7 @@ def masked_images(place: Place) -> Found:
 
     module, _ = build(place, {"image_size": SIDE * PATCH, "patch_size": PATCH})
     table = module.position_embeddings
-    lone(module, table)
+    keep_only(module, table)
 
     def of(height: int, width: int, more: int) -> Any:
         image = torch.zeros(1, 3, PATCH * (height + more), PATCH * (width + more))
@@ -185,7 +185,7 @@ def pyramid(place: Place) -> Found:
         class_of(place)(file.PvtConfig(image_size=side), side, PATCH, PATCH, 3, DIM).eval()
     )
     table = module.position_embeddings
-    lone(module, table)
+    keep_only(module, table)
 
     def ask(height: int, width: int) -> Any:
         return module(torch.zeros(1, 3, PATCH * height, PATCH * width))[0]
@@ -209,7 +209,7 @@ def decoded(place: Place) -> Found:
     config = file.ViTMAEConfig(**small, decoder_num_hidden_layers=1, decoder_intermediate_size=8)
     module = fill(class_of(place)(config, SIDE * SIDE).eval())
     table = module.decoder_pos_embed
-    lone(module, table)
+    keep_only(module, table)
 
     def ask(height: int, width: int) -> Any:
         count = height * width
@@ -257,7 +257,7 @@ def hybrid(place: Place) -> Found:
     )  # fmt: skip
     module = fill(class_of(place)(config).eval())
     table = module.position_embeddings
-    lone(module, table)
+    keep_only(module, table)
 
     def ask(height: int, width: int) -> Any:
         image = torch.zeros(1, 3, 16 * height, 16 * width)
@@ -273,7 +273,7 @@ def video(place: Place) -> Found:
     side = {"image_size": SIDE * 16, "patch_size": 16, "num_frames": 1}
     module, _ = build(place, {**side, "tubelet_size": [1, 16, 16]})
     table = module.position_embeddings
-    lone(module, table)
+    keep_only(module, table)
 
     def ask(height: int, width: int) -> Any:
         frame = torch.zeros(1, 1, 3, 16 * height, 16 * width)

@@ -14,7 +14,7 @@ from posenc_ref import DeBERTa, DecomposedRelative
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .bias import softmax_inputs
-from .build import Unbound, build, fill
+from .build import MissingArgument, build, fill
 from .census import Place
 
 Found = Iterator[tuple[Implementation, Any]]
@@ -79,7 +79,7 @@ def first_softmax(run: Callable[[], Any]) -> Any:
     with softmax_inputs() as seen:
         run()
     if not seen:
-        raise Unbound("it calls no softmax")
+        raise MissingArgument("it calls no softmax")
     return seen[0]
 
 
@@ -101,7 +101,7 @@ def decomposed(place: Place) -> Found:
         module = _windowless(place, {**ONE_HEAD, **sizes, "use_relative_position_embeddings": True})
     heights, widths = array_of(module.rel_pos_h), array_of(module.rel_pos_w)
     if len(heights) != 2 * GRID[0] - 1:
-        raise Unbound(f"its grid has {(len(heights) + 1) // 2} rows, not {GRID[0]}")
+        raise MissingArgument(f"its grid has {(len(heights) + 1) // 2} rows, not {GRID[0]}")
     tokens = GRID[0] * GRID[1]
     asked = scores_of(place, module, ("qkv",), lambda b, n: module(torch.zeros(b, *GRID, DIM)))
 

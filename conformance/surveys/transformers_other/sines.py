@@ -15,7 +15,7 @@ from posenc_ref import Learned, StandardizedSinusoidal, Table, preset
 from posenc_ref.conformance.adapters.transformers_table import position_table
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .build import Unbound, build, call, same, takes, text_of
+from .build import MissingArgument, build, call, same, takes, text_of
 from .census import Place
 
 #: Rows, and their width, where a class or function is asked for so many.
@@ -68,7 +68,7 @@ def declared(place: Place, dim: int, config: Any = None) -> Table:
             if "TTSTimestep" in place.owner:
                 return found.replace(base=float(config.max_period))  # type: ignore[no-any-return]
             return found  # type: ignore[no-any-return]
-    raise Unbound("a table of sines that is no setting of Sinusoidal")
+    raise MissingArgument("a table of sines that is no setting of Sinusoidal")
 
 
 def subjects(place: Place) -> Iterator[tuple[Implementation, Any]]:
@@ -103,7 +103,7 @@ def subjects(place: Place) -> Iterator[tuple[Implementation, Any]]:
         box.inside = module
         found = position_table(box, None, None, None)
         if found is None:
-            raise Unbound("it is not asked like a table")
+            raise MissingArgument("it is not asked like a table")
         assert found.head_dim is not None
         yield replace(found, call=_whole(found.call)), declared(place, found.head_dim, config)
     if "create_position_ids_from_input_ids" in text_of(place):
@@ -248,7 +248,7 @@ def _ids(place: Place, module: Any) -> tuple[Implementation, Table]:
 
     weight = getattr(module, "weights", getattr(module, "weight", None))
     if weight is None or not takes(module.forward, "input_ids"):
-        raise Unbound("its positions come from outside")
+        raise MissingArgument("its positions come from outside")
     table = weight.detach().numpy()
     declared_as = Learned(table, padding_idx=PADDING)
 
@@ -260,7 +260,7 @@ def _ids(place: Place, module: Any) -> tuple[Implementation, Table]:
         order = np.argsort(keys)
         near = order[np.searchsorted(keys[order], wanted).clip(max=len(order) - 1)]
         if not np.array_equal(table[near], flat):
-            raise Unbound("what comes out are no rows of its table")
+            raise MissingArgument("what comes out are no rows of its table")
         return np.asarray(near.reshape(tokens.shape))
 
     made = Implementation(call=ids, surface="ids_from_tokens", name=place.name)

@@ -12,7 +12,7 @@ import numpy as np
 from posenc_ref import BoxSine, DETRSine, FourierFeatures, Sinusoidal2D, Table
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .build import Unbound, build, call, takes
+from .build import MissingArgument, build, call, takes
 from .census import Place
 from .image import SIDE
 
@@ -45,7 +45,9 @@ def subjects(place: Place) -> Iterator[tuple[Implementation, Any]]:
     elif takes(made, "shape") or takes(made, "pixel_mask"):
         yield from _detr(place, thing)
     else:
-        raise Unbound("its sines are made inside another class, from what that has computed")
+        raise MissingArgument(
+            "its sines are made inside another class, from what that has computed"
+        )
 
 
 def _module(place: Place, cls: type) -> tuple[Any, Any]:
@@ -172,7 +174,7 @@ def _boxes(place: Place, function: Any) -> Iterator[tuple[Implementation, Table]
     import torch
 
     if list(inspect.signature(function).parameters)[:1] != ["pos_tensor"]:
-        raise Unbound("no function of points or boxes")
+        raise MissingArgument("no function of points or boxes")
     for axes, order in (("xy", "yx"), ("xywh", "yxwh")):
 
         def rows(positions: np.ndarray) -> np.ndarray:

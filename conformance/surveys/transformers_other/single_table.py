@@ -13,7 +13,7 @@ class _Found(Exception):
     """Thrown out of a model's code at its first layer."""
 
 
-def lone(module: Any, *tables: Any) -> Any:
+def keep_only(module: Any, *tables: Any) -> Any:
     """``module`` in float32, all of it zero but these parameters, without its norms."""
     import torch
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+import functools
 import re
-import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +12,15 @@ from typing import Any
 
 from posenc_ref.conformance.check import check
 from posenc_ref.conformance.harness.implementation import Implementation
-from posenc_ref.conformance.surveys.transformers.expected import expected
+from posenc_ref.conformance.surveys.expected import Expected, expected
+from posenc_ref.conformance.surveys.record import Outcome
+from posenc_ref.conformance.surveys.transformers.case import (
+    AS_CONFIGURED,
+    FLOAT32,
+    judged_or_gap,
+)
 from posenc_ref.conformance.surveys.transformers.families import FAMILIES
-from posenc_ref.conformance.surveys.transformers.record import Judged, judged
-from posenc_ref.conformance.surveys.transformers.sweep import TIME_LIMIT, Progress, Sweep, run
+from posenc_ref.conformance.surveys.transformers.sweep import Sweep, sweep_cases
 
 from .census import Place, places
 
@@ -32,51 +34,45 @@ class Undriven(Exception):
 
 
 @dataclass(frozen=True)
-class OtherCase:
+class PlaceCase:
     """One place, with everything that is judged about it."""
 
     place: Place
 
     @property
     def name(self) -> str:
-        """That of the place."""
+        """The name of the place."""
         return self.place.name
 
-    def blank(self) -> Judged:
-        """A line about it, to be filled in."""
+    def blank(self) -> Outcome:
+        """Return an outcome about it, to be filled in."""
         p = self.place
-        line = Judged(p.name, p.name, p.model, p.owner, surface="")
-        return line.replace(kind=p.kind, source=p.source)
-
-    def judge(self) -> Iterator[Judged]:
-        """One line for each surface."""
-        os.environ["TRANSFORMERS_VERBOSITY"] = "error"
-        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield from lines(self.blank(), lambda: subjects(self.place))
+        return Outcome(
+            kind=p.kind, group=p.model, dtype=FLOAT32, case=p.name, target=p.name, module=p.owner,
+            rope_type=AS_CONFIGURED, source=p.source,
+        )  # fmt: skip
 
 
-def sweep_other(
-    families: Iterable[str],
-    only: Sequence[str] = (),
-    *,
-    file: Path | None = None,
-    resume: bool = False,
-    time_limit: float = TIME_LIMIT,
-    processes: int = 2,
-    progress: Progress | None = None,
-) -> Sweep:
+def judge_place(case: PlaceCase) -> Iterator[Outcome]:
+    """Yield one outcome for each surface."""
+    yield from outcomes(case.blank(), lambda: subjects(case.place))
+
+
+def sweep_other(families: Iterable[str], only: Sequence[str] = (), **settings: Any) -> Sweep:
     """Judge every place of these families that ``only`` names, or all of them."""
     kinds = {kind for family in families for kind in FAMILIES[family]}
-    cases = [OtherCase(place) for place in places(only) if place.kind in kinds]
-    return run(
-        cases, file=file, resume=resume, time_limit=time_limit, processes=processes,
-        progress=progress, known=expected(EXPECTED),
-    )  # fmt: skip
+    cases = [PlaceCase(place) for place in places(only) if place.kind in kinds]
+    return sweep_cases(cases, judge_place, known(), **settings)
 
 
-def lines(blank: Judged, made: Callable[[], Iterable[Subject]]) -> Iterator[Judged]:
-    """One line for each subject; where there is none, one that says why."""
+@functools.cache
+def known() -> tuple[Expected, ...]:
+    """Return the expected deviations."""
+    return expected(EXPECTED)
+
+
+def outcomes(blank: Outcome, made: Callable[[], Iterable[Subject]]) -> Iterator[Outcome]:
+    """Yield one outcome for each subject; if there is none, one that says why."""
     begin, count = time.process_time(), 0
     found = iter(_caught(made))
     while True:
@@ -88,7 +84,7 @@ def lines(blank: Judged, made: Callable[[], Iterable[Subject]]) -> Iterator[Judg
         yield line.replace(seconds=round(now - begin, 3))
         begin, count = now, count + 1
     if not count:
-        yield blank.replace(outcome="undrivable", reason="nothing about it is judged")
+        yield blank.replace(verdict="undrivable", reason="nothing about it is judged")
 
 
 def _caught(made: Callable[[], Iterable[Subject]]) -> Iterator[Subject | Exception]:
@@ -99,9 +95,9 @@ def _caught(made: Callable[[], Iterable[Subject]]) -> Iterator[Subject | Excepti
         yield error
 
 
-def _line(blank: Judged, item: Subject | Exception) -> Judged:
+def _line(blank: Outcome, item: Subject | Exception) -> Outcome:
     if isinstance(item, Exception):
-        return blank.replace(outcome="undrivable", reason=_said(item))
+        return blank.replace(verdict="undrivable", reason=_said(item))
     implementation, encoding = item
     surface = implementation.surface.partition(", ")[0]
     blank = blank.replace(
@@ -113,26 +109,26 @@ def _line(blank: Judged, item: Subject | Exception) -> Judged:
         one = replace(implementation, surface=surface)
         report = check(one, encoding, name=blank.name)
     except Exception as error:
-        return blank.replace(outcome="gap", reason=f"the judge: {_said(error)}")
-    line = judged(blank, report)
+        return blank.replace(verdict="gap", reason=f"the judge: {_said(error)}")
+    line = judged_or_gap(blank, report)
     if line.codes == ("raises",) and not line.executed and not _claimed(line):
         return line.replace(
-            outcome="undrivable",
+            verdict="undrivable",
             codes=(),
-            score=None,
+            worst=None,
             reason=": ".join((*line.messages, *line.evidence)),
         )
     return line
 
 
-def _claimed(line: Judged) -> bool:
+def _claimed(line: Outcome) -> bool:
     """Whether that it raises is on record as the model's own doing, and not ours."""
-    return any(entry.explains(line) for entry in expected(EXPECTED))
+    return any(entry.explains(line) for entry in known())
 
 
 def _said(error: Exception) -> str:
     text = re.sub(r"\s+", " ", str(error))[:300]
-    plain = type(error).__name__ in ("Undriven", "Unbound", "Unbuildable")
+    plain = type(error).__name__ in ("Undriven", "MissingArgument", "Unbuildable")
     return text if plain else f"{type(error).__name__}: {text}"
 
 

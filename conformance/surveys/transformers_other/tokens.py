@@ -17,7 +17,7 @@ from .bias import square
 from .build import build, fill
 from .census import Place
 from .scores import first_softmax
-from .single_table import lone
+from .single_table import keep_only
 
 Found = Iterator[tuple[Implementation, Any]]
 #: Patches on a side of LeViT's windows before it leaves out every second row and column.
@@ -31,7 +31,7 @@ def subsampled(place: Place) -> Found:
     file = importlib.import_module(place.file)
     module = fill(file.LevitAttentionSubsample(12, 12, 4, 3, 2, 2, SIDE, SIDE // 2))
     module.eval()  # which returns nothing there
-    lone(module, module.attention_biases)
+    keep_only(module, module.attention_biases)
     whole = LeViTBias(module.attention_biases.detach().numpy().T.copy(), window=(SIDE, SIDE))
     left = [SIDE * y + x for y in range(0, SIDE, 2) for x in range(0, SIDE, 2)]
     expected = whole.bias(left, range(SIDE**2)).reshape(3, -1).T

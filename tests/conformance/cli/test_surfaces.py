@@ -135,7 +135,7 @@ def posenc(tmp_path, monkeypatch):
             2,
             "is no .npy file",
         ),
-        ("packed", ["--surface", "packed", "--fact", "a=1"], 2, "--fact is about --preset"),
+        ("packed", ["--surface", "packed", "--fact", "a=1"], 2, "--fact needs --preset"),
         ("packed", ["--surface", "rows"], 2, "--encoding says what the function should be"),
         (
             "packed",

@@ -19,7 +19,7 @@ from posenc_ref.conformance.check import SURFACES
 from posenc_ref.conformance.surveys import verify
 from posenc_ref.conformance.surveys.ndjson import recording
 from posenc_ref.conformance.surveys.options import Options
-from posenc_ref.conformance.surveys.transformers.record import Judged
+from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.transformers.sweep import Sweep
 from posenc_ref.conformance.vectors.files import MANIFEST, shipped
 from posenc_ref.conformance.vectors.verify import verify_vectors
@@ -125,12 +125,12 @@ def test_a_verification_that_executes_one_check_is_green(absent, monkeypatch):
     assert found.exit_code == 0
 
 
-@pytest.mark.parametrize("outcomes", [[], ["refused"], ["refused", "refused"]])
-def test_a_sweep_in_which_everything_was_refused(outcomes):
-    lines = [Judged("m.C(X)", "m.C(X)", "m", "C", outcome=outcome) for outcome in outcomes]
-    judged = Judged("m.C(X)", "m.C(X)", "m", "C", outcome="conforms")
-    assert Sweep(lines, {}, known=()).exit_code == 3
-    assert Sweep([*lines, judged], {}, known=()).exit_code == 0
+@pytest.mark.parametrize("verdicts", [[], ["refused"], ["refused", "refused"]])
+def test_a_sweep_in_which_everything_was_refused(verdicts):
+    lines = [Outcome(case="m.C(X)", surface="apply", verdict=verdict) for verdict in verdicts]
+    judged = Outcome(case="m.C(X)", surface="apply", verdict="conforms")
+    assert Sweep(lines, known=()).exit_code == 3
+    assert Sweep([*lines, judged], known=()).exit_code == 0
 
 
 @pytest.mark.parametrize("form", [[], ["--markdown"]])

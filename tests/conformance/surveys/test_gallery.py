@@ -11,12 +11,14 @@ from typer.testing import CliRunner
 
 from posenc_ref import GivenFrequencies, Learned, RoPE, Sinusoidal, T5Bias, YaRN
 from posenc_ref.conformance import cli
+from posenc_ref.conformance.adapters.libraries import HEAVY, LIBRARIES, functions, missing
 from posenc_ref.conformance.identify.card import Card
-from posenc_ref.conformance.surveys.gallery import document, entries, missing, run, show, table
+from posenc_ref.conformance.surveys.gallery import document, run
 from posenc_ref.conformance.surveys.gallery.judge import compare
+from posenc_ref.conformance.surveys.worker import outcomes_here
 
 DOCUMENT = Path(__file__).parents[3] / "docs/generated/identity-cards.md"
-FAST = [entry for entry in entries() if entry.fast and entry.library not in missing()]
+FAST = [entry for entry in functions() if entry.fast and entry.library not in missing()]
 
 
 def cards(page):
@@ -33,8 +35,8 @@ def compared(card):
 
 @pytest.mark.parametrize("entry", FAST, ids=lambda entry: entry.name)
 def test_a_card_is_what_the_source_says_and_the_page_shows(entry):
-    found = show(entry)
-    assert found.right, f"{found.wrong}\n{found.card}"
+    (found,) = outcomes_here(run.judge_name, entry.name)
+    assert found.right, f"{found.reason}\n{found.card}"
     shown = cards(DOCUMENT.read_text(encoding="utf-8"))[entry.name]
     assert compared(shown) == compared(found.card), (
         "with every library installed, run "
@@ -55,17 +57,16 @@ def test_a_page_that_says_less_is_found():
 
 
 def test_every_library_has_a_fast_entry_and_is_installed():
-    light = set(table.LIBRARIES) - set(table.HEAVY)
-    assert {entry.library for entry in entries() if entry.fast} == light
+    light = set(LIBRARIES) - set(HEAVY)
+    assert {entry.library for entry in functions() if entry.fast} == light
     if light & set(missing()):
         pytest.skip(f"not installed: {', '.join(sorted(light & set(missing())))}")
 
 
-def test_there_are_enough_and_each_says_where_it_was_read():
-    assert len(entries()) >= 90
-    for entry in entries():
+def test_every_entry_names_its_source():
+    for entry in functions():
         assert re.search(r"\.(py|cc|cpp): \w", entry.source), entry.name
-        assert entry.library in table.LIBRARIES
+        assert entry.library in LIBRARIES
 
 
 def card(encoding, surface="apply", **more):
@@ -136,7 +137,7 @@ SOURCED = next(entry for entry in FAST if entry.name == "transformers T5 encoder
 )
 def test_a_wrong_expectation_is_red(wrong, monkeypatch, tmp_path):
     entry = dataclasses.replace(SOURCED, **wrong)
-    monkeypatch.setattr(run, "entries", lambda: (entry,))
+    monkeypatch.setattr(run, "functions", lambda: (entry,))
     file = tmp_path / "cards.json"
     said = CliRunner().invoke(cli.app, ["gallery", "--processes", "0", "--json", str(file)])
     assert said.exit_code == 1, said.output
@@ -169,10 +170,10 @@ def test_what_is_not_installed_is_named_and_counted(monkeypatch):
     assert said.exit_code == 1, "nothing was identified"
 
 
-def test_the_document_is_about_these_entries():
+def test_the_document_is_about_these_functions():
     text = DOCUMENT.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
-    told = [document.cells(entry) for entry in entries()]
+    told = [document.cells(entry) for entry in functions()]
     assert [row.split(" | ")[:-2] for row in rows] == [
         f"| {' | '.join(cell)}".split(" | ") for cell in told
     ], "posenc gallery --markdown docs/generated/identity-cards.md"
@@ -180,7 +181,7 @@ def test_the_document_is_about_these_entries():
     assert not [outcome for outcome in outcomes if "WRONG" in outcome]
     shown = re.findall(r"(?m)^### (.*)$", text)
     assert shown == [
-        entry.name for entry, outcome in zip(entries(), outcomes, strict=True)
+        entry.name for entry, outcome in zip(functions(), outcomes, strict=True)
         if outcome != "not run"
     ]  # fmt: skip
     assert f"{len(shown)} functions identified, {len(shown)} as their source says" in text

@@ -10,23 +10,17 @@ import pytest
 from typer.testing import CliRunner
 
 from posenc_ref.conformance import Finding, Report, cli
-from posenc_ref.conformance.surveys.transformers import (
-    document as sweep_document,
-)
-from posenc_ref.conformance.surveys.transformers import (
-    show as sweep_show,
-)
+from posenc_ref.conformance.surveys import runner
+from posenc_ref.conformance.surveys.expected import Expected, expected, explanation, stale
+from posenc_ref.conformance.surveys.record import Outcome, versions
+from posenc_ref.conformance.surveys.transformers import document as sweep_document
+from posenc_ref.conformance.surveys.transformers import show as sweep_show
 from posenc_ref.conformance.surveys.transformers import sweep as sweeping
+from posenc_ref.conformance.surveys.transformers.case import RotaryCase, judged_or_gap
 from posenc_ref.conformance.surveys.transformers.census import Target
-from posenc_ref.conformance.surveys.transformers.expected import (
-    Expected,
-    expected,
-    explanation,
-    stale,
-)
-from posenc_ref.conformance.surveys.transformers.record import Case, Judged, judged
-from posenc_ref.conformance.surveys.transformers.sweep import Sweep, sweep
-from posenc_ref.conformance.surveys.transformers.worker import Worker
+from posenc_ref.conformance.surveys.transformers.judge import judge_case
+from posenc_ref.conformance.surveys.transformers.sweep import EXPECTED, KEYS, Sweep, sweep
+from posenc_ref.conformance.surveys.worker import Worker
 
 transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
 torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
@@ -37,7 +31,9 @@ LLAMA = Target("llama", "LlamaRotaryEmbedding", "LlamaConfig")
 
 
 def line_of(**changes):
-    return Judged("m.C(X)", "m.C(X)", "m", "C").replace(**{"outcome": "conforms", **changes})
+    blank = Outcome(group="m", surface="apply", dtype="float32", case="m.C(X)", target="m.C(X)",
+                    module="C", rope_type="default")  # fmt: skip
+    return blank.replace(**{"verdict": "conforms", **changes})
 
 
 ENTRY = Expected(
@@ -46,18 +42,18 @@ ENTRY = Expected(
 
 
 def test_an_expectation_explains_its_own_outcome_only():
-    deviating = line_of(outcome="deviates", codes=("sign",))
+    deviating = line_of(verdict="deviates", codes=("sign",))
     assert explanation(deviating, [ENTRY]) is ENTRY
     for other in (
         line_of(),
-        line_of(outcome="gap"),
+        line_of(verdict="gap"),
         deviating.replace(codes=("sign", "base")),
         deviating.replace(case="n.C(X)"),
     ):
         assert explanation(other, [ENTRY]) is None
     assert stale([deviating], [ENTRY]) == []
     assert stale([line_of()], [ENTRY]) == ["m.C(*: deviates sign"]
-    assert stale([line_of(outcome="refused")], [ENTRY]) == []
+    assert stale([line_of(verdict="refused")], [ENTRY]) == []
     assert stale([line_of(case="n.C(X)")], [ENTRY]) == []
 
 
@@ -84,15 +80,15 @@ def test_layer_types_in_patterns_are_no_wildcards():
 
 
 def test_the_exit_code():
-    deviating = line_of(outcome="deviates", codes=("sign",))
-    refused = line_of(outcome="refused")
-    assert Sweep([line_of(), refused], {}, known=()).exit_code == 0
-    assert Sweep([deviating], {}, known=(ENTRY,)).exit_code == 0
-    assert Sweep([deviating], {}, known=()).exit_code == 1
-    assert Sweep([line_of()], {}, known=(ENTRY,)).exit_code == 1  # no longer true
-    assert Sweep([line_of(outcome="gap")], {}, known=(ENTRY,)).exit_code == 1
-    assert Sweep([line_of(), line_of(outcome="gap", surface="scores")], {}, known=()).exit_code == 0
-    assert Sweep([deviating.replace(surface="scores")], {}, known=()).exit_code == 1
+    deviating = line_of(verdict="deviates", codes=("sign",))
+    refused = line_of(verdict="refused")
+    assert Sweep([line_of(), refused], known=()).exit_code == 0
+    assert Sweep([deviating], known=(ENTRY,)).exit_code == 0
+    assert Sweep([deviating], known=()).exit_code == 1
+    assert Sweep([line_of()], known=(ENTRY,)).exit_code == 1  # no longer true
+    assert Sweep([line_of(verdict="gap")], known=(ENTRY,)).exit_code == 1
+    assert Sweep([line_of(), line_of(verdict="gap", surface="scores")], known=()).exit_code == 0
+    assert Sweep([deviating.replace(surface="scores")], known=()).exit_code == 1
 
 
 def test_a_report_becomes_a_line():
@@ -101,26 +97,26 @@ def test_a_report_becomes_a_line():
         Finding("sign", "backwards", "there"),
         Finding("dtype", "n", severity="note"),
     ]
-    line = judged(line_of(), report)
-    assert (line.outcome, line.codes, line.messages) == ("deviates", ("sign",), ("backwards",))
+    line = judged_or_gap(line_of(), report)
+    assert (line.verdict, line.codes, line.messages) == ("deviates", ("sign",), ("backwards",))
     assert line.notes == ("dtype: n",)
     report.findings = []
-    assert judged(line_of(), report).outcome == "gap"  # nothing was judged
+    assert judged_or_gap(line_of(), report).verdict == "gap"  # nothing was judged
     report.controls = {"c": False}
-    assert "vacuous" in judged(line_of(), report).reason
+    assert "vacuous" in judged_or_gap(line_of(), report).reason
 
 
 def test_lines_survive_their_file():
-    line = line_of(codes=("a", "b"), score=float("inf"), limits=("x",))
-    body = json.loads(json.dumps(line.to_dict()))
+    line = line_of(codes=("a", "b"), worst=float("inf"), limits=("x",))
+    body = json.loads(json.dumps(line.to_dict(KEYS)))
     assert body["name"] == line.name
-    assert Judged.from_dict(body) == line.replace(score=None)
+    assert Outcome.from_dict(body, KEYS) == line.replace(worst=None)
 
 
 class Fake:
     """A worker that judges nothing; the sweep's own business is looked at."""
 
-    def __init__(self, time_limit):
+    def __init__(self, judge, time_limit):
         self.time_limit = time_limit
 
     def __enter__(self):
@@ -132,16 +128,16 @@ class Fake:
     def stop(self):
         Fake.stopped += 1
 
-    def judge(self, case):
+    def outcomes(self, case):
         Fake.asked.append(case.name)
         if case.target.model in Fake.broken:
             raise KeyboardInterrupt
-        return [case.blank().replace(outcome="conforms", seconds=1.0)]
+        return [case.blank().replace(verdict="conforms", seconds=1.0)]
 
 
 @pytest.fixture
 def fake(monkeypatch):
-    monkeypatch.setattr(sweeping, "Worker", Fake)
+    monkeypatch.setattr(runner, "Worker", Fake)
     Fake.asked, Fake.broken, Fake.stopped = [], set(), 0
     return Fake
 
@@ -158,16 +154,17 @@ def test_the_file_has_a_line_for_each_table_and_a_footer(fake, tmp_path):
     seen = []
     found = sweep(
         ONLY, rope_types=("default", "yarn"), file=path, processes=1,
-        progress=lambda lines, done, expected: seen.append((len(lines), done, expected)),
+        progress=lambda name, done, expected: seen.append((done, expected)),
     )  # fmt: skip
     head, *lines, foot = read_lines(path)
-    assert head["versions"] == found.versions == sweeping.versions()
-    assert sorted(line["name"] for line in lines) == sorted(line.name for line in found.lines)
-    assert foot["footer"]
-    assert foot["counts"]["conforms"] == len(lines) == 6
+    assert head["kind"] == "sweep"
+    assert head["versions"] == {**versions(), **sweeping.libraries()}
+    assert sorted(line["name"] for line in lines) == sorted(line.name for line in found.outcomes)
+    assert foot["event"] == "footer"
+    assert foot["verdicts"]["conforms"] == foot["counts"]["outcome"] == len(lines) == 6
     assert (foot["models"], foot["modules"]) == (3, 3)
-    assert seen[0] == (0, 0, 6)
-    assert seen[-1] == (6, 6, 6)
+    assert seen[0] == (0, 6)
+    assert seen[-1] == (6, 6)
 
 
 def test_an_interrupted_sweep_is_continued(fake, tmp_path):
@@ -175,16 +172,16 @@ def test_an_interrupted_sweep_is_continued(fake, tmp_path):
     fake.broken = {"llama"}
     with pytest.raises(KeyboardInterrupt):
         sweep(ONLY, file=path, processes=1)
-    assert all("footer" not in line for line in read_lines(path))
+    assert all(line["event"] != "footer" for line in read_lines(path))
     assert fake.stopped == 1
     before, fake.asked, fake.broken = set(fake.asked), [], set()
     found = sweep(ONLY, file=path, resume=True, processes=1)
-    assert len(found.lines) == 3
+    assert len(found.outcomes) == 3
     assert "llama.LlamaRotaryEmbedding(LlamaConfig)" in fake.asked
     assert before - {"llama.LlamaRotaryEmbedding(LlamaConfig)"} == {"gptj.GPTJAttention"}
     assert "gptj.GPTJAttention" not in fake.asked
     assert sum("case" in line for line in read_lines(path)) == 3
-    assert sum("footer" in line for line in read_lines(path)) == 1
+    assert sum(line["event"] == "footer" for line in read_lines(path)) == 1
 
 
 def test_a_file_of_other_versions_is_not_continued(fake, tmp_path):
@@ -201,24 +198,23 @@ def test_a_file_of_other_versions_is_not_continued(fake, tmp_path):
 
 @pytest.mark.nightly
 def test_a_worker_ends_what_takes_too_long_and_goes_on():
-    with Worker(0.01) as worker:
-        (line,) = worker.judge(Case(LLAMA))
-        assert (line.outcome, line.reason) == ("gap", "the time limit of 0.01 s was reached")
+    with Worker(judge_case, 0.01) as worker:
+        assert list(worker.outcomes(RotaryCase(LLAMA))) == ["the time limit of 0.01 s was reached"]
         worker.time_limit = 300.0
-        (line,) = worker.judge(Case(LLAMA))
-        assert line.outcome == "conforms"
+        (line,) = worker.outcomes(RotaryCase(LLAMA))
+        assert line.verdict == "conforms"
         worker._process.kill()
-        (line,) = worker.judge(Case(LLAMA))
-        assert "ended with exit code -9" in line.reason
-        (line,) = worker.judge(Case(Target("llama", "NoSuchClass")))
-        assert "NoSuchClass" in line.reason
+        (reason,) = worker.outcomes(RotaryCase(LLAMA))
+        assert reason == "the process that judged it ended with exit code -9"
+        (reason,) = worker.outcomes(RotaryCase(Target("llama", "NoSuchClass")))
+        assert "NoSuchClass" in reason
 
 
 def test_what_is_printed():
     deviating = line_of(
-        case="m.D(X)", outcome="deviates", codes=("sign",), messages=("backwards",), score=1e6
+        case="m.D(X)", verdict="deviates", codes=("sign",), messages=("backwards",), worst=1e6
     )
-    found = Sweep([line_of(), deviating, line_of(outcome="refused")], {}, known=(ENTRY,))
+    found = Sweep([line_of(), deviating, line_of(verdict="refused")], known=(ENTRY,))
     text = sweep_show.plain(found)
     assert re.search(r"m\.D\(X\) +DEVIATES +> 999 +sign", text)
     assert "m.D(X): sign: backwards  [UNEXPLAINED]" in text
@@ -230,10 +226,10 @@ def test_what_is_printed():
 def test_the_document_has_claims_evidence_and_scripts(tmp_path):
     (tmp_path / sweep_document.SCRIPTS).mkdir()
     (tmp_path / sweep_document.SCRIPTS / "c.py").write_text("print('wrong')\n", encoding="utf-8")
-    deviating = line_of(outcome="deviates", codes=("sign",), messages=("backwards",))
-    gap = line_of(case="m.E(X)", outcome="gap", reason="beyond us", settings="built with care")
-    yarn = line_of(case="m.C(X) yarn", rope_type="yarn", outcome="refused", reason="never heard")
-    text = sweep_document.markdown(Sweep([deviating, gap, yarn], {}, known=(ENTRY,)), tmp_path)
+    deviating = line_of(verdict="deviates", codes=("sign",), messages=("backwards",))
+    gap = line_of(case="m.E(X)", verdict="gap", reason="beyond us", settings="built with care")
+    yarn = line_of(case="m.C(X) yarn", rope_type="yarn", verdict="refused", reason="never heard")
+    text = sweep_document.markdown(Sweep([deviating, gap, yarn], known=(ENTRY,)), tmp_path)
     for expected_text in (
         "### title (convention)",
         "*Evidence.* paper",
@@ -276,7 +272,7 @@ def test_mistaken_users(arguments, message):
 
 
 def test_every_deviation_on_record_has_its_script():
-    known = {entry.script for entry in expected() if entry.outcome == "deviates"}
+    known = {entry.script for entry in expected(EXPECTED) if entry.outcome == "deviates"}
     assert {path.name for path in SCRIPTS} == known
 
 
@@ -293,7 +289,7 @@ def test_a_deviation_shows_without_this_project(path, capsys):
 
 def test_the_document_of_this_repository_is_of_these_scripts_and_claims():
     text = (DOCS / "transformers-sweep.md").read_text(encoding="utf-8")
-    for entry in expected():
+    for entry in expected(EXPECTED):
         assert entry.reason in text
     for path in SCRIPTS:
         assert path.read_text(encoding="utf-8").strip() in text

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from posenc_ref import Learned
 from posenc_ref.conformance import cli
 from posenc_ref.conformance.harness.implementation import Implementation
+from posenc_ref.conformance.surveys.expected import expected, stale
+from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.transformers.census import models_folder
-from posenc_ref.conformance.surveys.transformers.expected import expected, stale
 from posenc_ref.conformance.surveys.transformers.families import FAMILIES
-from posenc_ref.conformance.surveys.transformers.record import Judged
 from posenc_ref.conformance.surveys.transformers.sweep import Sweep
 from posenc_ref.conformance.surveys.transformers_other import (
     document as sweep_other_document,
@@ -31,7 +31,13 @@ from posenc_ref.conformance.surveys.transformers_other.census import (
     places,
     read,
 )
-from posenc_ref.conformance.surveys.transformers_other.sweep import EXPECTED, OtherCase, lines
+from posenc_ref.conformance.surveys.transformers_other.sweep import (
+    EXPECTED,
+    PlaceCase,
+    judge_place,
+    outcomes,
+)
+from posenc_ref.conformance.surveys.worker import outcomes_here
 
 pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 transformers = pytest.importorskip("transformers", reason="transformers is what is judged")
@@ -40,12 +46,16 @@ DOCS = Path(__file__).parents[3] / "docs/generated"
 SCRIPTS = sorted((DOCS / sweep_other_document.SCRIPTS).glob("*.py"))
 PAGE = DOCS / "transformers-sweep-other.md"
 GOOD = "conforms"
-BLANK = Judged("m.C.a", "m.C.a", "m", "C", surface="", kind="learned", source="m.py:1")
+BLANK = Outcome(
+    "learned", "m", case="m.C.a", target="m.C.a", module="C", dtype="float32", source="m.py:1"
+)
 
 
 def judged(*names):
     """The lines of places, judged in this process."""
-    return [line for place in places(names) for line in OtherCase(place).judge()]
+    return [
+        line for place in places(names) for line in outcomes_here(judge_place, PlaceCase(place))
+    ]
 
 
 def test_every_folder_of_the_library_is_something():
@@ -94,19 +104,20 @@ def test_a_handful_of_real_models_conform():
     found = judged(
         "bert.BertEmbeddings*", "opt.OPTDecoder*", "roberta.Rob*", "vit.ViTE*", "mbart.*Encoder*"
     )
-    assert {(line.model, line.part) for line in found} == {
+    assert {(line.group, line.part) for line in found} == {
         ("bert", "table"), ("bert", "decode_positions"), ("opt", "position_ids"),
         ("opt", "decode_positions"), ("roberta", "ids_from_tokens"),
         ("roberta", "decode_positions"), ("vit", "table"), ("vit", "grid"), ("mbart", "table"),
         ("mbart", "table, padded"),
     }  # fmt: skip
-    assert [line.outcome for line in found] == ["conforms"] * len(found)
+    assert [line.verdict for line in found] == ["conforms"] * len(found)
     (grid,) = [line for line in found if line.part == "grid"]
-    assert 0 < grid.score <= grid.budget
+    assert 0 < grid.worst <= grid.budget
     assert not grid.limits  # every size was judged
     assert all(line.executed and line.source and line.kind == "learned" for line in found)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
@@ -128,7 +139,7 @@ def test_a_handful_of_real_models_conform():
 def test_one_of_every_kind_conforms(name, parts):
     found = judged(name)
     assert sorted(line.part for line in found) == parts
-    assert [(line.name, line.reason, line.messages) for line in found if line.outcome != GOOD] == []
+    assert [(line.name, line.reason, line.messages) for line in found if line.verdict != GOOD] == []
     assert all(line.executed for line in found)
 
 
@@ -138,38 +149,38 @@ def test_a_grid_that_is_resized_in_another_way_deviates():
     assert encoding.mode == "bicubic"
     for wrong in ({"mode": "bilinear"}, {"antialias": True}, {"align_corners": True}):
         other = encoding.replace(**wrong)
-        (line,) = lines(BLANK, lambda other=other: [(implementation, other)])
-        assert (line.outcome, line.score > line.budget) == ("deviates", True)
+        (line,) = outcomes(BLANK, lambda other=other: [(implementation, other)])
+        assert (line.verdict, line.worst > line.budget) == ("deviates", True)
 
 
 def test_the_rows_that_a_mask_gives_are_told_from_those_that_it_does_not():
     """OPT's positions follow the mask: declared as counted from the start, they deviate."""
     (place,) = places(["opt"])
     implementation, _ = next(iter(sweep_other.subjects(place)))
-    (line,) = lines(BLANK, lambda: [(implementation, None)])
-    assert line.outcome == "conforms"
+    (line,) = outcomes(BLANK, lambda: [(implementation, None)])
+    assert line.verdict == "conforms"
     counted = subject(lambda mask: np.broadcast_to(np.arange(mask.shape[1]), mask.shape))
     wrong = replace(counted[0], surface="position_ids")
-    (line,) = lines(BLANK, lambda: [(wrong, None)])
-    assert (line.outcome, line.codes) == ("deviates", ("padding",))
+    (line,) = outcomes(BLANK, lambda: [(wrong, None)])
+    assert (line.verdict, line.codes) == ("deviates", ("padding",))
 
 
 def test_a_window_that_is_not_square_is_found():
     found = judged("beit.*table")
-    assert [(line.part, line.outcome) for line in found] == [
+    assert [(line.part, line.verdict) for line in found] == [
         ("bias, a window of 4 x 4", "conforms"),
         ("bias, a window of 4 x 6", "deviates"),
     ]
-    assert Sweep(found, {}, known=expected(EXPECTED)).exit_code == 0
+    assert Sweep(found, known=expected(EXPECTED)).exit_code == 0
 
 
 def test_a_bug_on_record_is_found_and_explained():
     found = judged("biogpt")
-    (wrong,) = [line for line in found if line.outcome != "conforms"]
+    (wrong,) = [line for line in found if line.verdict != "conforms"]
     assert (wrong.part, wrong.codes) == ("position_ids", ("padding",))
-    sweep = Sweep(found, {}, known=expected(EXPECTED))
+    sweep = Sweep(found, known=expected(EXPECTED))
     assert sweep.exit_code == 0
-    assert Sweep(found, {}, known=()).exit_code == 1
+    assert Sweep(found, known=()).exit_code == 1
 
 
 def subject(fn, surface="table", encoding=None):
@@ -180,11 +191,11 @@ def test_a_wrong_module_deviates():
     weight = np.random.default_rng(0).standard_normal((40, 8)).astype(np.float32)
     right, wrong = Learned(weight, offset=2), Learned(weight)
     made = [subject(lambda p: right.table(p), encoding=right)]
-    assert [line.outcome for line in lines(BLANK, lambda: made)] == ["conforms"]
+    assert [line.verdict for line in outcomes(BLANK, lambda: made)] == ["conforms"]
     made = [subject(lambda p: wrong.table(p), encoding=right)]
-    (line,) = lines(BLANK, lambda: made)
-    assert (line.outcome, line.codes) == ("deviates", ("position-origin",))
-    assert Sweep([line], {}, known=()).exit_code == 1
+    (line,) = outcomes(BLANK, lambda: made)
+    assert (line.verdict, line.codes) == ("deviates", ("position-origin",))
+    assert Sweep([line], known=()).exit_code == 1
 
 
 def test_what_raises_is_not_drivable_and_a_run_that_judged_nothing_is_red():
@@ -192,23 +203,23 @@ def test_what_raises_is_not_drivable_and_a_run_that_judged_nothing_is_red():
         raise RuntimeError("no such\nweights")
         yield
 
-    (line,) = lines(BLANK, nothing)
-    assert (line.outcome, line.reason) == ("undrivable", "RuntimeError: no such weights")
-    assert Sweep([line], {}, known=()).exit_code == 3
-    (line,) = lines(BLANK, list)
-    assert (line.outcome, line.reason) == ("undrivable", "nothing about it is judged")
+    (line,) = outcomes(BLANK, nothing)
+    assert (line.verdict, line.reason) == ("undrivable", "RuntimeError: no such weights")
+    assert Sweep([line], known=()).exit_code == 3
+    (line,) = outcomes(BLANK, list)
+    assert (line.verdict, line.reason) == ("undrivable", "nothing about it is judged")
 
     def refuses(p):
         raise TypeError("not this way")
 
     weight = np.ones((4, 2), np.float32)
-    (line,) = lines(BLANK, lambda: [subject(refuses, encoding=Learned(weight))])
-    assert (line.outcome, line.reason) == (
+    (line,) = outcomes(BLANK, lambda: [subject(refuses, encoding=Learned(weight))])
+    assert (line.verdict, line.reason) == (
         "undrivable",
         "positions 0..3 raise: TypeError: not this way",
     )
-    (line,) = lines(BLANK, lambda: [subject(refuses, surface="no such surface")])
-    assert line.outcome == "gap"
+    (line,) = outcomes(BLANK, lambda: [subject(refuses, surface="no such surface")])
+    assert line.verdict == "gap"
 
 
 def test_later_lines_survive_an_error():
@@ -218,9 +229,10 @@ def test_later_lines_survive_an_error():
         yield subject(Learned(weight).table, encoding=Learned(weight))
         raise ValueError("then this")
 
-    assert [line.outcome for line in lines(BLANK, made)] == ["conforms", "undrivable"]
+    assert [line.verdict for line in outcomes(BLANK, made)] == ["conforms", "undrivable"]
 
 
+@pytest.mark.nightly
 def test_the_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = ["sweep", "--family", "table", "--only", "bert", "--markdown", "s.md"]
@@ -236,8 +248,11 @@ def test_the_command(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["--family", "tables"], "--family must be one of rotary, table, bias, score"),
-        (["--family", "table", "--dtype", "bfloat16"], "goes with no rope type, dtype"),
-        (["--family", "table", "--family", "rotary"], "nor rotary"),
+        (
+            ["--family", "table", "--dtype", "bfloat16"],
+            "cannot be combined with rotary, --rope-type, --dtype",
+        ),
+        (["--family", "table", "--family", "rotary"], "cannot be combined"),
         (["--family", "bias", "--only", "bert"], "no place of these families is called 'bert'"),
     ],
 )
@@ -285,8 +300,8 @@ def test_nothing_else_is_left_out():
     assert set(said) == convolutions | UNDRIVEN
     for place in places():
         if place.name in said:
-            (line,) = OtherCase(place).judge()
-            assert (line.outcome, line.reason) == ("undrivable", said[place.name]), place.name
+            (line,) = outcomes_here(judge_place, PlaceCase(place))
+            assert (line.verdict, line.reason) == ("undrivable", said[place.name]), place.name
 
 
 def test_the_document_is_of_this_census_and_these_claims():

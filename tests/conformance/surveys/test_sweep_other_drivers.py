@@ -5,24 +5,27 @@ import importlib
 
 import pytest
 
-from posenc_ref.conformance.surveys.transformers.expected import expected
+from posenc_ref.conformance.surveys.expected import expected
 from posenc_ref.conformance.surveys.transformers_other.census import places
 from posenc_ref.conformance.surveys.transformers_other.resized import Resized
 from posenc_ref.conformance.surveys.transformers_other.sweep import (
     EXPECTED,
-    OtherCase,
-    lines,
+    PlaceCase,
+    judge_place,
+    outcomes,
     subjects,
 )
+from posenc_ref.conformance.surveys.worker import outcomes_here
 
 torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 pytest.importorskip("transformers", reason="transformers is what is judged")
+pytestmark = pytest.mark.nightly  # the drivers are bound to one release, and not in the wheel
 
 
 def lines_of(name):
     """The lines of the one place that is called so."""
     (place,) = [p for p in places([name]) if p.name == name]
-    return place, list(OtherCase(place).judge())
+    return place, list(outcomes_here(judge_place, PlaceCase(place)))
 
 
 def rolled(tensor):
@@ -98,20 +101,20 @@ def test_a_broken_module_deviates_and_the_real_one_does_not(name, owner, path, m
     place, real = lines_of(name)
     known = expected(EXPECTED)
     for line in real:
-        assert line.outcome in ("conforms", "deviates"), (line.name, line.reason)
-        assert line.outcome == "conforms" or any(entry.explains(line) for entry in known), line.name
+        assert line.verdict in ("conforms", "deviates"), (line.name, line.reason)
+        assert line.verdict == "conforms" or any(entry.explains(line) for entry in known), line.name
     broken(monkeypatch, place, owner or place.owner, path or place.attribute, method)
     _, wrong = lines_of(name)
     for before, after in zip(real, wrong, strict=True):
-        if before.outcome == "conforms":
-            assert (after.outcome, after.name) == ("deviates", before.name)
+        if before.verdict == "conforms":
+            assert (after.verdict, after.name) == ("deviates", before.name)
 
 
 def test_positions_of_tapas_that_do_not_restart_are_noticed(monkeypatch):
     """Its own positions start again in every cell of a table."""
     name = "tapas.TapasEmbeddings.position_embeddings"
     place, real = lines_of(name)
-    assert [(line.part, line.outcome) for line in real] == [
+    assert [(line.part, line.verdict) for line in real] == [
         ("table", "conforms"),
         ("packed", "conforms"),
     ]
@@ -125,14 +128,14 @@ def test_positions_of_tapas_that_do_not_restart_are_noticed(monkeypatch):
 
     monkeypatch.setattr(cls, "forward", whole)
     _, (_, packed) = lines_of(name)
-    assert (packed.outcome, packed.codes) == ("deviates", ("packing",))
+    assert (packed.verdict, packed.codes) == ("deviates", ("packing",))
 
 
 def test_a_mask_that_clvp_does_not_get_is_noticed(monkeypatch):
     """Its class puts a token before and one after those it is given, and counts over the mask."""
     name = "clvp.ClvpConditioningEncoder.text_position_embedding"
     place, (real,) = lines_of(name)
-    assert (real.part, real.outcome) == ("position_ids", "conforms")
+    assert (real.part, real.verdict) == ("position_ids", "conforms")
     cls = importlib.import_module(place.file).ClvpConditioningEncoder
     original = cls.forward
 
@@ -142,14 +145,14 @@ def test_a_mask_that_clvp_does_not_get_is_noticed(monkeypatch):
 
     monkeypatch.setattr(cls, "forward", unmasked)
     _, (wrong,) = lines_of(name)
-    assert (wrong.outcome, wrong.codes) == ("deviates", ("padding",))
+    assert (wrong.verdict, wrong.codes) == ("deviates", ("padding",))
 
 
 def test_a_frame_that_is_one_too_few_ago_is_noticed(monkeypatch):
     """SAM 2's rows are asked of a method that is told how many frames ago."""
     name = "sam2_video.Sam2VideoModel.memory_temporal_positional_encoding"
     place, (real,) = lines_of(name)
-    assert real.outcome == "conforms"
+    assert real.verdict == "conforms"
     cls = importlib.import_module(place.file).Sam2VideoModel
     original = cls._build_memory_attention_inputs
 
@@ -158,7 +161,7 @@ def test_a_frame_that_is_one_too_few_ago_is_noticed(monkeypatch):
 
     monkeypatch.setattr(cls, "_build_memory_attention_inputs", nearer)
     _, (wrong,) = lines_of(name)
-    assert (wrong.outcome, wrong.codes) == ("deviates", ("wrong-row",))
+    assert (wrong.verdict, wrong.codes) == ("deviates", ("wrong-row",))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +178,7 @@ def test_a_frame_that_is_one_too_few_ago_is_noticed(monkeypatch):
 )  # fmt: skip
 def test_the_nearest_other_declaration_is_not_met(name, wrong):
     (place,) = [p for p in places([name]) if p.name == name]
-    blank = OtherCase(place).blank()
+    blank = PlaceCase(place).blank()
     for implementation, encoding in subjects(place):
-        (line,) = lines(blank, lambda i=implementation, e=encoding: [(i, wrong(e))])
-        assert line.outcome == "deviates", line.name
+        (line,) = outcomes(blank, lambda i=implementation, e=encoding: [(i, wrong(e))])
+        assert line.verdict == "deviates", line.name

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,14 +14,14 @@ import pytest
 from posenc_ref import Shaw
 from posenc_ref.backends import backend
 from posenc_ref.conformance import registry
-from posenc_ref.conformance.adapters.known import LIBRARIES, missing_libraries
+from posenc_ref.conformance.adapters import libraries
 from posenc_ref.conformance.exact.recipe import Recipe, numbers
 from posenc_ref.conformance.surveys import show, verify
 from posenc_ref.conformance.surveys.options import Options
 from posenc_ref.conformance.surveys.own_registered import judge_entry
 from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.verify import Verification
-from posenc_ref.conformance.surveys.worker import judge_apart
+from posenc_ref.conformance.surveys.worker import Worker
 
 
 def judge(only=None, *dtypes, **settings):
@@ -120,10 +121,8 @@ def test_a_device_without_float64_is_skipped_in_float64():
 
 
 def test_missing_libraries_are_listed_with_what_to_install(monkeypatch):
-    from posenc_ref.conformance.adapters import known
-
-    monkeypatch.setattr(known, "_version", lambda distribution: None)
-    assert set(missing_libraries()) == set(LIBRARIES)
+    monkeypatch.setattr(libraries, "version", lambda distribution: None)
+    assert libraries.missing() == libraries.LIBRARIES
     found = judge("*transformers*")
     assert {o.group for o in found.outcomes} == {"transformers", "x-transformers"}
     assert "pip install 'transformers>=5'" in show.plain(found)
@@ -146,10 +145,12 @@ def test_what_takes_long_is_left_out_unless_asked_for(monkeypatch):
 def test_processes_give_the_same_outcomes():
     seen = []
     here = judge("learned float32")
-    there = judge("learned float32", processes=2, progress=lambda done, n: seen.append(n))
+    there = judge(
+        "learned float32", processes=2, progress=lambda name, done, n: seen.append((done, n))
+    )
     strip = [[dataclasses.replace(o, seconds=0.0) for o in v.outcomes] for v in (here, there)]
     assert strip[0] == strip[1]
-    assert seen[-1] >= len(there.outcomes)
+    assert seen[-1] == (seen[-1][1],) * 2
 
 
 class Fatal(Options):
@@ -160,12 +161,12 @@ class Fatal(Options):
 
 
 def test_a_process_that_dies_is_an_error_and_not_the_end():
-    got = []
-    judge_apart("numpy", Fatal(), lambda group, item: got.append(item))
-    (outcome,) = got
-    assert (outcome.verdict, outcome.group) == ("error", "numpy")
-    assert "exit code 3" in outcome.reason
-    assert Verification(got).exit_code == 2
+    with Worker(partial(verify.judge_group, options=Fatal())) as worker:
+        (reason,) = worker.outcomes("numpy")
+    assert reason == "the process that judged it ended with exit code 3"
+    outcome = verify.failed_group("numpy", reason)
+    assert (outcome.verdict, outcome.kind, outcome.group) == ("error", "backend", "numpy")
+    assert Verification([outcome]).exit_code == 2
 
 
 @pytest.mark.skipif(

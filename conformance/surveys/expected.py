@@ -1,6 +1,6 @@
-"""What is known not to conform, and why: ``sweep_expected.json``, read and compared.
+"""Expected deviations and their reasons: the ``*_expected.json`` of a sweep.
 
-Every entry names the modules it speaks for (a pattern), what comes of them, and the evidence.
+Every entry names the modules that it is about (patterns), their verdict, and the evidence.
 A claim about somebody's work is either a ``bug`` or a ``convention`` of its own.
 """
 
@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .record import APPLY, OUTCOMES, Judged
+from .record import Outcome
 
-FILE = Path(__file__).with_name("sweep_expected.json")
+#: What an expectation can be about.
+OUTCOMES = ("deviates", "gap", "undrivable", "refused")
 CLAIMS = ("bug", "convention", "")
 
 
 @dataclass(frozen=True)
 class Expected:
-    """An explanation of what does not conform."""
+    """Why some modules do not conform."""
 
     patterns: tuple[str, ...]  #: of names; only * and ? are wildcards, as names have brackets
     title: str
@@ -30,11 +31,11 @@ class Expected:
     codes: tuple[str, ...] = ()  #: the codes of a deviation, exactly
     claim: str = ""
     evidence: str = ""
-    script: str = ""  #: under docs/sweep-deviations, where it is a deviation
+    script: str = ""  #: the script of a deviation, next to the document
 
     def __post_init__(self) -> None:
-        if self.outcome not in OUTCOMES[1:]:
-            raise ValueError(f"{self.title}: outcome must be one of {', '.join(OUTCOMES[1:])}")
+        if self.outcome not in OUTCOMES:
+            raise ValueError(f"{self.title}: outcome must be one of {', '.join(OUTCOMES)}")
         if self.claim not in CLAIMS:
             raise ValueError(f"{self.title}: claim must be bug, convention or nothing")
         if not self.reason:
@@ -42,39 +43,39 @@ class Expected:
         if self.outcome == "deviates" and not (self.claim and self.evidence and self.script):
             raise ValueError(f"{self.title}: a deviation needs a claim, evidence and a script")
 
-    def explains(self, line: Judged) -> bool:
-        """Whether this is what came of ``line``."""
-        return self.covers(line) and self.outcome == line.outcome and self.codes == line.codes
+    def explains(self, line: Outcome) -> bool:
+        """Return whether this is the verdict on ``line``, with the same codes."""
+        return self.covers(line) and self.outcome == line.verdict and self.codes == line.codes
 
-    def covers(self, line: Judged) -> bool:
-        """Whether this speaks for ``line``."""
+    def covers(self, line: Outcome) -> bool:
+        """Return whether this is about ``line``."""
         return any(_fits(pattern, line) for pattern in self.patterns)
 
 
-def _fits(pattern: str, line: Judged) -> bool:
+def _fits(pattern: str, line: Outcome) -> bool:
     return fnmatch.fnmatchcase(line.name, pattern.replace("[", "[[]"))
 
 
-def expected(file: Path = FILE) -> tuple[Expected, ...]:
-    """The entries of a data file."""
+def expected(file: Path) -> tuple[Expected, ...]:
+    """Return the entries of a data file."""
     entries: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
     for entry in entries:
         entry |= {key: tuple(entry[key]) for key in ("patterns", "codes") if key in entry}
     return tuple(Expected(**entry) for entry in entries)
 
 
-def explanation(line: Judged, known: Sequence[Expected]) -> Expected | None:
-    """The entry that explains what came of ``line``."""
+def explanation(line: Outcome, known: Sequence[Expected]) -> Expected | None:
+    """Return the entry that explains the verdict on ``line``."""
     return next((entry for entry in known if entry.explains(line)), None)
 
 
-def stale(lines: Sequence[Judged], known: Sequence[Expected]) -> list[str]:
-    """Patterns that speak for judged lines, and are true of none of them."""
+def stale(lines: Sequence[Outcome], known: Sequence[Expected]) -> list[str]:
+    """Return the patterns that are about judged lines, and true of none of them."""
     found = []
     for entry in known:
         for pattern in entry.patterns:
-            own = [line for line in lines if _fits(pattern, line) and line.outcome != "refused"]
-            own = [line for line in own if line.surface == APPLY or line.outcome == "conforms"]
+            own = [line for line in lines if _fits(pattern, line) and line.verdict != "refused"]
+            own = [line for line in own if line.surface == "apply" or line.verdict == "conforms"]
             if own and not any(entry.explains(line) for line in own):
                 found.append(f"{pattern}: {entry.outcome} {' '.join(entry.codes)}".rstrip())
     return found

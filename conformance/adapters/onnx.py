@@ -10,7 +10,7 @@ import numpy as np
 from posenc_ref import RoPE
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .entry import Entry
+from .library import LibraryFunction, refuse_all_but
 
 _INTERLEAVED = partial(RoPE, 64, layout="interleaved")
 _HALF = partial(RoPE, 64, layout="half")
@@ -18,32 +18,37 @@ _HALF = partial(RoPE, 64, layout="half")
 _ROWS = 131072
 
 
-def entries() -> list[Entry]:
-    """Both operators, of halves and interleaved, of the whole head and part of it."""
+def functions() -> list[LibraryFunction]:
+    """Return both operators, of halves and interleaved, of the whole head and part of it."""
     file = "contrib_ops/cpu/bert/rotary_embedding.cc: RotaryEmbedding"
     core = "core/providers/cpu/llm/rotary_embedding.cc: RotaryEmbedding"
     reference = "reference/ops/op_rotary_embedding.py: rotary_embedding"
     given = "cos and sin are the exporter's, here of base 10000; the kernel's is the layout"
 
-    def entry(name: str, library: str, source: str, expected: RoPE, **settings: Any) -> Entry:
+    def function(
+        name: str, library: str, source: str, expected: RoPE, **settings: Any
+    ) -> LibraryFunction:
         build = partial(_build_onnx, evaluator=library, **settings)
-        return Entry(name, library, source, build, expected, says=given, fast=not settings)
+        return LibraryFunction(
+            name, library, source, build, expected, says=given, fast=not settings
+        )
 
     ours, theirs = {"domain": "com.microsoft"}, "onnxruntime"
     microsoft, standard = "com.microsoft.RotaryEmbedding", "ONNX RotaryEmbedding-23"
     return [
-        entry(f"onnxruntime {microsoft}", theirs, file, _HALF(), **ours),
-        entry(f"onnxruntime {microsoft}, interleaved", theirs, file, _INTERLEAVED(),
-              interleaved=1, **ours),
-        entry(f"onnxruntime {microsoft}, half of the head", theirs, file, _HALF(rotary_dim=32),
-              rotary_dim=32, **ours),
-        entry(f"onnxruntime {standard}", theirs, core, _HALF()),
-        entry(f"onnxruntime {standard}, interleaved", theirs, core, _INTERLEAVED(), interleaved=1),
-        entry(f"onnxruntime {standard}, half of the head", theirs, core, _HALF(rotary_dim=32),
-              rotary_dim=32),
-        entry(f"onnx's evaluator, {standard}", "onnx", reference, _HALF()),
-        entry(f"onnx's evaluator, {standard}, interleaved", "onnx", reference, _INTERLEAVED(),
-              interleaved=1),
+        function(f"onnxruntime {microsoft}", theirs, file, _HALF(), **ours),
+        function(f"onnxruntime {microsoft}, interleaved", theirs, file, _INTERLEAVED(),
+                 interleaved=1, **ours),
+        function(f"onnxruntime {microsoft}, half of the head", theirs, file, _HALF(rotary_dim=32),
+                 rotary_dim=32, **ours),
+        function(f"onnxruntime {standard}", theirs, core, _HALF()),
+        function(f"onnxruntime {standard}, interleaved", theirs, core, _INTERLEAVED(),
+                 interleaved=1),
+        function(f"onnxruntime {standard}, half of the head", theirs, core, _HALF(rotary_dim=32),
+                 rotary_dim=32),
+        function(f"onnx's evaluator, {standard}", "onnx", reference, _HALF()),
+        function(f"onnx's evaluator, {standard}, interleaved", "onnx", reference, _INTERLEAVED(),
+                 interleaved=1),
     ]  # fmt: skip
 
 
@@ -77,8 +82,7 @@ def _build_onnx(
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
 
     def apply(x: Any, positions: Any) -> Any:
-        if positions.dtype.kind == "f" or (positions < 0).any():
-            raise ValueError("rows of a table only")
+        refuse_all_but("rows of a table", positions)
         rows = np.broadcast_to(positions, (x.shape[0], x.shape[2])).astype(np.int64)
         feeds = {"input": x, "position_ids": rows, "cos_cache": cos, "sin_cache": sin}
         return session.run(None, feeds)[0]

@@ -8,73 +8,74 @@ from typing import Any
 from posenc_ref import LinearScaling, MultiAxisRoPE, RoPE, Sinusoidal
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .entry import Entry
+from .library import LibraryFunction, functions_of, refuse_all_but
 
 LIBRARY = "diffusers"
 _EMBEDDINGS = "models/embeddings.py: "
-#: Places along every axis of a video.
+#: Positions along every axis of a video.
 _SIDE = 1024
+_function = functions_of(LIBRARY, "")
 
 
-def _entry(name: str, source: str, build: Any, expected: Any, **more: Any) -> Entry:
-    return Entry(f"diffusers {name}", LIBRARY, source, build, expected, **more)
-
-
-def entries() -> list[Entry]:
-    """Rotary functions of one axis and several, then tables."""
+def functions() -> list[LibraryFunction]:
+    """Return rotary functions of one axis and several, then tables."""
     both = f"{_EMBEDDINGS}get_1d_rotary_pos_embed, apply_rotary_emb"
     return [
-        _entry("apply_rotary_emb", both, _one, RoPE(64, layout="interleaved"), fast=True),
-        _entry("apply_rotary_emb, use_real_unbind_dim=-2", both, partial(_one, unbind=-2),
-               RoPE(64, layout="half"), says="with repeat_interleave_real=False (Stable Audio)"),
-        _entry("apply_rotary_emb, complex", both, partial(_one, real=False),
-               RoPE(64, layout="interleaved"), says="use_real=False (Lumina)"),
-        _entry("get_1d_rotary_pos_embed, linear_factor", both, partial(_one, linear_factor=4.0),
-               RoPE(64, layout="interleaved", scaling=LinearScaling(4.0))),
-        _entry("get_1d_rotary_pos_embed, ntk_factor", both, partial(_one, ntk_factor=8.0),
-               RoPE(64, layout="interleaved", base=80000.0),
-               says="the factor multiplies theta; NTK-aware scaling has factor ** (d / (d - 2))"),
-        _entry("FLUX", "models/transformers/transformer_flux.py: FluxPosEmbed; "
-               f"{_EMBEDDINGS}apply_rotary_emb", _flux,
-               MultiAxisRoPE(128, sections=(8, 28, 28), layout="interleaved", spacing="restart")),
-        _entry("Wan", "models/transformers/transformer_wan.py: WanRotaryPosEmbed; "
-               f"{_EMBEDDINGS}apply_rotary_emb", _wan,
-               MultiAxisRoPE(128, sections=(22, 21, 21), layout="interleaved", spacing="restart")),
-        _entry("CogVideoX", f"{_EMBEDDINGS}get_3d_rotary_pos_embed (grid_type='slice'), "
-               "apply_rotary_emb", _cogvideo,
-               MultiAxisRoPE(64, sections=(8, 12, 12), layout="interleaved", spacing="restart")),
-        _entry("get_2d_rotary_pos_embed_from_grid", f"{_EMBEDDINGS}"
-               "get_2d_rotary_pos_embed_from_grid, apply_rotary_emb", _two,
-               MultiAxisRoPE(64, sections=(16, 16), layout="interleaved", spacing="restart"),
-               says="its first axis, which it calls h, is the column"),
-        _entry("CogView4", "models/transformers/transformer_cogview4.py: CogView4RotaryPosEmbed; "
-               f"{_EMBEDDINGS}apply_rotary_emb", _cogview,
-               MultiAxisRoPE(64, sections=(16, 16), layout="half", spacing="restart")),
+        _function("apply_rotary_emb", both, _one, RoPE(64, layout="interleaved"), fast=True),
+        _function("apply_rotary_emb, use_real_unbind_dim=-2", both, partial(_one, unbind=-2),
+                  RoPE(64, layout="half"), says="with repeat_interleave_real=False (Stable Audio)"),
+        _function("apply_rotary_emb, complex", both, partial(_one, real=False),
+                  RoPE(64, layout="interleaved"), says="use_real=False (Lumina)"),
+        _function("get_1d_rotary_pos_embed, linear_factor", both, partial(_one, linear_factor=4.0),
+                  RoPE(64, layout="interleaved", scaling=LinearScaling(4.0))),
+        _function("get_1d_rotary_pos_embed, ntk_factor", both, partial(_one, ntk_factor=8.0),
+                  RoPE(64, layout="interleaved", base=80000.0),
+                  says="the factor multiplies theta; "
+                       "NTK-aware scaling has factor ** (d / (d - 2))"),
+        _function("FLUX", "models/transformers/transformer_flux.py: FluxPosEmbed; "
+                  f"{_EMBEDDINGS}apply_rotary_emb", _flux,
+                  MultiAxisRoPE(128, sections=(8, 28, 28), layout="interleaved",
+                                spacing="restart")),
+        _function("Wan", "models/transformers/transformer_wan.py: WanRotaryPosEmbed; "
+                  f"{_EMBEDDINGS}apply_rotary_emb", _wan,
+                  MultiAxisRoPE(128, sections=(22, 21, 21), layout="interleaved",
+                                spacing="restart")),
+        _function("CogVideoX", f"{_EMBEDDINGS}get_3d_rotary_pos_embed (grid_type='slice'), "
+                  "apply_rotary_emb", _cogvideo,
+                  MultiAxisRoPE(64, sections=(8, 12, 12), layout="interleaved", spacing="restart")),
+        _function("get_2d_rotary_pos_embed_from_grid", f"{_EMBEDDINGS}"
+                  "get_2d_rotary_pos_embed_from_grid, apply_rotary_emb", _two,
+                  MultiAxisRoPE(64, sections=(16, 16), layout="interleaved", spacing="restart"),
+                  says="its first axis, which it calls h, is the column"),
+        _function("CogView4",
+                  "models/transformers/transformer_cogview4.py: CogView4RotaryPosEmbed; "
+                  f"{_EMBEDDINGS}apply_rotary_emb", _cogview,
+                  MultiAxisRoPE(64, sections=(16, 16), layout="half", spacing="restart")),
         *_tables(),
     ]  # fmt: skip
 
 
-def _tables() -> list[Entry]:
+def _tables() -> list[LibraryFunction]:
     timestep = f"{_EMBEDDINGS}get_timestep_embedding"
     halves = partial(Sinusoidal, 64, layout="concat")
     return [
-        _entry("get_timestep_embedding", timestep, _timestep, halves(denominator="half-1"),
-               fast=True),
-        _entry("get_timestep_embedding, as Stable Diffusion", timestep,
-               partial(_timestep, flip_sin_to_cos=True, downscale_freq_shift=0),
-               halves(first="cos")),
-        _entry("get_timestep_embedding, scale 1000", timestep,
-               partial(_timestep, flip_sin_to_cos=True, downscale_freq_shift=0, scale=1000.0),
-               halves(first="cos", position_scale=1000.0), says="scale multiplies angles"),
-        _entry("get_1d_sincos_pos_embed_from_grid",
-               f"{_EMBEDDINGS}get_1d_sincos_pos_embed_from_grid", _sincos, halves()),
-        _entry("SinusoidalPositionalEmbedding", f"{_EMBEDDINGS}SinusoidalPositionalEmbedding",
-               _sinusoidal, Sinusoidal(64)),
+        _function("get_timestep_embedding", timestep, _timestep, halves(denominator="half-1"),
+                  fast=True),
+        _function("get_timestep_embedding, as Stable Diffusion", timestep,
+                  partial(_timestep, flip_sin_to_cos=True, downscale_freq_shift=0),
+                  halves(first="cos")),
+        _function("get_timestep_embedding, scale 1000", timestep,
+                  partial(_timestep, flip_sin_to_cos=True, downscale_freq_shift=0, scale=1000.0),
+                  halves(first="cos", position_scale=1000.0), says="scale multiplies angles"),
+        _function("get_1d_sincos_pos_embed_from_grid",
+                  f"{_EMBEDDINGS}get_1d_sincos_pos_embed_from_grid", _sincos, halves()),
+        _function("SinusoidalPositionalEmbedding", f"{_EMBEDDINGS}SinusoidalPositionalEmbedding",
+                  _sinusoidal, Sinusoidal(64)),
     ]  # fmt: skip
 
 
 def _apply(call: Any, head_dim: int = 64, axes: int = 1) -> Implementation:
-    """Rows of a batch take a call each: tables are (S, D)."""
+    """Adapt a function whose tables are (S, D): each row of a batch takes a call."""
     import torch
 
     def rotate(x: Any, positions: Any) -> Any:
@@ -114,7 +115,7 @@ def _flux() -> Implementation:
 
 
 def _thin(tables: Any, widths: tuple[int, ...]) -> Any:
-    """Three axes from three grids, each along one axis: a whole one would not fit into memory.
+    """Take the rows of three axes from three grids, because a whole grid does not fit in memory.
 
     ``tables`` gives the (cos, sin) of a grid; ``widths`` are the channels of every axis.
     """
@@ -130,8 +131,7 @@ def _thin(tables: Any, widths: tuple[int, ...]) -> Any:
     def call(x: Any, positions: Any) -> Any:
         from diffusers.models.embeddings import apply_rotary_emb
 
-        if positions.is_floating_point() or bool((positions < 0).any()):
-            raise ValueError("places on a grid only")
+        refuse_all_but("places on a grid", positions)
         rows = [[table[p] for table in part] for part, p in zip(parts, positions, strict=True)]
         cos, sin = (torch.cat(tables, -1) for tables in zip(*rows, strict=True))
         return apply_rotary_emb(x, (cos, sin))
@@ -176,8 +176,7 @@ def _cogview() -> Implementation:
     tables = CogView4RotaryPosEmbed(64, 1, (side, side))(torch.zeros(1, 1, side, side))
 
     def call(x: Any, positions: Any) -> Any:
-        if positions.is_floating_point() or bool((positions < 0).any()):
-            raise ValueError("places on a grid only")
+        refuse_all_but("places on a grid", positions)
         row, column = positions
         rows = [table.reshape(side, side, -1)[row, column] for table in tables]
         return apply_rotary_emb(x, rows, use_real_unbind_dim=-2)
@@ -211,8 +210,7 @@ def _sinusoidal() -> Implementation:
     module = SinusoidalPositionalEmbedding(64, max_seq_length=2048)
 
     def rows(positions: Any) -> Any:
-        if positions.is_floating_point() or bool((positions < 0).any()):
-            raise ValueError("rows of a sequence only")
+        refuse_all_but("rows of a sequence", positions)
         return module(torch.zeros(1, int(positions.max()) + 1, 64))[0][positions]
 
     return _table(rows)

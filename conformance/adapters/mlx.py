@@ -18,44 +18,41 @@ from posenc_ref import (
     Sinusoidal,
     YaRN,
 )
-from posenc_ref.conformance.adapters.peers import window_start
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .entry import Entry
+from .library import LibraryFunction, functions_of, window_start
 from .transformers_rotary import LONG, SHORT
 
 _INTERLEAVED = partial(RoPE, 64, layout="interleaved")
 _HALF = partial(RoPE, 64, layout="half")
 
 
-def entries() -> list[Entry]:
-    """MLX, then mlx-lm."""
+def functions() -> list[LibraryFunction]:
+    """Return those of MLX, then those of mlx-lm."""
     return [*_mlx(), *_mlx_lm()]
 
 
-def _mlx() -> list[Entry]:
+def _mlx() -> list[LibraryFunction]:
     fast, layers = "mlx/fast.cpp: fast::rope", "nn/layers/positional_encoding.py: "
-
-    def entry(name: str, source: str, build: Any, expected: Any, **more: Any) -> Entry:
-        return Entry(f"mlx {name}", "mlx", source, build, expected, **more)
-
+    function = functions_of("mlx", "")
     return [
-        entry("fast.rope", fast, _mlx_rope, _HALF(), fast=True),
-        entry("fast.rope, traditional", fast, partial(_mlx_rope, traditional=True),
-              _INTERLEAVED()),
-        entry("fast.rope, half of the head", fast, partial(_mlx_rope, dims=32),
-              _HALF(rotary_dim=32)),
-        entry("fast.rope, scale 1/4", fast, partial(_mlx_rope, scale=0.25),
-              _HALF(scaling=LinearScaling(4.0))),
-        entry("fast.rope, freqs", fast, partial(_mlx_rope, base=None, freqs=True),
-              _HALF(scaling=GivenFrequencies(tuple(1 / _periods()))),
-              says="its freqs are divisors: 1 / frequencies"),
-        entry("SinusoidalPositionalEncoding", f"{layers}SinusoidalPositionalEncoding", _mlx_table,
-              Sinusoidal(64, layout="concat", denominator="half-1", scale=(2 / 64) ** 0.5)),
-        entry("ALiBi, slopes", f"{layers}ALiBi.create_alibi_slope",
-              partial(_mlx_alibi, "slopes"), ALiBi(12)),
-        entry("ALiBi", f"{layers}ALiBi.create_alibi_matrix, as ALiBi.__call__ uses it",
-              partial(_mlx_alibi, "bias"), ALiBi(12, causal=False)),
+        function("fast.rope", fast, _mlx_rope, _HALF(), fast=True),
+        function("fast.rope, traditional", fast, partial(_mlx_rope, traditional=True),
+                 _INTERLEAVED()),
+        function("fast.rope, half of the head", fast, partial(_mlx_rope, dims=32),
+                 _HALF(rotary_dim=32)),
+        function("fast.rope, scale 1/4", fast, partial(_mlx_rope, scale=0.25),
+                 _HALF(scaling=LinearScaling(4.0))),
+        function("fast.rope, freqs", fast, partial(_mlx_rope, base=None, freqs=True),
+                 _HALF(scaling=GivenFrequencies(tuple(1 / _periods()))),
+                 says="its freqs are divisors: 1 / frequencies"),
+        function("SinusoidalPositionalEncoding", f"{layers}SinusoidalPositionalEncoding",
+                 _mlx_table,
+                 Sinusoidal(64, layout="concat", denominator="half-1", scale=(2 / 64) ** 0.5)),
+        function("ALiBi, slopes", f"{layers}ALiBi.create_alibi_slope",
+                 partial(_mlx_alibi, "slopes"), ALiBi(12)),
+        function("ALiBi", f"{layers}ALiBi.create_alibi_matrix, as ALiBi.__call__ uses it",
+                 partial(_mlx_alibi, "bias"), ALiBi(12, causal=False)),
     ]  # fmt: skip
 
 
@@ -81,7 +78,7 @@ def _mlx_rope(
 
 
 def _apply(call: Any, head_dim: int = 64) -> Implementation:
-    """What takes an offset, never positions."""
+    """Adapt a function that takes an offset instead of positions."""
     import mlx.core as mx
 
     def apply(x: Any, positions: Any) -> Any:
@@ -117,14 +114,14 @@ def _mlx_alibi(surface: str) -> Implementation:
 # mlx-lm
 
 
-def _mlx_lm() -> list[Entry]:
-    def entry(name: str, config: dict[str, Any], expected: RoPE, **more: Any) -> Entry:
+def _mlx_lm() -> list[LibraryFunction]:
+    def function(name: str, config: dict[str, Any], expected: RoPE, **more: Any) -> LibraryFunction:
         cls, _, _ = name.partition(",")
-        source = f"models/rope_utils.py: {cls}, initialize_rope"
         base = more.pop("base", expected.base)
         longest = more.pop("longest", 131072)
         build = partial(_initialize_rope, config, expected.head_dim, expected.layout, base, longest)
-        return Entry(f"mlx-lm {name}", "mlx-lm", source, build, expected, **more)
+        of_mlx_lm = functions_of("mlx-lm", "models/rope_utils.py: ")
+        return of_mlx_lm(name, f"{cls}, initialize_rope", build, expected, **more)
 
     yarn = {"rope_type": "yarn", "original_max_position_embeddings": 4096}
     deepseek = yarn | {"factor": 40.0, "mscale": 1.0, "mscale_all_dim": 1.0}
@@ -138,24 +135,24 @@ def _mlx_lm() -> list[Entry]:
         "original_max_position_embeddings": 4096,
     }  # fmt: skip
     return [
-        entry("Llama3RoPE", llama3,
-              _HALF(base=500000.0, scaling=Llama3Scaling(8.0, 1.0, 4.0, 8192))),
-        entry("YarnRoPE, DeepSeek-V3", deepseek,
-              _INTERLEAVED(scaling=YaRN(40.0, 4096, mscale=1.0, mscale_all_dim=1.0))),
-        entry("YarnRoPE, gpt-oss", gpt_oss, _HALF(base=150000.0, scaling=YaRN(32.0, 4096)),
-              says="truncate is dropped: the correction range is rounded whatever it says",
-              remark="The configuration of gpt-oss has `truncate: false`, and transformers and "
+        function("Llama3RoPE", llama3,
+                 _HALF(base=500000.0, scaling=Llama3Scaling(8.0, 1.0, 4.0, 8192))),
+        function("YarnRoPE, DeepSeek-V3", deepseek,
+                 _INTERLEAVED(scaling=YaRN(40.0, 4096, mscale=1.0, mscale_all_dim=1.0))),
+        function("YarnRoPE, gpt-oss", gpt_oss, _HALF(base=150000.0, scaling=YaRN(32.0, 4096)),
+                 says="truncate is dropped: the correction range is rounded whatever it says",
+                 remark="The configuration of gpt-oss has `truncate: false`, and transformers and "
                      "OpenAI's own code do not round the correction range (vllm-project/vllm#27722 "
                      "and sgl-project/sglang#14270 mended the same)."),
-        entry("SuScaledRoPE, Phi-3", su,
-              RoPE(96, layout="half", scaling=_always_long()), base=10000.0,
-              says="short_factor is never read, and the factor on cos and sin is always there",
-              remark="Phi-3's own code and transformers take short_factor up to the original "
+        function("SuScaledRoPE, Phi-3", su,
+                 RoPE(96, layout="half", scaling=_always_long()), base=10000.0,
+                 says="short_factor is never read, and the factor on cos and sin is always there",
+                 remark="Phi-3's own code and transformers take short_factor up to the original "
                      "length (ml-explore/mlx-lm#660 describes the same)."),
-        entry("ProportionalRoPE", {"rope_type": "proportional", "partial_rotary_factor": 0.25},
-              RoPE(128, layout="half", base=1e6, scaling=Proportional(0.25))),
-        entry("DynamicNTKScalingRoPE", {"rope_type": "dynamic", "factor": 2.0},
-              _HALF(scaling=DynamicNTK(2.0, 2048)), longest=2048),
+        function("ProportionalRoPE", {"rope_type": "proportional", "partial_rotary_factor": 0.25},
+                 RoPE(128, layout="half", base=1e6, scaling=Proportional(0.25))),
+        function("DynamicNTKScalingRoPE", {"rope_type": "dynamic", "factor": 2.0},
+                 _HALF(scaling=DynamicNTK(2.0, 2048)), longest=2048),
     ]  # fmt: skip
 
 

@@ -1,0 +1,46 @@
+"""Rotary modules of torchtune."""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+from typing import Any
+
+from posenc_ref import Llama3Scaling, RoPE
+from posenc_ref.conformance.harness.implementation import Implementation
+
+from .library import LibraryFunction, functions_of, refuse_all_but
+
+_INTERLEAVED = partial(RoPE, 64, layout="interleaved")
+
+
+def functions() -> list[LibraryFunction]:
+    """Return one function for each class."""
+
+    def function(name: str, file: str, expected: RoPE, **settings: Any) -> LibraryFunction:
+        build = partial(_build, file.removesuffix(".py").replace("/", "."), name, **settings)
+        return functions_of("torchtune", f"{file}: ")(name, name, build, expected)
+
+    return [
+        function("RotaryPositionalEmbeddings", "modules/position_embeddings.py", _INTERLEAVED()),
+        function("Llama3ScaledRoPE", "models/llama3_1/_position_embeddings.py",
+                 _INTERLEAVED(base=500000.0, scaling=Llama3Scaling(8.0, 1.0, 4.0, 8192)),
+                 base=500000),
+        function("Phi3RotaryPositionalEmbeddings", "models/phi3/_position_embeddings.py",
+                 RoPE(64, layout="half")),
+    ]  # fmt: skip
+
+
+def _build(file: str, name: str, **settings: Any) -> Implementation:
+    cls = getattr(importlib.import_module(f"torchtune.{file}"), name)
+    module = cls(64, max_seq_len=131072, **settings)
+
+    def apply(x: Any, positions: Any) -> Any:
+        refuse_all_but("rows of a table", positions)
+        rows = positions.expand(x.shape[0], -1) if positions.ndim == 1 else positions
+        return module(x, input_pos=rows)
+
+    return Implementation(
+        call=apply, surface="apply", name="torchtune", backend="torch", tensor_layout="bshd",
+        head_dim=64,
+    )  # fmt: skip

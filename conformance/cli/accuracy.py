@@ -1,0 +1,31 @@
+"""The command ``posenc accuracy``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from .output import usage_error
+
+
+def accuracy_command(
+    full: Annotated[bool, typer.Option("--full", help="Many more positions: two minutes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+) -> None:
+    """Recompute every encoding with 50 digits, and print the errors of the specification."""
+    from posenc_ref.conformance.exact.certificate import FULL, QUICK, certify, format_table
+    from posenc_ref.conformance.registry import entries
+
+    try:
+        rows = certify(entries(), FULL if full else QUICK)
+    except ImportError as error:
+        raise usage_error(f'{error}; pip install "posenc-ref[cli]"') from None
+    if as_json:
+        body = [asdict(row) | {"passed": row.passed} for row in rows]
+        typer.echo(json.dumps(body, indent=1))
+    else:
+        typer.echo(format_table(rows))
+    raise typer.Exit(0 if all(row.passed for row in rows) else 1)

@@ -1,0 +1,104 @@
+"""What commands show: a progress bar, coloured tables, and messages about mistaken use."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import rich.box
+import rich.table
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from posenc_ref.conformance.surveys.tables import TextTable, plain_text
+
+#: Narrower terminals get the plain tables, because folded ones break words and lose columns.
+_WIDTH = 120
+COLOURS = {
+    "conforms": "green",
+    "deviates": "bold red",
+    "inconclusive": "yellow",
+    "error": "bold red",
+    "skipped": "dim",
+}
+
+
+def usage_error(message: object) -> typer.Exit:
+    """Print a message for the user, and return the exception that ends the command with code 2."""
+    typer.echo(f"posenc: {message}", err=True)
+    return typer.Exit(2)
+
+
+def require_among(option: str, given: Iterable[str] | None, allowed: Iterable[str]) -> None:
+    """End the command unless every value of an option is allowed."""
+    for name in given or ():
+        if name not in allowed:
+            raise usage_error(f"{option} must be one of {', '.join(allowed)}, got {name!r}")
+
+
+@contextmanager
+def progress() -> Iterator[Any]:
+    """Give a function to call with what was done last, how much is done, and how much there is.
+
+    It moves a bar on standard error where that is a terminal, else it is None.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda name, done, expected: bar.update(
+            task, completed=done, total=expected or None, description=name
+        )
+
+
+def show(parts: list[TextTable | str], exit_code: int) -> None:
+    """Print tables and paragraphs, the last of them a summary; in colour on a wide terminal."""
+    styled = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    if not styled or Console().width < _WIDTH:
+        typer.echo(plain_text(parts))
+        return
+    console = Console()
+    for part in parts[:-1]:
+        text = isinstance(part, str)
+        console.print(part if text else _coloured(part), markup=not text, highlight=not text)
+    colour = "bold red" if exit_code else "bold green"
+    console.print(parts[-1], style=colour, markup=False, highlight=False)
+
+
+def _coloured(table: TextTable | str) -> rich.table.Table:
+    assert isinstance(table, TextTable)
+    made = rich.table.Table(
+        title=table.title,
+        title_justify="left",
+        header_style="bold",
+        box=rich.box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for name in table.head:
+        made.add_column(
+            name,
+            justify="right" if name in table.numbers else "left",
+            overflow="fold",
+            no_wrap=name in ("implementation", "dtype", "library"),
+        )
+    for cells, states in zip(table.rows, table.states, strict=True):
+        made.add_row(
+            *(
+                f"[{COLOURS[state]}]{escape(cell)}[/]" if state else escape(cell)
+                for cell, state in zip(cells, states, strict=True)
+            )
+        )
+    return made

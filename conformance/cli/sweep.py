@@ -1,0 +1,140 @@
+"""The command ``posenc sweep``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.surveys.transformers.case import (
+    APPLY,
+    AS_CONFIGURED,
+    FLOAT32,
+    SURFACES,
+)
+from posenc_ref.conformance.surveys.transformers.families import FAMILIES
+from posenc_ref.conformance.surveys.transformers.scaled import ROPE_TYPES
+
+from .output import progress, require_among, show, usage_error
+
+ROTARY = "rotary"
+
+
+def sweep_command(
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this model, or matching modules; may be given several times."),
+    ] = None,
+    rope_type: Annotated[
+        list[str] | None,
+        typer.Option(help=f"As configured ('default'), or one of: {', '.join(ROPE_TYPES)}."),
+    ] = None,
+    dtype: Annotated[
+        list[str] | None,
+        typer.Option(help="The dtype of x; with several, other rope types use the first."),
+    ] = None,
+    surface: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The function that rotates (apply), or the logits of attention (scores)."
+        ),
+    ] = None,
+    family: Annotated[
+        list[str] | None,
+        typer.Option(help=f"rotary, or encodings other than rotations: {', '.join(FAMILIES)}."),
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write one line of JSON per table to this file.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write the result as a document to this file.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue the file that --json wrote, or begin it.")
+    ] = None,
+    time_limit: Annotated[float, typer.Option(min=1.0, help="Seconds for one module.")] = 300.0,
+    processes: Annotated[int, typer.Option(min=1, help="How many modules to judge at a time.")] = 2,
+) -> None:
+    """Judge every rotary module of the installed `transformers` against its own configuration.
+
+    With `--family`, judge tables, biases or scores against what their source says; that needs a
+    checkout of the repository. Exits with 0 if every module conforms or its deviation is expected;
+    1 if another module deviates or cannot be judged; 2 for a usage error; 3 if nothing was judged.
+    """
+    families = sorted(set(family or (ROTARY,)))
+    others = families != [ROTARY]
+    require_among("--family", families, (ROTARY, *FAMILIES))
+    if others and (ROTARY in families or rope_type or dtype or surface):
+        raise usage_error(
+            "--family other than rotary cannot be combined with rotary, --rope-type, --dtype or "
+            "--surface"
+        )
+    if json_file is not None and resume is not None:
+        raise usage_error("--json begins a file and --resume continues one: give one of them")
+    require_among("--rope-type", rope_type, (AS_CONFIGURED, *ROPE_TYPES))
+    require_among("--dtype", dtype, ROUNDOFF)
+    require_among("--surface", surface, SURFACES)
+    settings: dict[str, Any] = {
+        "file": resume or json_file,
+        "resume": resume is not None,
+        "time_limit": time_limit,
+        "processes": processes,
+    }
+    try:
+        with progress() as bar:
+            settings["progress"] = bar
+            if others:
+                found, document = _other(families, only or (), settings)
+            else:
+                found, document = _rotary(rope_type, dtype, surface, only or (), settings)
+    except (ModuleNotFoundError, ValueError, OSError) as error:
+        raise usage_error(error) from None
+    if not found.outcomes:
+        what = "place of these families" if others else "rotary module"
+        raise usage_error(f"no {what} is called {' or '.join(map(repr, only or ()))}")
+    if markdown is not None:
+        markdown.write_text(document(markdown.parent), encoding="utf-8")
+    from posenc_ref.conformance.surveys.transformers.show import parts
+
+    show(parts(found), found.exit_code)
+    raise typer.Exit(found.exit_code)
+
+
+def _rotary(
+    rope_types: list[str] | None,
+    dtypes: list[str] | None,
+    surfaces: list[str] | None,
+    only: Any,
+    settings: dict[str, Any],
+) -> Any:
+    """Return the sweep, and a function that writes its document for a folder."""
+    from posenc_ref.conformance.surveys.transformers.document import markdown
+    from posenc_ref.conformance.surveys.transformers.sweep import sweep
+
+    found = sweep(
+        only,
+        rope_types=rope_types or (AS_CONFIGURED,),
+        dtypes=dtypes or (FLOAT32,),
+        surfaces=surfaces or (APPLY,),
+        **settings,
+    )
+    return found, lambda folder: markdown(found, folder)
+
+
+def _other(families: list[str], only: Any, settings: dict[str, Any]) -> Any:
+    """Do the same for other encodings, whose drivers are not in the wheel."""
+    try:
+        from posenc_ref.conformance.surveys.transformers_other.document import markdown
+        from posenc_ref.conformance.surveys.transformers_other.sweep import sweep_other
+    except ModuleNotFoundError as error:
+        if "transformers_other" not in str(error.name):
+            raise
+        raise usage_error(
+            f"--family {families[0]} needs a checkout of the repository: its drivers are bound to "
+            "one release of transformers, and are not in the wheel"
+        ) from None
+    found = sweep_other(families, only, **settings)
+    command = " ".join(["posenc sweep", *(f"--family {name}" for name in families)])
+    return found, lambda folder: markdown(found, f"{command} --markdown FILE", folder)

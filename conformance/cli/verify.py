@@ -1,0 +1,62 @@
+"""The command ``posenc verify``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from posenc_ref.accuracy import ROUNDOFF
+from posenc_ref.conformance.surveys.ndjson import recording
+from posenc_ref.conformance.surveys.options import Options
+from posenc_ref.conformance.surveys.show import parts
+from posenc_ref.conformance.surveys.verify import verify
+
+from .output import progress, require_among, show, usage_error
+
+
+def verify_command(
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="Every dtype, and the long certificate.")
+    ] = False,
+    only: Annotated[
+        str | None,
+        typer.Option(help="Only checks whose name has this in it, such as 'torch' or 'jax*alibi'."),
+    ] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option(help="Only this dtype; may be given several times.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    ndjson: Annotated[
+        Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
+    ] = None,
+    processes: Annotated[
+        int, typer.Option(min=0, help="How many libraries to judge at a time (0: one by one).")
+    ] = 2,
+) -> None:
+    """Judge every array backend and every known library found on this machine.
+
+    Exits with 1 if one of our own backends deviates, 2 for an error of the harness, 3 if nothing
+    was executed, else 0: deviations of other libraries do not change the exit code.
+    """
+    require_among("--dtype", dtype, ROUNDOFF)
+    options = Options(full=full, only=only, dtypes=tuple(dtype or ()))
+    asked = {"full": full, "only": only, "dtypes": list(options.dtypes)}
+    with recording(ndjson, "verify", options=asked) as record:
+        with progress() as bar:
+            found = verify(options, processes=processes, progress=bar)
+        if record is not None and found.outcomes:
+            record.verification(found)
+    if not found.outcomes:
+        raise usage_error(
+            f"nothing is called {only!r} here"
+            if only
+            else "nothing was judged: no backend has this dtype"
+        )
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=1))
+    else:
+        show(parts(found), found.exit_code)
+    raise typer.Exit(found.exit_code)

@@ -1,0 +1,70 @@
+"""Parts of the Markdown documents that surveys write."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from .expected import Expected, explanation
+from .record import Outcome, Survey, versions
+
+
+def document(
+    title: str, libraries: Mapping[str, str], command: str, duration: str, parts: Sequence[str]
+) -> str:
+    """Return a document whose head says what wrote it, when, and with which versions."""
+    ours = versions()
+    order = ("numpy", "python", "posenc_ref", "specification")
+    every = {**libraries, **{name: ours[name] for name in order}}
+    named = ", ".join(f"{name} {number}" for name, number in every.items())
+    head = [
+        f"# {title}",
+        f"{datetime.date.today().isoformat()}, with {named}. Written by `{command}` in "
+        f"{duration} of processor time.",
+    ]
+    return "\n\n".join(filter(None, [*head, *parts])) + "\n"
+
+
+def deviations(
+    found: Survey,
+    known: Sequence[Expected],
+    folder: Path | None,
+    scripts: str,
+    most: int | None = None,
+) -> Iterator[str]:
+    """Yield what deviates, by what explains it.
+
+    ``scripts`` is the folder of their scripts inside ``folder``; at most ``most`` outcomes are
+    named for each explanation.
+    """
+    lines = [line for line in found.outcomes if line.verdict == "deviates"]
+    if lines:
+        yield "## Deviations"
+    for entry in known:
+        own = [line for line in lines if explanation(line, known) is entry]
+        if own:
+            yield f"### {entry.title} ({entry.claim})"
+            yield entry.reason
+            yield f"*Evidence.* {entry.evidence}"
+            yield "*Found in*\n\n" + "\n".join(_named(own, most))
+            yield _script(folder, scripts, entry.script)
+    for line in lines:
+        if explanation(line, known) is None:
+            yield f"### {line.name}\n\n**Unexplained.** {line.found}."
+
+
+def _named(lines: Sequence[Outcome], most: int | None) -> Iterator[str]:
+    for line in lines[:most]:
+        source = f" ({line.source})" if line.source else ""
+        yield f"- `{line.name}`{source}: {line.found}"
+    if most is not None and len(lines) > most:
+        yield f"- and {len(lines) - most} more, by the same message"
+
+
+def _script(folder: Path | None, scripts: str, name: str) -> str:
+    path = folder / scripts / name if folder else None
+    if path is None or not path.is_file():
+        return ""
+    code = path.read_text(encoding="utf-8").strip()
+    return f"`{scripts}/{name}` shows it without this project:\n\n```python\n{code}\n```"

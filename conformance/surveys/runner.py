@@ -1,0 +1,107 @@
+"""Judge many cases, several at a time: the loop of every survey."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from .record import Outcome
+from .worker import Judge, Worker, outcomes_here
+
+#: Called with the name of the last outcome, the number of cases done, and the number of all.
+Progress = Callable[[str, int, int], None]
+
+
+def run(
+    cases: Sequence[Any],
+    judge: Judge,
+    failed: Callable[[Any, str], Outcome],
+    *,
+    processes: int,
+    time_limit: float | None = None,
+    reuse: bool = True,
+    keep: Callable[[list[Outcome]], None] | None = None,
+    progress: Progress | None = None,
+) -> list[Outcome]:
+    """Return the outcomes of all cases, in the order in which they were done.
+
+    Parameters
+    ----------
+    judge, failed : callable
+        ``judge(case)`` gives the outcomes of a case, ``failed(case, reason)`` the outcome of one
+        that raised, crashed or took too long.
+    processes : int
+        How many cases are judged at a time; with 0 one by one, in this process.
+    time_limit : float, optional
+        Seconds for one case.
+    reuse : bool
+        Whether one process judges many cases, or a new one is started for each.
+    keep : callable, optional
+        Called with the outcomes of every case that is complete.
+    """
+    outcomes: list[Outcome] = []
+    done, stopped, lock = 0, threading.Event(), threading.Lock()
+    left: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for case in cases:
+        left.put(case)
+    if progress is not None:
+        progress("", 0, len(cases))
+
+    def work(worker: Worker | None) -> None:
+        nonlocal done
+        while not stopped.is_set():
+            try:
+                case = left.get_nowait()
+            except queue.Empty:
+                return
+            new: list[Outcome] = []
+            for item in outcomes_here(judge, case) if worker is None else worker.outcomes(case):
+                new.append(failed(case, item) if isinstance(item, str) else item)
+                if progress is not None:
+                    progress(new[-1].name, done, len(cases))
+            if worker is not None and not reuse:
+                worker.end()
+            with lock:
+                if stopped.is_set():  # interrupted: what was being judged counts as not begun
+                    return
+                outcomes.extend(new)
+                done += 1
+                if keep is not None:
+                    keep(new)
+                if progress is not None:
+                    progress(new[-1].name if new else "", done, len(cases))
+
+    if processes:
+        _in_processes(work, judge, time_limit, min(processes, left.qsize()), stopped)
+    else:
+        work(None)
+    return outcomes
+
+
+def _in_processes(
+    work: Callable[[Worker], None],
+    judge: Judge,
+    time_limit: float | None,
+    processes: int,
+    stopped: threading.Event,
+) -> None:
+    """Run ``work`` with that many workers; end them all if this is interrupted."""
+    workers = [Worker(judge, time_limit) for _ in range(processes)]
+
+    def with_worker(worker: Worker) -> None:
+        with worker:
+            work(worker)
+
+    pool = ThreadPoolExecutor(max(1, processes))
+    try:
+        list(pool.map(with_worker, workers))
+    except BaseException:
+        stopped.set()
+        for worker in workers:
+            worker.stop()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,79 @@
+"""Tables as plain text and as Markdown, and the words for verdicts in them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from .record import Outcome
+
+#: How a table calls a verdict.
+WORDS = {
+    "conforms": "ok",
+    "deviates": "DEVIATES",
+    "inconclusive": "inconclusive",
+    "error": "ERROR",
+    "skipped": "skipped",
+    "gap": "our gap",
+    "undrivable": "not drivable",
+    "refused": "refused",
+}
+
+
+@dataclass
+class TextTable:
+    """A title, a head and rows of cells; ``states`` gives the verdict that colours a cell."""
+
+    title: str
+    head: Sequence[str]
+    rows: list[list[str]] = field(default_factory=list)
+    states: list[list[str]] = field(default_factory=list)
+    numbers: frozenset[str] = frozenset()  #: columns that are aligned to the right
+
+    def add(self, cells: Iterable[tuple[str, str]]) -> None:
+        """Append a row of (text, verdict or nothing)."""
+        texts, states = zip(*cells, strict=True)
+        self.rows.append(list(texts))
+        self.states.append(list(states))
+
+    def __str__(self) -> str:
+        every = [self.head, *self.rows]
+        wide = [max(len(row[i]) for row in every) for i in range(len(self.head))]
+        lines = [self.title, "-" * len(self.title)]
+        for row in every:
+            cells = [
+                cell.rjust(w) if name in self.numbers else cell.ljust(w)
+                for name, cell, w in zip(self.head, row, wide, strict=True)
+            ]
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
+
+
+def markdown_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[str] = ()
+) -> str:
+    """Return a Markdown table, the columns called ``numbers`` aligned to the right."""
+    rule = ["--:" if name in numbers else "---" for name in head]
+    escaped = ([re.sub(r"(?<!\\)\|", r"\\|", cell) for cell in row] for row in rows)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *escaped))
+
+
+def plain_text(parts: Iterable[TextTable | str]) -> str:
+    """Return tables and paragraphs as plain text."""
+    return "\n\n".join(filter(None, map(str, parts)))
+
+
+def swept_score(line: Outcome) -> str:
+    """Return the score of an outcome of a sweep; an infinite one is null in its file."""
+    if line.worst is None:
+        return "inf" if line.verdict == "deviates" else ""
+    return f"{line.worst:.2f}" if line.worst < 1e3 else "> 999"
+
+
+def short_score(value: float) -> str:
+    """Return a score in few characters."""
+    if not math.isfinite(value):
+        return "inf"
+    return f"{value:.2f}" if value < 1000 else f"{value:.0e}"
