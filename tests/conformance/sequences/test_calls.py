@@ -246,8 +246,8 @@ def test_the_lines_that_reproduce_a_failure_call_the_surface():
         assert call in lines
         names = {"fn": fn}
         exec(lines.replace("print(", "shown = ("), names)
-        got, told = names["shown"]
-        assert got != told
+        got, right = names["shown"]
+        assert got != right
 
 
 def test_a_gradient_is_the_adjoint_whatever_autograd_says():
