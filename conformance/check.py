@@ -11,13 +11,13 @@ import numpy as np
 from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import ANGLES, ROUNDOFF
 
-from .harness.driver import TENSOR_LAYOUTS, Malformed, Refused, Subject
+from .harness.driver import TENSOR_LAYOUTS, Driver, Malformed, Refused
 from .harness.implementation import Implementation
 from .harness.ledger import Ledger
 from .harness.report import Report
 from .harness.run import Run, Settings, describe
 from .harness.signatures import SIGNATURES, SURFACES, load
-from .harness.to_host import hosted
+from .harness.to_host import on_host
 from .surfaces import Declared, refuse
 
 __all__ = ["SURFACES", "check", "make_run"]
@@ -192,7 +192,7 @@ def make_run(
     reduced: bool = False,
 ) -> Run:
     """The function with everything that drives it, checked; the arguments are those of `check`."""
-    encoding = hosted(encoding)
+    encoding = on_host(encoding)
     bound = fn if isinstance(fn, Implementation) else None
     _choice("dtype", dtype, tuple(ROUNDOFF))
     _choice("precision", precision, (None, *ROUNDOFF))
@@ -200,7 +200,7 @@ def make_run(
     layout = tensor_layout or (bound.tensor_layout if bound else "bhsd")
     _choice("tensor_layout", layout, TENSOR_LAYOUTS)
     library = backend or (bound.backend if bound else "numpy")
-    subject = Subject(
+    driver = Driver(
         fn,
         library,
         dtype=dtype,
@@ -212,17 +212,17 @@ def make_run(
         factory=factory or (bound.factory if bound else None),
         axes=max(axes, _axes(encoding, bound)),
     )
-    reason = subject.backend.missing()
+    reason = driver.backend.missing()
     if reason is not None:
         raise ValueError(f"backend {reason}")
-    devices = subject.backend.devices()
+    devices = driver.backend.devices()
     if device is not None and device.partition(":")[0] not in devices:
         raise ValueError(
             f"device must be one that {library} has here, {', '.join(devices)}; got {device!r}"
         )
-    if dtype not in subject.backend.dtypes:
+    if dtype not in driver.backend.dtypes:
         raise ValueError(
-            f"dtype must be one that {library} has here, {', '.join(subject.backend.dtypes)}; "
+            f"dtype must be one that {library} has here, {', '.join(driver.backend.dtypes)}; "
             f"got {dtype!r}"
         )
     label = name or (bound.name if bound else "") or str(getattr(fn, "__name__", type(fn).__name__))
@@ -236,7 +236,7 @@ def make_run(
     head_dim = head_dim or (bound.head_dim if bound else None)
     settings = Settings(angles, precision, max_position, seed, head_dim, reduced)
     report = Report(label, surface, describe(encoding), library, dtype)
-    return Run(subject, encoding, settings, Ledger(report))
+    return Run(driver, encoding, settings, Ledger(report))
 
 
 def _axes(encoding: Declared, bound: Implementation | None) -> int:

@@ -43,7 +43,7 @@ def _kind(value: Any) -> str:
     return dtype_name(value) if is_array(value) else type(value).__name__
 
 
-def check_sides(q: Array, k: Array) -> None:
+def check_queries_and_keys(q: Array, k: Array) -> None:
     """Check that q (..., Q, d) and k (..., K, d) are floats of one library and fit together."""
     for name, x in (("q", q), ("k", k)):
         if not is_array(x) or dtype_name(x) not in FLOATING:
@@ -71,24 +71,25 @@ def check_counts(q: Array, k: Array, at: tuple[int, int], batch: int | None) -> 
         )
 
 
-def check_beside(index: Array, table: Array) -> None:
-    """Check that an index shares the table's library and device; a host index fits any table."""
-    if isinstance(index, np.ndarray):
+def check_place(name: str, array: Array, other: str, x: Array) -> None:
+    """Check that ``array`` shares the library and device of x; host arrays fit any x."""
+    ours, theirs = library(array), library(x)
+    if ours == "numpy":
         return
-    if library(index) != library(table):
+    if ours != theirs:
         raise TypeError(
-            f"positions are a {library(index)} array but the table is a {library(table)} array: "
-            "pass positions as NumPy integers"
+            f"{name} are a {ours} array but {other} is a {theirs} array: "
+            f"pass {name} as NumPy integers or as a {theirs} array"
         )
-    here, there = device_of(index), device_of(table)
+    here, there = device_of(array), device_of(x)
     if here is not None and there is not None and here != there:
         raise ValueError(
-            f"positions are on device {here} but the table is on device {there}: "
-            "move one of them, or pass positions as a NumPy array"
+            f"{name} are on device {here} but {other} is on device {there}: "
+            f"move {name} to {there}, or pass them as a NumPy array"
         )
 
 
-def beside(name: str, numbers: Array, x: Array) -> Array:
+def like(name: str, numbers: Array, x: Array) -> Array:
     """Return learned ``numbers`` on x's device in x's dtype; TypeError for another library."""
     if isinstance(numbers, np.ndarray):
         return astype(send(numbers, namespace(x), device_of(x)), x.dtype)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import beside, check_numbers
+from ._arrays import check_numbers, like
 from ._namespace import Array, device_of, namespace, send, to_host
 
-#: What LayerNorm adds to the variance.
+#: LayerNorm adds this to the variance.
 EPS = 1e-5
 
 
@@ -44,7 +44,7 @@ class Network:
         x = send(x, namespace(first), device_of(first))
         xp = namespace(x)
         weights, biases, gains, shifts = (
-            [None if array is None else beside(name, array, x) for name, array in part.items()]
+            [None if array is None else like(name, array, x) for name, array in part.items()]
             for part in (self.weights, self.biases, self.gains, self.shifts)
         )
         for n, (weight, bias) in enumerate(zip(weights, biases, strict=True)):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import check_place
 from ._namespace import (
     FLOATING,
     INTEGER,
@@ -79,7 +80,7 @@ def as_positions(
     if integers and kind not in INTEGER:
         raise TypeError(f"{name} must be integers for this encoding, got dtype {kind}")
     if x is not None:
-        _same_place(array, x, name)
+        check_place(name, array, "x", x)
 
     xp, device, lazy = namespace(array), device_of(array), is_lazy(array)
     if not integers and not has_float64(xp, device):
@@ -158,24 +159,6 @@ def _as_array(positions: Any, name: str) -> Array:
             f"{name} must be an array, a list, a range or a number, got {type(positions).__name__}"
         )
     return positions.reshape(1) if positions.ndim == 0 else positions
-
-
-def _same_place(array: Array, x: Array, name: str) -> None:
-    """Check that positions share x's library and device; host positions fit any x."""
-    ours, theirs = library(array), library(x)
-    if ours == "numpy":
-        return
-    if ours != theirs:
-        raise TypeError(
-            f"{name} are a {ours} array but x is a {theirs} array: "
-            f"pass {name} as NumPy integers or as a {theirs} array"
-        )
-    here, there = device_of(array), device_of(x)
-    if here is not None and there is not None and here != there:
-        raise ValueError(
-            f"{name} are on device {here} but x is on device {there}: "
-            f"move {name} to {there}, or pass them as a NumPy array"
-        )
 
 
 def first_axis(positions: Positions, num_axes: int) -> Positions:

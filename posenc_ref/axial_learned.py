@@ -9,25 +9,22 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import check_beside, check_numbers, lookup
+from ._arrays import check_numbers, check_place, lookup
 from ._namespace import (
     Array,
-    DType,
-    Namespace,
     astype,
     dtype_name,
-    finish,
     library,
     namespace,
     widen,
 )
 from ._positions import Positions, as_positions
 from .accuracy import Truth
-from .table import Table, of_axis
+from .table import LearnedTable, of_axis
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AxialLearned(Table):
+class AxialLearned(LearnedTable):
     """Learned position embedding made of one table for each axis.
 
     Formula
@@ -64,8 +61,6 @@ class AxialLearned(Table):
     combine: str = "concat"
     order: tuple[int, ...] | None = None
     flat: bool = False
-
-    integers = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.tables, tuple | list) or len(self.tables) < 2:
@@ -106,10 +101,6 @@ class AxialLearned(Table):
         """Number of rows for flat positions."""
         return math.prod(int(t.shape[0]) for t in self.tables)
 
-    def table(self, positions: Any, *, dtype: DType = None) -> Array:
-        """The rows of integer positions (A, ...), or (...) where flat: (..., dim)."""
-        return finish(self._combined(self._positions(positions)), dtype)
-
     def truth(self, positions: Any) -> Truth:
         """``table`` with A and B; looked up rows are bit-equal."""
         p = self._positions(np.asarray(positions))
@@ -126,7 +117,7 @@ class AxialLearned(Table):
 
     def _parts(self, p: Positions) -> list[Array]:
         """The rows of each axis, in the order of their columns."""
-        check_beside(p.values, self.tables[0])
+        check_place("positions", p.values, "the table", self.tables[0])
         if self.flat:
             at, left = [], p.values
             for table in reversed(self.tables[1:]):
@@ -138,7 +129,7 @@ class AxialLearned(Table):
         assert self.order is not None
         return [lookup(f"positions of axis {a}", self.tables[a], index[a]) for a in self.order]
 
-    def _combined(self, p: Positions) -> Array:
+    def _lookup(self, p: Positions) -> Array:
         parts = self._parts(p)
         xp: Any = namespace(parts[0])
         if self.combine == "concat":
@@ -147,12 +138,3 @@ class AxialLearned(Table):
         for part in parts[1:]:
             total = total + astype(part, total.dtype)
         return astype(total, parts[0].dtype)
-
-    def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
-        rows = self._combined(p)
-        if namespace(rows) is not xp:
-            raise TypeError(
-                f"x must be an array of the library that tables belong to, "
-                f"{namespace(rows).__name__}, got {xp.__name__}"
-            )
-        return rows

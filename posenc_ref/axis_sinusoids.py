@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, DType, Namespace, finish, from_host
-from ._positions import Positions, as_positions, target
+from ._namespace import Array, Namespace, from_host
+from ._positions import Positions, as_positions
 from .accuracy import Truth
 from .angles import MAX_POSITION
 from .sinusoidal import Sinusoidal
-from .table import PAIRED, Table, of_axis
+from .table import PAIRED, ComputedTable, of_axis
 
 LAYOUTS = ("concat", "interleaved", "grouped")
 _LAYOUTS = {"half": "concat", "split": "concat"}
 _ORDERS = {"yx": "hw", "xy": "wh", "zyx": "thw"}
 
 
-class AxisSinusoids(Table, abstract=True):
+class AxisSinusoids(ComputedTable, abstract=True):
     """Base of the sinusoidal tables of several axes.
 
     A form supplies ``sections`` (the width of each axis), ``axis_order`` (axes by the letter, as
@@ -88,17 +88,6 @@ class AxisSinusoids(Table, abstract=True):
     def frequencies(self) -> tuple[np.ndarray, ...]:
         """Radians per position of the pairs of each axis, in the order of ``axis_order``."""
         return tuple(part.frequencies() for _, part in self.parts())
-
-    def table(
-        self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
-    ) -> Array:
-        """The rows of positions (A, ...): (..., dim), float64 unless ``dtype=``.
-
-        Follows the library and device of ``positions`` unless ``xp=`` or ``device=`` say
-        otherwise.
-        """
-        p = self._positions(positions)
-        return finish(self._rows(p, *target(p, xp, device)), dtype)
 
     def truth(self, positions: Any) -> Truth:
         """The table with A and B of each axis."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import beside, check_counts, dot
+from ._arrays import check_counts, dot, like
 from ._namespace import (
     Array,
     DType,
@@ -28,7 +28,7 @@ class Bias(Encoding, abstract=True):
     bias_inside_scale = False  # whether the scale multiplies the bias as well
     up_to_constant = False  # whether rows count up to a constant, which softmax does not see
     relative = True  # whether the bias depends on key - query alone
-    holds: ClassVar[frozenset[str]] = frozenset()  # properties of the form, beside translation
+    holds: ClassVar[frozenset[str]] = frozenset()  # properties other than translation
     num_heads: int
 
     @property
@@ -124,7 +124,7 @@ class Bias(Encoding, abstract=True):
         check_counts(q, k, tuple(bias.shape[-2:]), bias.shape[0] if bias.ndim == 4 else None)
         if bias.ndim == 4:  # (B, H, Q, K): B is q's first axis, the axes between share it
             bias = bias[(slice(None), *[None] * (q.ndim - 4), ...)]
-        return beside("bias", bias, q)  # in the dtype of q before the scale: a table may be coarser
+        return like("bias", bias, q)  # in the dtype of q before the scale: a table may be coarser
 
 
 def _sized(values: Array) -> Truth:

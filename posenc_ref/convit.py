@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import beside, check_numbers, check_sides, dot
+from ._arrays import check_numbers, check_queries_and_keys, dot, like
 from ._namespace import Array, astype, device_of, namespace, send, widen, working_dtype
 from ._network import sigmoid
 from .accuracy import Truth
@@ -28,7 +28,7 @@ class ConViTBias(WindowBias):
         d'Ascoli et al. 2021, *ConViT*, arXiv:2103.10697, section 3, and its code (``GPSA``),
         which timm has.
     Traps
-        The logits are *not* added to ``q . k``: no scores exist whose sum this is, and ``scores``
+        The logits are *not* added to ``q . k``, so no single logits exist, and ``scores``
         refuses.  Offsets are key minus query, x first, and not normalised.  The paper's u gives
         three numbers for a head; the code's linear layer has a bias too, which this softmax
         does not see: rows are judged up to a constant.
@@ -74,13 +74,13 @@ class ConViTBias(WindowBias):
         The keys are all that there are: both softmaxes run over them.  In q's dtype, computed in
         float64 and rounded once.
         """
-        check_sides(q, k)
+        check_queries_and_keys(q, k)
         if k.shape[-2] == 0:
             raise ValueError(f"k must hold at least one key, got shape {tuple(k.shape)}")
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
         wide = widen(q)
         bias = self._for(wide, k, q_positions, k_positions)
-        s = sigmoid(beside("gate", self.gate, wide))[:, None, None]
+        s = sigmoid(like("gate", self.gate, wide))[:, None, None]
         mixed = (1.0 - s) * _softmax(dot(wide, widen(k), scale)) + s * _softmax(bias)
         return astype(mixed, q.dtype)
 
@@ -97,7 +97,7 @@ class ConViTBias(WindowBias):
         xp = namespace(self.weight)
         dy, dx = (astype(d, working_dtype(d)) for d in (dy, dx))
         dy, dx = (send(d, xp, device_of(self.weight)) for d in (dy, dx))
-        w, c = (beside(n, getattr(self, n), dx) for n in ("weight", "proj_bias"))
+        w, c = (like(n, getattr(self, n), dx) for n in ("weight", "proj_bias"))
         by_x, by_y, by_d, c = (v[:, None, None] for v in (w[:, 0], w[:, 1], w[:, 2], c))
         dy, dx = (xp.expand_dims(d, axis=-3) for d in (dy, dx))
         return -by_x * dx - by_y * dy + by_d * (dx * dx + dy * dy) + c

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._arrays import beside, check_numbers, product
+from ._arrays import check_numbers, like, product
 from ._namespace import Array, astype, device_of, from_host, namespace
 from .accuracy import Truth
 from .score import Score
@@ -71,7 +71,7 @@ class CoPE(Score):
     ) -> dict[str, Array]:
         logits = product(q, k) * scale
         p = self.positions(logits, q_at, k_at)
-        by_row = product(q, beside("embedding", self.embedding, q))
+        by_row = product(q, like("embedding", self.embedding, q))
         return {"content-content": logits, "content-position": self._at(p, by_row)}
 
     def _at(self, p: Array, by_row: Array) -> Array:

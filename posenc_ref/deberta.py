@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import beside, check_numbers, clip, gathered, product
+from ._arrays import check_numbers, clip, gathered, like, product
 from ._namespace import (
     INTEGER,
     Array,
@@ -148,10 +148,10 @@ class DeBERTa(Score):
         found = {"content-content": product(q, k) * scale}
         row = self.row(-r)
         if self.relative_keys is not None:
-            by_row = product(q, beside("relative_keys", self.relative_keys, q))
+            by_row = product(q, like("relative_keys", self.relative_keys, q))
             found["content-position"] = gathered(by_row, row) * scale
         if self.relative_queries is not None:
-            by_row = product(k, beside("relative_queries", self.relative_queries, k))
+            by_row = product(k, like("relative_queries", self.relative_queries, k))
             xp = namespace(row)
             back = xp.matrix_transpose(row if self.p2c == "code" else self.row(r))
             found["position-content"] = (

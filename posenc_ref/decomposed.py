@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from . import _validate as validate
-from ._arrays import beside, check_numbers, gathered, product
+from ._arrays import check_numbers, gathered, like, product
 from ._namespace import Array
 from .score import Score
 
@@ -62,8 +62,8 @@ class DecomposedRelative(Score):
     ) -> dict[str, Array]:
         h, w = self.grid
         dy, dx = q_at // w - k_at // w, q_at % w - k_at % w
-        by_height = product(q, beside("height_table", self.height_table, q))
-        by_width = product(q, beside("width_table", self.width_table, q))
+        by_height = product(q, like("height_table", self.height_table, q))
+        by_width = product(q, like("width_table", self.width_table, q))
         return {
             "content-content": product(q, k) * scale,
             "content-height": gathered(by_height, dy + h - 1),

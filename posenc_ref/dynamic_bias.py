@@ -29,7 +29,7 @@ class DynamicBias(Bias):
         without (the first has no shift), after Wang et al. 2021, *CrossFormer*, arXiv:2108.00154
         (:class:`DynamicWindowBias`).
     Traps
-        The offset is query minus key, and goes in as it is: not divided by the length.
+        The offset is query minus key, not divided by the length.
     Error unit
         A follows the layers: ``|W| A + |b|``; for SiLU s ``|s(x)| + |s'(x)| A``.  It starts with
         |i - j|, or the logarithm and 1 for rounding its argument.  B = 0.

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from ._arrays import check_sides
+from ._arrays import check_queries_and_keys
 from ._json import decode, encode
 from ._namespace import Array, astype, dtype_name, is_array, widen
 from ._registry import register
@@ -47,7 +47,7 @@ class Value:
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, checked like a new value."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        # What the other fields implied, they shall imply again: rotary_dim follows head_dim.
+        # Derived fields are derived again: rotary_dim follows head_dim.
         implied = {f.name: f.default for f in fields if f.name in self._implied()}
         return dataclasses.replace(self, **{**implied, **changes})  # type: ignore[type-var]
 
@@ -113,7 +113,7 @@ class Encoding(Value, abstract=True):
         q is (..., Q, d), k is (..., K, d), the result (..., Q, K) in q's dtype: computed in
         float64 (float32 where q's device has none) and rounded once.
         """
-        check_sides(q, k)
+        check_queries_and_keys(q, k)
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
         return astype(self._logits(widen(q), widen(k), q_positions, k_positions, scale), q.dtype)
 

@@ -20,7 +20,7 @@ class ESPnetLegacy(TransformerXL):
         As :class:`TransformerXL`, but for the terms with R.  With K keys and L = max(max_len, K):
         ``(q_i + v) . W R(L - K + i - j)`` for j <= i, 0 for j = i + 1, and
         ``(q_(i+1) + v) . W R(L + 1 + i - j)`` for later keys; q_(i+1) is the query of the *next*
-        row.  Queries stand at the end of the keys, in their order.
+        row.  Queries are the last keys, in order.
     Source
         espnet/espnet, ``LegacyRelPositionalEncoding`` and ``LegacyRelPositionMultiHeadedAttention``
         (version 202511); pull request 2816 has what replaced it, ``TransformerXL(...,

@@ -25,7 +25,7 @@ class FIRE(Bias):
         Li et al. 2023, *Functional Interpolation for Relative Positions*, arXiv:2310.04418,
         equation (7) and its code (appendix), which adds eps.
     Traps
-        The normaliser goes by the query, so the bias is no function of j - i once i passes
+        The normaliser depends on the query, so the bias is no function of j - i once i exceeds
         ``length``.  Positions count from 0.
     Error unit
         A = the sum of the absolute values of all products of f, its argument x taken as

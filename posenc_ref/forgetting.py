@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import beside, check_beside, check_numbers, lookup, product
+from ._arrays import check_numbers, check_place, like, lookup, product
 from ._namespace import Array, astype, namespace, to_host, widen, working_dtype
 from ._network import softplus
 from .accuracy import Truth
@@ -67,10 +67,10 @@ class ForgettingBias(Bias):
         width = check_numbers("x", x, "S", "D").shape[1]
         heads = check_numbers("weight", weight, "H", width).shape[0]
         x = widen(x)
-        z = product(beside("weight", weight, x), x)
+        z = product(like("weight", weight, x), x)
         if bias is not None:
             check_numbers("bias", bias, heads)
-            z = z + beside("bias", bias, x)[:, None]
+            z = z + like("bias", bias, x)[:, None]
         return cls(-softplus(-z), scaled=scaled)  # log sigmoid
 
     @classmethod
@@ -100,7 +100,7 @@ class ForgettingBias(Bias):
         return xp.matrix_transpose(xp.cumulative_sum(wide, axis=-1))
 
     def _of_pairs(self, q: Array, k: Array) -> Array:
-        check_beside(q, self._sums)
+        check_place("positions", q, "the table", self._sums)
         up_to_q = lookup("q_positions", self._sums, q)
         up_to_k = lookup("k_positions", self._sums, k)
         return namespace(self._sums).moveaxis(up_to_q - up_to_k, -1, -3)

@@ -10,11 +10,11 @@ from typing import Any, Self
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, DType, Namespace, astype, finish, from_host, is_array, send, to_host
-from ._positions import Positions, as_positions, target
+from ._namespace import Array, Namespace, astype, from_host, is_array, send, to_host
+from ._positions import Positions, as_positions
 from .accuracy import Truth
 from .angles import MAX_POSITION, TWO_PI, Turns, decimal_context, tables, turns
-from .table import PAIRED, Table, of_axis
+from .table import PAIRED, ComputedTable, of_axis
 
 #: Radians in one unit of ``matrix @ coordinates``.
 with decimal_context():
@@ -23,7 +23,7 @@ LAYOUTS = ("concat", "interleaved", "grouped")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FourierFeatures(Table):
+class FourierFeatures(ComputedTable):
     """Sines and cosines of linear maps of coordinates.
 
     Formula
@@ -146,13 +146,6 @@ class FourierFeatures(Table):
         size = {"concat": pairs.size, "interleaved": 1}.get(self.layout, self.num_axes)
         one = pairs // size * 2 * size + pairs % size + self.num_axes * self.include_input
         return (one, one + size) if self.first == "sin" else (one + size, one)
-
-    def table(
-        self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
-    ) -> Array:
-        """The features of coordinates (...) or (A, ...): (..., dim), float64 unless ``dtype=``."""
-        p = self._positions(positions)
-        return finish(self._rows(p, *target(p, xp, device)), dtype)
 
     def truth(self, positions: Any) -> Truth:
         """``table`` with the A and B of the formula."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import beside, check_numbers, product
+from ._arrays import check_numbers, like, product
 from ._namespace import Array, astype, is_array, namespace, to_host, widen
 from ._network import sigmoid
 from ._positions import as_pairs
@@ -33,7 +33,7 @@ class GatedBias(Score):
         another branch of the authors' code (TorchScript, TPU, incremental) has the projected query
         after its 1/sqrt(d).
     Traps
-        The bias stands beside the scaled product.  ``gru_rel_pos_linear`` has eight outputs, which
+        The bias is added to the scaled product.  ``gru_rel_pos_linear`` has eight outputs, which
         are summed in fours *before* the sigmoid.  One table for all layers, gates of their own.
         WavLM's buckets are 320 up to a distance of 800.
     Error unit
@@ -81,7 +81,7 @@ class GatedBias(Score):
             raise ValueError(f"x must be an array (..., H, S, d), H = {h} and d = {d}, got {shape}")
         x = widen(x)
         a, r = (sigmoid(self._argument(x, n)) for n in (0, 1))
-        scale = beside("scale", self.scale, x)[:, None]
+        scale = like("scale", self.scale, x)[:, None]
         return 2.0 + a * (scale * r - 1.0)
 
     def gated_bias(self, x: Array, q_positions: Any, k_positions: Any) -> Array:
@@ -101,11 +101,11 @@ class GatedBias(Score):
 
     def _beside(self, x: Array, r: Array) -> Array:
         """``b`` of relative positions key - query (Q, K) where x is: (H, Q, K)."""
-        return beside("bias", self.bias._of_offset(r), x)
+        return like("bias", self.bias._of_offset(r), x)
 
     def _argument(self, x: Array, row: int) -> Array:
         """``w . x + c`` of one gate, (..., H, S)."""
-        w, c = beside("weight", self.weight, x), beside("linear_bias", self.linear_bias, x)
+        w, c = like("weight", self.weight, x), like("linear_bias", self.linear_bias, x)
         return namespace(x).sum(x * w[row, :], axis=-1) + c[row]
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:

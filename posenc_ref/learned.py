@@ -6,25 +6,22 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from . import _validate as validate
-from ._arrays import check_beside, check_numbers, lookup
+from ._arrays import check_numbers, check_place, lookup
 from ._namespace import (
     INTEGER,
     Array,
-    DType,
-    Namespace,
     astype,
     dtype_name,
-    finish,
     is_array,
     namespace,
     wide_integer,
 )
 from ._positions import Positions, as_positions
-from .table import Table
+from .table import LearnedTable
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Learned(Table):
+class Learned(LearnedTable):
     """Learned absolute position embedding.
 
     Formula
@@ -58,8 +55,6 @@ class Learned(Table):
     offset: int = 0
     padding_idx: int | None = None
 
-    integers = True
-
     def __post_init__(self) -> None:
         check_numbers("weight", self.weight, "rows", "dim")
         self._set(offset=validate.integer("offset", self.offset))
@@ -81,10 +76,6 @@ class Learned(Table):
         """Size of a row."""
         return int(self.weight.shape[1])
 
-    def table(self, positions: Any, *, dtype: DType = None) -> Array:
-        """``weight[positions + offset]``: integer positions (...) to (..., dim)."""
-        return finish(self._lookup(self._positions(positions)), dtype)
-
     def ids_from_tokens(self, input_ids: Array) -> Array:
         """Positions for token ids (..., S), so that ``table`` finds the rows RoBERTa uses.
 
@@ -103,14 +94,5 @@ class Learned(Table):
         return as_positions(positions, x=x, integers=True)
 
     def _lookup(self, p: Positions) -> Array:
-        check_beside(p.values, self.weight)
+        check_place("positions", p.values, "the table", self.weight)
         return lookup("positions + offset", self.weight, p.values + self.offset)
-
-    def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
-        rows = self._lookup(p)
-        if namespace(rows) is not xp:
-            raise TypeError(
-                f"x must be an array of the library that weight belongs to, "
-                f"{namespace(rows).__name__}, got {xp.__name__}"
-            )
-        return rows

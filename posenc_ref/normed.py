@@ -43,7 +43,7 @@ def normed_apply(
 
     Traps
         The two do not commute: the rotation mixes channels that ``weight`` scales differently
-        (meta-pytorch/torchtune#2809).  With all weights equal nobody can tell.
+        (meta-pytorch/torchtune#2809).  With equal weights the order makes no difference.
     """
     if not isinstance(encoding, Rotary):
         raise TypeError(f"encoding must be a rotary encoding, got {type(encoding).__name__}")

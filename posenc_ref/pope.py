@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import beside, check_numbers
+from ._arrays import check_numbers, like
 from ._namespace import Array, astype, device_of, namespace, to_host
 from ._network import sigmoid, softplus
 from .accuracy import Truth
@@ -31,7 +31,7 @@ class PoPE(Score):
     Traps
         Every channel has a frequency: d of them, where RoPE has d/2.  softplus leaves no sign, so
         that position alone turns the sign of a term.  Kernels double the width, with
-        ``[mu cos, mu sin]``: 1/sqrt(2 d) is what they scale by if nobody tells them d.  delta goes
+        ``[mu cos, mu sin]``: unless d is passed, they scale by 1/sqrt(2 d).  delta goes
         to the keys' angles; x-transformers holds it in [-2 pi, 0] when it is used.
     Error unit
         A = the sum of ``s(q) s(k) |cos|`` with ``s(x) = softplus(x) + sigmoid(x) |x|``; B = the sum
@@ -93,7 +93,7 @@ class PoPE(Score):
         if self.phases is None:
             return cos
         xp = namespace(q)
-        delta = beside("phases", self.phases, q)[:, None, None, :]
+        delta = like("phases", self.phases, q)[:, None, None, :]
         return cos * xp.cos(delta) - sin * xp.sin(delta)
 
     def truths(

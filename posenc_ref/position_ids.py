@@ -15,7 +15,7 @@ from ._namespace import INTEGER, dtype_name, is_array, is_lazy, to_host
 
 
 def position_ids(attention_mask: Any, *, padding: int = 0) -> np.ndarray:
-    """Positions that count the real tokens of each row: padding on either side, or between.
+    """Return positions that count the real tokens of each row; padding may be anywhere.
 
     Formula
         ``cumsum(mask)[s] - 1`` where the mask is 1, ``padding`` where it is 0.

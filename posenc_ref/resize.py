@@ -118,7 +118,7 @@ def resize_table(
     grid, new_grid : (int,) or (int, int)
         Length, or height and width, in patches.
     kept : int
-        Leading rows that belong to no patch (CLS, registers, offsets): kept as they are.
+        Leading rows that belong to no patch (CLS, registers, offsets), returned unchanged.
     mode, antialias, align_corners
         As for :func:`resize_matrix`.
     scale : sequence of float, optional

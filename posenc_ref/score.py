@@ -19,7 +19,7 @@ from ._positions import as_pairs
 from .accuracy import Truth
 from .encoding import Encoding
 
-#: The names of the four terms: what the query gives, then what the key gives.
+#: The names of the four terms: the query's part, then the key's.
 TERMS = ("content-content", "content-position", "position-content", "position-position")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import beside, check_numbers, clip, gathered, product
+from ._arrays import check_numbers, clip, gathered, like, product
 from ._namespace import Array, astype, device_of, from_host, namespace, widen
 from ._positions import as_pairs
 from .score import Score
@@ -37,11 +37,11 @@ class Shaw(Score):
     ----------
     keys : array (rows, d), or (H, rows, d) with a table for each head; real floating
     before : int
-        How many rows stand before that of offset 0.
+        The number of rows before that of offset 0.
     counted : {"key-query", "query-key"}
         Which difference counts the rows.
     values : array of the shape of ``keys``, optional
-        What is added to the values, in :meth:`context`.
+        The vectors b_ij that :meth:`context` adds to the values.
     """
 
     keys: Array
@@ -92,7 +92,7 @@ class Shaw(Score):
         q_at, k_at = as_pairs(q_positions, k_positions, integers=True, x=v)
         weights = astype(weights, wide.dtype)
         row = self.row(k_at.values[None, :] - q_at.values[:, None])
-        b = beside("values", self.values, wide)
+        b = like("values", self.values, wide)
         # How much weight falls on each row: sum_j weights_ij [row_ij = m].
         falls = []
         for m in range(int(b.shape[-2])):
@@ -103,7 +103,7 @@ class Shaw(Score):
         return astype(xp.matmul(weights, wide) + xp.matmul(falls, b), v.dtype)
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
-        by_row = product(q, beside("keys", self.keys, q))
+        by_row = product(q, like("keys", self.keys, q))
         return {
             "content-content": product(q, k) * scale,
             "content-position": gathered(by_row, self.row(r)) * scale,

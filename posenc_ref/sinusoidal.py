@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, DType, Namespace, finish, from_host
-from ._positions import Positions, as_positions, target
+from ._namespace import Array, Namespace, from_host
+from ._positions import Positions, as_positions
 from .accuracy import Truth
 from .angles import MAX_POSITION, Turns, decimal_context, geometric, tables, turns
-from .table import PAIRED, Table
+from .table import PAIRED, ComputedTable
 
 LAYOUTS = ("interleaved", "concat")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sinusoidal(Table):
+class Sinusoidal(ComputedTable):
     """Sinusoidal position encoding.
 
     Formula
@@ -42,7 +42,7 @@ class Sinusoidal(Table):
     base : float
         Longest timescale, greater than 1.
     layout : {"interleaved", "concat"}
-        sin and cos of one pair side by side, or all of one kind before all of the other.
+        sin and cos of a pair in adjacent columns, or all of one kind before all of the other.
     first : {"sin", "cos"}
         Which comes first; "cos" in MusicGen and in diffusion timesteps.
     denominator : {"dim", "half-1"} or float
@@ -123,17 +123,6 @@ class Sinusoidal(Table):
         """``position_scale * omega_k``, radians per position, NumPy float64."""
         return np.array([float(w) for w in self.decimal_frequencies()])
 
-    def table(
-        self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
-    ) -> Array:
-        """``PE(positions)``: positions (...) to (..., dim), float64 unless ``dtype=``.
-
-        Follows the library and device of ``positions`` unless ``xp=`` or ``device=`` say
-        otherwise.  Raises ValueError for positions that are not finite or beyond 2**40.
-        """
-        p = self._positions(positions)
-        return finish(self._rows(p, *target(p, xp, device)), dtype)
-
     def truth(self, positions: Any) -> Truth:
         """``table`` with A = |value| and B = ``|angle| |scale|``; a zero column has 0."""
         value = self.table(np.asarray(positions))
@@ -149,7 +138,7 @@ class Sinusoidal(Table):
         """M(k), (dim, dim), with ``PE(p + k) = M(k) PE(p)`` for every p; NumPy float64.
 
         Each (sin, cos) pair is turned by ``k * omega``: ``[[c, s], [-s, c]]``.  An extra sine
-        column has no cosine beside it, so there is no M(k) then: ValueError.
+        column has no cosine, so there is no M(k) then: ValueError.
         """
         if self.dim % 2 and self.odd == "extra-sin":
             raise ValueError("shift_matrix needs a cosine for every sine; odd='extra-sin' has none")

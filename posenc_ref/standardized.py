@@ -7,15 +7,15 @@ from functools import cached_property
 from typing import Any
 
 from . import _validate as validate
-from ._namespace import Array, DType, Namespace, finish
-from ._positions import Positions, target
+from ._namespace import Array, Namespace
+from ._positions import Positions
 from .accuracy import Truth
 from .sinusoidal import Sinusoidal
-from .table import Table
+from .table import ComputedTable
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StandardizedSinusoidal(Table):
+class StandardizedSinusoidal(ComputedTable):
     """Sinusoidal table of ``length`` rows, less its mean, divided by a multiple of its deviation.
 
     Formula
@@ -41,7 +41,7 @@ class StandardizedSinusoidal(Table):
     length : int
         Rows over which mean and std are taken.
     divisor : float
-        10: the rows are small beside the embeddings.
+        10: the rows are small compared with the embeddings.
     base : float
     """
 
@@ -69,13 +69,6 @@ class StandardizedSinusoidal(Table):
         """Return the mean and the divisor."""
         table = self._plain.table(range(self.length))
         return float(table.mean()), self.divisor * float(table.std(ddof=1))
-
-    def table(
-        self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
-    ) -> Array:
-        """``PE(positions)``: positions (...) to (..., dim), float64 unless ``dtype=``."""
-        p = self._positions(positions)
-        return finish(self._rows(p, *target(p, xp, device)), dtype)
 
     def truth(self, positions: Any) -> Truth:
         """``table`` with the A and B of the formula."""

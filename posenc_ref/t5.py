@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import check_beside, check_numbers, lookup
+from ._arrays import check_numbers, check_place, lookup
 from ._namespace import (
     INTEGER,
     Array,
@@ -52,7 +52,7 @@ class T5Bias(Bias):
         ``min(me + floor(log(n/me) / log(max_distance/me) * (nb - me)), nb - 1)``.
     Source
         Raffel et al. 2019, arXiv:1910.10683, section 2.1; mesh_tensorflow
-        ``_relative_position_bucket``.  MPNet, WavLM and LayoutLMv2 have it beside scaled scores,
+        ``_relative_position_bucket``.  MPNet, WavLM and LayoutLMv2 add it to scaled scores,
         LayoutLMv3 inside the scale.
     Error unit
         A = ``|b|``, B = 0; a bucket is equal or wrong.
@@ -149,5 +149,5 @@ class T5Bias(Bias):
 
     def _of_offset(self, offset: Array) -> Array:
         bucket = self.bucket(offset)
-        check_beside(bucket, self.table)
+        check_place("positions", bucket, "the table", self.table)
         return namespace(self.table).moveaxis(lookup("bucket", self.table, bucket), -1, -3)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ._arrays import dot
-from ._namespace import Array, DType, Namespace, astype, device_of, namespace, widen
-from ._positions import Positions, as_positions, broadcast_axes, cut_like
+from ._namespace import Array, DType, Namespace, astype, device_of, finish, namespace, widen
+from ._positions import Positions, as_positions, broadcast_axes, cut_like, target
 from ._validate import check_x
 from .accuracy import Truth
 from .encoding import Encoding
@@ -103,7 +103,46 @@ class Table(Encoding, abstract=True):
         return dot(self.add(q, q_positions), self.add(k, k_positions), scale)
 
 
-#: What holds where every sine has its cosine, and nothing else is there.
+class ComputedTable(Table, abstract=True):
+    """Base of the tables that a formula computes."""
+
+    def table(
+        self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
+    ) -> Array:
+        """Return the rows of positions (...), or (A, ...) for A axes: (..., dim).
+
+        They follow the library and device of ``positions`` unless ``xp=`` or ``device=`` say
+        otherwise, in float64 unless ``dtype=``.  Raises ValueError for positions that are not
+        finite or beyond 2**40.
+        """
+        p = self._positions(positions)
+        return finish(self._rows(p, *target(p, xp, device)), dtype)
+
+
+class LearnedTable(Table, abstract=True):
+    """Base of the tables that look rows up; a subclass defines ``_lookup``."""
+
+    integers = True
+
+    def table(self, positions: Any, *, dtype: DType = None) -> Array:
+        """Return the rows of integer positions (...), or (A, ...) for A axes: (..., dim)."""
+        return finish(self._lookup(self._positions(positions)), dtype)
+
+    def _lookup(self, p: Positions) -> Array:
+        """Return the rows of checked positions, in the library of the learned arrays."""
+        raise NotImplementedError(f"{type(self).__name__} defines no lookup")
+
+    def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
+        rows = self._lookup(p)
+        if namespace(rows) is not xp:
+            raise TypeError(
+                f"x must be an array of the table's library, "
+                f"{namespace(rows).__name__}, got {xp.__name__}"
+            )
+        return rows
+
+
+#: The properties of a table whose columns are pairs of a sine and its cosine.
 PAIRED = frozenset({"constant-norm", "linear-shift", "relative-gram"})
 
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._namespace import Array, DType, Namespace, astype, finish, is_array, send, to_host
-from ._positions import Positions, as_positions, target
+from ._namespace import Array, Namespace, astype, is_array, send, to_host
+from ._positions import Positions, as_positions
 from .accuracy import Truth
 from .angles import MAX_POSITION, Turns, tables, turns
-from .table import Table
+from .table import ComputedTable
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Time2Vec(Table):
+class Time2Vec(ComputedTable):
     """Time2Vec.
 
     Formula
@@ -67,13 +67,6 @@ class Time2Vec(Table):
     def dim(self) -> int:  # type: ignore[override]
         """Size of a row."""
         return int(self.weight.size)
-
-    def table(
-        self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
-    ) -> Array:
-        """``t2v`` of times (...): (..., dim), float64 unless ``dtype=``."""
-        p = self._positions(positions)
-        return finish(self._rows(p, *target(p, xp, device)), dtype)
 
     def truth(self, positions: Any) -> Truth:
         """``table`` with the A and B of the formula."""

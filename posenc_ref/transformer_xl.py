@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _validate as validate
-from ._arrays import beside, check_numbers, clip, product
+from ._arrays import check_numbers, clip, like, product
 from ._namespace import Array, astype, device_of, from_host, is_array, namespace, widen
 from .accuracy import Truth
 from .score import Score
@@ -29,7 +29,7 @@ class TransformerXL(Score):
     Traps
         The offset is query minus key.  The shift by reshaping is for causal attention: with the
         K columns of distances K - 1 .. 0, later keys get what it finds in the next query's row.
-        ESPnet's legacy table is :class:`ESPnetLegacy`; ports that leave the shift out go by the
+        ESPnet's legacy table is :class:`ESPnetLegacy`; ports without the shift use the
         key's own position.
     Error unit
         A = the sum of ``|q| |k|``, ``|q| |W| |R|``, ``|u| |k|``, ``|v| |W| |R|``; B = that of
@@ -108,17 +108,17 @@ class TransformerXL(Score):
         }
         xp = namespace(q)
         if self.content_bias is not None:
-            u = beside("content_bias", self.content_bias, q)[:, None, :]
+            u = like("content_bias", self.content_bias, q)[:, None, :]
             found["position-content"] = product(xp.zeros_like(q) + u, k) * scale
         if self.position_bias is not None:
-            v = beside("position_bias", self.position_bias, q)[:, None, :]
+            v = like("position_bias", self.position_bias, q)[:, None, :]
             found["position-position"] = self._projected(xp.zeros_like(q) + v, rows) * scale
         return found
 
     def _projected(self, x: Array, rows: Array) -> Array:
         """``x_i . W R_ij``: x (..., H, Q, d) and rows (Q, K, D) to (..., H, Q, K)."""
         xp = namespace(x)
-        wide = xp.matmul(x, beside("projection", self.projection, x))
+        wide = xp.matmul(x, like("projection", self.projection, x))
         return xp.matmul(wide[..., None, :], xp.matrix_transpose(rows))[..., 0, :]
 
     def truths(
@@ -187,8 +187,8 @@ class XLNet(TransformerXL):
             raise ValueError("segments must be given for segment_term(), got None")
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
         xp, wide = namespace(q), widen(q)
-        both = beside("segment_bias", self.segment_bias, wide)[:, None, :] + wide
-        e = beside("segments", self.segments, wide)
+        both = like("segment_bias", self.segment_bias, wide)[:, None, :] + wide
+        e = like("segments", self.segments, wide)
         same, other = (xp.sum(both * e[n, :, None, :], axis=-1)[..., None] for n in (0, 1))
         one, two = (
             s if is_array(s) and not isinstance(s, np.ndarray)

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from ._arrays import beside, check_numbers, lookup, product
+from ._arrays import check_numbers, like, lookup, product
 from ._namespace import Array, device_of, from_host, namespace
 from .score import Score
 from .t5 import T5Bias
@@ -37,7 +37,7 @@ class TUPE(Score):
         ``p U_Q`` and ``p U_K`` of normalised position embeddings, the same in all layers.
     bias : T5Bias, optional
     cls_to_others, others_to_cls : array (H,), optional
-        What stands in the row and the column of position 0.
+        The biases in the row and the column of position 0.
     """
 
     position_queries: Array
@@ -88,7 +88,7 @@ class TUPE(Score):
         pq, pk = (self._rows(name, at, q) for name, at in sides)
         found = {"position-position": product(pq, pk) * scale}
         if self.bias is not None:
-            found["bias"] = beside("bias", self.bias.bias(q_at[:, 0], k_at[0, :]), q)
+            found["bias"] = like("bias", self.bias.bias(q_at[:, 0], k_at[0, :]), q)
         if self.cls_to_others is not None:
             found = self._reset(found, q_at, k_at, q)
         logits = product(q, k) * scale
@@ -102,8 +102,8 @@ class TUPE(Score):
         xp, device = namespace(q), device_of(q)
         first, last = (from_host(at, xp, device) if isinstance(at, np.ndarray) else at
                        for at in (q_at == 0, k_at == 0))  # fmt: skip
-        row = beside("cls_to_others", self.cls_to_others, q)[:, None, None]
-        column = beside("others_to_cls", self.others_to_cls, q)[:, None, None]
+        row = like("cls_to_others", self.cls_to_others, q)[:, None, None]
+        column = like("others_to_cls", self.others_to_cls, q)[:, None, None]
         kept = {name: xp.where(first | last, xp.zeros_like(t), t) for name, t in found.items()}
         untied = xp.where(first, row, xp.where(last, column, xp.zeros_like(row)))
         return kept | {"cls": untied}
@@ -114,7 +114,7 @@ class TUPE(Score):
         rows, h, d = (int(n) for n in table.shape)
         flat = namespace(table).reshape(table, (rows, h * d))
         xp = namespace(q)
-        found = beside(name, lookup("positions", flat, at), q)
+        found = like(name, lookup("positions", flat, at), q)
         return xp.permute_dims(xp.reshape(found, (int(at.shape[0]), h, d)), (1, 0, 2))
 
     def _sizes(self) -> Self:

@@ -3,7 +3,7 @@
 Axes come in the order (height, width), or (time, height, width) where frames are given; models
 whose first axis is x (Llama 4, SAM 2, Kimi's MoonViT) take them reversed, ``positions[::-1]``.
 Tokens that belong to no patch (CLS, registers) get position 0 on every axis, :func:`with_unplaced`:
-an angle of 0 leaves them as they are.
+an angle of 0 does not change them.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def linspace_positions(
     height, width : int
         Size of the grid in patches.
     start, stop : (float, float)
-        For height and width: the corners, in positions of the other grid, of what is covered.
+        For height and width: the corners of the covered area, in positions of the other grid.
     frames : int, optional
         As for :func:`grid_positions`.
 

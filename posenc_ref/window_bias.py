@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import check_beside, check_numbers, lookup
+from ._arrays import check_numbers, check_place, lookup
 from ._namespace import Array, astype, is_lazy, namespace, working_dtype
 from ._network import Network, sigmoid
 from .accuracy import Truth
@@ -76,7 +76,7 @@ class WindowTable(WindowBias, abstract=True):
 
     def _entries(self, row: Array) -> Array:
         """``table[row]`` with the heads in front."""
-        check_beside(row, self.table)
+        check_place("positions", row, "the table", self.table)
         return namespace(self.table).moveaxis(lookup("row", self.table, row), -1, -3)
 
 
@@ -156,7 +156,7 @@ class LeViTBias(WindowTable):
         Graham et al. 2021, *LeViT*, arXiv:2104.01136, equation (3) and its code, whose
         ``attention_biases`` are (H, h w).
     Traps
-        Where a stage shrinks the grid, its queries are fewer, and stand at every second row and
+        Where a stage shrinks the grid, its queries are at every second row and
         column of the *keys'* grid: q_positions are ``arange(h * w).reshape(h, w)[::2, ::2]``,
         flat, not their own numbers.
     Error unit

@@ -16,17 +16,33 @@ MOST_WORKERS = 8
 
 
 def pytest_xdist_auto_num_workers(config):
-    """Return one worker for each core that this process may use; none for single files."""
+    """Return one worker for each core that this process may use; none for one core or file."""
     given = [Path(name.partition("::")[0]) for name in config.option.file_or_dir]
-    if given and all(path.is_file() for path in given):
+    mine = hasattr(os, "sched_getaffinity")  # not on macOS
+    cores = len(os.sched_getaffinity(0)) if mine else os.cpu_count()
+    if cores == 1 or (given and all(path.is_file() for path in given)):
         return 0
-    return min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+    return min(cores, MOST_WORKERS)
 
 
 @pytest.fixture
 def rng():
     """A generator of the test's own: what it draws depends on no other test, order or worker."""
     return np.random.default_rng(2106)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    """Forget the encodings that a test defines: no later test finds them by their names."""
+    from posenc_ref._registry import CLASSES
+
+    before = {kind: dict(known) for kind, known in CLASSES.items()}
+    try:
+        return (yield)
+    finally:
+        for kind, known in before.items():
+            CLASSES[kind].clear()
+            CLASSES[kind].update(known)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -65,7 +65,7 @@ def test_every_reason_for_the_specification_is_explained():
         reasons |= set(re.findall(r'"specification: ([^"{]+)', code))
         for line in re.findall(r"\bwhy = .*", code):
             reasons |= set(re.findall(r'"([a-z][^"{]*)', line))
-    assert len(reasons) >= 10
+    assert "gradients reach the positions" in reasons
     page = FAST.read_text(encoding="utf-8")
     assert {reason for reason in reasons if f"| `{reason.strip()}" not in page} == set()
 
@@ -73,5 +73,5 @@ def test_every_reason_for_the_specification_is_explained():
 def test_every_example_that_is_named_is_there():
     page = FAST.read_text(encoding="utf-8")
     named = set(re.findall(r"`(?:examples/)?(\w+\.py)`", page))
-    assert len(named) >= 5
+    assert "which_path.py" in named
     assert [name for name in named if not (ROOT / "examples" / name).is_file()] == []

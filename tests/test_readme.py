@@ -32,10 +32,6 @@ def test_a_block_of_python_runs(block):
     assert run.returncode == 0, run.stderr
 
 
-def test_there_are_blocks():
-    assert len(blocks("python")) >= 3
-
-
 def command(text):
     """The one shell command of the README that has `text` in it."""
     (found,) = [block for block in blocks("sh") if text in block and "\\\n" not in block]

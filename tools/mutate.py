@@ -50,7 +50,7 @@ CORE = {
     "posenc_ref/schedules/llama3.py": SCHEDULES,
 }
 ORACLES = {
-    "conformance/exact/fixed_point.py": ("conformance/exact/test_certificate.py",),
+    "conformance/exact/digits.py": ("conformance/exact/test_certificate.py",),
     "conformance/oracle/apply.py": ("corpus cos_sin table bias apply",),
 }
 JUDGES = {

@@ -6,25 +6,73 @@ and writes names, flags and the manifest of conformance/vectors/v0.
 
 import argparse
 import sys
+import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+import numpy as np  # noqa: E402
+
 from posenc_ref import from_dict  # noqa: E402
+from posenc_ref.accuracy import budget  # noqa: E402
 from posenc_ref.conformance import load_vectors  # noqa: E402
-from posenc_ref.conformance.vectors.files import shipped  # noqa: E402
-from posenc_ref.conformance.vectors.make.generate import record_kills  # noqa: E402
-from posenc_ref.conformance.vectors.reject import rejects  # noqa: E402
+from posenc_ref.conformance.harness.driver import Driver  # noqa: E402
+from posenc_ref.conformance.vectors.files import (  # noqa: E402
+    MANIFEST,
+    cases_of,
+    read_json,
+    shipped,
+    write,
+)
+from posenc_ref.conformance.vectors.flags.table import flags_of  # noqa: E402
+from posenc_ref.conformance.vectors.flags.view import View  # noqa: E402
+from posenc_ref.conformance.vectors.make.generate import with_flags  # noqa: E402
 
 #: The arguments of `check` that matter for a vector.
 DECLARED = ("dtype", "tensor_layout", "angles", "precision")
 
 
+def rejects(case, fn, *, dtype="float32", tensor_layout="bhsd", angles=None, precision=None):
+    """Whether the result of ``fn`` is over the budget, or ``fn`` refuses what it has to accept.
+
+    The keywords say what ``fn`` declares to compute in, as for ``check``.
+    """
+    arguments = case.arguments(dtype)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            if tensor_layout == "bhsd":
+                result = fn(*arguments)
+            else:
+                driver = Driver(fn, dtype=dtype, tensor_layout=tensor_layout)
+                result = driver.apply(*arguments)
+        except Exception:
+            return case.level == "required"
+        if case.level != "required" and not case.shaped(result):
+            return False  # what broadcasts to another shape is refused, as a user would notice
+        score = case.judge(result, dtype=dtype, angles=angles, precision=precision)
+        return score > budget(dtype, precision)
+
+
+def record_kills(folder, kills):
+    """Write what each case kills, by its id, into the files of ``folder``."""
+    manifest = read_json(folder / MANIFEST)
+    documents = {name: read_json(folder / name) for name in manifest["files"]}
+    for name, document in documents.items():
+        for group, case in cases_of(document):
+            case["kills"] = kills[case["id"]]
+            view = View.of(group["surface"], group["encoding"], case["inputs"])
+            case["flags"] = flags_of(view, case["kills"])
+        documents[name] = with_flags(document)
+    head = {key: manifest[key] for key in ("schema", "spec_version", "generator", "retired")}
+    write(folder, documents, head)
+
+
 def rejected(case, one):
     """Return whether a vector rejects a fresh instance of an implementation."""
-    told = {name: value for name, value in one.kwargs.items() if name in DECLARED}
-    return rejects(case, one.make(), **told)
+    settings = {name: value for name, value in one.kwargs.items() if name in DECLARED}
+    return rejects(case, one.make(), **settings)
 
 
 def declared_as(implementations):

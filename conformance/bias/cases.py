@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF, Truth, budget
-from posenc_ref.conformance.harness.driver import Malformed, Refused, Subject
+from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import bias_truth
 
@@ -21,7 +21,7 @@ _MOST_SQUARE = 2**23
 
 @dataclass(frozen=True)
 class Ruler:
-    """Compares two computed numbers in units of the dtype's roundoff."""
+    """A comparison of two computed numbers in units of the dtype's roundoff."""
 
     dtype: str = "float32"
     precision: str | None = None
@@ -143,11 +143,11 @@ class Answer:
     problem: str = ""
 
 
-def ask(subject: Subject, *args: Any) -> Answer:
+def ask(driver: Driver, *args: Any) -> Answer:
     """Call the function; the values are a copy that later calls cannot change."""
     try:
-        raw = subject.call(*args)
-        return Answer(np.array(subject.array(raw)), raw)
+        raw = driver.call(*args)
+        return Answer(np.array(driver.array(raw)), raw)
     except Refused as refusal:
         return Answer(None, code="raises", problem=str(refusal))
     except Malformed as flaw:
@@ -174,6 +174,6 @@ def span(run: Run, bias: Any) -> Span | None:
     return Span(room, min(room, isqrt(_MOST_SQUARE // bias.num_heads)), False)
 
 
-def fresh(run: Run) -> Subject | None:
-    """Return a subject with a fresh instance, if there is a factory."""
-    return None if run.subject.factory is None else run.subject.fresh()
+def fresh(run: Run) -> Driver | None:
+    """Return a driver with a fresh instance, if there is a factory."""
+    return None if run.driver.factory is None else run.driver.fresh()

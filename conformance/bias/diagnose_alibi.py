@@ -80,7 +80,7 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
 
 
 def _alignment(fits: Sequence[Lines], toward: float) -> tuple[dict[str, int], set[str]]:
-    """Where each call's bias bends, and the calls that lie beyond the bend altogether."""
+    """Return where each call's bias bends, and the calls that lie beyond the bend altogether."""
     kinks: dict[str, int] = {}
     edges: set[str] = set()
     for f in fits:
@@ -182,7 +182,7 @@ def _aligned(
 def alignment_cause(
     kinks: dict[str, int], cases: Sequence[BiasCase], change: dict[str, Any]
 ) -> Cause:
-    """The bias bends (or starts) at another key than the query's own."""
+    """Return the cause that the bias bends (or starts) at another key than the query's own."""
     first = {case.name: case.q_len - case.k_len for case in cases}
     kinks = {name: k for name, k in kinks.items() if k}
     values = set(kinks.values())

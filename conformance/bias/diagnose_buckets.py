@@ -13,7 +13,7 @@ from posenc_ref.conformance.harness.run import Run
 
 from .bucket_model import WIDEST, bases, model, shift, starts
 
-#: More buckets than this follow no rule that is looked for.
+#: Maps with more buckets are not diagnosed.
 _MOST = 1024
 
 
@@ -280,7 +280,7 @@ def _list(first: tuple[int, ...]) -> str:
 
 
 def unique(causes: list[Cause]) -> list[Cause]:
-    """The first cause of each change."""
+    """Return the first cause of each change."""
     found: list[Cause] = []
     for cause in causes:
         if all(str(cause.change) != str(other.change) for other in found):

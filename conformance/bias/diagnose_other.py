@@ -31,7 +31,7 @@ def diagnose_other(run: Run, cases: Sequence[BiasCase]) -> None:
 
 
 def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:
-    """Say that nothing is wrong but what softmax does not see, the values at the own keys."""
+    """Report rows that are right but for large constants, which softmax does not see."""
     where, size = max(((name, float(np.abs(own).max())) for name, own in rows), key=lambda p: p[1])
     run.add(
         "inaccurate",

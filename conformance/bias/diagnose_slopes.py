@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from posenc_ref import ALiBi
 from posenc_ref.conformance.diagnosis.combine import Cause, explain, report
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import half_precision
+from posenc_ref.conformance.phases.precision import rounded
 
 from .cases import Ruler
 
@@ -28,15 +30,12 @@ def diagnose_slopes(run: Run, got: Slopes) -> None:
     n = encoding.num_heads if encoding.num_heads in wrong else wrong[0]
     run.report.measured = f"{n} heads: {recipe(got[n], true[n], encoding.max_bias, ruler)}"
 
-    def residual(change: dict[str, object]) -> tuple[bool, float]:
-        sign, scale = change.get("sign", 1.0), change.get("scale", 1.0)
-        rounded, free = change.get("round"), change.get("slopes")
+    def residual(change: dict[str, Any]) -> tuple[bool, float]:
+        models = change.get("slopes", true)
+        factor = change.get("sign", 1.0) * change.get("scale", 1.0)
         scores = []
         for count, m in got.items():
-            model = true[count] if free is None else free[count]  # type: ignore[index]
-            if rounded is not None:
-                model = dict(half_precision(model))[str(rounded)]
-            model = model * sign * scale
+            model = factor * rounded(models[count], change.get("round", "float64"))
             scores.append(ruler.score(m, model, np.abs(model)))
         every = np.concatenate(scores)
         return bool((every <= ruler.budget).all()), float(np.mean(np.log2(1 + every)))

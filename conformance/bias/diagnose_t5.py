@@ -12,6 +12,7 @@ from posenc_ref.conformance.diagnosis.combine import Cause, Residual, explain, r
 from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import half_precision
+from posenc_ref.conformance.phases.precision import rounded
 
 from .bucket_model import bases, model, shift
 from .cases import BiasCase, Ruler
@@ -110,8 +111,8 @@ def _tables(
             best = _share(seen, scale * table, ruler)
             found = [c for c in found if c.code != "bias-scale"]
             found.append(scale_cause(scale, "every head and distance"))
-    for name, rounded in half_precision(table):
-        if _share(seen, rounded, ruler) > best:
+    for name, half in half_precision(table):
+        if _share(seen, half, ruler) > best:
             found.append(
                 Cause(
                     "table-precision",
@@ -133,7 +134,7 @@ def _substituted(table: np.ndarray, found: Sequence[Cause]) -> np.ndarray:
 
 def _table(table: np.ndarray, change: dict[str, Any]) -> np.ndarray:
     if "round" in change:
-        table = dict(half_precision(table))[change["round"]]
+        table = rounded(table, change["round"])
     if "heads" in change:
         table = table[:, change["heads"]]
     return table * float(change.get("scale", 1.0))

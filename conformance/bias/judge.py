@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc_ref import ALiBi, Bias, T5Bias
-from posenc_ref.conformance.harness.driver import Subject
+from posenc_ref.conformance.harness.driver import Driver
 from posenc_ref.conformance.harness.probes import LENGTHS as PROBED
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import FAR, bias_truth
@@ -33,13 +33,13 @@ LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), (257, 300), (600, 600), *PROBED
 FEW = ((5, 5), (1, 7), (3, 11), (2, 5), (5, 11), (64, 64), (16, 256), (4, 2050))
 #: A square call of this size stands in where q_len < k_len is refused.
 SQUARE = 512
-#: Buckets of T5 that end farther off than the squares above are met up to here.
+#: The farthest T5 bucket for which a longer square is added.
 FARTHEST = 1024
 #: Past the usual sizes of caches.
 LONGEST = FAR
-#: So many first calls are replayed at the end.
+#: The number of first calls that are replayed at the end.
 REPEATED = 3
-#: A dense builder of the longest bias may make this many numbers, and no more.
+#: The most numbers in the longest bias: a dense implementation must hold them.
 MOST_NUMBERS = 2**28
 
 
@@ -58,7 +58,7 @@ def judge_bias(run: Run) -> None:
     encoding: Bias = run.encoding
     translated = [TRANSLATION.name] if encoding.relative else []
     run.report.required = ("values", "replay", *translated)
-    called = [_call(run, run.subject, lengths) for lengths in _lengths(run)]
+    called = [_call(run, run.driver, lengths) for lengths in _lengths(run)]
     if not called:  # a window that max_position cuts
         return
     first = called[0]
@@ -67,12 +67,12 @@ def judge_bias(run: Run) -> None:
         run.add("raises", f"fn{first.lengths}: {first.answer.problem}", "the first call")
         return
     refused = [k for q, k in [c.lengths for c in called if c.answer.code == "raises"] if q < k]
-    called += [_call(run, run.subject, (k, k)) for k in sorted({min(k, SQUARE) for k in refused})]
+    called += [_call(run, run.driver, (k, k)) for k in sorted({min(k, SQUARE) for k in refused})]
     if refused and (1, 7) not in [c.lengths for c in called if c.answer.code == "raises"]:
         called += _largest(run, max(c.lengths[1] for c in called if c.case), min(refused))
     overwritten = _overwritten(first)
-    replayed = [_call(run, run.subject, c.lengths) for c in called[:REPEATED]]
-    replayed.append(_call(run, run.subject, first.lengths))
+    replayed = [_call(run, run.driver, c.lengths) for c in called[:REPEATED]]
+    replayed.append(_call(run, run.driver, first.lengths))
     for one in called:
         one.passed = _judge(run, one)
     if overwritten:
@@ -141,7 +141,7 @@ def _largest(run: Run, accepted: int, refused: int) -> list[_Called]:
     best: list[_Called] = []
     while refused - accepted > 1:
         middle = (accepted + refused) // 2
-        one = _call(run, run.subject, (1, middle))
+        one = _call(run, run.driver, (1, middle))
         if one.answer.code == "raises":
             refused = middle
         else:
@@ -149,10 +149,10 @@ def _largest(run: Run, accepted: int, refused: int) -> list[_Called]:
     return best
 
 
-def _call(run: Run, subject: Subject, lengths: tuple[int, int]) -> _Called:
+def _call(run: Run, driver: Driver, lengths: tuple[int, int]) -> _Called:
     """Call for one pair of lengths; the values as (H, Q, K), or why there are none."""
     q_len, k_len = lengths
-    answer = ask(subject, q_len, k_len)
+    answer = ask(driver, q_len, k_len)
     if answer.values is None:
         return _Called(lengths, answer, None)
     shape = (run.encoding.num_heads, q_len, k_len)
@@ -202,7 +202,7 @@ def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[Bia
             one.case, one.answer = clean.case, clean.answer
     cases = [c.case for c in called if c.case is not None]
     stale = any(f.code == "state" for f in run.report.findings)
-    if stale and run.subject.factory is None:
+    if stale and run.driver.factory is None:
         return cases[:1]  # later calls are not to be trusted
     if stale:
         again_fresh = [_call(run, new, c.lengths).case for c in called if (new := fresh(run))]
@@ -245,7 +245,7 @@ def _empty(run: Run) -> None:
     """No queries at all: optional."""
     if getattr(run.encoding, "tokens", None) is not None:
         return
-    answer = _call(run, run.subject, (0, LENGTHS[0][1]))
+    answer = _call(run, run.driver, (0, LENGTHS[0][1]))
     if answer.case is None:
         run.limit(f"q_len 0 gives nothing to use ({answer.answer.problem})")
 

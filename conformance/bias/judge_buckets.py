@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from posenc_ref import T5Bias
-from posenc_ref.conformance.harness.driver import Subject
+from posenc_ref.conformance.harness.driver import Driver
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import identical
 
@@ -36,17 +36,17 @@ def judge_bucket(run: Run) -> None:
     reach = 4 * encoding.thresholds[-1] + 2 * encoding.num_buckets
     reach = run.settings.up_to(reach)
     near, window = np.arange(-min(4, reach), min(4, reach) + 1), np.arange(-reach, reach + 1)
-    first = _call(run, run.subject, near)
+    first = _call(run, run.driver, near)
     if isinstance(first, Answer):
         run.add(first.code, f"fn of {near.size} integers: {first.problem}", "the first call")
         return
-    whole = _call(run, run.subject, window)
+    whole = _call(run, run.driver, window)
     if isinstance(whole, Answer):
         run.add(whole.code, f"fn of -{reach} .. {reach}: {whole.problem}", "int64, (S,)")
         return
     found = [first, whole]
     found += _shapes(run, window, whole)
-    again = _call(run, run.subject, near)
+    again = _call(run, run.driver, near)
     wrong = [f for f in found if not _judge(run, encoding, f)]
     changed = isinstance(again, Answer) or not np.array_equal(
         again.bucket, first.bucket, equal_nan=True
@@ -61,7 +61,7 @@ def judge_bucket(run: Run) -> None:
         run.failed("replay", "first call", np.inf, words)
         text = f"{first.bucket.tolist()}, now {words}"
         run.add("state", "buckets change after other calls", text, by="replay")
-        found = [whole] if run.subject.factory is not None else [first]
+        found = [whole] if run.driver.factory is not None else [first]
         whole = found[0]
     if whole.floats:
         fraction = whole.bucket[whole.bucket != np.trunc(whole.bucket)]
@@ -79,8 +79,8 @@ def judge_bucket(run: Run) -> None:
         run.explain(diagnose_buckets, r[keep], np.trunc(b[keep]).astype(np.int64))
 
 
-def _call(run: Run, subject: Subject, relative: np.ndarray) -> Buckets | Answer:
-    answer = ask(subject, relative)
+def _call(run: Run, driver: Driver, relative: np.ndarray) -> Buckets | Answer:
+    answer = ask(driver, relative)
     if answer.values is None:
         return answer
     if answer.values.shape != relative.shape:
@@ -117,7 +117,7 @@ def _shapes(run: Run, window: np.ndarray, whole: Buckets) -> list[Buckets]:
     for name, relative in optional:
         if name == "far" and not far.size:
             continue
-        answer = _call(run, run.subject, relative)
+        answer = _call(run, run.driver, relative)
         if isinstance(answer, Buckets):
             found += [answer] if relative.size else []
         elif answer.code == "raises" or not relative.size:
@@ -126,9 +126,9 @@ def _shapes(run: Run, window: np.ndarray, whole: Buckets) -> list[Buckets]:
             run.failed("values", name, np.inf, answer.problem)
             run.add(answer.code, f"{name}: {answer.problem}", "the shape of the result")
     try:
-        backend = run.subject.backend
-        narrow = backend.asarray(window, "int32", run.subject.device)
-        values = np.array(backend.asnumpy(run.subject.fn(narrow)), dtype=np.float64)
+        backend = run.driver.backend
+        narrow = backend.asarray(window, "int32", run.driver.device)
+        values = np.array(backend.asnumpy(run.driver.fn(narrow)), dtype=np.float64)
     except Exception as error:
         run.limit(f"int32 relative positions are refused ({type(error).__name__}: {error})")
     else:
@@ -179,33 +179,25 @@ def properties_of(num_buckets: int, bidirectional: bool) -> list[Property]:
         bad = (data.relative > 0) & ~(data.bucket == _at(data, 0))
         return _first(data, bad, "later keys share bucket(0)")
 
-    def move(r: int, by: float) -> Callable[[Buckets, Ruler], Buckets]:
-        def spoil(data: Buckets, ruler: Ruler) -> Buckets:
-            bucket = np.array(data.bucket)
-            bucket[data.relative == r] += by
-            return Buckets(data.relative, bucket)
+    def spoiled(r: int, value: float) -> Callable[[Buckets, Ruler], Buckets]:
+        return lambda data, ruler: Buckets(
+            data.relative, np.where(data.relative == r, value, data.bucket)
+        )
 
-        return spoil
-
-    def set_to(r: int, value: float) -> Callable[[Buckets, Ruler], Buckets]:
-        def spoil(data: Buckets, ruler: Ruler) -> Buckets:
-            bucket = np.array(data.bucket)
-            bucket[data.relative == r] = value
-            return Buckets(data.relative, bucket)
-
-        return spoil
+    def moved(r: int) -> Callable[[Buckets, Ruler], Buckets]:
+        return lambda data, ruler: Buckets(data.relative, data.bucket + (data.relative == r))
 
     found = [
-        Property("bucket(0) = 0", own, set_to(0, 1.0)),
-        Property("buckets are 0 .. the last", inside, set_to(-2, last + 1.0)),
-        Property("buckets grow with the distance", monotone, set_to(-2, 4.0 * num_buckets)),
+        Property("bucket(0) = 0", own, spoiled(0, 1.0)),
+        Property("buckets are 0 .. the last", inside, spoiled(-2, last + 1.0)),
+        Property("buckets grow with the distance", monotone, spoiled(-2, 4.0 * num_buckets)),
     ]
     if half > 3:
-        found.append(Property("near distances have their own bucket", exact, set_to(-1, -1.0)))
+        found.append(Property("near distances have their own bucket", exact, spoiled(-1, -1.0)))
     if bidirectional:
-        found.append(Property("bucket(n) = bucket(-n) + half", mirrored, move(2, 1.0)))
+        found.append(Property("bucket(n) = bucket(-n) + half", mirrored, moved(2)))
     else:
-        found.append(Property("later keys share bucket(0)", later, move(2, 1.0)))
+        found.append(Property("later keys share bucket(0)", later, moved(2)))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref import ALiBi
-from posenc_ref.conformance.harness.driver import Subject
+from posenc_ref.conformance.harness.driver import Driver
 from posenc_ref.conformance.harness.probes import HEADS, MORE_HEADS
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
@@ -19,20 +19,20 @@ def judge_slopes(run: Run) -> None:
     """Judge ``fn(num_heads)``: values, properties, and that calls do not depend on each other."""
     declared: ALiBi = run.encoding
     run.report.required = ("values", "replay", POSITIVE.name)
-    first = _slopes(run, run.subject, declared.num_heads)
+    first = _slopes(run, run.driver, declared.num_heads)
     if first.values is None:
         run.add(first.code, f"fn({declared.num_heads}): {first.problem}", "the first call")
         return
     got = {declared.num_heads: first.values}
     for n in (*HEADS, *MORE_HEADS):
-        answer = first if n == declared.num_heads else _slopes(run, run.subject, n)
+        answer = first if n == declared.num_heads else _slopes(run, run.driver, n)
         if answer.values is not None:
             got[n] = answer.values
         elif answer.code == "raises":
             run.limit(f"{n} heads are refused ({answer.problem})")
         else:
             run.add("shape", f"fn({n}): {answer.problem}", "the declared number of heads is right")
-    again = _slopes(run, run.subject, declared.num_heads)
+    again = _slopes(run, run.driver, declared.num_heads)
     wrong = [n for n, m in got.items() if not _judge_slopes(run, n, m)]
     for n, m in got.items():
         if not np.isfinite(m).all():
@@ -48,8 +48,8 @@ def judge_slopes(run: Run) -> None:
         run.explain(diagnose_slopes, finite)
 
 
-def _slopes(run: Run, subject: Subject, n: int) -> Answer:
-    answer = ask(subject, n)
+def _slopes(run: Run, driver: Driver, n: int) -> Answer:
+    answer = ask(driver, n)
     if answer.values is not None and answer.values.shape != (n,):
         words = f"expected shape ({n},), got {answer.values.shape}"
         return Answer(None, answer.raw, "shape", words)
@@ -81,6 +81,6 @@ def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: l
         now = again.problem if again.values is None else f"now {again.values.tolist()}"
         text = f"fn({n}) changes after other calls"
         run.add("state", text, f"first {first.tolist()}, {now}", by="replay")
-        if run.subject.factory is None:
+        if run.driver.factory is None:
             for count in [c for c in got if c != n]:
                 del got[count]

@@ -10,11 +10,11 @@ import numpy as np
 
 from posenc_ref import ALiBi
 from posenc_ref.conformance.diagnosis.combine import Residual
-from posenc_ref.conformance.phases.frequencies import half_precision
+from posenc_ref.conformance.phases.precision import rounded
 
 from .cases import BiasCase, Ruler
 
-#: About so many numbers of one row, over all heads, are compared.
+#: The numbers of one row, over all heads, that are compared: about so many.
 NUMBERS = 8192
 #: About so many rows are compared.
 ROWS = 9
@@ -88,13 +88,13 @@ def _values(
     after = np.asarray(change.get("after", -slope))[:, None, None]
     name, place = change.get("round", ("", ""))
     if place == "slopes":
-        slope = _half(slope, name)
+        slope = rounded(slope, name)
     slope = slope[:, None, None]
     if place in ("keys", "product of keys", "product from the end"):
         if place == "keys":
-            return np.asarray(slope * _half(keys.astype(float), name))
+            return np.asarray(slope * rounded(keys.astype(float), name))
         start = case.k_len - 1 if place == "product from the end" else 0
-        return _half(slope * (keys - start), name)
+        return rounded(slope * (keys - start), name)
     if "hold" in change:
         r = np.minimum(keys, change["hold"]) - np.minimum(rows, change["hold"])
     elif "wrap" in change:
@@ -105,10 +105,6 @@ def _values(
     if "clamp" in change:
         r = np.maximum(r, -change["clamp"])
     if place == "distances":
-        r = _half(r, name)
+        r = rounded(r, name)
     value = np.where(r <= 0, slope * r, after * r)
-    return _half(value, name) if place == "product of distances" else np.asarray(value)
-
-
-def _half(values: np.ndarray, name: str) -> np.ndarray:
-    return dict(half_precision(values))[name]
+    return rounded(value, name) if place == "product of distances" else np.asarray(value)

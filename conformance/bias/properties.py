@@ -41,9 +41,8 @@ def translation(cases: Cases, ruler: Ruler) -> str:
 
 def linear(cases: Cases, ruler: Ruler) -> str:
     """The second difference over distance is zero on either side of the query."""
-    for case, head in _heads(cases):
+    for case, head, side in _heads(cases):
         row, size = case.actual[head], case.terms[head]
-        side = _steps(case)
         kept = (side[:, 1:] == side[:, :-1]) & (side[:, 1:] != 0)
         with np.errstate(invalid="ignore"):
             middle = (row[:, 2:] + row[:, :-2]) / 2
@@ -60,8 +59,8 @@ def linear(cases: Cases, ruler: Ruler) -> str:
 
 def farther_is_less(cases: Cases, ruler: Ruler) -> str:
     """The bias falls with the distance, for every head."""
-    for case, head in _heads(cases):
-        row, size, side = case.actual[head], case.terms[head], _steps(case)
+    for case, head, side in _heads(cases):
+        row, size = case.actual[head], case.terms[head]
         with np.errstate(invalid="ignore"):
             step = np.diff(row, axis=1) * side
         rising = ~(step <= 0) & ruler.differ(step, 0.0, size[:, 1:] + size[:, :-1])
@@ -96,18 +95,18 @@ def heads_differ(cases: Cases, ruler: Ruler) -> str:
 
 def symmetric(cases: Cases, ruler: Ruler) -> str:
     """The bias is the same at the distance before and after the query."""
-    for case, head in _heads(cases):
+    for case in cases:
         i, j = np.nonzero((case.offsets > 0) & (case.offsets <= case.rows[:, None]))
         mirror = 2 * case.rows[i] - j
-        here, size = case.moved[head], case.terms[head]
-        bad = ruler.differ(here[i, j], here[i, mirror], size[i, j] + size[i, mirror])
-        if bad.any():
-            n = int(np.argmax(bad))
-            return (
-                f"{case.name}, row {i[n]}, head {head}: {here[i[n], mirror[n]]:.9g} at key - "
-                f"query = {mirror[n] - case.rows[i[n]]}, {here[i[n], j[n]]:.9g} at "
-                f"{j[n] - case.rows[i[n]]}"
-            )
+        for head, (here, size) in enumerate(zip(case.moved, case.terms, strict=True)):
+            bad = ruler.differ(here[i, j], here[i, mirror], size[i, j] + size[i, mirror])
+            if bad.any():
+                n = int(np.argmax(bad))
+                return (
+                    f"{case.name}, row {i[n]}, head {head}: {here[i[n], mirror[n]]:.9g} at key - "
+                    f"query = {mirror[n] - case.rows[i[n]]}, {here[i[n], j[n]]:.9g} at "
+                    f"{j[n] - case.rows[i[n]]}"
+                )
     return ""
 
 
@@ -175,17 +174,16 @@ def _first(bad: np.ndarray) -> tuple[int, int]:
     return int(i), int(j)
 
 
-def _heads(cases: Cases) -> Iterator[tuple[BiasCase, int]]:
-    """Every head of every case: one at a time, as all together need much memory."""
+def _heads(cases: Cases) -> Iterator[tuple[BiasCase, int, np.ndarray]]:
+    """Every head of every case: one at a time, as all together need much memory.
+
+    For each step to the next key: 1 away from the query, -1 towards it, 0 if not judged.
+    """
     for case in cases:
+        side = np.where(case.offsets[:, 1:] > 0, 1, -1)
+        side *= case.judged[:, 1:] & case.judged[:, :-1]
         for head in range(len(case.actual)):
-            yield case, head
-
-
-def _steps(case: BiasCase) -> np.ndarray:
-    """For each step to the next key, 1 away from the query, -1 towards it, 0 if not judged."""
-    side = np.where(case.offsets[:, 1:] > 0, 1, -1)
-    return np.asarray(side * (case.judged[:, 1:] & case.judged[:, :-1]))
+            yield case, head, side
 
 
 def _sides(cases: Cases) -> list[tuple[BiasCase, int, np.ndarray]]:

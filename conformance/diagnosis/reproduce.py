@@ -59,11 +59,9 @@ def _text(
     shown = repr(run.encoding)
     if "<" in shown:  # long lists are shortened
         shown = f"...  # the declared {names[0]}"
-    note = (
-        "" if run.subject.backend_name == "numpy" else f"  # as {run.subject.backend_name} arrays"
-    )
-    if run.subject.tensor_layout != "bhsd":
-        note += f"{'' if note else '  #'} x in {run.subject.tensor_layout}"
+    note = "" if run.driver.backend_name == "numpy" else f"  # as {run.driver.backend_name} arrays"
+    if run.driver.tensor_layout != "bhsd":
+        note += f"{'' if note else '  #'} x in {run.driver.tensor_layout}"
     return [
         "import numpy as np",
         f"from posenc_ref import {', '.join(names)}",

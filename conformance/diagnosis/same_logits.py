@@ -24,9 +24,9 @@ class BothSides:
     key: Truth
 
 
-#: One tensor that differs in these ways only may still belong to the declared logits.
+#: Codes of one tensor that allow the declared logits.
 OF_ONE_MAP = ("output-layout", "position-origin")
-#: Calls in which the logits must agree, before tensors that do not are excused.
+#: The fewest calls whose logits must agree before differences of tensors become a note.
 FEWEST = 6
 
 

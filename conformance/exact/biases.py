@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .fixed_point import exact_bucket, mpmath
+from .digits import exact_bucket, mpmath
 from .numbers import Number, Real, exactly
 
 Inputs = Mapping[str, Any]

@@ -19,7 +19,7 @@ from posenc_ref.accuracy import ROUNDOFF, budget
 from posenc_ref.angles import ERROR_BOUND, MAX_POSITION
 
 from . import biases
-from .fixed_point import DIGITS, mpmath, nearest_quarter_turns
+from .digits import DIGITS, mpmath, nearest_quarter_turns
 from .output import Output
 from .recipe import numbers
 from .reference import Entry
@@ -205,7 +205,8 @@ def _own(e: Any, call: Call, dtype: str) -> Any:
     sides = call["q_positions"], call["k_positions"]
     if e.family == "bias":
         return e.bias(*sides, dtype=np.dtype(dtype))
-    return posenc_ref.scores(e, *(call[name].astype(dtype) for name in "qk"), *sides)
+    q, k = (call[name].astype(dtype) for name in "qk")
+    return posenc_ref.scores(e, q, k, *sides)
 
 
 def _buckets(reach: int) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .fixed_point import mpmath
+from .digits import mpmath
 
 Number = Any  # a 50-digit mpmath number, or an int or float that is one exactly
 

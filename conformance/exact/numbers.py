@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .bits import to_hex
-from .fixed_point import DIGITS, mpmath
+from .digits import DIGITS, mpmath
 from .output import Output
 
 #: The least that float32 holds; A = 0 would say that a value must be equal to the last bit.

@@ -14,8 +14,8 @@ import numpy as np
 
 from posenc_ref import Encoding, Table
 
+from .digits import DIGITS, mpmath
 from .error_numbers import Counted, counted
-from .fixed_point import DIGITS, mpmath
 from .numbers import Real
 from .output import Output
 from .recipe import Group, Recipe, numbers, rotated, whole

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .fixed_point import mpmath
+from .digits import mpmath
 from .numbers import Array, Number, Real, exactly, objects, sizes
 from .schedules import depends_on_length, magnitude
 

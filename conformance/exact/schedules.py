@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .fixed_point import mpmath
+from .digits import mpmath
 from .numbers import Number
 
 

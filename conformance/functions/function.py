@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import identical
 
@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Probe:
+class Arguments:
     """The arguments of one call; one that is not required may be refused."""
 
     name: str
@@ -25,18 +25,17 @@ class Probe:
     required: bool = True
 
 
-def written(code: str, message: str, function: Function, remedy: str = "") -> Mistake:
-    """Return the mistake of another function in place of the right one.
-
-    It returns the values, or a Truth where these have a unit of their own.
-    """
-    return Mistake(code, message, lambda call: call.returned_by(function), remedy)
-
-
 def several(code: str, *rows: tuple[Any, ...]) -> Iterator[Mistake]:
-    """Yield a mistake for each row: the message, the function, perhaps a remedy."""
-    for row in rows:
-        yield written(code, *row)
+    """Yield a mistake for each row: the message, the wrong function, perhaps a remedy.
+
+    The function returns the values, or a Truth where these have a unit of their own.
+    """
+    return mistakes(code, lambda function: lambda call: call.returned_by(function), *rows)
+
+
+def written(code: str, message: str, function: Function, remedy: str = "") -> Mistake:
+    """Return the mistake of a wrong function."""
+    return next(several(code, (message, function, remedy)))
 
 
 def _identical(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
@@ -47,7 +46,8 @@ def _identical(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> 
 class Plain:
     """How to judge a surface; ``probes`` and ``mistakes`` get the declared encoding, or None."""
 
-    probes: Callable[[Any, int, str], Iterable[Probe]]  #: by seed and dtype; from small to large
+    #: By encoding, seed and dtype, from small to large.
+    probes: Callable[[Any, int, str], Iterable[Arguments]]
     mistakes: Callable[[Any], Iterable[Mistake]]
     otherwise: str  #: the code where no known mistake explains the result
     integers: bool = True  #: whether integers (or bools) are wanted

@@ -9,12 +9,12 @@ import numpy as np
 
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 
-from .function import Plain, Probe, several, written
+from .function import Arguments, Plain, several, written
 
 _BETWEEN = np.array([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]])
 
 
-def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     padding = encoding.padding_idx
     room = max(min(encoding.rows - padding - 1, 24), 1)
     rng = np.random.default_rng(seed)
@@ -26,17 +26,17 @@ def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
         return np.asarray(np.where(real, tokens, padding))
 
     left = np.arange(room) >= np.minimum([[0], [room // 2], [room - 1]], room - 1)
-    yield Probe("no padding", (ids(np.ones((2, min(4, room)))),))
-    yield Probe("padding on the right", (ids(left[:, ::-1]),))
-    yield Probe("padding on the left", (ids(left),))
-    yield Probe("other tokens, same lengths", (ids(left[:, ::-1]),))
-    yield Probe("a row of padding", (ids(np.zeros((2, min(3, room)))),), False)
+    yield Arguments("no padding", (ids(np.ones((2, min(4, room)))),))
+    yield Arguments("padding on the right", (ids(left[:, ::-1]),))
+    yield Arguments("padding on the left", (ids(left),))
+    yield Arguments("other tokens, same lengths", (ids(left[:, ::-1]),))
+    yield Arguments("a row of padding", (ids(np.zeros((2, min(3, room)))),), False)
     long = max(min(encoding.rows - padding - 1, 700), 1)
     lengths = np.random.default_rng(seed + 1).integers(1, long + 1, 11)
     wide = ids(np.arange(long) >= long - lengths[:, None])
-    yield Probe(f"eleven rows of {long}", (wide,), False)
+    yield Arguments(f"eleven rows of {long}", (wide,), False)
     if room >= _BETWEEN.sum(axis=1).max():
-        yield Probe("padding between", (ids(_BETWEEN),), False)
+        yield Arguments("padding between", (ids(_BETWEEN),), False)
 
 
 def _token_mistakes(encoding: Any) -> Iterator[Mistake]:

@@ -11,7 +11,7 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.diagnosis.match import failed, fits, judge_call, match, worst
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed, Refused, Subject
+from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 
 from .function import Plain, PlainCall
@@ -40,13 +40,13 @@ def judge(run: Run) -> None:
     own = run.surface.own(run.encoding, "float64")
     seen: list[JudgedCall] = []
     malformed: list[tuple[str, str]] = []
-    for probe in row.probes(run.encoding, run.settings.seed, run.subject.dtype):
+    for probe in row.probes(run.encoding, run.settings.seed, run.driver.dtype):
         arguments = tuple(_rounded(run, a) for a in probe.arguments)
         if run.settings.max_position is not None:
             arguments = row.within(arguments, run.settings.max_position)
         expected = np.asarray(own(*arguments))
         try:
-            actual = _called(run, run.subject, row, arguments, expected.shape)
+            actual = _called(run, run.driver, row, arguments, expected.shape)
         except Refused as error:
             if not probe.required:
                 run.limit(f"{probe.name}: refused ({error})")
@@ -73,17 +73,17 @@ def judge(run: Run) -> None:
 def _rounded(run: Run, argument: Any) -> Any:
     """Floating arrays as the function will see them."""
     if isinstance(argument, np.ndarray) and argument.dtype.kind == "f":
-        return run.subject.rounded(argument)
+        return run.driver.rounded(argument)
     return argument
 
 
 def _called(
-    run: Run, subject: Subject, row: Plain, arguments: tuple[Any, ...], shape: tuple[int, ...]
+    run: Run, driver: Driver, row: Plain, arguments: tuple[Any, ...], shape: tuple[int, ...]
 ) -> np.ndarray:
-    result = subject.call(*arguments)
+    result = driver.call(*arguments)
     if isinstance(result, tuple):
         result = list(result)
-    actual = np.asarray(subject.array(result))
+    actual = np.asarray(driver.array(result))
     if actual.shape != shape:
         raise Malformed(f"expected shape {shape}, got {actual.shape}")
     return np.array(actual, dtype=np.float64)
@@ -93,7 +93,7 @@ def _kind(run: Run, row: Plain) -> bool:
     """Whether integers, or floating numbers, came out as they should."""
     if not row.integers:
         return run.floats_only()
-    for name in sorted(run.subject.out_dtypes & set(ROUNDOFF)):
+    for name in sorted(run.driver.out_dtypes & set(ROUNDOFF)):
         run.add("dtype", f"the result has dtype {name}", "an integer dtype is needed")
         return False
     return True
@@ -104,7 +104,7 @@ def _judged(
 ) -> JudgedCall:
     row, truth = call.row, call.truth(expected)
     if not (truth.terms.any() or truth.angle.any()) and not row.integers:  # copied, so rounded
-        truth = row.truth(run.encoding, call.arguments, run.subject.rounded(truth.value))
+        truth = row.truth(run.encoding, call.arguments, run.driver.rounded(truth.value))
     case = f"{name}: {_shown(run, call.arguments)}"
     return JudgedCall(case, row.meaning(actual), truth, call, row.judged(call.arguments))
 
@@ -126,14 +126,14 @@ def _state(run: Run, row: Plain, seen: list[JudgedCall]) -> None:
     first, last = seen[0].facts.arguments, seen[-1].facts.arguments
     state.kept_result(
         run,
-        lambda: _listed(run.subject.call(*first)),
-        lambda: _listed(run.subject.call(*last)),
+        lambda: _listed(run.driver.call(*first)),
+        lambda: _listed(run.driver.call(*last)),
     )
-    if run.subject.factory is None or run.report.codes:
+    if run.driver.factory is None or run.report.codes:
         return
     for one in failed(run, seen):
         try:
-            clean = _called(run, run.subject.fresh(), row, one.facts.arguments, one.actual.shape)
+            clean = _called(run, run.driver.fresh(), row, one.facts.arguments, one.actual.shape)
         except (Refused, Malformed):
             continue
         if fits(run, _again(row, one, clean), one.truth):
@@ -152,7 +152,7 @@ def _again(row: Plain, one: JudgedCall, actual: np.ndarray) -> JudgedCall:
 def _replay(run: Run, row: Plain, one: JudgedCall) -> None:
     run.count("state")
     try:
-        again = row.meaning(_called(run, run.subject, row, one.facts.arguments, one.actual.shape))
+        again = row.meaning(_called(run, run.driver, row, one.facts.arguments, one.actual.shape))
         same = np.array_equal(again, one.actual, equal_nan=True)
         now = "other values"
     except (Refused, Malformed) as error:

@@ -17,12 +17,13 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.oracle.apply import apply_truth
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
-from .function import Function, Plain, Probe, several, written
+from .function import Arguments, Function, Plain, several, written
 
 #: (n_heads, head_dim, hidden): heads of 8 and more, as 4 channels hide the direction.
 WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32))
-#: x is so much larger than any eps that nobody's eps shows in the dtype.
+#: The size of x, so large that no eps shows in the dtype.
 _LOUD = {"float64": 2.0**20, "float32": 2.0**10, "bfloat16": 2.0**10, "float16": 2.0**6}
 
 
@@ -30,14 +31,14 @@ def _rotary_dim(encoding: Any) -> int | None:
     return None if encoding is None else encoding.rotary_dim
 
 
-def _weights(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _weights(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     sizes: Sequence[tuple[int, int, int]] = WEIGHTS
     if encoding is not None:  # its own head_dim, in several numbers
         sizes = tuple((n, encoding.head_dim, hidden) for n, _, hidden in WEIGHTS)
     for n, d, hidden in sizes:
-        yield Probe(f"{n} heads of {d}", (dense((n * d, hidden), seed + n + d), n))
+        yield Arguments(f"{n} heads of {d}", (dense((n * d, hidden), seed + n + d), n))
     n, d, _ = sizes[1]
-    yield Probe("a bias", (dense((n * d,), seed + 50), n), False)
+    yield Arguments("a bias", (dense((n * d,), seed + 50), n), False)
 
 
 def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
@@ -98,7 +99,7 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
     )
 
 
-def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     d = encoding.head_dim
     weight = 1.0 + 0.3 * dense((d,), seed + 60)
     for i, (size, start) in enumerate(
@@ -108,10 +109,10 @@ def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
         at = start + np.arange(size[2])
         if encoding.num_axes > 1:
             at = np.broadcast_to(at, (encoding.num_axes, size[0], size[2])).copy()
-        yield Probe(f"positions from {start} on", (x, weight, at), start == 0)
+        yield Arguments(f"positions from {start} on", (x, weight, at), start == 0)
     flat = np.ones(d)
     at = np.zeros((encoding.num_axes, 1, 3) if encoding.num_axes > 1 else 3, np.int64)
-    yield Probe(
+    yield Arguments(
         "all weights 1, position 0", (_LOUD[dtype] * dense((1, 2, 3, d), seed + 70), flat, at)
     )
 
@@ -131,9 +132,7 @@ def _normed_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) 
 
 
 def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
-    def turned(x: np.ndarray, at: Any) -> np.ndarray:
-        return np.asarray(encoding.apply(np.ascontiguousarray(x), at))
-
+    turned = _applied(encoding)
     order = "Normalise and weight q and k first, then rotate them."
     code = "norm-order"
     yield from several(
@@ -168,31 +167,45 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("the weight is applied twice", lambda x, w: w * w * _norm(x)),
     ):
         yield written("amplitude", message, _before(turned, factor))
-    for other, message in _other_rotations(encoding):
-        yield written(
-            other[0],
-            message,
-            lambda x, w, at, e=other[1]: np.asarray(e.apply(w * _norm(x), at)),
-        )
+    for code, message, other in rotary_variants(encoding):
+        rotated = _applied(other)
+        yield written(code, message, lambda x, w, at, of=rotated: of(w * _norm(x), at))
+
+
+def _applied(encoding: Rotary) -> Function:
+    return lambda x, at: np.asarray(encoding.apply(np.ascontiguousarray(x), at))
 
 
 def _before(turned: Function, factor: Function) -> Function:
     return lambda x, w, at: turned(factor(x, w), at)
 
 
-def _other_rotations(encoding: Rotary) -> Iterator[tuple[tuple[str, Rotary], str]]:
-    """The commonest mistakes of the rotation itself; ``apply`` is there for the others."""
-    if not isinstance(encoding, pr.RoPE):
+def rotary_variants(declared: Rotary) -> Iterator[tuple[str, str, Rotary]]:
+    """Yield the encodings that are taken for the declared rotation: code, message, encoding."""
+    if not isinstance(declared, pr.RoPE | pr.MultiAxisRoPE):
         return
-    other = "half" if encoding.layout == "interleaved" else "interleaved"
-    changed = encoding.replace(layout=other, output_layout=None)
-    yield ("layout", changed), f"pairs are {other}, declared {encoding.layout}"
-    yield ("sign", encoding.replace(sign=-encoding.sign)), "the rotation turns the other way"
-    for base in (10000.0, 500000.0, 1000000.0):
-        yield ("base", encoding.replace(base=base)), f"the base is {base:g}"
-    if encoding.scaling is not None:
-        plain = encoding.replace(scaling=None)
-        yield ("scaling-missing", plain), "the declared scaling is missing"
+    if declared.layout in ("half", "interleaved"):
+        layout = "half" if declared.layout == "interleaved" else "interleaved"
+        text = f"pairs are {layout}, declared {declared.layout}"
+        yield "layout", text, declared.replace(layout=layout, output_layout=None)
+    yield "sign", "the rotation turns the other way", declared.replace(sign=-declared.sign)
+    if not isinstance(declared, pr.RoPE):
+        return
+    for base in PUBLISHED_BASES:
+        if base != declared.base:
+            text = f"the base is {base:g}, declared {declared.base:g}"
+            yield "base", text, declared.replace(base=base)
+    if declared.scaling is not None:
+        text = "the declared scaling is missing"
+        yield "scaling-missing", text, declared.replace(scaling=None)
+    elif declared.rotary_dim != declared.head_dim:
+        whole = declared.replace(rotary_dim=declared.head_dim, rotary_start=0, output_layout=None)
+        yield "rotary-dim", "all channels are rotated", whole
+    else:
+        for d in (declared.head_dim // 2, declared.head_dim // 4):
+            if d % 2 == 0 and d:
+                text = f"{d} of {declared.head_dim} channels are rotated"
+                yield "rotary-dim", text, declared.replace(rotary_dim=d)
 
 
 LAYOUT_ROWS = {

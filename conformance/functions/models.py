@@ -23,7 +23,7 @@ from posenc_ref.conformance.table.diagnose_rows import reversed_length
 from posenc_ref.conformance.table.judge_features import longest
 from posenc_ref.schedules.yarn import mscale
 
-from .function import Function, Plain, Probe, several, written
+from .function import Arguments, Function, Plain, several, written
 
 LENGTHS = (5, 1, 2, 16, 64)
 
@@ -34,12 +34,12 @@ def _longest(encoding: Any) -> int:
     return last if isinstance(encoding, Learned) else min(last, 2050)
 
 
-def _sequences(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _sequences(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     longest = _longest(encoding)
     for n in dict.fromkeys(min(n, longest) for n in LENGTHS):
-        yield Probe("a sequence", (n,))
-    yield Probe("the longest sequence", (longest,), False)
-    yield Probe("no tokens", (0,), False)
+        yield Arguments("a sequence", (n,))
+    yield Arguments("the longest sequence", (longest,), False)
+    yield Arguments("no tokens", (0,), False)
 
 
 def _rows_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
@@ -89,7 +89,7 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
     """Diagnose the values as those of ``table``, in calls as long as those that returned."""
     if not isinstance(run.encoding, Sinusoidal | Learned):
         return
-    fn, longest = run.subject.fn, max(one.facts.arguments[0] for one in seen)
+    fn, longest = run.driver.fn, max(one.facts.arguments[0] for one in seen)
 
     def view(positions: Any) -> Any:
         p = host_positions(run, positions)
@@ -103,8 +103,8 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
     run.report.limits[:] = limits
 
 
-def _depth(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
-    yield Probe("all layers", (len(model.layer_types),))
+def _depth(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
+    yield Arguments("all layers", (len(model.layer_types),))
 
 
 def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
@@ -143,8 +143,8 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     yield written(code, "the schedule runs from the last layer to the first", fixed(flags[::-1]))
 
 
-def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Probe]:
-    yield Probe("the model", ())
+def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
+    yield Arguments("the model", ())
 
 
 def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:

@@ -10,24 +10,24 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 
-from .function import Plain, Probe, several, written
+from .function import Arguments, Plain, several, written
 
 #: Longer sequences may be refused.
 _SHORT = 128
 
 
-def _masks(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
-    yield Probe("no padding", (np.ones((2, 4), np.int64),))
+def _masks(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
+    yield Arguments("no padding", (np.ones((2, 4), np.int64),))
     left = np.array([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]])
-    yield Probe("padding on the left", (left,))
-    yield Probe("padding on the right", (left[:, ::-1].copy(),))
+    yield Arguments("padding on the left", (left,))
+    yield Arguments("padding on the right", (left[:, ::-1].copy(),))
     lengths = np.random.default_rng(seed).integers(1, 40, 7)
-    yield Probe("many lengths", ((np.arange(40) >= 40 - lengths[:, None]).astype(np.int64),))
+    yield Arguments("many lengths", ((np.arange(40) >= 40 - lengths[:, None]).astype(np.int64),))
     lengths = np.random.default_rng(seed + 1).integers(1, 700, 11)
     wide = (np.arange(700) >= 700 - lengths[:, None]).astype(np.int64)
-    yield Probe("eleven rows of 700", (wide,), False)
-    yield Probe("padding between", (np.array([[1, 1, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1]]),), False)
-    yield Probe("a row of padding", (np.array([[0, 0, 0], [0, 1, 1]]),), False)
+    yield Arguments("eleven rows of 700", (wide,), False)
+    yield Arguments("padding between", (np.array([[1, 1, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1]]),), False)
+    yield Arguments("a row of padding", (np.array([[0, 0, 0], [0, 1, 1]]),), False)
 
 
 def _over_rows(mask: np.ndarray) -> np.ndarray:
@@ -74,12 +74,12 @@ def _mask_mistakes(encoding: Any) -> Iterator[Mistake]:
     )
 
 
-def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     for lengths in ([4], [2, 3], [1, 1, 4], [5, 2, 7, 1], [300, 2, 77], [6, 6, 6]):
-        yield Probe(f"{len(lengths)} documents", (np.array(lengths),))
-    yield Probe("a document of 40000", (np.array([1, 40000, 3, 3, 600, 2, 9]),), False)
-    yield Probe("an empty document", (np.array([2, 0, 3]),), False)
-    yield Probe("no documents", (np.zeros(0, np.int64),), False)
+        yield Arguments(f"{len(lengths)} documents", (np.array(lengths),))
+    yield Arguments("a document of 40000", (np.array([1, 40000, 3, 3, 600, 2, 9]),), False)
+    yield Arguments("an empty document", (np.array([2, 0, 3]),), False)
+    yield Arguments("no documents", (np.zeros(0, np.int64),), False)
 
 
 def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
@@ -110,12 +110,12 @@ def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
     )
 
 
-def _prompts(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _prompts(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     for prompt, steps in ((5, 3), (1, 1), (7, 1), (100, 20), (4095, 3), (33000, 300)):
-        yield Probe(f"{steps} steps", (prompt, steps), np.max(prompt) + steps <= _SHORT)
-    yield Probe("no prompt", (0, 4), False)
-    yield Probe("no steps", (6, 0), False)
-    yield Probe("a prompt for each row", (np.array([3, 9, 1]), 4), False)
+        yield Arguments(f"{steps} steps", (prompt, steps), np.max(prompt) + steps <= _SHORT)
+    yield Arguments("no prompt", (0, 4), False)
+    yield Arguments("no steps", (6, 0), False)
+    yield Arguments("a prompt for each row", (np.array([3, 9, 1]), 4), False)
 
 
 def _decode_mistakes(encoding: Any) -> Iterator[Mistake]:
@@ -147,15 +147,15 @@ def _decode_mistakes(encoding: Any) -> Iterator[Mistake]:
     )
 
 
-def _shards(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _shards(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     many, long = [0, 16, 48, 64, 160, 176], [0, 16, 40016]
     for bounds, size in (
         ([0, 8], 2), ([0, 8, 20], 2), ([0, 12, 36, 48], 3), ([0, 64], 4), (many, 8), (long, 8),
     ):  # fmt: skip
         for rank in range(size):
             needed = bounds is not long
-            yield Probe(f"rank {rank} of {size}", (np.array(bounds), size, rank), needed)
-    yield Probe("one rank", (np.array([0, 6, 8]), 1, 0), False)
+            yield Arguments(f"rank {rank} of {size}", (np.array(bounds), size, rank), needed)
+    yield Arguments("one rank", (np.array([0, 6, 8]), 1, 0), False)
 
 
 def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:

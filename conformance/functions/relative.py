@@ -15,14 +15,14 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.probes import dense
 
-from .function import Function, Plain, Probe, written
+from .function import Arguments, Function, Plain, written
 
 WINDOWS = ((2, 2), (2, 3), (3, 2), (1, 5), (4, 4), (7, 7), (3, 9), (8, 2))
 
 
-def _windows(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _windows(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     for h, w in WINDOWS:
-        yield Probe(f"{h} x {w}", ((h, w),))
+        yield Arguments(f"{h} x {w}", ((h, w),))
 
 
 def classes(index: np.ndarray) -> np.ndarray:
@@ -92,11 +92,11 @@ def _columns(h: int, w: int) -> np.ndarray:
     return np.asarray((dy + h - 1) * (2 * w - 1) + dx + w - 1)
 
 
-def _shifted(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _shifted(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     for q, k in ((2, 2), (1, 1), (3, 3), (5, 5), (9, 9)):
-        yield Probe(f"Q = {q}, K = {k}", (dense((q, k), seed + q),))
+        yield Arguments(f"Q = {q}, K = {k}", (dense((q, k), seed + q),))
     for q, k in ((2, 5), (1, 6), (3, 8)):
-        yield Probe(f"Q = {q}, K = {k}, with memory", (dense((q, k), seed + k),), False)
+        yield Arguments(f"Q = {q}, K = {k}, with memory", (dense((q, k), seed + k),), False)
 
 
 def _visible(arguments: tuple[Any, ...]) -> np.ndarray:
@@ -142,10 +142,10 @@ def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
         yield written("relative-shift", message, function)
 
 
-def _scored(encoding: Any, seed: int, dtype: str) -> Iterator[Probe]:
+def _scored(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     for size, d in ((2, 4), (3, 4), (1, 8), (5, 8), (16, 16)):
         q, rel = dense((size, d), seed + size), dense((2 * size - 1, d), seed + 40 + size)
-        yield Probe(f"S = {size}, d = {d}", (q, rel))
+        yield Arguments(f"S = {size}, d = {d}", (q, rel))
 
 
 def _score_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:

@@ -11,22 +11,22 @@ from posenc_ref import ALiBi
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.oracle.apply import exactly
 
-from .function import Function, Plain, Probe, several, written
+from .function import Arguments, Function, Plain, several, written
 
 
 def _slopes(encoding: ALiBi, n: int) -> np.ndarray:
     return ALiBi(n, max_bias=encoding.max_bias).slopes()
 
 
-def _ranks(encoding: ALiBi, seed: int, dtype: str) -> Iterator[Probe]:
+def _ranks(encoding: ALiBi, seed: int, dtype: str) -> Iterator[Arguments]:
     declared = encoding.num_heads
     for n, required in ((declared, True), *((n, False) for n in (8, 12, 40, 112, 144, 260))):
         if not required and n == declared:
             continue
         for size in [s for s in (2, 4, 3, 5) if n % s == 0 and n > s][:2]:
             for rank in range(size):
-                yield Probe(f"rank {rank} of {size}", (n, size, rank), required)
-    yield Probe("one rank", (declared, 1, 0), encoding.num_heads in (1, 2, 3, 5))
+                yield Arguments(f"rank {rank} of {size}", (n, size, rank), required)
+    yield Arguments("one rank", (declared, 1, 0), encoding.num_heads in (1, 2, 3, 5))
 
 
 def _mistakes(encoding: ALiBi) -> Iterator[Mistake]:

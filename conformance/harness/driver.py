@@ -26,7 +26,7 @@ class Malformed(Exception):
 
 
 @dataclass
-class Subject:
+class Driver:
     """Calls ``fn`` with arrays of its own library and watches what it does to them.
 
     Everything in and out is NumPy: floats come back as float64 with their dtype noted.
@@ -51,7 +51,7 @@ class Subject:
         """The array library that ``fn`` takes."""
         return backend(self.backend_name)
 
-    def fresh(self) -> Subject:
+    def fresh(self) -> Driver:
         """Return a driver of a fresh instance of the function."""
         assert self.factory is not None
         return replace(self, fn=self.factory())

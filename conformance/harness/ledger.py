@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from posenc_ref.accuracy import Truth
 
 from .report import NOTE, Accuracy, Finding, Report
 
-#: Findings that are checks of their own; they come first in a report, because they explain others.
+#: Codes that are checks themselves; they come first, because they explain other findings.
 DIRECT = ("shape", "raises", "dtype", "nonfinite", "mutates-input", "state")
 _NOTHING = "no case judged"
 
@@ -116,15 +116,9 @@ class Ledger:
                 "cause explains them",
                 f"{first.check}: {first.place}",
             )
-        old = self.report.accuracy
-        self.report.accuracy = Accuracy(
-            worst=self.worst,
-            budget=budget,
-            where=self.where,
-            precision=old.precision if old else "",
-            errors=old.errors if old else {},
-            degrades_at=old.degrades_at if old else None,
-            highest=self.highest,
+        measured = self.report.accuracy or Accuracy(0.0, 0.0, "")
+        self.report.accuracy = replace(
+            measured, worst=self.worst, budget=budget, where=self.where, highest=self.highest
         )
         return self.report
 

@@ -6,10 +6,10 @@ import numpy as np
 
 #: (B, H, S): all sizes distinct, so that a transposed axis cannot hide.
 SIZES = ((2, 3, 5), (3, 2, 1), (4, 2, 4), (1, 4, 1))
-#: Larger calls from position 0: equal sizes that a guess of the layout confuses, more heads, rows
-#: and tokens than one tile of a kernel holds; powers of two, as models have them.
+#: Larger calls from position 0: equal sizes, which confuse a guessed layout; powers of two, as in
+#: models; more heads, rows and tokens than one tile of a kernel.
 WIDE = ((2, 5, 5), (5, 3, 5), (2, 8, 64), (1, 32, 128), (9, 9, 130), (1, 33, 257), (1, 1, 2050))
-#: Replayed at the end: what came first must come out the same after everything else.
+#: The first call, repeated at the end: the result must be the same.
 SHORT = np.arange(4)
 #: One-hot probes: the origin, the smallest step, and odd numbers that no table length divides.
 ONE_HOT = np.array([0, 1, 37, 211, 1021])
@@ -17,13 +17,13 @@ ONE_HOT = np.array([0, 1, 37, 211, 1021])
 GENERIC = np.array(
     [3, 101, 257, 777, 1001, 1857, 2049, 3001, 4095, 5003, 16001, 32767, 65537, 100003, 131071]
 )
-#: Contiguous windows: neighbours merge first where positions lose bits.
+#: Contiguous windows: neighbouring positions merge first if positions lose bits.
 WINDOWS = (1001, 4093, 32765, 131065)
 #: The report gives the absolute error at the end of contexts of these lengths.
 REPORTED = (2**12, 2**15, 2**17, 2**20)
 #: The cases of one token per call, as in decoding: the first row of a batch, and the later ones.
 ONE_TOKEN, ONE_EACH = "one token at position 37", "one token at position 37, later rows"
-#: Every position below it is tried when the first visible error is looked for.
+#: The first visible error is searched at every position below it.
 SCAN = 2**14
 #: Positions whose values name the precision of the angles; the last ones show float32 through
 #: bfloat16 results.
@@ -32,7 +32,7 @@ TELLING = np.array([*GENERIC, 400009, 700001, 999983, 1048573])
 LENGTHS = ((5, 5), (1, 7), (3, 11), (64, 64), (1, 128), (16, 256), (1, 300), (1, 1024), (4, 2050))
 #: Numbers of heads: powers of two and their neighbours.
 HEADS = (*range(1, 17), 20, 24, 25, 32, 40, 48, 64, 71, 96, 112, 128)
-#: The judge's own: past every power of two up to 256, where a kept table ends or a rule changes.
+#: More numbers of heads, past every power of two up to 256, where tables end and rules change.
 MORE_HEADS = (17, 18, 33, 36, 56, 65, 80, 97, 104, 127, 129, 144, 160, 192, 255, 256, 257)
 
 

@@ -138,7 +138,7 @@ class TableAccess(Reach):
         return table
 
     def _call(self, positions: np.ndarray) -> np.ndarray:
-        return self.read(self.run.subject.call(positions), positions.size)
+        return self.read(self.run.driver.call(positions), positions.size)
 
 
 @dataclass
@@ -162,7 +162,7 @@ class Access(Reach):
         tries = {"any": [3, 1, 7], "contiguous": [7, 8, 9], "single": [7]}
         for mode, positions in ((mode, np.array(at)) for mode, at in tries.items()):
             try:
-                self.run.subject.apply(x[:, :, : positions.size], positions)
+                self.run.driver.apply(x[:, :, : positions.size], positions)
             except Refused as error:
                 self.refused = str(error)
                 continue
@@ -203,7 +203,7 @@ class Access(Reach):
         return y
 
     def _rows(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        apply = self.run.subject.apply
+        apply = self.run.driver.apply
         if self._alone(positions):
             parts = [apply(x[:, :, i : i + 1], positions[i : i + 1]) for i in range(positions.size)]
             return np.concatenate(parts, axis=2)
@@ -226,7 +226,7 @@ class Access(Reach):
         n = positions.size
         if n <= self.most:
             try:
-                return self.run.subject.apply(x, positions)
+                return self.run.driver.apply(x, positions)
             except Refused as error:
                 most = longest_call(lambda size: self._comes_out(x, positions, size), n)
                 if not most:  # it is not the length
@@ -259,7 +259,7 @@ class Access(Reach):
     def _comes_out(self, x: np.ndarray, positions: np.ndarray, most: int) -> bool:
         part, _ = self._part(positions, 0, most)
         try:
-            self.run.subject.apply(x[:, :, part], positions[part])
+            self.run.driver.apply(x[:, :, part], positions[part])
         except Refused:
             return False
         return True

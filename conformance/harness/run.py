@@ -11,7 +11,7 @@ import numpy as np
 from posenc_ref import Encoding, ModelEncoding
 from posenc_ref.accuracy import ROUNDOFF, Truth, budget
 
-from .driver import Subject
+from .driver import Driver
 from .ledger import Failure, Ledger, named
 from .probes import dense
 from .report import NOTE, Report
@@ -42,7 +42,7 @@ class Settings:
 class Run:
     """What every judge works with: the function, the encoding, the settings and the ledger."""
 
-    subject: Subject
+    driver: Driver
     encoding: Any  #: an Encoding, or None where only properties are judged
     settings: Settings
     ledger: Ledger
@@ -65,8 +65,8 @@ class Run:
     @property
     def dtype(self) -> str:
         """The dtype whose roundoff judges: the declared one, or a narrower one that came out."""
-        out = self.subject.out_dtypes & set(ROUNDOFF)
-        return max(out | {self.subject.dtype}, key=lambda name: ROUNDOFF[name])
+        out = self.driver.out_dtypes & set(ROUNDOFF)
+        return max(out | {self.driver.dtype}, key=lambda name: ROUNDOFF[name])
 
     @property
     def coarse(self) -> str:
@@ -86,7 +86,7 @@ class Run:
 
     def random(self, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
         """Return normal random numbers, rounded to the dtype of the function's input."""
-        return self.subject.rounded(dense(shape, self.settings.seed + seed))
+        return self.driver.rounded(dense(shape, self.settings.seed + seed))
 
     def scores(self, actual: np.ndarray, truth: Truth, angles: str | None = None) -> np.ndarray:
         """Return the score of every element."""
@@ -185,26 +185,26 @@ class Run:
         """Complete the report: negative controls, dtypes, written inputs and the accuracy."""
         self.control()
         self._dtypes()
-        if self.subject.mutated and not self.subject.inplace:
+        if self.driver.mutated and not self.driver.inplace:
             self.add(
                 "mutates-input",
-                f"the input {self.subject.mutated} is written over",
-                f"{self.subject.mutated} compared with a copy taken before the call",
+                f"the input {self.driver.mutated} is written over",
+                f"{self.driver.mutated} compared with a copy taken before the call",
             )
         return self.ledger.finish(self.budget)
 
     def _dtypes(self) -> None:
-        declared = self.subject.dtype
-        for name in sorted(self.subject.out_dtypes):
+        declared = self.driver.dtype
+        for name in sorted(self.driver.out_dtypes):
             message = f"{declared} goes in, {name} comes out"
             if ROUNDOFF.get(name, 0.0) > ROUNDOFF[declared]:
                 self.add("dtype", message, f"result dtype {name}")
-            elif 0 < ROUNDOFF.get(name, 0.0) < ROUNDOFF[declared] and self.subject.keeps_dtype:
+            elif 0 < ROUNDOFF.get(name, 0.0) < ROUNDOFF[declared] and self.driver.keeps_dtype:
                 self.add("dtype", message, f"result dtype {name}", severity=NOTE)
 
     def floats_only(self) -> bool:
         """Return whether every result so far was floating; report a finding otherwise."""
-        for name in sorted(self.subject.out_dtypes - set(ROUNDOFF)):
+        for name in sorted(self.driver.out_dtypes - set(ROUNDOFF)):
             self.add("dtype", f"the result has dtype {name}", "a floating dtype is needed")
             return False
         return True

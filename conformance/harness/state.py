@@ -60,7 +60,7 @@ def same_length(
             f"wrong in a later call of {late.size}",
         )
     elif not (first and second and alone):
-        # Wrong whatever was called before: no matter of state.
+        # Wrong whatever was called before: the values are at fault, not the state.
         run.failed("values", "calls of one length at other positions", np.inf, "three calls")
 
 
@@ -68,10 +68,10 @@ def kept_result(run: Run, one: Callable[[], object], two: Callable[[], object]) 
     """Judge that a result the caller keeps does not change in the next call."""
     held = one()
     parts = list(held) if isinstance(held, tuple | list) else [held]
-    before = [np.array(run.subject.array(part)) for part in parts]
+    before = [np.array(run.driver.array(part)) for part in parts]
     two()
     run.count("state")
-    after = [run.subject.array(part) for part in parts]
+    after = [run.driver.array(part) for part in parts]
     if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(before, after, strict=True)):
         run.add(
             "state",

@@ -13,7 +13,7 @@ from posenc_ref.encoding import Value
 T = TypeVar("T")
 
 
-def hosted(value: T) -> T:
+def on_host(value: T) -> T:
     """Return the declaration with its learned arrays in NumPy; itself if they are already."""
     return _hosted(value)  # type: ignore[no-any-return]
 

@@ -24,8 +24,8 @@ def identify(run: Run, card: Card) -> None:
         card.unknown += hints.for_apply(run, dim)
         return
     x = run.random((2, 3, SHORT.size, dim))
-    before = run.subject.apply(x, SHORT)
-    if not np.array_equal(before, run.subject.apply(x, SHORT)):
+    before = run.driver.apply(x, SHORT)
+    if not np.array_equal(before, run.driver.apply(x, SHORT)):
         card.unknown.append("the same call gives other values at once: it is not a function of x")
         return
     access = Access(run, dim=dim)
@@ -37,4 +37,4 @@ def identify(run: Run, card: Card) -> None:
     rotary.identify(run, access, measured, card)
     if card.encoding is None:
         card.unknown += hints.no_rotation(run, x, before)
-    state.replay(run, lambda: run.subject.apply(x, SHORT), before, f"positions 0..{SHORT[-1]}")
+    state.replay(run, lambda: run.driver.apply(x, SHORT), before, f"positions 0..{SHORT[-1]}")

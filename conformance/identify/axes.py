@@ -24,7 +24,7 @@ from .fit.schedule import fit, given
 from .length import UNSPACED, Lengths
 from .measure import origin, reach, refined, uncertainty
 
-#: Bases of vision towers and image models, beside those of text.
+#: Bases of text models, vision towers and image models.
 _BASES = (*PUBLISHED_BASES, 100.0, 256.0, 2000.0, 10.0, 20.0)
 _SCALES = (1.0, 2 * np.pi, np.pi)
 
@@ -95,7 +95,7 @@ def identify(
 
 def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> Axes:
     """Return the frequency of every pair on each axis, the others at 0."""
-    count, dim = run.subject.axes, access.dim
+    count, dim = run.driver.axes, access.dim
     first = np.array([p.a for p in measured.pairs])
     out_a, out_b = [p.out_a for p in measured.pairs], [p.out_b for p in measured.pairs]
     every: list[Phases] = []
@@ -104,7 +104,7 @@ def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> A
         def tables(at: np.ndarray, axis: int = axis) -> tuple[np.ndarray, np.ndarray]:
             positions = np.zeros((count, 1, at.size), dtype=at.dtype)
             positions[axis] = at
-            y = run.subject.apply(unit_pairs((1, 1, at.size, dim), first), positions)[0, 0]
+            y = run.driver.apply(unit_pairs((1, 1, at.size, dim), first), positions)[0, 0]
             return y[:, out_a], y[:, out_b]
 
         found = unaliased(tables, run.coarse)
@@ -118,7 +118,7 @@ def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> A
 
 
 def _mixed(card: Card, dim: int, measured: Measured, axes: Axes, k: int) -> None:
-    """Pairs that follow several axes at once: RoPE-Mixed."""
+    """Identify RoPE-Mixed, whose pairs follow several axes at once."""
     names = np.flatnonzero(axes.follows[:, k]).tolist()
     card.facts["axes"] = f"pairs follow several axes at once (pair {k}: axes {names})"
     weight = np.where(axes.follows, axes.w, 0.0)
@@ -220,7 +220,7 @@ def _exponents(shape: MultiAxisRoPE, spacing: str) -> np.ndarray:
 
 
 def _runs(axes: np.ndarray) -> str:
-    """Consecutive pairs of one axis, or the first pairs where they alternate."""
+    """Return the runs of pairs of one axis in words, or the first pairs if axes alternate."""
     if (np.diff(axes) != 0).sum() < axes.size // 2:
         bounds = [0, *(np.flatnonzero(np.diff(axes)) + 1).tolist(), axes.size]
         parts = [f"{a}..{b - 1} axis {axes[a]}" for a, b in pairwise(bounds)]

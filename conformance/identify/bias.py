@@ -20,7 +20,7 @@ _SQUARES = (64, 16, 5)
 _OTHERS = ((3, 11), (1, 300), (300, 300), (4, 2050))
 #: The largest square call.
 _LARGEST = 1024
-#: At or below it a bias is a mask.
+#: Values at or below it are a mask.
 _MASK = -1e4
 
 
@@ -75,7 +75,7 @@ def identify(run: Run, card: Card) -> None:
         card.unknown.append("the same call gives other values at once: it is no function of them")
         return
     if square.hidden.all():
-        card.unknown.append("every key is masked, or not a number: there is no bias in it")
+        card.unknown.append("every key is masked or NaN: there is no bias to identify")
         return
     calls = [square, *(c for pair in _OTHERS if (c := _call(run, card, *pair)))]
     run.ledger.highest = max(c.k_len for c in calls) - 1
@@ -105,7 +105,7 @@ def identify(run: Run, card: Card) -> None:
 
 def _call(run: Run, card: Card, q_len: int, k_len: int) -> Call | None:
     """Return one call as (H, Q, K); None, with a limit, if it is refused or has another shape."""
-    answer = ask(run.subject, q_len, k_len)
+    answer = ask(run.driver, q_len, k_len)
     if answer.values is None:
         card.limits.append(f"fn({q_len}, {k_len}) is refused ({answer.problem})")
         return None
@@ -156,7 +156,7 @@ def _profile(calls: list[Call], ruler: Ruler, constant: bool) -> Profile | None:
 
 
 def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
-    """Earlier and later keys, each linear in the distance, or in buckets, or neither."""
+    """Identify earlier and later keys: linear in the distance, curved, or in buckets."""
     heads = len(next(iter(profile.value.values())))
     own = profile.value.get(0, np.zeros(heads))
     slopes = _line(profile, own, ruler, -1)
@@ -165,7 +165,9 @@ def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
     elif slopes.any():
         _linear(card, profile, slopes, own, ruler)
     else:
-        card.unknown.append("every earlier key gets the same: there is no distance in it")
+        card.unknown.append(
+            "all earlier keys have the same bias: it does not depend on the distance"
+        )
 
 
 def _curved(run: Run, card: Card, profile: Profile, own: np.ndarray, ruler: Ruler) -> None:
@@ -285,7 +287,7 @@ def _farther(
 
 
 def _levels(side: dict[int, np.ndarray], own: np.ndarray, low: int) -> tuple[dict[int, int], int]:
-    """The number of every distance's bucket, and how many there are; a change starts a new one."""
+    """Return the bucket of every distance, and how many there are; each change starts one."""
     level, before, bucket = {}, own, low
     for n, values in side.items():
         if not np.array_equal(values, before) or (low and bucket == low):

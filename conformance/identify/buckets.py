@@ -16,12 +16,12 @@ from posenc_ref.conformance.harness.run import Run
 
 from .card import Card
 
-#: Every relative position up to here is asked for, and some beyond it.
+#: Every relative position up to it is called, and some beyond it.
 _NEAR = 2100
 _FAR = np.array([4096, 8191, 16384, 32768, 65536, 131071])
-#: Values of max_distance that somebody would choose, before any that fits.
+#: Usual values of max_distance, tried first.
 _MOST = 2**31
-#: More buckets of one direction than this are no buckets.
+#: The most buckets of one direction.
 _LARGEST = 512
 _USUAL = (128, 256, 64, 512, 1024, 20, 32, 48, 96, 160, 320, 800, 2048, 100, 200, 1000)
 
@@ -78,7 +78,7 @@ def identify(run: Run, card: Card) -> None:
 
 
 def _ask(run: Run, card: Card) -> tuple[np.ndarray, np.ndarray]:
-    """Relative positions and their buckets; empty, with the reason on the card, if there are none.
+    """Return relative positions and their buckets; both empty if there are none.
 
     Functions that have only so many distances are asked for fewer.
     """
@@ -89,7 +89,7 @@ def _ask(run: Run, card: Card) -> tuple[np.ndarray, np.ndarray]:
         r = np.arange(-reach, reach + 1)
         if reach == _NEAR:
             r = np.concatenate([-_FAR[::-1], r, _FAR])
-        answer = ask(run.subject, r)
+        answer = ask(run.driver, r)
         if answer.values is None:
             continue
         b = answer.values
@@ -99,7 +99,7 @@ def _ask(run: Run, card: Card) -> tuple[np.ndarray, np.ndarray]:
         if not np.array_equal(b, np.trunc(b)) or not np.isfinite(b).all():
             card.unknown.append("what comes out are no integers")
             return nothing
-        again = ask(run.subject, r)
+        again = ask(run.driver, r)
         if again.values is None or not np.array_equal(again.values, b):
             card.unknown.append("the same call gives other values at once: it is no function of r")
             return nothing
@@ -140,7 +140,7 @@ def thresholds(side: dict[int, int], low: int) -> tuple[int, ...]:
 
 
 def rules(past: dict[int, int], later: dict[int, int], own: int) -> Iterator[Rule]:
-    """T5 parameters whose buckets are these, by distance on both sides."""
+    """Yield T5 parameters that give these buckets, by distance on both sides."""
     seen = thresholds(past, 0)
     if not seen or own != 0:
         return

@@ -14,7 +14,7 @@ from posenc_ref.conformance.harness.report import Finding, Report
 
 _WIDTH = 100
 _INDENT = 13
-#: Facts that are found in another order than they are read in; others come first.
+#: The order of these facts on a card; other facts come before them.
 _ORDER = (
     "", "pairs", "axes", "columns", "frequencies", "amplitude", "sign", "origin", "length",
     "angles", "accuracy", "judged",

@@ -35,7 +35,7 @@ def curves(
 
 
 def _kerple(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
-    """Both forms, with r1 and r2 fitted to every head by Gauss-Newton steps."""
+    """Yield both forms, with r1 and r2 fitted to every head by Gauss-Newton steps."""
     if not (values < 0).all():
         return
     y = -values
@@ -58,7 +58,7 @@ def _kerple(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
 def _fit(
     y: np.ndarray, shape: Callable[..., np.ndarray], slope: Callable[..., np.ndarray]
 ) -> tuple[float, float] | None:
-    """r1 and r2 of ``r1 shape(r2)``, in logarithms: y has the same relative error everywhere."""
+    """Fit r1 and r2 of ``r1 shape(r2)`` in logarithms: the relative error of y is constant."""
     goal = np.log(y)
     starts = np.geomspace(2.0**-12, 2.0**6, 37)
     log = min(
@@ -68,7 +68,7 @@ def _fit(
     for _ in range(_STEPS):
         r = np.exp(log)
         rest = goal - np.log(shape(r))
-        # How the logarithm of the shape changes with that of r2, its mean taken out.
+        # The derivative of log(shape) by log(r2), centred.
         change = r * slope(r) / shape(r)
         centred = change - change.mean()
         bottom = float(centred @ centred)

@@ -80,7 +80,7 @@ def identify(
         try:
             load(JUDGED[surface].identify)(run, card)
             if card.encoding is None and surface not in _CHANNELS:
-                card.unknown += hints.arguments(run.subject.fn, surface)
+                card.unknown += hints.arguments(run.driver.fn, surface)
         except (Refused, Malformed) as error:
             card.unknown.append(f"a call failed: {error}")
             card.unknown += hints.for_tables(run, surface, error)
@@ -133,18 +133,18 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
     assert card.encoding is not None
     if run.report.findings:  # state: nothing else is looked for before
         card.deviations = list(run.report.findings)
-        if run.subject.factory is None:
+        if run.driver.factory is None:
             card.unknown.append(
                 "whether it is exact: calls change what later ones give, so a check of this "
                 "instance would judge what is left of the measurement; pass factory="
             )
             return
-        fn = run.subject.fresh().fn
+        fn = run.driver.fresh().fn
     head_dim = run.settings.head_dim
     try:
         report = check(fn, _declared(card, head_dim), card.surface, head_dim=head_dim, **options)
     except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
-        # The suite itself is at fault: the card stands without it.
+        # A fault of the suite: the card is returned without a check.
         card.unknown.append(f"whether it is exact: the check broke off ({error!r}); please report")
         return
     card.report = report

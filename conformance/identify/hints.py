@@ -12,7 +12,7 @@ import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.backends import backends
-from posenc_ref.conformance.harness.driver import Malformed, Refused, Subject
+from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.probes import SHORT, dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES
@@ -35,7 +35,7 @@ def no_head_dim(run: Run, surface: str) -> str:
     if taken:
         return f"{text}; this function takes {', '.join(map(str, sorted(taken)))} and maybe others"
     first = _HEAD_DIMS[0]
-    found = for_apply(run, first) if surface == "apply" else arguments(run.subject.fn, surface)
+    found = for_apply(run, first) if surface == "apply" else arguments(run.driver.fn, surface)
     return "; ".join([text, *found])
 
 
@@ -44,11 +44,11 @@ def for_apply(run: Run, dim: int) -> list[str]:
     found = [
         f"positions ({n}, B, S) come out right: pass axes={n}, or --axes {n}"
         for n in _AXES
-        if run.subject.axes == 1 and _gives(_other(run, axes=n), dim)
+        if run.driver.axes == 1 and _gives(_other(run, axes=n), dim)
     ][:1]
     return found or [
-        *_libraries(run, lambda subject: _gives(subject, dim)),
-        *arguments(run.subject.fn, "apply"),
+        *_libraries(run, lambda driver: _gives(driver, dim)),
+        *arguments(run.driver.fn, "apply"),
     ]
 
 
@@ -58,18 +58,18 @@ def for_tables(run: Run, surface: str, error: Refused | Malformed) -> list[str]:
         other = {"cos_sin": "table", "table": "cos_sin"}.get(surface)
         return [f"what comes out may be that of surface {other!r}"] if other else []
     return [
-        *_libraries(run, lambda subject: _returns(subject, np.arange(5))),
-        *arguments(run.subject.fn, surface),
+        *_libraries(run, lambda driver: _returns(driver, np.arange(5))),
+        *arguments(run.driver.fn, surface),
     ]
 
 
 def no_rotation(run: Run, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
     """Yield what else a function that is not a rotation lacks; y is its result for x."""
-    half = 2 * run.subject.apply(x / 2, SHORT)  # exact, where the function is linear
+    half = 2 * run.driver.apply(x / 2, SHORT)  # exact, where the function is linear
     off = np.abs(half - y)
     if (off > run.budget * ROUNDOFF[run.coarse] * (np.abs(y) + np.abs(half))).any():
         yield "it is not linear in x: half of x does not give half of what x gives"
-    if np.array_equal(run.subject.apply(x, SHORT + 3), y):
+    if np.array_equal(run.driver.apply(x, SHORT + 3), y):
         yield "positions make no difference"
 
 
@@ -102,41 +102,41 @@ def _needed(fn: Callable[..., Any]) -> tuple[int, float] | None:
     return least, np.inf if any(p.kind == p.VAR_POSITIONAL for p in every) else len(places)
 
 
-def _libraries(run: Run, works: Callable[[Subject], bool]) -> Iterator[str]:
+def _libraries(run: Run, works: Callable[[Driver], bool]) -> Iterator[str]:
     """Yield the first loaded array library that the function works with."""
     for library in backends():
-        if library.name == run.subject.backend_name or library.module not in sys.modules:
+        if library.name == run.driver.backend_name or library.module not in sys.modules:
             continue
         if library.unusable() is not None:
             continue
-        if run.subject.dtype in library.dtypes and works(_other(run, backend_name=library.name)):
+        if run.driver.dtype in library.dtypes and works(_other(run, backend_name=library.name)):
             name = library.name
             yield f"it works on arrays of {name}: pass backend={name!r}, or --backend {name}"
             return
 
 
-def _other(run: Run, **changes: Any) -> Subject:
+def _other(run: Run, **changes: Any) -> Driver:
     """Return a driver of the function with other settings."""
-    return replace(run.subject, out_dtypes=set(), **changes)
+    return replace(run.driver, out_dtypes=set(), **changes)
 
 
-def _gives(subject: Subject, dim: int) -> bool:
+def _gives(driver: Driver, dim: int) -> bool:
     """Return whether x of that head_dim comes out in its shape, and finite."""
     try:
-        y = subject.apply(dense((2, 3, SHORT.size, dim), 0), SHORT)
+        y = driver.apply(dense((2, 3, SHORT.size, dim), 0), SHORT)
     except (Refused, Malformed):
         return False
     return bool(np.isfinite(y).all())
 
 
-def _scores(subject: Subject, dim: int) -> bool:
+def _scores(driver: Driver, dim: int) -> bool:
     """Return whether q and k of that head_dim are taken."""
-    return _returns(subject, dense((2, 1, 3, dim), 0), dense((2, 1, 3, dim), 1))
+    return _returns(driver, dense((2, 1, 3, dim), 0), dense((2, 1, 3, dim), 1))
 
 
-def _returns(subject: Subject, *args: np.ndarray) -> bool:
+def _returns(driver: Driver, *args: np.ndarray) -> bool:
     try:
-        subject.call(*args)
+        driver.call(*args)
     except Refused:
         return False
     return True

@@ -22,15 +22,15 @@ from .fit.measurement import PLAIN, Factor, Measurement, nice
 from .measure import refined
 
 _Rope = RoPE | MultiAxisRoPE
-#: What a card says of frequencies without a rule; a rule for their lengths takes it back.
+#: The text for frequencies without a rule; it is removed once a rule by length is found.
 UNSPACED = "by which rule the frequencies are spaced"
 #: Lengths that are tried, short ones first: one past each usual original length.
 LADDER = tuple(2**k + 1 for k in range(7, 18))
-#: Rows that are compared between calls of different lengths; the shortest call has no others.
+#: Rows that are compared between calls of different lengths; the shortest call has only these.
 _EARLY = np.array([0, 1, 2, 4, 8, 16, 32, 63])
 _LONGEST = 2**20
 _SHORTEST = int(_EARLY[-1]) + 1
-#: Two calls with the same frequencies agree to so many roundings.
+#: Calls with the same frequencies agree to this number of roundings.
 _SAME = 4
 
 
@@ -73,7 +73,7 @@ class Lengths:
         if self.whole and not self.same(_SHORTEST):
             first = min(self.changed, default=max(self.seen))
             card.facts["length"] = f"a call of {first} tokens changes what later calls give"
-            if self.run.subject.factory is None:
+            if self.run.driver.factory is None:
                 card.unknown.append("by which rule the frequencies change with the length")
                 self.seen = dict.fromkeys(self.seen, False)
                 return
@@ -83,8 +83,8 @@ class Lengths:
             what = "in calls of up to {} tokens" if self.whole else "at positions up to {}"
             card.facts["length"] = f"the same frequencies {what.format(max(self.seen) - 1)}"
             return
-        # Some keep the frequencies of the longest call for shorter ones that are not the shortest.
-        self._fresh = self.run.subject.factory is not None
+        # Some functions keep the frequencies of the longest call for all but the shortest ones.
+        self._fresh = self.run.driver.factory is not None
         low = max((n for n in self.seen if n < self.changed[0]), default=_SHORTEST)
         high = self.changed[0]
         while high - low > 1:
@@ -95,10 +95,10 @@ class Lengths:
     def _renew(self) -> None:
         """Use a fresh instance, if long calls change later ones."""
         if self._fresh:
-            self.run.subject.fn = self.run.subject.fresh().fn
+            self.run.driver.fn = self.run.driver.fresh().fn
 
     def rows(self, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Positions, cos and sin from a call of that length."""
+        """Return positions, cos and sin from a call of that length."""
         self._renew()
         at = np.append(_EARLY, length - 1) if self.whole else np.array([length - 1])
         return at, *self._tables(at)
@@ -117,7 +117,7 @@ class Lengths:
         )
 
     def phases(self, length: int) -> Phases:
-        """Frequencies at that length; where every call has its own length, at about that one."""
+        """Measure frequencies at that length, or near it if every call has its own length."""
         self._renew()
 
         def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -147,7 +147,7 @@ class Lengths:
         if not self.last:
             return
         known = {n: self.phases(n) for n in self.changed}
-        # Between powers of two as well: rules that jump and rules that grow meet there.
+        # Between powers of two as well: rules with steps and smooth rules agree at the powers.
         longest = max(self.seen)
         tried = [*self.seen, *(n + n // 2 for n in known if n + n // 2 <= longest)]
         found = next(
@@ -199,7 +199,7 @@ def _rules(
             yield encoding.replace(scaling=pr.QwenNTK(train))
     if live.size < short.w.size:
         return
-    # The longest lever is the most exact; the first change may be the only one there is.
+    # The longest call is the most exact; the first change may be the only one.
     for measured in (lengths.phases(lengths.longest), known[min(known)]):
         yield from _two_lists(encoding, start, measured, short, ROUNDOFF[lengths.run.coarse])
 
@@ -235,7 +235,7 @@ def _dynamic(encoding: _Rope, start: int, lengths: Lengths, longer: list[int]) -
 def _two_lists(
     encoding: _Rope, start: int, long: Phases, short: Measurement, rounding: float
 ) -> Iterator[_Rope]:
-    """LongRoPE: frequencies that change once, and stay."""
+    """Yield LongRoPE: frequencies that change once."""
     m_long = float(np.median(long.amplitude))
     same_m = (
         abs(m_long - short.factor.m) <= 2 * short.factor.error * max(1.0, m_long) + FACTOR_SLACK / 8

@@ -10,11 +10,11 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 
-#: Queries and keys of the square call that is taken apart.
+#: The number of queries and keys of the square call whose terms are measured.
 _SQUARE = 6
 #: Heads that are tried: a bias may fix them, and shows its own where one head is broadcast.
 _HEADS = tuple(dict.fromkeys((1, 8, 12, 16, 32, 4, 2, *range(3, 65))))
-#: Logits without content below it stand for minus infinity.
+#: Logits without content below it are a mask.
 _MASK = -1e4
 #: Elements of keys in one call.
 _CHUNK = 2**23
@@ -35,10 +35,10 @@ class Logits:
         return 2.0**4 if self.run.coarse == "float16" else 2.0**10
 
     def of(self, q: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """Logits (B, H, Q, K) of q (B, Q, d) and k (B, K, d), the same in every head."""
+        """Return logits (B, H, Q, K) of q (B, Q, d) and k (B, K, d), the same in every head."""
         b, n_q, n_k = q.shape[0], q.shape[1], k.shape[1]
         q, k = (np.repeat(x[:, None], self.heads, axis=1) for x in (q, k))
-        y = self.run.subject.array(self.run.subject.call(q, k))
+        y = self.run.driver.array(self.run.driver.call(q, k))
         if y.ndim != 4 or (y.shape[0], *y.shape[2:]) != (b, n_q, n_k):
             raise Malformed(f"expected (B, H, Q, K) = {(b, self.heads, n_q, n_k)}, got {y.shape}")
         if y.shape[1] != self.heads:
@@ -77,7 +77,7 @@ class Logits:
         """Return whether the only query of a call sits where the last one of a square call does."""
         if not self.short:
             return True
-        x = self.run.subject.rounded(
+        x = self.run.driver.rounded(
             np.random.default_rng(self.run.settings.seed).normal(size=(1, _SQUARE, self.dim))
         )
         off = np.abs(self.of(x[:, -1:], x)[:, :, 0] - self.of(x, x)[:, :, -1])
@@ -85,14 +85,14 @@ class Logits:
         return bool((off <= 64 * ROUNDOFF[self.run.coarse] * (size + 1)).all())
 
     def hot(self, channels: np.ndarray, length: int) -> np.ndarray:
-        """(channels, length, d): every token has one channel; channel -1 is none."""
+        """Return x (channels, length, d): every token has one channel; channel -1 is none."""
         x = np.zeros((channels.size, length, self.dim))
         at = np.flatnonzero(channels >= 0)
         x[at, :, channels[at]] = self.size
         return x
 
     def last(self, q: np.ndarray, k: np.ndarray, length: int) -> np.ndarray:
-        """Logits (n, H, length) of the last query with channel q[n], all keys with k[n]."""
+        """Return logits (n, H, length) of the last query with channel q[n] and keys with k[n]."""
         step = max(1, _CHUNK // (length * self.dim * self.heads))
         n_q = 1 if self.short else length
         parts = [
@@ -143,7 +143,7 @@ class Terms:
 
 
 def take_apart(logits: Logits) -> Terms:
-    """The terms of a square call, one channel of the queries and one of the keys at a time."""
+    """Measure the terms of a square call, one channel of queries and of keys at a time."""
     n, d, size = _SQUARE, logits.dim, logits.size
     every, none = np.arange(d), np.full(d, -1)
     bias = logits.bias(n, n)
@@ -176,7 +176,7 @@ def take_apart(logits: Logits) -> Terms:
 def _bilinear(logits: Logits, bias: np.ndarray, visible: np.ndarray) -> bool:
     """Return whether twice the query gives twice what it adds, and so for the key."""
     random = np.random.default_rng(logits.run.settings.seed)
-    q, k = logits.run.subject.rounded(random.normal(size=(2, 1, _SQUARE, logits.dim)))
+    q, k = logits.run.driver.rounded(random.normal(size=(2, 1, _SQUARE, logits.dim)))
     zero = np.zeros_like(q)
 
     def at(a: np.ndarray, b: np.ndarray) -> np.ndarray:

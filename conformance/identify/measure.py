@@ -20,7 +20,7 @@ from .fit.measurement import Factor, nice
 _MANY = np.arange(256)
 #: Where the amplitudes of xPos are compared.
 _XPOS = np.array([0, 64, 128, 192])
-#: The longest lever, and the longest where every call starts at 0.
+#: The largest position for frequencies, and the largest if every call starts at 0.
 _LEVER, _PREFIX_LEVER = 2**19, 2**11
 
 
@@ -73,7 +73,7 @@ def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
 
 
 def uncertainty(phases: Phases, dtype: str) -> np.ndarray:
-    """One standard error of the frequencies: a float32 angle is not more exact than itself."""
+    """Return the standard errors of the frequencies, at least the rounding of a float32 angle."""
     rounding = min(ROUNDOFF["float32"], ROUNDOFF[dtype])
     return np.asarray(np.hypot(phases.sigma, rounding * np.abs(phases.frequencies)))
 
@@ -98,7 +98,7 @@ def origin(phases: Phases, dtype: str) -> float:
     error = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"])
     if (np.abs(start) <= error).all() or not phases.linear:
         return 0.0
-    # The slowest of the fast pairs turns least often, the others make it exact.
+    # The slowest of the fast pairs has the fewest whole turns; the others refine the result.
     turning = np.flatnonzero(np.abs(w) > np.abs(w).max() / 64)
     offset = float(start[turning[-1]] / w[turning[-1]])
     for k in turning[::-1]:

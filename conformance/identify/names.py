@@ -18,12 +18,12 @@ from .fit.measurement import PLAIN, Measurement, fitted_base, nice
 from .fit.schedule import fit
 
 Names = tuple[tuple[Encoding, ...], tuple[str, ...]]
-#: The words for what only positions could tell.
+#: The text for what only positions could show.
 _POSITIONS = "the same with positions multiplied by {:.8g} and no scaling"
 
 
 def same_as(encoding: RoPE, m: Measurement) -> Names:
-    """Encodings that are the same map, and relations between parameters that keep the map."""
+    """Return encodings that are the same map, and relations of parameters that keep it."""
     aliases: list[Encoding] = []
     relations: list[str] = []
     if m.w.size == 1:
@@ -265,7 +265,7 @@ def is_same(one: Encoding, other: Encoding) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _numbers(encoding: Rotary) -> tuple[Any, ...]:
-    """All that the map depends on, as plain values."""
+    """Return everything that the map depends on, as plain values."""
     axes = encoding.axes()
     arrays = (
         *encoding.pairs(),

@@ -14,7 +14,7 @@ from .names import known
 
 
 def nearest(m: Measurement) -> str:
-    """The rule that most pairs follow, if half do, else the one whose worst pair is least off."""
+    """Describe the rule that most pairs follow, if half do, else the one with the least error."""
     if m.w.size < 2 or not (m.w > 0).all():
         return ""
     rated = []
@@ -34,7 +34,7 @@ def nearest(m: Measurement) -> str:
 
 
 def _candidates(m: Measurement) -> Iterator[Fit]:
-    """Published bases with plain factors, and the base that fits best."""
+    """Yield published bases with plain factors, and the base that fits best."""
     fitted = fitted_base(m, 1.0)
     near = () if fitted is None else tuple(decimals(fitted, digits=3))
     for base in (*PUBLISHED_BASES, *near):

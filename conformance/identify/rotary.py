@@ -24,6 +24,9 @@ from .length import UNSPACED, Lengths
 from .measure import amplitude, like_xpos, origin, reach, refined, uncertainty
 from .structure import Structure, structures
 
+#: The text for functions without a rule.
+NO_RULE = "the angles are not linear in the position, and the frequencies match no known schedule"
+
 
 def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
     """Fill in the card from what was measured."""
@@ -45,11 +48,11 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
         card.unknown.append("angles or amplitudes do not follow the position evenly")
         card.unknown += [text for text in [like_xpos(tables, access, run.coarse)] if text]
     lengths = Lengths(run, access, tables, phases, card)
-    if run.subject.axes > 1:
+    if run.driver.axes > 1:
         describe_pairs(card, measured, every)
         identify_axes.identify(run, access, measured, lengths, factor, card)
         return
-    # Where the frequencies change is not known to the token in coarse results.
+    # In coarse results the length at which frequencies change is not known exactly.
     most = lengths.last // 2 if lengths.changed else reach(access)
     phases = refined(tables, phases, most, run.coarse)
     describe_pairs(card, measured, every)
@@ -65,13 +68,12 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
         measurement = Measurement.of(run.coarse, w, sigma, factor)
         return found, measurement, closest_fit(measurement)
 
-    # Of several slices, the one whose numbers are published: a slice of slow pairs that stand
-    # still has a base that nobody chose.
+    # Of several slices, prefer the one with a published base.
     found, measurement, fitted = min(map(explained, every), key=lambda e: not _published(e[2]))
     if card.linear or fitted.named:
         card.encoding = encode(card, access.dim, found, fitted, measurement, sign)
     else:
-        card.unknown.append("what it is: neither its angles nor its frequencies follow a rule")
+        card.unknown.append(NO_RULE)
     lengths.explain(card, measurement, found.slots)
 
 
@@ -173,10 +175,10 @@ def _no_rotation(access: Access, measured: Measured, card: Card) -> None:
             "identify what is added, positions -> fn(zeros, positions), as surface 'table'"
         )
     elif len(measured.passed) == dim:
-        card.unknown.append("x comes out as it went in: there is no position in it")
+        card.unknown.append("the output equals x: it does not depend on positions")
     elif not measured.matrices.any():
         card.unknown.append("nothing comes out but zeros")
     elif len(measured.passed) + len(measured.scaled) == dim:
-        card.unknown.append("channels only change in size: this is no rotation")
+        card.unknown.append("channels are only scaled, not rotated")
     else:
-        card.unknown.append("no two channels are turned into each other: this is no rotation")
+        card.unknown.append("no two channels are rotated into each other")

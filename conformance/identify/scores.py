@@ -64,7 +64,7 @@ def identify(run: Run, card: Card) -> None:
         )
         return
     if "content" not in present:
-        card.unknown.append("q and k do not meet: there is no content term")
+        card.unknown.append("the logits contain no q.k term")
         return
     if np.abs(terms.content[:1] - terms.content).max() > terms.noise["content"]:
         card.unknown.append("heads treat content differently; what follows is of the first")
@@ -105,9 +105,9 @@ def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
     e = card.encoding
     if not isinstance(e, ALiBi) or s == 1.0:
         return
-    got, told = logits.bias(5, 5), e.bias(range(5), range(5))
+    got, expected = logits.bias(5, 5), e.bias(range(5), range(5))
     seen = np.tril(np.ones((5, 5), bool), -1)
-    if not Ruler(run.coarse).differ(got, s * told, told)[:, seen].any():
+    if not Ruler(run.coarse).differ(got, s * expected, expected)[:, seen].any():
         card.encoding = e.replace(bias_inside_scale=True)
         card.facts["recipe"] = "those of ALiBi, times the scale as the content is"
 
@@ -164,7 +164,7 @@ def _sub(
 
 
 def _relative(card: Card, terms: Terms) -> None:
-    """Terms of Shaw, Transformer-XL and DeBERTa, by what each depends on."""
+    """Describe terms such as those of Shaw, Transformer-XL and DeBERTa."""
     shapes = {}
     for name in ("query", "key", "bias"):
         term = getattr(terms, name)
@@ -187,7 +187,7 @@ def _relative(card: Card, terms: Terms) -> None:
     if like:
         card.unknown.append(f"its vectors; terms are those of {like}")
     else:
-        card.unknown.append("what it is: these terms are of no encoding that is read from logits")
+        card.unknown.append("the encoding: no known encoding has these terms")
 
 
 # -- content that positions turn ---------------------------------------------------------------
@@ -234,7 +234,7 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
     matrices = blocks / own[:, None]
     measured = Measured(j - i, matrices, *channel_pairs(matrices))
     if not measured.pairs:
-        card.unknown.append("channels do not meet in pairs: this is no rotation")
+        card.unknown.append("channels of q and k are not combined in pairs: this is not a rotation")
         return
     turned = float(np.median([own[p.a] for p in measured.pairs]))
     if not logits.at_end():
@@ -251,7 +251,7 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
         card.unknown.append("angles or amplitudes do not follow the distance evenly")
     lengths = Lengths(run, access, access.tables, phases, card)
     phases = refined(access.tables, phases, reach(access), run.coarse)
-    # Of the amplitude, the scale and m squared are one: that of channels passed through is told.
+    # Logits show only the scale times m squared; channels passed through show the scale.
     passed = [own[c] for c in measured.passed]
     m = float(np.sqrt(turned / np.median(passed))) if passed else 1.0
     error = FACTOR_SLACK / 8 if passed else np.inf
@@ -273,21 +273,21 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
     elif decay is None:
         card.encoding = encode(card, logits.dim, found, fitted, measurement, sign)
         lengths.explain(card, measurement, found.slots)
-    _amplitude(run, card, turned, logits.dim, told=bool(passed))
+    _amplitude(run, card, turned, logits.dim, known=bool(passed))
     card.unknown.append(
         "what logits do not show: where positions are counted from, the order in which rotated "
         "channels come out, and on which side of q and k a factor stands"
     )
 
 
-def _amplitude(run: Run, card: Card, turned: float, dim: int, *, told: bool) -> None:
+def _amplitude(run: Run, card: Card, turned: float, dim: int, *, known: bool) -> None:
     """Fill in the scale without the factor m squared."""
     e: Any = card.encoding
     m = abs(e.attention_factor()) if hasattr(e, "attention_factor") else 1.0
     own = dim**-0.5
     slack = FACTOR_SLACK / 8 + 8 * ROUNDOFF[run.coarse]
     if (
-        not told
+        not known
         and m != 1.0
         and abs(turned / own - 1) <= slack
         and abs(turned / (m * m * own) - 1) > slack
@@ -295,7 +295,7 @@ def _amplitude(run: Run, card: Card, turned: float, dim: int, *, told: bool) -> 
         scaling: Any = getattr(e, "scaling", None)
         if hasattr(scaling, "attention_factor"):
             card.encoding, m = e.replace(scaling=scaling.replace(attention_factor=1.0)), 1.0
-    if m != 1.0 and not told:
+    if m != 1.0 and not known:
         card.relations += (
             f"logits show the scale times m squared, {turned:.6g}: {turned / (m * m):.6g} with "
             f"m = {m:.6g} is the same as {turned:.6g} with m = 1",
@@ -309,5 +309,5 @@ def _scale(run: Run, card: Card, s: float, dim: int) -> None:
     known = {f"1/sqrt({dim})": dim**-0.5, "1": 1.0, f"1/{dim}": 1 / dim, "1/2": 0.5}
     near = [(name, v) for name, v in known.items() if abs(s / v - 1) <= slack]
     card.softmax_scale = near[0][1] if near else Factor(s, 0.0, 8 * ROUNDOFF[run.coarse]).short
-    told = f" = {near[0][0]}" if near else f", where 1/sqrt({dim}) would be {dim**-0.5:.6g}"
-    card.facts["scale"] = f"{card.softmax_scale:.6g}{'' if card.softmax_scale == 1.0 else told}"
+    named = f" = {near[0][0]}" if near else f", where 1/sqrt({dim}) would be {dim**-0.5:.6g}"
+    card.facts["scale"] = f"{card.softmax_scale:.6g}{'' if card.softmax_scale == 1.0 else named}"

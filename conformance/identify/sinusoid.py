@@ -21,7 +21,7 @@ from .fit.measurement import Factor, Measurement, chosen, nice
 from .measure import amplitude, origin, reach, refined, uncertainty
 from .table import open_table
 
-#: A table with more rows than this is not read as a list.
+#: The most rows of a table that is read as a list.
 _MANY_ROWS = 2**16
 _BASES = (*PUBLISHED_BASES, 20.0, 100.0, 2.0)
 
@@ -31,7 +31,7 @@ def identify(run: Run, card: Card) -> None:
     width: list[int] = []
 
     def read(result: Any, rows: int) -> np.ndarray:
-        table = run.subject.array(result)
+        table = run.driver.array(result)
         if table.ndim != 2 or table.shape[0] != rows or not table.shape[1]:
             raise Malformed(f"expected shape ({rows}, dim), got {table.shape}")
         width.append(table.shape[1])
@@ -93,9 +93,9 @@ def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
         f"{dim} columns, {'at least ' if last == 2**17 - 1 else ''}{last + 1} rows"
     )
     if not rows.any():
-        card.unknown.append("rows of zeros: there is no position in it")
+        card.unknown.append("all rows are zero: the table does not depend on positions")
     elif (rows == rows[0]).all():
-        card.unknown.append("every row is the same: there is no position in it")
+        card.unknown.append("all rows are equal: the table does not depend on positions")
     elif access.highest is not None and last < _MANY_ROWS:  # refused, not left out
         _learned(run, card, access, last)
     else:
@@ -147,17 +147,17 @@ def _facts(
 def _arrangements(
     dim: int, sines: np.ndarray, cosines: np.ndarray, padded: bool
 ) -> Iterator[dict[str, Any]]:
-    """Fields of arrangements that have these columns."""
+    """Yield fields of arrangements that have these columns."""
     for layout in ("interleaved", "concat"):
         for first in ("sin", "cos"):
             odd = "raise" if not dim % 2 else "zero-pad" if padded else "extra-sin"
             fields: dict[str, Any] = {"layout": layout, "first": first, "odd": odd}
             try:
-                told = Sinusoidal(dim, **fields).columns()
+                expected = Sinusoidal(dim, **fields).columns()
             except ValueError:
                 continue
             n = cosines.size
-            if np.array_equal(told[0][:n], sines) and np.array_equal(told[1][:n], cosines):
+            if np.array_equal(expected[0][:n], sines) and np.array_equal(expected[1][:n], cosines):
                 yield fields
 
 
@@ -170,7 +170,7 @@ def _scale(size: float, factor: Factor, dim: int) -> float:
 
 
 def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
-    """Base, denominator and scale of positions: published ones, then fitted ones."""
+    """Yield base, denominator and scale of positions: published ones, then fitted ones."""
     n, first = m.w.size, float(m.w[0])
     whole = nice(first, float(m.error[0]))
     scales = [s for s in (1.0, 2 * np.pi, np.pi, whole, first) if abs(s / first - 1) <= m.error[0]]

@@ -22,7 +22,7 @@ def identify(run: Run, card: Card) -> None:
     got: dict[int, np.ndarray] = {}
     refused: dict[str, list[str]] = {}
     for n in HEADS:
-        answer = ask(run.subject, n)
+        answer = ask(run.driver, n)
         if answer.values is None:
             refused.setdefault(answer.problem, []).append(str(n))
         elif answer.values.shape != (n,):
@@ -37,9 +37,9 @@ def identify(run: Run, card: Card) -> None:
     if not got:
         card.unknown.append("no number of heads is accepted")
         return
-    # Not a power of two, where recipes part.
+    # Recipes differ for numbers that are not powers of two.
     n = max((k for k in got if k <= 12), default=min(got))
-    again = ask(run.subject, n).values
+    again = ask(run.driver, n).values
     if again is None or not np.array_equal(again, got[n]):
         card.unknown.append("the same call gives other values at once: it is no function of n")
         return
@@ -78,7 +78,7 @@ def explain(m: np.ndarray, ruler: Ruler) -> tuple[float | None, str]:
 
 
 def _tops(m: np.ndarray) -> Iterator[float]:
-    """max_bias by the last head of a power of two, where there is one."""
+    """Yield 8, and max_bias by the last head of a power of two."""
     c = 1 << (m.size.bit_length() - 1)
     yield 8.0
     top = float(-np.log2(m[c - 1]))

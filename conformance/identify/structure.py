@@ -58,7 +58,7 @@ def structures(dim: int, measured: Measured) -> list[Structure]:
 
 
 def _candidates(dim: int, found: list[tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
-    """Layout, pairs and first channel: the smallest slice, then larger ones with still pairs."""
+    """Yield layout, pairs and first channel: the smallest slice, then ones with still pairs."""
     first, last = min(a for a, _ in found), max(b for _, b in found)
     apart = {b - a for a, b in found}
     half = apart.pop() if len(apart) == 1 else 0
@@ -68,7 +68,7 @@ def _candidates(dim: int, found: list[tuple[int, int]]) -> Iterator[tuple[str, i
         yield "interleaved", (last + 1 - first) // 2, first
         yield "interleaved", dim // 2, 0
     elif half:
-        # The distance is the number of slots; the slow ones at the end may stand still.
+        # The distance is the number of pairs; the last, slow ones may have frequency 0.
         yield "half", half, 0 if 2 * half == dim else first
 
 

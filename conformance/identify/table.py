@@ -17,7 +17,7 @@ from .card import Card
 from .fit.measurement import Factor, Measurement
 from .length import Lengths
 from .measure import amplitude, reach, refined
-from .rotary import closest_fit, encode, numbers
+from .rotary import NO_RULE, closest_fit, encode, numbers
 from .structure import Structure
 
 _NO_LAYOUT = "which channels form a pair: a table of one column per pair does not show it"
@@ -31,7 +31,7 @@ def cos_sin(run: Run, card: Card) -> None:
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise Malformed(f"expected (cos, sin), got {type(result).__name__}")
         parts = []
-        for table in (run.subject.array(t) for t in result):
+        for table in (run.driver.array(t) for t in result):
             if table.ndim != 2 or table.shape[0] != rows:
                 raise Malformed(f"expected shape ({rows}, d), got {table.shape}")
             parts.append(_single(table, layouts))
@@ -68,11 +68,11 @@ def open_table(run: Run, card: Card, read: Callable[[Any, int], np.ndarray]) -> 
     """Return access to the rows of a table; None, with the reason on the card, if it is none."""
     access = TableAccess(run, read=read)
     at = np.arange(5)
-    first = access.read(run.subject.call(at), at.size)
+    first = access.read(run.driver.call(at), at.size)
     if not np.isfinite(first).all():
         card.unknown.append("what comes out is not finite")
         return None
-    if not np.array_equal(first, access.read(run.subject.call(at), at.size)):
+    if not np.array_equal(first, access.read(run.driver.call(at), at.size)):
         card.unknown.append("the same call gives other values at once: it is no table")
         return None
     access.learn()
@@ -98,7 +98,7 @@ def _as_rope(card: Card, m: Measurement, layout: str) -> None:
     structure = Structure({"layout": layout}, np.arange(m.w.size), m.w.size)
     fitted = closest_fit(m)
     if not card.linear and not fitted.named:
-        card.unknown.append("what it is: neither its angles nor its frequencies follow a rule")
+        card.unknown.append(NO_RULE)
         return
     card.encoding = encode(card, m.rotary_dim, structure, fitted, m, 1)
 
@@ -107,7 +107,7 @@ class _Anywhere(Reach):
     """A function that takes every length."""
 
     def touch(self, position: int) -> None:
-        """Nothing is refused."""
+        """Accept every position."""
 
 
 def frequencies(run: Run, card: Card) -> None:
@@ -116,12 +116,12 @@ def frequencies(run: Run, card: Card) -> None:
 
     def ask(length: int | None) -> tuple[np.ndarray, float]:
         if length not in called:
-            result = run.subject.call() if length is None else run.subject.call(length)
+            result = run.driver.call() if length is None else run.driver.call(length)
             factor = 1.0
             if isinstance(result, tuple):
                 result, given = result
-                factor = float(run.subject.array(given))
-            w = run.subject.array(result)
+                factor = float(run.driver.array(given))
+            w = run.driver.array(result)
             if w.ndim != 1 or not w.size:
                 raise Malformed(f"expected (d/2,) frequencies, got shape {w.shape}")
             called[length] = w, factor

@@ -12,14 +12,14 @@ import numpy as np
 from posenc_ref import Bias, Rotary, XPos
 from posenc_ref.accuracy import Truth
 
-#: As long as the sequences whose biases are judged.
+#: The length of the longest sequences whose biases are judged.
 FAR = 4099
 
 
 def apply_truth(
     encoding: Rotary, x: np.ndarray, positions: np.ndarray, lengths: np.ndarray | None = None
 ) -> Truth:
-    """``encoding.apply``: A = |x1 c| + |x2 s|, B = |p theta| m hypot(x1, x2), passed channels 0.
+    """Return the truth of ``encoding.apply``; channels passed through have a unit of 0.
 
     ``lengths`` (S,) are those of the calls that the rows at ``positions`` (S,) are part of; by
     default they are one call.
@@ -38,7 +38,7 @@ def apply_truth(
 
 
 def xpos_truth(encoding: XPos, x: np.ndarray, positions: np.ndarray, *, keys: bool) -> Truth:
-    """``apply_queries`` or ``apply_keys``: A and B are those of a rotation, times zeta ** n.
+    """Return the truth of ``apply_queries`` or ``apply_keys``: a rotation times zeta ** n.
 
     B has ``|n ln zeta|`` added to the angle: the exponent is rounded as the angle is.
     """
@@ -59,7 +59,10 @@ def _rotation(
     angle: np.ndarray,
     size: np.ndarray,
 ) -> Truth:
-    """Return ``value`` with the unit of a rotation of x; ``tables`` carry the ``size`` of pairs."""
+    """Return ``value`` with the unit of a rotation of x; ``tables`` carry the ``size`` of pairs.
+
+    A = |x1 cos| + |x2 sin|, B = |angle| size hypot(x1, x2), both 0 for channels passed through.
+    """
     if tables[0].ndim == 3 and x.ndim > 3:  # positions (B, S): the same for all heads
         tables, angle = (tables[0][:, None], tables[1][:, None]), angle[:, None]
         size = size[:, None] if size.ndim else size
@@ -101,7 +104,7 @@ def angle_size(
 
 
 def cos_sin_truth(encoding: Rotary, positions: np.ndarray) -> tuple[Truth, Truth]:
-    """``encoding.cos_sin``: A = |value|, B = |p theta| m."""
+    """Return the truths of ``encoding.cos_sin``: A = |value|, B = |p theta| m."""
     if encoding.num_axes > 1 and positions.ndim < 2:
         positions = np.broadcast_to(positions, (encoding.num_axes, *positions.shape))
     angle, m = angle_size(encoding, positions)

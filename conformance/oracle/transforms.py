@@ -29,7 +29,7 @@ class Derived(Rotary, abstract=True):
         return self.written()
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """Those of the declared encoding."""
+        """Return the frequencies of the declared encoding."""
         return self.of.decimal_frequencies(seq_len)
 
     def attention_factor(self, seq_len: int | None = None) -> float:
@@ -65,7 +65,7 @@ class _Several(Derived, abstract=True):
 
 
 def alike(encoding: Rotary) -> Rotary:
-    """``encoding`` where all axes have the same positions, as text has them: one axis."""
+    """Return ``encoding`` with one axis: text has the same position on every axis."""
     if encoding.num_axes == 1:
         return encoding
     if (
@@ -91,7 +91,7 @@ def alike(encoding: Rotary) -> Rotary:
 
 
 def adjoint(encoding: Rotary) -> Rotary:
-    """The transpose of ``apply`` as an encoding: ``m R(-p)``, from the output's channels back."""
+    """Return the transpose of ``apply`` as an encoding: ``m R(-p)``, from outputs to inputs."""
     if isinstance(encoding, RoPE | MultiAxisRoPE):
         return encoding.replace(
             sign=-encoding.sign,
@@ -104,7 +104,7 @@ def adjoint(encoding: Rotary) -> Rotary:
 
 
 def shift(encoding: Rotary) -> Rotary:
-    """``shift`` as an encoding: ``R(delta)`` on rotated keys, m and the origin stay as they are."""
+    """Return ``shift`` as an encoding: ``R(delta)`` on rotated keys, without m and origin."""
     encoding = alike(encoding)
     if isinstance(encoding, RoPE):
         scaling = encoding.scaling

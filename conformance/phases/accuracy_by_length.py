@@ -39,7 +39,7 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declarati
     highest = reach.reach(REPORTED[-1] - 1)
     lengths = [n for n in REPORTED if n <= highest + 1] or [highest + 1]
     errors = _errors(error, lengths, run.settings.reduced)
-    # A half-precision result is one rounding off by itself.
+    # Rounding a result to half precision is one such error by itself.
     rounding = ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0
     degrades = _degrades_at(error, highest, rounding, run.settings.reduced)
     if wrong and not run.failures:

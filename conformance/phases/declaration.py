@@ -11,7 +11,7 @@ from posenc_ref import LinearScaling, MultiAxisRoPE, RoPE, Rotary
 
 from .frequencies import Schedule
 from .measure import Tables
-from .schedule_mistakes import alternatives, multi_axis_alternatives, multi_axis_exponents
+from .schedule_mistakes import multi_axis_exponents, multi_axis_mistakes, scaling_mistakes
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def schedule_of(encoding: Rotary) -> Schedule:
             rebased=None
             if isinstance(encoding.base, tuple)
             else lambda b: encoding.replace(base=b).frequencies(),
-            variants=lambda: multi_axis_alternatives(encoding),
+            variants=lambda: multi_axis_mistakes(encoding),
             late=lambda: multi_axis_exponents(encoding),
         )
     if not isinstance(encoding, RoPE):
@@ -110,7 +110,9 @@ def schedule_of(encoding: Rotary) -> Schedule:
             target=target,
             rebased=lambda b: encoding.replace(base=b).frequencies()[turning],
             variants=lambda: [
-                e.at(turning) for e in alternatives(encoding) if e.predicted.size == turning.size
+                e.at(turning)
+                for e in scaling_mistakes(encoding)
+                if e.predicted.size == turning.size
             ],
             plain=encoding.replace(scaling=None).frequencies()[turning],
         )
@@ -121,5 +123,5 @@ def schedule_of(encoding: Rotary) -> Schedule:
         "(rotary_dim - 1)/2": (d - 1) / 2,
         "rotary_dim/2 + 1": d / 2 + 1,
     }
-    late = lambda: alternatives(encoding)  # noqa: E731
+    late = lambda: scaling_mistakes(encoding)  # noqa: E731
     return Schedule(encoding.base, d / 2, d // 2, factor, others, late=late)

@@ -40,7 +40,7 @@ class Decoder:
         return int(self.candidates[at]), float(misfit[at])
 
     def positions(self, cos: np.ndarray, sin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """:meth:`position` for every token of (..., pairs)."""
+        """Return :meth:`position` for every token of (..., pairs)."""
         shape = cos.shape[:-1]
         flat = [
             self.position(c, s)

@@ -62,7 +62,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         run.add(e.code, e.message, evidence, values=e.values, equivalent=e.equivalent)
     _amplitude(run, tables, phases, declared)
     origin = _origin(run, phases, declared, w)
-    # With what was found put into the declaration, anything left is another bug.
+    # Substitute the findings into the declaration; any residual is another bug.
     seen = _substituted(declared, phases, found, origin)
     fits = _explained(run, tables, seen, phases.sigma)
     if _strict(run) and not run.report.codes and _held(run, tables, seen):
@@ -265,7 +265,7 @@ def _origin(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> f
     if w[k] == 0:
         return declared.origin
     start = declared.sign * phases.start
-    # Known up to whole turns of one pair: the slower pairs tell which.
+    # The fastest pair gives the origin up to whole turns; the slower pairs say which.
     options = start[k] / w[k] + 2 * np.pi / np.abs(w[k]) * np.arange(-8, 9)
     misfit = [float(np.abs(np.exp(1j * start) - np.exp(1j * o * w)).max()) for o in options]
     found = float(options[int(np.argmin(misfit))])

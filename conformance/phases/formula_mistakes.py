@@ -181,7 +181,7 @@ NTK_SHAPES: dict[str, Shape] = {
     "the factor enters squared": partial(_ntk, exponent=lambda d, head: 2 * d / (d - 2)),
 }
 
-#: The declared formulas with another number in one place: its parameters are at fault.
+#: The declared formulas with one other number: mistakes in parameters.
 PARAMETERS = (
     "the base is 10000 in the ramp",
     "head_dim is taken for rotary_dim in the ramp",

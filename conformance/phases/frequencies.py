@@ -117,7 +117,7 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
 
 
 def unfilled(found: FrequencyMistake, measured: np.ndarray, target: np.ndarray) -> FrequencyMistake:
-    """The explanation, unless frequencies that nothing explains are no frequencies at all."""
+    """Return the mistake, as ``uninitialised`` if unexplained frequencies have no order."""
     if found.code != "frequency-spacing" or (np.diff(target) > 0).any():
         return found
     steps = np.diff(np.abs(measured))
@@ -143,12 +143,12 @@ def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> b
     has a factor of its own, all ratios must lie within those factors.
     """
     assert d.plain is not None
-    ratio, told = measured / d.plain, d.declared / d.plain
-    low, high = told.min(), told.max()
+    ratio, expected = measured / d.plain, d.declared / d.plain
+    low, high = expected.min(), expected.max()
     if low == high:
         return False
     ends = agree(measured, low * d.plain, sigma) | agree(measured, high * d.plain, sigma)
-    flat = (np.abs(told / low - 1) <= _SAME) | (np.abs(told / high - 1) <= _SAME)
+    flat = (np.abs(expected / low - 1) <= _SAME) | (np.abs(expected / high - 1) <= _SAME)
     if 8 * flat[1:].sum() >= flat.size:
         return bool(8 * ends[1:].sum() >= ends.size)
     within = (ratio >= low * (1 - _SAME)) & (ratio <= high * (1 + _SAME))
@@ -254,7 +254,7 @@ def _base(d: Schedule, base: float, also: str = "") -> FrequencyMistake:
 def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
     if not (measured > 0).all() or not (d.declared > 0).all():
         return
-    # Coarse results know fast pairs better than slow ones.
+    # In coarse results fast pairs are measured better than slow ones.
     weight = 1 / (ROUNDOFF["float32"] + sigma / measured)
     ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
     yield FrequencyMistake(

@@ -135,8 +135,7 @@ def _matrices(access: Access, positions: np.ndarray) -> np.ndarray:
     x[np.arange(dim), :, :, np.arange(dim)] = 1.0
     if access.run.settings.reduced:
         return access.rows(x, positions)[:, 0].transpose(1, 2, 0)
-    # One channel per call: a batch could be mixed up by the very bugs that are looked for, and
-    # one row of a batch is what a kernel gets right first.
+    # One channel per call: the bugs that are searched for could mix up a batch.
     y = np.concatenate([access.rows(x[c : c + 1], positions) for c in range(dim)])
     return y[:, 0].transpose(1, 2, 0)
 

@@ -17,9 +17,9 @@ from posenc_ref.angles import ERROR_BOUND
 from .frequencies import half_precision
 
 _HALF = ("bfloat16", "float16")
-#: A pi that is off by less, relative to pi, slips no more than other float32 roundings may.
+#: A smaller relative error of pi has no more effect than other float32 roundings.
 _NEAR = 8 * ROUNDOFF["float32"]
-#: Those that people write: digits of pi, rounded or cut, and its float32.
+#: Values of pi in use: its digits rounded or truncated, and its float32.
 _WRITTEN = {float(np.float32(np.pi))} | {
     round(float(cut(np.pi * 10.0**n)) / 10.0**n, n) for n in range(2, 10) for cut in (round, int)
 }
@@ -235,7 +235,7 @@ def _misfit(
 def _table_misfit(
     actual: tuple[np.ndarray, np.ndarray], positions: np.ndarray, w: np.ndarray, half: str
 ) -> float:
-    """Values that are numbers of the half-precision format, and near the true ones for it.
+    """Return the misfit of values that are numbers of the half-precision format.
 
     They are not recomputed: a float32 angle may fall on the other side of a tie.
     """

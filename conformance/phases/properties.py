@@ -22,7 +22,7 @@ Check = tuple[np.ndarray, Truth]
 
 
 def orthogonality(blocks: np.ndarray, amplitude: np.ndarray) -> Check:
-    """``R^T R = m^2 I`` for the 2 x 2 blocks (positions, pairs, 2, 2)."""
+    """Measure ``R^T R = m^2 I`` for the 2 x 2 blocks (positions, pairs, 2, 2)."""
     gram = np.swapaxes(blocks, -1, -2) @ blocks
     size = np.abs(np.swapaxes(blocks, -1, -2)) @ np.abs(blocks)
     value = np.broadcast_to(np.eye(2), gram.shape) * (amplitude**2)[:, None, None]
@@ -30,7 +30,7 @@ def orthogonality(blocks: np.ndarray, amplitude: np.ndarray) -> Check:
 
 
 def determinant(blocks: np.ndarray, amplitude: np.ndarray) -> Check:
-    """``det R = + m^2`` for each pair: a rotation, not a reflection."""
+    """Measure ``det R = + m^2`` for each pair: a rotation, not a reflection."""
     a, b, c, d = (blocks[..., i, j] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
     found = a * d - b * c
     size = np.abs(a * d) + np.abs(b * c)
@@ -38,7 +38,7 @@ def determinant(blocks: np.ndarray, amplitude: np.ndarray) -> Check:
 
 
 def pair_norm(x: np.ndarray, y: np.ndarray, measured: Measured) -> Check:
-    """Each pair keeps its norm, up to its amplitude m; y, x are (..., D)."""
+    """Measure that each pair keeps its norm, up to its amplitude m; y, x are (..., D)."""
     p = measured.pairs
     before = np.hypot(x[..., [q.a for q in p]], x[..., [q.b for q in p]])
     after = np.hypot(y[..., [q.out_a for q in p]], y[..., [q.out_b for q in p]])
@@ -49,7 +49,7 @@ def pair_norm(x: np.ndarray, y: np.ndarray, measured: Measured) -> Check:
 def relative(
     near: tuple[np.ndarray, np.ndarray], far: tuple[np.ndarray, np.ndarray], angle: np.ndarray
 ) -> Check:
-    """``q'(m) . k'(n) = q'(m + t) . k'(n + t)``: logits depend on the offset only.
+    """Measure ``q'(m) . k'(n) = q'(m + t) . k'(n + t)``: logits depend on the offset only.
 
     ``angle`` (D,) is, for each channel, the sum of all angles that enter, in radians.
     """
@@ -62,7 +62,7 @@ def relative(
 
 
 def composition(twice: np.ndarray, once: np.ndarray, angle: float, m: np.ndarray) -> Check:
-    """``R(b) R(a) x = m R(a + b) x``; ``m`` (D,) is the amplitude of each channel."""
+    """Measure ``R(b) R(a) x = m R(a + b) x``; ``m`` (D,) is the amplitude of each channel."""
     pair = np.linalg.norm(once, axis=-1, keepdims=True) * np.ones_like(once)
     return twice, Truth(m * once, 4 * m * pair, angle * m * pair)
 
@@ -82,10 +82,10 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
     shift = 31
     if access.reach(int(at.max()) + shift) < at.max() + shift:
         return
-    # Nearly parallel q and k: their logit is large beside its rounding.
+    # Nearly parallel q and k, so that their logit is large compared with its rounding.
     q = dense((1, 2, 3, dim), run.settings.seed + 11)
     k = q + 0.25 * dense((1, 2, 3, dim), run.settings.seed + 12)
-    q, k = run.subject.rounded(q), run.subject.rounded(k)
+    q, k = run.driver.rounded(q), run.driver.rounded(k)
     q1, k1 = access.rows(q, at), access.rows(k, at - 1)
     q2, k2 = access.rows(q, at + shift), access.rows(k, at - 1 + shift)
     total = np.zeros(dim)
@@ -101,7 +101,7 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
     channel = np.ones(dim)
     for pair, amplitude in zip(measured.pairs, m, strict=True):
         channel[[pair.a, pair.b]] = amplitude
-    # What comes out is rounded to the declared dtype, so it can go in again unchanged.
+    # Results are rounded to the declared dtype, so they can be inputs unchanged.
     # With angles (p + offset) theta, R(a) R(a) = m R(2a + offset).
     twice, once = access.rows(q1, at), access.rows(q, 2 * at + round(offset))
     angle = float(4 * at.max()) * fastest

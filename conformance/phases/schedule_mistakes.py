@@ -24,13 +24,13 @@ FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0, 128.0)
 LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
 #: Llama-3 parameters of released models: factor, low, high, original length.
 LLAMA3 = ((8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192), (16.0, 1.0, 4.0, 8192))
-#: low_freq_factor and high_freq_factor as they are published, or set to be no blend.
+#: Published low_freq_factor and high_freq_factor, and values without a blend.
 LOW_HIGH = ((1.0, 4.0), (1.0, 1.0), (4.0, 4.0), (1.0, 2.0), (2.0, 4.0), (1.0, 8.0))
-#: YaRN's beta_fast and beta_slow as they are published.
+#: Published beta_fast and beta_slow of YaRN.
 BETAS = ((32.0, 1.0), (64.0, 1.0), (128.0, 1.0), (16.0, 1.0), (32.0, 2.0))
 
 
-def alternatives(encoding: RoPE) -> Iterator[FrequencyMistake]:
+def scaling_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
     """Yield known mistakes in the declared scaling, the likelier first."""
     scaling = encoding.scaling
     if scaling is None:
@@ -86,7 +86,7 @@ def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[FrequencyMis
     changes = {k: v for k, v in changes.items() if v != getattr(scaling, k)}
     if not changes:
         return
-    told = ", ".join(
+    changed = ", ".join(
         f"{k} is {_number(v)}, declared {_number(getattr(scaling, k))}" for k, v in changes.items()
     )
     first = next(iter(changes))
@@ -94,7 +94,7 @@ def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[FrequencyMis
         encoding,
         lambda: scaling.replace(**changes),
         "scaling-parameter",
-        f"{what}: {told}" if what else told,
+        f"{what}: {changed}" if what else changed,
         declared=getattr(scaling, first),
         measured=changes[first],
     )
@@ -148,7 +148,7 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
 
 
 def multi_axis_exponents(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
-    """Doubled and halved exponents: a published base explains them as well, and goes first."""
+    """Yield doubled and halved exponents, after the published bases that give the same."""
     w, scale = encoding.frequencies(), encoding.position_scale
     for what, power in (("doubled", 2.0), ("halved", 0.5)):
         if isinstance(scale, float) and encoding.scaling is None:
@@ -241,7 +241,7 @@ def _formulas(declared: Any) -> Iterator[Any]:
         yield pr.DynamicNTK(factor, length, policy="static")
 
 
-def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
+def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
     """Yield other spacings, bases and scales of a declared multi-axis encoding."""
     for spacing in SPACINGS:
         if spacing != encoding.spacing:
@@ -264,13 +264,13 @@ def multi_axis_alternatives(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistak
             encoding.frequencies() * np.asarray(encoding.base) ** -steps,
         )
     if encoding.scaling is not None and encoding.spacing == "global":
-        # One schedule over all pairs: what it is confused with is the same as on one axis.
+        # One schedule over all pairs: the mistakes are those of one axis.
         assert isinstance(encoding.base, float)
         flat = RoPE(
             encoding.rotary_dim, layout="half", base=encoding.base, scaling=encoding.scaling
         )
         scale = encoding.frequencies() / flat.frequencies()
-        for found in alternatives(flat):
+        for found in scaling_mistakes(flat):
             yield replace(found, predicted=found.predicted * scale)
     elif encoding.scaling is not None:
         plain = encoding.replace(scaling=None).frequencies()

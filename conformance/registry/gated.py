@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from posenc_ref import GatedBias, T5Bias
+from posenc_ref.conformance.exact.digits import exact_bucket
 from posenc_ref.conformance.exact.error_numbers import dot, root, sigmoid
-from posenc_ref.conformance.exact.fixed_point import exact_bucket
 
 from . import numbers, register
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from posenc_ref import ALiBi, BEiTBias, LeViTBias, LogCPB, SwinBias, T5Bias
 from posenc_ref.conformance.exact.biases import slope
+from posenc_ref.conformance.exact.digits import exact_bucket
 from posenc_ref.conformance.exact.error_numbers import Counted, counted, fraction, log, sigmoid
-from posenc_ref.conformance.exact.fixed_point import exact_bucket
 
 from . import numbers, register
 from .networks import network

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from posenc_ref import TUPE, CoPE, DeBERTa, DecomposedRelative, Shaw, T5Bias
+from posenc_ref.conformance.exact.digits import mpmath
 from posenc_ref.conformance.exact.error_numbers import (
     Counted,
     counted,
@@ -16,7 +17,6 @@ from posenc_ref.conformance.exact.error_numbers import (
     sigmoid,
     total,
 )
-from posenc_ref.conformance.exact.fixed_point import mpmath
 from posenc_ref.conformance.exact.recipe import Recipe
 from posenc_ref.conformance.exact.reference import tokens
 

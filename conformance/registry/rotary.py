@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from posenc_ref import MixedRoPE, MultiAxisRoPE, RoPE, XPos, YaRN
-from posenc_ref.conformance.exact.fixed_point import mpmath
+from posenc_ref.conformance.exact.digits import mpmath
 from posenc_ref.conformance.exact.numbers import Number
 from posenc_ref.conformance.exact.recipe import Recipe, rotated, whole
 from posenc_ref.conformance.exact.schedules import frequencies

@@ -28,16 +28,16 @@ def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> I
     What the surface cannot express is no refusal of the function, and leaves no limit.
     ``recipe`` is the view as an expression of ``fn``, for the lines that reproduce a failure.
     """
-    subject, required = run.subject, run.report.required
+    driver, required = run.driver, run.report.required
     axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
     viewed = replace(
-        subject, fn=view, keeps_dtype=True, axes=axes, mutated=None, calls=0, factory=None
+        driver, fn=view, keeps_dtype=True, axes=axes, mutated=None, calls=0, factory=None
     )
     try:
-        yield replace(run, subject=viewed, encoding=encoding)
+        yield replace(run, driver=viewed, encoding=encoding)
     finally:
-        subject.mutated = subject.mutated or viewed.mutated
-        subject.calls += viewed.calls
+        driver.mutated = driver.mutated or viewed.mutated
+        driver.calls += viewed.calls
         run.report.required = tuple(dict.fromkeys([*required, *run.report.required]))
         run.report.findings[:] = [_recalled(f, encoding, recipe) for f in run.report.findings]
         own = Inexpressible.__name__
@@ -62,7 +62,7 @@ def _recalled(finding: Finding, encoding: Any, recipe: str) -> Finding:
 
 def host_positions(run: Run, positions: Any) -> np.ndarray:
     """Return the positions that a view was given, in NumPy; only integers can be expressed."""
-    p = np.asarray(run.subject.backend.asnumpy(positions))
+    p = np.asarray(run.driver.backend.asnumpy(positions))
     if p.dtype.kind not in "iu":
         raise Inexpressible("there are no fractional positions here")
     return p

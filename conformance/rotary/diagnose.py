@@ -74,7 +74,7 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
         (adjacent, adjacent),
     ):
         x = unit_pairs((4, 3, 5, encoding.head_dim), pairs[0])
-        y = run.subject.apply(x, np.arange(5))
+        y = run.driver.apply(x, np.arange(5))
         cos, sin = y[..., out[0]], encoding.sign * y[..., out[1]]
         if np.array_equal(y, np.broadcast_to(y[:1, :1], y.shape)):
             return False
@@ -182,14 +182,14 @@ def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) ->
     if not wrong:
         return
     p = wrong[0]
-    told = wanted.get((p.a, p.b))
+    expected = wanted.get((p.a, p.b))
     run.add(
         "output-layout",
         "pairs are written to other channels than they are read from"
         if not moved
         else "pairs are not written to the declared channels",
         f"channels {p.a} and {p.b} come out at {p.out_a} and {p.out_b}"
-        + (f", declared {min(told)} and {max(told)}" if told and moved else ""),
+        + (f", declared {min(expected)} and {max(expected)}" if expected and moved else ""),
     )
 
 
@@ -202,8 +202,8 @@ def _slice(
     pairs = [(p.a, p.b) for p in measured.pairs]
     if pairs == [(k, k + half) for k in range(len(pairs))] and 2 * len(pairs) == len(wanted):
         evidence = f"channel 0 is paired with {half}, declared with {encoding.pairs()[1][0]}"
-        told, phases = live(encoding, (encoding.frequencies(),))[0], measured.phases
-        if phases is not None and agree(phases.frequencies, told, phases.sigma).all():
+        expected, phases = live(encoding, (encoding.frequencies(),))[0], measured.phases
+        if phases is not None and agree(phases.frequencies, expected, phases.sigma).all():
             run.add(
                 "layout",
                 "pairs reach across the whole head, (k, k + head_dim/2), not across the slice; "

@@ -12,7 +12,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured
-from posenc_ref.conformance.phases.schedule_mistakes import multi_axis_alternatives
+from posenc_ref.conformance.phases.schedule_mistakes import multi_axis_mistakes
 
 from .judge_axes import AxisPhases, declared_axes, measure
 
@@ -47,24 +47,24 @@ def _torn(run: Run) -> bool:
 
 def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
     """Report an axis whose positions are multiplied or negated; return whether there is one."""
-    told = live(encoding, (encoding.frequencies(),))[0]
+    expected = live(encoding, (encoding.frequencies(),))[0]
     at = np.arange(wanted.size)
     w, sigma = found.frequencies[wanted, at], found.sigma[wanted, at]
-    others = multi_axis_alternatives(encoding) if isinstance(encoding, MultiAxisRoPE) else ()
+    others = multi_axis_mistakes(encoding) if isinstance(encoding, MultiAxisRoPE) else ()
     if any(agree(w, other.predicted, sigma).all() for other in others):
         return False  # one change explains every axis
     ratios = []
     for axis in range(encoding.num_axes):
         own = wanted == axis
-        ratio = float(np.median(w[own] / told[own]))
-        if not agree(w[own], ratio * told[own], sigma[own]).all():
+        ratio = float(np.median(w[own] / expected[own]))
+        if not agree(w[own], ratio * expected[own], sigma[own]).all():
             return False
-        ratios.append(1.0 if agree(w[own], told[own], sigma[own]).all() else ratio)
+        ratios.append(1.0 if agree(w[own], expected[own], sigma[own]).all() else ratio)
     wrong = [a for a, ratio in enumerate(ratios) if ratio != 1.0]
     if not wrong or (len({ratios[a] for a in wrong}) == 1 and len(wrong) == len(ratios)):
         return False  # all alike: text shows it as well
     first = wrong[0]
-    back = ratios[first] < 0 and agree(w, np.sign(w) * told, sigma).all()
+    back = ratios[first] < 0 and agree(w, np.sign(w) * expected, sigma).all()
     run.add(
         "sign" if back else "position-scale",
         f"positions of axis {first} "
@@ -171,7 +171,7 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
     return True
 
 
-#: Origins that axes are given, the declared kind first.
+#: Origins of axes in use, the commonest first.
 _ORIGINS = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0)
 
 

@@ -11,7 +11,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live
 from posenc_ref.conformance.phases.decode import Decoder
 
-#: cos or sin off by more than that belongs to another position.
+#: A larger error of cos or sin means another position.
 _OFF = 0.1
 
 
@@ -73,7 +73,7 @@ def _seen(
     """Return cos + i sin of every token and pair, (B, H, S, pairs)."""
     x = unit_pairs((*size, encoding.head_dim), first)
     try:
-        y = run.subject.apply(x, np.arange(size[2]))
+        y = run.driver.apply(x, np.arange(size[2]))
     except Refused:
         return None
     m = encoding.attention_factor()

@@ -68,8 +68,8 @@ def _factor_by_length(
     for length, (x, y) in seen.items():
         positions = positions_of(length)
         truth = apply_truth(encoding, x, positions, np.full(positions.shape, length))
-        got, told = y[..., channels], truth.value[..., channels]
-        ratio = float(np.sum(got * told) / np.sum(told * told))
+        got, expected = y[..., channels], truth.value[..., channels]
+        ratio = float(np.sum(got * expected) / np.sum(expected * expected))
         scaled = np.array(truth.value)
         scaled[..., channels] *= ratio
         moved = Truth(scaled, truth.terms * abs(ratio), truth.angle * abs(ratio), truth.amplitude)

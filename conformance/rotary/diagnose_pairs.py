@@ -44,7 +44,7 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
 def changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
     """Return whether the size of rotated pairs changes with the position."""
     n, k = (int(i) for i in np.unravel_index(int(np.argmax(np.abs(size - size[0]))), size.shape))
-    # Less than that may be a half-precision table: the values are recomputed later.
+    # A smaller change may be a half-precision table, which is diagnosed later.
     if abs(size[n, k] - size[0, k]) <= BUDGET["bfloat16"] * ROUNDOFF["bfloat16"]:
         return False
     if _factor_on_one(run, measured):

@@ -20,7 +20,7 @@ def diagnose(run: Run, access: Access) -> bool:
 
     A view of another surface has no factory.
     """
-    if run.subject.factory is None or access.mode == "prefix":
+    if run.driver.factory is None or access.mode == "prefix":
         return False
     highest = access.reach(int(GENERIC[-1]))
     calls = [GENERIC[highest >= GENERIC]]
@@ -30,7 +30,7 @@ def diagnose(run: Run, access: Access) -> bool:
     for positions in calls:
         if not positions.size or _right(run, access, positions):
             continue
-        fresh = replace(run, subject=run.subject.fresh())
+        fresh = replace(run, driver=run.driver.fresh())
         if _right(fresh, replace(access, run=fresh), positions):
             run.add(
                 "state",

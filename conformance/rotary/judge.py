@@ -37,7 +37,7 @@ from . import diagnose as diagnose_rotary
 from . import judge_axes, judge_length
 
 REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
-#: Positions of more rows than a kernel may be unrolled for.
+#: Positions of five rows: a kernel may be unrolled for four.
 _FIVE_ROWS = np.array([[4, 9, 2, 0], [7, 1, 8, 40], [3, 3, 29, 17], [60, 5, 0, 1], [11, 12, 6, 90]])
 
 
@@ -52,7 +52,7 @@ def judge(run: Run) -> None:
     if not required_inputs(run, dim):
         return
     x = run.random((2, 3, SHORT.size, dim), 0)
-    first = run.subject.apply(x, SHORT)
+    first = run.driver.apply(x, SHORT)
     _same_for_every_row(run, dim)
     access = Access(run, dim=dim)
     access.learn()
@@ -119,7 +119,7 @@ def required_inputs(run: Run, dim: int) -> bool:
         positions = np.arange(size[-1])
         case = f"B, H, S = {size}"
         try:
-            y = run.subject.apply(x, positions)
+            y = run.driver.apply(x, positions)
         except Refused as error:
             case = f"x of shape {x.shape} with positions 0..{size[-1] - 1}"
             slice_alone = _slice_alone(run)
@@ -156,7 +156,7 @@ def _slice_alone(run: Run) -> str:
 def _same_for_every_row(run: Run, dim: int) -> None:
     """Judge that the same token gives the same in every batch row and head."""
     x = np.broadcast_to(run.random((1, 1, 5, dim), 3), (4, 3, 5, dim))
-    y = run.subject.apply(np.array(x), np.arange(5))
+    y = run.driver.apply(np.array(x), np.arange(5))
     run.count("required inputs")
     if not np.array_equal(y, np.broadcast_to(y[:1, :1], y.shape)):
         b, h = (int(i) for i in np.argwhere((y != y[:1, :1]).any(axis=(2, 3)))[0])
@@ -198,7 +198,7 @@ def _values(run: Run, access: Access, dim: int) -> None:
             run.judge("values", case, access.rows(x, positions), truth)
     if access.mode != "prefix" and highest >= 37:  # decoding: one token per row
         x, positions = run.random((2, 3, 1, dim), 6), np.array([37])
-        y, truth = run.subject.apply(x, positions), _truth(run, x, positions)
+        y, truth = run.driver.apply(x, positions), _truth(run, x, positions)
         first = np.arange(2)[:, None, None, None] == 0
         run.judge("values", ONE_TOKEN, y, truth, first)
         run.judge("values", ONE_EACH, y, truth, ~first)
@@ -212,7 +212,7 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
     x = run.random((*size, dim), size[-1])
     tokens = size[-1]
     try:
-        y = run.subject.apply(x, np.arange(tokens))
+        y = run.driver.apply(x, np.arange(tokens))
     except Refused as error:
         tokens = longest_call(lambda n: _comes_out(run, x[:, :, :n]), tokens, known)
         if not tokens or tokens != known:
@@ -220,7 +220,7 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
         if not tokens:
             return known
         known, x = tokens, x[:, :, :tokens]
-        y = run.subject.apply(x, np.arange(tokens))
+        y = run.driver.apply(x, np.arange(tokens))
     run.reached(tokens - 1)
     case = f"B, H, S = {(*size[:2], tokens)}"
     run.judge("values", case, y, _truth(run, x, np.arange(tokens)))
@@ -229,7 +229,7 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
 
 def _comes_out(run: Run, x: np.ndarray) -> bool:
     try:
-        run.subject.apply(x, np.arange(x.shape[2]))
+        run.driver.apply(x, np.arange(x.shape[2]))
     except Refused:
         return False
     return True
@@ -252,12 +252,12 @@ def _optional(run: Run, dim: int) -> None:
     }
     refused: set[str] = set()
     for case, (shape, positions) in tries.items():
-        # Where rows of positions are refused, equal sizes would only make them fit by chance.
+        # If rows of positions are refused, equal sizes would be accepted by chance.
         if ("B = H" in case or "five" in case) and "per-row positions (B, S)" in refused:
             continue
         x = run.random(shape, 7)
         try:
-            y = run.subject.apply(x, positions)
+            y = run.driver.apply(x, positions)
         except Refused as error:
             run.limit(f"{case}: refused ({error})")
             refused.add(case)
@@ -281,19 +281,19 @@ def _robustness(run: Run, dim: int) -> str:
     """
     bent = ""
     x = run.random((2, 3, 5, dim), 9)
-    clean = run.subject.apply(x, np.arange(5))
+    clean = run.driver.apply(x, np.arange(5))
     _hole(run, x, clean, "NaN", np.nan, (1, 2, 3, 0))
     _hole(run, x, clean, "NaN", np.nan, (0, 0, 0, 1))
     empty = x.copy()
     empty[0, 1, 2] = 0.0
-    y = run.subject.apply(empty, np.arange(5))
+    y = run.driver.apply(empty, np.arange(5))
     run.count("robustness")
     if not np.array_equal(y[0, 1, 2], np.zeros(dim)):
         code = "nonfinite" if not np.isfinite(y).all() else "not-linear"
         text = "a token of zeros does not come out as zeros"
         run.add(code, text, f"{y[0, 1, 2, :3]} ...", by="robustness")
     for factor in (2.0**-6, 64.0 if run.coarse == "float16" else 2.0**30, -1.0):
-        scaled = run.subject.apply(x * factor, np.arange(5))
+        scaled = run.driver.apply(x * factor, np.arange(5))
         run.count("robustness")
         unit = Truth(clean * factor, np.abs(clean * factor), np.zeros_like(clean))
         if not bent and (run.scores(scaled, unit) > run.budget).any():
@@ -314,7 +314,7 @@ def _hole(
     token[at[:3]] = True
     run.count("robustness")
     try:
-        y = run.subject.apply(holed, np.arange(5))
+        y = run.driver.apply(holed, np.arange(5))
     except Refused as error:
         run.limit(f"{name} in x: refused ({error})")
         return
@@ -345,12 +345,12 @@ def _logits(run: Run, access: Access) -> None:
 
 def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
     """Judge the same values with other strides: models pass transposed views."""
-    subject = run.subject
-    if subject.backend_name not in ("numpy", "torch") or subject.tensor_layout != "bhsd":
+    driver = run.driver
+    if driver.backend_name not in ("numpy", "torch") or driver.tensor_layout != "bhsd":
         return
-    kind = subject.backend.asarray(x, run.dtype, subject.device)
+    kind = driver.backend.asarray(x, run.dtype, driver.device)
     given: dict[str, Any] = {}
-    if subject.backend_name == "torch":
+    if driver.backend_name == "torch":
         given["heads and tokens transposed"] = kind.transpose(1, 2).contiguous().transpose(1, 2)
     else:
         given["strided"] = np.repeat(kind, 2, axis=-1)[..., ::2]
@@ -361,15 +361,15 @@ def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
     for case, other in given.items():
         run.count("robustness")
         try:
-            at = subject.backend.asarray(
-                subject.arguments(x, np.arange(5))[1], "int64", subject.device
+            at = driver.backend.asarray(
+                driver.arguments(x, np.arange(5))[1], "int64", driver.device
             )
-            y = subject.array(subject.fn(other, at)).astype(np.float64)
+            y = driver.array(driver.fn(other, at)).astype(np.float64)
         except Exception as error:
             run.limit(f"x in {case}: refused ({type(error).__name__}: {error})"[:200])
             continue
         if not np.array_equal(y, clean):
-            # What another kernel rounds otherwise is a matter of the terms, not of their sum.
+            # Another kernel rounds the terms differently, not only their sum.
             size = np.linalg.norm(clean, axis=-1, keepdims=True)
             unit = Truth(clean, np.broadcast_to(size, clean.shape), np.zeros_like(clean))
             if y.shape != clean.shape or (run.scores(y, unit) > run.budget).any():
@@ -378,19 +378,19 @@ def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
 
 def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
     """Judge repeated calls, calls of one length at other positions, and a result that is kept."""
-    subject, dim = run.subject, access.dim
+    driver, dim = run.driver, access.dim
     what = f"positions 0..{SHORT[-1]}"
-    state.replay(run, lambda: subject.apply(x, SHORT), first, what)
-    one, two = subject.arguments(x, SHORT), subject.arguments(-x, SHORT)
-    state.kept_result(run, lambda: subject.call(*one), lambda: subject.call(*two))
+    state.replay(run, lambda: driver.apply(x, SHORT), first, what)
+    one, two = driver.arguments(x, SHORT), driver.arguments(-x, SHORT)
+    state.kept_result(run, lambda: driver.call(*one), lambda: driver.call(*two))
     if run.encoding is not None and run.encoding.num_axes > 1:
         judge_axes.stale(run, access)
     if run.encoding is None or access.mode == "prefix":
         return
-    given = subject.rounded(dense((1, 2, 16, dim), run.settings.seed + 8))
+    given = driver.rounded(dense((1, 2, 16, dim), run.settings.seed + 8))
 
     def evaluate(positions: np.ndarray) -> np.ndarray:
-        return subject.apply(given[:, :, : positions.size], positions)
+        return driver.apply(given[:, :, : positions.size], positions)
 
     def right(y: np.ndarray, positions: np.ndarray) -> bool:
         truth = _truth(run, given[:, :, : positions.size], positions)

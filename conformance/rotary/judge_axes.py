@@ -15,7 +15,7 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.declaration import live
 from posenc_ref.conformance.phases.measure import Pair, unwrap
 
-#: Largest position of an axis in the mixed cases: grids and clips are no longer.
+#: Largest position of an axis in the mixed cases: grids and clips are not longer.
 _LARGEST = 1021
 
 
@@ -65,7 +65,7 @@ def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
     """Judge one case, in calls of few tokens if a longer one is refused."""
     tokens = positions.shape[-1]
     try:
-        y = run.subject.apply(x, positions)
+        y = run.driver.apply(x, positions)
     except Refused:
         if tokens <= REQUIRED_TOKENS:
             raise
@@ -83,7 +83,7 @@ def stale(run: Run, access: Access) -> None:
     x = run.random((1, 2, REQUIRED_TOKENS, access.dim), 20)
 
     def right(positions: np.ndarray) -> bool:
-        y = run.subject.apply(x, positions)
+        y = run.driver.apply(x, positions)
         return bool((run.scores(y, apply_truth(encoding, x, positions)) <= run.budget).all())
 
     for axis in range(encoding.num_axes):
@@ -111,7 +111,7 @@ def measure(run: Run, count: int, dim: int, pairs: list[Pair], sign: int = 1) ->
             positions = np.zeros((count, 1, at.size), dtype=at.dtype)
             positions[axis] = at
             x = unit_pairs((1, 1, at.size, dim), np.array(first))
-            y = run.subject.apply(x, positions)[0, 0]
+            y = run.driver.apply(x, positions)[0, 0]
             return y[:, out_a], y[:, out_b]
 
         every.append(unwrap(tables, run.coarse))

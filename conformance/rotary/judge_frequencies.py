@@ -58,7 +58,7 @@ def judge(run: Run) -> None:
             return
         same, every = np.zeros(first.size), {n: w for n, w in seen.items() if n is not None}
         if diagnose_length.explain_frequencies(
-            run, encoding, every, lambda got, told: bool(agree(got, told, same).all())
+            run, encoding, every, lambda got, expected: bool(agree(got, expected, same).all())
         ):
             return
     _explain_frequencies(run, encoding, first)
@@ -67,7 +67,7 @@ def judge(run: Run) -> None:
 def _called(
     run: Run, encoding: Rotary, n: int | None
 ) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Frequencies and the factor at a length; None, and a finding, if they cannot be judged."""
+    """Return frequencies and the factor at a length; None, and a finding, if that fails."""
     arguments = () if n is None else (n,)
     try:
         theta, factor = _frequencies(run, *arguments)
@@ -128,9 +128,9 @@ def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
 
 
 def _frequencies(run: Run, *args: int) -> tuple[np.ndarray, np.ndarray | None]:
-    result = run.subject.call(*args)
+    result = run.driver.call(*args)
     if isinstance(result, tuple):
         if len(result) != 2:
             raise Malformed(f"expected frequencies, or (frequencies, factor), got {len(result)}")
-        return run.subject.array(result[0]), run.subject.array(result[1])
-    return run.subject.array(result), None
+        return run.driver.array(result[0]), run.driver.array(result[1])
+    return run.driver.array(result), None

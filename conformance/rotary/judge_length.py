@@ -10,9 +10,9 @@ from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 
-#: How cases are called whose largest position is in an unusual place.
+#: Names of cases whose largest position is in an unusual place.
 WHOSE = "the largest position in"
-#: Rows that every call has beside its last one: slow pairs show in the later ones.
+#: The early rows of every call; slow pairs show in the later ones.
 _ROWS = np.array([0, 1, 2, 5, 11, 23])
 
 
@@ -80,7 +80,7 @@ def _whose_length(run: Run, access: Access, highest: int) -> None:
         shape = (rows, 2, positions.shape[-1], access.dim)
         x = run.random(shape, 15)
         try:
-            y = run.subject.apply(x, positions)
+            y = run.driver.apply(x, positions)
         except (Refused, Malformed) as error:
             run.limit(f"the largest position in {name}: refused ({error})")
             continue

@@ -68,7 +68,7 @@ def drive(
     first: Asked = seen[0].facts
     state.replay(run, lambda: first.seen(_called(run, first)), seen[0].actual, seen[0].case)
     state.kept_result(
-        run, lambda: run.subject.call(first.q, first.k), lambda: run.subject.call(first.k, first.q)
+        run, lambda: run.driver.call(first.q, first.k), lambda: run.driver.call(first.k, first.q)
     )
     if run.failures and not run.report.codes:
         run.explain(explain, seen)
@@ -92,8 +92,8 @@ def _asked(run: Run, probe: Probe) -> list[JudgedCall]:
 def inputs(run: Run, heads: int, lengths: tuple[int, int], batch: int, d: int) -> Any:
     """Random queries and keys as the function will see them."""
     (n_q, n_k), seed = lengths, run.settings.seed + sum(lengths)
-    q = run.subject.rounded(dense((batch, heads, n_q, d), seed))
-    return q, run.subject.rounded(dense((batch, heads, n_k, d), seed + 7))
+    q = run.driver.rounded(dense((batch, heads, n_q, d), seed))
+    return q, run.driver.rounded(dense((batch, heads, n_k, d), seed + 7))
 
 
 def past_the_end(run: Run, n_k: int) -> bool:
@@ -102,7 +102,7 @@ def past_the_end(run: Run, n_k: int) -> bool:
 
 
 def _called(run: Run, call: Asked) -> np.ndarray:
-    y = run.subject.array(run.subject.call(call.q, call.k))
+    y = run.driver.array(run.driver.call(call.q, call.k))
     shape = (*call.q.shape[:3], call.k.shape[2])
     if y.shape != shape:
         raise Malformed(f"expected shape (B, H, Q, K) = {shape}, got {y.shape}")

@@ -23,6 +23,7 @@ from posenc_ref import (
 )
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
 from .term_mistakes import (
     ABSOLUTE,
@@ -83,18 +84,8 @@ def _shaw(declared: Shaw) -> Iterator[Mistake]:
 
 def _transformer_xl(declared: TransformerXL) -> Iterator[Mistake]:
     sinusoid = declared.sinusoid
-
-    def table(code: str, message: str, **fields: Any) -> Mistake:
-        return other(code, message, declared.replace(sinusoid=sinusoid.replace(**fields)))
-
-    layout = "concat" if sinusoid.layout == "interleaved" else "interleaved"
-    yield table("layout", f"sinusoids are {layout}, declared {sinusoid.layout}", layout=layout)
-    first = "cos" if sinusoid.first == "sin" else "sin"
-    yield table("phase-order", f"{first} comes first, declared {sinusoid.first}", first=first)
-    for denominator in ("dim", "half-1"):
-        if denominator != sinusoid.denominator and sinusoid.dim > 3:
-            text = f"the denominator is {denominator}, declared {sinusoid.denominator}"
-            yield table("denominator", text, denominator=denominator)
+    for code, message, changed_table in sinusoid_variants(sinusoid, "sinusoids"):
+        yield other(code, message, declared.replace(sinusoid=changed_table))
     if declared.clamp is not None:
         yield other("bucket-clamp", "offsets are not clamped", declared.replace(clamp=None))
     u, v = declared.content_bias, declared.position_bias

@@ -11,7 +11,7 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 
 from .term_mistakes import Summed, other
 
-#: No table is longer; as many rows of it are made at once as below.
+#: The longest table, and the rows that are made at once.
 _LONGEST = 2**15
 _AT_ONCE = 2**10
 

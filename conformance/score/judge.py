@@ -21,7 +21,7 @@ from .mistakes import logit_mistakes
 
 #: Channels of q and k where the encoding does not say.
 _DIM = 64
-#: One row of a batch is enough where it has more logits.
+#: Calls with more logits have a batch of one.
 _MANY = 2**20
 
 

@@ -10,9 +10,11 @@ import numpy as np
 from posenc_ref import Bias, MultiAxisRoPE, RoPE, Rotary, Sinusoidal, Table, XPos
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, REVERSED_KEYS, heads
+from posenc_ref.conformance.functions.layouts import rotary_variants
 from posenc_ref.conformance.oracle.scores import Scored
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.sequences.xpos_mistakes import xpos_variants
+from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
 from .bias_mistakes import mistakes_of_bias
 from .scored_mistakes import changed
@@ -78,36 +80,11 @@ def _rotary(declared: Rotary) -> Iterator[Mistake]:
     yield changed(
         code, "keys are not rotated", lambda call: call.replace(k_at=0 * call.positions[1])
     )
-    if not isinstance(declared, RoPE | MultiAxisRoPE):
-        return
-    for layout in ("half", "interleaved"):
-        if layout != declared.layout and declared.layout in ("half", "interleaved"):
-            text = f"pairs are {layout}, declared {declared.layout}"
-            yield _other("layout", text, declared.replace(layout=layout, output_layout=None))
-    text = "the rotation turns the other way"
-    yield _other("sign", text, declared.replace(sign=-declared.sign))
-    yield changed(
-        "sign",
-        "queries and keys turn opposite ways",
-        lambda call: call.replace(k_at=-call.positions[1]),
-    )
-    if not isinstance(declared, RoPE):
-        return
-    if declared.scaling is not None:
-        text = "the declared scaling is missing"
-        yield _other("scaling-missing", text, declared.replace(scaling=None))
-    for base in PUBLISHED_BASES:
-        if base != declared.base:
-            text = f"the base is {base:g}, declared {declared.base:g}"
-            yield _other("base", text, declared.replace(base=base))
-    if declared.rotary_dim != declared.head_dim and declared.scaling is None:
-        whole = declared.replace(rotary_dim=declared.head_dim, rotary_start=0, output_layout=None)
-        yield _other("rotary-dim", "all channels are rotated", whole)
-    elif declared.scaling is None:
-        for d in (declared.head_dim // 2, declared.head_dim // 4):
-            if d % 2 == 0 and d:
-                text = f"{d} of {declared.head_dim} channels are rotated"
-                yield _other("rotary-dim", text, declared.replace(rotary_dim=d))
+    if isinstance(declared, RoPE | MultiAxisRoPE):
+        text = "queries and keys turn opposite ways"
+        yield changed("sign", text, lambda call: call.replace(k_at=-call.positions[1]))
+    for variant in rotary_variants(declared):
+        yield _other(*variant)
 
 
 def _xpos(declared: XPos) -> Iterator[Mistake]:
@@ -129,11 +106,7 @@ def _mirrored(call: Scored, declared: XPos) -> Scored:
 
 def _table(declared: Table) -> Iterator[Mistake]:
     if isinstance(declared, Sinusoidal):
-        for layout in ("interleaved", "concat"):
-            if layout != declared.layout:
-                text = f"columns are {layout}, declared {declared.layout}"
-                yield _other("layout", text, declared.replace(layout=layout))
-        first = "cos" if declared.first == "sin" else "sin"
-        yield _other("phase-order", f"{first} comes first", declared.replace(first=first))
+        for variant in sinusoid_variants(declared):
+            yield _other(*variant)
         for base in PUBLISHED_BASES:
             yield _other("base", f"the base is {base:g}", declared.replace(base=base))

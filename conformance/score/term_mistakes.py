@@ -134,7 +134,7 @@ def _before(call: Summed) -> int:
     return int(call.k.shape[2] - call.q.shape[2])
 
 
-#: Positions that are taken in place of key - query, and whose they are.
+#: Positions that are taken in place of key - query, in words.
 ABSOLUTE: tuple[tuple[str, Callable[[Summed], np.ndarray]], ...] = (
     ("key's own position", lambda call: call.places[1]),
     ("query's own position", lambda call: call.places[0]),

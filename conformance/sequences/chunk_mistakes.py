@@ -30,7 +30,7 @@ class Chunked:
     x: np.ndarray
     chunks: tuple[int, ...]
     cache: bool = False  #: every key as at the last length, not each chunk as at its own
-    judged: int = 2**40  #: so many tokens at the end are judged: a long prompt is judged elsewhere
+    judged: int = 2**40  #: the number of tokens at the end that are judged
 
     @property
     def tail(self) -> slice:

@@ -32,7 +32,7 @@ from .offset_mistakes import Offset, offset_mistakes
 
 #: One call: (B, H, S), and the position of its first token.
 Call = tuple[tuple[int, int, int], int]
-#: Every length once: what is kept by length is a matter of sequences.
+#: Every length once, so that nothing is kept by length.
 ALONE: tuple[tuple[Call, ...], ...] = ((((2, 3, 5), 0),), (((2, 3, 6), 7),), (((3, 2, 1), 37),))
 SEQUENCES: dict[str, tuple[Call, ...]] = {
     "one length at three offsets": (((1, 2, 11), 20), ((1, 2, 11), 50), ((1, 2, 11), 0)),
@@ -66,7 +66,7 @@ class InTurn(Offset):
 
 
 def judge(run: Run) -> None:
-    """``fn([(x, offset), ...])``: alone and in sequences; then, one by one, as ``apply``."""
+    """Judge ``fn([(x, offset), ...])``: alone and in sequences; then, one by one, as ``apply``."""
     run.report.required = ("alone", "sequences", "state")
     encoding = alike(run.encoding)
     ask = partial(_ask, run, encoding)
@@ -110,17 +110,17 @@ def _ask(run: Run, encoding: Rotary, probe: Probe) -> list[JudgedCall]:
 
 
 def _called(run: Run, inputs: Sequence[InTurn]) -> list[np.ndarray]:
-    subject, backend = run.subject, run.subject.backend
-    sent = [backend.asarray(one.x, subject.dtype, subject.device) for one in inputs]
-    result = subject.call([(x, int(c.offset[0])) for x, c in zip(sent, inputs, strict=True)])
+    driver, backend = run.driver, run.driver.backend
+    sent = [backend.asarray(one.x, driver.dtype, driver.device) for one in inputs]
+    result = driver.call([(x, int(c.offset[0])) for x, c in zip(sent, inputs, strict=True)])
     if not isinstance(result, list | tuple) or len(result) != len(inputs):
         raise Malformed(f"expected a list of {len(inputs)} results, got {type(result).__name__}")
-    outputs = [np.array(subject.array(y)) for y in result]
+    outputs = [np.array(driver.array(y)) for y in result]
     for x, y, one in zip(sent, outputs, inputs, strict=True):
         if y.shape != one.x.shape:
             raise Malformed(f"expected shape {one.x.shape}, as x has, got {y.shape}")
-        if subject.mutated is None and not np.array_equal(backend.asnumpy(x), one.x):
-            subject.mutated = "x"
+        if driver.mutated is None and not np.array_equal(backend.asnumpy(x), one.x):
+            driver.mutated = "x"
         run.reached(int(one.positions.max(initial=0)))
     return outputs
 
@@ -144,7 +144,7 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
 
 
 def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
-    """Calls that are right alone and wrong in a sequence."""
+    """Diagnose calls that are right alone and wrong in a sequence."""
     wrong = failed(run, seen)
     if not wrong or match(run, seen, _state_mistakes()):
         return
@@ -191,7 +191,7 @@ def _state_mistakes() -> Iterator[Mistake]:
 
 
 def _view(run: Run) -> Any:
-    fn = run.subject.fn
+    fn = run.driver.fn
 
     def view(x: Any, positions: Any) -> Any:
         start = starts(host_positions(run, positions))

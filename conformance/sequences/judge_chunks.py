@@ -44,12 +44,12 @@ LONG = ((1000, 1, 1, 22), (4093, 1, 1, 1, 1, 3), (8190, 1, 1, 1), (32766, 1, 1))
 
 
 def judge_decode(run: Run) -> None:
-    """``fn(x, chunks)``: each chunk at the positions after the ones before, then as ``apply``."""
+    """Judge ``fn(x, chunks)``: each chunk goes on where the last one ends; then as ``apply``."""
     _judge(run, cache=False, named=chunk_mistakes, otherwise="decode-offset")
 
 
 def judge_key_cache(run: Run) -> None:
-    """``fn(k, chunks)``: all keys, rotated as at the last length; then as ``apply``."""
+    """Judge ``fn(k, chunks)``: all keys, rotated as at the last length; then as ``apply``."""
     _judge(run, cache=True, named=cache_mistakes, otherwise="stale-cache")
 
 
@@ -106,7 +106,7 @@ def _optional(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:
 
 
 def _called(run: Run, call: Chunked) -> np.ndarray:
-    y = run.subject.array(run.subject.call(call.x, list(call.chunks)))
+    y = run.driver.array(run.driver.call(call.x, list(call.chunks)))
     if y.shape != call.x.shape:
         raise Malformed(f"expected shape {call.x.shape}, as x has, got {y.shape}")
     run.reached(call.x.shape[2] - 1)
@@ -114,7 +114,7 @@ def _called(run: Run, call: Chunked) -> np.ndarray:
 
 
 def _view(run: Run) -> Any:
-    fn = run.subject.fn
+    fn = run.driver.fn
 
     def view(x: Any, positions: Any) -> Any:
         start = starts(host_positions(run, positions))
@@ -131,5 +131,5 @@ def _state(run: Run, first: JudgedCall) -> None:
     state.replay(run, lambda: _called(run, call), first.actual, first.case)
     chunks = list(call.chunks)
     state.kept_result(
-        run, lambda: run.subject.call(call.x, chunks), lambda: run.subject.call(-call.x, chunks)
+        run, lambda: run.driver.call(call.x, chunks), lambda: run.driver.call(-call.x, chunks)
     )

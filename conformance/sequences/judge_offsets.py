@@ -41,7 +41,7 @@ REQUIRED = 37
 
 
 def judge(run: Run) -> None:
-    """``fn(x (B, H, S, D), offset (B,))``: row b stands at ``offset[b] ..``; then as ``apply``."""
+    """Judge ``fn(x (B, H, S, D), offset (B,))``: row b from ``offset[b]`` on; then as ``apply``."""
     encoding = alike(run.encoding)
     run.report.required = ("required inputs", "offsets", "state")
     ask = one_result(lambda call: _called(run, call))
@@ -94,7 +94,7 @@ def _input(run: Run, encoding: Any, size: tuple[int, int, int], offset: Sequence
 
 
 def _called(run: Run, call: Offset) -> np.ndarray:
-    y = run.subject.array(run.subject.call(call.x, call.offset))
+    y = run.driver.array(run.driver.call(call.x, call.offset))
     if y.shape != call.x.shape:
         raise Malformed(f"expected shape {call.x.shape}, as x has, got {y.shape}")
     run.reached(int(call.positions.max()))
@@ -112,7 +112,7 @@ def _same_token(run: Run, encoding: Any) -> None:
 
 
 def _view(run: Run) -> Any:
-    fn, backend, device = run.subject.fn, run.subject.backend, run.subject.device
+    fn, backend, device = run.driver.fn, run.driver.backend, run.driver.device
 
     def view(x: Any, positions: Any) -> Any:
         start = starts(host_positions(run, positions))
@@ -133,6 +133,6 @@ def _state(run: Run, first: JudgedCall) -> None:
     state.replay(run, lambda: _called(run, call), first.actual, first.case)
     state.kept_result(
         run,
-        lambda: run.subject.call(call.x, call.offset),
-        lambda: run.subject.call(-call.x, call.offset),
+        lambda: run.driver.call(call.x, call.offset),
+        lambda: run.driver.call(-call.x, call.offset),
     )

@@ -22,12 +22,12 @@ from .cases_qk import PairCall, cases
 from .qk_mistakes import qk_mistakes
 from .xpos_mistakes import xpos_mistakes
 
-#: Tensors that differ in these ways only may still have the declared logits.
+#: Codes of tensors that allow the declared logits.
 MAYBE_HARMLESS = ("output-layout", "position-origin", "amplitude", "attention-factor")
 
 
 def judge(run: Run) -> None:
-    """``fn(q, k, q_positions, k_positions) -> (q', k')``; then each side as ``apply``."""
+    """Judge ``fn(q, k, q_positions, k_positions) -> (q', k')``; then each side as ``apply``."""
     run.report.required = ("required inputs", "pairs", "state")
     sides = drive(run, _probes(run), lambda probe: _called(run, probe.facts))
     if sides is None:
@@ -54,24 +54,24 @@ def _probes(run: Run) -> Iterator[Probe]:
 
 
 def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
-    """xPos is no ``apply``.  Where the decay is counted from does not show in logits."""
+    """Diagnose xPos, which is no ``apply``; logits do not show the origin of its decay."""
     if run.failures and not excused(run, logits, "the decay is counted from another position"):
         match(run, seen, [*qk_mistakes(run.encoding), *xpos_mistakes(run.encoding)])
 
 
 def _called(run: Run, case: PairCall) -> list[JudgedCall]:
-    subject = run.subject
-    q, q_at = subject.arguments(case.query.x, case.query.positions)
-    k, k_at = subject.arguments(case.key.x, case.key.positions)
-    result = subject.call(q, k, q_at, k_at)
+    driver = run.driver
+    q, q_at = driver.arguments(case.query.x, case.query.positions)
+    k, k_at = driver.arguments(case.key.x, case.key.positions)
+    result = driver.call(q, k, q_at, k_at)
     found = []
     for what, given, side, part in zip(
         ("queries", "keys"), (q, k), (case.query, case.key), pair(result), strict=True
     ):
-        y = subject.array(part)
+        y = driver.array(part)
         if y.shape != given.shape:
             raise Malformed(f"{what}: expected shape {given.shape}, as went in, got {y.shape}")
-        y = subject.restored(y, side.x.shape)
+        y = driver.restored(y, side.x.shape)
         found.append(JudgedCall(f"{what}, {case.name}", y, side.truth(), side))
     highest = max(int(case.query.positions.max()), int(case.key.positions.max()))
     run.reached(highest)
@@ -86,14 +86,14 @@ def pair(result: Any) -> tuple[Any, Any]:
 
 
 def _each_side(run: Run) -> None:
-    """Queries as ``apply``, with the same x as keys; keys as well, where they come out other."""
-    subject, differ = run.subject, [0]
+    """Judge queries as ``apply``, with the same x as keys; keys too, if their results differ."""
+    driver, differ = run.driver, [0]
 
     def both(x: Any, positions: Any) -> tuple[Any, Any]:
-        host = subject.backend.asnumpy(x)
-        again = subject.backend.asarray(host, str(subject.dtype), subject.device)
-        q, k = pair(subject.fn(x, again, positions, positions))
-        one, two = (subject.backend.asnumpy(t) for t in (q, k))
+        host = driver.backend.asnumpy(x)
+        again = driver.backend.asarray(host, str(driver.dtype), driver.device)
+        q, k = pair(driver.fn(x, again, positions, positions))
+        one, two = (driver.backend.asnumpy(t) for t in (q, k))
         differ[0] += not np.array_equal(one, two, equal_nan=True)
         return q, k
 

@@ -26,7 +26,7 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions
 
 #: Forwards, and backwards as a context shift does; from small to large.
 DELTAS = (1, 3, 7, -1, -7, 211, -512, 4096, -4093, 100003, -70001)
-#: A view makes a call for each token, so it ends here.
+#: The largest delta in a view, which makes a call for each token.
 _LONGEST = 8191
 
 
@@ -54,9 +54,9 @@ class Moved:
 
 
 def judge(run: Run) -> None:
-    """``fn(rotated_k, delta)``; then, delta by delta, as an ``apply`` without m and origin."""
+    """Judge ``fn(rotated_k, delta)``; then each delta as an ``apply`` without m and origin."""
     run.report.required = ("shifts", "state")
-    run.subject.names = ("rotated_k",)
+    run.driver.names = ("rotated_k",)
     encoding = alike(run.encoding)
     ask = one_result(lambda call: _called(run, call))
     calls = drive(run, _probes(run, encoding), ask)
@@ -80,7 +80,7 @@ def _probes(run: Run, encoding: Rotary) -> Iterator[Probe]:
             continue
         size = SIZES[i % len(SIZES)]
         k = dense((*size, encoding.head_dim), run.settings.seed + i)
-        x = run.subject.rounded(np.asarray(encoding.apply(k, np.arange(size[2]))))
+        x = run.driver.rounded(np.asarray(encoding.apply(k, np.arange(size[2]))))
         words = f"delta {delta}" if i else f"rotated_k of shape {x.shape}, delta {delta}"
         case = f"B, H, S = {size}, delta {delta}"
         yield Probe("shifts", case, Moved(encoding, x, delta), i == 0, words)
@@ -104,7 +104,7 @@ def _short(run: Run, longest: int) -> Iterator[Run]:
 
 
 def _called(run: Run, call: Moved) -> np.ndarray:
-    y = run.subject.array(run.subject.call(call.x, call.delta))
+    y = run.driver.array(run.driver.call(call.x, call.delta))
     if y.shape != call.x.shape:
         raise Malformed(f"expected shape {call.x.shape}, as went in, got {y.shape}")
     run.reached(abs(call.delta))
@@ -112,7 +112,7 @@ def _called(run: Run, call: Moved) -> np.ndarray:
 
 
 def _view(run: Run) -> Any:
-    fn = run.subject.fn
+    fn = run.driver.fn
 
     def view(x: Any, positions: Any) -> Any:
         p = host_positions(run, positions)

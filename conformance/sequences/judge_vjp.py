@@ -49,7 +49,7 @@ class Backward:
 
 
 def judge(run: Run) -> None:
-    """``fn(x, positions, dy) -> dx``; then, as a function of dy, as an ``apply``."""
+    """Judge ``fn(x, positions, dy) -> dx``; then, as a function of dy, as an ``apply``."""
     run.report.required = ("gradient", "state")
     encoding: Rotary = run.encoding
     calls = drive(run, _probes(run, encoding), one_result(lambda call: _called(run, call)))
@@ -74,14 +74,14 @@ def _probes(run: Run, encoding: Rotary) -> Iterator[Probe]:
 
 
 def _called(run: Run, call: Backward) -> np.ndarray:
-    subject = run.subject
-    x, at = subject.arguments(call.x, call.positions)
-    dy, _ = subject.arguments(call.dy, call.positions)
-    dx = subject.array(subject.call(x, at, dy))
+    driver = run.driver
+    x, at = driver.arguments(call.x, call.positions)
+    dy, _ = driver.arguments(call.dy, call.positions)
+    dx = driver.array(driver.call(x, at, dy))
     if dx.shape != x.shape:
         raise Malformed(f"expected shape {x.shape}, as x has, got {dx.shape}")
     run.reached(int(call.positions.max(initial=0)))
-    return subject.restored(dx, call.x.shape)
+    return driver.restored(dx, call.x.shape)
 
 
 def _whatever_x(run: Run, one: JudgedCall) -> None:
@@ -95,11 +95,11 @@ def _whatever_x(run: Run, one: JudgedCall) -> None:
 
 
 def _view(run: Run) -> Any:
-    fn, subject, seed = run.subject.fn, run.subject, run.settings.seed
+    fn, driver, seed = run.driver.fn, run.driver, run.settings.seed
 
     def view(dy: Any, positions: Any) -> Any:
         shape = tuple(int(n) for n in dy.shape)
-        x = subject.backend.asarray(dense(shape, seed + 41), subject.dtype, subject.device)
+        x = driver.backend.asarray(dense(shape, seed + 41), driver.dtype, driver.device)
         return fn(x, positions, dy)
 
     return view

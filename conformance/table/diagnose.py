@@ -300,7 +300,7 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
 
 def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
     """Report which rows of a learned table are returned: all shifted, or single wrong ones."""
-    weight = run.subject.rounded(np.asarray(encoding.weight, dtype=np.float64))
+    weight = run.driver.rounded(np.asarray(encoding.weight, dtype=np.float64))
     count = encoding.rows - max(encoding.offset, 0)
     got = access.rows(np.arange(count))
     used = np.array([int(np.argmin(np.abs(weight - row).max(axis=1))) for row in got])

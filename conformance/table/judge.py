@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT, REPORTED, WINDOWS, error_window
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.apply import cos_sin_truth
+from posenc_ref.conformance.oracle.apply import cos_sin_truth, identical
 from posenc_ref.conformance.phases import fitted_parameters as fitted
 from posenc_ref.conformance.phases.accuracy_by_length import measure_accuracy
 from posenc_ref.conformance.phases.declaration import Declaration, declare
@@ -22,6 +23,7 @@ from posenc_ref.conformance.phases.measure import Tables, unaliased, unwrap
 
 from . import diagnose as diagnose_table
 from . import diagnose_rows, judge_features
+from .judge_features import read_rows
 
 _LENGTHS = (5, 1, 64)
 
@@ -36,7 +38,7 @@ def judge_cos_sin(run: Run) -> None:
     def read(result: Any, rows: int) -> np.ndarray:
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise Malformed(f"expected (cos, sin), got {type(result).__name__}")
-        cos, sin = (_collapse(run, run.subject.array(t), rows, pairs) for t in result)
+        cos, sin = (_collapse(run, run.driver.array(t), rows, pairs) for t in result)
         return np.stack([cos, sin], axis=1)
 
     def judge_at(check: str, case: str, positions: np.ndarray, rows: np.ndarray) -> None:
@@ -77,7 +79,7 @@ def judge_cos_sin(run: Run) -> None:
 
 
 def _stacked(cos: Truth, sin: Truth) -> Truth:
-    """The truth of cos and sin as rows (S, 2, pairs)."""
+    """The reference of cos and sin as rows (S, 2, pairs)."""
     shape = cos.value.shape
     parts = [
         np.stack([np.broadcast_to(getattr(t, name), shape) for t in (cos, sin)], axis=1)
@@ -87,7 +89,7 @@ def _stacked(cos: Truth, sin: Truth) -> Truth:
 
 
 def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
-    """(S, d) tables hold every column twice: the two arrangements are told apart and undone."""
+    """Return (S, d/2) columns of a table; one of shape (S, d) holds every column twice."""
     if table.shape == (rows, pairs):
         return table
     if table.shape != (rows, 2 * pairs):
@@ -125,16 +127,10 @@ def judge_table(run: Run) -> None:
         return
     run.report.required = ("required inputs", "values", "properties", "state")
 
-    def read(result: Any, rows: int) -> np.ndarray:
-        table = run.subject.array(result)
-        if table.shape != (rows, encoding.dim):
-            raise Malformed(f"expected shape {(rows, encoding.dim)}, got {table.shape}")
-        return table
-
     def judge_at(check: str, case: str, positions: np.ndarray, rows: np.ndarray) -> None:
         _judge(run, check, case, rows, encoding.truth(positions))
 
-    access = TableAccess(run, read=read)
+    access = TableAccess(run, read=partial(read_rows, run))
     first = _required(run, access, judge_at)
     if first is None:
         return
@@ -157,22 +153,16 @@ def judge_table(run: Run) -> None:
 
 
 def _judge_lookup(run: Run) -> None:
-    """A learned table: rows are looked up, so they are bit-equal."""
+    """Judge a learned table: rows are looked up, so they are bit-equal."""
     encoding = run.encoding
     rows = encoding.rows - max(encoding.offset, 0)
     run.report.required = ("required inputs", "state")
 
-    def read(result: Any, count: int) -> np.ndarray:
-        table = run.subject.array(result)
-        if table.shape != (count, encoding.dim):
-            raise Malformed(f"expected shape {(count, encoding.dim)}, got {table.shape}")
-        return table
-
     def judge_at(check: str, case: str, positions: np.ndarray, got: np.ndarray) -> None:
-        value = run.subject.rounded(np.asarray(encoding.table(positions), dtype=np.float64))
-        _judge(run, check, case, got, Truth(value, np.zeros_like(value), np.zeros_like(value)))
+        rows = run.driver.rounded(np.asarray(encoding.table(positions), dtype=np.float64))
+        _judge(run, check, case, got, identical(rows))
 
-    access = TableAccess(run, read=read)
+    access = TableAccess(run, read=partial(read_rows, run))
     first = _required(run, access, judge_at, min(5, rows))
     if first is None:
         return
@@ -186,12 +176,12 @@ def _judge_lookup(run: Run) -> None:
 def _required(
     run: Run, access: TableAccess, judge_at: Any, length: int | None = None
 ) -> np.ndarray | None:
-    """Contiguous positions from 0; the first table is kept for the replay."""
+    """Judge contiguous positions from 0; return the first table for the replay."""
     first, refused = None, ""
     for n in _LENGTHS if length is None else (length,):
         positions = np.arange(n)
         try:
-            rows = access.read(run.subject.call(positions), n)
+            rows = access.read(run.driver.call(positions), n)
         except Refused as error:
             if n > _LENGTHS[0]:
                 refused = str(error)  # a short table?  How far it goes is found out below.
@@ -231,7 +221,7 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
     highest = access.reach(REPORTED[-1] - 1)
     for n in (130, 257, 2050):  # more rows than one block of a kernel holds
         if n <= highest + 1:
-            rows = access.read(run.subject.call(np.arange(n)), n)
+            rows = access.read(run.driver.call(np.arange(n)), n)
             judge_at("values", f"positions 0..{n - 1}", np.arange(n), rows)
     groups = {"generic positions": GENERIC}
     groups |= {f"end of a context of {n}": error_window(n) for n in REPORTED}
@@ -249,7 +239,7 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
     }
     for case, positions in optional.items():
         try:
-            rows = access.read(run.subject.call(positions), positions.size)
+            rows = access.read(run.driver.call(positions), positions.size)
         except Refused as error:
             run.limit(f"{case}: refused ({error})")
         except Malformed as error:
@@ -260,9 +250,9 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
 
 
 def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = None) -> None:
-    """Replay, calls of one length at other positions, and a result that is kept."""
+    """Judge a replay, calls of one length at other positions, and a result that is kept."""
     at = np.arange(first.shape[0])
-    call = run.subject.call
+    call = run.driver.call
     state.replay(run, lambda: access.read(call(at), at.size), first, f"positions 0..{at[-1]}")
     state.kept_result(
         run, lambda: call(at), lambda: call(at + 3 if access.mode == "any" else at[:1])
@@ -277,7 +267,7 @@ def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = Non
 
 
 def _diagnose(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Frequencies, amplitude and origin; then precision and positions; then optional inputs."""
+    """Diagnose frequencies, amplitude and origin; then precision and positions; then limits."""
     phases = unaliased(tables, run.coarse)
     diagnose_phases(run, tables, phases, declared)
     if not run.report.findings:

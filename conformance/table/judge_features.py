@@ -1,7 +1,6 @@
-"""The judge of tables over coordinates and several axes, of learned factors, of sums of tables.
+"""Judge of tables over coordinates and several axes, of learned factors, of sums of tables.
 
-A and B are those that the encoding gives (``Table.truth``).  A mistake is named by substituting it
-into the declaration.
+A and B are those of ``Table.truth``.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _FIRST = 5
 
 
 def longest(encoding: Table) -> int:
-    """How many positions there are on one axis."""
+    """Return the number of positions on one axis."""
     if isinstance(encoding, Learned):
         return encoding.rows - max(encoding.offset, 0)
     if isinstance(encoding, StandardizedSinusoidal):
@@ -53,12 +52,12 @@ def longest(encoding: Table) -> int:
 
 
 def rows_of(run: Run, encoding: Any, positions: np.ndarray) -> Truth:
-    """The truth at ``positions``; looked up rows as the dtype holds them."""
+    """Return the reference at ``positions``; looked up rows are rounded to the dtype."""
     truth = encoding.truth(positions)
     looked_up = (truth.terms == 0) & (truth.angle == 0)
     if not looked_up.any():
         return truth  # type: ignore[no-any-return]
-    value = np.where(looked_up, run.subject.rounded(truth.value), truth.value)
+    value = np.where(looked_up, run.driver.rounded(truth.value), truth.value)
     return Truth(value, truth.terms, truth.angle, truth.amplitude)
 
 
@@ -81,7 +80,7 @@ def judge_table(run: Run) -> None:
     first = calls[0]
     state.replay(run, lambda: _table(run, first.facts), first.actual, first.case)
     shifted = first.facts[..., ::-1].copy()
-    state.kept_result(run, lambda: run.subject.call(first.facts), lambda: run.subject.call(shifted))
+    state.kept_result(run, lambda: run.driver.call(first.facts), lambda: run.driver.call(shifted))
     if match(run, calls, _mistakes(run)) and run.report.codes:
         return
     if run.failures and not run.report.codes and not half_rows(run, calls, _declared(run)):
@@ -156,11 +155,16 @@ def _columns(run: Run, calls: list[JudgedCall]) -> str | None:
     return str(order[:16])
 
 
-def _table(run: Run, positions: np.ndarray) -> np.ndarray:
-    table = run.subject.array(run.subject.call(positions))
-    shape = (positions.shape[-1], run.encoding.dim)
+def read_rows(run: Run, result: Any, count: int) -> np.ndarray:
+    """Return a result as a table of ``count`` rows."""
+    table, shape = run.driver.array(result), (count, run.encoding.dim)
     if table.shape != shape:
         raise Malformed(f"expected shape {shape}, got {table.shape}")
+    return table
+
+
+def _table(run: Run, positions: np.ndarray) -> np.ndarray:
+    table = read_rows(run, run.driver.call(positions), positions.shape[-1])
     if positions.size:
         run.reached(int(np.max(np.abs(positions))))
     return table

@@ -1,4 +1,4 @@
-"""Judges of ``add`` and ``grid``: tables that come added to x, or over the patches of an image.
+"""Judges of ``add`` and ``grid``: a table added to x, or over the patches of an image.
 
 ``add``: A = |x| + |PE|, B = that of the table.  ``grid``: as the table.
 """
@@ -24,7 +24,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, seen_as, starts
 
 from . import judge as judge_tables
-from .judge_features import longest, rows_of, table_mistakes
+from .judge_features import longest, read_rows, rows_of, table_mistakes
 
 #: (B, S): fewer rows than tokens, and more; one of each.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
@@ -47,7 +47,7 @@ class Added:
         return self.at(np.arange(self.x.shape[1]), x, pe)
 
     def at(self, positions: Any, x: float = 1.0, pe: float = 1.0) -> Truth:
-        """With other positions, which broadcast to (B, S)."""
+        """The sum at other positions, which broadcast to (B, S)."""
         rows = self.rows(np.broadcast_to(positions, self.x.shape[:2]))
         terms = np.abs(x * self.x) + np.abs(pe * rows.value)
         return Truth(x * self.x + pe * rows.value, terms, abs(pe) * rows.angle)
@@ -57,7 +57,7 @@ def judge_add(run: Run) -> None:
     """Judge ``fn(x (B, S, dim))``: x plus the rows of 0 .. S-1; then, for x = 0, as a table."""
     encoding = run.encoding
     run.report.required = ("sums", "state")
-    run.subject.keeps_dtype = True
+    run.driver.keeps_dtype = True
     last = min(longest(encoding) - 1, run.settings.up_to(2**40))
 
     def probes() -> Iterator[Probe]:
@@ -76,11 +76,11 @@ def judge_add(run: Run) -> None:
             judge_tables.judge_table(viewed)
     first = calls[0].facts.x
     state.replay(run, lambda: _sum(run, first), calls[0].actual, calls[0].case)
-    state.kept_result(run, lambda: run.subject.call(first), lambda: run.subject.call(-first))
+    state.kept_result(run, lambda: run.driver.call(first), lambda: run.driver.call(-first))
 
 
 def _sum(run: Run, x: np.ndarray) -> np.ndarray:
-    y = run.subject.array(run.subject.call(x))
+    y = run.driver.array(run.driver.call(x))
     if y.shape != x.shape:
         raise Malformed(f"expected shape {x.shape}, as x has, got {y.shape}")
     run.reached(x.shape[1] - 1)
@@ -88,13 +88,13 @@ def _sum(run: Run, x: np.ndarray) -> np.ndarray:
 
 
 def _as_table(run: Run) -> Any:
-    fn, subject, dim = run.subject.fn, run.subject, run.encoding.dim
+    fn, driver, dim = run.driver.fn, run.driver, run.encoding.dim
 
     def view(positions: Any) -> Any:
         p = host_positions(run, positions)
         if starts(p) != 0:
             raise Inexpressible("every sequence starts at 0")
-        zero = subject.backend.asarray(np.zeros((1, p.size, dim)), subject.dtype, subject.device)
+        zero = driver.backend.asarray(np.zeros((1, p.size, dim)), driver.dtype, driver.device)
         return fn(zero)[0]
 
     return view
@@ -135,7 +135,7 @@ def _sum_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 
 def judge_grid(run: Run) -> None:
-    """``fn(height, width)``: the rows of all patches, numbered row by row."""
+    """Judge ``fn(height, width)``: the rows of all patches, numbered row by row."""
     encoding = run.encoding
     run.report.required = ("grids", "state")
     seen: list[JudgedCall] = []
@@ -175,7 +175,7 @@ def judge_grid(run: Run) -> None:
 
 
 def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
-    """Whether the rows are the declared ones in an order that nobody would have guessed."""
+    """Report declared rows in an order that follows no known rule; return whether they are."""
     for one in failed(run, seen):
         rows = one.truth.value
         order = [int(np.argmin(np.abs(rows - row).max(axis=1))) for row in one.actual]
@@ -187,16 +187,14 @@ def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
 
 
 def _patches(run: Run, h: int, w: int) -> np.ndarray:
-    table = run.subject.array(run.subject.call(h, w))
-    if table.shape != (h * w, run.encoding.dim):
-        raise Malformed(f"expected shape {(h * w, run.encoding.dim)}, got {table.shape}")
+    table = read_rows(run, run.driver.call(h, w), h * w)
     run.reached(h * w - 1)
     return table
 
 
 def _as_rows(run: Run) -> Any:
     """A table over one row of patches."""
-    fn = run.subject.fn
+    fn = run.driver.fn
 
     def view(positions: Any) -> Any:
         p = host_positions(run, positions)

@@ -229,18 +229,31 @@ def _hybrid(declared: Hybrid) -> Iterator[Change]:
             yield code, f"part {i}: {message}", {"parts": parts}
 
 
-def _sinusoid(part: Sinusoidal) -> Iterator[Changed]:
-    for code, field, value in (
-        ("phase-order", "first", "cos" if part.first == "sin" else "sin"),
-        ("layout", "layout", "concat" if part.layout == "interleaved" else "interleaved"),
-        ("denominator", "denominator", "dim" if part.denominator == "half-1" else "half-1"),
-        ("position-origin", "offset", part.offset + 1),
-        ("position-origin", "offset", 0),
-    ):
+def sinusoid_variants(declared: Sinusoidal, what: str = "columns") -> Iterator[Changed]:
+    """Yield the sinusoids that are taken for the declared one: another arrangement or exponent."""
+    layout = "concat" if declared.layout == "interleaved" else "interleaved"
+    first = "cos" if declared.first == "sin" else "sin"
+    variants: list[tuple[str, str, dict[str, Any]]] = [
+        ("layout", f"{what} are {layout}, declared {declared.layout}", {"layout": layout}),
+        ("phase-order", f"{first} comes first, declared {declared.first}", {"first": first}),
+    ]
+    for n in ("dim", "half-1"):
+        text = f"the denominator is {n}, declared {declared.denominator}"
+        variants.append(("denominator", text, {"denominator": n}))
+    for code, message, fields in variants:
         try:
-            yield code, f"{field} is another", part.replace(**{field: value})
+            changed = declared.replace(**fields)
         except ValueError:  # not for this width
             continue
+        if changed != declared:
+            yield code, message, changed
+
+
+def _sinusoid(part: Sinusoidal) -> Iterator[Changed]:
+    yield from sinusoid_variants(part)
+    for offset in (part.offset + 1, 0):
+        text = f"the offset is {offset:g}, declared {part.offset:g}"
+        yield "position-origin", text, part.replace(offset=offset)
 
 
 _FORMS: tuple[tuple[Any, Callable[[Any], Iterator[Change]]], ...] = (

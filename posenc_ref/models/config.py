@@ -126,7 +126,7 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
 def _inside(
     data: Mapping[str, Any], default: str | None, part: str, whole: str
 ) -> tuple[Mapping[str, Any], str]:
-    """A part, whose own model type is missing, or that of the whole, in some older files."""
+    """Return a part; older files give it no model type, or that of the whole."""
     model_type = data.get("model_type") or default
     if model_type == whole and default is not None:
         model_type = default

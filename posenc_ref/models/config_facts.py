@@ -1,4 +1,4 @@
-"""What a configuration leaves unsaid: conventions and defaults of every model type.
+"""Conventions and defaults of every model type that its configuration does not state.
 
 Two tables, one line for each ``model_type``.  ``data/text_models.json`` and
 ``data/vision_models.json`` hold the conventions that only the modelling code knows, read in
@@ -59,7 +59,7 @@ def parts(model_type: str) -> Mapping[str, str]:
 
 
 class Settings:
-    """A configuration with the defaults of its class behind it, and where each value comes from.
+    """A configuration, the defaults of its class, and the source of each value.
 
     An entry that is missing or null has the class's default.
     """
@@ -91,7 +91,7 @@ class Settings:
         self.layout_source = self.code if layout is None or source is None else "the caller"
 
     def given(self, key: str) -> Any:
-        """What the configuration itself says under ``key`` or its alias; None if nothing."""
+        """Return the value of ``key`` or its alias in the configuration itself, or None."""
         names = [key, self._aliases.get(key, key)]
         found = [self.config[name] for name in names if self.config.get(name) is not None]
         if found and any(value != found[0] for value in found):
@@ -99,17 +99,17 @@ class Settings:
         return found[0] if found else None
 
     def default(self, key: str) -> Any:
-        """What the configuration class says; None if nothing."""
+        """Return the default of the configuration class, or None."""
         value = self.defaults.get(self._aliases.get(key, key), self.defaults.get(key))
         return value
 
     def get(self, key: str) -> Any:
-        """The entry, or the default of the class, or None."""
+        """Return the entry, or the default of the class, or None."""
         value = self.given(key)
         return self.default(key) if value is None else value
 
     def source(self, key: str) -> str:
-        """Where :meth:`get` finds ``key``."""
+        """Return the source of the value that :meth:`get` returns."""
         return f"config: {key}" if self.given(key) is not None else self._class
 
     @property
@@ -118,7 +118,7 @@ class Settings:
         return self._class
 
     def integer(self, key: str, *, minimum: int = 1) -> int:
-        """An entry that must be there, as an integer."""
+        """Return a required entry as an integer."""
         value = self.get(key)
         if value is None:
             raise self.wrong(f"{key} is missing, and its class has no default for it")
@@ -128,12 +128,12 @@ class Settings:
             raise self.wrong(str(error)) from None
 
     def wrong(self, message: str) -> ValueError:
-        """An error that says which configuration it is about."""
+        """Return an error whose message names the configuration."""
         return ValueError(f"configuration of model_type {self.model_type!r}: {message}")
 
 
 def _unknown(model_type: str) -> str:
-    """Why a model type has no entry, and what to do about it."""
+    """Return the error for a model type without an entry."""
     refused = table("text_models")["refused"].get(model_type)
     if refused is not None:
         return f"model_type {model_type!r} is not expressed here: {refused}"

@@ -1,4 +1,4 @@
-"""The layers of a model, from its configuration: types, and which of them rotate how."""
+"""The layers of a model, from its configuration: their types and how each type rotates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEGACY = {"attention": "full_attention", "mamba": "linear_attention"}
 
 
 class Layers(NamedTuple):
-    """One name per layer, and for every name with attention its layer type and what it does."""
+    """One name per layer, and the layer type and encoding of every name with attention."""
 
     names: tuple[str, ...]
     kinds: dict[str, Kind]

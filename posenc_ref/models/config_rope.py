@@ -178,30 +178,21 @@ def _rope_type(settings: Settings, where: str, own: Mapping[str, Any]) -> str:
 
 
 def _base(settings: Settings, where: str, own: Mapping[str, Any], label: str) -> tuple[float, str]:
-    """The base: inside the parameters, beside them, or the class's default."""
+    """Return the base and its source: rope parameters, configuration, or class default."""
     keys = settings.conventions.get("base_keys", ["rope_theta"])
     names = [keys[label]] if isinstance(keys, Mapping) and label in keys else [*keys]
     candidates = {f"{where}: rope_theta": own.get("rope_theta")} | {
         f"config: {name}": _of_label(settings, name, label) for name in names
     }
-    found = {place: value for place, value in candidates.items() if value is not None}
-    for place, value in found.items():
-        try:
-            validate.real("base", value, above=1.0)
-        except (TypeError, ValueError) as error:
-            raise settings.wrong(f"{place}: {error}") from None
-    if len(set(map(float, found.values()))) > 1:
-        listed = " and ".join(f"{place} = {value!r}" for place, value in found.items())
-        raise settings.wrong(f"two different bases: {listed}")
+    found = _agreed(settings, "base", "bases", candidates, 1.0)
     constant = settings.conventions.get("base")
     if constant is not None:
-        if found and float(next(iter(found.values()))) != constant:
-            place, value = next(iter(found.items()))
+        if found and float(found[1]) != constant:
+            place, value = found
             raise settings.wrong(f"{place} = {value!r}, but this model's base is {constant}")
         return float(constant), settings.code
     if found:
-        place, value = next(iter(found.items()))
-        return float(value), place
+        return float(found[1]), found[0]
     default = settings.default(names[0]) if names != ["rope_theta"] else None
     default = settings.theta if default is None else default
     if isinstance(default, Mapping):
@@ -232,13 +223,21 @@ def _partial(settings: Settings, where: str, own: Mapping[str, Any], label: str)
     candidates["config: partial_rotary_factors"] = _of_label(
         settings, "partial_rotary_factors", label
     )
+    found = _agreed(settings, "partial_rotary_factor", "partial rotary factors", candidates, 0.0)
+    return found and float(found[1])
+
+
+def _agreed(
+    settings: Settings, name: str, plural: str, candidates: Mapping[str, Any], above: float
+) -> tuple[str, Any] | None:
+    """Return the first place that gives this number, and the number; all places must agree."""
     found = {place: value for place, value in candidates.items() if value is not None}
     for place, value in found.items():
         try:
-            validate.real("partial_rotary_factor", value, above=0.0)
+            validate.real(name, value, above=above)
         except (TypeError, ValueError) as error:
             raise settings.wrong(f"{place}: {error}") from None
     if len(set(map(float, found.values()))) > 1:
         listed = " and ".join(f"{place} = {value!r}" for place, value in found.items())
-        raise settings.wrong(f"two different partial rotary factors: {listed}")
-    return float(next(iter(found.values()))) if found else None
+        raise settings.wrong(f"two different {plural}: {listed}")
+    return next(iter(found.items()), None)

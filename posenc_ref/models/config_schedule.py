@@ -40,7 +40,7 @@ def _given(rotary: Rotary, *names: str) -> dict[str, Any]:
 
 
 def _original(settings: Settings, rotary: Rotary) -> int:
-    """The trained length: inside the parameters or beside them (Phi-3).
+    """Return the trained length: from the rope parameters or the configuration (Phi-3).
 
     Where neither says it, transformers takes max_position_embeddings, and so do we, for YaRN only:
     with Llama-3 scaling and LongRoPE that is never what the model was trained with.

@@ -1,4 +1,4 @@
-"""What scales logits outside of the rotation: softmax scale and query temperature."""
+"""Scales of the logits outside the rotation: softmax scale and query temperature."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _rotary_at_all(settings: Settings) -> bool:
 
 
 def _fraction(rotary: Rotary) -> float | None:
-    """The part of the head that has frequencies: all of it for proportional RoPE."""
+    """Return the fraction of the head that has frequencies: 1 for proportional RoPE."""
     return None if rotary.rope_type == "proportional" else rotary.partial
 
 
@@ -129,7 +129,7 @@ def _sections(
             f"model arranges its sections {arrangement}"
         )
     if not given and arrangement == "interleaved" and sum(sections) != pairs:
-        # The class's own sections, made for another head: every axis takes what is there.
+        # The class's default sections are for another head size: share the pairs out.
         own = [len(range(a, min(3 * n, pairs), 3)) for a, n in enumerate(sections)]
         sections = (pairs - own[1] - own[2], own[1], own[2])
     if sum(sections) != pairs:

@@ -69,11 +69,11 @@ class Metadata:
         return validate.integer(self.name(key), value, minimum=0)
 
     def name(self, key: str) -> str:
-        """The key as it stands in the file."""
+        """Return the full key in the file."""
         return f"{self.architecture}.{key}"
 
     def wrong(self, message: str) -> ValueError:
-        """An error that says which architecture it is about."""
+        """Return an error whose message names the architecture."""
         return ValueError(f"GGUF metadata of architecture {self.architecture!r}: {message}")
 
 

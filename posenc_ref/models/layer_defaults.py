@@ -1,4 +1,4 @@
-"""What a model's configuration says, or leaves unsaid, about its layers.
+"""The layer schedule in a model's configuration, with defaults for each model type.
 
 Most configurations on the Hub give ``layer_types`` in full; older ones give a period, or nothing
 at all, and rely on the default that their configuration class carries.  The table below is those
@@ -138,7 +138,7 @@ def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
     Raises
     ------
     ValueError
-        ``layer_types`` of the wrong length; a model whose schedule cannot be told without it.
+        ``layer_types`` of the wrong length; a model whose schedule needs it.
     """
     num_layers, model = _of(config)
     given = config.get("layer_types")

@@ -1,4 +1,4 @@
-"""What a model's code asks of its positional encoding, as plain functions."""
+"""Plain functions that answer a model's questions about its positional encoding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rows(encoding: Table, seq_len: int) -> Array:
     Returns
     -------
     array (seq_len, dim)
-        As ``encoding.table`` gives it: float64, or learned rows as they are.
+        The rows of ``encoding.table``: float64, or learned rows in their dtype.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def softmax_scale(model: ModelEncoding) -> float:
     Raises
     ------
     TypeError, ValueError
-        No model, or one whose head_dim cannot be told from its encoding.
+        ``model`` is no ModelEncoding, or its encodings have no head_dim.
 
     Traps
         DeepSeek multiplies it by the square of YaRN's ``0.1 mscale_all_dim ln(factor) + 1``; a

@@ -1,4 +1,4 @@
-"""Presets: the positional encoding of named models, from facts that somebody ran or read.
+"""Presets: the positional encodings of named models, from their code and configurations.
 
 ``data/presets.json`` has one line for each.  ``config`` is read as :func:`from_config` reads it,
 ``encodings`` as :func:`from_dict` does; ``source`` says where its facts were found.  ``needs``
@@ -33,7 +33,7 @@ _CALLER = "the caller"
 
 
 class Need(NamedTuple):
-    """A fact that a preset lacks, and why."""
+    """A fact that a preset lacks, and the reason."""
 
     fact: str
     why: str
@@ -50,7 +50,7 @@ def presets() -> tuple[str, ...]:
 
 
 def needs(name: str) -> tuple[Need, ...]:
-    """The facts that a preset cannot be made without, as nobody could read them."""
+    """Return the facts that a preset needs because no public source states them."""
     return tuple(Need(fact, why) for fact, why in _entry(name).get("needs", {}).items())
 
 
@@ -120,7 +120,7 @@ def _entry(name: str) -> Mapping[str, Any]:
 
 
 def _sourced(of: str, source: str) -> str:
-    """What a provenance says, with the preset's own source where it says "config"."""
+    """Return a provenance with "config" replaced by the preset's source."""
     return source if of.startswith("config:") else of.replace("config:", f"{source}:")
 
 
@@ -163,7 +163,7 @@ def _declared(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncodi
 
 
 def _derived(body: dict[str, Any]) -> dict[str, Any]:
-    """A scale that goes by the width: ``{"root_over_dim": c}`` is ``sqrt(c / dim)``."""
+    """Return a scale that depends on the width: ``{"root_over_dim": c}`` is ``sqrt(c / dim)``."""
     if isinstance(body.get("scale"), Mapping):
         width = validate.integer("dim", body["dim"], minimum=1)
         body["scale"] = (body["scale"]["root_over_dim"] / width) ** 0.5

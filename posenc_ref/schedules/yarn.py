@@ -102,8 +102,8 @@ class YaRN(FrequencySchedule):
     original_max_position : int
         The trained length L0.  ValueError where the ramp ends outside the pairs: it would fall.
     beta_fast, beta_slow : float
-        Pairs turning more often than beta_fast within L0 are kept, less often than beta_slow are
-        interpolated.
+        Pairs with more than beta_fast turns within L0 are kept, those with fewer than beta_slow
+        are interpolated.
     truncate : bool
         Round the ends of the ramp outwards to whole pairs.
     attention_factor : float, optional

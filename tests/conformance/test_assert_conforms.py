@@ -1,4 +1,4 @@
-"""``assert_conforms``: what is green, and each way of being red that only it catches."""
+"""``assert_conforms``: what passes, and each reason to fail."""
 
 import sys
 import unittest
@@ -23,7 +23,7 @@ BASE = {"code": "base", "reason": "the checkpoint is converted next week, #12"}
 
 
 def overwriting(fn):
-    """The same, and x is written over."""
+    """Return fn, changed to overwrite x."""
 
     def apply(x, positions):
         y = fn(x, positions)
@@ -37,14 +37,14 @@ def refusing(x, positions):
     raise NotImplementedError("no kernel for this device")
 
 
-def red(*arguments, **settings):
-    """The message of the AssertionError that must come."""
+def failing(*arguments, **settings):
+    """Return the message of the AssertionError, which must be raised."""
     with pytest.raises(AssertionError) as caught:
         assert_conforms(*arguments, **settings)
     return str(caught.value)
 
 
-def test_a_conforming_function_is_green_and_its_report_comes_back():
+def test_a_conforming_function_passes_and_its_report_is_returned():
     report = assert_conforms(rope(), HALF, "apply", name="mine", seed=1)
     assert isinstance(report, Report)
     assert report.passed
@@ -52,9 +52,9 @@ def test_a_conforming_function_is_green_and_its_report_comes_back():
     assert report.accuracy.degrades_at > 1024
 
 
-def test_a_deviation_is_red_and_the_whole_report_is_the_message():
+def test_a_deviation_fails_with_the_whole_report_as_message():
     wrong = rope(base=500.0)
-    text = red(wrong, HALF, "apply", name="mine")
+    text = failing(wrong, HALF, "apply", name="mine")
     assert text.splitlines()[:3] == [
         "mine is not what was declared",
         "",
@@ -63,50 +63,50 @@ def test_a_deviation_is_red_and_the_whole_report_is_the_message():
     assert str(check(wrong, HALF, "apply", name="mine")) in text
 
 
-def test_an_expected_failure_is_green_in_both_spellings():
+def test_an_expected_failure_passes_in_both_spellings():
     wrong = rope(base=500.0)
     assert assert_conforms(wrong, HALF, "apply", expected_failure=BASE).codes == ["base"]
     value = ExpectedFailure("base", reason="#12")
     assert assert_conforms(wrong, HALF, "apply", expected_failure=value).codes == ["base"]
 
 
-def test_an_unexpected_pass_is_red():
-    text = red(rope(), HALF, "apply", expected_failure=BASE)
+def test_an_unexpected_pass_fails():
+    text = failing(rope(), HALF, "apply", expected_failure=BASE)
     assert text.startswith("unexpected pass: base is gone (expected because: the checkpoint is")
     assert "remove expected_failure" in text
     assert "CONFORMS" in text
 
 
-def test_failing_with_another_code_is_red():
-    text = red(rope(layout="interleaved"), HALF, "apply", expected_failure=BASE)
+def test_another_code_fails():
+    text = failing(rope(layout="interleaved"), HALF, "apply", expected_failure=BASE)
     assert "fails with layout, which is not expected (expected because: the checkpoint" in text
     assert "does not fail with base any more" in text
 
 
-def test_one_more_code_than_expected_is_red():
+def test_one_more_code_than_expected_fails():
     both = overwriting(rope(base=500.0))
     assert check(both, HALF, "apply").codes == ["mutates-input", "base"]
-    text = red(both, HALF, "apply", expected_failure=BASE)
+    text = failing(both, HALF, "apply", expected_failure=BASE)
     assert "fails with mutates-input, which is not expected" in text
     assert "any more" not in text
 
 
-def test_one_of_two_expected_codes_that_is_gone_is_red():
+def test_one_expected_code_less_fails():
     known = ExpectedFailure(("base", "mutates-input"), reason="#12 and #13")
     both = overwriting(rope(base=500.0))
     assert set(assert_conforms(both, HALF, "apply", expected_failure=known).codes) == {*known.code}
-    text = red(overwriting(rope()), HALF, "apply", expected_failure=known)
+    text = failing(overwriting(rope()), HALF, "apply", expected_failure=known)
     assert text.startswith("does not fail with base any more (expected because: #12 and #13)")
     assert "fails with" not in text
 
 
-def test_a_note_is_no_failure():
+def test_a_note_is_not_a_failure():
     def widened(x, positions):
         return rope()(x.astype("float64"), positions)
 
     assert check(widened, HALF, "apply").findings[0].severity == "note"
     assert_conforms(widened, HALF, "apply")
-    text = red(widened, HALF, "apply", expected_failure={"code": "dtype", "reason": "#14"})
+    text = failing(widened, HALF, "apply", expected_failure={"code": "dtype", "reason": "#14"})
     assert text.startswith("unexpected pass: dtype is gone")
 
 
@@ -124,42 +124,42 @@ def test_a_note_is_no_failure():
         ({"code": (), "reason": "#12"}, ValueError, "at least one finding"),
     ],
 )
-def test_an_expectation_without_sense_is_refused_before_anything_runs(expected, error, words):
+def test_an_invalid_expectation_is_refused_before_the_check(expected, error, words):
     with pytest.raises(error, match=words):
         assert_conforms(refusing, HALF, "apply", expected_failure=expected)
 
 
-def test_the_value_needs_a_reason():
+def test_an_expected_failure_needs_a_reason():
     with pytest.raises(TypeError, match="reason"):
         ExpectedFailure("base")
 
 
-# --- a floor under what was judged ----------------------------------------------------------------
+# --- too little was judged ----------------------------------------------------------------
 
 
-def test_a_function_that_refuses_everything_is_no_expected_failure():
+def test_a_function_that_refuses_everything_is_not_an_expected_failure():
     known = {"code": "raises", "reason": "no kernel yet"}
     report = check(refusing, HALF, "apply")
     assert report.codes == ["raises"]
     assert not report.executed
-    text = red(refusing, HALF, "apply", expected_failure=known)
+    text = failing(refusing, HALF, "apply", expected_failure=known)
     assert "too little was judged: 0 cases, at least 1 must be" in text
     assert "a test to skip" in text
 
 
-def test_too_few_cases_are_red():
+def test_too_few_cases_fail():
     count = sum(check(rope(), HALF, "apply").executed.values())
     assert_conforms(rope(), HALF, "apply", minimum_executed=count)
-    text = red(rope(), HALF, "apply", minimum_executed=count + 1)
+    text = failing(rope(), HALF, "apply", minimum_executed=count + 1)
     assert text.startswith(f"too little was judged: {count} cases, at least {count + 1}")
 
 
-def test_too_few_cases_are_red_in_an_expected_failure_too():
-    text = red(rope(base=500.0), HALF, "apply", expected_failure=BASE, minimum_executed=10**6)
+def test_too_few_cases_fail_in_an_expected_failure():
+    text = failing(rope(base=500.0), HALF, "apply", expected_failure=BASE, minimum_executed=10**6)
     assert text.startswith("too little was judged")
 
 
-def test_a_check_that_did_not_run_is_red():
+def test_a_required_check_that_did_not_run_fails():
     assert_conforms(rope(), HALF, "apply", required=("values", "optional inputs"))
 
     def one_row_only(x, positions):
@@ -168,11 +168,11 @@ def test_a_check_that_did_not_run_is_red():
         return rope()(x, positions)
 
     assert check(one_row_only, HALF, "apply").passed
-    text = red(one_row_only, HALF, "apply", required=("values", "gradients"))
+    text = failing(one_row_only, HALF, "apply", required=("values", "gradients"))
     assert text.startswith("required and not judged: gradients; judged: required inputs, ")
 
 
-def test_a_floor_that_is_none():
+def test_minimum_executed_and_required_are_validated():
     for minimum in (0, -1):
         with pytest.raises(ValueError, match="at least 1"):
             assert_conforms(rope(), HALF, "apply", minimum_executed=minimum)
@@ -190,7 +190,7 @@ FAILED = {"findings": [Finding("base", "m")]}
 
 
 def made(monkeypatch, **fields):
-    """Let the check come to this report."""
+    """Replace the check by one that returns this report."""
     report = Report("fn", "apply", "RoPE(8)", "numpy", "float32", **DONE | fields)
     monkeypatch.setattr(assertions, "check", lambda *arguments, **settings: report)
 
@@ -198,24 +198,24 @@ def made(monkeypatch, **fields):
 @pytest.mark.parametrize(
     ("fields", "expected"), [({}, None), (FAILED, BASE)], ids=["pass", "expected failure"]
 )
-def test_controls_are_red_unless_all_are_rejected(monkeypatch, fields, expected):
+def test_an_accepted_control_fails(monkeypatch, fields, expected):
     made(monkeypatch, controls={"moved": True, "NaN": True}, **fields)
     assert_conforms(rope(), HALF, "apply", expected_failure=expected)
     made(monkeypatch, controls={"moved": True, "NaN": False}, **fields)
-    text = red(rope(), HALF, "apply", expected_failure=expected)
+    text = failing(rope(), HALF, "apply", expected_failure=expected)
     assert text.startswith("the check is vacuous: a perturbed output was accepted (NaN)")
     made(monkeypatch, controls={}, **fields)
-    text = red(rope(), HALF, "apply", expected_failure=expected)
+    text = failing(rope(), HALF, "apply", expected_failure=expected)
     assert text.startswith("the check is vacuous: no perturbed output was judged")
 
 
-def test_an_inconclusive_run_is_red(monkeypatch):
+def test_an_inconclusive_run_fails(monkeypatch):
     made(monkeypatch, controls={"moved": True}, required=("values", "state"))
-    assert red(rope(), HALF, "apply").startswith("fn is not what was declared")
-    assert "any more" in red(rope(), HALF, "apply", expected_failure=BASE)
+    assert failing(rope(), HALF, "apply").startswith("fn is not what was declared")
+    assert "any more" in failing(rope(), HALF, "apply", expected_failure=BASE)
 
 
-def test_every_real_run_has_controls():
+def test_every_run_has_controls():
     for fn, encoding, surface in (
         (rope(), HALF, "apply"),
         (rope(base=500.0), HALF, "apply"),
@@ -230,7 +230,7 @@ def test_every_real_run_has_controls():
 # --- test runners ---------------------------------------------------------------------------------
 
 
-def test_it_needs_no_pytest():
+def test_unittest_is_supported():
     class Suite(unittest.TestCase):
         def test_right(self):
             assert_conforms(rope(), HALF, "apply")
@@ -247,6 +247,6 @@ def test_it_needs_no_pytest():
     assert "error: base" in text
 
 
-def test_what_cannot_be_judged_is_an_error_not_a_failure():
+def test_a_program_without_answers_is_an_error_not_a_failure():
     with pytest.raises(HarnessError, match="instead of answering hello"):
         assert_conforms(from_command([sys.executable, "-c", "pass"], "apply", HALF))

@@ -1,4 +1,4 @@
-"""``check`` says at once what it cannot work with, and takes what an adapter brings along."""
+"""``check`` refuses wrong arguments, and an ``Implementation`` supplies the others."""
 
 import sys
 
@@ -91,7 +91,7 @@ ENCODING = RoPE(HEAD_DIM, layout="half")
         ),
     ],
 )
-def test_errors(fn, args, kwargs, error, message):
+def test_wrong_arguments_are_refused(fn, args, kwargs, error, message):
     with pytest.raises(error, match=message):
         check(fn, *args, **kwargs)
 
@@ -119,7 +119,7 @@ def test_every_name_is_exported():
         assert hasattr(posenc_ref.conformance, name)
 
 
-def test_an_implementation_brings_everything_along():
+def test_an_implementation_supplies_the_arguments():
     seen = []
 
     def bshd(x, p):
@@ -131,14 +131,14 @@ def test_an_implementation_brings_everything_along():
     assert report.passed, report
     assert (report.subject, report.surface, report.backend) == ("mine", "apply", "numpy")
     assert seen[0] == (2, 5, 3, HEAD_DIM)
-    # What is given beats what is brought.
+    # Given arguments take precedence.
     wrong = check(bound, ENCODING.replace(base=500.0), name="other")
     assert wrong.subject == "other"
     assert wrong.codes == ["base"]
     assert not check(bound, tensor_layout="bhsd").passed
 
 
-def test_the_name_is_that_of_the_function():
+def test_the_default_name_is_that_of_the_function():
     assert check(inv_freq, ENCODING, "frequencies").subject == "inv_freq"
 
     class Instance:
@@ -149,7 +149,7 @@ def test_the_name_is_that_of_the_function():
     assert check(inv_freq, ENCODING, "frequencies", name="given").subject == "given"
 
 
-def test_functions_may_be_refused_and_never_end_the_check():
+def test_a_function_that_starts_to_raise_does_not_stop_the_check():
     for count in (0, 1, 3, 5, 8, 13, 20):
         for right, encoding, surface in (
             (rope(), ENCODING, "apply"),
@@ -177,7 +177,7 @@ def test_the_seed_changes_the_inputs():
     assert not np.array_equal(inputs(0), inputs(1))
 
 
-def test_warnings_of_wrong_functions_are_for_the_report():
+def test_warnings_of_a_wrong_function_do_not_stop_the_check():
     report = check(lambda x, p: rope()(x, p) * np.float32(0), ENCODING, "apply")
     assert report.verdict == "deviates"
     report = check(lambda x, p: x / np.zeros_like(x), ENCODING, "apply")

@@ -12,7 +12,7 @@ import pytest
 import posenc_ref
 from posenc_ref.conformance import CODES, check
 from tests.mutants import CORRECT, WRONG
-from tests.mutants.selection import read, select
+from tests.mutants.selection import read, select, selected
 
 #: Codes that no case of the corpus yields, and why they stay.
 WITHOUT_A_CASE = {
@@ -21,7 +21,6 @@ WITHOUT_A_CASE = {
 }
 #: The least share of wrong cases whose first code is the best one, not only an acceptable one.
 RIGHT_FIRST = 0.95
-SELECTED = select(read())
 
 
 @pytest.fixture(scope="session")
@@ -55,26 +54,19 @@ def judged(tmp_path_factory):
     return outcome
 
 
-def named(cases):
-    return [
-        pytest.param(c, id=c.name, marks=() if c.name in SELECTED else pytest.mark.nightly)
-        for c in cases
-    ]
-
-
 def test_names_are_unique():
     names = [case.name for case in WRONG + CORRECT]
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("case", named(WRONG))
+@pytest.mark.parametrize("case", selected(WRONG))
 def test_wrong(case, judged):
     found = judged(case)
     assert found["verdict"] == "deviates", found["text"]
     assert found["codes"][0] in case.expected, found["text"]
 
 
-@pytest.mark.parametrize("case", named(CORRECT))
+@pytest.mark.parametrize("case", selected(CORRECT))
 def test_correct(case, judged):
     found = judged(case)
     assert found["verdict"] == "conforms", found["text"]
@@ -96,6 +88,7 @@ def test_the_best_code_comes_first(judged, held_out):
 
 
 def test_every_code_has_a_case(judged):
-    cases = [case for case in WRONG + CORRECT if case.name in SELECTED]
+    names = select(read())
+    cases = [case for case in WRONG + CORRECT if case.name in names]
     yielded = {code for case in cases for key in ("codes", "notes") for code in judged(case)[key]}
     assert yielded == CODES.keys() - WITHOUT_A_CASE.keys()

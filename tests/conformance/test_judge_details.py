@@ -1,4 +1,4 @@
-"""What single lines of the judges are for: each was broken once, and no other test noticed.
+"""Single lines of the judges whose mutants survived every other test.
 
 tools/mutate.py breaks them; docs/generated/mutation-testing.md has what it found.
 """
@@ -29,7 +29,7 @@ def test_as_many_rows_as_heads_are_still_rows():
     assert "B = H" in str(report)
 
 
-def test_short_chunks_are_fed_and_not_only_long_ones():
+def test_short_chunks_are_judged_too():
     def restarts(x, chunks):
         if len(chunks) == 1 or sum(chunks) > 60:
             return RIGHT(x, np.arange(x.shape[2]))
@@ -49,7 +49,7 @@ def test_tables_have_no_sign():
         assert report.verdict == "conforms", report
 
 
-def test_a_wrong_answer_to_what_may_be_refused_is_a_note():
+def test_a_wrong_answer_to_an_optional_input_is_a_note():
     run = run_of(None)
     run.report.controls["moved"] = True
     run.note("negative positions", np.array([2.0]), exactly(np.array([1.0])))
@@ -68,7 +68,7 @@ def test_the_unit_of_a_sum_counts_both_terms():
     assert truth.angle.tolist() == [[[14.0, 14.0]]]
 
 
-def test_pairs_that_rightly_stand_still_do_not_hide_what_the_others_do():
+def test_pairs_of_frequency_zero_do_not_hide_wrong_pairs():
     declared = RoPE(16, layout="half", scaling=Proportional(0.5))
     theta = declared.frequencies()
     assert (theta == 0).any()
@@ -91,7 +91,7 @@ def test_one_position_per_call_is_judged_to_the_end_of_long_contexts():
     assert report.verdict == "deviates", report
 
 
-def test_patches_in_an_order_that_nobody_would_guess():
+def test_patches_in_a_random_order_are_named():
     declared = Sinusoidal(16)
 
     def shuffled(height, width):
@@ -110,7 +110,7 @@ def test_the_unit_of_a_gram_matrix_is_that_of_its_products():
     assert truth.terms.tolist() == [[[[20.0, 28.0], [28.0, 40.0]]]]
 
 
-def test_whole_numbers_that_come_as_floats():
+def test_bucket_numbers_as_floats_are_a_dtype_error():
     t5 = T5Bias(np.zeros((32, 2)))
     report = check(lambda r: t5.bucket(r).astype(np.float32), t5, "bucket")
     assert report.codes == ["dtype"], report
@@ -132,7 +132,7 @@ def test_whole_numbers_that_come_as_floats():
         (2.0, 1.0, "x is added twice"),
     ],
 )
-def test_sums_with_a_factor_are_told_apart(x, pe, message):
+def test_a_factor_in_a_sum_is_named(x, pe, message):
     declared = Sinusoidal(16)
 
     def added(values):
@@ -143,7 +143,7 @@ def test_sums_with_a_factor_are_told_apart(x, pe, message):
     assert (first.code, first.message) == ("amplitude", message)
 
 
-def test_what_bfloat16_elements_hide_is_fitted():
+def test_fitted_parameters_show_what_bfloat16_elements_hide():
     scaling = YaRN(4.0, 4096)
     declared = RoPE(64, layout="half", scaling=scaling)
     other = scaling.replace(attention_factor=1.006 * scaling.magnitude(None))

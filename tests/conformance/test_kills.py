@@ -18,7 +18,8 @@ CHECKS = sorted({check for found in MATRIX.values() for check in found.executed}
 
 def example(check):
     """Return the first wrong case that only this check rejects, or else the first it rejects."""
-    killed = [case for case in WRONG if check in MATRIX[case.name].kills]
+    rows = [(case, MATRIX[case.name]) for case in WRONG if case.name in MATRIX]
+    killed = [case for case, found in rows if check in found.kills]
     return next((case for case in killed if MATRIX[case.name].kills == {check}), killed[0])
 
 

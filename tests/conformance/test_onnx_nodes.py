@@ -1,4 +1,4 @@
-"""What ONNX's own eight node tests of RotaryEmbedding let through, and `check` does not."""
+"""`check` rejects kernels that pass ONNX's own eight node tests of RotaryEmbedding."""
 
 import re
 from pathlib import Path
@@ -62,12 +62,12 @@ def test_right_kernels_pass_both(kernel):
     assert judged(kernel).verdict == "conforms"
 
 
-def test_the_document_has_every_kernel_and_what_became_of_it():
+def test_the_page_lists_every_kernel_and_its_result():
     rows = re.findall(
         r"^\| (.+?) \| (\d) of 8 \| `(.+)` \|$", DOCUMENT.read_text(encoding="utf-8"), re.M
     )
-    told = {name: int(count) for name, count, _ in rows}
-    assert told == {k.name: passed(k, SEEDS[0]) for k in WRONG}
+    listed = {name: int(count) for name, count, _ in rows}
+    assert listed == {k.name: passed(k, SEEDS[0]) for k in WRONG}
     let_through = sum(k.passes for k in WRONG)
     text = f"{let_through} of the {len(WRONG)} wrong kernels"
     assert text in DOCUMENT.read_text(encoding="utf-8")

@@ -109,12 +109,12 @@ def test_runs_that_differ(cases, line, tmp_path):
     assert f"{two}: {line}" in lines
 
 
-def test_runs_of_nothing_do_not_agree(tmp_path):
+def test_empty_runs_do_not_agree(tmp_path):
     empty = written(tmp_path, "one")
     assert compare(empty, empty) == (1, [f"{empty}: no case was judged"])
 
 
-def test_what_is_not_in_the_corpus_is_refused(tmp_path):
+def test_an_unknown_case_is_refused(tmp_path):
     ask = [sys.executable, str(PATH), "--json", str(tmp_path / "x"), "--cases", "bf16-tables", "x"]
     done = subprocess.run(ask, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "there are no cases x\n")

@@ -157,7 +157,7 @@ def twice(x: float, *rest: int, **more: int) -> float:
         ("    TypeError\n    ", ["Raises must name the exceptions, then say when, indented"]),
     ],
 )
-def test_a_function_that_says_less_is_found(left_out, said, monkeypatch):
+def test_an_incomplete_function_is_found(left_out, said, monkeypatch):
     assert left_out in GOOD
     monkeypatch.setattr(twice, "__doc__", GOOD.replace(left_out, "", 1) if left_out else GOOD)
     assert of_function(twice) == said
@@ -172,13 +172,13 @@ def test_a_function_without_types_is_found():
 
 
 @pytest.mark.parametrize("left_out", ["Formula", "Source", "Error unit"])
-def test_an_encoding_that_says_less_is_found(left_out, monkeypatch):
+def test_an_incomplete_encoding_is_found(left_out, monkeypatch):
     doc = posenc_ref.Kerple.__doc__
     monkeypatch.setattr(posenc_ref.Kerple, "__doc__", doc.replace(left_out, "Remark", 1))
     assert of_class(posenc_ref.Kerple) == [f"no {left_out}"]
 
 
-def test_a_field_that_is_not_explained_is_found(monkeypatch):
+def test_an_undocumented_field_is_found(monkeypatch):
     doc = posenc_ref.T5Bias.__doc__
     monkeypatch.setattr(posenc_ref.T5Bias, "__doc__", doc.replace("scaled, bias_", "bias_", 1))
     assert of_class(posenc_ref.T5Bias) == ["scaled is not under Parameters or Attributes"]

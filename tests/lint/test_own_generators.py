@@ -105,5 +105,5 @@ def test_a_shared_generator_is_found(wrong):
         "from numpy.random import RNG",
     ],
 )
-def test_a_generator_of_ones_own_passes(right):
+def test_an_own_generator_passes(right):
     assert violations(right, {"RNG"}) == []

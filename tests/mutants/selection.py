@@ -5,11 +5,15 @@ case. A pull request judges
 
 - every wrong case that exactly one check rejects,
 - further wrong cases until every code, surface, check and argument of ``check`` has one,
-- correct cases until every surface of every encoding and schedule, check and argument has one.
+- correct cases until every surface of every encoding and schedule, check and argument has one,
+- and every case that has no row yet.
 """
 
 import csv
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 from ._case import CORRECT, WRONG
 from .kills import Row
@@ -43,15 +47,31 @@ def write(rows):
 
 def select(rows):
     """Return the names of the cases that a pull request judges, given the rows of the matrix."""
-    soles = [case for case in WRONG if len(rows[case.name].kills) == 1]
+    cases = [case for case in [*WRONG, *CORRECT] if case.name in rows]
+    soles = [case for case in cases if case.expected and len(rows[case.name].kills) == 1]
     chosen = {case.name for case in soles}
+    chosen |= {case.name for case in [*WRONG, *CORRECT]} - rows.keys()
     covered = {feature for case in soles for feature in _features(case, rows)}
-    for case in [*WRONG, *CORRECT]:
+    for case in cases:
         features = _features(case, rows)
         if not features <= covered:
             chosen.add(case.name)
             covered |= features
     return chosen
+
+
+def selected(cases):
+    """Return the cases as parameters of a test; those not selected are marked nightly."""
+    names = _names()
+    return [
+        pytest.param(c, id=c.name, marks=() if c.name in names else pytest.mark.nightly)
+        for c in cases
+    ]
+
+
+@cache
+def _names():
+    return select(read())
 
 
 def _features(case, rows):

@@ -4,7 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from posenc_ref.conformance.exact.fixed_point import BITS, DIGITS, Exact, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
+from tests.conformance.exact.fixed_point import BITS, Exact
 
 mp = mpmath().mp
 

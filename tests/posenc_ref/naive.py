@@ -4,7 +4,7 @@ import numpy as np
 
 from posenc_ref import scores
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 
 mp = mpmath().mp
 

@@ -43,7 +43,7 @@ def test_a_unit_of_zero_means_equality():
     assert (found == np.inf).all()
 
 
-def test_what_is_not_a_number_never_passes():
+def test_nan_never_passes():
     truth = Truth(np.ones(3), np.ones(3), np.ones(3))
     found = truth.score(np.array([np.nan, np.inf, -np.inf]))
     assert (found == np.inf).all()

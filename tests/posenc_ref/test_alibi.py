@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc_ref import ALiBi
-from posenc_ref.conformance.exact.fixed_point import BITS, DIGITS, Exact, mpmath, slope_exponents
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
+from tests.conformance.exact.fixed_point import BITS, Exact, slope_exponents
 
 mp = mpmath().mp
 

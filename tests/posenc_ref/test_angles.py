@@ -22,14 +22,9 @@ from posenc_ref.angles import (
     geometric,
     turns,
 )
-from posenc_ref.conformance.exact.fixed_point import (
-    Exact,
-    consecutive_cos_sin,
-    exact_cos_sin,
-    mpmath,
-    nearest_quarter_turns,
-)
-from posenc_ref.conformance.exact.fixed_point import geometric as exact_geometric
+from posenc_ref.conformance.exact.digits import mpmath, nearest_quarter_turns
+from tests.conformance.exact.fixed_point import Exact, consecutive_cos_sin, exact_cos_sin
+from tests.conformance.exact.fixed_point import geometric as exact_geometric
 
 mp = mpmath().mp
 # base, pairs, frequencies used (a stride), offset

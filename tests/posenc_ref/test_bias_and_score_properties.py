@@ -109,14 +109,14 @@ class Hump(pr.bias.Bias, abstract=True):
         return np.exp(-(np.expand_dims(offset / 4, axis=-3) ** 2))
 
 
-def test_what_is_forgotten_is_named():
+def test_an_undeclared_property_is_named():
     said = "Hump is symmetric in every example but does not declare it"
     with pytest.raises(AssertionError, match=said):
         assert_no_other("Hump", "symmetric", [Hump()])
     assert_no_other("Hump", "zero-at-own", [Hump()])
 
 
-def test_what_is_claimed_is_named(monkeypatch):
+def test_a_wrongly_declared_property_is_named(monkeypatch):
     monkeypatch.setattr(Hump, "holds", frozenset({"symmetric", "zero-at-own"}))
     with pytest.raises(AssertionError, match="hump declares what does not hold: zero-at-own"):
         assert_declared(Hump(), "hump")

@@ -6,7 +6,7 @@ import pytest
 from posenc_ref import ConViTBias, from_dict, scores
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.conformance import check
-from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 
 mp = mpmath().mp
 RNG = np.random.default_rng(43)
@@ -124,7 +124,7 @@ def test_the_suite_names_what_is_wrong(wrong, code):
     assert report.passed == (code is None)
 
 
-def test_a_scale_of_ones_own_and_logits_that_are_large(rng):
+def test_a_given_scale_and_large_logits(rng):
     q = numbers(rng, 3, 9, 4)
     at = range(9)
     plain, other = (SQUARE.weights(q, q, at, at, scale=s) for s in (None, 2.0))

@@ -140,7 +140,7 @@ POSITIONS = [
         lambda p: scores(ROPE, X, X, p, p),
     ],
 )
-def test_positions_that_are_none(call, positions, error, message):
+def test_values_that_are_no_positions_are_refused(call, positions, error, message):
     with pytest.raises(error, match=message):
         call(positions)
 
@@ -260,7 +260,7 @@ def test_positions_of_another_library():
         TypeError, match="positions are a torch array but the table is a numpy array"
     ):
         T5Bias(W).bias(torch.arange(2), torch.arange(2))
-    with pytest.raises(TypeError, match=r"weight belongs to, numpy, got .*torch"):
+    with pytest.raises(TypeError, match=r"table's library, numpy, got .*torch"):
         Learned(np.ones((9, 8))).add(torch.tensor(X), range(5))
     with pytest.raises(TypeError, match="q and k must share a library, got torch and numpy"):
         scores(ROPE, torch.tensor(X), X, range(5), range(5))
@@ -292,7 +292,7 @@ def test_float16_positions_of_torch():
             ROPE.apply(torch.tensor(X), torch.arange(5, dtype=dtype))
 
 
-def test_a_dtype_that_nobody_has():
+def test_an_unknown_dtype_is_refused():
     with pytest.raises(TypeError, match="got bfloat32"):
         ROPE.cos_sin(range(3), dtype="bfloat32")
 

@@ -8,7 +8,7 @@ import pytest
 from posenc_ref import ESPnetLegacy, Sinusoidal, TransformerXL, from_dict, relative_shift
 from posenc_ref.accuracy import budget
 from posenc_ref.conformance import check
-from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 
 from .naive import D, H, check_terms, dot, k, numbers, q, worst_logits
 from .test_transformer_xl import WIDE, wave

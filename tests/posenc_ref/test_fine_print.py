@@ -30,7 +30,7 @@ def test_the_smallest_normal_numbers_are_those_of_the_dtypes(dtype):
     assert TINY[dtype] == (2 * smallest if dtype == "float64" else smallest)
 
 
-def test_a_sum_of_absolute_values_that_is_negative_gives_no_room():
+def test_a_negative_term_size_gives_a_unit_of_zero():
     truth = Truth(np.ones(3), np.array([-1.0, 0.0, 1.0]), np.zeros(3))
     assert truth.unit("float32").tolist() == [0.0, 0.0, ROUNDOFF["float32"]]
 
@@ -118,7 +118,7 @@ def test_a_slice_of_the_whole_head_is_no_slice():
 @pytest.mark.parametrize(
     ("arguments", "name"), [({"head_dim": 7}, "head_dim"), ({"rotary_dim": 3}, "rotary_dim")]
 )
-def test_the_odd_one_is_named(arguments, name):
+def test_an_error_names_the_odd_argument(arguments, name):
     with pytest.raises(ValueError, match=f"^{name} must be even"):
         RoPE(**{"head_dim": 8, "layout": "half", **arguments})
 
@@ -129,7 +129,7 @@ def test_the_odd_one_is_named(arguments, name):
 def test_schedules_are_values():
     exported = [v for v in map(pr.__dict__.get, pr.__all__) if isinstance(v, type)]
     found = {c for c in exported if issubclass(c, FrequencySchedule)} - {FrequencySchedule}
-    assert len(found) >= 8
+    assert pr.YaRN in found
     for cls in found:
         asked = cls.__dataclass_params__
         assert (asked.frozen, asked.eq, asked.repr) == (True, False, False), cls
@@ -142,7 +142,7 @@ def test_a_schedule_cannot_be_changed_and_prints_what_was_chosen():
     assert repr(scaling) == "Llama3Scaling(8.0, 1.0, 4.0, 8192)"
 
 
-def test_one_mscale_alone_is_refused_unless_it_says_nothing():
+def test_one_mscale_alone_is_refused_unless_neutral():
     words = re.escape("mscale and mscale_all_dim must both be given")
     for alone in ({"mscale": 2.0}, {"mscale": 0.5}, {"mscale": 0.0}, {"mscale_all_dim": 1.0}):
         with pytest.raises(ValueError, match=words):

@@ -8,7 +8,7 @@ import pytest
 from posenc_ref import ALiBi, ForgettingBias, from_dict, scores
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.conformance import check
-from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 
 mp = mpmath().mp
 RNG = np.random.default_rng(41)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from posenc_ref import FourierFeatures, Sinusoidal, Time2Vec, from_dict, patch_centres
 from posenc_ref.accuracy import budget
-from posenc_ref.conformance.exact.fixed_point import Exact
+from tests.conformance.exact.fixed_point import Exact
 from tests.posenc_ref.exact_features import fixed, judge, mp, rows
 
 torch = pytest.importorskip("torch", reason="PyTorch runs what is compared with")
@@ -62,7 +62,7 @@ def test_every_field(axes, bands, unit, layout, first, mapped, scale, data):
     assert judge(rows(angles, order, scale), encoding.table(positions), scale) <= axes
 
 
-def test_coordinates_in_front():
+def test_input_coordinates_are_the_first_columns():
     encoding = FourierFeatures(
         np.eye(2), unit="turn", include_input=True, offset=-0.5, position_scale=2.0
     )

@@ -8,7 +8,7 @@ import pytest
 from posenc_ref import GatedBias, T5Bias, from_dict, scores
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.conformance import check
-from posenc_ref.conformance.exact.fixed_point import DIGITS, exact_bucket, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, exact_bucket, mpmath
 
 from .naive import K_AT, Q_AT, D, H, check_terms, dot, k, numbers, q
 

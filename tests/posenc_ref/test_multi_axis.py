@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from posenc_ref import LinearScaling, MultiAxisRoPE, RoPE, from_dict
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.angles import ERROR_BOUND
-from posenc_ref.conformance.exact.fixed_point import (
+from tests.conformance.exact.fixed_point import (
     BITS,
     Exact,
     exact_cos_sin,
@@ -235,7 +235,7 @@ def test_properties_of_rotations(encoding, seed):
         ({"scaling": 4.0}, r"scaling must be None or a schedule"),
     ],
 )
-def test_errors_teach(fields, message):
+def test_errors_suggest_the_right_name(fields, message):
     with pytest.raises((ValueError, TypeError), match=message):
         MultiAxisRoPE(**{"head_dim": 16, "sections": (4, 4), "layout": "half", **fields})
 

@@ -16,7 +16,7 @@ from posenc_ref import (
     relative_index,
 )
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 
 mp = mpmath().mp
 RNG = np.random.default_rng(17)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from posenc_ref import LinearScaling, RoPE
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.angles import ERROR_BOUND
-from posenc_ref.conformance.exact.fixed_point import (
+from tests.conformance.exact.fixed_point import (
     BITS,
     Exact,
     exact_cos_sin,

@@ -131,7 +131,7 @@ def test_one_axis_of_a_mixed_encoding_is_rope():
         (np.full((2, 2), np.nan), r"weight must be finite"),
     ],
 )
-def test_mixed_errors_teach(weight, message):
+def test_errors_of_mixed_rope(weight, message):
     with pytest.raises((TypeError, ValueError), match=message):
         MixedRoPE(24, weight, layout="half")
 

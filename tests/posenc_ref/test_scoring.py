@@ -5,7 +5,7 @@ import pytest
 
 from posenc_ref import ALiBi, Learned, LinearScaling, RoPE, Sinusoidal, T5Bias, scores
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.conformance.exact.fixed_point import exact_bucket
+from posenc_ref.conformance.exact.digits import exact_bucket
 
 B, H, Q, K, D = 2, 3, 4, 5, 8
 RNG = np.random.default_rng(11)

@@ -5,7 +5,7 @@ import pytest
 
 from posenc_ref import Shaw, from_dict
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 
 from .naive import K_AT, Q_AT, D, H, check_terms, dot, k, numbers, q, worst_logits
 

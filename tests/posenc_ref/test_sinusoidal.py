@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from posenc_ref import Sinusoidal
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.conformance.exact.fixed_point import BITS, DIGITS, Exact, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
+from tests.conformance.exact.fixed_point import BITS, Exact
 
 mp = mpmath().mp
 

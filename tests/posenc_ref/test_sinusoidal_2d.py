@@ -292,7 +292,7 @@ def test_masks_that_mean_something_else_are_refused():
     assert not empty.any()
 
 
-def test_a_mask_whose_values_nobody_sees_gives_nan():
+def test_a_lazy_mask_gives_nan():
     """Dask's arrays are not looked at: from the pixel on that means something else."""
     da = pytest.importorskip("dask.array", reason="Dask's arrays are what is tried")
     found = DETRSine(8, normalize=False).positions(da.from_array(np.array([[1, 0], [3, 1]])))

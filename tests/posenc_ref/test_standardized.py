@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from posenc_ref import Sinusoidal, StandardizedSinusoidal, from_dict
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.conformance import check
-from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 
 mp = mpmath().mp
 

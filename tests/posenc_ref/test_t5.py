@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from posenc_ref import T5Bias
-from posenc_ref.conformance.exact.fixed_point import exact_bucket
+from posenc_ref.conformance.exact.digits import exact_bucket
 
 CONFIGS = [  # num_buckets, max_distance, bidirectional
     (32, 128, True),

@@ -64,6 +64,6 @@ def test_logits_of_the_real_module(made):
         assert worst(wrong, q, k, logits) > budget("float32")
 
 
-def test_inside_what():
+def test_bias_inside_or_outside_the_scale():
     with pytest.raises(ValueError, match="bias_inside_scale=True needs scaled=True"):
         T5Bias(np.ones((32, 2)), bias_inside_scale=True)

@@ -79,11 +79,11 @@ CHECKS = {
 
 @pytest.mark.parametrize("encoding", TABLES, ids=repr)
 @pytest.mark.parametrize("name", CHECKS)
-def test_both_ways(encoding, name):
+def test_a_property_is_declared_exactly_where_it_holds(encoding, name):
     assert CHECKS[name](*rows(encoding)) == (name in encoding.properties)
 
 
-def test_nothing_is_said_of_decay():
+def test_no_table_declares_decay():
     assert not any("decay" in name for e in TABLES for name in e.properties)
     gram = Sinusoidal(64).table(range(30)) @ Sinusoidal(64).table([0])[0]
     assert (np.diff(gram) > 0).any()

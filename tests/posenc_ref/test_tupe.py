@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from posenc_ref import TUPE, T5Bias, from_dict
-from posenc_ref.conformance.exact.fixed_point import DIGITS, exact_bucket, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, exact_bucket, mpmath
 
 from .naive import D, H, check_terms, dot, k, numbers, q
 

@@ -135,7 +135,7 @@ def test_scalars_become_plain_python():
 
 
 @pytest.mark.parametrize("value", PLAIN + ARRAYS, ids=repr)
-def test_frozen(value):
+def test_values_cannot_be_changed(value):
     field = dataclasses.fields(value)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(value, field, 1)

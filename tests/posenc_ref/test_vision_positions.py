@@ -38,7 +38,7 @@ def test_frames_follow_each_other(height, width, frames):
 
 
 @given(n=st.integers(1, 9))
-def test_the_centre(n):
+def test_positions_around_the_centre(n):
     """Qwen-Image takes -(n - n // 2) .. -1 from one table and 0 .. n // 2 - 1 from another."""
     rows = grid_positions(n, 1, origin="centre")[0].tolist()
     assert rows == [*range(-(n - n // 2), 0), *range(n // 2)]
@@ -74,7 +74,7 @@ def test_a_grid_laid_over_another(height, width, start, extent):
     assert agrees == (start[0] == 0 or height == 1)
 
 
-def test_tokens_without_a_place():
+def test_tokens_without_a_position():
     grid = grid_positions(1, 2, origin=1)
     assert with_unplaced(grid, after=1).tolist() == [[1, 1, 0], [1, 2, 0]]
     assert with_unplaced(grid, before=2).tolist() == [[0, 0, 1, 1], [0, 0, 1, 2]]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from posenc_ref import RoPE, XPos, from_dict, scores
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.conformance.exact.fixed_point import geometric, mpmath
+from posenc_ref.conformance.exact.digits import mpmath
+from tests.conformance.exact.fixed_point import geometric
 
 
 def true_logit(d, q, k, m, n, base=10000.0, scale_base=512, gamma=Fraction(2, 5)):
@@ -61,7 +62,7 @@ def test_queries_grow_as_keys_shrink():
             assert score.max() <= budget("float64"), name
 
 
-def test_what_keeps_the_dtype_and_what_does_not_exist():
+def test_dtypes_are_kept_and_missing_methods_raise():
     xpos = XPos(8, layout="half")
     assert xpos.apply_keys(np.ones((2, 3, 8), np.float32), range(3)).dtype == np.float32
     assert from_dict(xpos.to_dict()) == xpos
@@ -84,7 +85,7 @@ def test_what_keeps_the_dtype_and_what_does_not_exist():
         ({"centre": float("nan")}, "centre must be finite"),
     ],
 )
-def test_errors_teach(fields, message):
+def test_errors_suggest_the_right_name(fields, message):
     with pytest.raises(ValueError, match=message):
         XPos(**{"head_dim": 8, "layout": "half", **fields})
 

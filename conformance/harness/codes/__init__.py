@@ -1,4 +1,4 @@
-"""Every finding's code: one defining sentence, what triggers it, and what to do about it."""
+"""The codes of findings: what each means, what triggers it, and what to do about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENCODINGS: dict[str, Code] = dict(
         code(
             "layout",
             "Channels are paired (or columns arranged) in the other layout than declared.",
-            "one-hot inputs: the channels that light up together are the other layout's pairs",
+            "one-hot inputs: the channels that are nonzero together are pairs of the other layout",
             "Either rotate the declared pairs, or permute the q and k projection weights (and "
             "their biases and norm weights) once with posenc_ref.permute_weights; never v.",
         ),
@@ -58,7 +58,7 @@ _ENCODINGS: dict[str, Code] = dict(
         code(
             "frequency-spacing",
             "Frequencies differ from the declared ones and no single rule explains them.",
-            "measured frequencies beside the declared ones, pair by pair",
+            "the measured and the declared frequency of every pair",
             "Compare the printed pairs with base ** (-2k/d).",
         ),
         code(
@@ -167,8 +167,7 @@ _ENCODINGS: dict[str, Code] = dict(
         code(
             "decode-offset",
             "A call that does not start at position 0 is not rotated to offset + index.",
-            "positions decoded from the angles, or put in as a suspicion, are the token's index in "
-            "the call, or count the offset twice, early, late or in calls",
+            "the positions used ignore the offset, apply it twice, are off by one, or count calls",
             "Use the given positions (or add the length of the cache), also for single tokens.",
         ),
         code(
@@ -334,5 +333,5 @@ _CALLS: dict[str, Code] = dict(
         ),
     ]
 )
-#: By name: what is wrong with an encoding, with what surrounds it, with a call as such.
+#: Every code by name: of encodings, of the code around them, of calls.
 CODES: dict[str, Code] = {**_ENCODINGS, **codes_surfaces.CODES, **_CALLS}

@@ -8,7 +8,7 @@ CODES: dict[str, Code] = dict(
     [
         code(
             "padding",
-            "Padding tokens are counted, or do not get the row that is kept for them.",
+            "Padding tokens are counted, or do not use the row reserved for padding.",
             "positions of rows with padding, compared with counting their real tokens",
             "Count real tokens: cumsum(mask) - 1 (or padding_idx + cumsum(mask) for RoBERTa's "
             "rows), row by row.",
@@ -85,13 +85,13 @@ CODES: dict[str, Code] = dict(
         ),
         code(
             "relative-absolute",
-            "What is called relative depends on one position alone, or on the pair.",
+            "A relative index depends on one position alone, or on both, not on their difference.",
             "the result equals one by the key's, or the query's, own position",
             "Index by the difference of positions.",
         ),
         code(
             "stale-cache",
-            "Cached keys are re-rotated, mixed or left behind, not all rotated once, alike.",
+            "Cached keys are rotated again, mixed or left behind, instead of once and alike.",
             "the cache equals one whose keys were rotated at every step, twice, or as at the "
             "length when they were inserted",
             "Cache either raw or rotated keys; rotate each once, and all of them anew when the "

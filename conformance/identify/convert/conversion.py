@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 
-#: How far two frequencies, or factors, may be apart and be one.
+#: The relative difference up to which frequencies or factors are equal.
 SLACK = BUDGET["float32"] * ROUNDOFF["float32"]
-#: The head of the function that follows from the advice, by surface.
+#: The signature of the converted function, by surface.
 HEADS = {
     "apply": "def converted(x, positions):",
     "cos_sin": "def converted(positions):",
@@ -31,7 +31,7 @@ class CannotBe(Exception):
 
 
 def same() -> Conversion:
-    """Nothing to do."""
+    """Return the conversion of a function that is the target already."""
     return Conversion(["nothing to do: it is the target"])
 
 

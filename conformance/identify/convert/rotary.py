@@ -142,7 +142,7 @@ def _ratio(e: Any, t: Any, a: _Map, b: _Map) -> float:
 
 
 def _channels(a: _Map, b: _Map, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """``read``: which channel of x goes where; ``write``: which channel of y comes out where."""
+    """Return the permutations of input (``read``) and output channels (``write``)."""
     read, write = np.zeros(dim, dtype=int), np.zeros(dim, dtype=int)
     read[a.pairs], write[b.out] = b.pairs, a.out
     still = [np.setdiff1d(np.arange(dim), p) for p in (a.pairs, b.pairs, a.out, b.out)]
@@ -182,15 +182,15 @@ def _permute(result: Conversion, e: Any, t: Any, read: np.ndarray, write: np.nda
 
 
 def _layout_call(e: Any, t: Any, read: np.ndarray) -> tuple[str, str, str] | None:
-    """Source, target and the rotary_dim of ``permute_weights``, where that is all it takes."""
+    """Return the arguments of ``permute_weights``, if that call is enough."""
     layouts = ("half", "interleaved")
     source, goal = getattr(t, "layout", ""), getattr(e, "layout", "")
     if source not in layouts or goal not in layouts or source == goal:
         return None
     count = 2 * e.frequencies().size
     rotary = None if count == e.head_dim else count
-    told = layout_permutation(e.head_dim, source=source, target=goal, rotary_dim=rotary)
-    if not np.array_equal(told, read):
+    expected = layout_permutation(e.head_dim, source=source, target=goal, rotary_dim=rotary)
+    if not np.array_equal(expected, read):
         return None
     return source, goal, "" if rotary is None else f", rotary_dim={rotary}"
 

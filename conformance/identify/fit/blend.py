@@ -15,7 +15,7 @@ from posenc_ref.conformance.phases.schedule_mistakes import BETAS, LENGTHS, LOW_
 
 from .measurement import PLAIN, Fit, Measurement, between, decimals, fast_bases, linear_fit, nice
 
-#: DeepSeek's pairs of mscale and mscale_all_dim, as they are published.
+#: Published pairs of mscale and mscale_all_dim of DeepSeek.
 MSCALES = ((1.0, 1.0), (0.707, 0.707), (1.0, 0.707), (0.707, 1.0), (0.5, 1.0), (1.0, 0.5))
 
 
@@ -47,7 +47,7 @@ def blends(m: Measurement) -> Iterator[Fit]:
         return
     for base in fast_bases(m):
         ratio = m.w / m.plain(base)
-        # What is published, with any factor, before what is fitted.
+        # Published constants with any factor, before fitted ones.
         for fitted, factor in product((False, True), _factors(m, ratio)):
             inverse = 1 / factor
             linear = (1 - ratio) / (1 - inverse)
@@ -75,16 +75,16 @@ def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
     seen = nice(slowest, float(m.error[-1]))
     if seen in PLAIN or abs(ratio[-2] * slowest - 1) <= m.error[-2:].sum():
         return [seen]
-    # No pair is slow enough to show the factor: m may, or it is one that somebody would choose.
+    # No pair is slow enough to give the factor: take it from m, or try usual ones.
     size = m.factor.m
-    told = float(np.exp((size - 1.0) * 10)) if size > 1.0 else 0.0
-    near = [f for f in PLAIN if abs(told / f - 1) < 10 * (m.factor.error + 1 / 64)]
+    suggested = float(np.exp((size - 1.0) * 10)) if size > 1.0 else 0.0
+    near = [f for f in PLAIN if abs(suggested / f - 1) < 10 * (m.factor.error + 1 / 64)]
     more = sorted(f for f in PLAIN if slowest < f)
     return list(dict.fromkeys((*near, *more, seen)))
 
 
 def _ramp(share: np.ndarray, error: np.ndarray) -> Ramp | None:
-    """The pairs between the plateaus 0 and 1; None where shares do not rise from one to the other.
+    """Return the pairs between the plateaus 0 and 1; None if shares do not rise between them.
 
     A ramp may end before it reaches 1: the slowest pair is not slow enough then.
     """
@@ -127,7 +127,7 @@ def _llama3(
 
 
 def _integers(value: float) -> list[int]:
-    """``value`` as an integer, the rounder ones first."""
+    """Return integers near ``value``, the rounder ones first."""
     if not 1 <= value < 2**40:
         return []
     return list(dict.fromkeys([round(v) for v in decimals(value)] + [round(value)]))
@@ -188,7 +188,7 @@ def _yarns(
 
 
 def _with_factor(m: Measurement, base: float, bare: pr.YaRN) -> Iterator[Fit]:
-    """``bare`` with the measured m: its own, DeepSeek's quotient, or a number."""
+    """Yield ``bare`` with the measured m: its own, DeepSeek's quotient, or a number."""
     if not m.meets(base, bare):
         return
     if m.has_factor(bare.magnitude(None)):
@@ -198,7 +198,7 @@ def _with_factor(m: Measurement, base: float, bare: pr.YaRN) -> Iterator[Fit]:
 
 
 def with_m(m: Measurement, bare: pr.YaRN) -> Iterator[pr.YaRN]:
-    """``bare`` with another m: a quotient of published mscales, else the number itself."""
+    """Yield ``bare`` with another m: a quotient of published mscales, or the number."""
     for one, all_dim in MSCALES:
         scaled = bare.replace(mscale=one, mscale_all_dim=all_dim)
         if one != all_dim and m.has_factor(scaled.magnitude(None)):

@@ -14,12 +14,12 @@ from posenc_ref.conformance.phases.formula_mistakes import LLAMA3_SHAPES, YARN_S
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES, SIGMAS
 from posenc_ref.conformance.phases.schedule_mistakes import FACTORS
 
-#: Factors that somebody would choose; 3, 7, 13, 57 are what dynamic NTK comes to at 2, 3, 4, 8.
+#: Usual factors; 3, 7, 13, 57 are those of dynamic NTK at 2, 3, 4, 8 times the length.
 PLAIN = (
     *FACTORS, 1.5, 2.5, 3.0, 5.0, 6.0, 10.0, 12.0, 20.0, 24.0, 48.0, 80.0, 100.0, 1000.0,
     7.0, 13.0, 57.0, 241.0,
 )  # fmt: skip
-#: A decimal with more digits than this is no constant that somebody chose.
+#: The most digits of a constant that a person chooses.
 _DIGITS = 7
 #: Digits of a float64.
 _MOST = 17
@@ -143,7 +143,7 @@ def fitted_base(m: Measurement, factor: float, k: np.ndarray | None = None) -> f
 
 
 def chosen(m: Measurement, fitted: float, k: np.ndarray | None = None) -> tuple[float, ...]:
-    """Bases of few digits: first those as near as the frequencies tell, then any that is near."""
+    """Return bases of few digits: first those within the uncertainty, then any nearby."""
     k = m.k if k is None else k
     noise = m.error[k] - BUDGET["float32"] * m.roundoff
     weight = k / (noise + m.roundoff)
@@ -152,7 +152,7 @@ def chosen(m: Measurement, fitted: float, k: np.ndarray | None = None) -> tuple[
 
 
 def decimals(value: float, digits: int = _DIGITS, error: float = np.inf) -> Iterator[float]:
-    """``value`` rounded to 1, 2, ... significant digits, as far as that is within ``error``."""
+    """Yield ``value`` rounded to 1, 2, ... significant digits, if within ``error``."""
     for n in range(1, digits + 1):
         short = float(f"{value:.{n}g}")
         if abs(short - value) <= error:
@@ -166,7 +166,7 @@ def nice(value: float, error: float = 0.0, least: float = ROUNDOFF["float32"]) -
 
 
 def between(low: float, high: float, usual: float) -> float:
-    """``usual``, if it is above ``low`` and up to ``high``; else the shortest decimal that is."""
+    """Return ``usual`` if it is in (low, high], else the shortest decimal that is."""
     if low < usual <= high:
         return usual
     for n in range(1, _DIGITS + 1):
@@ -184,7 +184,7 @@ def linear_fit(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, 
 
 
 def fast_bases(m: Measurement) -> list[float]:
-    """Bases that the fastest pairs agree with, while the others do not: published ones first."""
+    """Return bases that the fastest pairs agree with, published ones first."""
     fast = np.arange(1, max(2, m.w.size // 8))
 
     def agrees(base: float) -> bool:

@@ -17,7 +17,7 @@ from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES, SIGMAS
 from .blend import blends
 from .measurement import PLAIN, Fit, Measurement, chosen, decimals, fitted_base, nice
 
-#: The longest decimal that somebody would choose for a fraction.
+#: The most digits of a fraction that a person chooses.
 _DIGITS = 7
 
 

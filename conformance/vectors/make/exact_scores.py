@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import T5Bias
-from posenc_ref.conformance.exact.fixed_point import mpmath
+from posenc_ref.conformance.exact.digits import mpmath
 from posenc_ref.conformance.exact.numbers import Real, exactly, identical, objects, sizes
 from posenc_ref.conformance.exact.rotation import channels, exact
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Sinusoidal, Sinusoidal2D
-from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 from posenc_ref.conformance.exact.numbers import Array, Number, Real, objects, sizes
 from posenc_ref.conformance.exact.rotation import exact
 

@@ -13,7 +13,7 @@ from typing import Any
 import posenc_ref
 from posenc_ref.accuracy import BUDGET, ROUNDOFF, TINY
 from posenc_ref.conformance.exact.bits import digest, to_hex, write_array
-from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 from posenc_ref.conformance.exact.recipe import Group, Recipe, Theme
 from posenc_ref.conformance.vectors.case import VectorCase
 from posenc_ref.conformance.vectors.files import (
@@ -108,20 +108,6 @@ def with_flags(document: Json) -> Json:
     used = {name for _, case in cases_of(document) for name in case["flags"]}
     flags = {name: flag.to_json() for name, flag in FLAGS.items() if name in used}
     return {**document, "flags": flags}
-
-
-def record_kills(folder: Path, kills: dict[str, list[str]]) -> None:
-    """Write what each case kills, by its id, into the files of ``folder``."""
-    manifest = read_json(folder / MANIFEST)
-    documents = {name: read_json(folder / name) for name in manifest["files"]}
-    for name, document in documents.items():
-        for group, case in cases_of(document):
-            case["kills"] = kills[case["id"]]
-            view = View.of(group["surface"], group["encoding"], case["inputs"])
-            case["flags"] = flags_of(view, case["kills"])
-        documents[name] = with_flags(document)
-    head = {key: manifest[key] for key in ("schema", "spec_version", "generator", "retired")}
-    write(folder, documents, head)
 
 
 def _group(theme: Theme, group: Group, old: dict[str, Json]) -> Json:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.exact.fixed_point import DIGITS
+from posenc_ref.conformance.exact.digits import DIGITS
 from posenc_ref.conformance.exact.numbers import Real
 from posenc_ref.conformance.exact.reference import Entry
 from posenc_ref.conformance.exact.rotation import Formula, rotate

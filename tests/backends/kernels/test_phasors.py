@@ -13,7 +13,7 @@ from posenc_ref.backends import fused
 from posenc_ref.backends.kernels import numba_loops, phasors
 from posenc_ref.backends.kernels.numba_loops import Columns
 from posenc_ref.conformance import check
-from posenc_ref.conformance.exact.fixed_point import Exact, exact_cos_sin, geometric
+from tests.conformance.exact.fixed_point import Exact, exact_cos_sin, geometric
 
 #: The error bound of cos and sin, in roundings of 1.
 UNITS = phasors.ERROR_BOUND * 2.0**53

@@ -11,7 +11,6 @@ import pytest
 from posenc_ref import ALiBi, T5Bias, angles
 from posenc_ref.accuracy import ROUNDOFF, budget
 from posenc_ref.angles import ERROR_BOUND
-from posenc_ref.conformance.exact import fixed_point as exact
 from posenc_ref.conformance.exact.certificate import (
     WIDE,
     Row,
@@ -20,7 +19,10 @@ from posenc_ref.conformance.exact.certificate import (
     format_table,
     position_ranges,
 )
+from posenc_ref.conformance.exact.digits import DIGITS, exact_bucket, mpmath, nearest_quarter_turns
+from posenc_ref.conformance.exact.numbers import exactly
 from posenc_ref.conformance.registry import entries
+from tests.conformance.exact.fixed_point import BITS, Exact, exact_cos_sin, geometric
 
 #: Positions in each range; `posenc accuracy` takes 48.
 FEW = 8
@@ -111,17 +113,17 @@ def taylor(x, terms):
 
 
 def test_cos_and_sin_against_the_series():
-    cos, sin = exact.exact_cos_sin([1, -3], exact.geometric(1.0, [Fraction(0)]))
+    cos, sin = exact_cos_sin([1, -3], geometric(1.0, [Fraction(0)]))
     with localcontext() as context:
         context.prec = 60
         for i, p in enumerate((1, -3)):
             for fixed, want in zip((cos, sin), taylor(Decimal(p), 80), strict=True):
-                assert abs(int(fixed[i, 0]) - int(want * 2**exact.BITS)) <= 2
+                assert abs(int(fixed[i, 0]) - int(want * 2**BITS)) <= 2
 
 
 def test_an_error_of_a_millionth_of_a_rounding_shows():
-    third = np.array([(1 << exact.BITS) // 3], dtype=object)
-    truth = exact.Exact(third)
+    third = np.array([(1 << BITS) // 3], dtype=object)
+    truth = Exact(third)
     assert truth.hi[0] == 1 / 3
     want = abs(Fraction(1 / 3) - Fraction(1, 3))
     assert float(truth.error(np.array([1 / 3]))[0]) == float(want)
@@ -129,9 +131,18 @@ def test_an_error_of_a_millionth_of_a_rounding_shows():
     assert truth.worst(np.zeros((0, 1)), np.ones(1)) == (0.0, 0.0)
 
 
+def test_the_certificate_sees_such_an_error_too():
+    with mpmath().mp.workdps(DIGITS):
+        truth = exactly([mpmath().mp.mpf(1) / 3]).output()
+    error = abs(Fraction(1 / 3) - Fraction(1, 3))
+    assert truth.worst(np.array([1 / 3]), "float64")[0] == float(error)
+    assert truth.worst(np.array([np.nan]), "float64") == (np.inf, np.inf)
+    assert exactly(np.zeros((0, 1))).output().worst(np.zeros((0, 1)), "float64") == (0.0, 0.0)
+
+
 def test_positions_near_quarter_turns():
     """355 is the numerator of 355/113 = pi, so 355 radians are nearly 113 half turns."""
-    found = exact.nearest_quarter_turns(exact.geometric(1.0, [Fraction(0)])[0])
+    found = nearest_quarter_turns(geometric(1.0, [Fraction(0)])[0])
     assert 355 in found
     assert found == sorted(found)
     assert found[-1] > 2**35
@@ -139,9 +150,7 @@ def test_positions_near_quarter_turns():
 
 def test_ties_of_buckets_are_decided():
     """At n = 16, 32 and 64 the logarithm is a whole number."""
-    buckets = [
-        exact.exact_bucket(-n, 32, 128, True) for n in (15, 16, 31, 32, 63, 64, 90, 91, 9999)
-    ]
+    buckets = [exact_bucket(-n, 32, 128, True) for n in (15, 16, 31, 32, 63, 64, 90, 91, 9999)]
     assert buckets == [9, 10, 11, 12, 13, 14, 14, 15, 15]
-    assert exact.exact_bucket(5, 32, 128, True) == 21
-    assert exact.exact_bucket(5, 32, 128, False) == 0
+    assert exact_bucket(5, 32, 128, True) == 21
+    assert exact_bucket(5, 32, 128, False) == 0

@@ -5,7 +5,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import SURFACES, check
-from posenc_ref.conformance.functions.function import Called
+from posenc_ref.conformance.functions.function import PlainCall
 from posenc_ref.conformance.functions.judge import ROWS
 
 ROPE = pr.RoPE(16, layout="half", rotary_dim=8)
@@ -72,7 +72,7 @@ def test_every_known_mistake_is_named(name, encoding):
 
         def fn(*arguments, mistake=mistake):
             told = np.asarray(right(*arguments))
-            truth = mistake.predict(Called(row, encoding, arguments))
+            truth = mistake.predict(PlainCall(row, encoding, arguments))
             if truth is None or truth.value.shape != told.shape:
                 return told
             return truth.value.astype(told.dtype if row.integers else np.float32)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS, Malformed, Refused, Subject
+from posenc_ref.conformance.harness.driver import TENSOR_LAYOUTS, Driver, Malformed, Refused
 
 X = np.arange(2 * 3 * 5 * 4, dtype=np.float64).reshape(2, 3, 5, 4)  # B, H, S, D
 AT = np.arange(5)
@@ -25,7 +25,7 @@ def test_every_token_lies_where_the_layout_says(layout):
         seen.append((x, positions))
         return x + 1
 
-    y = Subject(spy, tensor_layout=layout).apply(X, AT)
+    y = Driver(spy, tensor_layout=layout).apply(X, AT)
     np.testing.assert_array_equal(y, X + 1)
     x, positions = seen[0]
     shape, index = INSIDE[layout]
@@ -42,14 +42,14 @@ def test_every_token_lies_where_the_layout_says(layout):
 def test_positions_of_each_row(layout):
     rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
     seen = []
-    Subject(lambda x, p: seen.append(p) or x, tensor_layout=layout).apply(X, rows)
+    Driver(lambda x, p: seen.append(p) or x, tensor_layout=layout).apply(X, rows)
     np.testing.assert_array_equal(seen[0], rows.reshape(-1) if layout == "thd" else rows)
 
 
 @pytest.mark.parametrize("layout", TENSOR_LAYOUTS)
 def test_another_shape_is_malformed(layout):
     with pytest.raises(Malformed, match="expected shape"):
-        Subject(lambda x, p: x[:1], tensor_layout=layout).apply(X, AT)
+        Driver(lambda x, p: x[:1], tensor_layout=layout).apply(X, AT)
 
 
 def test_what_is_written_over_is_noted():
@@ -62,13 +62,13 @@ def test_what_is_written_over_is_noted():
         return x
 
     for fn, name in ((on_x, "x"), (on_positions, "positions"), (lambda x, p: x + p.sum(), None)):
-        subject = Subject(fn)
-        subject.apply(X, AT)
-        assert subject.mutated == name
-    alone = Subject(lambda p: np.add(p, 1, out=p))
+        driver = Driver(fn)
+        driver.apply(X, AT)
+        assert driver.mutated == name
+    alone = Driver(lambda p: np.add(p, 1, out=p))
     alone.call(AT)
     assert alone.mutated == "positions"
-    fractions = Subject(lambda x, p: on_positions(x, p))
+    fractions = Driver(lambda x, p: on_positions(x, p))
     fractions.apply(X, AT.astype(np.float32))
     assert fractions.mutated == "positions"
 
@@ -76,9 +76,9 @@ def test_what_is_written_over_is_noted():
 def test_nan_in_an_input_is_no_mutation():
     holed = X.copy()
     holed[0, 0, 0, 0] = np.nan
-    subject = Subject(lambda x, p: x)
-    subject.apply(holed, AT)
-    assert subject.mutated is None
+    driver = Driver(lambda x, p: x)
+    driver.apply(holed, AT)
+    assert driver.mutated is None
 
 
 def test_the_callers_arrays_are_never_handed_out():
@@ -89,7 +89,7 @@ def test_the_callers_arrays_are_never_handed_out():
         positions[...] = 0
         return x
 
-    Subject(ruin).apply(x, at)
+    Driver(ruin).apply(x, at)
     np.testing.assert_array_equal(x, X)
     np.testing.assert_array_equal(at, AT)
 
@@ -99,7 +99,7 @@ def test_exceptions_are_refusals_with_their_first_line():
         raise KeyError("no such\nrow")
 
     with pytest.raises(Refused, match=r"^KeyError: ") as caught:
-        Subject(refuses).apply(X, AT)
+        Driver(refuses).apply(X, AT)
     assert isinstance(caught.value.cause, KeyError)
     assert len(str(Refused(ValueError("long " * 500)))) == 200
 
@@ -107,25 +107,25 @@ def test_exceptions_are_refusals_with_their_first_line():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Subject(exits).apply(X, AT)
+        Driver(exits).apply(X, AT)
 
 
 @pytest.mark.parametrize("result", [None, "text", (1, 2), {"a": 1}, object()])
 def test_what_is_no_array_is_malformed(result):
     with pytest.raises(Malformed, match="expected an array"):
-        Subject(lambda: result).array(result)
+        Driver(lambda: result).array(result)
 
 
 @pytest.mark.parametrize("result", [1.5, 3, True, [1.0, 2.0], np.float32(2)])
 def test_numbers_and_lists_are_arrays(result):
-    np.testing.assert_array_equal(Subject(None).array(result), np.asarray(result))
+    np.testing.assert_array_equal(Driver(None).array(result), np.asarray(result))
 
 
 def test_dtypes_that_come_out_are_noted():
-    subject = Subject(None)
+    driver = Driver(None)
     for dtype in (np.float16, np.float32, np.int64):
-        subject.array(np.ones(2, dtype))
-    assert subject.out_dtypes == {"float16", "float32", "int64"}
+        driver.array(np.ones(2, dtype))
+    assert driver.out_dtypes == {"float16", "float32", "int64"}
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
@@ -133,28 +133,28 @@ def test_bfloat16(backend):
     library = "ml_dtypes" if backend == "numpy" else backend
     pytest.importorskip(library, reason=f"{library} has the bfloat16 that is tried")
     seen = []
-    subject = Subject(lambda x, p: seen.append((x, p)) or x, backend, dtype="bfloat16")
+    driver = Driver(lambda x, p: seen.append((x, p)) or x, backend, dtype="bfloat16")
     third = np.full((1, 1, 1, 2), 1 / 3)
-    y = subject.apply(third, np.arange(1))
+    y = driver.apply(third, np.arange(1))
     assert "bfloat16" in str(seen[0][0].dtype)
     assert "int64" in str(seen[0][1].dtype)
-    assert subject.out_dtypes == {"bfloat16"}
+    assert driver.out_dtypes == {"bfloat16"}
     assert y.dtype == np.float64
-    assert y[0, 0, 0, 0] == 171 / 512 == subject.rounded(third)[0, 0, 0, 0]
+    assert y[0, 0, 0, 0] == 171 / 512 == driver.rounded(third)[0, 0, 0, 0]
 
 
 def test_torch_tensors_that_need_gradients_come_back():
     torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
-    subject = Subject(lambda x, p: x * torch.ones(4, requires_grad=True), "torch")
-    np.testing.assert_array_equal(subject.apply(X, AT), X)
-    assert subject.out_dtypes == {"float32"}
+    driver = Driver(lambda x, p: x * torch.ones(4, requires_grad=True), "torch")
+    np.testing.assert_array_equal(driver.apply(X, AT), X)
+    assert driver.out_dtypes == {"float32"}
 
 
 def test_fractions_stay_float32_whatever_the_dtype():
     pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
     seen = []
     at = np.array([0.5, 257.25], np.float32)
-    subject = Subject(lambda x, p: seen.append(p) or x, dtype="bfloat16")
-    subject.apply(X[:, :, :2], at)
+    driver = Driver(lambda x, p: seen.append(p) or x, dtype="bfloat16")
+    driver.apply(X[:, :, :2], at)
     assert seen[0].dtype == np.float32
     np.testing.assert_array_equal(seen[0], at)

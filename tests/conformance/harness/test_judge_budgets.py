@@ -10,6 +10,7 @@ import pytest
 import posenc_ref
 from posenc_ref.conformance import check
 from posenc_ref.conformance.check import SURFACES
+from posenc_ref.conformance.functions.judge import ROWS
 from posenc_ref.conformance.harness.run import Run
 from tests.conformance.harness.test_nothing_judged import ONE_EACH
 from tests.mutants import CORRECT
@@ -17,10 +18,8 @@ from tests.mutants import CORRECT
 #: One that is right tensor by tensor: what logits forgive, their judge forgives too.
 CASES = {**ONE_EACH, "apply_qk": next(case for case in CORRECT if case.name == "qk-one-table")}
 #: Surfaces of whole numbers, truth values and copies: they are equal, or they are wrong.
-EXACT = {
-    "bucket", "permute_weights", "relative_index", "relative_shift", "position_ids", "packed",
-    "decode_positions", "shard_positions", "ids_from_tokens", "layers", "rows",
-}  # fmt: skip
+EXACT = {"bucket", "permute_weights", "relative_shift", "rows"}
+EXACT |= {name for name, row in ROWS.items() if row.integers}
 
 
 def moved(monkeypatch, surface, budgets):

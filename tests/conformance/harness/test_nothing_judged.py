@@ -186,9 +186,14 @@ SKIPS = "import pytest\n\ndef test_a():\n    pytest.skip({reason!r})\n"
     [
         (SKIPS.format(reason="no cuda here"), "true", pytest.ExitCode.NO_TESTS_COLLECTED),
         (SKIPS.format(reason="no torch here"), "true", pytest.ExitCode.TESTS_FAILED),
-        (SKIPS.format(reason="no cuda") + "\n\ndef test_b():\n    pass\n", "true", 0),
+        pytest.param(
+            SKIPS.format(reason="no cuda") + "\n\ndef test_b():\n    pass\n",
+            "true",
+            0,
+            marks=pytest.mark.nightly,
+        ),
         (SKIPS.format(reason="no torch here"), "", 0),
-        ("", "true", pytest.ExitCode.NO_TESTS_COLLECTED),
+        pytest.param("", "true", pytest.ExitCode.NO_TESTS_COLLECTED, marks=pytest.mark.nightly),
     ],
     ids=["only what may be skipped", "what may not", "one passes", "not in CI", "no test"],
 )

@@ -57,25 +57,25 @@ def test_apply(mode):
 @pytest.mark.parametrize(("mode", "calls"), [("any", 1), ("contiguous", 1), ("single", 9)])
 def test_windows_are_one_call_where_they_may_be(mode, calls):
     access = access_to(only(MODES[mode][0], RIGHT))
-    before = access.run.subject.calls
+    before = access.run.driver.calls
     access.rows(np.ones((1, 1, 9, HEAD_DIM)), np.arange(1001, 1010))
-    assert access.run.subject.calls - before == calls
+    assert access.run.driver.calls - before == calls
 
 
 def test_prefixes_are_sent_in_parts(monkeypatch):
     monkeypatch.setattr("posenc_ref.conformance.harness.reach._CHUNK", 132 * HEAD_DIM)
     access = access_to(only(from_zero, RIGHT))
-    before = access.run.subject.calls
+    before = access.run.driver.calls
     x = np.random.default_rng(0).standard_normal((3, 1, AT.size, HEAD_DIM)).astype(np.float32)
     np.testing.assert_array_equal(access.rows(x.astype(np.float64), AT), RIGHT(x, AT))
-    assert access.run.subject.calls - before == 3
+    assert access.run.driver.calls - before == 3
 
 
 @pytest.mark.parametrize("mode", ["any", "prefix"])
 def test_tables(mode):
     fn = only(MODES[mode][0], sinusoid())
     run = run_of(fn, surface="table")
-    access = TableAccess(run, read=lambda result, rows: run.subject.array(result))
+    access = TableAccess(run, read=lambda result, rows: run.driver.array(result))
     access.learn()
     assert access.mode == mode
     np.testing.assert_array_equal(access.rows(AT), sinusoid()(AT))
@@ -88,7 +88,7 @@ def test_a_prefix_has_neither_fractions_nor_negative_positions(positions):
     with pytest.raises(Refused, match="only calls from position 0 on"):
         access.rows(np.ones((1, 1, positions.size, HEAD_DIM)), positions)
     run = run_of(only(from_zero, sinusoid()), surface="table")
-    table = TableAccess(run, read=lambda result, rows: run.subject.array(result))
+    table = TableAccess(run, read=lambda result, rows: run.driver.array(result))
     table.learn()
     with pytest.raises(Refused, match="only calls from position 0 on"):
         table.rows(positions)
@@ -104,11 +104,11 @@ def test_the_last_row_is_found(rows, allowed):
     assert access.reach(8192) == rows - 1
     last = access.run.report.limits[-1]
     assert last == f"positions past {rows - 1} are refused (IndexError: no such row among {rows})"
-    calls = access.run.subject.calls
+    calls = access.run.driver.calls
     assert access.reach(8192) == rows - 1
     assert access.reach(2**20) == rows - 1
     assert access.reach(9) == 9
-    assert access.run.subject.calls == calls, "the answer is known by now"
+    assert access.run.driver.calls == calls, "the answer is known by now"
 
 
 def test_no_limit_where_nothing_is_refused():

@@ -190,7 +190,7 @@ def test_an_unexplained_failure_is_reported_with_its_worst_case():
 def test_the_narrowest_dtype_that_comes_out_judges():
     run = run_of(lambda x: x.astype(np.float16), dtype="float32")
     assert run.budget == 128
-    run.subject.array(run.subject.call(np.ones(3)))
+    run.driver.array(run.driver.call(np.ones(3)))
     assert (run.dtype, run.budget) == ("float16", 8)
     assert run.finish().codes == ["dtype"]
 

@@ -7,7 +7,7 @@ import pytest
 
 import posenc_ref as pr
 from posenc_ref.conformance import check
-from posenc_ref.conformance.harness.to_host import hosted
+from posenc_ref.conformance.harness.to_host import on_host
 from posenc_ref.encoding import Value
 from tests import mutants
 
@@ -57,12 +57,12 @@ def test_cases_reach_every_family():
 
 def test_values_that_are_there_stay_themselves():
     plain = pr.TUPE(np.ones((5, 2, 4)), np.ones((5, 2, 4)), bias=pr.T5Bias(np.ones((32, 2))))
-    assert hosted(plain) is plain
-    assert hosted(None) is None
+    assert on_host(plain) is plain
+    assert on_host(None) is None
     seen = []
     moved = on_torch(plain, seen)
     assert len(seen) == 3
-    back = hosted(moved)
+    back = on_host(moved)
     assert back == plain
     assert isinstance(back.bias.table, np.ndarray)
 
@@ -71,7 +71,7 @@ def test_layers_of_a_network_are_moved_too():
     rng, seen = np.random.default_rng(3), []
     layers = [rng.standard_normal(shape).astype(np.float32) for shape in ((5, 1), (2, 5))]
     plain = pr.DynamicBias(tuple(layers), (np.zeros(5, np.float32), np.zeros(2, np.float32)))
-    back = hosted(on_torch(plain, seen))
+    back = on_host(on_torch(plain, seen))
     assert len(seen) == 4
     assert back == plain
     assert {type(part) for part in (*back.weights, *back.biases)} == {np.ndarray}

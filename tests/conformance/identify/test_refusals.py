@@ -75,14 +75,14 @@ def noise():
 
 NONE = {
     "noise": (noise(), "other values at once"),
-    "as it came": (lambda x, p: x, "there is no position in it"),
+    "as it came": (lambda x, p: x, "does not depend on positions"),
     "zeros": (lambda x, p: 0 * x, "nothing comes out but zeros"),
     "something added": (lambda x, p: x + sinusoid()(p), "zeros do not come out as zeros"),
     "channels scaled": (
         lambda x, p: x * (1 + p[:, None] / 64).astype(x.dtype),
-        "channels only change in size",
+        "channels are only scaled",
     ),
-    "all channels mixed": (turned, "no two channels are turned into each other"),
+    "all channels mixed": (turned, "no two channels are rotated into each other"),
     "a fixed matrix": (lambda x, p: x[..., ::-1] @ np.ones((8, 8), x.dtype), "make no difference"),
     "bent": (lambda x, p: np.tanh(rope()(x, p)), "it is not linear in x"),
     "not a number": (lambda x, p: x * np.nan, "cannot be driven"),

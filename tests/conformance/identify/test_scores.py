@@ -158,7 +158,7 @@ def offsets(q, k, shared):
         (bent, "as in CoPE"),
         (lambda q, k: offsets(q, k, False), "Shaw"),
         (lambda q, k: offsets(q, k, True), "DeBERTa"),
-        (lambda q, k: 0 * q @ k.swapaxes(2, 3), "no content term"),
+        (lambda q, k: 0 * q @ k.swapaxes(2, 3), "no q.k term"),
         (lambda q, k: q @ np.diag(np.arange(DIM) + 1.0).astype("f4") @ k.swapaxes(2, 3), "inside"),
         (lambda q, k: turned_alike(q, k) + 1, "no one encoding"),
         (lambda q, k: q, "a call failed"),

@@ -86,7 +86,7 @@ def test_rows_that_go_on_without_sinusoids_are_no_list():
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [(0.0, "rows of zeros"), (1.0, "every row is the same")]
+    ("value", "words"), [(0.0, "all rows are zero"), (1.0, "all rows are equal")]
 )
 def test_a_table_without_positions_says_so(value, words):
     card = identify(lambda p: np.full((p.size, 4), value, np.float32), "table")

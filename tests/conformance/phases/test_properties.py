@@ -156,7 +156,7 @@ TABLES = {
 def test_table(fn, caught_by):
     encoding = Sinusoidal(HEAD_DIM)
     run = run_of(fn, encoding, "table")
-    access = TableAccess(run, read=lambda result, rows: run.subject.array(result))
+    access = TableAccess(run, read=lambda result, rows: run.driver.array(result))
     access.learn()
     diagnose_table.properties(run, access, encoding)
     assert {failure.case for failure in run.failures} == caught_by

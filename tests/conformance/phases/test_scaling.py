@@ -12,7 +12,7 @@ from posenc_ref.accuracy import Truth, budget
 from posenc_ref.conformance import check, cli
 from posenc_ref.conformance.check import complete, make_run
 from posenc_ref.conformance.phases.formula_mistakes import LLAMA3_SHAPES, NTK_SHAPES, YARN_SHAPES
-from posenc_ref.conformance.phases.schedule_mistakes import alternatives
+from posenc_ref.conformance.phases.schedule_mistakes import scaling_mistakes
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 from tests.mutants import WRONG
 
@@ -114,7 +114,7 @@ def test_ntk_shapes_differ(what):
 )
 def test_alternatives_are_complete_and_finite(scaling):
     encoding = pr.RoPE(64, layout="half", base=5e5, scaling=scaling)
-    found = list(alternatives(encoding))
+    found = list(scaling_mistakes(encoding))
     assert len(found) >= 3
     for explanation in found:
         assert explanation.predicted.shape == (32,), explanation.message

@@ -56,7 +56,7 @@ def test_the_census_finds_every_file_that_defines_a_rotary_class():
         if pattern.search(path.read_text(encoding="utf-8"))
     }
     assert files <= {target.model for target in census()}
-    assert len(files) > 150
+    assert "llama" in files
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ import numpy as np
 from posenc_ref import ALiBi, Learned, Sinusoidal, T5Bias
 from posenc_ref.angles import decimal_context
 from posenc_ref.conformance.exact import schedules
-from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath, slope_exponents
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 from posenc_ref.conformance.vectors.make import exact_tables
 from posenc_ref.conformance.vectors.make.registered import registered
 from posenc_ref.conformance.vectors.surfaces import own_function
+from tests.conformance.exact.fixed_point import slope_exponents
 from tests.conformance.vectors import second_route_rotary as rotary
 
 Array = Any

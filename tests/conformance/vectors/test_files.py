@@ -16,35 +16,17 @@ from posenc_ref.conformance import load_vectors
 from posenc_ref.conformance.cli import app
 from posenc_ref.conformance.exact.recipe import Group, Recipe, Theme, numbers
 from posenc_ref.conformance.vectors import schema as schema_of_files
-from posenc_ref.conformance.vectors.files import MANIFEST, cases_of, read_json, shipped, write
+from posenc_ref.conformance.vectors.files import MANIFEST, cases_of, read_json, shipped
 from posenc_ref.conformance.vectors.make import exact, generate, recipes
 from posenc_ref.conformance.vectors.make.generate import Disagreement
 from posenc_ref.conformance.vectors.schema import schema, violations
 from posenc_ref.conformance.vectors.surfaces import SURFACES
 from posenc_ref.conformance.vectors.verify import verify_vectors
+from tests.conformance.vectors.conftest import SOME
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "vectors.md").read_text(encoding="utf-8")
 EXAMPLES = ROOT / "examples" / "vectors"
-#: Enough for tests of broken files: a file with real truths and one with integers.
-SOME = ("scores.json", "position-ids.json")
-
-
-@pytest.fixture
-def copy(tmp_path):
-    """A vendored copy of two files, and a function that changes one and makes digests anew."""
-    folder = tmp_path / "v0"
-    manifest = read_json(shipped() / MANIFEST)
-    head = {key: manifest[key] for key in manifest if key not in ("files", "sha256")}
-
-    def change(name=SOME[0], edit=lambda body: None):
-        bodies = {n: read_json(shipped() / n) for n in SOME}
-        edit(bodies[name])
-        write(folder, bodies, head)
-        return verify_vectors(folder)
-
-    change.folder = folder
-    return change
 
 
 def test_a_copy_verifies_and_tells_its_age(copy):

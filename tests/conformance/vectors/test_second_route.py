@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from posenc_ref.conformance import load_vectors
-from posenc_ref.conformance.exact.fixed_point import DIGITS, mpmath
+from posenc_ref.conformance.exact.digits import DIGITS, mpmath
 from posenc_ref.conformance.vectors.make.generate import AGREEMENT
 from tests.conformance.vectors.second_route import ROUTES, values
 

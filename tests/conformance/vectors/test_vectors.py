@@ -38,18 +38,19 @@ def test_the_shipped_vectors_verify():
     assert found.size < LARGEST
 
 
-def test_the_negative_control_is_not_vacuous(monkeypatch):
+def test_the_negative_control_is_not_vacuous(monkeypatch, copy):
     monkeypatch.setattr(Output, "score", lambda self, actual, dtype, **how: 0.0)
-    found = verify_vectors()
-    assert len(found.problems) == 2 * len(CASES)
+    found = copy()
+    assert len(found.problems) == 2 * found.cases > 0
     assert "a perturbed result passes in float64" in found.problems[0]
 
 
-def test_a_wrong_specification_would_be_found(monkeypatch):
+def test_a_wrong_specification_would_be_found(monkeypatch, copy):
     monkeypatch.setattr(verify, "own_function", lambda *args: lambda *a: np.zeros((7,) * 6))
     monkeypatch.setattr(verify, "perturbed", lambda case, result, dtype: result)
-    found = verify_vectors()
-    assert sum("posenc_ref scores inf" in problem for problem in found.problems) == 2 * len(CASES)
+    found = copy()
+    wrong = [problem for problem in found.problems if "posenc_ref scores inf" in problem]
+    assert len(wrong) == 2 * found.cases > 0
 
 
 @pytest.mark.parametrize("dtype", ROUNDOFF)

@@ -200,8 +200,8 @@ def _(x, cos, sin, ids=None, *, num_heads=0, rotary_dim=0, **attributes):
 # --- attributes ----------------------------------------------------------------------------------
 
 
-def _told(**other):
-    """A kernel that changes an attribute where ``when`` says so."""
+def _changing(**other):
+    """Return a maker of a kernel that changes attributes where ``when`` is true."""
     when, change = other.pop("when"), other
 
     def kernel(x, cos, sin, ids=None, **attributes):
@@ -215,7 +215,7 @@ def _told(**other):
 WRONG += [
     Kernel(
         "interleaved is ignored where x has three axes",
-        _told(interleaved=False, when=lambda x, ids, told: x.ndim == 3),
+        _changing(interleaved=False, when=lambda x, ids, attributes: x.ndim == 3),
         "layout",
         True,
         interleaved=True,
@@ -223,7 +223,7 @@ WRONG += [
     ),
     Kernel(
         "interleaved is ignored where only a part is rotated",
-        _told(interleaved=False, when=lambda x, ids, told: told["rotary_dim"]),
+        _changing(interleaved=False, when=lambda x, ids, attributes: attributes["rotary_dim"]),
         "layout",
         False,
         interleaved=True,
@@ -231,7 +231,7 @@ WRONG += [
     ),
     Kernel(
         "interleaved is ignored",
-        _told(interleaved=False, when=lambda x, ids, told: True),
+        _changing(interleaved=False, when=lambda x, ids, attributes: True),
         "layout",
         False,
         interleaved=True,
@@ -243,8 +243,8 @@ WRONG += [
 def _(x, cos, sin, ids=None, *, interleaved=False, rotary_dim=0, num_heads=0):
     """Pairs are half-split where x has three axes and only a part is rotated."""
     interleaved = interleaved and not (x.ndim == 3 and rotary_dim)
-    told = {"interleaved": interleaved, "rotary_dim": rotary_dim, "num_heads": num_heads}
-    return rotate(x, cos, sin, ids, **told)
+    attributes = {"interleaved": interleaved, "rotary_dim": rotary_dim, "num_heads": num_heads}
+    return rotate(x, cos, sin, ids, **attributes)
 
 
 @wrong("rotary-dim", passes=False, rotary_dim=16)
@@ -272,7 +272,7 @@ LENGTH = 100_000
 
 
 def encoding(kernel):
-    """What a kernel is declared as."""
+    """Return the declared encoding of a kernel."""
     fields = {"layout": "interleaved" if kernel.interleaved else "half"}
     if kernel.rotary_dim:
         fields["rotary_dim"] = kernel.rotary_dim

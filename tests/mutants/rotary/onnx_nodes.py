@@ -1,7 +1,7 @@
-"""ONNX's eight node tests of RotaryEmbedding (onnx 1.23), in our words: shapes, attributes, ruler.
+"""ONNX's eight node tests of RotaryEmbedding (onnx 1.23): shapes, attributes, tolerance.
 
-All random numbers are uniform in [0, 1), positions in 0 .. 49, and what is expected is what the
-reference function says of them: here `rotate`, whose agreement with ONNX's own was checked once.
+Random numbers are uniform in [0, 1), positions in 0 .. 49. `rotate` computes the expected outputs;
+it was compared once with ONNX's reference function.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class NodeTest:
     num_heads: int = 0
 
     def attributes(self):
-        """What a kernel is told besides the arrays."""
+        """Return the arguments of a kernel that are not arrays."""
         return {
             "interleaved": self.interleaved,
             "rotary_dim": self.rotary_dim,

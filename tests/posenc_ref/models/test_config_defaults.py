@@ -69,7 +69,8 @@ def test_every_file_with_rotary_code_has_an_entry():
     }
     missing = set(rotary_files()) - entries
     assert missing - UNUSED - COMPOSITES - REFUSED == {"esmfold2"}
-    assert len(entries & set(rotary_files())) > 180
+    # The modelling files of these three do not name their rotation.
+    assert entries - set(rotary_files()) == {"internlm3", "iquestcoder", "kimi_linear"}
 
 
 def rotate_half(source):

@@ -132,11 +132,11 @@ def test_types_and_paths(tmp_path):
         ),
     ],
 )
-def test_what_reviewers_slipped_through(config, said):
+def test_configurations_that_once_passed_are_refused(config, said):
     with pytest.raises(ValueError, match=said):
         from_config(config)
 
 
-def test_a_class_of_its_own_base():
+def test_a_class_default_of_the_base_is_used():
     """BailingHybridConfig has rope_theta 6,000,000, whatever all classes share."""
     assert from_config({"model_type": "bailing_hybrid"}).only.base == 6e6

@@ -11,7 +11,7 @@ DEPTHS = st.integers(0, 40)
 
 
 @given(num_layers=DEPTHS, n=st.integers(1, 9))
-def test_the_phases_count_from_where_they_say(num_layers, n):
+def test_layer_phases_count_from_the_stated_end(num_layers, n):
     by_hand = {"last": set(), "first": set(), "from-end": set()}
     layer = n - 1
     while layer < num_layers:  # the last of every full group

@@ -73,7 +73,6 @@ DEPTH = {"olmo_hybrid": 4}
 
 
 def test_the_installed_transformers_has_what_is_compared():
-    assert len(CLASSES) > 60
     assert set(CLASSES) >= FOREIGN | UNREAD
 
 

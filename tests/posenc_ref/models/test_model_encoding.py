@@ -46,7 +46,7 @@ def test_json_form_and_equality():
         from_dict({"model": "ModelEncoding", "name": "x"})
 
 
-def test_it_reads():
+def test_str_of_a_model_encoding():
     assert repr(MIXED).startswith("ModelEncoding('mixed', encodings={'sliding': RoPE(64, layout")
     assert str(MIXED).splitlines() == [
         "mixed (5 layers)",
@@ -57,7 +57,7 @@ def test_it_reads():
     ]
 
 
-def test_it_is_frozen():
+def test_fields_cannot_be_changed():
     with pytest.raises(TypeError):
         MIXED.encodings["full"] = HALF
     with pytest.raises(AttributeError):
@@ -95,5 +95,5 @@ def test_names_of_layer_types():
         MIXED.scores("full", [0.0], x, 2, 2)
 
 
-def test_it_is_public():
+def test_the_class_is_exported():
     assert pr.ModelEncoding is ModelEncoding

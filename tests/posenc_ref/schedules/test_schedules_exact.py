@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import posenc_ref as pr
-from posenc_ref.conformance.exact.fixed_point import DIGITS
+from posenc_ref.conformance.exact.digits import DIGITS
 
 FACTORS = st.sampled_from([1.0, 2.0, 3.7, 8.0, 32.0, 40.0]) | st.floats(1, 1e4)
 BASES = st.sampled_from([1e4, 150000.0, 5e5, 1e6, 17.0]) | st.floats(1.01, 1e8)

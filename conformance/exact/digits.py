@@ -1,0 +1,55 @@
+"""50-digit arithmetic: the package mpmath, quarter turns, and buckets decided in integers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from posenc_ref.angles import MAX_POSITION
+
+DIGITS = 50
+
+
+def mpmath() -> Any:
+    """The package mpmath, or an ImportError that says how to get it."""
+    try:
+        import mpmath as package
+    except ImportError as error:
+        raise ImportError(
+            f'50-digit arithmetic needs mpmath ({error}): pip install "posenc-ref[cli]"'
+        ) from error
+    return package
+
+
+def nearest_quarter_turns(frequency: Any, largest: int = MAX_POSITION) -> list[int]:
+    """Integer positions whose angle comes closest to a multiple of pi/4, by continued fractions.
+
+    There cos or sin vanish, or the quarter that is taken off changes.
+    """
+    mp = mpmath().mp
+    found, before, k = [], 0, 1
+    with mp.workdps(DIGITS):
+        rest = 4 * frequency / mp.pi
+        while k <= largest:
+            found.append(k)
+            rest = 1 / (rest - mp.floor(rest))
+            before, k = k, int(mp.floor(rest)) * k + before
+    return found
+
+
+def exact_bucket(r: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:
+    """The T5 bucket of ``r = key - query`` by a 50-digit logarithm, ties decided in integers."""
+    mp = mpmath().mp
+    nb = num_buckets // 2 if bidirectional else num_buckets
+    first = nb if bidirectional and r > 0 else 0
+    n, me = abs(r) if bidirectional else max(-r, 0), nb // 2
+    if n < me:
+        return first + n
+    with mp.workdps(DIGITS):
+        ratio = mp.log(mp.mpf(n) / me) / mp.log(mp.mpf(max_distance) / me) * (nb - me)
+        t = int(mp.nint(ratio))
+        if abs(ratio - t) > mp.mpf(10) ** (10 - DIGITS):  # far from a tie
+            t = int(mp.floor(ratio))
+        elif Fraction(n, me) ** (nb - me) < Fraction(max_distance, me) ** t:
+            t -= 1
+    return first + min(me + t, nb - 1)

@@ -1,0 +1,65 @@
+"""Which mistakes are reported, from predictions of calls that are integers times 1, 2, 3, ..."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from posenc_ref import ALiBi
+from posenc_ref.conformance.diagnosis.match import match
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
+from posenc_ref.conformance.oracle.apply import exactly
+from tests.conformance.handwritten import run_of
+
+NUMBERS = np.arange(1.0, 5.0)
+
+
+def calls(*factors):
+    """Call n is declared to return NUMBERS and returns them times factor n; its facts are n."""
+    return [
+        JudgedCall(f"call {n}", factor * NUMBERS, exactly(NUMBERS), n)
+        for n, factor in enumerate(factors)
+    ]
+
+
+def mistake(code, *factors):
+    """A mistake that multiplies call n by factor n; None: it says nothing about that call."""
+    of = lambda n: None if factors[n] is None else exactly(factors[n] * NUMBERS)  # noqa: E731
+    return Mistake(code, f"times {factors}", of)
+
+
+@pytest.mark.parametrize(
+    ("made", "known", "reported", "explained"),
+    [
+        ((1, 1), [mistake("sign", 2, 2)], [], True),
+        ((2, 2), [mistake("sign", 3, 3), mistake("base", 2, 2)], ["base"], True),
+        ((2, 2), [mistake("sign", 2, None), mistake("base", 2, 2)], ["base"], True),
+        ((2, 1), [mistake("sign", 2, 2), mistake("base", 2, 1)], ["base"], True),
+        ((2, 3), [mistake("sign", 2, 1), mistake("base", 1, 3)], ["sign", "base"], True),
+        ((2, 3, 4), [mistake("sign", 2, 1, None)], ["sign"], False),
+        ((2, 3), [mistake("sign", 2, 4)], [], False),
+        ((2, 2), [mistake("sign", 2, 2), mistake("base", 2, 2)], ["sign"], True),
+    ],
+    ids=[
+        "nothing is wrong", "only what fits", "all before some", "not against right calls",
+        "two that share the calls", "what is left", "not against wrong calls", "the first of two",
+    ],
+)  # fmt: skip
+def test_what_is_reported(made, known, reported, explained):
+    run = run_of(None, ALiBi(2), surface="bias")
+    assert match(run, calls(*made), known) is explained
+    assert run.report.codes == reported
+
+
+def test_numbers_are_fitted_only_where_nothing_fits_without():
+    def fit(run, wrong):
+        factor = float(wrong[0].actual[0] / NUMBERS[0])
+        together = mistake("score-term", *[factor] * 3)
+        return [together, replace(together, code="bias-scale", values={"measured": factor})]
+
+    known = [replace(mistake("sign", -1, -1, -1), fit=fit), mistake("base", 2, 2, 2)]
+    for factor, reported in ((2, ["base"]), (5, ["score-term", "bias-scale"])):
+        run = run_of(None, ALiBi(2), surface="bias")
+        assert match(run, calls(factor, factor, factor), known)
+        assert run.report.codes == reported
+    assert run.report.findings[1].values == {"measured": 5.0}
