@@ -20,7 +20,7 @@ from .harness.report import Report
 
 @dataclass(frozen=True)
 class ExpectedFailure:
-    """A deviation that is known: its code, or codes where several are independent, and why.
+    """A known deviation: its code, or codes if several are independent, and the reason.
 
     The reason is for the person who meets it later: an issue, a version, what it waits for.
 
@@ -51,7 +51,7 @@ class ExpectedFailure:
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """All codes that are expected."""
+        """The expected codes."""
         return (self.code,) if isinstance(self.code, str) else tuple(self.code)
 
 
@@ -125,7 +125,7 @@ def _expectation(value: ExpectedFailure | Mapping[str, Any] | None) -> ExpectedF
 
 
 def _vacuous(report: Report, minimum: int, required: Sequence[str]) -> list[str]:
-    """Why the run says too little, whatever its verdict is."""
+    """Return why too little was judged, whatever the verdict; empty if enough was."""
     found = []
     accepted = [name for name, rejected in report.controls.items() if not rejected]
     if accepted:
@@ -146,7 +146,7 @@ def _vacuous(report: Report, minimum: int, required: Sequence[str]) -> list[str]
 
 
 def _unexpected(report: Report, expected: ExpectedFailure | None) -> list[str]:
-    """How the verdict differs from what was expected."""
+    """Return how the verdict differs from the expected one; empty if it does not."""
     if expected is None:
         return [] if report.passed else [f"{report.subject} is not what was declared"]
     because = f"(expected because: {expected.reason})"

@@ -19,7 +19,7 @@ from posenc_ref import (
 
 from .harness.signatures import SURFACES
 
-#: What is judged: an encoding, that of a whole model, or a plain function without either.
+#: What can be declared: an encoding, a whole model, or nothing.
 Declared = Encoding | ModelEncoding | None
 
 _WORDS = {
@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def families_of(declared: Declared) -> tuple[str, ...]:
-    """The families that a declaration belongs to."""
+    """Return the families that a declaration belongs to."""
     if declared is None:
         return ("none",)
     if isinstance(declared, ModelEncoding):
@@ -55,7 +55,7 @@ def families_of(declared: Declared) -> tuple[str, ...]:
 
 
 def refuse(surface: str, declared: Declared) -> None:
-    """Raise a ValueError where this cannot be declared for the surface."""
+    """Raise a ValueError if this cannot be declared for the surface."""
     families = SURFACES[surface].families
     if declared is not None and not set(families) & set(families_of(declared)):
         hint = ""
@@ -86,9 +86,9 @@ def refuse(surface: str, declared: Declared) -> None:
         )
     if surface == "shift_keys" and isinstance(declared, Rotary) and declared.depends_on_length:
         raise ValueError(
-            "surface 'shift_keys' needs frequencies that stay what they are: no shift leads from "
-            f"the table of one length to another, as {type(declared).__name__} with this scaling "
-            "would need; rotate raw keys anew (surface 'key_cache')"
+            "surface 'shift_keys' requires frequencies that do not depend on the length, got "
+            f"{type(declared).__name__}; re-rotate the raw "
+            "keys instead (surface 'key_cache')"
         )
 
 

@@ -42,13 +42,13 @@ def _lines(run: Run, access: Access) -> str:
             continue
         error = np.where(score > run.budget, np.abs(y - truth.value), 0.0)
         channel, _, _, out = (int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
-        got, told = y[channel, 0, 0, out], truth.value[channel, 0, 0, out]
-        return "\n".join(_text(run, access, int(position), channel, out, got, told))
+        got, expected = y[channel, 0, 0, out], truth.value[channel, 0, 0, out]
+        return "\n".join(_text(run, access, int(position), channel, out, got, expected))
     return ""
 
 
 def _text(
-    run: Run, access: Access, position: int, channel: int, out: int, got: float, told: float
+    run: Run, access: Access, position: int, channel: int, out: int, got: float, expected: float
 ) -> list[str]:
     prefix = access.mode == "prefix"
     length, row = (position + 1, position) if prefix else (1, 0)
@@ -69,6 +69,6 @@ def _text(
         f'x = np.zeros((1, 1, {length}, {access.dim}), "float32")',
         f"x[0, 0, {row}, {channel}] = 1",
         f"got = fn(x, {positions}){note}",
-        f"told = encoding.apply(x, {positions})",
-        f"print(got[0, 0, {row}, {out}], told[0, 0, {row}, {out}])  # {got:.7g} {told:.7g}",
+        f"expected = encoding.apply(x, {positions})",
+        f"print(got[0, 0, {row}, {out}], expected[0, 0, {row}, {out}])  # {got:.7g} {expected:.7g}",
     ]

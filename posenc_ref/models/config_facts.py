@@ -12,12 +12,12 @@ Entries of a text model
     ``head``: how the head's size is found (see ``config_heads``); ``slice``: "trailing".
     ``rotary_dim``: the entry that holds the number of rotated channels; ``partial``: the model
     honours ``partial_rotary_factor``, this is its default; ``partial_keys``: older names of it.
-    ``base``: the base is this, whatever the configuration says; ``base_keys``: where it stands
+    ``base``: a constant base, which the configuration cannot change; ``base_keys``: its entries
     outside of rope_parameters (a list, or one name for each layer type).
-    ``parameters``: what stands for rope_parameters where they are missing; ``per_layer_type``:
+    ``parameters``: the default of rope_parameters; ``per_layer_type``:
     they may be nested by layer type; ``labels``: names used there, by layer type;
     ``flat_scaling``: the layer types that an un-nested rope_scaling is for.
-    ``rope_types``: the only ones; ``renames``: other names for them; ``ignored``: further keys.
+    ``rope_types``: the allowed ones; ``renames``: other names for them; ``ignored``: unread keys.
     ``sections``, ``arrangement``, ``axes``: M-RoPE, the axes named in the order of the positions.
     ``softmax``, ``query_scale``: the rule (see ``config_scores``).
     ``when``: entries that must have one of these values, else the model is not rotary.
@@ -38,14 +38,14 @@ _DATA = Path(__file__).parent / "data"
 
 @functools.cache
 def table(name: str) -> Mapping[str, Any]:
-    """One of the JSON files of ``posenc_ref/data``."""
+    """Return one of the JSON files of ``posenc_ref/models/data``."""
     loaded: Mapping[str, Any] = json.loads((_DATA / f"{name}.json").read_text(encoding="utf-8"))
     return loaded
 
 
 @functools.cache
 def known(model_type: str) -> str | None:
-    """The table that has this model type: "text_models", "vision_models", or None."""
+    """Return the table that has this model type: "text_models", "vision_models", or None."""
     for name in ("text_models", "vision_models"):
         if model_type in table(name)["models"]:
             return name
@@ -53,7 +53,7 @@ def known(model_type: str) -> str | None:
 
 
 def parts(model_type: str) -> Mapping[str, str]:
-    """The rotary parts of a composite configuration: entry to default ``model_type``."""
+    """Return the rotary parts of a composite configuration: entry to default ``model_type``."""
     found: Mapping[str, str] = table("config_defaults")["parts"].get(model_type, {})
     return found
 

@@ -63,7 +63,7 @@ def layers(settings: Settings) -> Layers:
 
 
 def _types(settings: Settings) -> tuple[tuple[str, ...], str]:
-    """The type of every layer; one made-up layer of each type, without source, if unknown."""
+    """Return the type of every layer; if unknown, one layer of each type and no source."""
     config = dict(settings.config) | {"model_type": settings.model_type}
     count = settings.get("num_hidden_layers")
     given = settings.given("layer_types")

@@ -73,7 +73,7 @@ def rotary_parameters(settings: Settings, labels: Sequence[str]) -> dict[str, Ro
 
 
 def _raw(settings: Settings) -> tuple[str, Mapping[str, Any]]:
-    """The one mapping that is there, and the name it has."""
+    """Return the mapping of rope parameters and its name."""
     given = {name: settings.config.get(name) for name in _SPELLINGS}
     for name, value in given.items():
         if value is not None and not isinstance(value, Mapping):
@@ -103,7 +103,7 @@ def _comparable(values: Any) -> dict[str, Any]:
 def _own(
     settings: Settings, where: str, raw: Mapping[str, Any], nested: set[str], label: str
 ) -> tuple[Mapping[str, Any] | None, str]:
-    """The part of the mapping that is for one label."""
+    """Return the part of the mapping for one label."""
     if nested:
         unknown = {k for k in raw if k not in nested and raw[k] is not None} - {"rope_type"}
         if unknown - {"rope_theta"}:
@@ -205,7 +205,7 @@ def _base(settings: Settings, where: str, own: Mapping[str, Any], label: str) ->
 
 
 def _of_label(settings: Settings, key: str, label: str) -> Any:
-    """An entry outside of rope_parameters; a list with one value for each layer is looked up."""
+    """Return an entry outside of rope_parameters; of a list per layer, the label's value."""
     value = settings.given(key)
     types = settings.config.get("layer_types")
     if not isinstance(value, list) or not types:

@@ -62,14 +62,14 @@ def _original(settings: Settings, rotary: Rotary) -> int:
 
 
 def _length(key: str, value: Any) -> int:
-    """A number of positions; configurations write some of them as 4096.0."""
+    """Return a number of positions as an integer; some configurations write 4096.0."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return validate.integer(key, value, minimum=1)
 
 
 def _factor(settings: Settings, rotary: Rotary, original: int) -> float:
-    """The factor; null means the ratio of the lengths."""
+    """Return the factor; null means the ratio of the lengths."""
     factor = rotary.keys.get("factor")
     if factor is None:
         longest = settings.integer("max_position_embeddings")

@@ -61,7 +61,7 @@ def text_model(settings: Settings, name: str) -> ModelEncoding:
 
 
 def _rotary_at_all(settings: Settings) -> bool:
-    """False where the configuration turns positional encoding off; an error where it is another."""
+    """Return False where positional encoding is off; raise where it is not rotary."""
     for key, wanted in settings.conventions.get("when", {}).items():
         value = settings.get(key)
         if value in wanted:

@@ -4,11 +4,12 @@ This module reads a mapping; the file itself is read by
 ``posenc_ref.conformance.adapters.from_gguf``, which needs the ``gguf`` package, while the
 specification imports NumPy alone.
 
-``data/gguf_architectures.json`` has what the metadata leave unsaid, by ``general.architecture``, as
-llama.cpp's C++ code has it: ``rope`` is the pairing ("norm" pairs neighbours, "neox" the halves of
-the rotated slice, "mrope" and "imrope" have several axes, "none" is no rotation), ``latent`` that
-the rotated slice is the last one, ``layers`` the ``model_type`` whose layer schedule it has,
-``sliding_base`` the base of layers with a window, ``softmax`` a scale of its own.
+``data/gguf_architectures.json`` has the facts that the metadata do not state, by
+``general.architecture``, from llama.cpp's C++ code: ``rope`` is the pairing ("norm" pairs
+neighbours, "neox" the halves of the rotated slice, "mrope" and "imrope" have several axes, "none"
+is no rotation), ``latent`` that the rotated slice is the last one, ``layers`` the ``model_type``
+with the same layer schedule, ``sliding_base`` the base of layers with a window, ``softmax`` a scale
+of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _LAYOUT = {"norm": "interleaved", "neox": "half", "mrope": "half", "imrope": "ha
 
 
 class Metadata:
-    """The metadata of one file: keys with the architecture left out, and where they stand."""
+    """The metadata of one file, read by keys without the architecture's prefix."""
 
     def __init__(self, values: Mapping[str, Any]):
         if not isinstance(values, Mapping):
@@ -60,7 +61,7 @@ class Metadata:
         return default if value is None else value
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """An integer that must be there, unless there is a default."""
+        """Return a required integer, or the default where one is given."""
         value = self.get(key, default)
         if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
             value = max(value, default=None)  # one for each layer; some have none
@@ -189,7 +190,7 @@ def _encoding(
 def _layers(
     meta: Metadata, facts: Mapping[str, Any], tensors: Mapping[str, Any], layout: str | None
 ) -> tuple[dict[str, Encoding | None], tuple[str, ...]]:
-    """The encodings by layer type, and the type of every layer."""
+    """Return the encodings by layer type, and the type of every layer."""
     count = meta.integer("block_count")
     types, rotates = ["full_attention"] * count, [True] * count
     if "layers" in facts:
@@ -232,7 +233,7 @@ def _layers(
 
 
 def _softmax(meta: Metadata, facts: Mapping[str, Any]) -> tuple[float | None, str]:
-    """The whole factor on q . k, where it is not 1/sqrt(head_dim)."""
+    """Return the factor on q . k where it is not 1/sqrt(head_dim), else None."""
     given = meta.get("attention.scale")
     if given:
         return validate.real(meta.name("attention.scale"), given, above=0.0), meta.name(

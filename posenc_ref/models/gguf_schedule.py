@@ -31,7 +31,7 @@ LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 
 
 class Reader(Protocol):
-    """What this module needs of the metadata."""
+    """The methods of the metadata that this module uses."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key."""

@@ -1,6 +1,6 @@
-"""Rotations and tables in plain float32 NumPy, with one thing about them exchangeable.
+"""Rotations and tables in plain float32 NumPy, for tests that change one step of them.
 
-They share no code with the specification.  The tests of the judge perturb them.
+They share no code with the specification.
 """
 
 import numpy as np
@@ -14,14 +14,14 @@ HEAD_DIM = 8
 
 
 def inv_freq(dim=HEAD_DIM, base=10000.0):
-    """The frequencies base ** (-2k/d), float32."""
+    """Return the frequencies base ** (-2k/d), float32."""
     return (1.0 / base ** (np.arange(0, dim, 2) / dim)).astype(np.float32)
 
 
 def rope(*, layout="half", base=10000.0, positions=None, before=None, after=None, block=None,
          frequencies=None):  # fmt: skip
-    """``apply`` with hooks: ``positions(p)``, ``before(x)``, ``after(y, p)`` change what goes in
-    and out, ``block(cos, sin, p)`` gives the four entries of the map of a pair."""
+    """Return an ``apply``; ``positions(p)``, ``before(x)`` and ``after(y, p)`` change its inputs
+    and output, and ``block(cos, sin, p)`` returns the four entries of the matrix of a pair."""
 
     def apply(x, p):
         p = np.asarray(p)
@@ -48,7 +48,7 @@ def rope(*, layout="half", base=10000.0, positions=None, before=None, after=None
 
 
 def sinusoid(*, dim=HEAD_DIM, positions=None, after=None):
-    """``table``, interleaved, sine first; ``positions(p)`` and ``after(table, p)`` change it."""
+    """Return a ``table``, sine first, interleaved; ``positions`` and ``after`` change it."""
 
     def table(p):
         p = np.asarray(p)
@@ -61,7 +61,7 @@ def sinusoid(*, dim=HEAD_DIM, positions=None, after=None):
 
 
 def short(rows, fn):
-    """``fn`` with a table of so many rows: other positions raise IndexError."""
+    """Return ``fn`` with a table of so many rows: other positions raise IndexError."""
 
     def limited(*args):
         p = np.asarray(args[-1])
@@ -73,7 +73,7 @@ def short(rows, fn):
 
 
 def only(allowed, fn):
-    """``fn``, raising ValueError for positions of which ``allowed`` is not true."""
+    """Return ``fn``, raising ValueError for positions that ``allowed`` rejects."""
 
     def choosy(*args):
         if not allowed(np.asarray(args[-1])):
@@ -84,7 +84,7 @@ def only(allowed, fn):
 
 
 def run_of(fn, encoding=None, surface="apply", *, head_dim=HEAD_DIM, **kwargs):
-    """A run of the suite, for tests that call one judge, or one part of it."""
+    """Return a run of the suite, for tests that call one judge or a part of it."""
     names = ("backend_name", "dtype", "tensor_layout", "inplace", "factory")
     driver = Driver(fn, **{name: kwargs.pop(name) for name in names if name in kwargs})
     report = Report("fn", surface, describe(encoding), driver.backend_name, driver.dtype)

@@ -1,4 +1,4 @@
-"""Reports, and what records them in files."""
+"""Reports of a right and a wrong function, and functions that record them in files."""
 
 from posenc_ref import RoPE
 from posenc_ref.conformance import check

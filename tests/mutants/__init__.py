@@ -1,8 +1,8 @@
-"""Implementations a judge must catch, and correct ones in foreign styles it must not accuse.
+"""The corpus: wrong implementations that `check` must reject, correct ones that it must accept.
 
-None of this knows the specification: every function is written from a public bug report or from
-the published form of the encoding, and is judged through its outputs alone. `WRONG` and `CORRECT`
-list the cases; `make()` returns a fresh instance.
+No function here uses the specification. Each is written from a public bug report, or from the
+published form of the encoding in another style. `WRONG` and `CORRECT` list the cases; `make()`
+returns a fresh instance.
 
 A third of the wrong ones is `held_out`: they measured the judge before it was tuned on them too.
 At first sight of the scaled, partial and multi-axis cases (197 wrong, 66 correct) it caught all

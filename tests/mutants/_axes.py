@@ -1,4 +1,4 @@
-"""Pieces of multi-axis rotary encodings and the models that declare them; every one is right.
+"""Correct pieces of multi-axis rotary encodings, and the declarations of models.
 
 Positions are (A, B, S) for x (B, H, S, D).
 """

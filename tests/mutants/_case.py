@@ -1,4 +1,4 @@
-"""The record of one implementation under judgement, and the two decorators that file it."""
+"""The record of one implementation, and the two decorators that file it."""
 
 import re
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Case:
-    """One implementation, what it claims to be, and what a judge has to say about it.
+    """One implementation, its declaration, and the codes that a judge must give it.
 
-    `expected` is empty for a correct implementation; otherwise its first code is the right
-    diagnosis and the others are acceptable because no probe of this surface separates them.
+    `expected` is empty for a correct implementation. Otherwise its first code is the best
+    diagnosis; the others are acceptable, because no probe of this surface separates them.
     """
 
     name: str
@@ -36,7 +36,7 @@ def wrong(*codes, surface="apply", encoding, thread, held_out=False, **kwargs):
 
 
 def correct(*, surface="apply", encoding, thread, **kwargs):
-    """File the decorated function or class as correct, however foreign its style."""
+    """File the decorated function or class as correct, in whatever style."""
     return _file(CORRECT, surface, encoding, (), thread, False, kwargs)
 
 
@@ -52,7 +52,7 @@ def _file(cases, surface, encoding, codes, thread, held_out, kwargs):
 
 
 def rope(head_dim, layout="half", *, scaling=None, **fields):
-    """A declared RoPE in JSON form; a number for `scaling` is the factor of a LinearScaling."""
+    """Return a RoPE in JSON form; a number for `scaling` is the factor of a LinearScaling."""
     encoding = {"encoding": "RoPE", "head_dim": head_dim, "layout": layout, **fields}
     if isinstance(scaling, dict):
         encoding["scaling"] = scaling
@@ -62,26 +62,26 @@ def rope(head_dim, layout="half", *, scaling=None, **fields):
 
 
 def schedule(name, **fields):
-    """A declared frequency schedule in JSON form."""
+    """Return a frequency schedule in JSON form."""
     return {"scaling": name, **fields}
 
 
 def multi_axis(head_dim, sections, layout="half", **fields):
-    """A declared MultiAxisRoPE in JSON form."""
+    """Return a MultiAxisRoPE in JSON form."""
     encoding = {"encoding": "MultiAxisRoPE", "head_dim": head_dim, "sections": list(sections)}
     return {**encoding, "layout": layout, **fields}
 
 
 def sinusoidal(dim, **fields):
-    """A declared Sinusoidal in JSON form."""
+    """Return a Sinusoidal in JSON form."""
     return {"encoding": "Sinusoidal", "dim": dim, **fields}
 
 
 def alibi(num_heads, **fields):
-    """A declared ALiBi in JSON form."""
+    """Return an ALiBi in JSON form."""
     return {"encoding": "ALiBi", "num_heads": num_heads, **fields}
 
 
 def t5(table, **fields):
-    """A declared T5Bias in JSON form, its learned table kept as an array."""
+    """Return a T5Bias in JSON form, with its learned table as an array."""
     return {"encoding": "T5Bias", "table": table, **fields}

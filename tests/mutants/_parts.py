@@ -1,4 +1,4 @@
-"""Pieces that implementations in the wild share; each is right on its own.
+"""Pieces that published implementations share; each is correct.
 
 Arithmetic is float32 throughout, as in most model code.
 """

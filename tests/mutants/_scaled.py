@@ -1,4 +1,4 @@
-"""Frequency schedules and the models that declare them; every function here is right.
+"""Correct frequency schedules, and the declarations of models.
 
 Arithmetic is float32 where models do it in float32. The factor lists of LongRoPE are made up, in
 the shape of published ones: they grow from one, the long ones further.

@@ -1,7 +1,7 @@
-"""Plain float64 arithmetic of what a case declares, to test the corpus itself with.
+"""Expected values of a case in plain float64 arithmetic, for tests of the corpus itself.
 
-It shares no line with the implementations in the corpus, nor with the package it is for: the
-formulas are written once more, pair by pair, from their papers.
+They share no code with the corpus or the package: the formulas are written pair by pair from their
+papers.
 """
 
 import math
@@ -12,7 +12,7 @@ ROUNDING = 2.0**-24  # of float32
 
 
 def length_dependent(encoding):
-    """Whether the frequencies depend on the longest position of a call."""
+    """Return whether the frequencies depend on the longest position of a call."""
     scaling = encoding.get("scaling") or {}
     return (
         scaling.get("scaling") in ("DynamicNTK", "LongRoPE")

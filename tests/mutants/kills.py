@@ -1,9 +1,8 @@
-"""The kill matrix: which check of the judge, run alone, sees which case of the corpus.
+"""The kill matrix: which check of the judge, run alone, rejects which case of the corpus.
 
-A check that is run alone sees what it always sees, but no failure of another one counts or stops
-the run.  One run in which none counts therefore tells all of them apart; `alone` is the real thing
-for one check.  Properties of `apply` are judged with the oracle withheld: the encoding is not
-given.
+A check that runs alone makes its usual calls, and failures of other checks neither count nor stop
+the run.  So `row` gets all checks from one run in which no failure counts; `alone` runs one check.
+Properties of `apply` are judged without the encoding.
 """
 
 from dataclasses import dataclass
@@ -11,20 +10,20 @@ from dataclasses import dataclass
 import posenc_ref
 from posenc_ref.conformance.check import complete, make_run
 
-#: Arguments that only `check` takes for an encoding that is withheld.
+#: The name of no check: with it, no failure counts.
 NOTHING = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One case: the checks that were made, and those of them that saw something wrong."""
+    """The checks that ran on a case, and those of them that reject it."""
 
     executed: frozenset
     kills: frozenset
 
 
 def alone(case, check):
-    """The report on a case if this check were the only one."""
+    """Return the report on a case with this check as the only one."""
     withheld = check.startswith("property ") and _withholds(case)
     run = _run(case, withheld)
     run.ledger.only = check
@@ -32,7 +31,7 @@ def alone(case, check):
 
 
 def row(case):
-    """What every check sees of a case, each by itself."""
+    """Return the checks that run on a case, and those that reject it alone."""
     executed, kills = _all(case, withheld=False)
     if _withholds(case):
         seen = _all(case, withheld=True)
@@ -54,7 +53,7 @@ def _all(case, *, withheld):
 
 
 def _withholds(case):
-    """Whether the judge can do without the encoding."""
+    """Return whether the judge can judge the case without its encoding."""
     return case.surface == "apply" and case.encoding is not None
 
 

@@ -1,4 +1,4 @@
-"""The record of one function with a mistake that people make, and the decorators that file it."""
+"""The record of one function with a well known mistake, and the decorators that file it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Case:
-    """A function, what its author says it is, and what has to be said about it first.
+    """A function, its declaration, and its expected first finding.
 
-    `words` is what the first message has to contain; a right function has none, and no code.
+    The first message must contain `words`. A right function has no `words` and no `code`.
     """
 
     mistake: str
@@ -22,7 +22,7 @@ class Case:
 
 
 CASES: list[Case] = []
-#: Dense biases of long calls take most of the time, and no mistake here needs them.
+#: Long calls are left out: dense biases take most of the time, and no mistake here needs them.
 _SHORT = {"bias": 700, "scores": 700}
 
 

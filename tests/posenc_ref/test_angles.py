@@ -278,7 +278,7 @@ np.savez(sys.argv[2], **out)
 
 def test_jax_is_certified_with_and_without_jit(cases, tmp_path):
     pytest.importorskip("jax", reason="JAX's arrays are what is tried")
-    cases = cases[5::5]  # each one is compiled
+    cases = cases[-1:]  # each one is compiled
     data = {"count": len(cases)}
     for i, case in enumerate(cases):
         data |= {f"{part}_{i}": getattr(case.turns, part) for part in ("t1", "t2", "t3")}

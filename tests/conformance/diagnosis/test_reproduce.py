@@ -36,10 +36,10 @@ def test_they_print_what_they_say(wrong, declared):
     report = check(wrong.apply, declared, "apply")
     lines = report.findings[0].reproduce
     assert lines.count("\n") < 10
-    got, told = run(lines, wrong.apply)
+    got, expected = run(lines, wrong.apply)
     comment = [float(n) for n in lines.rpartition("#")[2].split()]
-    assert [float(f"{v:.7g}") for v in (got, told)] == comment
-    assert got != told
+    assert [float(f"{v:.7g}") for v in (got, expected)] == comment
+    assert got != expected
     assert "print(got[" in str(report)
 
 
@@ -53,8 +53,8 @@ def test_functions_that_count_from_zero_get_whole_calls():
 
     report = check(from_zero, HALF, "apply")
     assert "np.arange(" in report.findings[0].reproduce
-    got, told = run(report.findings[0].reproduce, from_zero)
-    assert got != told
+    got, expected = run(report.findings[0].reproduce, from_zero)
+    assert got != expected
 
 
 def test_what_one_token_does_not_show_has_no_lines():

@@ -71,11 +71,11 @@ def test_every_known_mistake_is_named(name, encoding):
     for mistake in row.mistakes(encoding):
 
         def fn(*arguments, mistake=mistake):
-            told = np.asarray(right(*arguments))
+            expected = np.asarray(right(*arguments))
             truth = mistake.predict(PlainCall(row, encoding, arguments))
-            if truth is None or truth.value.shape != told.shape:
-                return told
-            return truth.value.astype(told.dtype if row.integers else np.float32)
+            if truth is None or truth.value.shape != expected.shape:
+                return expected
+            return truth.value.astype(expected.dtype if row.integers else np.float32)
 
         report = check(fn, encoding, name)
         if report.passed:  # no mistake with this declaration
