@@ -65,14 +65,9 @@ def judge_table(run: Run) -> None:
     """Judge ``fn(positions) -> (S, dim)``: positions (S,), or (A, S), height before width."""
     run.report.required = ("required inputs", "values", "state")
     probes = (
-        Probe(
-            check,
-            case,
-            positions,
-            check == "required inputs",
-            f"{case}, positions of shape {positions.shape}",
-        )
-        for check, case, positions in _inputs(run.encoding, run)
+        Probe(check, case, at, required, f"{case}, positions of shape {at.shape}" * required)
+        for check, case, at in _inputs(run.encoding, run)
+        for required in (check == "required inputs",)
     )
     calls = drive(run, probes, one_result(lambda at: _table(run, at), _declared(run)))
     if calls is None:
