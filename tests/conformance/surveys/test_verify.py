@@ -169,6 +169,7 @@ def test_a_process_that_dies_is_an_error_and_not_the_end():
     assert Verification([outcome]).exit_code == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(
     importlib.util.find_spec("mpmath") is None, reason="the certificate needs mpmath"
 )
@@ -205,6 +206,7 @@ def without_libraries(*blocked, arguments=()):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
 
+@pytest.mark.nightly
 def test_where_there_is_nothing_but_numpy():
     run = without_libraries(*OTHERS, "mpmath")
     assert run.returncode == 0, run.stderr
@@ -213,6 +215,7 @@ def test_where_there_is_nothing_but_numpy():
     assert 'pip install "posenc-ref[cli]"' in run.stdout
 
 
+@pytest.mark.nightly
 def test_without_typer_the_certificate_is_printed():
     run = without_libraries(*OTHERS, arguments=["verify"])
     assert run.returncode == 0, run.stderr
