@@ -1,1 +1,1 @@
-"""Pairs of channels that turn with the position: measured, explained, judged for precision."""
+"""Pairs of channels that rotate with the position: measure, diagnose, and classify precision."""
