@@ -61,28 +61,28 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declarati
 
 
 def _errors(
-    error: Callable[[np.ndarray], np.ndarray], lengths: list[int], dear: bool
+    error: Callable[[np.ndarray], np.ndarray], lengths: list[int], reduced: bool
 ) -> dict[int, float]:
-    """Return the largest error at the end of each context; if ``dear``, in a single call."""
+    """Return the largest error at the end of each context; if ``reduced``, in a single call."""
     windows = [error_window(n) for n in lengths]
-    if not dear:
+    if not reduced:
         return {n: float(error(at).max()) for n, at in zip(lengths, windows, strict=True)}
     off = np.split(error(np.concatenate(windows)), np.cumsum([w.size for w in windows])[:-1])
     return {n: float(part.max()) for n, part in zip(lengths, off, strict=True)}
 
 
 def _degrades_at(
-    error: Callable[[np.ndarray], np.ndarray], highest: int, rounding: float, dear: bool
+    error: Callable[[np.ndarray], np.ndarray], highest: int, rounding: float, reduced: bool
 ) -> int | None:
     """Return the first position with a visible error, not counting the rounding of the result.
 
     Windows of positions are tried first. If they show an error, every position below SCAN is
     tried, and beyond it those between the last accurate window and the first inaccurate one. If
-    ``dear``, only the end of every eighth window is tried.
+    ``reduced``, only the end of every eighth window is tried.
     """
     ends = np.unique(np.round(np.geomspace(min(16, highest + 1), highest + 1, 64)).astype(int))
     windows = np.unique(np.concatenate([np.arange(max(e - 9, 0), e) for e in ends]))
-    if dear:
+    if reduced:
         seen = error(ends[::8] - 1) > rounding + VISIBLE
         return int(ends[::8][int(np.argmax(seen))]) - 1 if seen.any() else None
     seen = error(windows)

@@ -233,7 +233,7 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) 
             factor = declared.amplitude * (1 + off)
             run.add(
                 declared.amplitude_code,
-                _told(factor, declared),
+                _factor_message(factor, declared),
                 "mean norm of (cos, sin) at positions 1..128",
                 values={"declared": declared.amplitude, "measured": factor},
             )
@@ -243,14 +243,14 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) 
         factor = float(np.median(phases.amplitude))
         run.add(
             declared.amplitude_code,
-            _told(factor, declared),
+            _factor_message(factor, declared),
             f"norm of every (cos, sin) pair, {phases.amplitude.min():.6g} to "
             f"{phases.amplitude.max():.6g}",
             values={"declared": declared.amplitude, "measured": factor},
         )
 
 
-def _told(factor: float, declared: Declaration) -> str:
+def _factor_message(factor: float, declared: Declaration) -> str:
     """Return a message with the measured factor, and the known mistake that gives it."""
     text = f"cos and sin are multiplied by {factor:.6g}, declared {declared.amplitude:.6g}"
     for what, value in declared.other_factors.items():

@@ -1,4 +1,4 @@
-"""Diagnose state: wrong values that a fresh instance computes right."""
+"""Diagnose state: a call is wrong now, but right on a fresh instance."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .judge_length import lengths_of, positions_of
 
 
 def diagnose(run: Run, access: Access) -> bool:
-    """Report a call that is wrong now, and right as the first call of an instance.
+    """Report a call that is right only on a fresh instance; return whether there is one.
 
-    A view of another surface has no factory.
+    Without a factory of fresh instances, nothing is reported.
     """
     if run.driver.factory is None or access.mode == "prefix":
         return False

@@ -1,4 +1,4 @@
-"""Judge ``apply``: calls from short to long, state last, then the diagnosis."""
+"""Judge ``apply``: calls from short to long, then state, then the diagnosis."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from . import diagnose as diagnose_rotary
 from . import judge_axes, judge_length, judge_robustness
 
 REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
-#: Positions of five rows: a kernel may be unrolled for four.
+#: Positions of five rows, since a kernel may be unrolled for four.
 _FIVE_ROWS = np.array([[4, 9, 2, 0], [7, 1, 8, 40], [3, 3, 29, 17], [60, 5, 0, 1], [11, 12, 6, 90]])
 
 
@@ -77,7 +77,7 @@ def judge(run: Run) -> None:
     _optional(run, dim)
     _state(run, access, x, first)
     bent = ""
-    if not run.report.findings:  # stale values would only be reported again, as something else
+    if not run.report.findings:  # stale values would be reported again under another code
         bent = judge_robustness.judge(run, dim)
     if run.encoding is not None and not _one_length_each(run, access):
         declared = declare(run.encoding)
@@ -86,7 +86,7 @@ def judge(run: Run) -> None:
         if measured.phases is not None and not run.failures:
             judge_fitted(run, tables, measured.phases, declared)
     held = run.report.accuracy.precision if run.report.accuracy else ""
-    if bent and "float16" not in held:  # half-precision arithmetic bends too, and has its own name
+    if bent and "float16" not in held:  # float16 arithmetic has its own code
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
     run.explain(diagnose_rotary.diagnose, access, measured)
     if bent and not run.report.codes:
@@ -99,7 +99,7 @@ def judge(run: Run) -> None:
 
 
 def _one_length_each(run: Run, access: Access) -> bool:
-    """Return whether every position is judged in a call whose length changes the frequencies."""
+    """Return whether each position needs a call whose length changes the frequencies."""
     return bool(run.encoding.depends_on_length) and access.mode in ("single", "contiguous")
 
 
@@ -111,7 +111,7 @@ def _truth(
 
 
 def required_inputs(run: Run, dim: int) -> bool:
-    """Judge contiguous int64 positions from 0, in several sizes; False ends the check."""
+    """Judge contiguous int64 positions from 0, in several sizes; return False to end the check."""
     for size in SIZES:
         x = run.random((*size, dim), sum(size))
         positions = np.arange(size[-1])
@@ -140,7 +140,7 @@ def required_inputs(run: Run, dim: int) -> bool:
 
 
 def _slice_alone(run: Run) -> str:
-    """Return the remedy for a function that takes only the rotated slice of latent attention."""
+    """Return a remedy for functions that take only the rotated channels of latent attention."""
     encoding = run.encoding
     if not isinstance(encoding, RoPE) or not encoding.rotary_start:
         return ""
@@ -152,7 +152,7 @@ def _slice_alone(run: Run) -> str:
 
 
 def _same_for_every_row(run: Run, dim: int) -> None:
-    """Judge that the same token gives the same in every batch row and head."""
+    """Judge that equal tokens give equal results in every batch row and head."""
     x = np.broadcast_to(run.random((1, 1, 5, dim), 3), (4, 3, 5, dim))
     y = run.driver.apply(np.array(x), np.arange(5))
     run.count("required inputs")
@@ -162,7 +162,7 @@ def _same_for_every_row(run: Run, dim: int) -> None:
 
 
 def _one_hot(run: Run, access: Access, measured: Measured) -> None:
-    """Judge every channel by itself; channels passed through must be bit-equal."""
+    """Judge every channel alone; channels passed through must be bit-equal."""
     dim = measured.matrices.shape[1]
     x = np.broadcast_to(np.eye(dim)[:, None], (dim, measured.positions.size, dim))
     y = measured.matrices.transpose(2, 0, 1)
@@ -203,9 +203,10 @@ def _values(run: Run, access: Access, dim: int) -> None:
 
 
 def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int:
-    """Judge a larger call from position 0, or the longest that is accepted.
+    """Judge a larger call from position 0, or the longest one that is accepted.
 
-    Returns how many tokens that was, if not all: ``known``, from an earlier size, is tried first.
+    Return the largest accepted number of tokens, or ``known`` if no search was needed.
+    ``known`` is the result for an earlier size, and is tried first.
     """
     x = run.random((*size, dim), size[-1])
     tokens = size[-1]
@@ -234,7 +235,7 @@ def _comes_out(run: Run, x: np.ndarray) -> bool:
 
 
 def _optional(run: Run, dim: int) -> None:
-    """Judge inputs that may be refused, but not answered wrongly."""
+    """Judge inputs that may be refused, but must be right if they are accepted."""
     rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
     tries = {
         "per-row positions (B, S)": ((2, 3, 5, dim), rows),
@@ -250,7 +251,7 @@ def _optional(run: Run, dim: int) -> None:
     }
     refused: set[str] = set()
     for case, (shape, positions) in tries.items():
-        # If rows of positions are refused, equal sizes would be accepted by chance.
+        # If positions (B, S) are refused, these sizes might be accepted by chance.
         if ("B = H" in case or "five" in case) and "per-row positions (B, S)" in refused:
             continue
         x = run.random(shape, 7)
@@ -273,7 +274,7 @@ def _optional(run: Run, dim: int) -> None:
 
 
 def _logits(run: Run, access: Access) -> None:
-    """Note whether queries and keys that both go through the function have the declared logits."""
+    """Add a note if the logits are right when both queries and keys go through the function."""
     calls = []
     for n in range(same_logits.FEWEST):
         sides: list[tuple[np.ndarray, Truth]] = []
@@ -287,7 +288,7 @@ def _logits(run: Run, access: Access) -> None:
 
 
 def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
-    """Judge repeated calls, calls of one length at other positions, and a result that is kept."""
+    """Judge repeated calls, calls of equal length at other positions, and a kept result."""
     driver, dim = run.driver, access.dim
     what = f"positions 0..{SHORT[-1]}"
     state.replay(run, lambda: driver.apply(x, SHORT), first, what)

@@ -1,4 +1,4 @@
-"""Judge robustness: numbers that are not finite, large and small values, memory layouts."""
+"""Judge robustness: non-finite numbers, large and small values, and memory layouts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from posenc_ref.conformance.harness.run import Run
 
 
 def judge(run: Run, dim: int) -> str:
-    """Judge that a NaN stays in its token, values scale, and memory layouts do not matter.
+    """Judge that a NaN stays in its token, outputs scale with x, and memory layouts do not matter.
 
-    Returns how the output fails to scale with x, or an empty string.
+    Return a message if the output does not scale with x, or else an empty string.
     """
     bent = ""
     x = run.random((2, 3, 5, dim), 9)
@@ -44,7 +44,7 @@ def judge(run: Run, dim: int) -> str:
 def _hole(
     run: Run, x: np.ndarray, clean: np.ndarray, name: str, value: float, at: tuple[int, ...]
 ) -> None:
-    """Judge that a number that is not finite stays in its token, and shows there."""
+    """Judge that one non-finite input makes its own token non-finite, and no other."""
     holed = x.copy()
     holed[at] = value
     token = np.zeros(x.shape[:3], dtype=bool)
@@ -67,7 +67,7 @@ def _hole(
 
 
 def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
-    """Judge the same values with other strides: models pass transposed views."""
+    """Judge the same values in other memory layouts: models pass transposed views."""
     driver = run.driver
     if driver.backend_name not in ("numpy", "torch") or driver.tensor_layout != "bhsd":
         return
@@ -92,7 +92,7 @@ def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
             run.limit(f"x in {case}: refused ({type(error).__name__}: {error})"[:200])
             continue
         if not np.array_equal(y, clean):
-            # Another kernel rounds the terms differently, not only their sum.
+            # Another kernel may round each term differently, not only their sum.
             size = np.linalg.norm(clean, axis=-1, keepdims=True)
             unit = Truth(clean, np.broadcast_to(size, clean.shape), np.zeros_like(clean))
             if y.shape != clean.shape or (run.scores(y, unit) > run.budget).any():
