@@ -24,7 +24,6 @@ class ExpectedFailure:
 
     The reason is for a later reader: an issue, a version, or the fix that it waits for.
 
-
     Attributes
     ----------
     code : str | Sequence[str]

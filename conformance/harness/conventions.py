@@ -1,7 +1,7 @@
 """Released models and libraries that follow the convention which a finding names.
 
-Each model is listed with the preset that documents its convention. Each library is listed as its
-source code, or a public thread, states.
+The entry of a model follows its preset. The entry of a library follows its source code, or a public
+thread.
 """
 
 from __future__ import annotations

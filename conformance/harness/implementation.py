@@ -15,7 +15,6 @@ class Implementation:
 
     ``call`` takes exactly the surface's positional arguments, as arrays of ``backend``.
 
-
     Attributes
     ----------
     call : callable

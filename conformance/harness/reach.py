@@ -34,7 +34,10 @@ def longest_call(accepts: Callable[[int], bool], refused: int, guess: int = 0) -
 
 @dataclass
 class Reach:
-    """The largest position that a function accepts; a limit in the report if it is smaller."""
+    """Finds the largest position that a function accepts.
+
+    If it is smaller than the wanted one, the report lists a limit.
+    """
 
     run: Run
     mode: str = ""

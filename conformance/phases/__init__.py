@@ -1,1 +1,1 @@
-"""Pairs of channels that rotate with the position: measure, diagnose, and classify precision."""
+"""Measure and diagnose pairs of channels that rotate with the position."""

@@ -16,7 +16,7 @@ from .schedule_mistakes import multi_axis_exponents, multi_axis_mistakes, scalin
 
 @dataclass(frozen=True)
 class Declaration:
-    """The declaration as numbers: angle_k(p) = sign (p + origin) theta_k, and an amplitude."""
+    """A declared encoding as numbers: angle_k(p) = sign (p + origin) theta_k, and an amplitude."""
 
     schedule: Schedule
     frequencies: np.ndarray

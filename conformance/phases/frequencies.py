@@ -1,7 +1,7 @@
-"""Explain measured frequencies by one change of the declaration that predicts them all.
+"""Find the one change of the declaration that predicts all measured frequencies.
 
-Each explanation predicts every frequency, and is reported only if all predictions match. Declared
-and published constants are tried before fitted numbers.
+An explanation is reported only if all its predicted frequencies match. Declared and published
+constants are tried before fitted numbers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Name the precision of angles by recomputing cos and sin in several models of it.
+"""Classify the precision of angles: recompute cos and sin in several models, and compare.
 
-The class is that of the model whose values match the function's to rounding. The size of an error
+The class is that of the model that matches the function's values to rounding. The size of an error
 never decides it.
 """
 

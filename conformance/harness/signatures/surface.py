@@ -17,7 +17,6 @@ class Surface:
     x, q and k are (B, H, S, D); positions are (S,), sometimes (B, S), or (A, B, S) for A > 1
     axes. Functions are given as "module:function" below ``posenc_ref.conformance``.
 
-
     Attributes
     ----------
     name : str
