@@ -143,7 +143,7 @@ def _describe_surfaces() -> str:
     return textwrap.indent("\n".join(lines), indent).strip()
 
 
-if check.__doc__ is not None:  # it is None under python -OO
+if check.__doc__ is not None:  # docstrings are None under python -OO
     check.__doc__ = check.__doc__.replace("{surfaces}", _describe_surfaces())
 
 

@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def families_of(declared: Declared) -> tuple[str, ...]:
-    """Return the families that a declaration belongs to."""
+    """Return the families that a declaration belongs to, the general one first."""
     if declared is None:
         return ("none",)
     if isinstance(declared, ModelEncoding):

@@ -14,7 +14,8 @@ from typing import Any
 
 from posenc_ref.conformance.harness.run import Run
 
-#: Takes changes of the model; returns whether its residual is within tolerance, and its size.
+#: Takes changes of the declared model; returns whether the changed model is within the tolerance,
+#: and the size of its residual.
 Residual = Callable[[dict[str, Any]], tuple[bool, float]]
 #: The largest number of independent deviations in one explanation.
 MOST = 3
@@ -33,7 +34,7 @@ class Cause:
     fitted: int = 1  #: its price: 1 for a known constant, 3 for a fitted number
     values: dict[str, Any] = field(default_factory=dict)
     equivalent: tuple[str, ...] = ()
-    remedy: str = ""  #: a special remedy; empty: that of the code
+    remedy: str = ""  #: empty: the remedy of the code
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def explain(residual: Residual, causes: Sequence[Cause]) -> Combination:
     best: tuple[int, ...] | None = None
     for numbers in _sets(causes):
         if best is not None and len(numbers) >= price(best):
-            break  # no later set is cheaper
+            break  # all later sets cost at least as much
         if left(numbers)[0] and (best is None or price(numbers) < price(best)):
             best = numbers
     complete = best is not None

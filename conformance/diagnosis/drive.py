@@ -30,10 +30,10 @@ class Probe:
 def drive(
     run: Run, probes: Iterable[Probe], ask: Callable[[Probe], Sequence[JudgedCall]]
 ) -> list[JudgedCall] | None:
-    """Judge the calls that ``ask`` returns for each probe; return them, or None on early failure.
+    """Judge the calls that ``ask`` returns for each probe, and return all of them.
 
-    A refused required call is an error and ends the run (None); a refused optional call is a
-    limit. A result of another shape is always an error.
+    A refused required call is an error; the function then returns None at once. A refused
+    optional call is a limit in the report. A result of another shape is always an error.
     """
     calls: list[JudgedCall] = []
     for probe in probes:
@@ -61,7 +61,7 @@ def one_result(
     call: Callable[[Any], np.ndarray],
     truth: Callable[[Any], Truth] = lambda facts: facts.truth(),
 ) -> Callable[[Probe], Sequence[JudgedCall]]:
-    """Return an ``ask`` for :func:`drive`: one call, and one result, per probe."""
+    """Return a function for the argument ``ask`` of :func:`drive`, with one result per probe."""
     return lambda probe: [
         JudgedCall(probe.case, call(probe.facts), truth(probe.facts), probe.facts)
     ]

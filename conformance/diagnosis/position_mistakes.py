@@ -93,7 +93,7 @@ def at(positions: Callable[[Any], np.ndarray]) -> Callable[[StartedCall], Truth 
 
     def predict(call: StartedCall) -> Truth | None:
         p = positions(call.tokens())
-        return call.at(p) if np.isfinite(p).all() else None  # float16 ends at 65504
+        return call.at(p) if np.isfinite(p).all() else None  # float16 overflows
 
     return predict
 

@@ -11,7 +11,7 @@ from posenc_ref.accuracy import Truth
 
 from .report import NOTE, Accuracy, Finding, Report
 
-#: Codes of failures that are seen directly; they come first, as they often cause the others.
+#: Codes of failures that need no diagnosis; they come first, as they often cause the others.
 DIRECT = ("shape", "raises", "dtype", "nonfinite", "mutates-input", "state")
 _NOTHING = "no case judged"
 

@@ -65,7 +65,7 @@ def _rotation(
     ``tables`` are cos and sin, both multiplied by the amplitude ``size``. ``A = |x1 cos| + |x2
     sin|`` and ``B = |angle| size hypot(x1, x2)``; both are 0 for channels passed through.
     """
-    if tables[0].ndim == 3 and x.ndim > 3:  # positions (B, S): the same for all heads
+    if tables[0].ndim == 3 and x.ndim > 3:  # positions (B, S) are the same for all heads
         tables, angle = (tables[0][:, None], tables[1][:, None]), angle[:, None]
         size = size[:, None] if size.ndim else size
     (first, second), (out1, out2) = encoding.pairs(), encoding.output_pairs()
@@ -99,7 +99,7 @@ def angle_size(
     """
     if seq_len is None and encoding.depends_on_length and positions.size:
         seq_len = max(int(np.max(positions)) + 1, 1)
-    weight = getattr(encoding, "weight", None)  # RoPE-Mixed: a sum over axes
+    weight = getattr(encoding, "weight", None)  # in RoPE-Mixed the angle is a sum over axes
     if weight is not None and encoding.num_axes > 1:
         return np.tensordot(np.abs(positions), np.abs(weight), axes=(0, 0)), 1.0
     axes = encoding.axes()

@@ -63,7 +63,7 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declarati
 def _errors(
     error: Callable[[np.ndarray], np.ndarray], lengths: list[int], reduced: bool
 ) -> dict[int, float]:
-    """Return the largest error at the end of each context; if ``reduced``, in a single call."""
+    """Return the largest error at the end of each context; if ``reduced``, from a single call."""
     windows = [error_window(n) for n in lengths]
     if not reduced:
         return {n: float(error(at).max()) for n, at in zip(lengths, windows, strict=True)}

@@ -79,7 +79,10 @@ def _strict(run: Run) -> bool:
 
 
 def _exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
-    """Report exchanged sin and cos: angles start at a quarter turn, and then decrease."""
+    """Report exchanged sin and cos; return whether they are.
+
+    The angles then start at a quarter turn, and decrease.
+    """
     quarter = np.abs(np.abs(phases.start) - np.pi / 2) < 0.1
     if phases.start.size < 2 or not quarter.all() or [e.code for e in found] != ["sign"]:
         return False
@@ -137,7 +140,7 @@ def _explained(run: Run, tables: Tables, seen: Declaration, sigma: np.ndarray) -
 
 
 def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Report a function that uses the index in the call as the position."""
+    """Report a function that uses the index in the call as position; return whether it does."""
     at = np.array([9, 10, 11, 12])
     try:
         cos, sin = unit_size(tables, at, declared)
@@ -156,7 +159,7 @@ def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
 
 
 def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Report half-precision angles, frequencies or tables whose model matches the values."""
+    """Report half-precision angles, frequencies or tables; return whether a model matches."""
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
     at = at[at <= max(run.ledger.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
@@ -172,7 +175,7 @@ def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
 
 
 def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Report the reason why angles do not grow linearly with the position."""
+    """Report why angles do not grow linearly with the position."""
     at = np.arange(1, 33)
     cos, sin = unit_size(tables, at, declared)
     true_cos, true_sin = (

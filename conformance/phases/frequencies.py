@@ -21,7 +21,7 @@ PUBLISHED_BASES = (
 )  # fmt: skip
 #: The tolerance of measured frequencies, in standard errors.
 SIGMAS = 5.0
-#: Fitted logarithms closer than this are the same constant.
+#: Constants are equal if their logarithms differ by less than this.
 _SAME = 2.0**-12
 
 

@@ -56,7 +56,10 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
 
 
 def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Report a wrong range reduction: at all positions, only angles up to pi are right."""
+    """Report a wrong range reduction; return whether it was found.
+
+    Only angles up to pi are then right, at every position.
+    """
     at = GENERIC[run.ledger.highest >= GENERIC]
     cos, sin = unit_size(tables, at, declared)
     true_cos, true_sin = declared.exact(at)

@@ -235,7 +235,7 @@ def _misfit(
 def _table_misfit(
     actual: tuple[np.ndarray, np.ndarray], positions: np.ndarray, w: np.ndarray, half: str
 ) -> float:
-    """Return the largest score of values that all are half-precision numbers, or infinity.
+    """Return the largest score of values that are half-precision numbers, or infinity for others.
 
     The values are compared with exact ones, not recomputed: a float32 angle may round to the
     other side of a tie.

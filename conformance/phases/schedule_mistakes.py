@@ -71,7 +71,7 @@ def scaling_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
 def _replaced(
     encoding: RoPE, scaling: Any, code: str, message: str, **values: Any
 ) -> Iterator[FrequencyMistake]:
-    """Yield the mistake of another scaling, unless that scaling is invalid."""
+    """Yield the mistake that replaces the scaling, unless the new scaling is invalid."""
     try:
         made = scaling() if callable(scaling) else scaling
         predicted = encoding.replace(scaling=made).frequencies()
@@ -81,7 +81,7 @@ def _replaced(
 
 
 def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[FrequencyMistake]:
-    """Yield the mistake of the declared scaling with some parameters changed."""
+    """Yield the mistake that changes some parameters of the declared scaling."""
     scaling: Any = encoding.scaling
     changes = {k: v for k, v in changes.items() if v != getattr(scaling, k)}
     if not changes:

@@ -64,7 +64,7 @@ def declared_tables(access: Access, encoding: Rotary) -> Tables:
 
 
 def _rows_differ(run: Run, encoding: Rotary) -> bool:
-    """Report rows or heads with other positions, decoded from a call with distinct sizes."""
+    """Report rows or heads with other positions; return whether there are any."""
     first, second = live(encoding, encoding.pairs())
     (w,) = live(encoding, (encoding.frequencies(),))
     decoder = Decoder.of(w, reach=64)

@@ -62,7 +62,10 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
 def _factor_by_length(
     run: Run, encoding: Rotary, seen: dict[int, tuple[np.ndarray, np.ndarray]]
 ) -> bool:
-    """Report a wrong attention factor if the frequencies are right at every length."""
+    """Report a wrong attention factor; return whether it was found.
+
+    The frequencies must be right at every length.
+    """
     channels = np.concatenate(encoding.output_pairs())
     ratios = {}
     for length, (x, y) in seen.items():
@@ -91,7 +94,7 @@ def _factor_by_length(
 
 
 def _whose(run: Run, encoding: Any, failed: list[str]) -> bool:
-    """Report a length that is not taken from the largest position of the whole call."""
+    """Report a length that is not taken from the largest position of the call; return True."""
     places = ", ".join(name.removeprefix(WHOSE).strip() for name in failed)
     place = next(f.place for f in run.failures if f.check == "lengths")
     run.add(
@@ -119,7 +122,7 @@ def _calls(
 def explain_frequencies(
     run: Run, encoding: Rotary, seen: dict[int, np.ndarray], fits_at: Callable[[Any, Any], bool]
 ) -> bool:
-    """Report the wrong rule that explains frequencies returned for several lengths."""
+    """Report the wrong rule behind frequencies returned by length; return whether there is one."""
 
     def fits(other: Rotary, length: int, taken: int) -> bool:
         return fits_at(seen[length], other.frequencies(taken or length))
@@ -133,7 +136,7 @@ def explain_frequencies(
 
 
 def _another_rule(run: Run, encoding: Any, wrong: list[int], lengths: list[int]) -> bool:
-    """Report an unknown rule if short calls are right and longer ones wrong."""
+    """Report an unknown rule if short calls are right and longer ones wrong; return whether so."""
     right = [n for n in lengths if n not in wrong]
     if not right or min(right) > min(wrong):
         return False

@@ -75,7 +75,7 @@ def _directed(run: Run, measured: Measured) -> bool:
 
 
 def _factor_on_one(run: Run, measured: Measured) -> bool:
-    """Report an attention factor on cos alone or on sin alone; return whether it is so."""
+    """Report an attention factor on cos or sin alone; return whether it was found."""
     encoding = run.encoding
     m = encoding.attention_factor()
     if m == 1.0 or encoding.num_axes > 1:

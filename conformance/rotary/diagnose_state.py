@@ -24,7 +24,7 @@ def diagnose(run: Run, access: Access) -> bool:
         return False
     highest = access.reach(int(GENERIC[-1]))
     calls = [GENERIC[highest >= GENERIC]]
-    calls += [np.arange(n, n + 9) for n in WINDOWS if n + 8 <= highest]  # all of one length
+    calls += [np.arange(n, n + 9) for n in WINDOWS if n + 8 <= highest]  # windows of equal length
     if run.encoding.depends_on_length:
         calls += [positions_of(n) for n in lengths_of(run.encoding) if n - 1 <= highest]
     for positions in calls:

@@ -10,7 +10,7 @@ from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 
-#: Begins the names of cases whose largest position is in an unusual token, row or axis.
+#: The start of the names of cases whose largest position is in an unusual token, row or axis.
 WHOSE = "the largest position in"
 #: Early positions in every call; errors of slow pairs show at the larger ones.
 _ROWS = np.array([0, 1, 2, 5, 11, 23])

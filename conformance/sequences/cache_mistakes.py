@@ -13,7 +13,10 @@ from .chunk_mistakes import Chunked, ChunkTokens, chunk_mistakes
 
 
 def _turned(times: Callable[[ChunkTokens], np.ndarray]) -> Callable[[Chunked], Truth]:
-    """Return a prediction of keys rotated ``times`` times, with m applied each time."""
+    """Return a prediction of keys that are rotated several times, with m applied each time.
+
+    ``times`` returns the number of rotations of each token.
+    """
 
     def predict(call: Chunked) -> Truth:
         t = call.tokens()

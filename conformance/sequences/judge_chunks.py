@@ -74,7 +74,7 @@ def _judge(run: Run, *, cache: bool, named: Any, otherwise: str) -> None:
 
 
 def _around(encoding: Rotary) -> Iterable[tuple[int, ...]]:
-    """Yield chunks that end before, at and after each length where frequencies change."""
+    """Yield lengths of chunks that end before, at and after each change of the frequencies."""
     if not encoding.depends_on_length:
         return
     for n in lengths_of(encoding):

@@ -138,7 +138,7 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
 
 
 def _back(call: Backward, output_layout: str | None) -> Truth:
-    """Return the adjoint with another output layout."""
+    """Return the adjoint for pairs written in ``output_layout``."""
     declared: Any = call.encoding
     other = adjoint(declared).replace(layout=declared.layout, output_layout=output_layout)
     return apply_truth(other, call.dy, call.positions)

@@ -36,7 +36,7 @@ def xpos_variants(declared: XPos) -> Iterator[tuple[str, str, Rotary]]:
 
 
 def xpos_mistakes(declared: XPos) -> Iterator[Mistake]:
-    """Yield the mistakes with one change of the declared xPos."""
+    """Yield the known mistakes of xPos; each is one change of the declaration."""
     for what, exchanged in (
         ("queries and keys have each other's decay", (True, False)),
         ("keys have the decay of queries", (True,)),
@@ -80,7 +80,10 @@ _CENTRE = (
 
 
 def _exchanged(which: tuple[bool, ...]) -> Callable[[Side], Truth]:
-    """Return a prediction: sides in ``which`` (keys: True) have the decay of the other side."""
+    """Return a prediction with the decay of the other tensor.
+
+    ``which`` holds the affected tensors: True for keys, False for queries.
+    """
     return lambda s: s.by(s.encoding, keys=(not s.keys) if s.keys in which else s.keys)
 
 

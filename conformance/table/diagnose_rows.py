@@ -83,7 +83,7 @@ def _floored(encoding: Sinusoidal) -> Iterator[tuple[str, Waves]]:
         (np.ones(k.size),) * 2,
     )
     if encoding.dim > 2:
-        i = 2 * k  # of the sine, one less than of its cosine: the two sides of a step may differ
+        i = 2 * k  # the column of the sine; its cosine, in the next one, may have another exponent
         yield (
             "the exponent is 0 for the first half of the columns and 1 for the second, two "
             "frequencies in all: a floor division (//) has made it whole",

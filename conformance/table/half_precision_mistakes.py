@@ -50,10 +50,10 @@ def _imprecise(message: str, rows: Rows, *steps: Callable[[np.ndarray], np.ndarr
 
 
 def half_rows(run: Run, seen: Sequence[JudgedCall], rows: Rows) -> bool:
-    """Report values that all are half-precision numbers although the declared ones are not.
+    """Report values that are all half-precision numbers although the declared ones are not.
 
     They must match the declared rows, or the rows of rounded positions, to the rounding of that
-    format.
+    format. Return whether a finding was reported.
     """
     for half in _HALF:
         if ROUNDOFF[half] <= ROUNDOFF[run.coarse]:

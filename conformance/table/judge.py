@@ -120,7 +120,7 @@ def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
 
 
 def judge_table(run: Run) -> None:
-    """Judge ``fn(positions) -> (S, dim)`` against a :class:`Sinusoidal`."""
+    """Judge ``fn(positions) -> (S, dim)`` against the declared table."""
     encoding = run.encoding
     if not isinstance(encoding, Sinusoidal):
         (_judge_lookup if isinstance(encoding, Learned) else judge_features.judge_table)(run)
@@ -267,7 +267,7 @@ def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = Non
 
 
 def _diagnose(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Diagnose frequencies, amplitude and origin, then precision and positions, then options."""
+    """Diagnose frequencies, amplitude and origin, precision, positions, then optional inputs."""
     phases = unaliased(tables, run.coarse)
     diagnose_phases(run, tables, phases, declared)
     if not run.report.findings:

@@ -175,7 +175,7 @@ def judge_grid(run: Run) -> None:
 
 
 def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
-    """Report declared rows in an order that matches no known mistake; return whether it is so."""
+    """Report rows in an order that matches no known mistake; return whether they all occur."""
     for one in failed(run, seen):
         rows = one.truth.value
         order = [int(np.argmin(np.abs(rows - row).max(axis=1))) for row in one.actual]
@@ -193,7 +193,7 @@ def _patches(run: Run, h: int, w: int) -> np.ndarray:
 
 
 def _as_rows(run: Run) -> Any:
-    """Return a table of positions, made from grids of height 1."""
+    """Return a view of the function as a table of positions, by grids of height 1."""
     fn = run.driver.fn
 
     def view(positions: Any) -> Any:

@@ -36,7 +36,7 @@ Change = tuple[str, str, dict[str, Any] | Callable[[], Table]]
 
 
 def changed_tables(declared: Table) -> Iterator[Changed]:
-    """Yield every single mistake, then exchanged axes combined with each other mistake."""
+    """Yield every single mistake, then each of them combined with exchanged axes."""
     single = list(_single(declared))
     yield from single
     orders = [(message, table) for code, message, table in single if code == "axis-order"]
@@ -51,7 +51,7 @@ def _single(declared: Table) -> Iterator[Changed]:
     for code, message, change in _changes(declared):
         try:
             changed = change() if callable(change) else declared.replace(**change)
-        except (TypeError, ValueError):  # not for this size
+        except (TypeError, ValueError):  # invalid for this size
             continue
         if changed != declared:
             yield code, message, changed
@@ -243,7 +243,7 @@ def sinusoid_variants(declared: Sinusoidal, what: str = "columns") -> Iterator[C
     for code, message, fields in variants:
         try:
             changed = declared.replace(**fields)
-        except ValueError:  # not for this width
+        except ValueError:  # invalid for this width
             continue
         if changed != declared:
             yield code, message, changed

@@ -333,5 +333,5 @@ _CALLS: dict[str, Code] = dict(
         ),
     ]
 )
-#: Every code by name: codes of encodings, of the code around an encoding, and of calls.
+#: Every code by name.
 CODES: dict[str, Code] = {**_ENCODINGS, **codes_surfaces.CODES, **_CALLS}
