@@ -163,7 +163,7 @@ class Run:
         """
         controls = self.report.controls
         if self.ledger.sample is None:
-            if not (self.report.codes or self.report.missing or self.failures):  # for no reason
+            if not (self.report.codes or self.report.missing or self.failures):
                 controls["values: a case was compared"] = False
             return
         actual, truth, live = self.ledger.sample
