@@ -99,19 +99,19 @@ def like(name: str, numbers: Array, x: Array) -> Array:
 
 
 def product(a: Array, b: Array) -> Array:
-    """``a b^T``: (..., S, d) and (..., R, d) to (..., S, R)."""
+    """Return ``a b^T``: (..., S, d) and (..., R, d) to (..., S, R)."""
     xp = namespace(a)
     return xp.matmul(a, xp.matrix_transpose(b))
 
 
 def dot(q: Array, k: Array, scale: float, bias: Array | None = None) -> Array:
-    """``q k^T * scale + bias``, all in the dtype of ``q``."""
+    """Return ``q k^T * scale + bias``, all in the dtype of ``q``."""
     logits = product(q, astype(k, q.dtype)) * scale
     return logits if bias is None else logits + astype(bias, q.dtype)
 
 
 def gathered(x: Array, index: Array) -> Array:
-    """``x[..., i, index[i, j]]`` for x (..., Q, R) and an integer index (Q, K) below R."""
+    """Return ``x[..., i, index[i, j]]`` for x (..., Q, R) and an integer index (Q, K) below R."""
     xp, device = namespace(x), device_of(x)
     rows, columns = int(x.shape[-2]), int(x.shape[-1])
     first = columns * np.arange(rows)[:, None]

@@ -37,7 +37,7 @@ TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194989"
 
 
 def decimal_context() -> Any:
-    """A context manager: decimal arithmetic with ``DIGITS`` digits and two guard digits."""
+    """Return a context manager: decimal arithmetic with ``DIGITS`` digits and two guard digits."""
     return localcontext(Context(prec=DIGITS + 2))
 
 
@@ -134,7 +134,7 @@ def cos_sin(
 
 
 def _per_pair(positions: Array, axes: np.ndarray, xp: Namespace, device: Any) -> Array:
-    """Positions (A, ...) as (..., pairs): for each pair those of its axis."""
+    """Return positions (A, ...) as (..., pairs): for each pair those of its axis."""
     gathered = xp.take(positions, from_host(axes, xp, device), axis=0)
     return xp.moveaxis(gathered, 0, -1)
 
@@ -149,7 +149,7 @@ def tables(
     offset: float = 0.0,
     axes: np.ndarray | None = None,
 ) -> tuple[Array, Array]:
-    """:func:`cos_sin` for positions on the host or on ``device``, in ``dtype`` of ``xp``.
+    """Return :func:`cos_sin` for positions on the host or on ``device``, in ``dtype`` of ``xp``.
 
     ``dtype=None`` is float64, or float32 on a device without float64.  There, and for host
     positions that meet traced arrays, the tables are made by NumPy and sent over.

@@ -102,7 +102,7 @@ class AxialLearned(LearnedTable):
         return math.prod(int(t.shape[0]) for t in self.tables)
 
     def truth(self, positions: Any) -> Truth:
-        """``table`` with A and B; looked up rows are bit-equal."""
+        """Return ``table`` with A and B; looked up rows are bit-equal."""
         p = self._positions(np.asarray(positions))
         parts = [np.asarray(astype(part, "float64")) for part in self._parts(p)]
         if self.combine == "concat":
@@ -116,7 +116,7 @@ class AxialLearned(LearnedTable):
         return p if self.flat else self._of_axes(p)
 
     def _parts(self, p: Positions) -> list[Array]:
-        """The rows of each axis, in the order of their columns."""
+        """Return the rows of each axis, in the order of their columns."""
         check_place("positions", p.values, "the table", self.tables[0])
         if self.flat:
             at, left = [], p.values

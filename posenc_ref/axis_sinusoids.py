@@ -36,7 +36,7 @@ class AxisSinusoids(ComputedTable, abstract=True):
     denominator: str | float
 
     def _sections(self) -> tuple[int, ...]:
-        """The width of each axis, in the order of ``axes``."""
+        """Return the width of each axis, in the order of ``axes``."""
         raise NotImplementedError(f"{type(self).__name__} defines no sections")
 
     def _of_axis(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class AxisSinusoids(ComputedTable, abstract=True):
         return {}
 
     def _base(self, axis: int) -> float:
-        """The base of one axis."""
+        """Return the base of one axis."""
         return self.base
 
     @property
@@ -58,7 +58,7 @@ class AxisSinusoids(ComputedTable, abstract=True):
         return PAIRED
 
     def parts(self) -> tuple[tuple[int, Sinusoidal], ...]:
-        """The axis and its table, in the order of ``axis_order``."""
+        """Return the axis and its table, in the order of ``axis_order``."""
         layout = "interleaved" if self.layout == "interleaved" else "concat"
         more: dict[str, Any] = {"layout": layout, "first": self.first, **self._of_axis()}
         more["denominator"] = self.denominator
@@ -86,11 +86,11 @@ class AxisSinusoids(ComputedTable, abstract=True):
         return np.concatenate(halves)
 
     def frequencies(self) -> tuple[np.ndarray, ...]:
-        """Radians per position of the pairs of each axis, in the order of ``axis_order``."""
+        """Return radians per position of the pairs of each axis, in the order of ``axis_order``."""
         return tuple(part.frequencies() for _, part in self.parts())
 
     def truth(self, positions: Any) -> Truth:
-        """The table with A and B of each axis."""
+        """Return the table with A and B of each axis."""
         positions = np.asarray(positions)
         truths = [part.truth(positions[axis]) for axis, part in self.parts()]
         order = self.columns()

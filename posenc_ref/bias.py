@@ -55,7 +55,7 @@ class Bias(Encoding, abstract=True):
         raise NotImplementedError(f"{type(self).__name__} defines no bias")
 
     def _of_pairs(self, q: Array, k: Array) -> Array:
-        """The bias of query positions (..., Q, 1) and key positions (..., 1, K)."""
+        """Return the bias of query positions (..., Q, 1) and key positions (..., 1, K)."""
         return self._of_offset(k - q)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
@@ -81,7 +81,7 @@ class Bias(Encoding, abstract=True):
         return _sized(self._of_offset(offsets[None, :])[..., 0, :])
 
     def bias(self, q_positions: Any, k_positions: Any, *, dtype: DType = None) -> Array:
-        """The bias (H, Q, K) of query positions (Q,) and key positions (K,).
+        """Return the bias (H, Q, K) of query positions (Q,) and key positions (K,).
 
         Positions (B, Q) and (B, K) give (B, H, Q, K).  In the library and on the device of the
         positions, or of learned numbers; float64, or their dtype where they are looked up, unless
@@ -106,7 +106,7 @@ class Bias(Encoding, abstract=True):
     def _logits(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
-        """``q . k * scale + bias`` for q (..., H, Q, d) and k (..., H, K, d).
+        """Return ``q . k * scale + bias`` for q (..., H, Q, d) and k (..., H, K, d).
 
         ``(q . k + bias) * scale`` where ``bias_inside_scale``.
         """

@@ -103,7 +103,7 @@ class ConViTBias(WindowBias):
         return -by_x * dx - by_y * dy + by_d * (dx * dx + dy * dy) + c
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """The bias with A and B of the error unit."""
+        """Return the bias with A and B of the error unit."""
         plain = super().truth(q_positions, k_positions)
         (q, k), (_, w) = (np.asarray(p) for p in (q_positions, k_positions)), self.window
         q, k = q[:, None], k[None, :]

@@ -55,7 +55,7 @@ class CoPE(Score):
         return int(self.embedding.shape[1])
 
     def positions(self, logits: Array, q_at: Array, k_at: Array) -> Array:
-        """p_ij (..., Q, K) of scaled logits, for positions (Q, 1) and (1, K)."""
+        """Return p_ij (..., Q, K) of scaled logits, for positions (Q, 1) and (1, K)."""
         xp, device = namespace(logits), device_of(logits)
         gates = 1.0 / (1.0 + xp.exp(-logits))
         visible, later = (
@@ -75,7 +75,7 @@ class CoPE(Score):
         return {"content-content": logits, "content-position": self._at(p, by_row)}
 
     def _at(self, p: Array, by_row: Array) -> Array:
-        """``sum_m max(0, 1 - |p - m|) by_row[..., m]``: linear interpolation."""
+        """Return ``sum_m max(0, 1 - |p - m|) by_row[..., m]``: linear interpolation."""
         xp = namespace(p)
         total = xp.zeros_like(p)
         for m in range(int(by_row.shape[-1])):
@@ -86,7 +86,7 @@ class CoPE(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Each term with A and B of the error unit."""
+        """Return each term with A and B of the error unit."""
         values = self._of_pairs(q, k, q_at, k_at, scale)
         size = product(np.abs(q), np.abs(k)) * abs(scale)
         p = self.positions(values["content-content"], q_at, k_at)

@@ -104,7 +104,7 @@ class DeBERTa(Score):
         return int(self._table.shape[0])
 
     def own_scale(self, dim: int) -> float:
-        """``1 / sqrt(d (1 + terms))``."""
+        """Return ``1 / sqrt(d (1 + terms))``."""
         terms = sum(t is not None for t in (self.relative_keys, self.relative_queries))
         return float((dim * (1 + terms)) ** -0.5)
 
@@ -122,7 +122,7 @@ class DeBERTa(Score):
         return tuple(starts)
 
     def bucket(self, relative_position: Any) -> Array:
-        """b(r) of relative positions ``query - key``: integers (...) to int64 (...).
+        """Return b(r) of relative positions ``query - key``: integers (...) to int64 (...).
 
         Held between -span and span, past which all share a row.
         """
@@ -141,7 +141,7 @@ class DeBERTa(Score):
         return size * xp.sign(r)
 
     def row(self, r: Array) -> Array:
-        """``clip(b(r) + span, 0, 2 span - 1)`` for r = query - key."""
+        """Return ``clip(b(r) + span, 0, 2 span - 1)`` for r = query - key."""
         return clip(self.bucket(r) + self.span, 0, 2 * self.span - 1)
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:

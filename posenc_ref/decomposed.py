@@ -72,7 +72,7 @@ class DecomposedRelative(Score):
 
 
 def validate_grid(name: str, value: Any) -> tuple[int, int]:
-    """Height and width as two positive integers."""
+    """Return height and width as two positive integers."""
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
         raise TypeError(f"{name} must be (height, width), got {value!r}")
     h, w = (validate.integer(f"{name}[{a}]", n, minimum=1) for a, n in enumerate(value))

@@ -79,7 +79,7 @@ class DETRSine(AxisSinusoids):
         self._check()
 
     def positions(self, mask: Any) -> Array:
-        """Positions (2, ..., H, W) of a mask (..., H, W), 1 where a pixel is valid.
+        """Return positions (2, ..., H, W) of a mask (..., H, W), 1 where a pixel is valid.
 
         In the library and on the device of ``mask`` (NumPy for nested lists), float64, or float32
         where the device has none; NaN from a traced pixel that is neither 0 nor 1 on.  A column
@@ -107,7 +107,7 @@ class DETRSine(AxisSinusoids):
         return xp.where(empty, xp.zeros_like(placed), placed)
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
-        """Positions of an image without padding, (2, height * width), row by row."""
+        """Return positions of an image without padding, (2, height * width), row by row."""
         size = (
             validate.integer("height", height, minimum=1),
             validate.integer("width", width, minimum=1),

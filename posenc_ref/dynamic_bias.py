@@ -131,7 +131,7 @@ class DynamicWindowBias(WindowBias):
         return namespace(y).moveaxis(y, -1, -3)
 
     def truth(self, q_positions: object, k_positions: object) -> Truth:
-        """The bias with A and B of the error unit."""
+        """Return the bias with A and B of the error unit."""
         q, k = (np.asarray(p) for p in (q_positions, k_positions))
         value = np.asarray(to_host(self.bias(q, k)), np.float64)
         _, w = self.window

@@ -92,7 +92,7 @@ class ESPnetLegacy(TransformerXL):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Each term with A and B of the error unit."""
+        """Return each term with A and B of the error unit."""
         places = self._places(q_at, k_at)
         rows, moved = self._table(places, q), self._angles(places)
         values = self._of_tables(q, k, q_at, k_at, rows, scale)

@@ -87,7 +87,7 @@ class FIRE(Bias):
         return namespace(y).moveaxis(y, -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """The bias with A and B of the error unit."""
+        """Return the bias with A and B of the error unit."""
         plain = super().truth(q_positions, k_positions)
         at = (np.asarray(p, np.float64) for p in (q_positions, k_positions))
         q, k = next(at)[:, None], next(at)[None, :]

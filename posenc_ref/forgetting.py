@@ -89,7 +89,7 @@ class ForgettingBias(Bias):
         return int(self.log_gates.shape[1])
 
     def own_scale(self, dim: int) -> float:
-        """1/sqrt(d), or 1 where not ``scaled``."""
+        """Return 1/sqrt(d), or 1 where not ``scaled``."""
         return super().own_scale(dim) if self.scaled else 1.0
 
     @cached_property
@@ -106,7 +106,7 @@ class ForgettingBias(Bias):
         return namespace(self._sums).moveaxis(up_to_q - up_to_k, -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """The bias with A and B of the error unit."""
+        """Return the bias with A and B of the error unit."""
         value = np.asarray(to_host(self.bias(q_positions, k_positions)), np.float64)
         gates = np.abs(np.asarray(to_host(self.log_gates), np.float64))
         size = np.cumsum(gates, axis=-1)

@@ -103,7 +103,7 @@ class FourierFeatures(ComputedTable):
     def nerf(
         cls, num_bands: int, *, num_axes: int = 3, unit: str = "half-turn", include_input: bool
     ) -> Self:
-        """``sin(2**l pi x), cos(2**l pi x)``, l = 0 .. num_bands - 1, as in the paper.
+        """Return ``sin(2**l pi x), cos(2**l pi x)``, l = 0 .. num_bands - 1, as in the paper.
 
         The released code (and most others) has no pi, ``unit="radian"``, and ``include_input``.
         """
@@ -114,7 +114,7 @@ class FourierFeatures(ComputedTable):
 
     @classmethod
     def perceiver(cls, num_bands: int, resolution: tuple[int, ...]) -> Self:
-        """``sin(pi f x), cos(pi f x)`` with f in equal steps from 1 to half the resolution.
+        """Return ``sin(pi f x), cos(pi f x)`` with f in equal steps from 1 to half the resolution.
 
         Coordinates run from -1 to 1 and come in front; frequencies are linear, not geometric.
         """
@@ -148,7 +148,7 @@ class FourierFeatures(ComputedTable):
         return (one, one + size) if self.first == "sin" else (one + size, one)
 
     def truth(self, positions: Any) -> Truth:
-        """``table`` with the A and B of the formula."""
+        """Return ``table`` with the A and B of the formula."""
         value = self.table(np.asarray(positions))
         v = np.moveaxis(np.asarray(positions, np.float64).reshape(self.num_axes, -1), 0, -1)
         u = np.abs(self.position_scale) * (np.abs(v) + abs(self.offset))

@@ -100,11 +100,11 @@ class GatedBias(Score):
         return astype(gates[..., None] * self._beside(gates, r), x.dtype)
 
     def _beside(self, x: Array, r: Array) -> Array:
-        """``b`` of relative positions key - query (Q, K) where x is: (H, Q, K)."""
+        """Return ``b`` of relative positions key - query (Q, K) where x is: (H, Q, K)."""
         return like("bias", self.bias._of_offset(r), x)
 
     def _argument(self, x: Array, row: int) -> Array:
-        """``w . x + c`` of one gate, (..., H, S)."""
+        """Return ``w . x + c`` of one gate, (..., H, S)."""
         w, c = like("weight", self.weight, x), like("linear_bias", self.linear_bias, x)
         return namespace(x).sum(x * w[row, :], axis=-1) + c[row]
 
@@ -117,7 +117,7 @@ class GatedBias(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Each term with A and B of the error unit."""
+        """Return each term with A and B of the error unit."""
         r = k_at - q_at
         values = self._of_offset(q, k, r, scale)
         bias = np.abs(np.asarray(to_host(self.bias._of_offset(r)), np.float64))

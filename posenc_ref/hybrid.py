@@ -95,7 +95,7 @@ class Hybrid(Table):
         return self.parts[0].grid_positions(height, width)
 
     def truth(self, positions: Any) -> Truth:
-        """The table with A and B of the parts."""
+        """Return the table with A and B of the parts."""
         truths = [part.truth(positions) for part in self.parts]
         if self.combine == "concat":
             value, terms, angle = (

@@ -22,7 +22,7 @@ from .rope import LAYOUT_ALIASES, LAYOUTS
 def layout_permutation(
     head_dim: int, *, source: str, target: str, rotary_dim: int | None = None
 ) -> np.ndarray:
-    """Channel indices ``perm`` with ``x_target = x_source[..., perm]``.
+    """Return channel indices ``perm`` with ``x_target = x_source[..., perm]``.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ class Learned(LearnedTable):
         return int(self.weight.shape[1])
 
     def ids_from_tokens(self, input_ids: Array) -> Array:
-        """Positions for token ids (..., S), so that ``table`` finds the rows RoBERTa uses.
+        """Return positions for token ids (..., S), so that ``table`` finds the rows RoBERTa uses.
 
         Tokens equal to ``padding_idx`` go to row ``padding_idx``, the others count on from
         ``padding_idx + 1``.  (fairseq, ``make_positions``.)

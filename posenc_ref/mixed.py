@@ -72,11 +72,11 @@ class MixedRoPE(Rotary):
         return int(self.weight.shape[0])
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Channels (2j, 2j+1), or (j, j + P)."""
+        """Return channels (2j, 2j+1), or (j, j + P)."""
         return layout_pairs(self.layout, self.weight.shape[1], 0)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """The frequency of every pair where all axes advance together: the sum over axes."""
+        """Return the frequency of every pair where all axes advance together: the sum over axes."""
         with decimal_context():
             columns = self.weight.T.tolist()
             return tuple(sum(map(Decimal, column), Decimal(0)) for column in columns)
@@ -84,7 +84,7 @@ class MixedRoPE(Rotary):
     def _tables(
         self, positions: Array, seq_len: int | None, offset: float, **where: Any
     ) -> tuple[Array, Array]:
-        """cos and sin of the sum of the angles of all axes, by the addition theorem."""
+        """Return cos and sin of the sum of the angles of all axes, by the addition theorem."""
         rows = (
             [positions] if self.num_axes == 1 else [positions[a, ...] for a in range(self.num_axes)]
         )

@@ -126,7 +126,7 @@ class MultiAxisRoPE(Rotary):
         return 2 * sum(self.sections)
 
     def axes(self) -> np.ndarray:
-        """The axis of every pair, by the ``arrangement``."""
+        """Return the axis of every pair, by the ``arrangement``."""
         count, pairs = len(self.sections), sum(self.sections)
         if self.arrangement == "chunked":
             return np.repeat(np.arange(count), self.sections)
@@ -138,11 +138,11 @@ class MultiAxisRoPE(Rotary):
         return np.array(self.arrangement, dtype=int)
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The channels of every pair, by the ``layout``, from ``rotary_start`` on."""
+        """Return the channels of every pair, by the ``layout``, from ``rotary_start`` on."""
         return self._channels(self.layout)
 
     def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The channels of ``output_layout``, where one is given."""
+        """Return the channels of ``output_layout``, where one is given."""
         return self._channels(self.output_layout or self.layout)
 
     def _channels(self, layout: str) -> tuple[np.ndarray, np.ndarray]:
@@ -155,7 +155,7 @@ class MultiAxisRoPE(Rotary):
         return np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks])
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """``position_scale * base ** -e_j``, changed by ``scaling`` where there is one."""
+        """Return ``position_scale * base ** -e_j``, changed by ``scaling`` where there is one."""
         count, axes = len(self.sections), self.axes()
         # The how-manieth pair of its own axis every pair is.
         own = [int(np.sum(axes[:j] == a)) for j, a in enumerate(axes)]
@@ -182,7 +182,7 @@ class MultiAxisRoPE(Rotary):
         return self.scaling.schedule(base, dim, seq_len)
 
     def attention_factor(self, seq_len: int | None = None) -> float:
-        """The scaling's factor m on cos and sin; 1 without one."""
+        """Return the scaling's factor m on cos and sin; 1 without one."""
         return 1.0 if self.scaling is None else self.scaling.magnitude(seq_len)
 
     @property
@@ -198,7 +198,7 @@ def _integers(name: str, values: Any, *, minimum: int) -> tuple[int, ...]:
 
 
 def _per_axis(name: str, value: Any, count: int, above: float = 0.0) -> float | tuple[float, ...]:
-    """One number, or one for each axis; equal ones become one."""
+    """Return one number, or one for each axis; equal ones become one."""
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         return validate.real(name, value, above=above)
     if len(value) != count:

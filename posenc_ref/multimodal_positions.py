@@ -30,7 +30,7 @@ def mrope_positions(
     tokens_per_second: float | None = None,
     text_after: str = "max",
 ) -> np.ndarray:
-    """Positions (time, height, width) for M-RoPE.
+    """Return positions (time, height, width) for M-RoPE.
 
     A run of text starting at position c has c, c + 1, ... on all three axes.  The tokens of an
     image or video that starts at c have ``c + (t, h, w)``, its merged grid in row-major order,
@@ -150,7 +150,7 @@ def _next(waiting: list[Any], kind: int, row: int) -> Any:
 
 
 def _runs(row: np.ndarray) -> list[tuple[int, int]]:
-    """The runs of equal values, as (value, length)."""
+    """Return the runs of equal values, as (value, length)."""
     edges = np.flatnonzero(np.diff(row)) + 1
     bounds = [0, *edges.tolist(), len(row)]
     return [(int(row[a]), b - a) for a, b in pairwise(bounds) if b > a]
@@ -176,7 +176,7 @@ def _rows(token_types: Any, attention_mask: Any) -> tuple[np.ndarray, np.ndarray
 
 
 def _grids(name: str, grids: Any, space: int, time: int) -> list[tuple[int, int, int]]:
-    """The merged grids."""
+    """Return the merged grids."""
     array = _integers(name, () if grids is None else grids)
     if array.size == 0:
         return []
@@ -192,7 +192,7 @@ def _grids(name: str, grids: Any, space: int, time: int) -> list[tuple[int, int,
 
 
 def _steps(seconds: Any, rate: Any, videos: int) -> list[float]:
-    """Time between the frames of each video."""
+    """Return time between the frames of each video."""
     if seconds is None:
         if rate is not None:
             raise ValueError("tokens_per_second needs seconds_per_grid, one number for each video")

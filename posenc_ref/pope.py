@@ -77,7 +77,7 @@ class PoPE(Score):
         return Sinusoidal(2 * self.head_dim, layout="concat", base=self.base)
 
     def frequencies(self) -> np.ndarray:
-        """theta (d,), float64, radians per position."""
+        """Return theta (d,), float64, radians per position."""
         return self._waves.frequencies()
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
@@ -86,7 +86,7 @@ class PoPE(Score):
         return {"content-content": xp.sum(pairs * self._cosines(r, q), axis=-1) * scale}
 
     def _cosines(self, r: Array, q: Array) -> Array:
-        """``cos(r theta + delta)``, (Q, K, d) or (H, Q, K, d), where q is."""
+        """Return ``cos(r theta + delta)``, (Q, K, d) or (H, Q, K, d), where q is."""
         xp = namespace(q) if isinstance(r, np.ndarray) else None
         rows = astype(self._waves.table(r, xp=xp, device=device_of(q)), q.dtype)
         sin, cos = rows[..., : self.head_dim], rows[..., self.head_dim :]
@@ -99,7 +99,7 @@ class PoPE(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """The logits with A and B of the error unit."""
+        """Return the logits with A and B of the error unit."""
         r = k_at - q_at
         ((name, value),) = self._of_offset(q, k, r, scale).items()
         of_q, of_k = (softplus(x) + np.abs(x) * sigmoid(x) for x in (q, k))

@@ -55,7 +55,7 @@ def position_ids(attention_mask: Any, *, padding: int = 0) -> np.ndarray:
 
 
 def packed(lengths: Any) -> np.ndarray:
-    """Positions of documents packed one after the other: each starts again at 0.
+    """Return positions of documents packed one after the other: each starts again at 0.
 
     Source
         The ``thd`` format of Transformer Engine, and flash-attention's ``varlen``: position of a
@@ -83,7 +83,7 @@ def packed(lengths: Any) -> np.ndarray:
 
 
 def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
-    """Positions of the tokens generated after a prompt: they count on from its length.
+    """Return positions of the tokens generated after a prompt: they count on from its length.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
 
 
 def shard_indices(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
-    """Which tokens of a packed batch a context-parallel rank holds, in its order.
+    """Return which tokens of a packed batch a context-parallel rank holds, in its order.
 
     Formula
         Every sequence is cut into ``2 * cp_size`` equal chunks; rank r holds chunk r and then chunk
@@ -165,7 +165,7 @@ def shard_indices(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
 
 
 def shard_positions(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
-    """Positions, within their own sequences, of the tokens a context-parallel rank holds.
+    """Return positions, within their own sequences, of the tokens a context-parallel rank holds.
 
     The rank holds the tokens :func:`shard_indices`, zig-zag halves of every sequence; each keeps
     the position that it has in the whole sequence.  A rank that counts its own tokens from 0
@@ -190,7 +190,7 @@ def shard_positions(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
 
 
 def _integers(name: str, values: Any, *, booleans: bool = False) -> np.ndarray:
-    """``values`` as a NumPy int64 array; floats are refused."""
+    """Return ``values`` as a NumPy int64 array; floats are refused."""
     if is_array(values) and is_lazy(values):
         raise TypeError(
             f"{name} must be concrete, got a traced or lazy array: positions are made on the host"

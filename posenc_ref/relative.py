@@ -25,12 +25,12 @@ from ._namespace import (
 
 
 def relative_row(dy: Array, dx: Array, h: int, w: int) -> Array:
-    """``(dy + h - 1) (2w - 1) + dx + w - 1``: the row of an offset in a window of h x w."""
+    """Return ``(dy + h - 1) (2w - 1) + dx + w - 1``: the row of an offset in a window of h x w."""
     return (dy + h - 1) * (2 * w - 1) + dx + w - 1
 
 
 def relative_index(window: Any) -> np.ndarray:
-    """The row of a relative bias table for every pair of tokens of a window.
+    """Return the row of a relative bias table for every pair of tokens of a window.
 
     Formula
         ``(dy + h - 1) (2w - 1) + dx + w - 1`` with ``dy = y_i - y_j`` and ``dx = x_i - x_j``, for
@@ -67,7 +67,7 @@ def relative_index(window: Any) -> np.ndarray:
 
 
 def relative_shift(x: Array) -> Array:
-    """Scores by distance, moved to where the keys are: Transformer-XL's ``_rel_shift``.
+    """Return Scores by distance, moved to where the keys are: Transformer-XL's ``_rel_shift``.
 
     Formula
         ``y[i, j] = x[i, Q - 1 - i + j]`` for keys ``j <= K - Q + i``, and 0 for later ones, where
@@ -105,7 +105,7 @@ def relative_shift(x: Array) -> Array:
 
 
 def relative_scores(q: Array, rel: Array) -> Array:
-    """``q_i . r_(i-j)`` for every pair of positions, past and future.
+    """Return ``q_i . r_(i-j)`` for every pair of positions, past and future.
 
     Formula
         ``y[i, j] = q[i] . rel[S - 1 - (i - j)]``
@@ -152,7 +152,7 @@ def _floating(name: str, x: Any) -> Array:
 
 
 def _gathered(x: Array, column: np.ndarray, kept: np.ndarray) -> Array:
-    """``x[..., i, column[i, j]]`` where ``kept``, else 0."""
+    """Return ``x[..., i, column[i, j]]`` where ``kept``, else 0."""
     xp, device = namespace(x), device_of(x)
     rows, columns = int(x.shape[-2]), int(x.shape[-1])
     flat = xp.reshape(x, (*x.shape[:-2], rows * columns))

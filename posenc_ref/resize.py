@@ -26,7 +26,7 @@ def resize_matrix(
     align_corners: bool = False,
     scale: float | None = None,
 ) -> np.ndarray:
-    """The weights of the old points at the new points of one axis.
+    """Return the weights of the old points at the new points of one axis.
 
     Formula
         New point i lies at ``c = (i + 1/2) r - 1/2``, ``r = size/new_size`` or ``1/scale``; with
@@ -101,7 +101,7 @@ def resize_table(
     align_corners: bool = False,
     scale: Sequence[float] | None = None,
 ) -> Array:
-    """A learned table over a grid of patches, interpolated to another grid.
+    """Return a learned table over a grid of patches, interpolated to another grid.
 
     Formula
         ``new[y', x'] = sum over y, x of H[y', y] W[x', x] old[y, x]``, H and W the matrices of
@@ -165,7 +165,7 @@ def _grid(name: str, sizes: Any) -> tuple[int, ...]:
 
 
 def _kernel(mode: str, a: Fraction) -> tuple[Kernel, int]:
-    """The kernel and how far it reaches."""
+    """Return the kernel and how far it reaches."""
 
     def linear(t: Fraction) -> Fraction:
         return max(1 - abs(t), Fraction(0))

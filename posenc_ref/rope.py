@@ -100,11 +100,11 @@ class RoPE(Rotary):
         return ("rotary_dim",) if self.rotary_dim == self.head_dim else ()
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Channels (2k, 2k+1), or (k, k + rotary_dim/2), from ``rotary_start`` on."""
+        """Return channels (2k, 2k+1), or (k, k + rotary_dim/2), from ``rotary_start`` on."""
         return self._channels(self.layout)
 
     def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The channels of ``output_layout``, where one is given."""
+        """Return the channels of ``output_layout``, where one is given."""
         return self._channels(self.output_layout or self.layout)
 
     def _channels(self, layout: str) -> tuple[np.ndarray, np.ndarray]:
@@ -112,14 +112,14 @@ class RoPE(Rotary):
         return layout_pairs(layout, self.rotary_dim // 2, self.rotary_start)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """``base ** (-2k / rotary_dim)``, changed by ``scaling`` where there is one."""
+        """Return ``base ** (-2k / rotary_dim)``, changed by ``scaling`` where there is one."""
         assert self.rotary_dim is not None
         if self.scaling is None:
             return standard_schedule(self.base, self.rotary_dim)
         return self.scaling.schedule(self.base, self.rotary_dim, seq_len)
 
     def attention_factor(self, seq_len: int | None = None) -> float:
-        """The scaling's factor m on cos and sin; 1 without one."""
+        """Return the scaling's factor m on cos and sin; 1 without one."""
         return 1.0 if self.scaling is None else self.scaling.magnitude(seq_len)
 
     @property
@@ -129,7 +129,7 @@ class RoPE(Rotary):
 
 
 def layout_pairs(layout: str, pairs: int, start: int) -> tuple[np.ndarray, np.ndarray]:
-    """Channels (2k, 2k+1) or (k, k + pairs), k = 0 .. pairs-1, counted from ``start``."""
+    """Return channels (2k, 2k+1) or (k, k + pairs), k = 0 .. pairs-1, counted from ``start``."""
     k = np.arange(pairs)
     if layout == "interleaved":
         return start + 2 * k, start + 2 * k + 1
@@ -137,7 +137,7 @@ def layout_pairs(layout: str, pairs: int, start: int) -> tuple[np.ndarray, np.nd
 
 
 def check_start(start: Any, rotary_dim: int, head_dim: int) -> int:
-    """``rotary_start`` such that the rotary slice fits into the head."""
+    """Return ``rotary_start`` such that the rotary slice fits into the head."""
     first = validate.integer("rotary_start", start, minimum=0)
     if first + rotary_dim > head_dim:
         raise ValueError(
@@ -148,7 +148,7 @@ def check_start(start: Any, rotary_dim: int, head_dim: int) -> int:
 
 
 def check_scaling(scaling: Any) -> FrequencySchedule | None:
-    """``scaling``, if it is a schedule or None."""
+    """Return ``scaling``, if it is a schedule or None."""
     if scaling is not None and not isinstance(scaling, FrequencySchedule):
         raise TypeError(
             f"scaling must be None or a schedule such as LinearScaling(4.0), got {scaling!r}"

@@ -222,7 +222,7 @@ class Rotary(Encoding, abstract=True):
     def _logits(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
-        """``apply(q) . apply(k) * scale``.
+        """Return ``apply(q) . apply(k) * scale``.
 
         Where the length matters, q and k are rotated as at the longer one of the two.
         """

@@ -66,7 +66,7 @@ class Sandwich(Bias):
         return not self.causal
 
     def decimal_frequencies(self) -> tuple[Decimal, ...]:
-        """``base ** (-2k/dim)`` for k = 1 .. dim/2, in 50-digit decimal."""
+        """Return ``base ** (-2k/dim)`` for k = 1 .. dim/2, in 50-digit decimal."""
         with decimal_context():
             exponents = [Decimal(2 * k) / self.dim for k in range(1, self.dim // 2 + 1)]
             return tuple(geometric(self.base, exponents))
@@ -76,7 +76,7 @@ class Sandwich(Bias):
         return turns(self.decimal_frequencies())
 
     def _divisors(self) -> np.ndarray:
-        """``8h / H``, (H, 1, 1)."""
+        """Return ``8h / H``, (H, 1, 1)."""
         return 8.0 * np.arange(1, self.num_heads + 1)[:, None, None] / self.num_heads
 
     def _of_offset(self, offset: Array) -> Array:

@@ -58,13 +58,13 @@ class Score(Encoding, abstract=True):
         return None
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
-        """The terms (..., H, Q, K) for relative positions r = key - query (Q, K)."""
+        """Return the terms (..., H, Q, K) for relative positions r = key - query (Q, K)."""
         raise NotImplementedError(f"{type(self).__name__} defines no terms")
 
     def _of_pairs(
         self, q: Array, k: Array, q_at: Array, k_at: Array, scale: float
     ) -> dict[str, Array]:
-        """The terms for query positions (Q, 1) and key positions (1, K)."""
+        """Return the terms for query positions (Q, 1) and key positions (1, K)."""
         return self._of_offset(q, k, k_at - q_at, scale)
 
     def terms(

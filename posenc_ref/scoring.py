@@ -17,7 +17,7 @@ def scores(
     *,
     scale: float | None = None,
 ) -> Array:
-    """Attention logits, in q's dtype: computed in float64, rounded once.
+    """Return attention logits, in q's dtype: computed in float64, rounded once.
 
     Tables: ``(q + PE) . (k + PE) * scale`` (identity projections).  Rotary: ``R q . R k * scale``.
     Biases: ``q . k * scale + bias``, q and k with a head axis (..., H, Q, d); scores: the sum of

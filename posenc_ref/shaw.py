@@ -76,13 +76,13 @@ class Shaw(Score):
         return int(self.keys.shape[0]) if self.keys.ndim == 3 else None
 
     def row(self, r: Array) -> Array:
-        """The row of the table for relative positions key - query."""
+        """Return the row of the table for relative positions key - query."""
         r = r if self.counted == "key-query" else -r
         after = int(self.keys.shape[-2]) - 1 - self.before
         return clip(r, -self.before, after) + self.before
 
     def context(self, weights: Array, v: Array, q_positions: Any, k_positions: Any) -> Array:
-        """``z_i = sum_j weights_ij (v_j + b_ij)``: weights (..., H, Q, K), v (..., H, K, d).
+        """Return ``z_i = sum_j weights_ij (v_j + b_ij)``: weights (..., H, Q, K), v (..., H, K, d).
 
         Positions are (Q,) and (K,), on the host or where v is; the result has v's dtype.
         """

@@ -107,7 +107,7 @@ class Sinusoidal(ComputedTable):
         return frozenset() if self.dim % 2 and self.odd == "extra-sin" else PAIRED
 
     def decimal_frequencies(self) -> tuple[Decimal, ...]:
-        """``position_scale * base ** (-k/n)`` in 50-digit decimal, one per pair."""
+        """Return ``position_scale * base ** (-k/n)`` in 50-digit decimal, one per pair."""
         pairs = (self.dim + 1) // 2 if self.odd == "extra-sin" else self.dim // 2
         with decimal_context():
             if self.denominator == "dim":
@@ -120,11 +120,11 @@ class Sinusoidal(ComputedTable):
             return tuple(Decimal(self.position_scale) * w for w in waves)
 
     def frequencies(self) -> np.ndarray:
-        """``position_scale * omega_k``, radians per position, NumPy float64."""
+        """Return ``position_scale * omega_k``, radians per position, NumPy float64."""
         return np.array([float(w) for w in self.decimal_frequencies()])
 
     def truth(self, positions: Any) -> Truth:
-        """``table`` with A = |value| and B = ``|angle| |scale|``; a zero column has 0."""
+        """Return ``table`` with A = |value| and B = ``|angle| |scale|``; a zero column has 0."""
         value = self.table(np.asarray(positions))
         sin_at, cos_at = self.columns()
         at = np.asarray(positions, np.float64)[..., None] + self.offset
@@ -135,7 +135,7 @@ class Sinusoidal(ComputedTable):
         return Truth(value, np.abs(value), angle, amplitude)
 
     def shift_matrix(self, k: float) -> np.ndarray:
-        """M(k), (dim, dim), with ``PE(p + k) = M(k) PE(p)`` for every p; NumPy float64.
+        """Return M(k), (dim, dim), with ``PE(p + k) = M(k) PE(p)`` for every p; NumPy float64.
 
         Each (sin, cos) pair is turned by ``k * omega``: ``[[c, s], [-s, c]]``.  An extra sine
         column has no cosine, so there is no M(k) then: ValueError.
@@ -151,7 +151,7 @@ class Sinusoidal(ComputedTable):
         return matrix
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """The columns that hold the sines and the cosines, in the order of the pairs."""
+        """Return the columns that hold the sines and the cosines, in the order of the pairs."""
         cosines = self.dim // 2
         sines = (self.dim + 1) // 2 if self.odd == "extra-sin" else cosines
         if self.layout == "interleaved":

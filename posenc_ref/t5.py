@@ -23,7 +23,7 @@ from .bias import Bias
 
 
 def bucket_starts(nb: int, max_distance: int) -> tuple[int, ...]:
-    """The smallest distances n of the buckets 1 .. nb - 1, in integers.
+    """Return the smallest distances n of the buckets 1 .. nb - 1, in integers.
 
     With ``me = nb // 2``, each distance n < me has a bucket of its own; bucket me + t begins where
     ``log(n/me) / log(max_distance/me) * (nb - me) >= t``.
@@ -144,7 +144,7 @@ class T5Bias(Bias):
         return bucket
 
     def own_scale(self, dim: int) -> float:
-        """1, T5's initialisation absorbs 1/sqrt(d); 1/sqrt(d) where ``scaled``."""
+        """Return 1, T5's initialisation absorbs 1/sqrt(d); 1/sqrt(d) where ``scaled``."""
         return super().own_scale(dim) if self.scaled else 1.0
 
     def _of_offset(self, offset: Array) -> Array:

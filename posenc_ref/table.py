@@ -56,7 +56,7 @@ class Table(Encoding, abstract=True):
         return p
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
-        """Positions of the patches of an image, (S,) or (A, S), in the order of the tokens.
+        """Return positions of the patches of an image, (S,) or (A, S), in the order of the tokens.
 
         Row by row: ``0 .. height * width - 1`` for one axis, rows and columns for two.
         """
@@ -68,12 +68,12 @@ class Table(Encoding, abstract=True):
         return np.arange(rows_and_columns.shape[1])
 
     def grid(self, height: int, width: int, *, dtype: DType = None) -> Array:
-        """The rows of all patches of an image, (height * width, dim): on the host."""
+        """Return the rows of all patches of an image, (height * width, dim): on the host."""
         table: Any = self
         return table.table(self.grid_positions(height, width), dtype=dtype)
 
     def truth(self, positions: Any) -> Truth:
-        """The table at host ``positions`` with A and B of the error unit, NumPy float64.
+        """Return the table at host ``positions`` with A and B of the error unit, NumPy float64.
 
         By default A = 0 and B = 0: rows that are looked up are bit-equal.
         """
@@ -82,7 +82,7 @@ class Table(Encoding, abstract=True):
         return Truth(value, np.zeros_like(value), np.zeros_like(value))
 
     def add(self, x: Array, positions: Any) -> Array:
-        """``x + table(positions)`` for x (..., S, dim), rounded to x's dtype at the end.
+        """Return ``x + table(positions)`` for x (..., S, dim), rounded to x's dtype at the end.
 
         positions are (S,), (B, S) with B on x's first axis, or have the axes ``x.shape[:-1]``;
         in front of them the A axes, where there are several.
@@ -147,5 +147,5 @@ PAIRED = frozenset({"constant-norm", "linear-shift", "relative-gram"})
 
 
 def of_axis(p: Positions, axis: int) -> Positions:
-    """The positions of one axis out of (A, ...)."""
+    """Return the positions of one axis out of (A, ...)."""
     return replace(p, values=p.values[axis, ...])

@@ -85,12 +85,12 @@ class TransformerXL(Score):
         return self._of_rows(q, k, self._table(-self._held(r), q), scale)
 
     def _table(self, at: Array, q: Array) -> Array:
-        """R at these positions (Q, K), in the dtype of q and where it is: (Q, K, D)."""
+        """Return R at these positions (Q, K), in the dtype of q and where it is: (Q, K, D)."""
         xp = namespace(q) if isinstance(at, np.ndarray) else None
         return astype(self.sinusoid.table(at, xp=xp, device=device_of(q)), q.dtype)
 
     def _angles(self, at: np.ndarray) -> np.ndarray:
-        """B of R at these positions."""
+        """Return B of R at these positions."""
         moved = np.zeros((*at.shape, self.sinusoid.dim))
         angle = np.abs(at[..., None] * self.sinusoid.frequencies()) * abs(self.sinusoid.scale)
         for columns in self.sinusoid.columns():
@@ -116,7 +116,7 @@ class TransformerXL(Score):
         return found
 
     def _projected(self, x: Array, rows: Array) -> Array:
-        """``x_i . W R_ij``: x (..., H, Q, d) and rows (Q, K, D) to (..., H, Q, K)."""
+        """Return ``x_i . W R_ij``: x (..., H, Q, d) and rows (Q, K, D) to (..., H, Q, K)."""
         xp = namespace(x)
         wide = xp.matmul(x, like("projection", self.projection, x))
         return xp.matmul(wide[..., None, :], xp.matrix_transpose(rows))[..., 0, :]
@@ -124,7 +124,7 @@ class TransformerXL(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Each term with A and B of the error unit."""
+        """Return each term with A and B of the error unit."""
         r = self._held(k_at - q_at)
         rows, moved = self._table(-r, q), self._angles(r)
         values = self._of_rows(q, k, rows, scale)
@@ -178,7 +178,7 @@ class XLNet(TransformerXL):
     def segment_term(
         self, q: Array, q_segments: Any, k_segments: Any, *, scale: float | None = None
     ) -> Array:
-        """The fifth term (..., H, Q, K) of queries (..., H, Q, d); add it to ``scores``.
+        """Return the fifth term (..., H, Q, K) of queries (..., H, Q, d); add it to ``scores``.
 
         Segment numbers are (Q,) and (K,) integers, on the host or where q is.  In q's dtype,
         rounded once.

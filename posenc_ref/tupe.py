@@ -78,7 +78,7 @@ class TUPE(Score):
         return int(self.position_queries.shape[0])
 
     def own_scale(self, dim: int) -> float:
-        """``1 / sqrt(2d)``."""
+        """Return ``1 / sqrt(2d)``."""
         return float((2 * dim) ** -0.5)
 
     def _of_pairs(
@@ -109,7 +109,7 @@ class TUPE(Score):
         return kept | {"cls": untied}
 
     def _rows(self, name: str, at: Array, q: Array) -> Array:
-        """Rows of positions (S,), heads first: (H, S, d)."""
+        """Return rows of positions (S,), heads first: (H, S, d)."""
         table = getattr(self, name)
         rows, h, d = (int(n) for n in table.shape)
         flat = namespace(table).reshape(table, (rows, h * d))

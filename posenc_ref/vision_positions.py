@@ -23,7 +23,7 @@ def grid_positions(
     merge_size: int = 1,
     origin: int | str = 0,
 ) -> np.ndarray:
-    """Row and column of every patch, in the order of the tokens.
+    """Return row and column of every patch, in the order of the tokens.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def grid_positions(
 
 
 def patch_centres(height: int, width: int) -> np.ndarray:
-    """Centres of the patches, each axis from -1 to 1, row-major: DINOv3.
+    """Return centres of the patches, each axis from -1 to 1, row-major: DINOv3.
 
     Formula
         ``2 (i + 1/2) / n - 1`` for patch i of n, on each axis by itself.

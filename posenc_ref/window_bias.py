@@ -48,7 +48,7 @@ class WindowBias(Bias, abstract=True):
         return self._of_axes(q // w - k // w, q % w - k % w)
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:
-        """The bias (H, Q, K) of query minus key, in rows and in columns."""
+        """Return the bias (H, Q, K) of query minus key, in rows and in columns."""
         raise NotImplementedError(f"{type(self).__name__} defines no bias")
 
 
@@ -66,7 +66,7 @@ class WindowTable(WindowBias, abstract=True):
         self._set(window=(h, w))
 
     def _rows(self, h: int, w: int) -> int:
-        """The number of rows for a window of h x w."""
+        """Return the number of rows for a window of h x w."""
         return (2 * h - 1) * (2 * w - 1)
 
     @property
@@ -75,7 +75,7 @@ class WindowTable(WindowBias, abstract=True):
         return int(self.table.shape[1])
 
     def _entries(self, row: Array) -> Array:
-        """``table[row]`` with the heads in front."""
+        """Return ``table[row]`` with the heads in front."""
         check_place("positions", row, "the table", self.table)
         return namespace(self.table).moveaxis(lookup("row", self.table, row), -1, -3)
 
@@ -236,7 +236,7 @@ class LogCPB(WindowBias):
         return 1.0
 
     def _inputs(self, dy: Array, dx: Array) -> Array:
-        """``s(dy), s(dx)``, (..., 2)."""
+        """Return ``s(dy), s(dx)``, (..., 2)."""
         xp = namespace(dy)
         sides = self.pretrained_window or self.window
         found = []
@@ -251,7 +251,7 @@ class LogCPB(WindowBias):
         return xp.moveaxis(16.0 * sigmoid(y), -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """The bias with A and B of the error unit."""
+        """Return the bias with A and B of the error unit."""
         plain = super().truth(q_positions, k_positions)
         (q, k), (_, w) = (np.asarray(p) for p in (q_positions, k_positions)), self.window
         q, k = q[:, None], k[None, :]

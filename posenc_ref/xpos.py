@@ -99,22 +99,22 @@ class XPos(Rotary):
         )
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Channels (2k, 2k+1), or (k, k + head_dim/2)."""
+        """Return channels (2k, 2k+1), or (k, k + head_dim/2)."""
         return layout_pairs(self.layout, self.head_dim // 2, 0)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """``base ** (-2k / head_dim)``."""
+        """Return ``base ** (-2k / head_dim)``."""
         return standard_schedule(self.base, self.head_dim)
 
     def decays(self) -> np.ndarray:
-        """``zeta_k``, shape (pairs,), NumPy float64."""
+        """Return ``zeta_k``, shape (pairs,), NumPy float64."""
         with decimal_context():
             gamma = Decimal(self.gamma)
             steps = [Decimal(2 * k) / self.head_dim for k in range(self.head_dim // 2)]
             return np.array([float((step + gamma) / (1 + gamma)) for step in steps])
 
     def apply_queries(self, x: Array, positions: Any) -> Array:
-        """Queries (..., S, head_dim) rotated and multiplied by ``zeta ** n``, in x's dtype.
+        """Return queries (..., S, head_dim) rotated and multiplied by ``zeta ** n``, in x's dtype.
 
         Computed in float64 and rounded once; positions as :meth:`Rotary.apply` takes them.
         ValueError where x's dtype cannot hold the decay.
@@ -122,13 +122,13 @@ class XPos(Rotary):
         return self._decayed(x, positions, 1.0)
 
     def apply_keys(self, x: Array, positions: Any) -> Array:
-        """Keys (..., S, head_dim) rotated and multiplied by ``zeta ** -n``, likewise."""
+        """Return keys (..., S, head_dim) rotated and multiplied by ``zeta ** -n``, likewise."""
         return self._decayed(x, positions, -1.0)
 
     def _logits(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
-        """``apply_queries(q) . apply_keys(k) * scale``."""
+        """Return ``apply_queries(q) . apply_keys(k) * scale``."""
         middle = self._centred(q_positions, k_positions)
         queries, keys = middle.apply_queries(q, q_positions), middle.apply_keys(k, k_positions)
         return dot(queries, keys, scale)

@@ -22,7 +22,7 @@ def from_config(
     part: str | None = None,
     layout: str | None = None,
 ) -> ModelEncoding:
-    """The positional encoding that a Hugging Face configuration describes.
+    """Return the positional encoding that a Hugging Face configuration describes.
 
     Every spelling is read: ``rope_scaling`` and ``rope_parameters``, ``type`` and ``rope_type``,
     nested by layer type or not, bases and partial factors inside or beside them.  What no
@@ -84,7 +84,7 @@ def _read(config: Any) -> Mapping[str, Any]:
 
 
 def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any], str]:
-    """The configuration meant, and its model type."""
+    """Return the configuration meant, and its model type."""
     from .config_facts import known, parts
 
     model_type = data.get("model_type")

@@ -19,7 +19,7 @@ class Head(NamedTuple):
 
 
 def head(settings: Settings, layer_type: str, partial: float | None) -> Head:
-    """The head of the layers of one type.
+    """Return the head of the layers of one type.
 
     Formula
         ``dim = head_dim``, or ``hidden_size // num_attention_heads``;
@@ -120,7 +120,7 @@ def _latent(settings: Settings, layer_type: str, partial: float | None) -> Head:
 
 
 def _of_layer_type(settings: Settings, layer_type: str, key: str) -> Any:
-    """What ``per_layer_config``, or an older prefix, says for the layers of one type."""
+    """Return what ``per_layer_config``, or an older prefix, says for the layers of one type."""
     if layer_type == "sliding_attention" and settings.config.get(f"swa_{key}") is not None:
         return settings.config[f"swa_{key}"]
     layers = settings.config.get("per_layer_config")

@@ -40,7 +40,7 @@ _SCHEDULE = (
 
 
 def layers(settings: Settings) -> Layers:
-    """The layers, named by layer type.
+    """Return the layers, named by layer type.
 
     Where layers of one type differ, the name says how: ``full_attention_nope`` rotates nothing,
     ``full_attention_unscaled`` has plain RoPE, ``sliding_attention_500000`` a base of its own.
@@ -113,7 +113,7 @@ def _kinds(settings: Settings, types: Sequence[str]) -> list[Kind | None]:
 
 
 def _bases(settings: Settings, types: Sequence[str]) -> list[float | None]:
-    """Granite SWA: one base for each layer."""
+    """Return Granite SWA: one base for each layer."""
     key = settings.conventions.get("layer_bases")
     given = None if key is None else settings.given(key)
     if given is None:
@@ -122,7 +122,7 @@ def _bases(settings: Settings, types: Sequence[str]) -> list[float | None]:
 
 
 def _scaled(settings: Settings, count: int) -> list[bool]:
-    """Molmo 2: the layers whose frequencies are scaled."""
+    """Return Molmo 2: the layers whose frequencies are scaled."""
     key = settings.conventions.get("unscaled")
     given: Any = None if key is None else settings.given(key)
     return [given is None or i in given for i in range(count)]

@@ -54,7 +54,7 @@ class Rotary(NamedTuple):
 
 
 def rotary_parameters(settings: Settings, labels: Sequence[str]) -> dict[str, Rotary | None]:
-    """The parameters for each label: a layer type, or the name that stands for several.
+    """Return the parameters for each label: a layer type, or the name that stands for several.
 
     None where the configuration says null for a label: those layers have no encoding.
     """

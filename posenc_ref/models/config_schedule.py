@@ -19,7 +19,7 @@ from .config_rope import Rotary
 
 
 def schedule(settings: Settings, rotary: Rotary) -> FrequencySchedule | None:
-    """The scaling that ``rotary`` describes; None for plain RoPE.
+    """Return the scaling that ``rotary`` describes; None for plain RoPE.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from .query_scale import PowerTemperature, QueryScale, QueryTemperature
 
 
 def softmax_scale(settings: Settings, dim: int, rotary: Rotary | None) -> tuple[float | None, str]:
-    """The whole factor on q . k where it is not ``dim ** -0.5``, and where it comes from.
+    """Return the whole factor on q . k where it is not ``dim ** -0.5``, and where it comes from.
 
     ``dim`` is 0 where layer types differ in it.
 
@@ -65,7 +65,7 @@ def _mscale(rotary: Rotary | None) -> float:
 def query_scale(
     settings: Settings, encodings: Mapping[str, Any], rotary: Rotary | None
 ) -> tuple[dict[str, QueryScale], str]:
-    """The query scales by layer type, and where they come from.
+    """Return the query scales by layer type, and where they come from.
 
     Source
         transformers 5.23: Llama 4 (layers without RoPE, ``attn_temperature_tuning``), Ministral 3

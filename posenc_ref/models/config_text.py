@@ -106,7 +106,7 @@ def _encoding(settings: Settings, kind: Kind, rotary: Rotary, place: Head) -> En
 def _sections(
     settings: Settings, rotary: Rotary, pairs: int
 ) -> tuple[tuple[int, ...], str | tuple[int, ...]]:
-    """Channel pairs of every axis, and which pairs these are.
+    """Return channel pairs of every axis, and which pairs these are.
 
     Source
         ``recomposition_frequencies`` of the models in transformers 5.23: chunked in Qwen2-VL,

@@ -56,7 +56,7 @@ class Metadata:
                 )
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of ``{architecture}.{key}``."""
+        """Return the value of ``{architecture}.{key}``."""
         value = self._values.get(f"{self.architecture}.{key}")
         return default if value is None else value
 
@@ -84,7 +84,7 @@ def from_gguf_metadata(
     *,
     layout: str | None = None,
 ) -> ModelEncoding:
-    """The positional encoding of a GGUF file, from its key-value pairs.
+    """Return the positional encoding of a GGUF file, from its key-value pairs.
 
     Formula
         Frequencies ``freq_base ** (-2k / dimension_count)``, changed by ``rope.scaling`` and, where
@@ -255,7 +255,7 @@ def _softmax(meta: Metadata, facts: Mapping[str, Any]) -> tuple[float | None, st
 
 
 def _query_scale(meta: Metadata, encodings: Mapping[str, Encoding | None]) -> dict[str, QueryScale]:
-    """Llama 4's temperature; llama.cpp has its constants in the code."""
+    """Return Llama 4's temperature; llama.cpp has its constants in the code."""
     if meta.architecture != "llama4":
         return {}
     without = [name for name, encoding in encodings.items() if encoding is None]

@@ -118,7 +118,7 @@ _INTERVALS = {"llama4_text": 4, "mistral_large4_text": 4, "smollm3": 4}
 
 
 def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The type of every layer, from the text part of a Hugging Face ``config.json``.
+    """Return the type of every layer, from the text part of a Hugging Face ``config.json``.
 
     ``layer_types`` is taken as it stands.  Where it is missing, the schedule of ``model_type`` is
     computed as its configuration class in transformers 5.23 does, from the entries it reads
@@ -190,7 +190,7 @@ def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def config_rope_layers(config: Mapping[str, Any]) -> tuple[bool, ...]:
-    """Which layers rotate, from the text part of a Hugging Face ``config.json``.
+    """Return which layers rotate, from the text part of a Hugging Face ``config.json``.
 
     From ``layer_rope_theta``, ``no_rope_layers`` or ``no_rope_layer_interval`` where the model
     reads them (transformers 5.23); from the layer types in Cohere 2, EXAONE 4, AFMoE and others,

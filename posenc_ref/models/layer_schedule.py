@@ -17,7 +17,7 @@ PHASES = ("last", "first", "from-end")
 def every_nth(
     num_layers: int, n: int, *, phase: str | int = "last", also: Sequence[int] = ()
 ) -> tuple[bool, ...]:
-    """True at every n-th layer.
+    """Return True at every n-th layer.
 
     Formula
         ``(i - start) % n == 0``, with ``start`` n - 1 for ``"last"`` (layers n-1, 2n-1, ...), 0 for
@@ -64,12 +64,12 @@ def every_nth(
 def layer_types(
     chosen: Sequence[bool], *, full: str = "full_attention", other: str = "sliding_attention"
 ) -> tuple[str, ...]:
-    """Names for a schedule: ``full`` where ``chosen`` is True, ``other`` elsewhere."""
+    """Return Names for a schedule: ``full`` where ``chosen`` is True, ``other`` elsewhere."""
     return tuple(full if validate.boolean("chosen", c) else other for c in chosen)
 
 
 def window_letters(num_layers: int, pattern: str) -> tuple[str, ...]:
-    """Layer types from letters: ``"LLLG"`` is three local (sliding) layers and one global.
+    """Return Layer types from letters: ``"LLLG"`` is three local (sliding) layers and one global.
 
     The pattern repeats from layer 0, and the last layer is global whatever the letters say.
 
@@ -88,7 +88,7 @@ def window_letters(num_layers: int, pattern: str) -> tuple[str, ...]:
 
 
 def window_from(num_layers: int, first: int) -> tuple[str, ...]:
-    """Full attention below layer ``first``, sliding from it on.
+    """Return Full attention below layer ``first``, sliding from it on.
 
     Source
         ``max_window_layers`` of Qwen2, Qwen2-VL, Qwen3 (transformers 5.23).  Despite its name it
@@ -107,7 +107,7 @@ def rope_layers(
     no_rope_layer_interval: int | None = None,
     layer_rope_theta: Sequence[float] | None = None,
 ) -> tuple[bool, ...]:
-    """Which layers use RoPE, from exactly one of the three spellings.
+    """Return which layers use RoPE, from exactly one of the three spellings.
 
     Parameters
     ----------

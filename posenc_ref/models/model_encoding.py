@@ -119,7 +119,7 @@ class ModelEncoding(Value):
         )
 
     def layers(self, layer_type: str) -> tuple[int, ...]:
-        """The numbers of the layers of this type."""
+        """Return the numbers of the layers of this type."""
         return tuple(i for i, name in enumerate(self.layer_types) if name == layer_type)
 
     # -- logits ------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class ModelEncoding(Value):
     # -- forms -------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """The value as JSON-ready data; :func:`posenc_ref.from_dict` reads it."""
+        """Return the value as JSON-ready data; :func:`posenc_ref.from_dict` reads it."""
         return {
             self.kind: type(self).__name__,
             "name": self.name,
@@ -172,7 +172,7 @@ class ModelEncoding(Value):
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_dict`, less the entry that names the class."""
+        """Return the inverse of :meth:`to_dict`, less the entry that names the class."""
         decoded = dict(body)
         for key in ("encodings", "query_scale"):
             entries = decoded.get(key, {})

@@ -15,7 +15,7 @@ from .model_encoding import ModelEncoding
 
 
 def rows(encoding: Table, seq_len: int) -> Array:
-    """The rows that a sequence is given: ``table(0 .. seq_len - 1)``.
+    """Return the rows that a sequence is given: ``table(0 .. seq_len - 1)``.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def rows(encoding: Table, seq_len: int) -> Array:
 
 
 def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:
-    """Which layers of ``model`` have a positional encoding in their attention.
+    """Return which layers of ``model`` have a positional encoding in their attention.
 
     Layers without one (NoPE), and layer types without softmax attention, are False.
 
@@ -80,7 +80,7 @@ def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:
 
 
 def softmax_scale(model: ModelEncoding) -> float:
-    """The whole factor on q . k: the model's own, or 1/sqrt(head_dim).
+    """Return the whole factor on q . k: the model's own, or 1/sqrt(head_dim).
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class Need(NamedTuple):
 
 
 def presets() -> tuple[str, ...]:
-    """The names that :func:`preset` knows; some of them need facts (:func:`needs`).
+    """Return the names that :func:`preset` knows; some of them need facts (:func:`needs`).
 
     Returns
     -------
@@ -171,7 +171,7 @@ def _derived(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:
-    """Every encoding with some fields changed."""
+    """Return every encoding with some fields changed."""
     if not facts:
         return made
     encodings: dict[str, Encoding | None] = {}

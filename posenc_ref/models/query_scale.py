@@ -37,11 +37,11 @@ class QueryScale(Value, abstract=True):
     first = 0  # the smallest position in the domain
 
     def _factor(self, p: Array) -> Array:
-        """The factor of float64 positions."""
+        """Return the factor of float64 positions."""
         raise NotImplementedError(f"{type(self).__name__} defines no factor")
 
     def factor(self, positions: Any, *, dtype: DType = None) -> Array:
-        """The factors of positions (...), same shape, float64 unless ``dtype=``.
+        """Return the factors of positions (...), same shape, float64 unless ``dtype=``.
 
         They follow the library and device of ``positions``.
 

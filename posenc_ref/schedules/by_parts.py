@@ -67,7 +67,7 @@ class NTKByParts(FrequencySchedule):
                 )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``(1 - c_k) f_k + c_k ((1 - b_k) n_k + b_k f_k / factor)``."""
+        """Return ``(1 - c_k) f_k + c_k ((1 - b_k) n_k + b_k f_k / factor)``."""
         length, s = self.original_max_position, Decimal(self.factor)
         plain = standard_schedule(base, rotary_dim)
         ntk = ntk_schedule(base, rotary_dim, s)

@@ -53,5 +53,5 @@ class GivenFrequencies(FrequencySchedule):
         return tuple(Decimal(w) for w in self.frequencies)
 
     def magnitude(self, seq_len: int | None) -> float:
-        """``attention_factor``."""
+        """Return ``attention_factor``."""
         return self.attention_factor

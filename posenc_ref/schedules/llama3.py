@@ -65,7 +65,7 @@ class Llama3Scaling(FrequencySchedule):
         )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``f_k ((1 - t_k) / factor + t_k)``."""
+        """Return ``f_k ((1 - t_k) / factor + t_k)``."""
         with decimal_context():
             s, length = Decimal(self.factor), self.original_max_position
             low, high = Decimal(self.low_freq_factor), Decimal(self.high_freq_factor)

@@ -92,7 +92,7 @@ class LongRoPE(FrequencySchedule):
         return self.policy == "long"
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``base ** (-2k/d) / lambda_k``."""
+        """Return ``base ** (-2k/d) / lambda_k``."""
         name = "long_factor" if self._long(seq_len) else "short_factor"
         divisors: tuple[float, ...] = getattr(self, name)
         if len(divisors) != rotary_dim // 2:
@@ -107,7 +107,7 @@ class LongRoPE(FrequencySchedule):
             )
 
     def magnitude(self, seq_len: int | None) -> float:
-        """``attention_factor``, or ``sqrt(1 + ln(factor) / ln(original_max_position))``."""
+        """Return ``attention_factor``, or ``sqrt(1 + ln(factor) / ln(original_max_position))``."""
         if isinstance(self.attention_factor, tuple):
             return self.attention_factor[self._long(seq_len)]
         if self.attention_factor is not None:

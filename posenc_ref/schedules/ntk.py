@@ -14,7 +14,7 @@ from .scaling import FrequencySchedule, standard_schedule
 
 @functools.lru_cache(maxsize=256)
 def ntk_schedule(base: float, rotary_dim: int, alpha: Decimal) -> tuple[Decimal, ...]:
-    """``base' ** (-2k/d)`` with ``base' = base * alpha ** (d/(d-2))``.
+    """Return ``base' ** (-2k/d)`` with ``base' = base * alpha ** (d/(d-2))``.
 
     Written as ``base ** (-2k/d) / alpha ** (2k/(d-2))``: the first pair is not changed, the last
     one is divided by alpha exactly.
@@ -61,7 +61,7 @@ class NTKScaling(FrequencySchedule):
         self._set(factor=validate.real("factor", self.factor, minimum=1.0))
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``base ** (-2k/d) / factor ** (2k/(d-2))``."""
+        """Return ``base ** (-2k/d) / factor ** (2k/(d-2))``."""
         return ntk_schedule(base, rotary_dim, Decimal(self.factor))
 
 
@@ -110,7 +110,7 @@ class DynamicNTK(FrequencySchedule):
         return self.policy == "current"
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """NTK-aware scaling by alpha, at ``seq_len`` where the policy is "current"."""
+        """Return NTK-aware scaling by alpha, at ``seq_len`` where the policy is "current"."""
         with decimal_context():
             s, trained = Decimal(self.factor), Decimal(self.max_position)
             length = trained * s
@@ -193,7 +193,7 @@ class SuNTK(FrequencySchedule):
         )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``base ** (-2k/d) / factor ** ((2(k+1)/d) ** power)``."""
+        """Return ``base ** (-2k/d) / factor ** ((2(k+1)/d) ** power)``."""
         rows = zip(
             standard_schedule(base, rotary_dim),
             _powers(self.factor, rotary_dim, self.power),
@@ -205,7 +205,7 @@ class SuNTK(FrequencySchedule):
 
 @functools.lru_cache(maxsize=256)
 def _powers(factor: float, rotary_dim: int, power: float) -> tuple[Decimal, ...]:
-    """``factor ** ((2(k+1)/d) ** power)``, k = 0 .. d/2 - 1."""
+    """Return ``factor ** ((2(k+1)/d) ** power)``, k = 0 .. d/2 - 1."""
     with decimal_context():
         s, exponent = Decimal(factor), Decimal(power)
         return tuple(

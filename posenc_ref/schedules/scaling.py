@@ -31,7 +31,7 @@ class FrequencySchedule(Scaling, abstract=True):
 
 
 def clip(value: Decimal) -> Decimal:
-    """``value`` within [0, 1]."""
+    """Return ``value`` within [0, 1]."""
     return min(max(value, Decimal(0)), Decimal(1))
 
 
@@ -44,7 +44,7 @@ def standard_schedule(base: float, rotary_dim: int) -> tuple[Decimal, ...]:
 
 
 def real_tuple(name: str, values: Any, *, above: float | None = None) -> tuple[float, ...]:
-    """``values``, a sequence or an array with one axis, as finite Python floats."""
+    """Return ``values``, a sequence or an array with one axis, as finite Python floats."""
     if is_array(values):
         values = to_host(values).tolist()
     if isinstance(values, str) or not isinstance(values, Sequence):

@@ -160,7 +160,7 @@ class YaRN(FrequencySchedule):
             )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``(1 - g_k) f_k + g_k f_k / factor``, or ``f_k / factor ** g_k``."""
+        """Return ``(1 - g_k) f_k + g_k f_k / factor``, or ``f_k / factor ** g_k``."""
         plain = standard_schedule(base, rotary_dim)
         gamma = ramp(
             base, rotary_dim, self.original_max_position, self.beta_fast, self.beta_slow,
@@ -174,7 +174,7 @@ class YaRN(FrequencySchedule):
             return tuple((1 - g) * f + g * (f / s) for f, g in zip(plain, gamma, strict=True))
 
     def magnitude(self, seq_len: int | None) -> float:
-        """``attention_factor``, or ``g(mscale) / g(mscale_all_dim)``, or ``g(1)``."""
+        """Return ``attention_factor``, or ``g(mscale) / g(mscale_all_dim)``, or ``g(1)``."""
         if self.attention_factor is not None:
             return self.attention_factor
         if not self.mscale or not self.mscale_all_dim:
