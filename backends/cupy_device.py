@@ -73,7 +73,7 @@ def kernel(name: str) -> Any:
 
 @_once
 def flag_of(device: int) -> Any:
-    """Return the flag of ``device``, one int32, which the kernel sets if a position is out of bounds."""
+    """Return the flag of ``device``, one int32: 1 after a position was out of bounds."""
     import cupy
 
     with cupy.cuda.Device(device):

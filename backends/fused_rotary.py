@@ -22,7 +22,7 @@ from .rotation import rotate, rotate_cupy
 
 
 class FusedRotary:
-    """A rotary encoding with fast paths and cached tables; see :func:`posenc_ref.backends.fused`."""
+    """A rotary encoding with fast paths and cached tables: :func:`posenc_ref.backends.fused`."""
 
     def __init__(self, encoding: Rotary, tensor_layout: str, inverse: bool = False) -> None:
         self.encoding = encoding

@@ -99,7 +99,7 @@ class PoPE(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Return the logits with A and B of the error unit."""
+        """Return the logits with the error coefficients A and B."""
         r = k_at - q_at
         ((name, value),) = self._of_offset(q, k, r, scale).items()
         of_q, of_k = (softplus(x) + np.abs(x) * sigmoid(x) for x in (q, k))

@@ -25,9 +25,9 @@ class Sandwich(Bias):
     Source
         Chi et al. 2022, *Dissecting Transformer Length Extrapolation*, arXiv:2212.10356, section 5.
     Traps
-        k starts at 1, where the sinusoids of the Transformer start at 0.  ``dim/2`` is the same
-        for the whole row, so softmax does not see it: rows are judged up to a constant.  The sum
-        does not fall all the way with the distance.
+        k starts at 1; the sinusoids of the Transformer start at 0. ``dim/2`` is the same for the
+        whole row, so softmax ignores it: rows are judged up to a constant. The sum does not
+        decrease monotonically with the distance.
     Error unit
         A = ``(sum of |cos| + dim/2) H / 8h``, B = ``(sum of |i - j| omega_k) H / 8h``.
 
@@ -47,7 +47,8 @@ class Sandwich(Bias):
     causal: bool = True
 
     up_to_constant = True
-    holds = frozenset({"symmetric", "zero-at-own"})  # it does not fall with the distance
+    holds = frozenset({"symmetric", "zero-at-own"})  # no "decay": the sum rises again at some
+    distances
 
     def __post_init__(self) -> None:
         dim = validate.integer("dim", self.dim, minimum=2)
@@ -62,7 +63,7 @@ class Sandwich(Bias):
 
     @property
     def sees_future(self) -> bool:
-        """Whether keys after the query belong to the encoding."""
+        """Whether the bias of keys after the query is defined."""
         return not self.causal
 
     def decimal_frequencies(self) -> tuple[Decimal, ...]:
@@ -76,7 +77,7 @@ class Sandwich(Bias):
         return turns(self.decimal_frequencies())
 
     def _divisors(self) -> np.ndarray:
-        """Return ``8h / H``, (H, 1, 1)."""
+        """Return the divisors ``8h / H``, (H, 1, 1)."""
         return 8.0 * np.arange(1, self.num_heads + 1)[:, None, None] / self.num_heads
 
     def _of_offset(self, offset: Array) -> Array:

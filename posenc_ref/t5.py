@@ -116,7 +116,7 @@ class T5Bias(Bias):
 
     @property
     def sees_future(self) -> bool:
-        """Whether keys after the query belong to the encoding."""
+        """Whether the bias of keys after the query is defined."""
         return self.bidirectional
 
     @cached_property

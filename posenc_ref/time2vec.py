@@ -69,7 +69,7 @@ class Time2Vec(ComputedTable):
         return int(self.weight.size)
 
     def truth(self, positions: Any) -> Truth:
-        """Return ``table`` with the A and B of the formula."""
+        """Return ``table`` with the error coefficients A and B."""
         value = self.table(np.asarray(positions))
         t = np.abs(np.asarray(positions, np.float64))[..., None]
         size = t * np.abs(self.weight) + np.abs(self.bias)

@@ -56,7 +56,7 @@ def write_toeplitz(row: np.ndarray, out: np.ndarray) -> None:
 def write_phasors(
     coarse: np.ndarray, fine: np.ndarray, index: np.ndarray, cos: Columns, sin: Columns
 ) -> None:
-    """Write ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``  to row r, in two parts."""
+    """Write row r, ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``, in two parts."""
     loop = _loop(cos, sin)
     assert loop is not None
     a, b, c, d = (np.ascontiguousarray(x) for t in (coarse, fine) for x in (t.real, t.imag))

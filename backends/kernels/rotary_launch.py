@@ -184,7 +184,7 @@ def _alike(views: Sequence[View], folded: Sequence[tuple[list[Axis], Axis, Axis]
 def _width(
     views: Iterable[View], dtype: str, runs: Iterable[PairRun], gaps: Iterable[tuple[int, int]]
 ) -> int:
-    """Return the pairs that a thread rotates: as many as 16 bytes hold if rows are aligned, else 1."""
+    """Return the pairs per thread: as many as 16 bytes hold if all rows are aligned, else 1."""
     width = PER_PACK[dtype]
     cuts = [edge for run in runs for edge in (run.start, run.size)]
     cuts += [edge for gap in gaps for edge in gap]
