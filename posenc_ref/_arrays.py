@@ -23,7 +23,7 @@ from ._namespace import (
 
 
 def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
-    """Return ``value``; raise unless it is a float array of this shape; a letter is any size > 0."""
+    """Return ``value``; raise unless it is a float array of this shape (letters: any size)."""
     shown = f"({', '.join(map(str, shape))})"
     if not is_array(value) or dtype_name(value) not in FLOATING:
         raise TypeError(

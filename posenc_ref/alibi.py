@@ -49,8 +49,8 @@ class ALiBi(Bias):
     ----------
     num_heads : int
     causal : bool
-        True: only keys j <= i are judged (as in the paper); the formula is evaluated at later keys
-        too, and the caller masks them.  False: the symmetric form of encoders.
+        True: queries attend only to keys j <= i (as in the paper). The formula is evaluated at
+        later keys too; the caller masks them.  False: the symmetric form of encoders.
     max_bias : float
         8 in the paper; ``alibi_bias_max`` in MPT.
     bias_inside_scale : bool
@@ -81,12 +81,12 @@ class ALiBi(Bias):
 
     @property
     def sees_future(self) -> bool:
-        """Whether the bias of keys after the query is defined."""
+        """Whether queries attend to later keys; False for a causal bias."""
         return not self.causal
 
     @property
     def up_to_constant(self) -> bool:  # type: ignore[override]
-        """True if causal: the form ``m_h j`` differs by a constant per row, which softmax ignores."""
+        """True if causal: ``+ m_h j`` differs by a constant per row, which softmax ignores."""
         return self.causal
 
     def slopes(self) -> np.ndarray:

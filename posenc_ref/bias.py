@@ -44,7 +44,7 @@ class Bias(Encoding, abstract=True):
 
     @property
     def sees_future(self) -> bool:
-        """Whether the bias of keys after the query is defined."""
+        """Whether queries attend to later keys; False for a causal bias."""
         return True
 
     def _of_offset(self, offset: Array) -> Array:

@@ -69,7 +69,7 @@ class ConViTBias(WindowBias):
     def weights(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
     ) -> Array:
-        """Return attention weights (..., H, Q, K) of q (..., H, Q, d) and k (..., H, K, d), unmasked.
+        """Return unmasked attention weights (..., H, Q, K) of q (..., H, Q, d), k (..., H, K, d).
 
         Both softmaxes run over all keys in k. The result has q's dtype; it is computed in float64
         and rounded once.

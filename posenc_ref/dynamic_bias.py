@@ -142,7 +142,7 @@ class DynamicWindowBias(WindowBias):
 
 
 def _checked(encoding: DynamicBias | DynamicWindowBias, inputs: int) -> dict[str, Any]:
-    """Return the fields ``weights``, ``biases``, ``gains``, ``shifts`` and ``activation``, checked."""
+    """Return the checked fields ``weights``, ``biases``, ``gains``, ``shifts``, ``activation``."""
     found: dict[str, Any] = {}
     for name in ("weights", "biases", "gains", "shifts"):
         value = getattr(encoding, name)

@@ -41,7 +41,7 @@ class Value:
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Self:
-        """Return the value with these JSON fields, the inverse of :meth:`to_dict`, for :func:`from_dict`."""
+        """Return the value with these fields of :meth:`to_dict`; :func:`from_dict` calls this."""
         return cls(**{key: decode(value) for key, value in body.items()})
 
     def replace(self, **changes: Any) -> Self:

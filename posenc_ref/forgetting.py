@@ -94,7 +94,7 @@ class ForgettingBias(Bias):
 
     @cached_property
     def _sums(self) -> Array:
-        """Sums of the gates up to each position, (S, H)."""
+        """The cumulative sums (S, H) of the log gates up to each position."""
         wide = astype(self.log_gates, working_dtype(self.log_gates))
         xp: Any = namespace(wide)
         return xp.matrix_transpose(xp.cumulative_sum(wide, axis=-1))

@@ -116,7 +116,7 @@ class FourierFeatures(ComputedTable):
 
     @classmethod
     def perceiver(cls, num_bands: int, resolution: tuple[int, ...]) -> Self:
-        """Return Perceiver's features ``sin(pi f x), cos(pi f x)``, f from 1 to half the resolution.
+        """Return Perceiver's ``sin(pi f x), cos(pi f x)``, with f from 1 to half the resolution.
 
         Coordinates run from -1 to 1 and are the first columns; frequencies are linear, not
         geometric.
@@ -144,7 +144,7 @@ class FourierFeatures(ComputedTable):
         return frozenset() if self.include_input else PAIRED
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns of the sines and of the cosines, in the order of the rows of matrix."""
+        """Return the columns of the sines and of the cosines, in the order of matrix's rows."""
         pairs = np.arange(self.matrix.shape[0])
         size = {"concat": pairs.size, "interleaved": 1}.get(self.layout, self.num_axes)
         one = pairs // size * 2 * size + pairs % size + self.num_axes * self.include_input

@@ -129,7 +129,7 @@ class GatedBias(Score):
         return {n: Truth(v, sizes[n], np.zeros_like(v)) for n, v in values.items()}
 
     def gate_sizes(self, x: np.ndarray) -> np.ndarray:
-        """Return the error coefficient A of the gates of x, including rounding inside the sigmoids."""
+        """Return the error coefficient A of the gates, including rounding inside the sigmoids."""
         sizes = self._sizes()
         a, r = (sigmoid(self._argument(x, n)) for n in (0, 1))
         of_a, of_r = (g + g * (1 - g) * sizes._argument(np.abs(x), n) for n, g in enumerate((a, r)))

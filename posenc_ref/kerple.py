@@ -37,7 +37,7 @@ class Kerple(Bias):
     r1, r2 : sequence of float, or array of shape (H,)
     form : {"log", "power"}
     causal : bool
-        True: only keys j <= i belong to the encoding, as in the paper.
+        True: queries attend only to keys j <= i, as in the paper.
     """
 
     r1: Sequence[float]
@@ -66,7 +66,7 @@ class Kerple(Bias):
 
     @property
     def sees_future(self) -> bool:
-        """Whether the bias of keys after the query is defined."""
+        """Whether queries attend to later keys; False for a causal bias."""
         return not self.causal
 
     def _of_offset(self, offset: Array) -> Array:

@@ -77,7 +77,7 @@ class Learned(LearnedTable):
         return int(self.weight.shape[1])
 
     def ids_from_tokens(self, input_ids: Array) -> Array:
-        """Return positions for token ids (..., S) that make ``table`` look up the rows RoBERTa uses.
+        """Return positions for token ids (..., S), with which ``table`` returns RoBERTa's rows.
 
         Padding tokens get row ``padding_idx``; the other tokens get ``padding_idx + 1``, ``+ 2``,
         ...  (fairseq, ``make_positions``.)

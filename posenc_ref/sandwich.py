@@ -37,7 +37,7 @@ class Sandwich(Bias):
         dim is even; the paper's best is 128, whatever the model's.
     base : float
     causal : bool
-        True: only keys j <= i belong to the encoding, as in the paper.
+        True: queries attend only to keys j <= i, as in the paper.
     """
 
     num_heads: int
@@ -47,8 +47,7 @@ class Sandwich(Bias):
     causal: bool = True
 
     up_to_constant = True
-    holds = frozenset({"symmetric", "zero-at-own"})  # no "decay": the sum rises again at some
-    distances
+    holds = frozenset({"symmetric", "zero-at-own"})  # no decay: it is not monotonic
 
     def __post_init__(self) -> None:
         dim = validate.integer("dim", self.dim, minimum=2)
@@ -63,7 +62,7 @@ class Sandwich(Bias):
 
     @property
     def sees_future(self) -> bool:
-        """Whether the bias of keys after the query is defined."""
+        """Whether queries attend to later keys; False for a causal bias."""
         return not self.causal
 
     def decimal_frequencies(self) -> tuple[Decimal, ...]:

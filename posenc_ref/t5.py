@@ -116,7 +116,7 @@ class T5Bias(Bias):
 
     @property
     def sees_future(self) -> bool:
-        """Whether the bias of keys after the query is defined."""
+        """Whether queries attend to later keys; False for a causal bias."""
         return self.bidirectional
 
     @cached_property
