@@ -156,7 +156,7 @@ class MultiAxisRoPE(Rotary):
         return np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks])
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """Return the frequencies ``position_scale * base ** -e_j``, changed by ``scaling`` if any."""
+        """Return the frequencies ``position_scale * base ** -e_j``, after ``scaling`` if any."""
         count, axes = len(self.sections), self.axes()
         # The index of every pair among the pairs of its axis.
         own = [int(np.sum(axes[:j] == a)) for j, a in enumerate(axes)]

@@ -67,7 +67,7 @@ def relative_index(window: Any) -> np.ndarray:
 
 
 def relative_shift(x: Array) -> Array:
-    """Return Scores by distance, moved to where the keys are: Transformer-XL's ``_rel_shift``.
+    """Return scores by key from scores by distance, as Transformer-XL's ``_rel_shift`` does.
 
     Formula
         ``y[i, j] = x[i, Q - 1 - i + j]`` for keys ``j <= K - Q + i``, and 0 for later keys, where

@@ -100,7 +100,7 @@ class RoPE(Rotary):
         return ("rotary_dim",) if self.rotary_dim == self.head_dim else ()
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the channels of pairs k: (2k, 2k+1) or (k, k + rotary_dim/2), plus ``rotary_start``."""
+        """Return the channels of every pair, by ``layout``, from ``rotary_start`` on."""
         return self._channels(self.layout)
 
     def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
