@@ -86,7 +86,7 @@ class Sinusoidal2D(AxisSinusoids):
         )
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
-        """Return the row and column of every patch, (2, height * width), in the order ``flatten``."""
+        """Return row and column of every patch, (2, height * width), in the order ``flatten``."""
         if self.extent is None:
             grid = grid_positions(height, width)
         else:

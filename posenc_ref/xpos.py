@@ -134,7 +134,7 @@ class XPos(Rotary):
         return dot(queries, keys, scale)
 
     def _centred(self, *positions: Any) -> XPos:
-        """Return the encoding with the middle of the positions as its centre, if they are concrete."""
+        """Return the encoding centred on the middle of the positions, if they are concrete."""
         seen = [self._positions(p).values for p in positions]
         if any(is_lazy(p) or 0 in p.shape for p in seen):
             return self

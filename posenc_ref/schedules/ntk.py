@@ -110,7 +110,7 @@ class DynamicNTK(FrequencySchedule):
         return self.policy == "current"
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """Return NTK-aware frequencies for alpha, which depends on ``seq_len`` if policy is "current"."""
+        """Return NTK-aware frequencies for alpha; for policy "current", alpha is that of ``seq_len``."""
         with decimal_context():
             s, trained = Decimal(self.factor), Decimal(self.max_position)
             length = trained * s

@@ -161,7 +161,7 @@ class YaRN(FrequencySchedule):
             )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """Return the frequencies ``(1 - g_k) f_k + g_k f_k / factor``, or ``f_k / factor ** g_k``."""
+        """Return frequencies ``(1 - g_k) f_k + g_k f_k / factor``, or ``f_k / factor ** g_k``."""
         plain = standard_schedule(base, rotary_dim)
         gamma = ramp(
             base, rotary_dim, self.original_max_position, self.beta_fast, self.beta_slow,
