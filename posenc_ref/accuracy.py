@@ -3,8 +3,9 @@
 Each element of a reference (class ``Truth``) has two error coefficients:
 
 ``A``  the sum of the absolute values of its terms (0 for an unrotated channel, which must be
-bit-equal); ``B``  the sum over axes of ``|position * frequency|`` times the amplitude of the pair:
-how much rounding the angle changes the element.
+       bit-equal);
+``B``  the sum over axes of ``|position * frequency|`` times the amplitude of the pair: how much
+       rounding the angle changes the element.
 
     unit  = u_out * A + u_angle * B
     score = |actual - truth| / unit          (0 / 0 counts as 0, x / 0 as inf)

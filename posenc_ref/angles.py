@@ -98,11 +98,11 @@ def cos_sin(
 
     1. Split every position into a high and a low half of at most 26 bits each (Veltkamp).
     2. Multiply each half by each 24-bit frequency part: four products of at most 50 bits.
-    3. Drop whole turns from each product, and add the products, keeping the rounding error of each
-    addition (two-sum). Add these errors, ``position * t3`` and the rounding error of ``+ offset``:
-    they are tiny, so rounding them costs far less than 2**-53. 4. Subtract the nearest quarter
-    turn: the remainder lies in [-1/8, 1/8] turns, where the conversion to radians and the library's
-    cos and sin add about one rounding.
+    3. Drop whole turns from each product, and add the products, keeping the rounding error of
+       each addition (two-sum). Add these errors, ``position * t3`` and the rounding error of
+       ``+ offset``: they are tiny, so rounding them costs far less than 2**-53.
+    4. Subtract the nearest quarter turn: the remainder lies in [-1/8, 1/8] turns, where the
+       conversion to radians and the library's cos and sin add about one rounding.
     """
     t1, t2, t3 = (from_host(part, xp, device) for part in (turns.t1, turns.t2, turns.t3))
     at = positions[..., None] if axes is None else _per_pair(positions, axes, xp, device)

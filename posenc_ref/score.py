@@ -24,7 +24,7 @@ TERMS = ("content-content", "content-position", "position-content", "position-po
 
 
 class Score(Encoding, abstract=True):
-    """Base class of score encodings. Subclasses define ``_of_pairs``, or ``_of_offset`` if relative.
+    """Base class of scores. A subclass defines ``_of_pairs``, or ``_of_offset`` if relative.
 
     Error unit
         A of a logit is the sum over its terms of the absolute values of all products; B is 0

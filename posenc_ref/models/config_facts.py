@@ -13,13 +13,17 @@ Entries of a text model
     ``rotary_dim``: the entry that holds the number of rotated channels; ``partial``: the model
     reads ``partial_rotary_factor``, with this default; ``partial_keys``: older names of it.
     ``base``: a constant base, which the configuration cannot change; ``base_keys``: entries for the
-    base outside of rope_parameters (a list, or one name for each layer type). ``parameters``: the
-    default of rope_parameters; ``per_layer_type``: they may be nested by layer type; ``labels``:
+    base outside of rope_parameters (a list, or one name for each layer type).
+    ``parameters``: the default of rope_parameters; ``per_layer_type``: they may be nested by layer type; ``labels``:
     the names used for layer types there; ``flat_scaling``: the layer types to which a rope_scaling
-    without nesting applies. ``rope_types``: the allowed ones; ``renames``: their aliases;
-    ``ignored``: keys that the model does not read. ``sections``, ``arrangement``, ``axes``: M-RoPE,
-    the axes named in the order of the positions. ``softmax``, ``query_scale``: the rule for the
-    scale (see ``config_scores``). ``when``: entries that must have one of these values, else the
+    without nesting applies.
+    ``rope_types``: the allowed ones; ``renames``: their aliases;
+    ``ignored``: keys that the model does not read.
+    ``sections``, ``arrangement``, ``axes``: M-RoPE,
+    the axes named in the order of the positions.
+    ``softmax``, ``query_scale``: the rule for the
+    scale (see ``config_scores``).
+    ``when``: entries that must have one of these values, else the
     model is not rotary.
 """
 

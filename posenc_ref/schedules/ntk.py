@@ -110,7 +110,7 @@ class DynamicNTK(FrequencySchedule):
         return self.policy == "current"
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """Return NTK-aware frequencies for alpha; for policy "current", alpha is that of ``seq_len``."""
+        """Return NTK-aware frequencies for the alpha of ``policy``, at ``seq_len`` if "current"."""
         with decimal_context():
             s, trained = Decimal(self.factor), Decimal(self.max_position)
             length = trained * s

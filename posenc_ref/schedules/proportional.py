@@ -47,7 +47,7 @@ class Proportional(FrequencySchedule):
         self._set(fraction=fraction, factor=validate.real("factor", self.factor, minimum=1.0))
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """Return ``base ** (-2k/d) / factor`` for the first ``fraction`` of the pairs, 0 for the rest."""
+        """Return ``base ** (-2k/d) / factor`` for the first ``fraction`` of pairs, 0 for others."""
         turning = int(self.fraction * rotary_dim // 2)
         with decimal_context():
             plain = standard_schedule(base, rotary_dim)[:turning]

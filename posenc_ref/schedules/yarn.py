@@ -84,16 +84,18 @@ class YaRN(FrequencySchedule):
         beta_fast 32 and beta_slow 1 (the paper's beta and alpha for Llama), rounding on.
     Traps
         * ``truncate``: gpt-oss needs False. Several libraries do not support it (one frequency is
-        then off by 76 %), and Hugging Face ignores it in parameters nested by layer type. * The
-        ramp is linear in k, as in the code and all libraries.  The paper's own is linear in
+          then off by 76 %), and Hugging Face ignores it in parameters nested by layer type.
+        * The ramp is linear in k, as in the code and all libraries.  The paper's own is linear in
           the number of turns: ``Llama3Scaling(factor, beta_slow, beta_fast, L0)``.
         * ``d - 1`` is a channel index but k a pair index; some libraries clamp at ``d/2 - 1``.
         * L0 and ``factor`` are those of training, not max_position_embeddings and its ratio to L0.
         * m multiplies cos and sin, so the rotated channels' part of a logit is multiplied by m
-        squared. * With mscale or mscale_all_dim missing or 0, Hugging Face ignores both and uses
-        g(1); DeepSeek's code (vLLM, Megatron) replaces a missing mscale by 1 and a missing
-        mscale_all_dim by 0, with g(0) = 1. This class refuses such values: give attention_factor. *
-        DeepSeek's own models have m = 1 and multiply all logits by g(mscale_all_dim) squared:
+          squared.
+        * With mscale or mscale_all_dim missing or 0, Hugging Face ignores both and uses g(1);
+          DeepSeek's code (vLLM, Megatron) replaces a missing mscale by 1 and a missing
+          mscale_all_dim by 0, with g(0) = 1. If the two give different results, this class raises:
+          give attention_factor.
+        * DeepSeek's own models have m = 1 and multiply all logits by g(mscale_all_dim) squared:
           that factor belongs to ``ModelEncoding.softmax_scale``.
 
     Parameters
