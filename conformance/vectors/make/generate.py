@@ -24,8 +24,7 @@ from posenc_ref.conformance.vectors.files import (
     semantics,
     write,
 )
-from posenc_ref.conformance.vectors.flags.table import FLAGS, flags_of, level_of
-from posenc_ref.conformance.vectors.flags.view import View
+from posenc_ref.conformance.vectors.flags import FLAGS, flags_of, level_of
 from posenc_ref.conformance.vectors.surfaces import own_function
 
 from . import exact
@@ -132,7 +131,7 @@ def _case(group: Group, recipe: Recipe, head: Json, kills: list[str]) -> Json:
     with mpmath().mp.workdps(DIGITS):
         truths = exact.truths(group.surface, group.encoding, recipe.inputs)
     inputs = {name: write_array(value) for name, value in recipe.inputs.items()}
-    flags = flags_of(View.of(group.surface, head["encoding"], inputs), kills)
+    flags = flags_of(group.surface, group.encoding, recipe.inputs, kills)
     case = {
         "id": f"{group.id}-{recipe.name}",
         "comment": recipe.comment,
