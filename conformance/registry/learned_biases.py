@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posenc_ref import ALiBi, BEiTBias, LeViTBias, LogCPB, SwinBias, T5Bias
-from posenc_ref.conformance.exact.biases import slope
-from posenc_ref.conformance.exact.digits import exact_bucket
+from posenc_ref.conformance.exact.digits import exact_bucket, slope
 from posenc_ref.conformance.exact.error_numbers import Counted, counted, fraction, log, sigmoid
 
 from . import numbers, register

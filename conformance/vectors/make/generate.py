@@ -128,8 +128,7 @@ def _group(theme: Theme, group: Group, old: dict[str, Json]) -> Json:
 
 def _case(group: Group, recipe: Recipe, head: Json, kills: list[str]) -> Json:
     """A case with its truth."""
-    with mpmath().mp.workdps(DIGITS):
-        truths = exact.truths(group.surface, group.encoding, recipe.inputs)
+    truths = exact.truths(group.surface, group.encoding, recipe.inputs)
     inputs = {name: write_array(value) for name, value in recipe.inputs.items()}
     flags = flags_of(group.surface, group.encoding, recipe.inputs, kills)
     case = {
