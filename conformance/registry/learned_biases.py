@@ -26,7 +26,7 @@ from posenc_ref.conformance.exact.error_numbers import (
     sigmoid,
 )
 
-from . import numbers, register
+from . import each_key, numbers, register
 from .dynamic import network
 
 
@@ -166,16 +166,12 @@ _GATED_BUCKETS = T5Bias(numbers("gated-buckets", 8, 2), num_buckets=8, max_dista
         )
     },
 )
-def gated(e: GatedBias, h: int, q: Any, keys: Any, i: Any, at: Any) -> Sequence[Any]:
+@each_key
+def gated(e: GatedBias, h: int, q: Any, k: Any, i: int, j: int) -> Counted:
     """A number for each bucket, times two gates of the query."""
     a, r = (
         sigmoid(dot(row, q) + c)
         for row, c in zip(e.weight.tolist(), e.linear_bias.tolist(), strict=True)
     )
-    gate = 2 + a * (e.scale.tolist()[h] * r - 1)
-    buckets = (exact_bucket(j - i, e.bias.num_buckets, e.bias.max_distance, True) for j in at)
-    table = e.bias.table.tolist()
-    scale = 1 / root(e.head_dim)
-    return [
-        dot(q, k) * scale + gate * table[bucket][h] for k, bucket in zip(keys, buckets, strict=True)
-    ]
+    gate = a * (e.scale.tolist()[h] * r - 1) + 2
+    return dot(q, k) / root(e.head_dim) + gate * t5(e.bias, i, j)[h]

@@ -8,7 +8,7 @@ from typing import Any
 from posenc_ref import ESPnetLegacy, Sinusoidal, TransformerXL, XLNet
 from posenc_ref.conformance.exact.error_numbers import Counted, dot, root
 
-from . import numbers, register
+from . import each_key, numbers, register
 from .image_tables import sinusoidal
 
 Vector = Sequence[Any]
@@ -33,19 +33,14 @@ def _biases(e: Any, h: int) -> Iterator[Vector]:
         ),
     },
 )
-def transformer_xl(
-    e: TransformerXL, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]
-) -> Vector:
+@each_key
+def transformer_xl(e: TransformerXL, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
     """Query and biases times the key and the projected sinusoid of the offset."""
     u, v = _biases(e, h)
-    logits = []
-    for k, j in zip(keys, at, strict=True):
-        r = i - j if e.clamp is None else min(max(i - j, -e.clamp), e.clamp)
-        wave = sinusoidal(e.sinusoid, Counted(r))
-        projected = [dot(row, wave) for row in e.projection[h].tolist()]
-        terms = dot(q, projected) + dot(v, projected) + dot(q, k) + dot(u, k)
-        logits.append(terms / root(len(q)))
-    return logits
+    r = i - j if e.clamp is None else min(max(i - j, -e.clamp), e.clamp)
+    wave = sinusoidal(e.sinusoid, Counted(r))
+    projected = [dot(row, wave) for row in e.projection[h].tolist()]
+    return (dot(q, projected) + dot(v, projected) + dot(q, k) + dot(u, k)) / root(len(q))
 
 
 register(
