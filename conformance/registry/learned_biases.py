@@ -167,7 +167,7 @@ _GATED_BUCKETS = T5Bias(numbers("gated-buckets", 8, 2), num_buckets=8, max_dista
     },
 )
 @each_key
-def gated(e: GatedBias, h: int, q: Any, k: Any, i: int, j: int) -> Counted:
+def gated(e: GatedBias, h: int, q: Any, k: Any, i: int, j: int) -> Any:
     """A number for each bucket, times two gates of the query."""
     a, r = (
         sigmoid(dot(row, q) + c)
