@@ -39,19 +39,24 @@ def _spec_of(rope: RoPE) -> str:
     return ROFORMER if rope.layout == "interleaved" else NEOX
 
 
+def applied(ident: str, encoding: Any, spec: str, *cases: tuple[Any, ...]) -> Group:
+    """Cases of ``apply``: name, comment and positions, then batch and heads if there are more."""
+    made = (
+        rotated(ident, name, comment, encoding.head_dim, np.asarray(positions), *sizes)
+        for name, comment, positions, *sizes in cases
+    )
+    return Group(ident, "apply", encoding, spec, tuple(made))
+
+
 def standard(ident: str, encoding: Any, spec: str) -> Group:
     """The first positions, a decoding step, scattered and far ones: nine rows."""
-
-    def case(name: str, comment: str, *positions: int) -> Recipe:
-        return rotated(ident, name, comment, encoding.head_dim, whole(*positions))
-
-    cases = (
-        case("first", "The first three positions.", 0, 1, 2),
-        case("decode", "One token far into a sequence.", 777),
-        case("scattered", "Small positions, unsorted.", 211, 37, 1021),
-        case("far", "Past the reach of bfloat16, float16 and 16-bit positions.", 4095, 65537),
-    )
-    return Group(ident, "apply", encoding, spec, cases)
+    return applied(
+        ident, encoding, spec,
+        ("first", "The first three positions.", [0, 1, 2]),
+        ("decode", "One token far into a sequence.", [777]),
+        ("scattered", "Small positions, unsorted.", [211, 37, 1021]),
+        ("far", "Past the reach of bfloat16, float16 and 16-bit positions.", [4095, 65537]),
+    )  # fmt: skip
 
 
 def brief(ident: str, encoding: Any, spec: str) -> Group:
@@ -61,29 +66,24 @@ def brief(ident: str, encoding: Any, spec: str) -> Group:
 
 def _more(group: Group, *chosen: str) -> Group:
     """The group with more cases, of positions that implementations get wrong."""
-    rope: Any = group.encoding
-
-    def case(name: str, comment: str, positions: Any, batch: int = 1, heads: int = 1) -> Recipe:
-        at = np.asarray(positions)
-        return rotated(group.id, name, comment, rope.head_dim, at, batch, heads)
-
     cases = (
-        case("repeated", "One position twice.", [1021, 1021]),
-        case("past-2048", "Where bfloat16 and float16 merge neighbours.", [257, 2049, 4097]),
-        case("past-65536", "Where 16 bits and common tables end.", [32768, 65536, 131071]),
-        case("past-million", "Past 2**20, and what float32 cannot hold.", [2**20 + 1, LAST]),
-        case("quarter-turns", "The first pair is next to a multiple of pi/2.", QUARTERS[:3]),
-        case("negative", "Left of the origin.", [-1, -7, -64]),
-        case("fractional", "Between tokens.", [0.5, 1.25, 33.75]),
-        case("rows", "Two rows at positions of their own.", [[0, 1], [5, 9]], 2),
-        case("decoding-rows", "Two rows of one token, at positions of their own.", [[3], [9]], 2),
-        case("one-token", "One token at the origin.", [0]),
-        case("heads", "Three heads of two tokens.", [0, 1], 1, 3),
-        case("batch", "Three rows of one token.", [1], 3),
-        case("sizes", "Batch 2, three heads, one token.", [3], 2, 3),
-    )  # fmt: skip
-    wanted = tuple(c for c in cases if not chosen or c.name in chosen)
-    return replace(group, cases=(*group.cases, *wanted))
+        ("repeated", "One position twice.", [1021, 1021]),
+        ("past-2048", "Where bfloat16 and float16 merge neighbours.", [257, 2049, 4097]),
+        ("past-65536", "Where 16 bits and common tables end.", [32768, 65536, 131071]),
+        ("past-million", "Past 2**20, and what float32 cannot hold.", [2**20 + 1, LAST]),
+        ("quarter-turns", "The first pair is next to a multiple of pi/2.", QUARTERS[:3]),
+        ("negative", "Left of the origin.", [-1, -7, -64]),
+        ("fractional", "Between tokens.", [0.5, 1.25, 33.75]),
+        ("rows", "Two rows at positions of their own.", [[0, 1], [5, 9]], 2),
+        ("decoding-rows", "Two rows of one token, at positions of their own.", [[3], [9]], 2),
+        ("one-token", "One token at the origin.", [0]),
+        ("heads", "Three heads of two tokens.", [0, 1], 1, 3),
+        ("batch", "Three rows of one token.", [1], 3),
+        ("sizes", "Batch 2, three heads, one token.", [3], 2, 3),
+    )
+    wanted = (case for case in cases if not chosen or case[0] in chosen)
+    more = applied(group.id, group.encoding, group.spec, *wanted)
+    return replace(group, cases=(*group.cases, *more.cases))
 
 
 def whole_head() -> Theme:

@@ -15,9 +15,9 @@ from posenc_ref import (
     SuNTK,
     YaRN,
 )
-from posenc_ref.conformance.exact.recipe import Group, Theme, rotated, whole
+from posenc_ref.conformance.exact.recipe import Group, Theme
 
-from .recipes_rope import brief, frequencies_of, half, pairs, standard
+from .recipes_rope import applied, brief, frequencies_of, half, pairs, standard
 
 PI = "Chen et al. 2023, Positional Interpolation, arXiv:2306.15595, section 2.3, equation (4)"
 YARN = "Peng et al. 2023, YaRN, arXiv:2309.00071"
@@ -44,11 +44,8 @@ LONGER = tuple(round(1.0 + 0.1 * j + 58.0 * (j / 47) ** 3, 2) for j in range(48)
 
 def by_length(ident: str, rope: RoPE, spec: str, *calls: tuple[int, ...]) -> Group:
     """Calls whose last position decides the frequencies."""
-    cases = tuple(
-        rotated(ident, f"to-{max(p)}", f"A call of length {max(p) + 1}.", rope.head_dim, whole(*p))
-        for p in calls
-    )
-    return Group(ident, "apply", rope, spec, cases)
+    cases = ((f"to-{max(at)}", f"A call of length {max(at) + 1}.", at) for at in calls)
+    return applied(ident, rope, spec, *cases)
 
 
 def ntk() -> Theme:
