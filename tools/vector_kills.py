@@ -18,6 +18,7 @@ from posenc_ref import from_dict  # noqa: E402
 from posenc_ref.accuracy import budget  # noqa: E402
 from posenc_ref.conformance import load_vectors  # noqa: E402
 from posenc_ref.conformance.harness.driver import Driver  # noqa: E402
+from posenc_ref.conformance.vectors.case import VectorCase  # noqa: E402
 from posenc_ref.conformance.vectors.files import (  # noqa: E402
     MANIFEST,
     cases_of,
@@ -25,8 +26,7 @@ from posenc_ref.conformance.vectors.files import (  # noqa: E402
     shipped,
     write,
 )
-from posenc_ref.conformance.vectors.flags.table import flags_of  # noqa: E402
-from posenc_ref.conformance.vectors.flags.view import View  # noqa: E402
+from posenc_ref.conformance.vectors.flags import flags_of  # noqa: E402
 from posenc_ref.conformance.vectors.make.generate import with_flags  # noqa: E402
 
 #: The arguments of `check` that matter for a vector.
@@ -62,8 +62,8 @@ def record_kills(folder, kills):
     for name, document in documents.items():
         for group, case in cases_of(document):
             case["kills"] = kills[case["id"]]
-            view = View.of(group["surface"], group["encoding"], case["inputs"])
-            case["flags"] = flags_of(view, case["kills"])
+            read = VectorCase.read(name, group, case)
+            case["flags"] = flags_of(read.surface, read.encoding, read.inputs, read.kills)
         documents[name] = with_flags(document)
     head = {key: manifest[key] for key in ("schema", "spec_version", "generator", "retired")}
     write(folder, documents, head)

@@ -18,8 +18,7 @@ from posenc_ref import LinearScaling, RoPE, Sinusoidal, T5Bias
 from posenc_ref.accuracy import ROUNDOFF, budget
 from posenc_ref.angles import ERROR_BOUND, MAX_POSITION
 
-from . import biases
-from .digits import DIGITS, mpmath, nearest_quarter_turns
+from .digits import DIGITS, exact_bucket, mpmath, nearest_quarter_turns
 from .output import Output
 from .recipe import numbers
 from .reference import Entry
@@ -125,7 +124,7 @@ def _wide(entry: Entry, e: Any, count: int) -> Iterator[Row]:
             yield from _rows(entry, e, repr(e), where, [{"positions": positions}], ERROR_BOUND)
             continue
         with mpmath().mp.workdps(DIGITS):
-            truths = [real.output() for real in cos_sin(entry.exact, e, positions).values()]
+            truths = [real.output() for real in cos_sin(entry.exact, e, positions)]
         pairs = zip(truths, e.cos_sin(positions), strict=True)
         yield _row(f"{e!r} cos_sin", "float64", where, pairs, ERROR_BOUND)
         # Multiples of 1/8 below 8 are exact in every dtype.
@@ -212,11 +211,12 @@ def _own(e: Any, call: Call, dtype: str) -> Any:
 def _buckets(reach: int) -> Iterator[Row]:
     """Buckets must be equal."""
     r = np.arange(-reach, reach + 1)
-    for count, distance, both in BUCKETS:
+    for buckets in BUCKETS:
+        count, distance, both = buckets
         e = T5Bias(
             np.zeros((count, 1)), num_buckets=count, max_distance=distance, bidirectional=both
         )
-        error = np.abs(e.bucket(r) - biases.bucket(e, {"relative_position": r}))
+        error = np.abs(e.bucket(r) - [exact_bucket(n, *buckets) for n in r.tolist()])
         score = np.inf if error.any() else 0.0
         where = f"{-reach} .. {reach}"
         yield Row(f"{e!r} bucket", "int64", where, r.size, float(error.max()), score, 0.0)

@@ -1,4 +1,4 @@
-"""50-digit arithmetic: the package mpmath, quarter turns, and buckets decided in integers."""
+"""50-digit arithmetic: the package mpmath, quarter turns, slopes, buckets decided in integers."""
 
 from __future__ import annotations
 
@@ -35,6 +35,20 @@ def nearest_quarter_turns(frequency: Any, largest: int = MAX_POSITION) -> list[i
             rest = 1 / (rest - mp.floor(rest))
             before, k = k, int(mp.floor(rest)) * k + before
     return found
+
+
+def slope(num_heads: int, head: int, max_bias: float) -> Any:
+    """The slope of head 0, 1, ...
+
+    The series of the power of two below, then every second one of the series above it.
+    """
+    mp = mpmath().mp
+    below = 1
+    while 2 * below <= num_heads:
+        below *= 2
+    if head < below:
+        return mp.power(2, -mp.mpf(max_bias) * (head + 1) / below)
+    return mp.power(2, -mp.mpf(max_bias) * (2 * (head - below) + 1) / (2 * below))
 
 
 def exact_bucket(r: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .bits import to_hex
 from .digits import DIGITS, mpmath
 from .output import Output
 
@@ -17,7 +15,6 @@ LEAST = 2.0**-149
 
 Array = Any
 Number = Any  # a 50-digit mpmath number
-Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -31,22 +28,6 @@ class Real:
     relative_to: Array | None = None  #: (Q,) columns, where rows are judged up to a constant
     amplitude: Array | None = None  #: of the sines and cosines, for certificates
 
-    def to_json(self) -> dict[str, Any]:
-        """The output as the file has it."""
-        out = self.output()
-        data = {
-            "shape": list(out.shape),
-            "hi": to_hex(out.hi, "float64"),
-            "lo": to_hex(out.lo, "float64"),
-            "A": to_hex(out.terms, "float32"),
-            "B": to_hex(out.angle, "float32"),
-        }
-        if self.judged is not None:
-            data["judged"] = _digits(self.judged)
-        if self.relative_to is not None:
-            data["relative_to"] = [int(c) for c in self.relative_to]
-        return data
-
     def output(self) -> Output:
         """The output as a judge has it: A and B in float32, and the amplitudes no file has."""
         value = np.asarray(self.value, dtype=object)
@@ -57,28 +38,7 @@ class Real:
         a = np.where((a > 0) & (b == 0), np.maximum(a, LEAST), a)  # with B no unit is 0
         a, b = (part.astype(np.float32).astype(np.float64) for part in (a, b))
         more = {} if self.amplitude is None else {"amplitude": self.amplitude.astype(np.float64)}
-        return Output(
-            hi.shape, hi, lo, a, b, judged=self.judged, relative_to=self.relative_to, **more
-        )
-
-
-@dataclass(frozen=True)
-class Whole:
-    """Integers."""
-
-    value: Array
-    judged: Array | None = None  #: booleans, where not every element means something
-
-    def to_json(self) -> dict[str, Any]:
-        """The output as the file has it."""
-        value = np.asarray(self.value)
-        flat = [int(v) for v in value.ravel()]
-        data = {"dtype": "int64", "shape": list(value.shape), "values": flat}
-        return data if self.judged is None else {**data, "judged": _digits(self.judged)}
-
-
-def _digits(judged: Array) -> list[str]:
-    return ["".join(str(int(j)) for j in row) for row in judged]
+        return Output(hi, lo, a, b, judged=self.judged, relative_to=self.relative_to, **more)
 
 
 def objects(shape: tuple[int, ...]) -> Array:

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.accuracy import Truth
+from posenc_ref.accuracy import Truth, budget
 
-from .bits import from_hex
+from .bits import from_hex, to_hex
+
+#: The parts of an output of real numbers, with their dtypes in files.
+_PARTS = (("hi", "float64"), ("lo", "float64"), ("A", "float32"), ("B", "float32"))
 
 
 @dataclass(frozen=True)
 class Output:
     """The truth of one array: ``hi + lo`` with the coefficients A and B, or integers."""
 
-    shape: tuple[int, ...]
     hi: np.ndarray
     lo: np.ndarray
     terms: np.ndarray  #: A
@@ -25,26 +27,49 @@ class Output:
     whole: bool = False  #: integers: only equality passes
     judged: np.ndarray | None = None  #: False where an element does not belong to the encoding
     relative_to: np.ndarray | None = None  #: the column of each row that is subtracted from it
-
     broadcasts: bool = False  #: a result may have any shape that broadcasts to this one
     #: of the sines and cosines; files do not have it: for certificates, whose angles are exact
     amplitude: np.ndarray = field(default_factory=lambda: np.zeros(()))
 
     @classmethod
+    def integers(cls, values: Any, judged: np.ndarray | None = None) -> Output:
+        """The truth of integers."""
+        value = np.asarray(values, dtype=np.float64)
+        zero = np.zeros_like(value)
+        return cls(value, zero, zero, zero, whole=True, judged=judged)
+
+    @classmethod
     def read(cls, data: Mapping[str, Any], broadcasts: bool = False) -> Output:
         """The output of its JSON form."""
-        shape, mask = data["shape"], None
+        shape, columns, mask = data["shape"], data.get("relative_to"), None
         if "judged" in data:
             mask = np.array([[digit == "1" for digit in row] for row in data["judged"]])
         if "values" in data:
-            value = np.array(data["values"], dtype=np.float64).reshape(shape)
-            zero = np.zeros_like(value)
-            return cls(tuple(shape), value, zero, zero, zero, True, mask)
-        hi, lo = (from_hex(data[name], shape, "float64") for name in ("hi", "lo"))
-        a, b = (from_hex(data[name], shape, "float32").astype(np.float64) for name in ("A", "B"))
-        columns = data.get("relative_to")
+            return cls.integers(np.array(data["values"]).reshape(shape), mask)
+        hi, lo, a, b = (
+            from_hex(data[name], shape, dtype).astype(np.float64) for name, dtype in _PARTS
+        )
         own = None if columns is None else np.array(columns)
-        return cls(tuple(shape), hi, lo, a, b, False, mask, own, broadcasts)
+        return cls(hi, lo, a, b, judged=mask, relative_to=own, broadcasts=broadcasts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The output as the file has it."""
+        data: dict[str, Any] = {"shape": list(self.shape)}
+        if self.whole:
+            data = {"dtype": "int64", **data, "values": [int(v) for v in self.hi.ravel()]}
+        else:
+            parts = zip(_PARTS, (self.hi, self.lo, self.terms, self.angle), strict=True)
+            data |= {name: to_hex(part, dtype) for (name, dtype), part in parts}
+        if self.judged is not None:
+            data["judged"] = ["".join(str(int(seen)) for seen in row) for row in self.judged]
+        if self.relative_to is not None:
+            data["relative_to"] = self.relative_to.tolist()
+        return data
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self.hi.shape
 
     def fits(self, actual: np.ndarray) -> bool:
         """Whether a result has the shape of the truth, or may broadcast to it."""
@@ -52,6 +77,23 @@ class Output:
 
     def _shaped(self, actual: np.ndarray) -> np.ndarray:
         return _broadcast(actual, self.shape) if self.broadcasts else actual
+
+    def unit(self, actual: np.ndarray, dtype: str, **how: Any) -> np.ndarray:
+        """The unit of every element of a result, the constant of its row included."""
+        terms = self.terms
+        if self.relative_to is not None:
+            constant = self._constant(actual)
+            terms = terms + np.where(np.isfinite(constant), np.abs(constant), 0.0)
+        truth = Truth(self.hi, terms, self.angle, self.amplitude)
+        return np.broadcast_to(truth.unit(dtype, **how), self.shape)
+
+    def _columns(self) -> np.ndarray:
+        """The column of every row that is subtracted from it."""
+        assert self.relative_to is not None
+        return np.broadcast_to(self.relative_to[:, None], (*self.shape[:-1], 1))
+
+    def _constant(self, actual: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(actual, self._columns(), axis=-1)
 
     def score(self, actual: np.ndarray, dtype: str, **how: Any) -> float:
         """The largest ``|actual - truth| / unit``; a wrong shape scores inf, and so does NaN."""
@@ -66,17 +108,11 @@ class Output:
             wrong = (got != self.hi) & (True if self.judged is None else self.judged)
             fits = got.dtype.kind in "iu" and not wrong.any()
             return (0.0, 0.0) if fits else (np.inf, np.inf)
-        wide, terms = got.astype(np.float64), self.terms
-        if self.relative_to is not None:
-            constant = np.take_along_axis(
-                wide, np.broadcast_to(self.relative_to[:, None], (*self.shape[:-1], 1)), axis=-1
-            )
-            with np.errstate(invalid="ignore"):
-                wide = wide - constant
-            terms = terms + np.where(np.isfinite(constant), np.abs(constant), 0.0)
-        truth = Truth(self.hi, terms, self.angle, self.amplitude)
-        unit = np.broadcast_to(truth.unit(dtype, **how), self.shape)
+        wide = got.astype(np.float64)
+        unit = self.unit(wide, dtype, **how)
         with np.errstate(invalid="ignore", divide="ignore"):
+            if self.relative_to is not None:
+                wide = wide - self._constant(wide)
             error = np.abs((wide - self.hi) - self.lo)
             # Where the unit is 0 only equality passes, to the last bit of a float64.
             error = np.where((unit == 0) & (wide == self.hi), 0.0, error)
@@ -86,6 +122,22 @@ class Output:
             np.where(seen, np.where(np.isnan(part), np.inf, part), 0.0) for part in (error, score)
         )
         return float(np.max(error, initial=0.0)), float(np.max(score, initial=0.0))
+
+    def perturbed(self, result: np.ndarray, dtype: str, angles: str | None = None) -> np.ndarray:
+        """A result with one judged element moved by three budgets: a judge must reject it.
+
+        An integer, or a number of which only equality passes, is moved by one.
+        """
+        part = np.array(result)
+        size = np.abs(self.hi) + 1.0
+        if self.judged is not None:
+            size = size * self.judged
+        if self.relative_to is not None:  # moving the reference would move its row along
+            np.put_along_axis(size, self._columns(), 0.0, axis=-1)
+        place = np.unravel_index(int(np.argmax(size)), self.shape)
+        unit = 0.0 if self.whole else self.unit(part, dtype, angles=angles)[place]
+        part[place] += 3.0 * budget(dtype) * unit or 1
+        return part
 
 
 def _broadcast(got: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -112,24 +112,21 @@ def rotate(formula: Formula, e: Any, x: np.ndarray, positions: np.ndarray, *, ba
     return Real(new, terms, moved, amplitude=amplitude)
 
 
-def cos_sin(formula: Formula, e: Any, positions: np.ndarray) -> dict[str, Real]:
+def cos_sin(formula: Formula, e: Any, positions: np.ndarray) -> tuple[Real, ...]:
     """``m cos`` and ``m sin`` of every angle: (S, pairs) each; A = |value|, B = |angle| m."""
     mp, seq_len = mpmath().mp, _call_length(e, positions)
     m = magnitude(getattr(e, "scaling", None), seq_len)
     parts = [_angles(e, weight, positions, e.offset) for weight in formula(e, seq_len)]
     turns, moved = (np.stack(part, axis=-1) for part in zip(*parts, strict=True))
     tables: Any = np.frompyfunc(mp.cos_sin, 1, 2)(turns)
-    return {
-        name: Real(t * m, sizes(t * m), moved * m, amplitude=objects(moved.shape) + m)
-        for name, t in zip(("cos", "sin"), tables, strict=True)
-    }
+    amplitude = objects(moved.shape) + m
+    return tuple(Real(t * m, sizes(t * m), moved * m, amplitude=amplitude) for t in tables)
 
 
-def frequencies(formula: Formula, e: Any, seq_len: int | None = None) -> dict[str, Real]:
+def frequencies(formula: Formula, e: Any, seq_len: int | None = None) -> tuple[Real, Real]:
     """The frequency of every pair, and m, at a length."""
     each = [mpmath().mp.fsum(weight.values()) for weight in formula(e, seq_len)]
-    m = magnitude(getattr(e, "scaling", None), seq_len)
-    return {"frequencies": exactly(each), "attention_factor": exactly(m)}
+    return exactly(each), exactly(magnitude(getattr(e, "scaling", None), seq_len))
 
 
 def normed(x: np.ndarray, weight: np.ndarray) -> Array:

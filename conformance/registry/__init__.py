@@ -32,7 +32,7 @@ from posenc_ref import Encoding
 from posenc_ref.conformance.exact.recipe import Recipe, numbers
 from posenc_ref.conformance.exact.reference import Entry, Exact
 
-__all__ = ["REGISTRY", "entries", "entry_of", "numbers", "register"]
+__all__ = ["REGISTRY", "each_key", "entries", "entry_of", "numbers", "register"]
 
 #: The entries by class; :func:`entries` has them all.
 REGISTRY: dict[type[Encoding], Entry] = {}
@@ -60,6 +60,15 @@ def register(
         return exact
 
     return decorated
+
+
+def each_key(formula: Callable[..., Any]) -> Exact:
+    """The formula of a score that is ``formula(e, h, q, k, i, j)`` for the key k at j."""
+
+    def logits(e: Any, h: int, q: Any, keys: Any, i: int, at: Any) -> list[Any]:
+        return [formula(e, h, q, k, i, j) for k, j in zip(keys, at, strict=True)]
+
+    return logits
 
 
 def entries() -> tuple[Entry, ...]:

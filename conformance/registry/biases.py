@@ -1,11 +1,13 @@
-"""Biases that are functions of positions: KERPLE, Sandwich, FIRE."""
+"""Biases that are functions of positions: KERPLE, Sandwich, FIRE; and of forget gates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from posenc_ref import FIRE, Kerple, Sandwich
+import numpy as np
+
+from posenc_ref import FIRE, ForgettingBias, Kerple, Sandwich
 from posenc_ref.conformance.exact.error_numbers import (
     Counted,
     cos,
@@ -17,7 +19,7 @@ from posenc_ref.conformance.exact.error_numbers import (
 )
 
 from . import numbers, register
-from .networks import network
+from .dynamic import network
 
 
 @register(
@@ -72,4 +74,18 @@ def fire(e: FIRE, i: Any, j: Any) -> Sequence[Any]:
     def psi(x: Any) -> Counted:
         return log(1 + e.c * counted(x))
 
-    return network(e, [psi(max(i - j, 0)) / (psi(max(i, e.length)) + e.eps)])
+    x = psi(max(i - j, 0)) / (psi(max(i, e.length)) + e.eps)
+    return network([x], (e.hidden, e.output), (e.hidden_bias, e.output_bias))
+
+
+@register(
+    ForgettingBias,
+    spec="Lin et al. 2025, Forgetting Transformer, arXiv:2503.02130, section 3",
+    examples={
+        "forgetting-8": ForgettingBias(-np.abs(numbers("forgetting", 2, 8)) * 0.25),
+        "cable-6": ForgettingBias(-np.abs(numbers("cable", 2, 6)) * 0.25, scaled=False),
+    },
+)
+def forgetting(e: ForgettingBias, i: Any, j: Any) -> Sequence[Any]:
+    """The sum up to the query less the sum up to the key."""
+    return [total(g[: i + 1]) - total(g[: j + 1]) for g in e.log_gates.tolist()]

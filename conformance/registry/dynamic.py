@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from posenc_ref import DynamicBias, DynamicWindowBias
@@ -38,19 +38,29 @@ def _normed(x: Sequence[Counted], gain: Sequence[Any], shift: Sequence[Any]) -> 
     return [c / deviation * g + s for c, g, s in zip(centred, gain, shift, strict=True)]
 
 
-def _network(e: Any, x: Sequence[Any]) -> list[Counted]:
+def network(
+    x: Sequence[Any],
+    weights: Sequence[Any],
+    biases: Sequence[Any],
+    norms: Sequence[Any] = (),
+    activation: Callable[[Any], Counted] = relu,
+) -> list[Counted]:
     """Linear layers, with a norm and an activation behind each but the last."""
-    activation = relu if e.activation == "relu" else _silu
     values = list(map(counted, x))
-    for n, (weight, bias) in enumerate(zip(e.weights, e.biases, strict=True)):
-        rows = zip(weight.tolist(), bias.tolist(), strict=True)
-        values = [dot(row, values) + b for row, b in rows]
-        if n == len(e.weights) - 1:
+    for n, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        shift = [0.0] * len(weight) if bias is None else bias.tolist()
+        values = [dot(row, values) + b for row, b in zip(weight.tolist(), shift, strict=True)]
+        if n == len(weights) - 1:
             break
-        if e.gains:
-            values = _normed(values, e.gains[n].tolist(), e.shifts[n].tolist())
+        if norms:
+            values = _normed(values, *(part.tolist() for part in norms[n]))
         values = [activation(v) for v in values]
     return values
+
+
+def _dynamic(e: Any, x: Sequence[Any]) -> list[Counted]:
+    norms = list(zip(e.gains, e.shifts, strict=True))
+    return network(x, e.weights, e.biases, norms, relu if e.activation == "relu" else _silu)
 
 
 def _layers(name: str, *widths: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -87,7 +97,7 @@ def dynamic(e: DynamicBias, i: Any, j: Any) -> Sequence[Any]:
     if e.log_distance:
         size = log(1 + abs(x))
         x = size if i >= j else -size
-    return _network(e, [x])
+    return _dynamic(e, [x])
 
 
 @register(
@@ -102,4 +112,4 @@ def dynamic(e: DynamicBias, i: Any, j: Any) -> Sequence[Any]:
 def crossformer(e: DynamicWindowBias, i: Any, j: Any) -> Sequence[Any]:
     """A network of the two offsets."""
     w = e.window[1]
-    return _network(e, [i // w - j // w, i % w - j % w])
+    return _dynamic(e, [i // w - j // w, i % w - j % w])

@@ -1,12 +1,27 @@
-"""Sinusoidal tables of one axis and of several: images and videos."""
+"""Sinusoidal tables of one axis and of several: images and videos; standardised ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from posenc_ref import BoxSine, DETRSine, Sinusoidal, Sinusoidal2D, Sinusoidal3D
-from posenc_ref.conformance.exact.error_numbers import Counted, cos, fraction, power, sin
+from posenc_ref import (
+    BoxSine,
+    DETRSine,
+    Sinusoidal,
+    Sinusoidal2D,
+    Sinusoidal3D,
+    StandardizedSinusoidal,
+)
+from posenc_ref.conformance.exact.error_numbers import (
+    Counted,
+    cos,
+    fraction,
+    power,
+    root,
+    sin,
+    total,
+)
 
 from . import register
 
@@ -127,3 +142,21 @@ def box_sine(e: BoxSine, *coordinates: Any) -> Sequence[Any]:
     width, by_axis = e.dim // len(e.axes), dict(zip(e.axes, coordinates, strict=True))
     of = [e.scale * by_axis[axis].value for axis in e.axis_order]
     return _arranged("interleaved", "sin", [_waves(width, e.base, "dim", p) for p in of])
+
+
+@register(
+    StandardizedSinusoidal,
+    spec="Nie et al. 2022, PatchTST, arXiv:2211.14730; its code, PositionalEncoding",
+    examples={
+        "patchtst-8-of-7": StandardizedSinusoidal(8, 7),
+        "patchtst-6-of-12": StandardizedSinusoidal(6, 12, divisor=2.0, base=100.0),
+    },
+)
+def standardized(e: StandardizedSinusoidal, p: Any) -> Sequence[Any]:
+    """The row less the mean of the table, over its deviation."""
+    plain = Sinusoidal(e.dim, base=e.base)
+    every = [v for at in range(e.length) for v in sinusoidal(plain, Counted(at))]
+    mean = total(every) / len(every)
+    squares = sum((v.value - mean.value) ** 2 for v in every)
+    by = e.divisor * root(squares / (len(every) - 1))
+    return [(v - mean) / by for v in sinusoidal(plain, p)]

@@ -1,17 +1,33 @@
-"""Biases that look a number up, or ask a network: ALiBi's slopes, T5, and the windows of vision."""
+"""ALiBi's slopes; biases that look a number up, or ask a network: T5, WavLM, windows of vision."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from posenc_ref import ALiBi, BEiTBias, LeViTBias, LogCPB, SwinBias, T5Bias
-from posenc_ref.conformance.exact.biases import slope
-from posenc_ref.conformance.exact.digits import exact_bucket
-from posenc_ref.conformance.exact.error_numbers import Counted, counted, fraction, log, sigmoid
+from posenc_ref import (
+    ALiBi,
+    BEiTBias,
+    ConViTBias,
+    GatedBias,
+    LeViTBias,
+    LogCPB,
+    SwinBias,
+    T5Bias,
+)
+from posenc_ref.conformance.exact.digits import exact_bucket, slope
+from posenc_ref.conformance.exact.error_numbers import (
+    Counted,
+    counted,
+    dot,
+    fraction,
+    log,
+    root,
+    sigmoid,
+)
 
-from . import numbers, register
-from .networks import network
+from . import each_key, numbers, register
+from .dynamic import network
 
 
 @register(
@@ -109,4 +125,53 @@ def log_cpb(e: LogCPB, i: Any, j: Any) -> Sequence[Any]:
         return size if offset >= 0 else -size
 
     x = [spaced(i // w - j // w, sides[0]), spaced(i % w - j % w, sides[1])]
-    return [16 * sigmoid(y) for y in network(e, x)]
+    values = network(x, (e.hidden, e.output), (e.hidden_bias, None))
+    return [16 * sigmoid(y) for y in values]
+
+
+@register(
+    ConViTBias,
+    spec="d'Ascoli et al. 2021, ConViT, arXiv:2103.10697, section 3; its code, GPSA",
+    examples={
+        "convit-3-by-2": ConViTBias(
+            numbers("convit-weight", 2, 3),
+            numbers("convit-offset", 2),
+            numbers("convit-gate", 2),
+            window=(3, 2),
+        )
+    },
+)
+def convit(e: ConViTBias, i: Any, j: Any) -> Sequence[Any]:
+    """Three numbers of a head for the offset in x, in y, and its square."""
+    w = e.window[1]
+    dx, dy = j % w - i % w, j // w - i // w
+    parts = (dx, dy, dx**2 + dy**2)
+    return [
+        dot(row, parts) + c for row, c in zip(e.weight.tolist(), e.proj_bias.tolist(), strict=True)
+    ]
+
+
+_GATED_BUCKETS = T5Bias(numbers("gated-buckets", 8, 2), num_buckets=8, max_distance=16)
+
+
+@register(
+    GatedBias,
+    spec="Chen et al. 2021, WavLM, arXiv:2110.13900, section III",
+    examples={
+        "wavlm": GatedBias(
+            _GATED_BUCKETS,
+            numbers("gated-weight", 2, 4) * 0.25,
+            numbers("gated-offset", 2) * 0.25,
+            numbers("gated-scale", 2),
+        )
+    },
+)
+@each_key
+def gated(e: GatedBias, h: int, q: Any, k: Any, i: int, j: int) -> Any:
+    """A number for each bucket, times two gates of the query."""
+    a, r = (
+        sigmoid(dot(row, q) + c)
+        for row, c in zip(e.weight.tolist(), e.linear_bias.tolist(), strict=True)
+    )
+    gate = a * (e.scale.tolist()[h] * r - 1) + 2
+    return dot(q, k) / root(e.head_dim) + gate * t5(e.bias, i, j)[h]

@@ -1,4 +1,4 @@
-"""Scores of relative positions: Shaw, DeBERTa, TUPE, CoPE, decomposed relative positions."""
+"""Scores of relative positions: Shaw, DeBERTa, TUPE, CoPE, decomposed positions, PoPE."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from posenc_ref import TUPE, CoPE, DeBERTa, DecomposedRelative, Shaw, T5Bias
+from posenc_ref import TUPE, CoPE, DeBERTa, DecomposedRelative, PoPE, Shaw, T5Bias
 from posenc_ref.conformance.exact.digits import mpmath
 from posenc_ref.conformance.exact.error_numbers import (
     Counted,
+    cos,
     counted,
     dot,
     fraction,
+    power,
     root,
     sigmoid,
+    softplus,
     total,
 )
 from posenc_ref.conformance.exact.recipe import Recipe
 from posenc_ref.conformance.exact.reference import tokens
 
-from . import numbers, register
+from . import each_key, numbers, register
 from .learned_biases import t5
 
 Vector = Sequence[Any]
@@ -34,15 +37,13 @@ Vector = Sequence[Any]
         "shaw-heads-query-key": Shaw(numbers("shaw-heads", 2, 6, 4), before=4, counted="query-key"),
     },
 )
-def shaw(e: Shaw, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]) -> Vector:
+@each_key
+def shaw(e: Shaw, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
     """The query times the key and times the vector of the clipped offset."""
     table = (e.keys[h] if e.keys.ndim == 3 else e.keys).tolist()
-    logits = []
-    for k, j in zip(keys, at, strict=True):
-        offset = j - i if e.counted == "key-query" else i - j
-        row = table[min(max(offset + e.before, 0), len(table) - 1)]
-        logits.append((dot(q, k) + dot(q, row)) / root(len(q)))
-    return logits
+    offset = j - i if e.counted == "key-query" else i - j
+    row = table[min(max(offset + e.before, 0), len(table) - 1)]
+    return (dot(q, k) + dot(q, row)) / root(len(q))
 
 
 _KEYS, _QUERIES = numbers("deberta-keys", 2, 8, 4), numbers("deberta-queries", 2, 8, 4)
@@ -73,23 +74,18 @@ def _bucket(e: DeBERTa, r: int) -> int:
         "deberta-v1-paper-p2c": DeBERTa(None, _QUERIES, p2c="paper"),
     },
 )
-def deberta(
-    e: DeBERTa, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]
-) -> Vector:
+@each_key
+def deberta(e: DeBERTa, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
     """Query times key, query times the offset's key, key times the offset's query."""
     tables = [t for t in (e.relative_keys, e.relative_queries) if t is not None]
     span = tables[0].shape[1] // 2
-    scale = root(len(q) * (1 + len(tables)))
-    logits = []
-    for k, j in zip(keys, at, strict=True):
-        there, back = (min(max(_bucket(e, r) + span, 0), 2 * span - 1) for r in (i - j, j - i))
-        logit = dot(q, k)
-        if e.relative_keys is not None:
-            logit += dot(q, e.relative_keys[h].tolist()[there])
-        if e.relative_queries is not None:
-            logit += dot(k, e.relative_queries[h].tolist()[there if e.p2c == "code" else back])
-        logits.append(logit / scale)
-    return logits
+    there, back = (min(max(_bucket(e, r) + span, 0), 2 * span - 1) for r in (i - j, j - i))
+    logit = dot(q, k)
+    if e.relative_keys is not None:
+        logit += dot(q, e.relative_keys[h].tolist()[there])
+    if e.relative_queries is not None:
+        logit += dot(k, e.relative_queries[h].tolist()[there if e.p2c == "code" else back])
+    return logit / root(len(q) * (1 + len(tables)))
 
 
 _UNTIED = numbers("tupe-queries", 6, 2, 4), numbers("tupe-keys", 6, 2, 4)
@@ -108,19 +104,17 @@ _UNTIED = numbers("tupe-queries", 6, 2, 4), numbers("tupe-keys", 6, 2, 4)
         ),
     },
 )
-def tupe(e: TUPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]) -> Vector:
+@each_key
+def tupe(e: TUPE, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
     """Query times key, plus the product of positions; [CLS] has numbers of its own."""
-    rows, columns = (t[:, h].tolist() for t in (e.position_queries, e.position_keys))
     scale = root(2 * len(q))
-    logits = []
-    for k, j in zip(keys, at, strict=True):
-        if e.cls_to_others is not None and e.others_to_cls is not None and 0 in (i, j):
-            untied = counted((e.cls_to_others if i == 0 else e.others_to_cls).tolist()[h])
-        else:
-            untied = dot(rows[i], columns[j]) / scale
-            untied += t5(e.bias, i, j)[h] if e.bias is not None else 0
-        logits.append(dot(q, k) / scale + untied)
-    return logits
+    if e.cls_to_others is not None and e.others_to_cls is not None and 0 in (i, j):
+        untied = counted((e.cls_to_others if i == 0 else e.others_to_cls).tolist()[h])
+    else:
+        row, column = e.position_queries[i, h].tolist(), e.position_keys[j, h].tolist()
+        untied = dot(row, column) / scale
+        untied += t5(e.bias, i, j)[h] if e.bias is not None else 0
+    return dot(q, k) / scale + untied
 
 
 def _soft(e: CoPE) -> Iterable[Recipe]:
@@ -166,15 +160,30 @@ def cope(e: CoPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequenc
         )
     },
 )
-def decomposed(
-    e: DecomposedRelative, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]
-) -> Vector:
+@each_key
+def decomposed(e: DecomposedRelative, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
     """Query times key, plus the unscaled query times the vectors of both offsets."""
     height, width = e.grid
-    by_height, by_width = e.height_table.tolist(), e.width_table.tolist()
-    (y, x), logits = divmod(i, width), []
-    for k, j in zip(keys, at, strict=True):
-        v, u = divmod(j, width)
-        position = dot(q, by_height[y - v + height - 1]) + dot(q, by_width[x - u + width - 1])
-        logits.append(dot(q, k) / root(len(q)) + position)
-    return logits
+    (y, x), (v, u) = divmod(i, width), divmod(j, width)
+    rows = e.height_table[y - v + height - 1], e.width_table[x - u + width - 1]
+    position = dot(q, rows[0].tolist()) + dot(q, rows[1].tolist())
+    return dot(q, k) / root(len(q)) + position
+
+
+@register(
+    PoPE,
+    spec="Gopalakrishnan et al. 2025, PoPE, arXiv:2509.10534",
+    examples={
+        "pope": PoPE(4),
+        "pope-phases": PoPE(4, -abs(numbers("pope-phases", 2, 4)), base=100.0),
+    },
+)
+@each_key
+def pope(e: PoPE, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
+    """Magnitudes of query and key times the cosine of their angle."""
+    d = len(q)
+    theta = [power(e.base, fraction(-c, d)) for c in range(d)]
+    delta = [0.0] * d if e.phases is None else e.phases[h].tolist()
+    waves = [cos(Counted(j - i) * w + shift) for w, shift in zip(theta, delta, strict=True)]
+    sizes = [softplus(a) * softplus(b) for a, b in zip(q, k, strict=True)]
+    return dot(sizes, waves) / root(d)

@@ -1,19 +1,25 @@
-"""Relative sinusoids with biases: Transformer-XL and XLNet."""
+"""Relative sinusoids with biases: Transformer-XL, XLNet, ESPnet's legacy encoding."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from posenc_ref import Sinusoidal, TransformerXL, XLNet
+from posenc_ref import ESPnetLegacy, Sinusoidal, TransformerXL, XLNet
 from posenc_ref.conformance.exact.error_numbers import Counted, dot, root
 
-from . import numbers, register
+from . import each_key, numbers, register
 from .image_tables import sinusoidal
 
 Vector = Sequence[Any]
 _W = numbers("transformer-xl-projection", 2, 4, 6)
 _U, _V = numbers("transformer-xl-content", 2, 4), numbers("transformer-xl-position", 2, 4)
+
+
+def _biases(e: Any, h: int) -> Iterator[Vector]:
+    """The content bias and the position bias of a head."""
+    for bias in (e.content_bias, e.position_bias):
+        yield [0.0] * e.head_dim if bias is None else bias[h].tolist()
 
 
 @register(
@@ -27,20 +33,14 @@ _U, _V = numbers("transformer-xl-content", 2, 4), numbers("transformer-xl-positi
         ),
     },
 )
-def transformer_xl(
-    e: TransformerXL, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]
-) -> Vector:
+@each_key
+def transformer_xl(e: TransformerXL, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
     """Query and biases times the key and the projected sinusoid of the offset."""
-    none = [0.0] * len(q)
-    u, v = (none if b is None else b[h].tolist() for b in (e.content_bias, e.position_bias))
-    logits = []
-    for k, j in zip(keys, at, strict=True):
-        r = i - j if e.clamp is None else min(max(i - j, -e.clamp), e.clamp)
-        wave = sinusoidal(e.sinusoid, Counted(r))
-        projected = [dot(row, wave) for row in e.projection[h].tolist()]
-        terms = [dot(a, b) for a in (q, v) for b in (projected,)] + [dot(a, k) for a in (q, u)]
-        logits.append(sum(terms) / root(len(q)))
-    return logits
+    u, v = _biases(e, h)
+    r = i - j if e.clamp is None else min(max(i - j, -e.clamp), e.clamp)
+    wave = sinusoidal(e.sinusoid, Counted(r))
+    projected = [dot(row, wave) for row in e.projection[h].tolist()]
+    return (dot(q, projected) + dot(v, projected) + dot(q, k) + dot(u, k)) / root(len(q))
 
 
 register(
@@ -48,3 +48,49 @@ register(
     spec="Yang et al. 2019, XLNet, arXiv:1906.08237, section 2.5",
     examples={"xlnet": XLNet(_W, _U, _V, sinusoid=Sinusoidal(6, layout="concat"))},
 )(transformer_xl)
+
+
+@register(
+    ESPnetLegacy,
+    spec="espnet/espnet, espnet/nets/pytorch_backend/transformer: LegacyRelPositionalEncoding, "
+    "LegacyRelPositionMultiHeadedAttention",
+    examples={
+        "espnet-legacy": ESPnetLegacy(
+            numbers("espnet-projection", 2, 4, 6),
+            numbers("espnet-content", 2, 4),
+            numbers("espnet-position", 2, 4),
+            sinusoid=Sinusoidal(6),
+            max_len=10,
+        )
+    },
+)
+def espnet_legacy(
+    e: ESPnetLegacy,
+    h: int,
+    queries: Sequence[Vector],
+    keys: Sequence[Vector],
+    q_at: Sequence[int],
+    k_at: Sequence[int],
+) -> Sequence[Vector]:
+    """Position scores, read from a flat list with a 0 before every row.
+
+    Row i, column j of the result is entry ``Q + i K + j`` of that list.
+    """
+    n_q, n_k = len(queries), len(keys)
+    last = max(e.max_len, n_k) - 1
+    projection = e.projection[h].tolist()
+    u, v = _biases(e, h)
+    table = []
+    for column in range(n_k):
+        wave = sinusoidal(e.sinusoid, Counted(last - column))
+        table.append([dot(row, wave) for row in projection])
+    flat = [
+        entry
+        for q in queries
+        for entry in (Counted(0), *(dot(q, row) + dot(v, row) for row in table))
+    ]
+    scale = 1 / root(e.head_dim)
+    return [
+        [(dot(q, k) + dot(u, k) + flat[n_q + i * n_k + j]) * scale for j, k in enumerate(keys)]
+        for i, q in enumerate(queries)
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -38,13 +38,13 @@ def rope(e: RoPE, seq_len: int | None) -> Weights:
     return [{0: w} for w in frequencies(e.scaling, e.base, d, seq_len)]
 
 
-def _until_the_decay(e: XPos) -> Iterable[Recipe]:
+def until_the_decay(e: XPos, kind: str = "queries") -> tuple[Recipe, ...]:
     """Positions at which half precision still holds the decay of ``e``."""
-    ident = f"xpos-16-{e.layout}-queries"
-    return [
+    ident = f"xpos-16-{e.layout}-{kind}"
+    return (
         rotated(ident, "first", "The first four positions.", 16, whole(0, 1, 2, 3)),
         rotated(ident, "far", "Where the decay is strong.", 16, whole(511, 1024, 3071)),
-    ]
+    )
 
 
 @register(
@@ -53,7 +53,7 @@ def _until_the_decay(e: XPos) -> Iterable[Recipe]:
     examples={
         f"xpos-16-{layout}-queries": XPos(16, layout=layout) for layout in ("interleaved", "half")
     },
-    inputs=_until_the_decay,
+    inputs=until_the_decay,
 )
 def xpos(e: XPos, seq_len: int | None) -> Weights:
     """RoPE's frequencies."""

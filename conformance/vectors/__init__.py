@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .case import VectorCase
-from .files import MANIFEST, VERSION, cases_of, read_json, shipped
+from .files import VERSION, all_cases, shipped
 
 __all__ = ["VectorCase", "load_vectors"]
 
@@ -55,13 +55,11 @@ def load_vectors(
     home = shipped(version) if folder is None else Path(folder)
     wanted = set(flags)
     found = []
-    for name in read_json(home / MANIFEST)["files"]:
-        document = read_json(home / name)
-        for group, case in cases_of(document):
-            chosen = surface in (None, group["surface"]) and wanted <= set(case["flags"])
-            declared = group["encoding"] or {}
-            if chosen and encoding in (None, declared.get("encoding")):
-                found.append(VectorCase.read(name, group, case))
+    for name, group, case in all_cases(home):
+        chosen = surface in (None, group["surface"]) and wanted <= set(case["flags"])
+        declared = group["encoding"] or {}
+        if chosen and encoding in (None, declared.get("encoding")):
+            found.append(VectorCase.read(name, group, case))
     if not found:
         asked = {"surface": surface, "encoding": encoding, "flags": sorted(wanted) or None}
         words = ", ".join(f"{key}={value!r}" for key, value in asked.items() if value is not None)

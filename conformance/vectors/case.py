@@ -114,9 +114,8 @@ class VectorCase:
 
     def shaped(self, result: Any) -> bool:
         """Whether the result has as many arrays as it should, of the shapes they should have."""
-        given = self._parts(result)
-        pairs = zip(self.truth.values(), given, strict=False)
-        return bool(given) and all(truth.fits(part) for truth, (part, _) in pairs)
+        judged = self._judged(result)
+        return bool(judged) and all(truth.fits(part) for truth, part, _ in judged)
 
     def judge(self, result: Any, *, dtype: str | None = None, **how: Any) -> float:
         """The worst score of a result: an array, or a tuple of them in the order of ``truth``.
@@ -125,28 +124,26 @@ class VectorCase:
         in the dtype of the array; ``angles`` and ``precision`` are those of
         :class:`posenc_ref.accuracy.Truth`.
         """
-        given = self._parts(result)
-        pairs = zip(self.truth.values(), given, strict=False)
-        scores = [truth.score(part, dtype or name, **how) for truth, (part, name) in pairs]
+        scores = (t.score(part, dtype or name, **how) for t, part, name in self._judged(result))
         return max(scores, default=np.inf)
 
-    def _parts(self, result: Any) -> tuple[tuple[np.ndarray, str], ...]:
-        """The arrays of a result and their dtypes, in the order of ``truth``.
+    def _judged(self, result: Any) -> list[tuple[Output, np.ndarray, str]]:
+        """The truth, the array and its dtype for each part of a result.
 
-        Empty if there are too few or too many.
+        Empty if there are too few or too many parts.
         """
         several = isinstance(result, tuple) or (isinstance(result, list) and len(self.truth) > 1)
         given = tuple(result) if several else (result,)
         needed = sum(name not in OPTIONAL for name in self.truth)
         if not needed <= len(given) <= len(self.truth):
-            return ()
-        parts = tuple(_host(part) for part in given)
-        if self.surface == "cos_sin":
-            return tuple((self._halved(part), name) for part, name in parts)
-        return parts
+            return []
+        pairs = zip(self.truth.values(), map(_host, given), strict=False)
+        return [(truth, self._halved(part), name) for truth, (part, name) in pairs]
 
     def _halved(self, table: np.ndarray) -> np.ndarray:
-        """A table (S, d) that holds every column twice, as the declared layout repeats them."""
+        """A table of cos or sin that may hold every column twice, as the layout repeats them."""
+        if self.surface != "cos_sin":
+            return table
         pairs = self.truth["cos"].shape[-1]
         if table.ndim != 2 or table.shape[1] != 2 * pairs:
             return table
@@ -156,8 +153,8 @@ class VectorCase:
 
     def passes(self, result: Any, *, dtype: str | None = None, **how: Any) -> bool:
         """Whether :meth:`judge` stays within the budget of the dtype."""
-        parts = self._parts(result)
-        limit = max((budget(dtype or name, how.get("precision")) for _, name in parts), default=0.0)
+        names = [dtype or name for _, _, name in self._judged(result)]
+        limit = max((budget(name, how.get("precision")) for name in names), default=0.0)
         return self.judge(result, dtype=dtype, **how) <= limit
 
     def run(self, fn: Callable[..., Any], dtype: str | None = None) -> float:

@@ -43,6 +43,13 @@ def cases_of(document: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
             yield group, case
 
 
+def all_cases(folder: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Every (file, group, case) of a folder, in the order of its manifest."""
+    for name in read_json(folder / MANIFEST)["files"]:
+        for group, case in cases_of(read_json(folder / name)):
+            yield name, group, case
+
+
 def semantics(group: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
     """The parts of a case that may not change while its id is in use.
 

@@ -1,65 +1,204 @@
-"""The truth of every surface in 50-digit mpmath."""
+"""The truth of every surface in 50-digit mpmath.
+
+The formula of each encoding is in the registry.  What a surface does with it is here, and in
+:mod:`.exact_integers`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.exact import biases, rotation
-from posenc_ref.conformance.exact.numbers import Real, Whole, computed
+from posenc_ref import Sinusoidal, Sinusoidal2D, T5Bias
+from posenc_ref.conformance.exact import rotation
+from posenc_ref.conformance.exact.digits import DIGITS, exact_bucket, mpmath, slope
+from posenc_ref.conformance.exact.numbers import (
+    Number,
+    Real,
+    computed,
+    exactly,
+    identical,
+    objects,
+    sizes,
+)
+from posenc_ref.conformance.exact.output import Output
+from posenc_ref.conformance.exact.reference import Entry
+from posenc_ref.conformance.registry import entry_of
+from posenc_ref.conformance.vectors.surfaces import SURFACES
 
 from . import exact_integers as integers
-from . import exact_tables as tables
-from .exact_scores import relative_scores, relative_shift, scores
-from .registered import formula, registered, rotated
 
 Inputs = Mapping[str, Any]
-Truths = Mapping[str, Real | Whole]
 
 
-def truths(surface: str, encoding: Any, inputs: Inputs) -> Truths:
+def truths(surface: str, encoding: Any, inputs: Inputs) -> dict[str, Output]:
     """The truth of every output of a case."""
-    return ROUTES[surface](encoding, inputs)
+    with mpmath().mp.workdps(DIGITS):
+        found = ROUTES[surface](encoding, inputs)
+    parts = found if isinstance(found, tuple) else (found,)
+    outputs = (
+        part.output() if isinstance(part, Real)
+        else part if isinstance(part, Output)
+        else Output.integers(part)
+        for part in parts
+    )  # fmt: skip
+    return dict(zip(SURFACES[surface].outputs, outputs, strict=True))
 
 
-ROUTES: dict[str, Callable[[Any, Inputs], Truths]] = {
-    "apply": lambda e, i: {"y": rotated(e, i["x"], i["positions"])},
-    "apply_offset": lambda e, i: {
-        "y": rotated(e, i["x"], i["offset"][:, None] + np.arange(i["x"].shape[2]))
-    },
-    "decode": lambda e, i: {"y": rotated(e, i["x"], np.arange(i["x"].shape[2]))},
-    "key_cache": lambda e, i: {"k": rotated(e, i["k"], np.arange(i["k"].shape[2]))},
-    "apply_vjp": lambda e, i: {"dx": rotated(e, i["dy"], i["positions"], back=True)},
-    "shift_keys": lambda e, i: {
-        "k": rotated(e, i["k"], np.full(i["k"].shape[2], i["delta"]), again=True)
-    },
-    "normed_apply": lambda e, i: {
-        "y": computed(rotated(e, rotation.normed(i["x"], i["weight"]), i["positions"]))
-    },
-    "apply_queries": lambda e, i: {"y": rotated(e, i["x"], i["positions"], decay=1)},
-    "apply_keys": lambda e, i: {"y": rotated(e, i["x"], i["positions"], decay=-1)},
-    "cos_sin": lambda e, i: rotation.cos_sin(formula(e), e, i["positions"]),
-    "frequencies": lambda e, i: rotation.frequencies(formula(e), e, i.get("seq_len")),
-    "table": lambda e, i: {"table": registered(e, i)},
-    "grid": lambda e, i: {"table": tables.grid(e, i)},
-    "add": lambda e, i: {"y": tables.add(e, i)},
-    "slopes": lambda e, i: {"slopes": biases.slopes(e, i)},
-    "bias": lambda e, i: {"bias": registered(e, i)},
-    "bucket": lambda e, i: {"bucket": Whole(biases.bucket(e, i))},
-    "scores": lambda e, i: {"logits": scores(e, i)},
-    "convert_layout": lambda e, i: {"y": integers.convert_layout(i)},
-    "permute_weights": lambda e, i: {"w": integers.permute_weights(i)},
-    "relative_shift": lambda e, i: {"y": relative_shift(i)},
-    "relative_scores": lambda e, i: {"y": relative_scores(i)},
-    "position_ids": lambda e, i: {
-        "position_ids": Whole(integers.position_ids(i), i["attention_mask"] == 1)
-    },
-    "packed": lambda e, i: {"position_ids": Whole(integers.packed(i))},
-    "decode_positions": lambda e, i: {"position_ids": Whole(integers.decode_positions(i))},
-    "shard_positions": lambda e, i: {"position_ids": Whole(integers.shard_positions(i))},
-    "mrope_positions": lambda e, i: {"position_ids": Whole(integers.mrope_positions(i))},
-    "grid_positions": lambda e, i: {"position_ids": Whole(integers.grid_positions(i))},
-    "ids_from_tokens": lambda e, i: {"position_ids": Whole(tables.ids_from_tokens(e, i))},
+def registered(e: Any, inputs: Inputs, digits: int = DIGITS) -> Real:
+    """The output of an encoding on the surface of its entry."""
+    return _entry(e).truth(e, inputs, digits)
+
+
+def _entry(e: Any) -> Entry:
+    entry = entry_of(e)
+    if entry is None:
+        raise ValueError(f"{type(e).__name__} has no entry in conformance/registry")
+    return entry
+
+
+def _rotated(e: Any, x: np.ndarray, positions: Any = None, **how: Any) -> Real:
+    """x rotated at positions, by default those of its tokens."""
+    at = np.arange(x.shape[2]) if positions is None else positions
+    return rotation.rotate(_entry(e).exact, e, x, at, **how)
+
+
+def _bucket(e: T5Bias, relative_position: np.ndarray) -> np.ndarray:
+    settings = e.num_buckets, e.max_distance, e.bidirectional
+    buckets = [exact_bucket(r, *settings) for r in relative_position.ravel().tolist()]
+    return np.array(buckets).reshape(relative_position.shape)
+
+
+def grid(e: Any, inputs: Inputs, digits: int = DIGITS) -> Real:
+    """The rows of all patches, their positions not rounded: B holds what rounding them moves."""
+    h, w = inputs["height"], inputs["width"]
+    tokens = range(h * w)
+    if isinstance(e, Sinusoidal):
+        return registered(e, {"positions": np.array(tokens)}, digits)
+    by_columns = getattr(e, "flatten", "") == "columns"
+    places = [divmod(t, h)[::-1] if by_columns else divmod(t, w) for t in tokens]
+    with mpmath().mp.workdps(digits):
+        positions = [(_placed(e, row, h), _placed(e, column, w)) for row, column in places]
+    return registered(e, {"positions": np.array(positions, dtype=object).T}, digits)
+
+
+def _placed(e: Any, i: int, n: int) -> Number:
+    """The position of patch i of n on one axis."""
+    mpf = mpmath().mp.mpf
+    if isinstance(e, Sinusoidal2D):
+        return mpf(i) if e.extent is None else i * mpf(e.extent) / n
+    if not e.normalize:
+        return mpf(i + 1)
+    return mpf(e.scale) * (i + 1 + mpf(e.shift)) / (n + mpf(e.eps))
+
+
+def _add(e: Any, x: np.ndarray) -> Real:
+    """x + table: A = |x| + |row|."""
+    old = rotation.exact(x)
+    rows = registered(e, {"positions": np.arange(x.shape[-2])})
+    return Real(old + rows.value, sizes(old) + sizes(rows.value), objects(x.shape) + rows.angle)
+
+
+def _scores(e: Any, inputs: Inputs) -> Real:
+    """``q . k * scale`` of rotated q and k, or plus the bias, at positions 0, 1, ..., S-1.
+
+    A is the sum of the absolute terms of the fully expanded product.  B sums, over pairs, the B of
+    one side times the amplitude of the other.  Scores that depend on what q and k hold have it all
+    in their entry.
+    """
+    mp = mpmath().mp
+    q, k = inputs["q"], inputs["k"]
+    if e.family == "score":
+        return registered(e, inputs)
+    shape = (*q.shape[:3], k.shape[2])
+    value, terms, moved = (objects(shape) for _ in range(3))
+    plain = isinstance(e, T5Bias) and not e.scaled
+    scale = 1 if plain else 1 / mp.sqrt(q.shape[-1])
+    written: list[tuple[int, int]] = []
+    if e.family == "rotary":
+        decay = int(hasattr(e, "decays"))
+        one, two = _rotated(e, q, decay=decay), _rotated(e, k, decay=-decay)
+        written = rotation.channels(e, len(_entry(e).exact(e, None)), written=True)
+    else:
+        one, two = (exactly(rotation.exact(x)) for x in (q, k))
+    for b, h, i, j in np.ndindex(shape):
+        a, c = one.value[b, h, i], two.value[b, h, j]
+        value[b, h, i, j] = scale * mp.fsum(a * c)
+        at, ct = one.terms[b, h, i], two.terms[b, h, j]
+        full = [max(s, abs(v)) * max(t, abs(w)) for s, v, t, w in zip(at, a, ct, c, strict=True)]
+        terms[b, h, i, j] = scale * mp.fsum(full)
+        am, cm = one.angle[b, h, i], two.angle[b, h, j]
+        turned = [am[f] * mp.hypot(c[f], c[s]) + mp.hypot(a[f], a[s]) * cm[f] for f, s in written]
+        moved[b, h, i, j] = scale * mp.fsum(turned)
+    if e.family != "rotary":
+        added = registered(e, {"q_len": shape[2], "k_len": shape[3]})
+        size = scale if e.bias_inside_scale else 1
+        value, terms = value + size * added.value, terms + size * added.terms
+    return Real(value, terms, moved)
+
+
+def _relative_shift(x: np.ndarray) -> Real:
+    """Every score carried from its distance to its key; only keys up to the query are judged."""
+    rows, keys = x.shape
+    made, judged = np.zeros_like(x), np.zeros(x.shape, dtype=bool)
+    for i in range(rows):
+        at = keys - rows + i
+        made[i, : at + 1], judged[i, : at + 1] = x[i, keys - 1 - at :], True
+    return replace(identical(made), judged=judged)
+
+
+def _relative_scores(q: np.ndarray, rel: np.ndarray) -> Real:
+    """Each query times the vector of its offset to each key: A = the sum of absolute products."""
+    mp, size = mpmath().mp, len(q)
+    value, terms = objects((size, size)), objects((size, size))
+    for i, j in np.ndindex(size, size):
+        products = rotation.exact(q[i]) * rotation.exact(rel[size - 1 - (i - j)])
+        value[i, j], terms[i, j] = mp.fsum(products), mp.fsum(sizes(products))
+    return Real(value, terms, objects((size, size)))
+
+
+#: By surface: a Real, integers, or a tuple of them in the order of the outputs.
+ROUTES: dict[str, Callable[[Any, Inputs], Any]] = {
+    "apply": lambda e, i: _rotated(e, i["x"], i["positions"]),
+    "apply_offset": lambda e, i: _rotated(
+        e, i["x"], i["offset"][:, None] + np.arange(i["x"].shape[2])
+    ),
+    "decode": lambda e, i: _rotated(e, i["x"]),
+    "key_cache": lambda e, i: _rotated(e, i["k"]),
+    "apply_vjp": lambda e, i: _rotated(e, i["dy"], i["positions"], back=True),
+    "shift_keys": lambda e, i: _rotated(
+        e, i["k"], np.full(i["k"].shape[2], i["delta"]), again=True
+    ),
+    "normed_apply": lambda e, i: computed(
+        _rotated(e, rotation.normed(i["x"], i["weight"]), i["positions"])
+    ),
+    "apply_queries": lambda e, i: _rotated(e, i["x"], i["positions"], decay=1),
+    "apply_keys": lambda e, i: _rotated(e, i["x"], i["positions"], decay=-1),
+    "cos_sin": lambda e, i: rotation.cos_sin(_entry(e).exact, e, i["positions"]),
+    "frequencies": lambda e, i: rotation.frequencies(_entry(e).exact, e, i.get("seq_len")),
+    "table": registered,
+    "grid": grid,
+    "add": lambda e, i: _add(e, i["x"]),
+    "slopes": lambda e, i: exactly(
+        [slope(i["num_heads"], head, e.max_bias) for head in range(i["num_heads"])]
+    ),
+    "bias": registered,
+    "bucket": lambda e, i: _bucket(e, i["relative_position"]),
+    "scores": _scores,
+    "convert_layout": lambda e, i: identical(integers.convert_layout(**i)),
+    "permute_weights": lambda e, i: identical(integers.permute_weights(**i)),
+    "relative_shift": lambda e, i: _relative_shift(**i),
+    "relative_scores": lambda e, i: _relative_scores(**i),
+    "position_ids": lambda e, i: Output.integers(
+        integers.position_ids(**i), i["attention_mask"] == 1
+    ),
+    "packed": lambda e, i: integers.packed(**i),
+    "decode_positions": lambda e, i: integers.decode_positions(**i),
+    "shard_positions": lambda e, i: integers.shard_positions(**i),
+    "mrope_positions": lambda e, i: integers.mrope_positions(**i),
+    "grid_positions": lambda e, i: integers.grid_positions(**i),
+    "ids_from_tokens": lambda e, i: integers.ids_from_tokens(e, **i),
 }

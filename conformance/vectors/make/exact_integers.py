@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-
-from posenc_ref.conformance.exact.numbers import Real, identical
-
-Inputs = Mapping[str, Any]
 
 
 def _home(layout: str, d: int, pair: int, which: int) -> int:
@@ -18,36 +13,26 @@ def _home(layout: str, d: int, pair: int, which: int) -> int:
     return 2 * pair + which if layout == "interleaved" else pair + which * (d // 2)
 
 
-def convert_layout(i: Inputs) -> Real:
+def convert_layout(x: np.ndarray, source: str, target: str, rotary_dim: int) -> np.ndarray:
     """Each number of each pair carried from its channel in one layout to that in the other."""
-    x = i["x"]
     y = x.copy()
-    for pair in range(i["rotary_dim"] // 2):
-        for which in (0, 1):
-            source, target = (
-                _home(i[n], i["rotary_dim"], pair, which) for n in ("source", "target")
-            )
-            y[..., target] = x[..., source]
-    return identical(y)
+    for pair, which in np.ndindex(rotary_dim // 2, 2):
+        old, new = (_home(layout, rotary_dim, pair, which) for layout in (source, target))
+        y[..., new] = x[..., old]
+    return y
 
 
-def permute_weights(i: Inputs) -> Real:
+def permute_weights(w: np.ndarray, n_heads: int) -> np.ndarray:
     """The same for the rows of a projection, head by head, half-split to interleaved."""
-    w, n = i["w"], i["n_heads"]
-    d = w.shape[0] // n
-    made = w.copy()
-    for head in range(n):
-        for pair in range(d // 2):
-            for which in (0, 1):
-                source = head * d + _home("half", d, pair, which)
-                made[head * d + _home("interleaved", d, pair, which)] = w[source]
-    return identical(made)
+    d = w.shape[0] // n_heads
+    heads = np.moveaxis(w.reshape(n_heads, d, -1), 1, -1)
+    return np.moveaxis(convert_layout(heads, "half", "interleaved", d), -1, 1).reshape(w.shape)
 
 
-def position_ids(i: Inputs) -> np.ndarray:
+def position_ids(attention_mask: np.ndarray) -> np.ndarray:
     """Real tokens numbered from 0 in every row; padding 0."""
     made = []
-    for row in i["attention_mask"].tolist():
+    for row in attention_mask.tolist():
         count, ids = 0, []
         for real in row:
             ids.append(count if real else 0)
@@ -56,57 +41,63 @@ def position_ids(i: Inputs) -> np.ndarray:
     return np.array(made)
 
 
-def packed(i: Inputs) -> np.ndarray:
+def packed(lengths: np.ndarray) -> np.ndarray:
     """0, 1, 2, ... for every document."""
-    return np.array([p for n in i["lengths"].tolist() for p in range(n)])
+    return np.array([p for n in lengths.tolist() for p in range(n)])
 
 
-def decode_positions(i: Inputs) -> np.ndarray:
+def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
     """The position after the last real token of each prompt, and on."""
-    each = np.asarray(i["prompt_len"])
-    made = [[n + t for t in range(i["n_steps"])] for n in each.ravel().tolist()]
+    each = np.asarray(prompt_len)
+    made = [[n + t for t in range(n_steps)] for n in each.ravel().tolist()]
     return np.array(made).reshape(*each.shape, -1)
 
 
-def shard_positions(i: Inputs) -> np.ndarray:
+def shard_positions(cu_seqlens: np.ndarray, cp_size: int, cp_rank: int) -> np.ndarray:
     """Chunk r and chunk 2n - 1 - r of every sequence, with the positions they have in it."""
-    size, rank = i["cp_size"], i["cp_rank"]
-    bounds = i["cu_seqlens"].tolist()
     made: list[int] = []
-    for start, stop in pairwise(bounds):
-        chunk = (stop - start) // (2 * size)
-        for which in (rank, 2 * size - 1 - rank):
+    for start, stop in pairwise(cu_seqlens.tolist()):
+        chunk = (stop - start) // (2 * cp_size)
+        for which in (cp_rank, 2 * cp_size - 1 - cp_rank):
             made += range(which * chunk, (which + 1) * chunk)
     return np.array(made)
 
 
-def mrope_positions(i: Inputs) -> np.ndarray:
+def mrope_positions(
+    token_types: np.ndarray, image_grids: np.ndarray, video_grids: np.ndarray
+) -> np.ndarray:
     """Token by token: text advances all axes, a picture spreads over its merged grid."""
-    waiting = {1: i["image_grids"].tolist(), 2: i["video_grids"].tolist()}
+    waiting = {1: image_grids.tolist(), 2: video_grids.tolist()}
     made = []
-    for row in i["token_types"].tolist():
-        ids: list[tuple[int, int, int]] = []
-        start, at = 0, 0
-        while at < len(row):
-            if row[at] == 0:
-                ids.append((start, start, start))
-                start, at = start + 1, at + 1
-                continue
-            frames, height, width = waiting[row[at]].pop(0)
+    for row in token_types.tolist():
+        ids: list[tuple[int, ...]] = []
+        start = 0
+        while len(ids) < len(row):
+            kind = row[len(ids)]  # a token of text is a grid of one patch
+            frames, height, width = waiting[kind].pop(0) if kind else (1, 2, 2)
             grid = [
                 (start + t, start + h, start + w)
-                for t in range(frames)
-                for h in range(height // 2)
-                for w in range(width // 2)
+                for t, h, w in np.ndindex(frames, height // 2, width // 2)
             ]
             ids += grid
-            start, at = max(max(p) for p in grid) + 1, at + len(grid)
+            start = max(map(max, grid)) + 1
         made.append(ids)
     return np.moveaxis(np.array(made), -1, 0)
 
 
-def grid_positions(i: Inputs) -> np.ndarray:
+def grid_positions(height: int, width: int, merge_size: int) -> np.ndarray:
     """Patches in row-major order, sorted by the block they are in (a stable sort)."""
-    m = i["merge_size"]
-    patches = [(r, c) for r in range(i["height"]) for c in range(i["width"])]
-    return np.array(sorted(patches, key=lambda p: (p[0] // m, p[1] // m))).T
+    patches = np.ndindex(height, width)
+    return np.array(sorted(patches, key=lambda p: (p[0] // merge_size, p[1] // merge_size))).T
+
+
+def ids_from_tokens(e: Any, input_ids: np.ndarray) -> np.ndarray:
+    """Real tokens count on from ``padding_idx + 1``, less the offset of the table."""
+    made = np.zeros_like(input_ids)
+    for b, row in enumerate(input_ids.tolist()):
+        at = e.padding_idx
+        for s, token in enumerate(row):
+            real = token != e.padding_idx
+            at += real
+            made[b, s] = (at if real else e.padding_idx) - e.offset
+    return made

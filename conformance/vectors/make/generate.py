@@ -19,13 +19,13 @@ from posenc_ref.conformance.vectors.case import VectorCase
 from posenc_ref.conformance.vectors.files import (
     MANIFEST,
     SCHEMA,
+    all_cases,
     cases_of,
     read_json,
     semantics,
     write,
 )
-from posenc_ref.conformance.vectors.flags.table import FLAGS, flags_of, level_of
-from posenc_ref.conformance.vectors.flags.view import View
+from posenc_ref.conformance.vectors.flags import FLAGS, flags_of, level_of
 from posenc_ref.conformance.vectors.surfaces import own_function
 
 from . import exact
@@ -50,8 +50,9 @@ def generate(folder: Path, before: Path | None = None) -> dict[str, Json]:
     given up is never used again.  What a case kills is carried over from there.
     """
     before = before or folder
-    old = {case["id"]: case for _, case in _known(before)}
-    retired = list(read_json(before / MANIFEST)["retired"]) if old else []
+    known = (before / MANIFEST).is_file()
+    old = {case["id"]: case for _, _, case in all_cases(before)} if known else {}
+    retired = list(read_json(before / MANIFEST)["retired"]) if known else []
     documents = {f"{theme.name}.json": _document(theme, old) for theme in themes()}
     made = [case["id"] for d in documents.values() for _, case in cases_of(d)]
     twice = sorted({i for i in made if made.count(i) > 1})
@@ -63,13 +64,6 @@ def generate(folder: Path, before: Path | None = None) -> dict[str, Json]:
     retired += sorted(set(old) - set(made))
     write(folder, documents, {**_header(), "retired": retired})
     return documents
-
-
-def _known(folder: Path) -> list[tuple[Json, Json]]:
-    if not (folder / MANIFEST).is_file():
-        return []
-    names = read_json(folder / MANIFEST)["files"]
-    return [pair for name in names for pair in cases_of(read_json(folder / name))]
 
 
 def _header() -> Json:
@@ -122,17 +116,19 @@ def _group(theme: Theme, group: Group, old: dict[str, Json]) -> Json:
                 f"{case['id']} exists with other inputs or another truth: ids are never reused, "
                 "give the new case a new id"
             )
-        _passes(theme, head, case)
+        own = own_function(group.surface, group.encoding, "float64")
+        score = VectorCase.read(f"{theme.name}.json", head, case).run(own, "float64")
+        if score > BUDGET["float64"]:
+            raise Disagreement(f"{case['id']}: posenc_ref itself scores {score:g} units in float64")
         cases.append(case)
     return {**head, "cases": cases}
 
 
 def _case(group: Group, recipe: Recipe, head: Json, kills: list[str]) -> Json:
     """A case with its truth."""
-    with mpmath().mp.workdps(DIGITS):
-        truths = exact.truths(group.surface, group.encoding, recipe.inputs)
+    truths = exact.truths(group.surface, group.encoding, recipe.inputs)
     inputs = {name: write_array(value) for name, value in recipe.inputs.items()}
-    flags = flags_of(View.of(group.surface, head["encoding"], inputs), kills)
+    flags = flags_of(group.surface, group.encoding, recipe.inputs, kills)
     case = {
         "id": f"{group.id}-{recipe.name}",
         "comment": recipe.comment,
@@ -143,12 +139,3 @@ def _case(group: Group, recipe: Recipe, head: Json, kills: list[str]) -> Json:
         "truth": {name: truth.to_json() for name, truth in truths.items()},
     }
     return {**case, "digest": digest(semantics(head, case)), "kills": kills}
-
-
-def _passes(theme: Theme, head: Json, case: Json) -> None:
-    """The specification's own function, in float64."""
-    view = VectorCase.read(f"{theme.name}.json", head, case)
-    fn = own_function(view.surface, view.encoding, "float64")
-    score = view.run(fn, "float64")
-    if score > BUDGET["float64"]:
-        raise Disagreement(f"{view.id}: posenc_ref itself scores {score:g} units in float64")

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import MixedRoPE, MultiAxisRoPE, XPos, YaRN
-from posenc_ref.conformance.exact.recipe import Group, Recipe, Theme, numbers, rotated, whole
-from posenc_ref.conformance.exact.reference import FAR, PICTURE, rotations
+from posenc_ref.conformance.exact.recipe import Group, Theme, numbers, rotated, whole
+from posenc_ref.conformance.exact.reference import FAR, PICTURE
+from posenc_ref.conformance.registry.rotary import until_the_decay
 
 from .recipes_biases import logits_of
+from .recipes_rope import brief, frequencies_of
 
 MROPE = "Wang et al. 2024, Qwen2-VL, arXiv:2409.12191, section 2.1; transformers, qwen2_vl"
 QWEN3 = "Bai et al. 2025, Qwen3-VL, arXiv:2511.21631, section 2; transformers, qwen3_vl"
@@ -25,10 +27,6 @@ LLAMA4 = "meta-llama/llama-models, llama4/vision (one added to the coordinates)"
 GEMMA = "transformers, gemma4 vision tower (a half-split block for each axis)"
 DINO = "Siméoni et al. 2025, DINOv3, arXiv:2508.10104, section 3; rope_position_encoding.py"
 XPOS = "Sun et al. 2022, xPos, arXiv:2212.10554, section 3.2, equation (12) and algorithm 1"
-
-
-def _group(ident: str, encoding: Any, spec: str) -> Group:
-    return Group(ident, "apply", encoding, spec, tuple(rotations(encoding, ident)))
 
 
 def _rows(group: Group) -> Group:
@@ -52,98 +50,62 @@ def streams() -> Theme:
     three = MultiAxisRoPE(
         128, sections=(24, 20, 20), layout="half", arrangement="interleaved", base=5e6
     )
+    by_pair = (1, 2) * 22 + (0,) * 20
     ernie = MultiAxisRoPE(
-        128,
-        sections=(20, 22, 22),
-        layout="interleaved",
-        arrangement=(1, 2) * 22 + (0,) * 20,
-        base=5e5,
+        128, sections=(20, 22, 22), layout="interleaved", arrangement=by_pair, base=5e5
     )
     glm = MultiAxisRoPE(128, sections=(8, 12, 12), layout="interleaved")
     scaled = two.replace(scaling=YaRN(4.0, 32768))
     groups = (
-        _rows(_group("mrope-128-chunked", two, MROPE)),
-        _rows(_group("mrope-128-interleaved", three, QWEN3)),
-        _only(_group("mrope-128-per-pair", ernie, ERNIE), "picture", "far"),
-        _only(_group("mrope-128-partial", glm, MROPE), "picture", "far"),
-        _only(_group("mrope-128-chunked-yarn", scaled, MROPE), "picture"),
-        Group(
-            "mrope-128-chunked-frequencies", "frequencies", two, MROPE,
-            (Recipe("all", "Every pair.", {}),),
-        ),
-    )  # fmt: skip
+        _rows(brief("mrope-128-chunked", two, MROPE)),
+        _rows(brief("mrope-128-interleaved", three, QWEN3)),
+        _only(brief("mrope-128-per-pair", ernie, ERNIE), "picture", "far"),
+        _only(brief("mrope-128-partial", glm, MROPE), "picture", "far"),
+        _only(brief("mrope-128-chunked-yarn", scaled, MROPE), "picture"),
+        frequencies_of("mrope-128-chunked", two, MROPE),
+    )
     return Theme("axes-mrope", "Multi-axis RoPE of language models: M-RoPE", groups)
+
+
+def _restart(head_dim: int, layout: Any, *sections: int, **fields: Any) -> MultiAxisRoPE:
+    """The pairs of every axis have frequencies from the fastest on."""
+    return MultiAxisRoPE(head_dim, sections=sections, layout=layout, spacing="restart", **fields)
 
 
 def grids() -> Theme:
     """Vision towers, image and video models."""
-    sections = (16, 16)
-    spaced = {"layout": "half", "spacing": "restart"}
-    encodings: dict[str, tuple[MultiAxisRoPE, str]] = {
-        "axial-80-restart": (MultiAxisRoPE(80, sections=(20, 20), **spaced), AXIAL),  # type: ignore[arg-type]
-        "axial-72-alternating": (
-            MultiAxisRoPE(72, sections=(18, 18), arrangement=(0, 1) * 18, **spaced),  # type: ignore[arg-type]
-            AXIAL,
-        ),
-        "axial-88-from-one": (
-            MultiAxisRoPE(
-                88, sections=(22, 22), layout="interleaved", spacing="restart", offset=1.0
-            ),
-            LLAMA4,
-        ),
-        "axial-64-strided": (
-            MultiAxisRoPE(64, sections=sections, layout="half", spacing="strided"),
-            PIXTRAL,
-        ),
-        "axial-64-blockwise": (
-            MultiAxisRoPE(64, sections=sections, layout="blockwise", spacing="restart", base=100.0),
-            GEMMA,
-        ),
-        "axial-96-scaled-positions": (
-            MultiAxisRoPE(
-                96,
-                sections=(16, 16, 16),
-                layout="blockwise",
-                spacing="restart",
-                position_scale=(1.0, 0.5, 0.5),
-            ),
-            DINO,
-        ),
-        "axial-16-two-bases": (
-            MultiAxisRoPE(16, sections=(4, 4), base=(100.0, 10000.0), **spaced),  # type: ignore[arg-type]
-            AXIAL,
-        ),
-    }
-    groups = [_group(name, encoding, spec) for name, (encoding, spec) in encodings.items()]
-    wan = MultiAxisRoPE(128, sections=(22, 21, 21), layout="interleaved", spacing="restart")
-    flux = MultiAxisRoPE(128, sections=(8, 28, 28), layout="interleaved", spacing="restart")
-    groups.append(_only(_group("axial-128-restart", flux, FLUX), "picture", "far"))
-    groups.append(_only(_group("axial-128-restart-remainder", wan, WAN), "picture"))
-    title = "Multi-axis RoPE of vision towers, image and video models"
-    return Theme("axes-grids", title, tuple(groups))
+    alternating = _restart(72, "half", 18, 18, arrangement=(0, 1) * 18)
+    strided = MultiAxisRoPE(64, sections=(16, 16), layout="half", spacing="strided")
+    dino = _restart(96, "blockwise", 16, 16, 16, position_scale=(1.0, 0.5, 0.5))
+    flux = _restart(128, "interleaved", 8, 28, 28)
+    wan = _restart(128, "interleaved", 22, 21, 21)
+    groups = (
+        brief("axial-80-restart", _restart(80, "half", 20, 20), AXIAL),
+        brief("axial-72-alternating", alternating, AXIAL),
+        brief("axial-88-from-one", _restart(88, "interleaved", 22, 22, offset=1.0), LLAMA4),
+        brief("axial-64-strided", strided, PIXTRAL),
+        brief("axial-64-blockwise", _restart(64, "blockwise", 16, 16, base=100.0), GEMMA),
+        brief("axial-96-scaled-positions", dino, DINO),
+        brief("axial-16-two-bases", _restart(16, "half", 4, 4, base=(100.0, 10000.0)), AXIAL),
+        _only(brief("axial-128-restart", flux, FLUX), "picture", "far"),
+        _only(brief("axial-128-restart-remainder", wan, WAN), "picture"),
+    )
+    return Theme("axes-grids", "Multi-axis RoPE of vision towers, image and video models", groups)
 
 
 def mixed() -> Theme:
     """RoPE-Mixed and xPos."""
     weight = np.stack([numbers("rope-mixed-x", 8), numbers("rope-mixed-y", 8)]).astype(np.float64)
-    turned = MixedRoPE(16, weight / 4, layout="interleaved")
-    groups = [_group("rope-mixed-16", turned, MIXED)]
-    for layout in ("interleaved", "half"):
-        xpos = XPos(16, layout=layout)
+    groups = [brief("rope-mixed-16", MixedRoPE(16, weight / 4, layout="interleaved"), MIXED)]
+    plain, half = (XPos(16, layout=layout) for layout in ("interleaved", "half"))
+    for xpos in (plain, half):
         for kind in ("queries", "keys"):
-            ident = f"xpos-16-{layout}-{kind}"
-            cases = tuple(
-                rotated(ident, name, comment, 16, whole(*p))
-                for name, comment, p in (
-                    ("first", "The first four positions.", (0, 1, 2, 3)),
-                    ("far", "Where the decay is strong.", (511, 1024, 3071)),
-                )
-            )
+            ident, cases = f"xpos-16-{xpos.layout}-{kind}", until_the_decay(xpos, kind)
             groups.append(Group(ident, f"apply_{kind}", xpos, XPOS, cases))
-    centred = XPos(16, layout="half", base=500000.0, scale_base=64.0, gamma=0.25, centre=10.0)
+    centred = half.replace(base=500000.0, scale_base=64.0, gamma=0.25, centre=10.0)
     says = "Logits of five tokens and two heads."
     groups += [
-        logits_of("xpos-16-interleaved-scores", XPos(16, layout="interleaved"), XPOS, says),
+        logits_of("xpos-16-interleaved-scores", plain, XPOS, says),
         logits_of("xpos-16-half-centred-scores", centred, XPOS, says),
     ]
     return Theme("mixed-xpos", "RoPE-Mixed, and xPos with its decay", tuple(groups))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from posenc_ref import ALiBi, RoPE, T5Bias, YaRN
-from posenc_ref.conformance.exact.recipe import Group, Recipe, Theme, numbers
+from posenc_ref import ALiBi, T5Bias, YaRN
+from posenc_ref.conformance.exact.recipe import Group, Recipe, Theme, numbers, whole
+from posenc_ref.conformance.exact.reference import lengths
 
-from .recipes_rope import ROFORMER
+from .recipes_rope import ROFORMER, half, pairs
 
 ALIBI = "Press, Smith, Lewis 2021, Train Short, Test Long, arXiv:2108.12409, section 3"
 SLOPES = "ofirpress/attention_with_linear_biases, fairseq/models/transformer.py, get_slopes"
@@ -28,12 +30,12 @@ def alibi() -> Theme:
     groups = [_slopes(f"alibi-{n}-slopes", ALiBi(n), SLOPES) for n in (1, 6, 8, 12, 20, 40, 112)]
     groups += [_slopes(f"alibi-{n}-slopes-16", ALiBi(n, max_bias=16.0), MPT) for n in (16, 24)]
     groups += [
-        _bias("alibi-8", ALiBi(8), ALIBI, (4, 4), (1, 9), (1, 260)),
-        _bias("alibi-12", ALiBi(12), SLOPES, (4, 4), (2, 7)),
-        _bias("alibi-16", ALiBi(16), ALIBI, (1, 6)),
-        _bias("alibi-4-encoder", ALiBi(4, causal=False), ENCODER, (4, 4), (3, 9)),
-        _bias("alibi-8-encoder", ALiBi(8, causal=False), ENCODER, (4, 4), (3, 9)),
-        _bias("alibi-12-encoder", ALiBi(12, causal=False), ENCODER, (4, 4), (3, 9)),
+        _bias("alibi-8-bias", ALiBi(8), ALIBI, (4, 4), (1, 9), (1, 260)),
+        _bias("alibi-12-bias", ALiBi(12), SLOPES, (4, 4), (2, 7)),
+        _bias("alibi-16-bias", ALiBi(16), ALIBI, (1, 6)),
+        _bias("alibi-4-encoder-bias", ALiBi(4, causal=False), ENCODER, (4, 4), (3, 9)),
+        _bias("alibi-8-encoder-bias", ALiBi(8, causal=False), ENCODER, (4, 4), (3, 9)),
+        _bias("alibi-12-encoder-bias", ALiBi(12, causal=False), ENCODER, (4, 4), (3, 9)),
         logits_of("alibi-2-scores", ALiBi(2), ALIBI),
     ]
     return Theme("alibi", "ALiBi: slopes and biases", tuple(groups))
@@ -60,13 +62,11 @@ def t5() -> Theme:
 
 def logits() -> Theme:
     """Where the scale stands: beside the bias, or around it."""
-    table = numbers("t5-scaled", 32, 2)
+    scaled = T5Bias(numbers("t5-scaled", 32, 2), scaled=True)
     groups = (
         logits_of("alibi-2-inside-scores", ALiBi(2, bias_inside_scale=True), FALCON),
-        logits_of("t5-scaled-scores", T5Bias(table, scaled=True), MPNET),
-        logits_of(
-            "t5-inside-scores", T5Bias(table, scaled=True, bias_inside_scale=True), LAYOUTLMV3
-        ),
+        logits_of("t5-scaled-scores", scaled, MPNET),
+        logits_of("t5-inside-scores", scaled.replace(bias_inside_scale=True), LAYOUTLMV3),
     )
     return Theme("bias-logits", "Logits with a bias, beside and inside the scale", groups)
 
@@ -74,19 +74,14 @@ def logits() -> Theme:
 def scores() -> Theme:
     """Logits of rotated queries and keys; scores by relative position."""
     yarn = YaRN(4.0, 32, attention_factor=1.5)
-    groups: tuple[Group, ...] = (
-        logits_of("rope-16-interleaved-scores", RoPE(16, layout="interleaved"), ROFORMER),
-        logits_of("rope-16-half-yarn-scores", RoPE(16, layout="half", scaling=yarn), ROFORMER),
-        logits_of("rope-16-half-partial-scores", RoPE(16, layout="half", rotary_dim=8), ROFORMER),
-    )
-    relative = Recipe(
-        "first",
-        "Four queries and every offset.",
-        {"q": numbers("relative-q", 4, 8), "rel": numbers("relative-r", 7, 8)},
-    )
+    vectors = {"q": numbers("relative-q", 4, 8), "rel": numbers("relative-r", 7, 8)}
+    relative = Recipe("first", "Four queries and every offset.", vectors)
     shift = Recipe("last", "The last three of five tokens ask.", {"x": numbers("shift", 3, 5)})
     square = Recipe("all", "Four tokens ask each other.", {"x": numbers("square", 4, 4)})
-    groups += (
+    groups = (
+        logits_of("rope-16-interleaved-scores", pairs(16), ROFORMER),
+        logits_of("rope-16-half-yarn-scores", half(16, yarn), ROFORMER),
+        logits_of("rope-16-half-partial-scores", half(16, rotary_dim=8), ROFORMER),
         Group("relative-shift", "relative_shift", None, TRANSFORMER_XL, (square, shift)),
         Group("relative-scores", "relative_scores", None, SHAW, (relative,)),
     )
@@ -100,27 +95,20 @@ def _slopes(ident: str, encoding: ALiBi, spec: str) -> Group:
 
 
 def _bias(ident: str, encoding: Any, spec: str, *sizes: tuple[int, int]) -> Group:
-    cases = tuple(
-        Recipe(f"{q}-of-{k}", f"The last {q} of {k} tokens ask.", {"q_len": q, "k_len": k})
-        for q, k in sizes
-    )
-    return Group(f"{ident}-bias" if "bias" not in ident else ident, "bias", encoding, spec, cases)
+    return Group(ident, "bias", encoding, spec, tuple(lengths(*size) for size in sizes))
 
 
 def _bucket(ident: str, encoding: T5Bias) -> Group:
-    near = np.arange(-40, 41)
-    edges = sorted(
-        {sign * (n - d) for n in encoding.thresholds for d in (0, 1) for sign in (1, -1)}
-    )
-    far = [-5000, -300, -encoding.max_distance - 1, encoding.max_distance + 1, 300, 5000]
+    def case(name: str, comment: str, distances: Iterable[int]) -> Recipe:
+        both_ways = sorted({sign * n for n in distances for sign in (1, -1)})
+        return Recipe(name, f"{comment}, both ways.", {"relative_position": whole(*both_ways)})
+
+    first = encoding.thresholds
+    edges = "The first distance of every bucket and the one before it"
     cases = (
-        Recipe("near", "Distances up to 40, both ways.", {"relative_position": near}),
-        Recipe(
-            "edges",
-            "The first distance of every bucket and the one before it, both ways.",
-            {"relative_position": np.array(edges)},
-        ),
-        Recipe("far", "Past the last threshold, both ways.", {"relative_position": np.array(far)}),
+        case("near", "Distances up to 40", range(41)),
+        case("edges", edges, (n - d for n in first for d in (0, 1))),
+        case("far", "Past the last threshold", (encoding.max_distance + 1, 300, 5000)),
     )
     return Group(ident, "bucket", encoding, T5, cases)
 
@@ -129,8 +117,7 @@ def logits_of(
     ident: str, encoding: Any, spec: str, comment: str = "Logits of five tokens."
 ) -> Group:
     """The scores of five tokens, two heads where the encoding does not say how many."""
-    heads = getattr(encoding, "num_heads", 2)
-    dim = getattr(encoding, "head_dim", 8)
-    q, k = (numbers(f"{ident}-{name}", 1, heads, 5, dim) for name in "qk")
+    shape = (1, getattr(encoding, "num_heads", 2), 5, getattr(encoding, "head_dim", 8))
+    q, k = (numbers(f"{ident}-{name}", *shape) for name in "qk")
     case = Recipe("first", comment, {"q": q, "k": k})
     return Group(ident, "scores", encoding, spec, (case,))

@@ -22,9 +22,8 @@ def layouts() -> Theme:
 
     def convert(source: str, target: str, head_dim: int, rotary_dim: int) -> Group:
         ident = f"convert-{head_dim}-{source}-{target}-{rotary_dim}"
-        x = numbers(ident, 2, head_dim)
-        inputs = {"x": x, "source": source, "target": target, "rotary_dim": rotary_dim}
-        case = Recipe("rows", "Two vectors.", inputs)
+        layouts = {"source": source, "target": target, "rotary_dim": rotary_dim}
+        case = Recipe("rows", "Two vectors.", {"x": numbers(ident, 2, head_dim), **layouts})
         return Group(ident, "convert_layout", None, LAYOUT, (case,))
 
     def permute(heads: int, head_dim: int) -> Group:

@@ -24,24 +24,39 @@ QUARTERS = (355, 103993, 833719, 1146408)
 LAST = 2**24 + 1
 
 
-def spec_of(rope: Any) -> str:
+def half(head_dim: int, scaling: Any = None, **fields: Any) -> RoPE:
+    """A RoPE whose pairs are channels k and k + d/2."""
+    return RoPE(head_dim, layout="half", scaling=scaling, **fields)
+
+
+def pairs(head_dim: int, scaling: Any = None, **fields: Any) -> RoPE:
+    """A RoPE whose pairs are channels 2k and 2k + 1."""
+    return RoPE(head_dim, layout="interleaved", scaling=scaling, **fields)
+
+
+def _spec_of(rope: RoPE) -> str:
     """Where the pairs of a layout are defined."""
     return ROFORMER if rope.layout == "interleaved" else NEOX
 
 
+def applied(ident: str, encoding: Any, spec: str, *cases: tuple[Any, ...]) -> Group:
+    """Cases of ``apply``: name, comment and positions, then batch and heads if there are more."""
+    made = (
+        rotated(ident, name, comment, encoding.head_dim, np.asarray(positions), *sizes)
+        for name, comment, positions, *sizes in cases
+    )
+    return Group(ident, "apply", encoding, spec, tuple(made))
+
+
 def standard(ident: str, encoding: Any, spec: str) -> Group:
     """The first positions, a decoding step, scattered and far ones: nine rows."""
-
-    def case(name: str, comment: str, *positions: int) -> Recipe:
-        return rotated(ident, name, comment, encoding.head_dim, whole(*positions))
-
-    cases = (
-        case("first", "The first three positions.", 0, 1, 2),
-        case("decode", "One token far into a sequence.", 777),
-        case("scattered", "Small positions, unsorted.", 211, 37, 1021),
-        case("far", "Past the reach of bfloat16, float16 and 16-bit positions.", 4095, 65537),
-    )
-    return Group(ident, "apply", encoding, spec, cases)
+    return applied(
+        ident, encoding, spec,
+        ("first", "The first three positions.", [0, 1, 2]),
+        ("decode", "One token far into a sequence.", [777]),
+        ("scattered", "Small positions, unsorted.", [211, 37, 1021]),
+        ("far", "Past the reach of bfloat16, float16 and 16-bit positions.", [4095, 65537]),
+    )  # fmt: skip
 
 
 def brief(ident: str, encoding: Any, spec: str) -> Group:
@@ -51,137 +66,106 @@ def brief(ident: str, encoding: Any, spec: str) -> Group:
 
 def _more(group: Group, *chosen: str) -> Group:
     """The group with more cases, of positions that implementations get wrong."""
-    rope: Any = group.encoding
-
-    def case(name: str, comment: str, positions: Any, batch: int = 1, heads: int = 1) -> Recipe:
-        at = np.asarray(positions)
-        return rotated(group.id, name, comment, rope.head_dim, at, batch, heads)
-
     cases = (
-        case("repeated", "One position twice.", [1021, 1021]),
-        case("past-2048", "Where bfloat16 and float16 merge neighbours.", [257, 2049, 4097]),
-        case("past-65536", "Where 16 bits and common tables end.", [32768, 65536, 131071]),
-        case("past-million", "Past 2**20, and what float32 cannot hold.", [2**20 + 1, LAST]),
-        case("quarter-turns", "The first pair is next to a multiple of pi/2.", QUARTERS[:3]),
-        case("negative", "Left of the origin.", [-1, -7, -64]),
-        case("fractional", "Between tokens.", [0.5, 1.25, 33.75]),
-        case("rows", "Two rows at positions of their own.", [[0, 1], [5, 9]], 2),
-        case("decoding-rows", "Two rows of one token, at positions of their own.", [[3], [9]], 2),
-        case("one-token", "One token at the origin.", [0]),
-        case("heads", "Three heads of two tokens.", [0, 1], 1, 3),
-        case("batch", "Three rows of one token.", [1], 3),
-        case("sizes", "Batch 2, three heads, one token.", [3], 2, 3),
-    )  # fmt: skip
-    wanted = tuple(c for c in cases if not chosen or c.name in chosen)
-    return replace(group, cases=(*group.cases, *wanted))
+        ("repeated", "One position twice.", [1021, 1021]),
+        ("past-2048", "Where bfloat16 and float16 merge neighbours.", [257, 2049, 4097]),
+        ("past-65536", "Where 16 bits and common tables end.", [32768, 65536, 131071]),
+        ("past-million", "Past 2**20, and what float32 cannot hold.", [2**20 + 1, LAST]),
+        ("quarter-turns", "The first pair is next to a multiple of pi/2.", QUARTERS[:3]),
+        ("negative", "Left of the origin.", [-1, -7, -64]),
+        ("fractional", "Between tokens.", [0.5, 1.25, 33.75]),
+        ("rows", "Two rows at positions of their own.", [[0, 1], [5, 9]], 2),
+        ("decoding-rows", "Two rows of one token, at positions of their own.", [[3], [9]], 2),
+        ("one-token", "One token at the origin.", [0]),
+        ("heads", "Three heads of two tokens.", [0, 1], 1, 3),
+        ("batch", "Three rows of one token.", [1], 3),
+        ("sizes", "Batch 2, three heads, one token.", [3], 2, 3),
+    )
+    wanted = (case for case in cases if not chosen or case[0] in chosen)
+    more = applied(group.id, group.encoding, group.spec, *wanted)
+    return replace(group, cases=(*group.cases, *more.cases))
 
 
 def whole_head() -> Theme:
     """Both layouts of the whole head."""
-    half, pairs = RoPE(64, layout="half"), RoPE(64, layout="interleaved")
-    others = {
-        "rope-128-half": RoPE(128, layout="half"),
-        "rope-128-half-500k": RoPE(128, layout="half", base=500000.0),
-        "rope-128-half-1m": RoPE(128, layout="half", base=1e6),
-        "rope-64-interleaved-500k": RoPE(64, layout="interleaved", base=500000.0),
-        "rope-64-half-1m": RoPE(64, layout="half", base=1e6),
-        "rope-64-interleaved-reversed": RoPE(64, layout="interleaved", sign=-1),
-        "rope-2-interleaved": RoPE(2, layout="interleaved"),
-    }
-    groups = {name: brief(name, rope, spec_of(rope)) for name, rope in others.items()}
-    tiny = groups["rope-2-interleaved"]
-    # Far positions say nothing of its only pair, which turns by a radian for each.
-    groups["rope-2-interleaved"] = replace(tiny, cases=tiny.cases[:1])
-    groups["rope-128-half"] = _more(groups["rope-128-half"], "batch")
-    groups["rope-64-interleaved-500k"] = _more(groups["rope-64-interleaved-500k"], "decoding-rows")
-    full = (
-        _more(standard("rope-64-half", half, NEOX)),
+    tiny = brief("rope-2-interleaved", pairs(2), ROFORMER)
+    groups = (
+        _more(standard("rope-64-half", half(64), NEOX)),
         _more(
-            standard("rope-64-interleaved", pairs, ROFORMER),
+            standard("rope-64-interleaved", pairs(64), ROFORMER),
             *("quarter-turns", "fractional", "rows", "sizes"),
         ),
+        _more(brief("rope-128-half", half(128), NEOX), "batch"),
+        brief("rope-128-half-500k", half(128, base=500000.0), NEOX),
+        brief("rope-128-half-1m", half(128, base=1e6), NEOX),
+        _more(
+            brief("rope-64-interleaved-500k", pairs(64, base=500000.0), ROFORMER), "decoding-rows"
+        ),
+        brief("rope-64-half-1m", half(64, base=1e6), NEOX),
+        brief("rope-64-interleaved-reversed", pairs(64, sign=-1), ROFORMER),
+        # Far positions say nothing of its only pair, which turns by a radian for each.
+        replace(tiny, cases=tiny.cases[:1]),
     )
-    return Theme("rope", "RoPE over the whole head", (*full, *groups.values()))
+    return Theme("rope", "RoPE over the whole head", groups)
 
 
 def slices() -> Theme:
     """Partial rotary, trailing slices, output layouts."""
-    end = {"rotary_dim": 64, "rotary_start": 128}
-    ropes: dict[str, tuple[RoPE, str]] = {
-        "rope-64-half-first-32": (RoPE(64, layout="half", rotary_dim=32), PARTIAL),
-        "rope-64-half-first-16": (RoPE(64, layout="half", rotary_dim=16), PARTIAL),
-        "rope-64-interleaved-first-32": (RoPE(64, layout="interleaved", rotary_dim=32), PARTIAL),
-        "rope-80-half-first-32": (RoPE(80, layout="half", rotary_dim=32), PARTIAL),
-        "rope-96-half-first-24": (RoPE(96, layout="half", rotary_dim=24), PARTIAL),
-        "rope-192-half-first-64-1m": (RoPE(192, layout="half", base=1e6, rotary_dim=64), PARTIAL),
-        "rope-192-interleaved-last-64": (RoPE(192, layout="interleaved", **end), MLA),  # type: ignore[arg-type]
-        "rope-192-interleaved-last-64-to-half": (
-            RoPE(192, layout="interleaved", **end, output_layout="half"),  # type: ignore[arg-type]
-            DEEPSEEK_CODE,
-        ),
-        "rope-32-half-to-interleaved": (
-            RoPE(32, layout="half", output_layout="interleaved"),
-            DEEPSEEK_CODE,
-        ),
-    }
-    groups = tuple(brief(name, rope, spec) for name, (rope, spec) in ropes.items())
-    return Theme(
-        "rope-slices", "RoPE over a part of the head, or written in another layout", groups
+    last = pairs(192, rotary_dim=64, rotary_start=128)
+    last_to_half = last.replace(output_layout="half")
+    groups = (
+        brief("rope-64-half-first-32", half(64, rotary_dim=32), PARTIAL),
+        brief("rope-64-half-first-16", half(64, rotary_dim=16), PARTIAL),
+        brief("rope-64-interleaved-first-32", pairs(64, rotary_dim=32), PARTIAL),
+        brief("rope-80-half-first-32", half(80, rotary_dim=32), PARTIAL),
+        brief("rope-96-half-first-24", half(96, rotary_dim=24), PARTIAL),
+        brief("rope-192-half-first-64-1m", half(192, base=1e6, rotary_dim=64), PARTIAL),
+        brief("rope-192-interleaved-last-64", last, MLA),
+        brief("rope-192-interleaved-last-64-to-half", last_to_half, DEEPSEEK_CODE),
+        brief("rope-32-half-to-interleaved", half(32, output_layout="interleaved"), DEEPSEEK_CODE),
     )
+    title = "RoPE over a part of the head, or written in another layout"
+    return Theme("rope-slices", title, groups)
 
 
 def tables() -> Theme:
     """cos and sin, frequencies, gradients, and calls that do not start at the beginning."""
-    cos_sin = {
-        "rope-64-half": RoPE(64, layout="half"),
-        "rope-64-interleaved": RoPE(64, layout="interleaved"),
-        "rope-128-half-10m": RoPE(128, layout="half", base=1e7),
-        "rope-96-interleaved-500k": RoPE(96, layout="interleaved", base=500000.0),
-        "rope-64-half-gpt-oss": _gpt_oss(),
-    }
+    gpt_oss = half(64, YaRN(32.0, 4096, truncate=False), base=150000.0)
+    learned = GivenFrequencies((1.25, 0.375, 0.0625, -0.03125))
     frequencies = {
-        "rope-64-interleaved": RoPE(64, layout="interleaved"),
-        "rope-128-half-1m": RoPE(128, layout="half", base=1e6),
-        "rope-128-half-500k": RoPE(128, layout="half", base=500000.0),
-        "rope-128-interleaved-first-48": RoPE(128, layout="interleaved", rotary_dim=48),
-        "rope-80-half-first-32": RoPE(80, layout="half", rotary_dim=32),
-        "rope-8-half-learned": RoPE(
-            8, layout="half", scaling=GivenFrequencies((1.25, 0.375, 0.0625, -0.03125))
-        ),
+        "rope-64-interleaved": pairs(64),
+        "rope-128-half-1m": half(128, base=1e6),
+        "rope-128-half-500k": half(128, base=500000.0),
+        "rope-128-interleaved-first-48": pairs(128, rotary_dim=48),
+        "rope-80-half-first-32": half(80, rotary_dim=32),
+        "rope-8-half-learned": half(8, learned),
     }
-    gradients = {
-        "rope-64-half": RoPE(64, layout="half"),
-        "rope-64-half-first-32": RoPE(64, layout="half", rotary_dim=32),
-        "rope-64-half-gpt-oss": _gpt_oss(),
-        "rope-16-interleaved-to-half": RoPE(16, layout="interleaved", output_layout="half"),
-    }
-    groups = [
-        _cos_sin(f"{name}-cos-sin", rope, name.startswith("rope-64-half"))
-        for name, rope in cos_sin.items()
-    ]
-    groups += [
-        frequencies_of(f"{name}-frequencies", rope, spec_of(rope))
-        for name, rope in frequencies.items()
-    ]
-    groups += [_vjp(f"{name}-vjp", rope) for name, rope in gradients.items()]
-    groups += _calls(RoPE(64, layout="half"))
-    title = "RoPE: cos and sin, frequencies, gradients, offsets, chunks"
-    return Theme("rope-tables", title, tuple(groups))
-
-
-def _gpt_oss() -> RoPE:
-    yarn = YaRN(32.0, 4096, truncate=False)
-    return RoPE(64, layout="half", base=150000.0, scaling=yarn)
+    groups = (
+        _cos_sin("rope-64-half", half(64), full=True),
+        _cos_sin("rope-64-interleaved", pairs(64)),
+        _cos_sin("rope-128-half-10m", half(128, base=1e7)),
+        _cos_sin("rope-96-interleaved-500k", pairs(96, base=500000.0)),
+        _cos_sin("rope-64-half-gpt-oss", gpt_oss, full=True),
+        *(frequencies_of(name, rope, _spec_of(rope)) for name, rope in frequencies.items()),
+        _vjp("rope-64-half", half(64)),
+        _vjp("rope-64-half-first-32", half(64, rotary_dim=32)),
+        _vjp("rope-64-half-gpt-oss", gpt_oss),
+        _vjp("rope-16-interleaved-to-half", pairs(16, output_layout="half")),
+        *_calls(half(64)),
+    )
+    return Theme(
+        "rope-tables", "RoPE: cos and sin, frequencies, gradients, offsets, chunks", groups
+    )
 
 
 def frequencies_of(ident: str, encoding: Any, spec: str, *lengths: int) -> Group:
     """The frequencies, at every length where they depend on it."""
-    cases = [Recipe("all", "Every pair.", {})] if not lengths else []
-    cases += [Recipe(f"at-{n}", f"Sequences of {n} tokens.", {"seq_len": n}) for n in lengths]
-    return Group(ident, "frequencies", encoding, spec, tuple(cases))
+    cases = [Recipe(f"at-{n}", f"Sequences of {n} tokens.", {"seq_len": n}) for n in lengths]
+    cases = cases or [Recipe("all", "Every pair.", {})]
+    return Group(f"{ident}-frequencies", "frequencies", encoding, spec, tuple(cases))
 
 
-def _cos_sin(ident: str, rope: RoPE, full: bool) -> Group:
+def _cos_sin(ident: str, rope: RoPE, full: bool = False) -> Group:
     def case(name: str, comment: str, *positions: int) -> Recipe:
         return Recipe(name, comment, {"positions": whole(*positions)})
 
@@ -194,18 +178,14 @@ def _cos_sin(ident: str, rope: RoPE, full: bool) -> Group:
             case("past-65536", "Where 16 bits and common tables end.", 32768, 131071),
             case("quarter-turns", "Next to multiples of pi/2.", *QUARTERS),
         ]
-    return Group(ident, "cos_sin", rope, spec_of(rope), tuple(cases))
+    return Group(f"{ident}-cos-sin", "cos_sin", rope, _spec_of(rope), tuple(cases))
 
 
 def _vjp(ident: str, rope: RoPE) -> Group:
-    shape = (1, 1, 2, rope.head_dim)
-    inputs = {
-        "x": numbers(f"{ident}-x", *shape),
-        "positions": whole(0, 1),
-        "dy": numbers(f"{ident}-dy", *shape),
-    }
+    x, dy = (numbers(f"{ident}-vjp-{name}", 1, 1, 2, rope.head_dim) for name in ("x", "dy"))
+    inputs = {"x": x, "positions": whole(0, 1), "dy": dy}
     case = Recipe("first", "The first two positions.", inputs)
-    return Group(ident, "apply_vjp", rope, spec_of(rope), (case,))
+    return Group(f"{ident}-vjp", "apply_vjp", rope, _spec_of(rope), (case,))
 
 
 def _calls(rope: RoPE) -> list[Group]:
@@ -221,9 +201,7 @@ def _calls(rope: RoPE) -> list[Group]:
         ]
         return Group(ident, surface, of, spec, tuple(made))
 
-    partial = RoPE(64, layout="half", rotary_dim=32)
-    weight = numbers("rope-64-half-norm", rope.head_dim)
-    first = whole(0, 1, 2)
+    norm = {"weight": numbers("rope-64-half-norm", rope.head_dim), "positions": whole(0, 1, 2)}
     return [
         group(
             "offset", "apply_offset", "x",
@@ -244,12 +222,11 @@ def _calls(rope: RoPE) -> list[Group]:
         ),
         group(
             "shift-first-32", "shift_keys", "k",
-            ("on", "Two keys, five on.", (1, 1, 2), {"delta": 5}), of=partial,
+            ("on", "Two keys, five on.", (1, 1, 2), {"delta": 5}),
+            of=rope.replace(rotary_dim=32),
         ),
         group(
             "normed", "normed_apply", "x",
-            ("first", "Two heads, normalised and rotated.", (1, 2, 3),
-             {"weight": weight, "positions": first}),
-            spec=QK_NORM,
+            ("first", "Two heads, normalised and rotated.", (1, 2, 3), norm), spec=QK_NORM,
         ),
     ]  # fmt: skip

@@ -18,8 +18,7 @@ from posenc_ref import ALiBi, Learned, Sinusoidal, T5Bias
 from posenc_ref.angles import decimal_context
 from posenc_ref.conformance.exact import schedules
 from posenc_ref.conformance.exact.digits import DIGITS, mpmath
-from posenc_ref.conformance.vectors.make import exact_tables
-from posenc_ref.conformance.vectors.make.registered import registered
+from posenc_ref.conformance.vectors.make import exact
 from posenc_ref.conformance.vectors.surfaces import own_function
 from tests.conformance.exact.fixed_point import slope_exponents
 from tests.conformance.vectors import second_route_rotary as rotary
@@ -90,7 +89,7 @@ def _again(e: Any, inputs: Inputs) -> Array:
 
     That 50 are enough, where the specification itself has float64, which is judged as well.
     """
-    return registered(e, inputs, digits=DIGITS + 30).value
+    return exact.registered(e, inputs, digits=DIGITS + 30).value
 
 
 def _add(e: Any, x: np.ndarray) -> Array:
@@ -167,7 +166,7 @@ ROUTES: dict[str, Callable[[Any, Inputs], Any]] = {
     "cos_sin": _cos_sin,
     "frequencies": _frequencies,
     "table": lambda e, i: _table(e, i["positions"]),
-    "grid": lambda e, i: exact_tables.grid(e, i, digits=DIGITS + 30).value,
+    "grid": lambda e, i: exact.grid(e, i, digits=DIGITS + 30).value,
     "add": lambda e, i: _add(e, i["x"]),
     "slopes": lambda e, i: _slopes(e, i["num_heads"]),
     "bias": _bias,

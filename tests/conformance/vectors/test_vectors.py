@@ -11,8 +11,7 @@ from posenc_ref.accuracy import ROUNDOFF, budget
 from posenc_ref.conformance import CODES, load_vectors
 from posenc_ref.conformance.exact.output import Output
 from posenc_ref.conformance.vectors import verify
-from posenc_ref.conformance.vectors.flags.flags import PINS
-from posenc_ref.conformance.vectors.flags.table import FLAGS
+from posenc_ref.conformance.vectors.flags import FLAGS, PINS
 from posenc_ref.conformance.vectors.surfaces import SURFACES, own_function
 from posenc_ref.conformance.vectors.verify import verify_vectors
 from tests.conformance.vectors import wrong_vectors_counted  # noqa: F401  (files its cases)

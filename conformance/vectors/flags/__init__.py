@@ -1,1 +1,0 @@
-"""Flags of golden vectors: why a case exists, recomputed from the case."""

@@ -1,0 +1,129 @@
+"""A case as flags see it: questions about its surface, its encoding and its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posenc_ref import Encoding, Rotary
+from posenc_ref._namespace import is_array
+
+
+@dataclass(frozen=True)
+class View:
+    """The surface, the encoding and the inputs of a case."""
+
+    surface: str
+    encoding: Encoding | None
+    inputs: Mapping[str, Any]
+
+    @property
+    def positions(self) -> np.ndarray:
+        """The positions of the call, if it has any, else an empty array."""
+        return np.asarray(self.inputs.get("positions", np.zeros(0)))
+
+    @property
+    def family(self) -> str:
+        """The family of the encoding, if there is one."""
+        return "" if self.encoding is None else self.encoding.family
+
+    @property
+    def rotary(self) -> Rotary | None:
+        """The encoding, if it is a rotary one."""
+        return self.encoding if isinstance(self.encoding, Rotary) else None
+
+    def field(self, name: str, default: Any = None) -> Any:
+        """A field of the encoding; the default where it is an array of learned numbers."""
+        value = getattr(self.encoding, name, default)
+        return default if is_array(value) else value
+
+    @property
+    def length(self) -> int | None:
+        """The length of the call, where the encoding depends on it."""
+        if self.rotary is None or not self.rotary.depends_on_length:
+            return None
+        if self.positions.size:
+            return int(self.positions.max()) + 1
+        seq_len = self.inputs.get("seq_len")
+        return None if seq_len is None else int(seq_len)
+
+    def contiguous(self) -> bool:
+        """Whether the positions are 0, 1, 2, ... without a gap."""
+        p = self.positions
+        return p.size > 0 and p.dtype.kind == "i" and bool((p == np.arange(p.shape[-1])).all())
+
+    def scattered(self) -> bool:
+        """Whether there are positions other than 0, 1, 2, ..."""
+        return bool(self.positions.size) and not self.contiguous()
+
+    def repeated(self) -> bool:
+        """Whether a position comes twice."""
+        return self.positions.ndim == 1 and np.unique(self.positions).size < self.positions.size
+
+    def near_quarter_turn(self) -> bool:
+        """Whether cos or sin of an angle of 100 or more is below 2**-12: the value is all tail."""
+        rope, at = self.rotary, self.positions
+        if rope is None or rope.num_axes > 1 or at.ndim != 1:
+            return False
+        angle = np.abs(at)[:, None] * np.abs(rope.frequencies(self.length))
+        limit = rope.attention_factor(self.length) * 2.0**-12
+        small = np.minimum(*map(np.abs, rope.cos_sin(at))) < limit
+        return bool((small & (angle >= 100)).any())
+
+    def sizes_differ(self) -> bool:
+        """Whether batch, heads and sequence differ in size, so that none is taken for another."""
+        shape = np.shape(self.inputs.get("x", 0))
+        return len(shape) == 4 and len(set(shape[:3])) == 3
+
+    def several_axes(self) -> bool:
+        """Whether a token has several positions, one for each axis."""
+        return self.rotary is not None and self.rotary.num_axes > 1 and self.positions.size > 0
+
+    def axes_differ(self) -> bool:
+        """Whether the positions of the axes differ."""
+        at = self.positions
+        return self.several_axes() and at.ndim > 1 and bool((at != at[0]).any())
+
+    def attention_factor(self) -> bool:
+        """Whether cos and sin are multiplied by a factor."""
+        return self.rotary is not None and self.rotary.attention_factor(self.length) != 1
+
+    def bucket_edges(self) -> bool:
+        """Whether relative positions on both sides of every threshold are there."""
+        thresholds = self.field("thresholds")
+        if self.surface not in ("bucket", "bias") or thresholds is None:
+            return False
+        if self.surface == "bias":
+            return bool(max(self.inputs["q_len"], self.inputs["k_len"]) > thresholds[-2])
+        r = set(np.abs(self.inputs["relative_position"]).ravel().tolist())
+        return all({n - 1, n} <= r for n in thresholds)
+
+    def past_the_last_bucket(self) -> bool:
+        """Whether some relative position is past the largest distance."""
+        if self.surface != "bucket":
+            return False
+        return bool(np.abs(self.inputs["relative_position"]).max() > self.field("max_distance"))
+
+    def uneven_heads(self) -> bool:
+        """Whether the number of heads is no power of two."""
+        heads = self.field("num_heads") if hasattr(self.encoding, "slopes") else 1
+        n = self.inputs.get("num_heads") or heads
+        return bool(n & (n - 1))
+
+    def both_directions(self) -> bool:
+        """Whether the bias sees both directions."""
+        causal, bidirectional = self.field("causal"), self.field("bidirectional")
+        return self.family == "bias" and (causal is False or bool(bidirectional))
+
+
+def on(*surfaces: str) -> Callable[[View], bool]:
+    """Whether a case is on one of the surfaces."""
+    return lambda v: v.surface in surfaces
+
+
+def beyond(limit: int) -> Callable[[View], bool]:
+    """Whether some position is further from 0 than ``limit``."""
+    return lambda v: bool(v.positions.size and np.abs(v.positions).max() > limit)
