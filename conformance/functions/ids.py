@@ -61,38 +61,23 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
             ),
         )
     yield from several(
-        "padding",
-        (
-            "positions are 0 .. S-1: they start at row 0, and padding is counted",
-            lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) - offset, ids.shape),
-            f"The first real token has row {padding + 1}, padding row {padding}: "
-            f"cumsum(ids != {padding}) * (ids != {padding}) + {padding}.",
-        ),
-        (
-            "padding goes on with the position of the last real token",
-            lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset,
-        ),
-        (
-            "padding tokens do not get the padding row",
-            lambda ids: np.where(real(ids) == 1, own(ids), 0),
-        ),
-    )
-    yield from several(
-        "table-offset",
-        (
-            "real tokens start at the padding row",
-            lambda ids: np.where(real(ids) == 1, own(ids) - 1, own(ids)),
-        ),
-        (
-            "real tokens start at row 0",
-            lambda ids: np.where(real(ids) == 1, np.cumsum(real(ids), axis=-1) - 1, own(ids)),
-        ),
-        (
-            "real tokens start at row 0, and padding has row 0 as well",
-            lambda ids: (np.cumsum(real(ids), axis=-1) - 1) * real(ids),
-        ),
-        ("real tokens start at row 1", lambda ids: np.cumsum(real(ids), axis=-1) * real(ids)),
-    )
+        ("padding", "positions are 0 .. S-1: they start at row 0, and padding is counted",
+         lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) - offset, ids.shape),
+         f"The first real token has row {padding + 1}, padding row {padding}: "
+         f"cumsum(ids != {padding}) * (ids != {padding}) + {padding}."),
+        ("padding", "padding goes on with the position of the last real token",
+         lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset),
+        ("padding", "padding tokens do not get the padding row",
+         lambda ids: np.where(real(ids) == 1, own(ids), 0)),
+        ("table-offset", "real tokens start at the padding row",
+         lambda ids: np.where(real(ids) == 1, own(ids) - 1, own(ids))),
+        ("table-offset", "real tokens start at row 0",
+         lambda ids: np.where(real(ids) == 1, np.cumsum(real(ids), axis=-1) - 1, own(ids))),
+        ("table-offset", "real tokens start at row 0, and padding has row 0 as well",
+         lambda ids: (np.cumsum(real(ids), axis=-1) - 1) * real(ids)),
+        ("table-offset", "real tokens start at row 1",
+         lambda ids: np.cumsum(real(ids), axis=-1) * real(ids)),
+    )  # fmt: skip
     if offset:
         yield written(
             "table-offset", "the table's offset is not taken off", lambda ids: own(ids) + offset
@@ -100,9 +85,5 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 
 ID_ROWS = {
-    "ids_from_tokens": Plain(
-        _tokens,
-        _token_mistakes,
-        "padding",
-    ),
+    "ids_from_tokens": Plain(_tokens, _token_mistakes, "padding"),
 }

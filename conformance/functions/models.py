@@ -119,11 +119,12 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     )
     code = "layer-schedule"
     yield from several(
-        code,
-        ("the schedule is inverted: layers that should rotate do not", fixed(~flags), backwards),
-        ("every layer has a positional encoding", fixed(np.ones_like(flags))),
-        ("no layer has a positional encoding", fixed(np.zeros_like(flags))),
-    )
+        (code, "the schedule is inverted: layers that should rotate do not",
+         fixed(~flags),
+         backwards),
+        (code, "every layer has a positional encoding", fixed(np.ones_like(flags))),
+        (code, "no layer has a positional encoding", fixed(np.zeros_like(flags))),
+    )  # fmt: skip
     for by in (1, -1):
         text = f"the schedule is one layer too {'late' if by > 0 else 'early'}"
         yield written(code, text, fixed(np.roll(flags, by)))
@@ -195,11 +196,7 @@ MODEL_ROWS = {
         within=lambda arguments, last: (min(arguments[0], last + 1),),
         closer=_as_table,
     ),
-    "layers": Plain(
-        _depth,
-        _layer_mistakes,
-        "layer-schedule",
-    ),
+    "layers": Plain(_depth, _layer_mistakes, "layer-schedule"),
     "softmax_scale": Plain(
         _once,
         _scale_mistakes,

@@ -11,7 +11,7 @@ from posenc_ref import ALiBi
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.oracle.apply import exactly
 
-from .function import Arguments, Function, Plain, several, written
+from .function import Arguments, Function, Plain, several
 
 
 def _slopes(encoding: ALiBi, n: int) -> np.ndarray:
@@ -43,39 +43,22 @@ def _mistakes(encoding: ALiBi) -> Iterator[Mistake]:
 
     top, right = encoding.max_bias, part(lambda n: _slopes(encoding, n))
     yield from several(
-        "shard-offset",
-        (
-            "slopes are those of a model with as many heads as the rank holds",
-            lambda n, size, rank: _slopes(encoding, held(n, size)),
-            "Make the slopes of all heads, and cut the rank's own out of them.",
-        ),
-        (
-            "every rank gets the slopes of rank 0",
-            lambda n, size, rank: _slopes(encoding, n)[: held(n, size)],
-        ),
-        (
-            "ranks are counted from the last one",
-            lambda n, size, rank: right(n, size, size - 1 - rank),
-        ),
-        (
-            "ranks start rank heads in, not rank times their number",
-            lambda n, size, rank: _slopes(encoding, n)[rank : rank + held(n, size)],
-        ),
-    )
-    yield written(
-        "head-order",
-        "heads are dealt to the ranks one by one",
-        lambda n, size, rank: _slopes(encoding, n)[rank::size],
-    )
-    yield from several(
-        "slopes",
-        (
-            "2 ** (-8 h / n) is taken for any number of heads",
-            part(lambda n: 2.0 ** (-top * np.arange(1, n + 1) / n)),
-        ),
-        ("the exponents start at 0", part(lambda n: 2.0 ** (-top * np.arange(n) / n))),
-    )
-    yield written("bias-sign", "the slopes are negative", part(lambda n: -_slopes(encoding, n)))
+        ("shard-offset", "slopes are those of a model with as many heads as the rank holds",
+         lambda n, size, rank: _slopes(encoding, held(n, size)),
+         "Make the slopes of all heads, and cut the rank's own out of them."),
+        ("shard-offset", "every rank gets the slopes of rank 0",
+         lambda n, size, rank: _slopes(encoding, n)[: held(n, size)]),
+        ("shard-offset", "ranks are counted from the last one",
+         lambda n, size, rank: right(n, size, size - 1 - rank)),
+        ("shard-offset", "ranks start rank heads in, not rank times their number",
+         lambda n, size, rank: _slopes(encoding, n)[rank : rank + held(n, size)]),
+        ("head-order", "heads are dealt to the ranks one by one",
+         lambda n, size, rank: _slopes(encoding, n)[rank::size]),
+        ("slopes", "2 ** (-8 h / n) is taken for any number of heads",
+         part(lambda n: 2.0 ** (-top * np.arange(1, n + 1) / n))),
+        ("slopes", "the exponents start at 0", part(lambda n: 2.0 ** (-top * np.arange(n) / n))),
+        ("bias-sign", "the slopes are negative", part(lambda n: -_slopes(encoding, n))),
+    )  # fmt: skip
 
 
 SLOPE_ROWS: dict[str, Any] = {
