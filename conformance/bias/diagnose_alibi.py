@@ -21,7 +21,7 @@ from .model import PLACES, residual_of
 def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
     """Report the causes that explain the biases of every length."""
     encoding: ALiBi = run.encoding
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     usable = [case for case in cases if case.k_len > 2]
     if not usable:
         return
@@ -105,14 +105,10 @@ def _sizes(
     }
     each = np.array(list(ratios.values()))
     if len(each) > 1 and ruler.differ(each, scale, 4 * abs(scale)).any():
-        yield Cause(
-            "bias-scale",
-            "the bias is multiplied by a factor that depends on the lengths",
-            ", ".join(f"{r:.6g} at {name}" for name, r in ratios.items()),
-            {"scale": ratios},
-            fitted=2,
-            values={"declared": 1.0, "measured": ratios},
-        )
+        text = "the bias is multiplied by a factor that depends on the lengths"
+        evidence = ", ".join(f"{r:.6g} at {name}" for name, r in ratios.items())
+        values = {"declared": 1.0, "measured": ratios}
+        yield Cause("bias-scale", text, evidence, {"scale": ratios}, fitted=2, values=values)
     elif ruler.differ(scale, 1.0, 1.0).any() and scale > 0:
         yield scale_cause(scale, "every head and distance")
 
@@ -193,13 +189,10 @@ def alignment_cause(
     elif len(values) == 1:
         rule, fitted = f"shifted by {min(values):+d}", 1
     shown = ", ".join(f"{k:+d} at {name}" for name, k in kinks.items())
+    text = f"queries are not aligned with the last keys: {rule}"
+    evidence = f"key - query where the distance is zero, declared 0: {shown}"
     return Cause(
-        "bias-alignment",
-        f"queries are not aligned with the last keys: {rule}",
-        f"key - query where the distance is zero, declared 0: {shown}",
-        change,
-        fitted,
-        values={"declared": 0, "measured": kinks},
+        "bias-alignment", text, evidence, change, fitted, values={"declared": 0, "measured": kinks}
     )
 
 

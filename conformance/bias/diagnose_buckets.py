@@ -79,22 +79,16 @@ def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Ca
     at = wrong[np.argmin(np.abs(r[wrong]))]
     where = f"bucket({r[at]}) = {b[at]}, declared {declared[at]}"
     past, later = _profile(r, b, -1), _profile(r, b, 1)
-    yield Cause(
-        "bucket-sign",
-        "the relative position enters with the opposite sign",
-        f"{where}, which declares {model(encoding, {}, -r[at : at + 1])[0]} at {-r[at]}",
-        {"sign": -1},
-        values={"declared": 1, "measured": -1},
-    )
+    text = "the relative position enters with the opposite sign"
+    evidence = f"{where}, which declares {model(encoding, {}, -r[at : at + 1])[0]} at {-r[at]}"
+    yield Cause("bucket-sign", text, evidence, {"sign": -1}, values={"declared": 1, "measured": -1})
     own = int(b[r == 0][0]) if (r == 0).any() else 0
     if own != 0:
         text = "like a later key" if own == encoding.num_buckets // 2 else "as another distance"
+        text = f"a token's own position counts {text}: bucket(0) = {own}"
+        evidence = f"bucket(0) = {own}, declared 0"
         yield Cause(
-            "bucket-sign",
-            f"a token's own position counts {text}: bucket(0) = {own}",
-            f"bucket(0) = {own}, declared 0",
-            {"own": own},
-            values={"declared": 0, "measured": own},
+            "bucket-sign", text, evidence, {"own": own}, values={"declared": 0, "measured": own}
         )
     yield from _directions(encoding, where)
     for name in ("bfloat16", "float16"):

@@ -26,13 +26,13 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
     encoding: T5Bias = run.encoding
     if not cases:
         return
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     if _placed(run, cases, ruler):
         return
     table = np.asarray(encoding.table, dtype=np.float64)
     lines = [_line(case) for case in cases]
     found = _tables(table, lines, ruler)
-    used = _substituted(table, found)
+    used = _table(table, {key: value for cause in found for key, value in cause.change.items()})
     decoded = [(r, _decode(v, used, ruler)) for r, v in lines]
     for change in bases(encoding):
         shifts = {
@@ -125,13 +125,6 @@ def _tables(
     return found
 
 
-def _substituted(table: np.ndarray, found: Sequence[Cause]) -> np.ndarray:
-    change: dict[str, Any] = {}
-    for cause in found:
-        change |= cause.change
-    return _table(table, change)
-
-
 def _table(table: np.ndarray, change: dict[str, Any]) -> np.ndarray:
     if "round" in change:
         table = rounded(table, change["round"])
@@ -188,7 +181,9 @@ def _scales(
 def _residual(
     encoding: T5Bias, table: np.ndarray, cases: Sequence[BiasCase], ruler: Ruler
 ) -> Residual:
-    lines = [_thinned(*_line(case)) for case in cases]
+    lines = [_line(case) for case in cases]
+    # All near positions are compared, and every third far one.
+    lines = [(r[keep], v[keep]) for r, v in lines for keep in [(np.abs(r) < 600) | (r % 3 == 0)]]
     names = [case.name for case in cases]
     sizes = [len(r) for r, _ in lines]
     r, v = (np.concatenate(parts) for parts in zip(*lines, strict=True))
@@ -199,13 +194,6 @@ def _residual(
         shift = np.repeat([shifts.get(name, 0) for name in names], sizes)
         bucket = model(encoding, dict(change, shift=shift), r)
         expected = np.where((bucket <= last)[:, None], used[np.minimum(bucket, last)], np.inf)
-        every = np.minimum(ruler.score(v, expected, np.abs(expected)), 2.0**64)
-        return bool((every <= ruler.budget).all()), float(np.mean(np.log2(1 + every)))
+        return ruler.residual(ruler.score(v, expected, np.abs(expected)))
 
     return residual
-
-
-def _thinned(r: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All near positions and every third far one."""
-    keep = (np.abs(r) < 600) | (r % 3 == 0)
-    return r[keep], v[keep]

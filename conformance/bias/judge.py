@@ -77,12 +77,9 @@ def judge_bias(run: Run) -> None:
         one.passed = _judge(run, one)
     if overwritten:
         run.failed("replay", "first result", np.inf, "the first result was written over")
-        run.add(
-            "state",
-            "an array returned before is written over by later calls",
-            f"the result of fn{first.lengths}, compared with a copy taken at once",
-            by="replay",
-        )
+        text = "an array returned before is written over by later calls"
+        evidence = f"the result of fn{first.lengths}, compared with a copy taken at once"
+        run.add("state", text, evidence, by="replay")
     cases = _state(run, called, replayed)
     for one in called:
         _file(run, one)
@@ -181,7 +178,7 @@ def _judge(run: Run, one: _Called) -> bool:
 
 def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[BiasCase]:
     """Judge replays and fresh instances; the cases that earlier calls have not changed."""
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     for one, again in zip([*called[:REPEATED], called[0]], replayed, strict=True):
         if one.case is None:
             continue

@@ -33,7 +33,8 @@ def judge_slopes(run: Run) -> None:
         else:
             run.add("shape", f"fn({n}): {answer.problem}", "the declared number of heads is right")
     again = _slopes(run, run.driver, declared.num_heads)
-    wrong = [n for n, m in got.items() if not _judge_slopes(run, n, m)]
+    true = {n: exactly(ALiBi(n, max_bias=declared.max_bias).slopes()) for n in got}
+    wrong = [n for n, m in got.items() if not run.judge("values", f"{n} heads", m, true[n])]
     for n, m in got.items():
         if not np.isfinite(m).all():
             run.add("nonfinite", f"slopes of {n} heads are not finite", f"{m.tolist()}")
@@ -56,17 +57,9 @@ def _slopes(run: Run, driver: Driver, n: int) -> Answer:
     return answer
 
 
-def _true_slopes(run: Run, n: int) -> np.ndarray:
-    return ALiBi(n, max_bias=run.encoding.max_bias).slopes()
-
-
-def _judge_slopes(run: Run, n: int, m: np.ndarray) -> bool:
-    return run.judge("values", f"{n} heads", m, exactly(_true_slopes(run, n)))
-
-
 def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: list[int]) -> None:
     """A replay of the first call, and wrong counts on a fresh instance; ``got`` is cleaned."""
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     n, first = next(iter(got.items()))
     run.count("replay")
     same = again.values is not None and np.array_equal(again.values, first, equal_nan=True)

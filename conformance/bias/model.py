@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,6 @@ NUMBERS = 8192
 #: About so many rows are compared.
 ROWS = 9
 
-#: A larger score says no more.
-WORST = 2.0**64
-
 #: Where half precision can sit, and the words for it.
 PLACES = {
     "slopes": "slopes are",
@@ -31,20 +27,6 @@ PLACES = {
     "distances": "distances are",
     "keys": "key positions are",
 }
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """Some rows and keys of a case, enough to tell models apart."""
-
-    case: BiasCase
-    rows: np.ndarray
-    keys: np.ndarray
-
-    @classmethod
-    def of(cls, case: BiasCase) -> _Sample:
-        most = max(64, NUMBERS // len(case.actual))
-        return cls(case, _some(case.q_len, ROWS), _some(case.k_len, most))
 
 
 def _some(n: int, most: int) -> np.ndarray:
@@ -57,23 +39,23 @@ def _some(n: int, most: int) -> np.ndarray:
 
 def residual_of(encoding: ALiBi, cases: Sequence[BiasCase], ruler: Ruler) -> Residual:
     """Return the residual of the changed declaration; rows count up to a constant each."""
-    samples = [_Sample.of(case) for case in cases]
+    most = max(64, NUMBERS // encoding.num_heads)
+    samples = [(case, _some(case.q_len, ROWS), _some(case.k_len, most)) for case in cases]
     true = encoding.slopes()
 
     def residual(change: dict[str, Any]) -> tuple[bool, float]:
         parts = []
-        for s in samples:
-            rows, own = s.case.rows[s.rows][:, None], s.case.own[:, s.rows]
-            model = _values(true, change, s.case, s.keys[None, :], rows)
-            model = model - _values(true, change, s.case, rows, rows)
-            actual = s.case.actual[:, s.rows][..., s.keys] - own
+        for case, row, keys in samples:
+            rows, own = case.rows[row][:, None], case.own[:, row]
+            model = _values(true, change, case, keys[None, :], rows)
+            model = model - _values(true, change, case, rows, rows)
+            actual = case.actual[:, row][..., keys] - own
             score = ruler.score(actual, model, np.abs(model) + np.abs(own))
-            judged = s.case.judged[s.rows][:, s.keys]
+            judged = case.judged[row][:, keys]
             if "anything after" in change:
-                judged = judged & (s.keys <= rows)
+                judged = judged & (keys <= rows)
             parts.append(score[:, judged].ravel())
-        scores = np.minimum(np.concatenate(parts), WORST)
-        return bool((scores <= ruler.budget).all()), float(np.mean(np.log2(1 + scores)))
+        return ruler.residual(np.concatenate(parts))
 
     return residual
 

@@ -68,11 +68,8 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda w, n: pr.permute_weights(w, 1, source="interleaved", target="half")),
     )  # fmt: skip
     if d is not None:
-        yield written(
-            code,
-            "all channels of a head are permuted, not the rotary ones alone",
-            of("half", "interleaved", None),
-        )
+        text = "all channels of a head are permuted, not the rotary ones alone"
+        yield written(code, text, of("half", "interleaved", None))
     yield from several(
         (code, "columns are permuted, not rows",
          lambda w, n: np.asarray(pr.permute_weights(np.ascontiguousarray(w.T), n)).T,

@@ -184,11 +184,8 @@ def _cope(declared: CoPE) -> Iterator[Mistake]:
         "gates of keys after the query are counted: they do not see the mask",
         lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
     )
-    yield changed(
-        "softmax-scale",
-        "gates see logits that are not scaled",
-        lambda call: _positions_of(call, call.replace(scale=1.0)),
-    )
+    text = "gates see logits that are not scaled"
+    yield changed("softmax-scale", text, lambda call: _positions_of(call, call.replace(scale=1.0)))
 
 
 def _decomposed(declared: DecomposedRelative) -> Iterator[Mistake]:

@@ -82,11 +82,8 @@ def _offsets() -> Iterator[Mistake]:
         "nothing is shifted",
         lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
     )
-    yield changed(
-        "relative-shift",
-        "the causal shift is used where the future is seen: later keys get what it leaves there",
-        _left_over,
-    )
+    text = "the causal shift is used where the future is seen: later keys get what it leaves there"
+    yield changed("relative-shift", text, _left_over)
 
 
 def _one(call: Scored, name: str, change: Callable[[np.ndarray], np.ndarray]) -> Parts:
