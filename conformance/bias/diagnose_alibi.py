@@ -14,8 +14,7 @@ from posenc_ref.conformance.harness.run import Run
 from .cases import BiasCase, Ruler
 from .diagnose_other import large_constants
 from .diagnose_slopes import scale_cause, slopes_cause
-from .fit import Lines, fit
-from .model import PLACES, residual_of
+from .model import PLACES, Lines, fit, residual_of
 
 
 def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
