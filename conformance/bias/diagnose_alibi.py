@@ -51,13 +51,10 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
     toward = float(np.sign(np.median(first.before / true))) or 1.0
     if toward < 0:
         head = int(np.argmax(true))
-        yield Cause(
-            "bias-sign",
-            "the bias grows with the distance: far keys are rewarded",
-            f"head {head}: {-first.before[head]:+.9g} per key away, declared {-true[head]:+.9g}",
-            {"sign": -1.0},
-            values={"declared": -1, "measured": 1},
-        )
+        text = "the bias grows with the distance: far keys are rewarded"
+        away = f"{-first.before[head]:+.9g} per key away, declared {-true[head]:+.9g}"
+        values = {"declared": -1, "measured": 1}
+        yield Cause("bias-sign", text, f"head {head}: {away}", {"sign": -1.0}, values=values)
     kinks, edges = _alignment(fits, toward)
     usable = [f for f in fits if f.before is not None and f.case.name not in edges]
     long = max(usable, key=lambda f: f.case.k_len) if usable else first
@@ -123,15 +120,12 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
         else:
             kind = "are rewarded" if ratio < 0 else "get another penalty"
             head = int(np.argmax(np.abs(mirror)))
-            yield Cause(
-                "future-keys",
-                f"keys after the query {'are free' if ratio == 0 else kind}: {ratio:.6g} times the "
-                "penalty of keys before it",
-                f"head {head}: {after[head]:+.9g} per key after the query, "
-                f"{mirror[head]:+.9g} would mirror the keys before it",
-                {"after": after},
-                values={"declared": mirror.tolist(), "measured": after.tolist()},
-            )
+            kind = "are free" if ratio == 0 else kind
+            text = f"keys after the query {kind}: {ratio:.6g} times the penalty of keys before it"
+            evidence = f"head {head}: {after[head]:+.9g} per key after the query, "
+            evidence += f"{mirror[head]:+.9g} would mirror the keys before it"
+            values = {"declared": mirror.tolist(), "measured": after.tolist()}
+            yield Cause("future-keys", text, evidence, {"after": after}, values=values)
     case = max((f.case for f in fits), key=lambda c: c.q_len)
     shown = case.actual[:, 0, case.rows[0] : case.rows[0] + 3]
     yield Cause(

@@ -47,19 +47,15 @@ def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) ->
     where = f"{n} heads: {_list(got[n])}"
     if sign < 0:
         text = "the slopes are negative: distance is rewarded"
-        values = {"declared": 1, "measured": -1}
+        values: dict[str, Any] = {"declared": 1, "measured": -1}
         yield Cause("bias-sign", text, where, {"sign": -1.0}, values=values)
     scale = float(np.median(np.abs(got[n]) / true[n]))
     if scale > 0 and ruler.differ(scale, 1.0, 1.0).any():
         yield scale_cause(scale, f"{n} heads, every slope")
     for name, _ in half_precision(true[n]):
-        yield Cause(
-            "table-precision",
-            f"the slopes are rounded to {name}",
-            f"{where}; the declared slopes rounded to {name} give the same",
-            {"round": name},
-            values={"declared": "exact", "measured": name},
-        )
+        text, values = f"the slopes are rounded to {name}", {"declared": "exact", "measured": name}
+        evidence = f"{where}; the declared slopes rounded to {name} give the same"
+        yield Cause("table-precision", text, evidence, {"round": name}, values=values)
     free = {count: sign * m for count, m in got.items()}
     other = slopes_cause(sign * got[n], true[n], max_bias, ruler)
     yield replace(other, change={"slopes": free})

@@ -95,15 +95,9 @@ def _tables(
     order = _order(seen, table, ruler)
     if best < 1 and order is not None:
         shown = ", ".join(f"{h} has that of {k}" for h, k in enumerate(order) if h != k)
-        found.append(
-            Cause(
-                "head-order",
-                "heads have each other's bias",
-                f"head {shown}",
-                {"heads": order},
-                values={"declared": list(range(len(order))), "measured": order},
-            )
-        )
+        values: dict[str, Any] = {"declared": list(range(len(order))), "measured": order}
+        text, evidence = "heads have each other's bias", f"head {shown}"
+        found.append(Cause("head-order", text, evidence, {"heads": order}, values=values))
         table = table[:, order]
         best = _share(seen, table, ruler)
     for scale in _scales(seen, lines, table):
@@ -113,15 +107,10 @@ def _tables(
             found.append(scale_cause(scale, "every head and distance"))
     for name, half in half_precision(table):
         if _share(seen, half, ruler) > best:
-            found.append(
-                Cause(
-                    "table-precision",
-                    f"the table is rounded to {name}",
-                    f"the declared table rounded to {name} gives the same",
-                    {"round": name},
-                    values={"declared": "exact", "measured": name},
-                )
-            )
+            values = {"declared": "exact", "measured": name}
+            text = f"the table is rounded to {name}"
+            evidence = f"the declared table rounded to {name} gives the same"
+            found.append(Cause("table-precision", text, evidence, {"round": name}, values=values))
     return found
 
 

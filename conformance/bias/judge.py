@@ -254,8 +254,8 @@ def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
         if not bad.any():
             continue
         i, j = (int(x) for x in np.argwhere(bad)[0])
-        values = case.actual[:, i, j]
-        worst = float(values[~np.isfinite(values)][0])
+        there = case.actual[:, i, j]
+        worst = float(there[~np.isfinite(there)][0])
         where = f"{worst} at query {i}, key {j} of {case.name}"
         hidden = ~np.isfinite(case.actual).all(axis=0)
         kept = (~hidden).sum(axis=1)
@@ -263,11 +263,7 @@ def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
         if is_mask and worst == -np.inf:
             last = kept - 1 - case.rows
             if (last == last[0]).all() and last[0] < 0:
-                run.add(
-                    "bias-alignment",
-                    f"the mask ends at key - query = {last[0]}, not 0",
-                    where,
-                    values={"declared": 0, "measured": int(last[0])},
-                    by="nonfinite",
-                )
+                text = f"the mask ends at key - query = {last[0]}, not 0"
+                values = {"declared": 0, "measured": int(last[0])}
+                run.add("bias-alignment", text, where, values=values, by="nonfinite")
         run.add("nonfinite", "the bias is not finite where keys are visible", where)

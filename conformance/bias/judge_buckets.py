@@ -148,10 +148,11 @@ def properties_of(num_buckets: int, bidirectional: bool) -> list[Property]:
 
     def steps_back(r: np.ndarray, b: np.ndarray) -> np.ndarray:
         step = np.diff(b)
-        return np.r_[False, np.where(r[1:] <= 0, ~(step <= 0), (r[:-1] > 0) & ~(step >= 0))]
+        bad = np.where(r[1:] <= 0, ~(step <= 0), (r[:-1] > 0) & ~(step >= 0))
+        return np.concatenate([[False], bad])
 
     def near_shared(r: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return (r < 0) & (r > -(half // 2)) & ~(b == -r)
+        return np.asarray((r < 0) & (r > -(half // 2)) & ~(b == -r))
 
     found = [
         _property("bucket(0) = 0", lambda r, b: (r == 0) & ~(b == 0), "", 0, lambda b: 1.0),
