@@ -84,7 +84,7 @@ def identify(run: Run, card: Card) -> None:
         return
     card.facts["heads"] = str(square.values.shape[0])
     _mask(card, square)
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     for at_end, constant, words in (
         (True, False, "yes: a function of key minus query alone"),
         (False, False, "yes, but query i sits at key i, not at the end of the keys"),

@@ -18,7 +18,7 @@ from .fit.measurement import decimals, nice
 
 def identify(run: Run, card: Card) -> None:
     """Fill in the card of ``fn(num_heads) -> (H,)``."""
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     got: dict[int, np.ndarray] = {}
     refused: dict[str, list[str]] = {}
     for n in HEADS:

@@ -1,21 +1,26 @@
-"""Expected logits of every family: ``scale q' . k'`` plus a bias.
+"""Expected logits of every family: ``scale q' . k'`` plus a bias, or a sum of named terms.
 
 Rotary: A is the product ``A_q A_k``, B is ``B_q |k| + |q| B_k``. Tables: the same, for x + PE.
 Biases: A is ``scale |q| . |k|`` plus A of the bias; B is that of the bias.
+Score encodings: the sums of A and B over their terms.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, Rotary, XPos
+from posenc_ref import Bias, Rotary, Score, XPos
 from posenc_ref.accuracy import Truth
 
 from .apply import constant_size, xpos_truth
 from .calls import at_length, logits
+
+#: Truths that logits are the sum of, by name.
+Parts = dict[str, Truth]
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,12 @@ class Scored:
         return replace(self, **changes)
 
     @property
+    def grid(self) -> tuple[np.ndarray, np.ndarray]:
+        """The positions of queries (Q, 1) and keys (1, K)."""
+        q_at, k_at = self.positions
+        return q_at[:, None], k_at[None, :]
+
+    @property
     def visible(self) -> np.ndarray:
         """Return the mask (Q, K) of the keys up to the query."""
         n_q, n_k = self.q.shape[2], self.k.shape[2]
@@ -50,8 +61,8 @@ class Scored:
 
     @property
     def causal(self) -> bool:
-        """Return whether the encoding is a bias for keys up to the query only."""
-        return isinstance(self.encoding, Bias) and not self.encoding.sees_future
+        """Return whether the encoding is defined for keys up to the query only."""
+        return isinstance(self.encoding, Bias | Score) and not self.encoding.sees_future
 
     @property
     def declares_future(self) -> bool:
@@ -84,25 +95,44 @@ class Scored:
         size = self.scale if getattr(self.encoding, "bias_inside_scale", False) else 1.0
         return Truth(bias.value * size, bias.terms * abs(size), bias.angle * abs(size))
 
+    def terms(self, q_at: Any = None, k_at: Any = None) -> Parts:
+        """Return the terms of a :class:`Score`, at other positions if these are given."""
+        at = self.grid
+        q_at, k_at = at[0] if q_at is None else q_at, at[1] if k_at is None else k_at
+        return dict(self.encoding.truths(self.q, self.k, q_at, k_at, self.scale))
+
+    def by_offset(self, change: Callable[[np.ndarray], np.ndarray]) -> Parts:
+        """Return the terms of a :class:`Score` with ``change`` applied to key - query."""
+        q_at, k_at = self.grid
+        r = change(k_at - q_at)
+        return self.terms(np.zeros_like(r), r)
+
+    def parts(self) -> Parts:
+        """Return the truths that the logits are the sum of."""
+        if isinstance(self.encoding, Score):
+            return self.terms()
+        return {"q.k": self.dot(), "bias": self.bias()}
+
     def truth(self) -> Truth:
         """Return the reference of the logits."""
-        return self.sum(1.0, 1.0, self.bias(), self)
+        return self.total(self.parts(), {})
 
-    def sum(self, dot: float, bias: float, of: Truth, declared: Scored) -> Truth:
-        """Return the reference of ``dot`` times the product plus ``bias`` times the bias ``of``.
+    def total(self, parts: Parts, by: Mapping[str, float]) -> Truth:
+        """Return the sum of the parts, each times its factor (1 where none is given).
 
         If logits are judged up to a constant per row, the value at each query's own key is
         subtracted; A then includes the size of that value.
         """
-        t = self.dot()
-        value, terms = dot * t.value + bias * of.value, abs(dot) * t.terms + abs(bias) * of.terms
-        if declared.up_to_constant:
-            value = value - declared.own(value)
-            terms = terms + declared.own(terms)
-            if declared.constant is not None:
-                n_k = self.k.shape[2]
-                terms = terms + constant_size(declared.encoding, n_k, declared.constant)
-        return Truth(value, terms, abs(dot) * t.angle + abs(bias) * of.angle)
+        each = [(by.get(name, 1.0), t) for name, t in parts.items()]
+        value: Any = sum(f * t.value for f, t in each)
+        terms: Any = sum(abs(f) * t.terms for f, t in each)
+        angle: Any = sum(abs(f) * t.angle for f, t in each)
+        if self.up_to_constant:
+            value = value - self.own(value)
+            terms = terms + self.own(terms)
+            if self.constant is not None:
+                terms = terms + constant_size(self.encoding, self.k.shape[2], self.constant)
+        return Truth(value, terms, angle)
 
     def own(self, values: np.ndarray) -> np.ndarray:
         """Return the values at each query's own key, (B, H, Q, 1)."""
