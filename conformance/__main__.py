@@ -20,9 +20,8 @@ def main() -> None:
 
 def _plain(arguments: list[str]) -> int:
     """``posenc verify`` of NumPy as plain text: what can be done with nothing but NumPy."""
-    from .surveys.options import Options
     from .surveys.show import plain
-    from .surveys.verify import CERTIFICATE, Verification, verify
+    from .surveys.verify import CERTIFICATE, Options, Verification, verify
 
     if arguments not in ([], ["verify"]):
         print(f"posenc: only `posenc verify` works here. {HINT}", file=sys.stderr)

@@ -11,10 +11,10 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.surveys.transformers.case import (
     APPLY,
     AS_CONFIGURED,
+    FAMILIES,
     FLOAT32,
     SURFACES,
 )
-from posenc_ref.conformance.surveys.transformers.families import FAMILIES
 from posenc_ref.conformance.surveys.transformers.scaled import ROPE_TYPES
 
 from .output import progress, require_among, show, usage_error

@@ -5,8 +5,7 @@ from __future__ import annotations
 from posenc_ref.backends import backends
 from posenc_ref.conformance.harness.probes import REPORTED
 
-from .own_registered import labels
-from .own_surfaces import LABELS
+from .own import LABELS, labels
 from .record import Outcome
 from .tables import WORDS, TextTable, plain_text, short_score
 from .verify import Verification

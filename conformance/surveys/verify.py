@@ -7,6 +7,7 @@ once, and a crash in one does not stop the others.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import importlib.util
 import time
 from collections.abc import Callable, Iterator
@@ -16,23 +17,40 @@ from typing import Any
 
 from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.backends import Backend, backends
-from posenc_ref.conformance.adapters.libraries import judged_functions, missing, version
-from posenc_ref.conformance.adapters.library import LibraryFunction
+from posenc_ref.conformance.adapters.library import (
+    LibraryFunction,
+    judged_functions,
+    missing,
+    version,
+)
 from posenc_ref.conformance.check import check, check_reduced
 from posenc_ref.conformance.exact.reference import Entry
 from posenc_ref.conformance.harness.report import Report
 
-from .options import Options
-from .own_registered import judge_entry, labels
-from .own_surfaces import LABELS, ONCE, Own, own_surfaces, wide
+from .own import LABELS, ONCE, QUICK, Own, judge_entry, labels, own_surfaces, scheduled, wide
 from .record import Outcome, Survey, judged, one_line
-from .reduced import QUICK, scheduled
 from .runner import Progress, run
 
 CERTIFICATE = "certificate"  #: the name of the group that recomputes our own values
 #: Judged unless asked otherwise: what other people's models compute in.
 LIBRARY_DTYPES = ("float32", "bfloat16")
 NO_MPMATH = 'mpmath is not installed; pip install "posenc-ref[cli]"'
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to judge."""
+
+    full: bool = False
+    only: str | None = None
+    dtypes: tuple[str, ...] = ()
+
+    def wants(self, *words: str | None, dtype: str | None = None) -> bool:
+        """Return whether a check described by these words was asked for."""
+        if self.dtypes and dtype is not None and dtype not in self.dtypes:
+            return False
+        text = " ".join(w for w in (*words, dtype) if w).lower()
+        return self.only is None or fnmatch.fnmatchcase(text, f"*{self.only.lower()}*")
 
 
 @dataclass

@@ -8,8 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from posenc_ref.conformance.adapters.libraries import LIBRARIES, functions, missing, version
-from posenc_ref.conformance.adapters.library import LibraryFunction
+from posenc_ref.conformance.adapters.library import (
+    LIBRARIES,
+    LibraryFunction,
+    functions,
+    missing,
+    version,
+)
 from posenc_ref.conformance.surveys.record import Outcome, Survey, versions
 from posenc_ref.conformance.surveys.runner import Progress, run
 

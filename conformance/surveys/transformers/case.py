@@ -13,6 +13,15 @@ from .census import Target
 AS_CONFIGURED, FLOAT32, APPLY = "default", "float32", "apply"
 #: The function that rotates, or the logits of the attention class that calls it.
 SURFACES = (APPLY, "scores")
+#: Kinds of places of other encodings, by the family of what they hold: ``--family``.
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "table": (
+        "learned", "coordinates", "sines", "image sines", "timesteps", "fourier", "convolution",
+        "other",
+    ),
+    "bias": ("alibi", "t5", "window"),
+    "score": ("decomposed", "relative", "disentangled"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
