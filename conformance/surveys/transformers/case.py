@@ -24,6 +24,18 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+class Unjudged(Exception):
+    """There is nothing to judge: a verdict of a sweep, and the reason for it."""
+
+    def __init__(self, verdict: str, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict = verdict
+
+    def about(self, blank: Outcome) -> Outcome:
+        """Return ``blank`` with this verdict."""
+        return blank.replace(verdict=self.verdict, reason=str(self))
+
+
 @dataclass(frozen=True)
 class RotaryCase:
     """One target, in one dtype, with one rope type, at one surface."""
