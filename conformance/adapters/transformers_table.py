@@ -83,22 +83,14 @@ def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
         given["positions"] = positions.reshape(shape)
         return module(**bind(module.forward, given, only_required=frozenset({"tokens", "start"})))
 
-    def by_index(module: Any, positions: Any) -> Any:
-        return module(positions)
-
     def by_start(module: Any, positions: Any, *, books: bool = False) -> Any:
         start = window_start(positions)
         shape = (1, 1, len(positions)) if books else (1, len(positions))
         given = roles(positions, start, shape)
         if start and "start" not in parameters(module.forward):
             raise ValueError(f"{type(module).__name__} starts at position 0")
-        wanted = parameters(module.forward)
-        if {"tokens", "embeddings"} <= set(wanted):  # the latter cannot be padding
-            given.pop("tokens")
-            arguments = {wanted["embeddings"].name: given["embeddings"]}
-            if "start" in wanted:
-                arguments[wanted["start"].name] = start
-            return module(**arguments)
+        if "embeddings" in parameters(module.forward):  # which cannot be padding
+            del given["tokens"]
         return module(**bind(module.forward, given))
 
     def by_length(module: Any, positions: Any) -> Any:
@@ -109,16 +101,13 @@ def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
     ways: list[Callable[[Any, Any], Any]] = []
     if "positions" in names:
         ways += [partial(by_position, shape=shape) for shape in ((1, -1), (-1,), (-1, 1))]
-    elif list(names) == ["input"]:
-        ways.append(by_index)
     if "length" in names:
         ways.append(by_length)
     if type(module).__module__.startswith("torch.nn"):
-        ways = [by_index]
+        ways = [lambda module, positions: module(positions)]
     ways += [by_start, partial(by_start, books=True)]
     tried = []
-    for way in ways:
-        ask = _two_dimensional(way)
+    for ask in map(_two_dimensional, ways):
         try:
             rows = ask(module, torch.arange(S))
             if rows.ndim == 2 and rows.shape[0] == S:

@@ -181,11 +181,11 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome]:
                     continue
                 if own.once:
                     finished.add(own.label)
-                place_here = {"backend": backend.name, "device": device, "angles": angles}
-                yield _timed(
-                    here.replace(label=own.label, surface=own.surface),
-                    partial(judge, own.fn, own.encoding, own.surface, dtype=dtype, **place_here),
-                )
+                judge_one = partial(
+                    judge, own.fn, own.encoding, own.surface,
+                    backend=backend.name, dtype=dtype, device=device, angles=angles,
+                )  # fmt: skip
+                yield _timed(here.replace(label=own.label, surface=own.surface), judge_one)
             for label, entry in labels().items():
                 asked = label not in once or dtype == kinds[0]
                 if not asked or not _wanted(backend, label, dtype, options):
@@ -194,8 +194,8 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome]:
                 if importlib.util.find_spec("mpmath") is None:
                     yield one.replace(reason=NO_MPMATH)
                 else:
-                    judge_one = partial(judge_entry, entry, backend, dtype, device, one, angles)
-                    yield _timed(one, judge_one)
+                    vectors = partial(judge_entry, entry, backend, dtype, device, one, angles)
+                    yield _timed(one, vectors)
 
 
 def _timed(blank: Outcome, judge: Callable[[], Report | Outcome]) -> Outcome:
