@@ -85,7 +85,8 @@ def _alibi(surface: str = "bias") -> Implementation:
     slopes = lambda num_heads: AlibiPositionalBias(heads=num_heads).slopes.flatten()  # noqa: E731
     return Implementation(
         slopes if surface == "slopes" else lambda q_len, k_len: module(q_len, k_len),
-        surface, "x-transformers", backend="torch", num_heads=12, factory=partial(_alibi, surface),
+        surface, "x-transformers", ALiBi(12, causal=False), backend="torch", num_heads=12,
+        factory=partial(_alibi, surface),
     )  # fmt: skip
 
 

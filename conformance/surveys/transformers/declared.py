@@ -53,11 +53,9 @@ def declared(
 
 def _slice(encoding: Encoding, head_dim: int | None) -> Encoding:
     """Return only the rotary part where functions get the slice that latent attention rotates."""
-    if not isinstance(encoding, RoPE) or head_dim in (None, encoding.head_dim):
-        return encoding
-    if head_dim != encoding.rotary_dim:
-        return encoding
-    return encoding.replace(head_dim=head_dim, rotary_start=0, rotary_dim=None)
+    if isinstance(encoding, RoPE) and head_dim == encoding.rotary_dim != encoding.head_dim:
+        return encoding.replace(head_dim=head_dim, rotary_start=0, rotary_dim=None)
+    return encoding
 
 
 def _on_a_grid(

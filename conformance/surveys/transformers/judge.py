@@ -47,8 +47,7 @@ def _outcomes(case: RotaryCase) -> Iterator[Outcome]:
         yield from judge_scores(blank, container, config)
         return
     modules = rotary_modules(container)
-    kinds = layer_types(modules[0], config) if modules else ("",)
-    for kind in kinds:
+    for kind in layer_types(modules[0], config) if modules else ("",):
         yield _judge(case, container, config, blank.replace(layer_type=kind))
 
 
