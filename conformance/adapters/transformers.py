@@ -222,11 +222,11 @@ def _frequencies(module: Any, layer_type: str | None) -> Any:
 def _layer_types(module: Any, config: Any, chosen: str | None) -> tuple[str | None, ...]:
     """Return the layer types to try: the chosen one, or all that the module knows."""
     kinds = layer_types(module, config)
+    if chosen is None:
+        return (None,) if kinds == ("",) else (*kinds, None)
     if kinds == ("",):
-        if chosen is not None:
-            raise ValueError(f"{type(module).__name__} has one table for all layer types")
-        return (None,)
-    return (chosen,) if chosen is not None else (*kinds, None)
+        raise ValueError(f"{type(module).__name__} has one table for all layer types")
+    return (chosen,)
 
 
 def layer_types(module: Any, config: Any) -> tuple[str, ...]:

@@ -28,33 +28,27 @@ def position_table(
     """Return the position table inside `target`, or None if it has none."""
     if surface not in (None, "table"):
         return None
-    module = next(
-        (
-            module
-            for path, module in target.named_modules()
-            if re.search(TABLE_CLASSES, type(module).__name__)
-            or re.search(TABLE_NAMES, path)
-            or (not path and hasattr(module, "num_embeddings"))
-        ),
-        None,
-    )
-    if module is None:
-        return None
+    for path, module in target.named_modules():
+        named = re.search(TABLE_CLASSES, type(module).__name__) or re.search(TABLE_NAMES, path)
+        if named or (not path and hasattr(module, "num_embeddings")):
+            return _table(module, target, encoding)
+    return None
+
+
+def _table(module: Any, target: Any, encoding: posenc_ref.Encoding | None) -> Implementation:
     pristine = copy.deepcopy(module)
     ask, dim = _how_to_ask(copy.deepcopy(module))
     if encoding is None:
         encoding = _learned(module)
+    name = type(module).__name__
+    if module is not target and name == "Embedding":
+        name = f"{type(target).__name__} positions"
 
     def build(instance: Any) -> Implementation:
         return Implementation(
-            call=lambda positions: ask(instance, positions),
-            surface="table",
-            name=f"transformers {_name(module, target)}",
-            encoding=encoding,
-            backend="torch",
-            head_dim=dim,
-            factory=lambda: build(copy.deepcopy(pristine)),
-        )
+            lambda positions: ask(instance, positions), "table", f"transformers {name}", encoding,
+            backend="torch", head_dim=dim, factory=lambda: build(copy.deepcopy(pristine)),
+        )  # fmt: skip
 
     return build(module)
 
@@ -141,8 +135,3 @@ def _learned(module: Any) -> posenc_ref.Encoding | None:
         offset=int(getattr(module, "offset", 0)),
         padding_idx=getattr(module, "padding_idx", None),
     )
-
-
-def _name(module: Any, target: Any) -> str:
-    name = type(module).__name__
-    return name if module is target or name != "Embedding" else f"{type(target).__name__} positions"

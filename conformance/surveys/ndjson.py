@@ -118,14 +118,11 @@ def recording(
         yield None
         return
     if kind == "check":
-        facts["encoding"] = encoding and encoding.to_dict()
+        facts["encoding"] = None if encoding is None else encoding.to_dict()
     with path.open("wb") as file:
         writer = NdjsonWriter(file, kind)
-        every, place = (
-            versions() | dict(libraries or {}),
-            f"{platform.system()} {platform.machine()}",
-        )
-        head = {"format": FORMAT, "kind": kind, "versions": every, "platform": place}
+        head = {"format": FORMAT, "kind": kind, "versions": versions() | dict(libraries or {})}
+        head["platform"] = f"{platform.system()} {platform.machine()}"
         writer.write("header", "header", **head, **facts)
         yield writer
 
