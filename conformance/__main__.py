@@ -20,9 +20,8 @@ def main() -> None:
 
 def _plain(arguments: list[str]) -> int:
     """Print ``posenc verify`` of NumPy as plain text, without typer, and return the exit code."""
-    from .surveys.options import Options
     from .surveys.show import plain
-    from .surveys.verify import CERTIFICATE, Verification, verify
+    from .surveys.verify import CERTIFICATE, Options, Verification, verify
 
     if arguments not in ([], ["verify"]):
         print(f"posenc: only `posenc verify` works here. {HINT}", file=sys.stderr)

@@ -14,13 +14,12 @@ import pytest
 from posenc_ref import Shaw
 from posenc_ref.backends import backend
 from posenc_ref.conformance import registry
-from posenc_ref.conformance.adapters import libraries
+from posenc_ref.conformance.adapters import library
 from posenc_ref.conformance.exact.recipe import Recipe, numbers
 from posenc_ref.conformance.surveys import show, verify
-from posenc_ref.conformance.surveys.options import Options
-from posenc_ref.conformance.surveys.own_registered import judge_entry
+from posenc_ref.conformance.surveys.own import judge_entry
 from posenc_ref.conformance.surveys.record import Outcome
-from posenc_ref.conformance.surveys.verify import Verification
+from posenc_ref.conformance.surveys.verify import Options, Verification
 from posenc_ref.conformance.surveys.worker import Worker
 
 
@@ -121,8 +120,8 @@ def test_a_device_without_float64_is_skipped_in_float64():
 
 
 def test_missing_libraries_are_listed_with_what_to_install(monkeypatch):
-    monkeypatch.setattr(libraries, "version", lambda distribution: None)
-    assert libraries.missing() == libraries.LIBRARIES
+    monkeypatch.setattr(library, "version", lambda distribution: None)
+    assert library.missing() == library.LIBRARIES
     found = judge("*transformers*")
     assert {o.group for o in found.outcomes} == {"transformers", "x-transformers"}
     assert "pip install 'transformers>=5'" in show.plain(found)
