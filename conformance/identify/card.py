@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import textwrap
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from posenc_ref import Encoding
 from posenc_ref.conformance.harness.report import Finding, Report
+from posenc_ref.conformance.harness.run import Run
 
 _WIDTH = 100
 _INDENT = 13
@@ -19,6 +21,10 @@ _ORDER = (
     "", "pairs", "axes", "columns", "frequencies", "amplitude", "sign", "origin", "length",
     "angles", "accuracy", "judged",
 )  # fmt: skip
+
+
+class Unidentified(Exception):
+    """What could not be determined, where nothing more can be said."""
 
 
 @dataclass
@@ -110,6 +116,13 @@ class Card:
         """Whether ``encoding`` describes the function with nothing left over."""
         return self.report is not None and self.report.passed
 
+    def fill(self, identify: Callable[[Run, Card], None], run: Run) -> None:
+        """Fill in what ``identify`` finds, up to where it can say nothing more."""
+        try:
+            identify(run, self)
+        except Unidentified as reason:
+            self.unknown.append(str(reason))
+
     def __str__(self) -> str:
         lines = [f"IDENTITY  {self.subject}  ({self.surface}, {self.backend}, {self.dtype})"]
         rows: list[tuple[str, str]] = [("is", self._verdict())]
@@ -152,33 +165,17 @@ class Card:
 
     def to_json(self) -> str:
         """Return the card as JSON."""
-        data: dict[str, Any] = {
-            "subject": self.subject,
-            "surface": self.surface,
-            "backend": self.backend,
-            "dtype": self.dtype,
-            "encoding": None if self.encoding is None else self.encoding.to_dict(),
-            "exact": self.exact,
-            "rule": self.rule,
-            "nearest": self.nearest,
-            "facts": self.facts,
-            "softmax_scale": self.softmax_scale,
-            "frequencies": self.frequencies.tolist(),
-            "uncertainty": self.uncertainty.tolist(),
-            "aliases": [a.to_dict() for a in self.aliases],
-            "relations": list(self.relations),
-            "used_by": list(self.used_by),
-            "closest": list(self.closest),
-            "by_length": {str(n): w.tolist() for n, w in self.by_length.items()},
-            "linear": self.linear,
-            "residual": self.residual if np.isfinite(self.residual) else None,
-            "deviations": [
-                {"code": f.code, "message": f.message, "evidence": f.evidence}
-                for f in self.deviations
-            ],
-            "limits": self.limits,
-            "unknown": self.unknown,
-            "conversion": self.conversion,
-            "converted": self.converted,
-        }
-        return json.dumps(data, indent=2)
+        data: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        del data["origin"], data["report"]
+        data["exact"] = self.exact
+        data["residual"] = self.residual if np.isfinite(self.residual) else None
+        return json.dumps(data, indent=2, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON knows of a part of a card."""
+    if isinstance(value, Encoding):
+        return value.to_dict()
+    if isinstance(value, Finding):
+        return {"code": value.code, "message": value.message, "evidence": value.evidence}
+    return value.tolist()

@@ -151,7 +151,7 @@ def _sub(
     part = make_run(driven, None, surface, dtype=run.coarse, name=surface, **options)
     found = Card(surface, surface, "numpy", run.coarse)
     try:
-        identify_it(part, found)
+        found.fill(identify_it, part)
     except (Refused, Malformed) as error:
         card.unknown.append(f"the {surface}: a call failed: {error}")
     card.encoding, card.rule, card.nearest = found.encoding, found.rule, found.nearest
