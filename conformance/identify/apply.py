@@ -12,7 +12,7 @@ from posenc_ref.conformance.phases.measure import measure
 from posenc_ref.conformance.rotary.judge import required_inputs
 
 from . import hints, rotary
-from .card import Card
+from .card import Card, Unidentified
 
 
 def identify(run: Run, card: Card) -> None:
@@ -26,15 +26,13 @@ def identify(run: Run, card: Card) -> None:
     x = run.random((2, 3, SHORT.size, dim))
     before = run.driver.apply(x, SHORT)
     if not np.array_equal(before, run.driver.apply(x, SHORT)):
-        card.unknown.append("the same call gives other values at once: it is not a function of x")
-        return
+        raise Unidentified("the same call gives other values at once: it is not a function of x")
     access = Access(run, dim=dim)
     access.learn()
     measured = measure(access, run.coarse)
     if not np.isfinite(measured.matrices).all():
-        card.unknown.append("what comes out is not finite")
-        return
-    rotary.identify(run, access, measured, card)
+        raise Unidentified("what comes out is not finite")
+    card.fill(rotary.identify, run, access, measured)
     if card.encoding is None:
         card.unknown += hints.no_rotation(run, x, before)
     state.replay(run, lambda: run.driver.apply(x, SHORT), before, f"positions 0..{SHORT[-1]}")

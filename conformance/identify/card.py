@@ -12,7 +12,6 @@ import numpy as np
 
 from posenc_ref import Encoding
 from posenc_ref.conformance.harness.report import Finding, Report
-from posenc_ref.conformance.harness.run import Run
 
 _WIDTH = 100
 _INDENT = 13
@@ -116,10 +115,10 @@ class Card:
         """Whether ``encoding`` describes the function with nothing left over."""
         return self.report is not None and self.report.passed
 
-    def fill(self, identify: Callable[[Run, Card], None], run: Run) -> None:
-        """Fill in what ``identify`` finds, up to where it can say nothing more."""
+    def fill(self, identify: Callable[..., None], *measured: Any) -> None:
+        """Fill in what ``identify(*measured, card)`` finds, up to where it can say no more."""
         try:
-            identify(run, self)
+            identify(*measured, self)
         except Unidentified as reason:
             self.unknown.append(str(reason))
 

@@ -19,7 +19,7 @@ from posenc_ref.conformance.phases.schedule_mistakes import LENGTHS
 
 from .card import Card
 from .fit.measurement import PLAIN, Factor, Measurement, nice
-from .measure import refined
+from .measure import reach, refined
 
 _Rope = RoPE | MultiAxisRoPE
 #: The text for frequencies without a rule; it is removed once a rule by length is found.
@@ -58,6 +58,12 @@ class Lengths:
     def changed(self) -> list[int]:
         """The lengths whose calls have other frequencies."""
         return [n for n, same in self.seen.items() if not same]
+
+    def refined(self, access: Reach) -> Phases:
+        """Return the frequencies of short calls, refined as far as the length lets them stand."""
+        # In coarse results the length at which frequencies change is not known exactly.
+        most = self.last // 2 if self.changed else reach(access)
+        return refined(self._tables, self.short, most, self.run.coarse)
 
     def _climb(self, access: Reach, card: Card) -> None:
         for length in LADDER:
