@@ -11,7 +11,7 @@ from posenc_ref.conformance.bias.cases import BiasCase, Ruler, ask
 from posenc_ref.conformance.harness.run import Run
 
 from .buckets import t5_rule
-from .card import Card, Unidentified
+from .card import Card, Unidentified, listed
 from .curves import curve
 from .slopes import explain
 
@@ -164,13 +164,13 @@ def _linear(card: Card, profile: Profile, slopes: np.ndarray, ruler: Ruler) -> N
     """Identify a bias that is linear in the distance: ALiBi, or similar."""
     own, later = profile.own, profile.side(1)
     falls = slopes < 0
-    card.facts["slopes"] = _list(-slopes)
+    card.facts["slopes"] = listed(-slopes)
     card.facts["distance"] = (
         "farther keys get less" if falls.all() else "farther keys get more" if not falls.any()
         else f"farther keys get less in {int(falls.sum())} of {falls.size} heads"
     )  # fmt: skip
     if np.abs(own).max() > 0:
-        card.facts["own key"] = f"a token's own key gets {_list(own)}"
+        card.facts["own key"] = f"a token's own key gets {listed(own)}"
     mirrored = False
     ahead = _line(later, own, ruler)
     if not later.r.size:
@@ -183,7 +183,7 @@ def _linear(card: Card, profile: Profile, slopes: np.ndarray, ruler: Ruler) -> N
         card.facts["later keys"] = (
             "like earlier ones, by distance" if mirrored
             else "the line goes on: they are rewarded as earlier ones are penalised" if continued
-            else "no bias" if not ahead.any() else f"another line: {_list(ahead)} per key"
+            else "no bias" if not ahead.any() else f"another line: {listed(ahead)} per key"
         )  # fmt: skip
     heads = slopes.size
     near, words = explain(np.abs(slopes), ruler)
@@ -246,8 +246,3 @@ def _levels(side: Profile, own: np.ndarray, low: int) -> np.ndarray:
     new = (side.values != before).any(axis=0)
     new[:1] |= low > 0
     return np.asarray(low + np.cumsum(new))
-
-
-def _list(values: np.ndarray) -> str:
-    shown = ", ".join(f"{v:.6g}" for v in values[:8])
-    return f"{shown}{', ...' if values.size > 8 else ''}"

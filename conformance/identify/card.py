@@ -22,6 +22,12 @@ _ORDER = (
 )  # fmt: skip
 
 
+def listed(values: np.ndarray) -> str:
+    """Return the first numbers of a list in words."""
+    shown = ", ".join(f"{v:.6g}" for v in values[:8])
+    return f"{shown}{', ...' if values.size > 8 else ''}"
+
+
 class Unidentified(Exception):
     """What could not be determined, where nothing more can be said."""
 
