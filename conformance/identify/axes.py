@@ -160,7 +160,8 @@ def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
     """Yield every spacing, with published bases first, then fitted over all pairs or each axis."""
     if not (m.w > 0).all():
         return
-    first = _scale(float(m.w[0]), float(m.known[0]))
+    known = m.noise + 4 * m.roundoff
+    first = _scale(float(m.w[0]), float(known[0]))
     for spacing in ("global", "restart", "strided"):
         if spacing == "strided" and len(set(shape.sections)) > 1:
             continue
@@ -172,7 +173,7 @@ def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
                     yield plain.replace(base=base, position_scale=scale)
     axes = shape.axes()
     groups = [np.flatnonzero(axes == a) for a in range(len(shape.sections))]
-    own = tuple(_scale(float(m.w[g[0]]), float(m.known[g[0]])) for g in groups)
+    own = tuple(_scale(float(m.w[g[0]]), float(known[g[0]])) for g in groups)
     for scales in ((1.0,) * len(groups), own):
         whole = fit(m.part(slice(None), scales[0]))
         if whole.named:

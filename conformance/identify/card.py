@@ -38,54 +38,34 @@ class Card:
 
     Attributes
     ----------
-    subject : str
-        What was identified.
-    surface : str
-        The shape in which it was called.
-    backend : str
-        The array library of its inputs.
-    dtype : str
-        The dtype of x.
+    subject, surface, backend, dtype : str
+        What was identified, as what, and the library and dtype of its inputs.
     encoding : Encoding, optional
         What it is, or None where no encoding describes it.
     facts : dict[str, str]
         What was measured, by name.
-    rule : bool
-        False: ``encoding`` lists numbers as measured, no rule gives them.
-    nearest : str
-        Where there is no rule, the one that is nearest, and how far it is.
+    rule, nearest : bool, str
+        False: ``encoding`` lists numbers as measured, no rule gives them; the nearest one does not.
     softmax_scale : float, optional
         The factor on q . k, where logits were measured.
-    frequencies : np.ndarray
-        Signed, in radians per position, (pairs,).
-    uncertainty : np.ndarray
-        One standard error of each frequency.
-    aliases : tuple[Encoding, ...]
-        Other values that are the same map.
-    relations : tuple[str, ...]
-        Changes of parameters that no measurement tells apart.
-    used_by : tuple[str, ...]
-        Presets with the same encoding.
-    closest : tuple[str, ...]
-        Presets that differ in one or two fields, and in which.
+    frequencies, uncertainty : np.ndarray
+        Signed, in radians per position, (pairs,), and their standard errors.
+    aliases, relations : tuple[Encoding, ...], tuple[str, ...]
+        Other values that are the same map; changes of parameters that no measurement tells apart.
+    used_by, closest : tuple[str, ...]
+        Presets with the same encoding; presets that differ in one or two fields, and in which.
     by_length : dict[int, np.ndarray]
         Frequencies by the length of the call, where it matters.
     linear : bool
         Whether angles grow linearly with the position.
-    residual : float
-        Worst score against ``encoding``, in units.
-    deviations : list[Finding]
-        Findings against ``encoding``.
-    limits : list[str]
-        What it refused, in sentences.
-    unknown : list[str]
-        What could not be determined.
+    residual, deviations : float, list[Finding]
+        The worst score against ``encoding``, in units, and the findings.
+    limits, unknown : list[str]
+        What it refused, and what could not be determined.
     origin : float
         The position that position 0 is treated like.
-    conversion : list[str]
-        How to use it as ``to``.
-    converted : str
-        Lines of a function ``converted``, which calls ``fn`` and is ``to``.
+    conversion, converted : list[str], str
+        How to use it as ``to``: in words, and as a function ``converted`` that calls ``fn``.
     report : Report, optional
         The check against ``encoding``.
     """

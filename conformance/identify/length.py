@@ -265,7 +265,7 @@ def _two_lists(
 
 def _divisors(base: float, m: Measurement) -> list[float]:
     """Return the divisor of every pair, with the digits that were measured."""
-    pairs = zip(m.plain(base) / m.w, m.known, strict=True)
+    pairs = zip(m.plain(base) / m.w, m.noise + 4 * m.roundoff, strict=True)
     return [nice(float(v), float(e)) for v, e in pairs]
 
 
