@@ -44,11 +44,6 @@ class Axes:
         noise = 8 * self.sigma + ROUNDOFF["float32"] * np.abs(self.w).max(axis=0, initial=0.0)
         return np.asarray(np.abs(self.w) > noise)
 
-    def of(self, axis: np.ndarray) -> Phases:
-        """Return the frequency of every pair on its own axis."""
-        k = np.arange(axis.size)
-        return replace(self.first, frequencies=self.w[axis, k], sigma=self.sigma[axis, k])
-
 
 def identify(
     run: Run, access: Access, measured: Measured, lengths: Lengths, factor: Factor,
@@ -66,7 +61,8 @@ def identify(
     if (several == 0).any():
         raise Unidentified(f"pair {int(np.argmin(several))} follows no axis")
     axis = np.argmax(axes.follows, axis=0)
-    phases = axes.of(axis)
+    each = axis, np.arange(axis.size)
+    phases = replace(axes.first, frequencies=axes.w[each], sigma=axes.sigma[each])
     w, sign = phases.frequencies, phases.sign
     card.frequencies, card.uncertainty = w, uncertainty(phases, run.coarse)
     card.facts["frequencies"] = f"{w.size} of them, {w.max():.7g} .. {w.min():.7g} rad/position"

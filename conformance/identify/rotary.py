@@ -7,12 +7,16 @@ import numpy as np
 import posenc_ref as pr
 from posenc_ref import RoPE
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.probes import SHORT
 from posenc_ref.conformance.harness.reach import Access, Reach
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
-from posenc_ref.conformance.phases.measure import Measured, Phases, Tables, unaliased
+from posenc_ref.conformance.phases.measure import Measured, Phases, Tables, measure, unaliased
+from posenc_ref.conformance.rotary.judge import required_inputs
 
 from . import axes as identify_axes
+from . import hints
 from . import names as identify_names
 from . import nearest as identify_near
 from .card import Card, Unidentified
@@ -23,8 +27,30 @@ from .measure import amplitude, like_xpos, origin, uncertainty
 from .structure import Structure, structures
 
 
-def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
-    """Fill in the card from what was measured."""
+def identify(run: Run, card: Card) -> None:
+    """Fill in the card of ``fn(x, positions)``."""
+    dim = run.settings.head_dim or 0
+    if not required_inputs(run, dim):
+        first = run.report.findings[0]
+        card.unknown.append(f"it cannot be driven: {first.message} ({first.evidence})")
+        card.unknown += hints.for_apply(run, dim)
+        return
+    x = run.random((2, 3, SHORT.size, dim))
+    before = run.driver.apply(x, SHORT)
+    if not np.array_equal(before, run.driver.apply(x, SHORT)):
+        raise Unidentified("the same call gives other values at once: it is not a function of x")
+    access = Access(run, dim=dim)
+    access.learn()
+    measured = measure(access, run.coarse)
+    if not np.isfinite(measured.matrices).all():
+        raise Unidentified("what comes out is not finite")
+    card.fill(_rotation, run, access, measured)
+    if card.encoding is None:
+        card.unknown += hints.no_rotation(run, x, before)
+    state.replay(run, lambda: run.driver.apply(x, SHORT), before, f"positions 0..{SHORT[-1]}")
+
+
+def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
     if measured.phases is None or not measured.pairs:
         card.facts["pairs"] = measured.describe()
         raise Unidentified(_no_rotation(access, measured))
