@@ -96,7 +96,9 @@ def explain(
     measured = [s.measurement(run.coarse, phases, factor, sign) for s in every]
     tried = list(zip(every, measured, map(closest_fit, measured), strict=True))
     # Of several slices, prefer the one with a published base.
-    found, measurement, fitted = min(tried, key=lambda e: not _published(e[2]))
+    found, measurement, fitted = min(
+        tried, key=lambda each: not each[2].named or each[2].base not in PUBLISHED_BASES
+    )
     if card.linear or fitted.named:
         card.encoding = encode(card, found, fitted, measurement, sign)
     else:
@@ -104,10 +106,6 @@ def explain(
             "the angles are not linear in the position, and the frequencies match no known schedule"
         )
     return measurement, found.slots
-
-
-def _published(fitted: Fit) -> bool:
-    return fitted.named and fitted.base in PUBLISHED_BASES
 
 
 def closest_fit(m: Measurement) -> Fit:

@@ -19,7 +19,7 @@ from posenc_ref.conformance.phases.measure import Phases, unaliased
 from posenc_ref.conformance.table.diagnose import quadrature, tables_of
 
 from .card import Card, Unidentified
-from .fit.measurement import Factor, Measurement, chosen, nice
+from .fit.measurement import Factor, Measurement, chosen, fitted_base, nice
 from .measure import amplitude, origin, reach, refined, uncertainty
 from .table import open_table
 
@@ -84,7 +84,7 @@ def identify(run: Run, card: Card) -> None:
 
 
 def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
-    """Describe a table without sinusoids."""
+    """Describe a table without sinusoids: a list of rows, if it has a last one."""
     last = access.reach(2**17 - 1)
     rows = access.rows(np.arange(min(last, 16) + 1))
     card.facts["table"] = (
@@ -94,17 +94,11 @@ def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
         raise Unidentified("all rows are zero: the table does not depend on positions")
     if (rows == rows[0]).all():
         raise Unidentified("all rows are equal: the table does not depend on positions")
-    if access.highest is not None and last < _MANY_ROWS:  # refused, not left out
-        _learned(run, card, access, last)
-        return
-    text = "columns form no sinusoids, and rows go on: no table of rows, another function"
-    if ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
-        text += f"; or slow columns look alike in {run.coarse}: identify it in float32"
-    raise Unidentified(text)
-
-
-def _learned(run: Run, card: Card, access: TableAccess, last: int) -> None:
-    """Describe a table with a last row as a list of rows."""
+    if access.highest is None or last >= _MANY_ROWS:  # left out, not refused
+        text = "columns form no sinusoids, and rows go on: no table of rows, another function"
+        if ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
+            text += f"; or slow columns look alike in {run.coarse}: identify it in float32"
+        raise Unidentified(text)
     kind = "float64" if run.dtype == "float64" else "float32"  # wider than what came out
     table = access.rows(np.arange(last + 1)).astype(kind)
     card.encoding = Learned(table)
@@ -152,18 +146,16 @@ def _scale(size: float, factor: Factor, dim: int) -> float:
 
 def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
     """Yield base, denominator and scale of positions: published ones, then fitted ones."""
-    n, first = m.w.size, float(m.w[0])
+    first = float(m.w[0])
     whole = nice(first, float(m.error[0]))
     scales = [s for s in (1.0, 2 * np.pi, np.pi, whole, first) if abs(s / first - 1) <= m.error[0]]
     for scale in dict.fromkeys(scales):
         for base, denominator in product(_BASES, ("dim", "half-1")):
             yield {"base": base, "denominator": denominator, "position_scale": scale}
-        if n < 2:
+        fitted = fitted_base(m, 1 / scale)
+        if fitted is None:
             continue
-        log = np.log(m.w / scale)
-        slope = -float(np.sum(m.k * log / m.error**2) / np.sum(m.k**2 / m.error**2))
-        if slope <= 0:
-            continue
+        slope = float(np.log(fitted)) / m.w.size
         for base in _BASES:  # another denominator, in halves
             number = round(2 * float(np.log(base)) / slope) / 2
             if number > 0:

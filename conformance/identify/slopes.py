@@ -63,7 +63,7 @@ def explain(m: np.ndarray, ruler: Ruler) -> tuple[float | None, str]:
         true = ALiBi(n, max_bias=top).slopes()
         if not ruler.differ(m, true, true).any():
             return top, f"2 ** (-{top:g} h/n)" if not n & (n - 1) else _uneven(n, top)
-    for top in (8.0, *_tops(m)):
+    for top in _tops(m):
         true = ALiBi(n, max_bias=top).slopes()
         words = recipe(m, true, top, ruler)
         if not words.startswith("no rule"):
