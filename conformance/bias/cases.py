@@ -74,6 +74,7 @@ class BiasCase:
     actual: np.ndarray
     judged: np.ndarray
     up_to_constant: bool = False  #: rows are judged relative to the query's own key
+    at_end: bool = True  #: whether queries sit at the end of the keys, or at the beginning
 
     @property
     def name(self) -> str:
@@ -83,7 +84,7 @@ class BiasCase:
     @cached_property
     def rows(self) -> np.ndarray:
         """The positions of the queries."""
-        return np.arange(self.k_len - self.q_len, self.k_len)
+        return np.arange(self.q_len) + (self.k_len - self.q_len if self.at_end else 0)
 
     @cached_property
     def offsets(self) -> np.ndarray:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from posenc_ref import Rotary
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import ONE_HOT, unit_pairs
@@ -44,6 +45,11 @@ class Phases:
     amplitude: np.ndarray
     linear: bool = True  #: whether every angle grew linearly with the position
     length: int = 1  #: the length of the measured calls: frequencies may depend on it
+
+    @property
+    def sign(self) -> int:
+        """-1 where every pair turns by -angle, else 1."""
+        return -1 if (self.frequencies < 0).all() else 1
 
 
 @dataclass
@@ -96,6 +102,11 @@ class Measured:
     def in_out(self) -> bool:
         """Return whether every pair is written to the channels it is read from."""
         return all({p.a, p.b} == {p.out_a, p.out_b} for p in self.pairs)
+
+    def has(self, encoding: Rotary) -> bool:
+        """Return whether an encoding reads and writes the same pairs."""
+        channels = np.array([[p.a, p.b, p.out_a, p.out_b] for p in self.pairs])
+        return np.array_equal(channels.T, [*encoding.pairs(), *encoding.output_pairs()])
 
     def layout(self) -> str:
         """Return ``interleaved``, ``half``, or an empty string for other pairs."""

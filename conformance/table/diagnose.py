@@ -51,11 +51,9 @@ def declare(encoding: Sinusoidal) -> Declaration:
     )
 
 
-def tables_of(
-    access: TableAccess, encoding: Sinusoidal, columns: tuple[np.ndarray, np.ndarray] | None = None
-) -> Tables:
-    """Return a function that reads cosine and sine columns, declared or given by ``columns``."""
-    sines, cosines = columns or encoding.columns()
+def tables_of(access: TableAccess, columns: tuple[np.ndarray, np.ndarray]) -> Tables:
+    """Return a function that reads the cosine and sine columns given by ``columns``."""
+    sines, cosines = columns
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = access.rows(positions)
@@ -125,7 +123,7 @@ def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.
     if columns is None or fastest >= np.pi:
         return None
     sines, cosines = columns
-    w = unwrap(tables_of(access, encoding, columns), dtype).frequencies
+    w = unwrap(tables_of(access, columns), dtype).frequencies
     matrix = np.eye(encoding.dim)
     matrix[sines, sines] = matrix[cosines, cosines] = np.cos(w * k)
     matrix[sines, cosines], matrix[cosines, sines] = np.sin(w * k), -np.sin(w * k)
@@ -207,7 +205,7 @@ def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
     if float(np.abs(declared.frequencies).max()) >= np.pi:
         return False
     at = access.within(np.arange(3, 17))
-    cos, sin = tables_of(access, encoding)(at)
+    cos, sin = tables_of(access, encoding.columns())(at)
     decoder = Decoder.of(declared.frequencies, reach=4096)
     used, misfit = decoder.positions(cos / encoding.scale, sin / encoding.scale)
     used = used - round(encoding.offset)

@@ -138,7 +138,7 @@ def judge_table(run: Run) -> None:
     diagnose_table.properties(run, access, encoding)
     _state(run, access, first, lambda p: encoding.truth(p))
     declared = diagnose_table.declare(encoding)
-    tables = diagnose_table.tables_of(access, encoding)
+    tables = diagnose_table.tables_of(access, encoding.columns())
     measure_accuracy(run, access, tables, declared)
     if not run.failures and fitted.is_coarse(run) and declared.frequencies.max() < np.pi:
         fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
@@ -148,7 +148,7 @@ def judge_table(run: Run) -> None:
             return
         columns = diagnose_table.arrangement(run, access, encoding)
         if columns is not None:
-            tables = diagnose_table.tables_of(access, encoding, columns)
+            tables = diagnose_table.tables_of(access, columns)
             _diagnose(run, tables, declared)
 
 

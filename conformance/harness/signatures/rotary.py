@@ -60,7 +60,7 @@ ROTARY = (
         ("x", "positions"),
         ("rotary",),
         "rotary.judge:judge",
-        "identify.apply:identify",
+        "identify.rotary:identify",
         ("y",),
         "x (B, H, S, D) rotated to positions (S,), (B, S) or (A, B, S)",
         one_map=True,
