@@ -14,9 +14,9 @@ Entries of a text model
     reads ``partial_rotary_factor``, with this default; ``partial_keys``: older names of it.
     ``base``: a constant base, which the configuration cannot change; ``base_keys``: entries for the
     base outside of rope_parameters (a list, or one name for each layer type).
-    ``parameters``: the default of rope_parameters; ``per_layer_type``: they may be nested by layer type; ``labels``:
-    the names used for layer types there; ``flat_scaling``: the layer types to which a rope_scaling
-    without nesting applies.
+    ``parameters``: the default of rope_parameters; ``per_layer_type``: they may be nested by layer
+    type; ``labels``: the names used for layer types there; ``flat_scaling``: the layer types to
+    which a rope_scaling without nesting applies.
     ``rope_types``: the allowed ones; ``renames``: their aliases;
     ``ignored``: keys that the model does not read.
     ``sections``, ``arrangement``, ``axes``: M-RoPE,
