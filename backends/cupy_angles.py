@@ -43,7 +43,7 @@ class CupyTables:
     runs: tuple[PairRun, ...]
     dim: int
     groups: tuple[Group, ...]
-    table: bool  #: whether ``angles`` are cos and sin (rows, 2, pairs)
+    table: bool  #: whether ``angles`` is a table (rows, 2, pairs) and positions its rows
     positions: Array | None  #: int64 on the device; None for ``first``, ``first + 1``, ...
     place: tuple[int, ...]  #: strides of positions along each axis of x but the last
     axis_stride: int

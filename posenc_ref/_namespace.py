@@ -3,10 +3,12 @@
 Only this module of ``posenc_ref`` knows array libraries.  Its rules:
 
 * NumPy is used directly; any other library goes through ``array_api_compat``, which is imported
-with the first array of another library. * Never rely on dtype promotion: casts are explicit
-(libraries disagree about ``float64 * bfloat16``). * Never call ``isdtype`` or ``finfo`` on a user's
-dtype (they refuse NumPy's bfloat16): compare names. * The namespace states whether a device has
-float64; this is never cached.
+  with the first array of another library.
+* Never rely on dtype promotion: casts are explicit (libraries disagree about
+  ``float64 * bfloat16``).
+* Never call ``isdtype`` or ``finfo`` on a user's dtype (they refuse NumPy's bfloat16): compare
+  names.
+* The namespace states whether a device has float64; this is never cached.
 """
 
 from __future__ import annotations

@@ -33,9 +33,10 @@ def resize_matrix(
         ``align_corners`` at ``c = i (size - 1)/(new_size - 1)``.
         "bicubic": ``w_j = k(c - j)`` for the four nearest j, indices past an end being clamped to
         it; Keys' kernel ``k(t) = (a+2)|t|^3 - (a+3)t^2 + 1`` for |t| <= 1, ``a|t|^3 - 5a t^2 +
-        8a|t| - 4a`` up to 2, with a = -3/4. "bilinear": ``k(t) = 1 - |t|`` and c clamped to at
-        least 0. "nearest": ``j = floor(i r)``. ``antialias``: ``w_j`` proportional to ``k((c -
-        j)/max(r, 1))``, over the points inside, normalised to sum 1, with a = -1/2.
+        8a|t| - 4a`` up to 2, with a = -3/4.
+        "bilinear": ``k(t) = 1 - |t|`` and c clamped to at least 0.  "nearest": ``j = floor(i r)``.
+        ``antialias``: ``w_j`` proportional to ``k((c - j)/max(r, 1))``, over the points inside,
+        normalised to sum 1, with a = -1/2.
     Source
         Keys 1981, *Cubic convolution interpolation for digital image processing*; PyTorch,
         ``UpSampleKernel.cpp`` (a = -3/4, and -1/2 where antialiased, which is PIL's).

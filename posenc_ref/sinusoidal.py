@@ -124,7 +124,7 @@ class Sinusoidal(ComputedTable):
         return np.array([float(w) for w in self.decimal_frequencies()])
 
     def truth(self, positions: Any) -> Truth:
-        """Return ``table`` with A = |value|, B = ``|angle scale|``; both are 0 in a zero column."""
+        """Return ``table`` with A = |value| and B = ``|angle| |scale|``; both are 0 for zeros."""
         value = self.table(np.asarray(positions))
         sin_at, cos_at = self.columns()
         at = np.asarray(positions, np.float64)[..., None] + self.offset

@@ -169,8 +169,8 @@ class XPos(Rotary):
         if -float(namespace(n).min(n)) > powers:
             raise ValueError(
                 f"positions must stay within {powers * self.scale_base:.0f} of centre = "
-                f"{self.centre:g} for {dtype}, or zeta ** n overflows: set centre= amid the "
-                "positions (logits do not see it)"
+                f"{self.centre:g} for {dtype}, or zeta ** n overflows: set centre= to the "
+                "middle of the positions (logits do not depend on it)"
             )
 
     def apply(self, x: Array, positions: Any, *, seq_len: int | None = None) -> NoReturn:

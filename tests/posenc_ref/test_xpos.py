@@ -103,5 +103,5 @@ def test_far_positions_overflow_only_where_they_must():
             xpos.apply_keys(x.astype(dtype), [far_away])
         moved = xpos.replace(centre=float(far_away))
         assert np.isfinite(moved.apply_keys(x.astype(dtype), [far_away])).all()
-    with pytest.raises(ValueError, match="set centre= amid the positions"):
+    with pytest.raises(ValueError, match="set centre= to the middle of the positions"):
         xpos.apply_queries(x, [-400000])
