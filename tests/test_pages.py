@@ -75,3 +75,17 @@ def test_every_example_that_is_named_is_there():
     named = set(re.findall(r"`(?:examples/)?(\w+\.py)`", page))
     assert "which_path.py" in named
     assert [name for name in named if not (ROOT / "examples" / name).is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("thing", "most"), [("a surface", 5), ("an encoding", 6), ("a code", 3), ("a library", 4)]
+)
+def test_a_thing_is_added_in_few_files(thing, most):
+    """As many as the steps, and as the walk that is recorded, which edited files like those."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = re.search(rf"^## Adding {thing}\n(.*?)^## ", text, re.DOTALL | re.MULTILINE)[1]
+    assert len(re.findall(r"^\d\. ", section, re.MULTILINE)) <= most
+    (walk,) = re.findall(r"^```text\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    files = re.findall(r"^ (\S+) +\| +\d+ [+-]+$", walk, re.MULTILINE)
+    assert 0 < len(files) == len(walk.splitlines()) <= most
+    assert [name for name in files if not (ROOT / name).parent.is_dir()] == []
