@@ -31,11 +31,11 @@ def functions() -> list[LibraryFunction]:
                  rope(scaling=LinearScaling(4.0))),
         function("lang, rescaled theta", "RotaryEmbedding.__init__ (theta_rescale_factor)",
                  partial(_forward, theta_rescale_factor=8.0), rope(scaling=NTKScaling(8.0))),
-        function("pixel", "RotaryEmbedding.forward, applyrotary_emb",
+        function("pixel", "RotaryEmbedding.forward, apply_rotary_emb",
                  partial(_forward, freqs_for="pixel"), rope(scaling=pixel)),
-        function("axial", "RotaryEmbedding.get_axial_freqs, applyrotary_emb", _axial,
+        function("axial", "RotaryEmbedding.get_axial_freqs, apply_rotary_emb", _axial,
                  MultiAxisRoPE(64, sections=(16, 16), layout="interleaved", spacing="restart")),
-        function("xPos", "RotaryEmbedding.get_scale, applyrotary_emb", _xpos, None,
+        function("xPos", "RotaryEmbedding.get_scale, apply_rotary_emb", _xpos, None,
                  unknown="as in xPos",
                  says="the power is centred by the length of the call, (p - S // 2) / 512; at the "
                       "last token that is p / 1024, which is what single calls show",
@@ -65,15 +65,15 @@ def rotary(rotary_dim: int = 64, **settings: Any) -> Implementation:
 
 def _forward(**settings: Any) -> Implementation:
     """Angles at any positions, without the cache that ``rotate_queries_or_keys`` goes through."""
-    from rotary_embedding_torch import RotaryEmbedding, applyrotary_emb
+    from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
 
     module = RotaryEmbedding(64, **settings)
-    return _apply(lambda x, p: applyrotary_emb(module(p), x))
+    return _apply(lambda x, p: apply_rotary_emb(module(p), x))
 
 
 def _axial() -> Implementation:
     import torch
-    from rotary_embedding_torch import RotaryEmbedding, applyrotary_emb
+    from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
 
     table = RotaryEmbedding(32).get_axial_freqs(160, 160)
 
@@ -81,7 +81,7 @@ def _axial() -> Implementation:
         refuse_all_but("rows and columns of a grid", positions)
         rows = table[positions[0], positions[1]]
         return torch.cat(
-            [applyrotary_emb(row, one[None]) for row, one in zip(rows, x, strict=True)]
+            [apply_rotary_emb(row, one[None]) for row, one in zip(rows, x, strict=True)]
         )
 
     return _apply(apply, axes=2)

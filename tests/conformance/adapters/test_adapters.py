@@ -211,7 +211,9 @@ def test_positions_in_bfloat16_are_not_hidden():
     implementation = rotary_embedding_torch.rotary()
     x = torch.ones(1, 1, 300, 64, dtype=torch.bfloat16)
     y = run(implementation, x, np.arange(300)).double().numpy()[0, 0]
-    truth = naive_rope(implementation.encoding, np.ones((300, 64)), np.arange(300))
+    truth = naive_rope(
+        posenc_ref.RoPE(64, layout="interleaved"), np.ones((300, 64)), np.arange(300)
+    )
     score = truth.score(y, dtype="bfloat16").max(-1)
     assert score[:257].max() <= accuracy.budget("bfloat16")
     assert score[257] > accuracy.budget("bfloat16")
