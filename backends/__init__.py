@@ -2,8 +2,8 @@
 
 ``fused(encoding)`` applies an encoding by the fastest correct path, ``score_mod(encoding)`` adds a
 bias inside torch's ``flex_attention``, and ``toeplitz_view`` views a bias that depends only on
-``j - i`` as a full matrix, without a copy.  ``backend(name)`` tells which dtypes and devices a
-library has, why it cannot be used on this machine, and how to convert arrays from and to NumPy.
+``j - i`` as a full matrix, without a copy.  ``backend(name)`` describes a library: its dtypes, its
+devices, the reason if it cannot be used on this machine, and its conversions from and to NumPy.
 
 ``posenc_ref`` itself needs none of this: it runs on any Array API library.
 """

@@ -1,4 +1,4 @@
-"""array-api-strict: only what the standard has, with a second device and one without float64."""
+"""array-api-strict: only the standard's functions, on simulated devices, one without float64."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ class Backend:
     module : str
         The module to import.
     distribution : str
-        The installed distribution, which has the version.
+        The name of the package that is installed; its version is :attr:`version`.
     install : str
         The command that installs it.
     dtypes : tuple[str, ...]
-        Floating dtypes in which encodings are exact to one rounding.
+        Floating dtypes in which results are rounded once.
     devices : callable
         ``devices()`` returns the names of the devices of this machine, the default first.
     asarray : callable
@@ -40,9 +40,9 @@ class Backend:
     asnumpy : callable
         ``asnumpy(array)`` returns a NumPy array: floats as float64, integers unchanged.
     unusable : callable
-        ``unusable()`` returns why arrays fail on this machine, or None.
+        ``unusable()`` returns the reason why arrays cannot be made on this machine, or None.
     lazy : bool
-        Whether values are unknown while an encoding is applied.
+        Whether arrays have no values until they are computed, as in Dask.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Backend:
             return ""
 
     def missing(self) -> str | None:
-        """Return why this library cannot be used on this machine, as a sentence, or None."""
+        """Return the reason why this library cannot be used on this machine, or None."""
         try:
             importlib.import_module(self.module)
         except ImportError as error:

@@ -1,4 +1,4 @@
-"""The frequencies, positions and tables that ``rotary.cu`` reads, kept for each stream."""
+"""Frequencies, positions and tables on the device for ``rotary.cu``, cached for each stream."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from .kernels.kept import Kept
 from .kernels.pair_runs import PairRun, unrotated
 from .kernels.phasors import factor_and_sign, rotary_phasors
 
-#: Angles of this many sets of positions are kept.
+#: The cache holds the angles of this many sets of positions.
 _KEPT = 64
 
 
 @dataclass(slots=True)
 class Group:
-    """The runs of one launch, all interleaved or all halves, with their angles on the device."""
+    """The pair runs that one launch rotates, and their angles on the device.
+
+    All runs are interleaved, or all are halves.
+    """
 
     runs: tuple[PairRun, ...]
     gaps: tuple[tuple[int, int], ...]  #: channels that this launch copies, as start and stop
@@ -35,14 +38,14 @@ class Group:
 
 @dataclass(slots=True)
 class CupyTables:
-    """The arguments by which the kernel finds the angles of each row of x."""
+    """The kernel arguments that give the angles of each row of x."""
 
     runs: tuple[PairRun, ...]
     dim: int
     groups: tuple[Group, ...]
-    table: bool  #: ``angles`` are cos and sin (rows, 2, pairs); positions are row numbers
-    positions: Array | None  #: int64 on the device; None if they follow from ``first``
-    place: tuple[int, ...]  #: strides of positions along all axes of x but the last
+    table: bool  #: whether ``angles`` are cos and sin (rows, 2, pairs)
+    positions: Array | None  #: int64 on the device; None for ``first``, ``first + 1``, ...
+    place: tuple[int, ...]  #: strides of positions along each axis of x but the last
     axis_stride: int
     rows: int
     first: int
@@ -53,12 +56,12 @@ class CupyTables:
     sin_factor: float
 
     def window(self, start: int, stop: int) -> CupyTables:
-        """Return some rows; the tables must be those of one row of positions."""
+        """Return the tables of rows ``start`` to ``stop``; positions must have one axis (S,)."""
         return replace(self, first=self.first + start, rows=stop - start)
 
 
 class CupyAngles:
-    """The angles of one encoding, or of its inverse, made on demand and kept."""
+    """The angles of one encoding, or of its inverse, made at the first use and then cached."""
 
     def __init__(self, encoding: Rotary, runs: tuple[PairRun, ...], inverse: bool = False) -> None:
         self.encoding, self.runs, self.inverse = encoding, runs, inverse
@@ -67,7 +70,7 @@ class CupyAngles:
     def tables(self, x: Array, positions: Any, seq_len: int | None) -> CupyTables:
         """Return the angles for ``x`` (..., S, dim) at ``positions``."""
         with on_device_of(x):
-            if isinstance(positions, range):  # the range itself is the key, which is fast
+            if isinstance(positions, range):  # the range itself is the cache key, which is fast
                 key = (positions, seq_len, x.shape[-2], x.dtype == np.float64)
                 made: CupyTables = self._keep(key, lambda: self._of_host(x, positions, seq_len))
                 return made
@@ -76,7 +79,7 @@ class CupyAngles:
             return self._of_host(x, positions, seq_len)
 
     def prepared(self, found: np.ndarray, like: Array) -> CupyTables:
-        """Return :meth:`table` on the device of ``like``, for use on any stream."""
+        """Return :meth:`table` of ``found`` on the device of ``like``, for use on any stream."""
         import cupy
 
         with on_device_of(like):
@@ -85,7 +88,7 @@ class CupyAngles:
         return made
 
     def table(self, found: np.ndarray, index: tuple[Any, ...] = ()) -> CupyTables:
-        """Return a table of ``found``, complex (..., S, pairs), with its factor and sign.
+        """Return the table of the phasors ``found`` (..., S, pairs), which include factor and sign.
 
         ``index`` inserts the axes of x that the positions lack.
         """
@@ -102,7 +105,7 @@ class CupyAngles:
         )  # fmt: skip
 
     def _can_stay(self, positions: Any, seq_len: int | None) -> bool:
-        """Return whether positions can stay on the device, without reading them."""
+        """Return whether the kernel can use the positions where they are, on the device."""
         # uint64 may exceed int64.
         return (
             library(positions) == "cupy"
@@ -142,7 +145,7 @@ class CupyAngles:
     def _make(
         self, values: np.ndarray, length: int | None, index: tuple[Any, ...], wide: bool
     ) -> CupyTables:
-        """Return the angles of host positions: float64 (S,) or (B, S), after the position axes."""
+        """Return the angles of host positions: float64, (S,) or (B, S) after the position axes."""
         encoding = self.encoding
         several = encoding.num_axes > 1
         if several and bool((values == values[:1]).all()):
@@ -174,7 +177,7 @@ class CupyAngles:
         axis_stride: int,
         first: int,
     ) -> CupyTables:
-        """Return arguments with which the kernel computes the angles itself."""
+        """Return arguments for a kernel that computes the angles from the positions."""
         encoding = self.encoding
         turns = encoding._turns(length)
         limit = largest_position(turns)
@@ -197,7 +200,7 @@ class CupyAngles:
         return tuple(made)
 
     def _keep(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return what ``make`` gives, once for each key, device and stream.
+        """Return the cached value for this key, device and stream; call ``make`` if there is none.
 
         CuPy's pool may reuse freed memory on the stream that allocated it, while a kernel on
         another stream still reads it; so a table serves one stream.
@@ -217,7 +220,7 @@ class CupyAngles:
 def _groups(
     runs: tuple[PairRun, ...], dim: int
 ) -> list[tuple[tuple[PairRun, ...], tuple[tuple[int, int], ...]]]:
-    """Group the runs by kind, with the channels to copy in the first group."""
+    """Group interleaved runs and halves; the first group also gets the channels to copy."""
     if any(not run.interleaved for run in runs):  # a single pair counts as halves
         runs = tuple(replace(run, interleaved=run.interleaved and run.size > 1) for run in runs)
     kinds = [tuple(r for r in runs if r.interleaved is kind) for kind in (False, True)]
@@ -234,12 +237,12 @@ def _send(values: np.ndarray) -> Array:
 
 
 def _pairs(runs: tuple[PairRun, ...]) -> np.ndarray:
-    """Return the pairs in the order of the runs, as the kernel counts them."""
+    """Return the numbers of the pairs, in the order of the runs."""
     every = [np.arange(run.pairs.start, run.pairs.stop) for run in runs]
     return np.concatenate([np.zeros(0, np.int64), *every])
 
 
 def _places(shown: Array) -> tuple[int, ...]:
-    """Return the strides in elements of positions that align with x; 0 along shared axes."""
+    """Return the strides, in elements, of positions broadcast to x; 0 along broadcast axes."""
     each = zip(shown.shape, shown.strides, strict=True)
     return tuple([0 if size == 1 else step // shown.itemsize for size, step in each])

@@ -1,4 +1,4 @@
-"""Compile, launch and allocate with CuPy: everything of the CuPy path that needs a GPU."""
+"""Compile, launch and allocate with CuPy: the part of the CuPy path that needs a GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .kernels.rotary_launch import SIZE, Launch
 
 _ARGUMENTS = np.dtype((np.void, SIZE))
 SOURCE = Path(__file__).parent / "kernels" / "rotary.cu"
-#: Compiler options, to which CuPy adds -ftz=true and the architecture.
+#: Compiler options; CuPy adds -ftz=true and the architecture.
 OPTIONS = ("-std=c++17", "-fmad=false")
 
 
@@ -38,7 +38,7 @@ def empty_like(x: Array) -> Array:
 
 
 def not_captured(reason: str) -> None:
-    """Refuse to allocate in a captured graph: a replay would use memory that others own by then."""
+    """Raise while a graph is captured: its replays would use memory that was freed meanwhile."""
     import cupy
 
     if cupy.cuda.get_current_stream().is_capturing():
@@ -46,9 +46,9 @@ def not_captured(reason: str) -> None:
 
 
 def _once(make: Callable[[Any], Any]) -> Any:
-    """Return ``make`` with a cache that gives all threads the same value.
+    """Return ``make`` with a cache, shared by all threads.
 
-    A second value would be dropped and freed while a launch may still use it.
+    Two threads never make a value each: the one dropped would be freed while a launch may use it.
     """
     kept, lock = functools.cache(make), threading.Lock()
 
@@ -73,7 +73,7 @@ def kernel(name: str) -> Any:
 
 @_once
 def flag_of(device: int) -> Any:
-    """Return an array of one int32 on ``device``, which is 1 after a position was out of bounds."""
+    """Return the flag of ``device``, one int32: 1 after a position was out of bounds."""
     import cupy
 
     with cupy.cuda.Device(device):
@@ -83,13 +83,13 @@ def flag_of(device: int) -> Any:
 
 
 def start(launch: Launch, block: bytes, x: Array) -> None:
-    """Launch on the current stream of x's device, with the bytes of ``block`` as the argument."""
+    """Launch the kernel on the current stream of x's device; ``block`` is its argument in bytes."""
     with on_device_of(x):
         kernel(launch.kernel)(launch.grid, launch.block, (np.frombuffer(block, _ARGUMENTS),))
 
 
 def out_of_bounds(device: int = 0) -> bool:
-    """Return whether a position was out of bounds, and its row NaN, since the last call.
+    """Return whether a position was out of bounds since the last call; its row is NaN then.
 
     Waits for the current stream of ``device``.
     """

@@ -1,4 +1,4 @@
-"""Dask arrays: lazy, so that an encoding computes and gathers nothing."""
+"""Dask arrays, which are lazy: applying an encoding computes nothing and gathers no chunks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Choose the fastest correct path for an encoding: ``fused(encoding)``.
 
-A fast path agrees with the specification to a few roundings of the output.  For arrays without a
-fast path, the specification itself runs.
+A fast path differs from the specification by a few roundings of the output. Arrays without a fast
+path go through the specification itself.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def fused(
 ) -> FusedRotary | FusedTable | FusedBias:
     """Return a callable that applies an encoding by the fastest correct path.
 
-    ``fused(rotary)(x, positions)`` is ``apply``, ``fused(sinusoidal)(positions)`` is ``table`` and
-    ``fused(bias)(q_len, k_len)`` is the whole bias with queries at the end of the keys.  Each
-    takes ``out=``, and with ``explain=True`` returns a pair of the result and the name of the path.
-    ``fused(rotary).cos_sin(positions)`` makes only the tables.
+    ``fused(rotary)(x, positions)`` equals ``apply``, ``fused(sinusoidal)(positions)`` equals
+    ``table``, and ``fused(bias)(q_len, k_len)`` is the bias of the last ``q_len`` of ``k_len``
+    positions.  Each takes ``out=``, and with ``explain=True`` returns a pair of the result and the
+    name of the path. ``fused(rotary).cos_sin(positions)`` makes only the tables.
 
     Parameters
     ----------
@@ -41,18 +41,20 @@ def fused(
         The encoding to apply.
     tensor_layout : {"bhsd", "bshd", "sbhd", "thd", "bs(hd)"}
         For rotary encodings, the order of the axes of x: batch, heads, sequence, head dimension;
-        ``t`` is the packed sequence and ``(hd)`` one axis for both.  Positions stay (S,) or (B, S).
+        ``t`` is the packed sequence, and ``(hd)`` one axis for heads and channels.  Positions stay
+        (S,) or (B, S).
 
     Returns
     -------
     FusedRotary, FusedTable or FusedBias
-        A callable.  Its results have the library, device and dtype of x, or those given.
+        A callable. Its results have the library, device and dtype of x; a table or bias is NumPy
+        float64 by default.
 
     Raises
     ------
     TypeError, ValueError
-        The encoding is of another family, or tensor_layout is unknown or given for one that is
-        not rotary.
+        The encoding is of another family, tensor_layout is unknown, or it is given for an encoding
+        that is not rotary.
 
     Examples
     --------
@@ -86,7 +88,7 @@ def fused(
 
 
 def _instead(given: Any) -> str:
-    """Return what to do instead with a value that has no fast path."""
+    """Return the end of the error message: the call to use for a value without a fast path."""
     if isinstance(given, ModelEncoding):
         layers = " or ".join(f".encodings[{name!r}]" for name in given.encodings)
         return f"; choose one of its encodings: {layers}"

@@ -21,7 +21,7 @@ def cos_sin(
     dtype: Any,
     out: tuple[np.ndarray, np.ndarray] | None,
 ) -> tuple[tuple[Array, Array], str]:
-    """Return the two tables, and the name of the path that made them."""
+    """Return the cos and sin tables, and the name of the path that made them."""
     p = encoding._positions(positions)
     where = foreign_library(positions, out)
     if where or type(encoding)._tables is not Rotary._tables:

@@ -2,7 +2,7 @@
 
 The kernel computes the angles of integer positions exactly, from frequencies in 128-bit fractions
 of a turn; fractional and prepared positions come from a table.  A call reads nothing back from the
-device, so it can be captured in a graph: a position beyond the domain gives NaN and sets a flag
+device, so a CUDA graph can capture it: a position outside the domain gives NaN and sets a flag
 (:func:`~posenc_ref.backends.cupy_device.out_of_bounds`).
 """
 
@@ -17,15 +17,16 @@ from .cupy_angles import CupyTables
 from .cupy_device import flag_of, start
 from .kernels.rotary_launch import CallArguments, View, arguments, plan
 
-#: The plans of this many combinations of shapes and strides are kept.
+#: The cache holds the launch plans of this many combinations of shapes and strides.
 _plan = functools.lru_cache(maxsize=1024)(plan)
 _name = functools.cache(dtype_name)
 
 
 def rotate(arrays: Sequence[tuple[Array, Array]], tables: CupyTables) -> None:
-    """Rotate each x (..., S, dim) into its result: x itself, or an array that does not overlap it.
+    """Rotate each x (..., S, dim) into its result; a result is x itself or does not overlap x.
 
-    All must share a dtype and a device.  Two of them, queries and keys, take one launch.
+    ``arrays`` holds pairs (x, result) of one dtype and device. Two pairs, for queries and keys,
+    take one launch.
     """
     x, y = [a.data.ptr for a, _ in arrays], [a.data.ptr for _, a in arrays]
     first = arrays[0][0]
@@ -65,7 +66,7 @@ def overlap(x: Array, out: Array) -> bool:
 
 
 def checked_out(out: Array, x: Array) -> Array:
-    """Return ``out`` if it is on the device of ``x``."""
+    """Return ``out``; raise unless it is on the device of ``x``."""
     if out.device != x.device:
         raise ValueError(f"out must be on x's device {x.device}, got one on {out.device}")
     return out

@@ -1,7 +1,7 @@
-"""Rotation of Dask arrays, chunk by chunk, each by the fast path of the chunk's library.
+"""Rotation of Dask arrays: each chunk takes the fast path of its library.
 
-Each task gets one chunk and the positions of that chunk, however batch, heads and sequence are
-cut.  Chunks that cut the channels of a head are joined along that axis first.
+Each task gets one chunk and its positions, for any chunks along batch, heads and sequence. If the
+channels of a head are in several chunks, these are merged first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def rotate(
     positions: Any,
     seq_len: int | None,
 ) -> Array:
-    """Return ``x`` (..., S, dim) rotated to host ``positions``; ``chunk`` rotates each chunk."""
+    """Return ``x`` (..., S, dim) rotated to host ``positions``: ``chunk`` rotates one chunk."""
     import dask.array as da
 
     if math.isnan(x.shape[-2]):
@@ -34,7 +34,7 @@ def rotate(
     length = encoding._seq_len(seq_len, p)
     x = x.rechunk({-1: -1})
     axes = tuple(range(x.ndim))
-    # The axes of x that the positions have: the first and the one before the last, or the last.
+    # The axes of x that positions (B, S) or (S,) have: the first and the sequence, or the sequence.
     own = (0, x.ndim - 2) if one.ndim == 2 and x.ndim > 3 else axes[x.ndim - 1 - one.ndim : -1]
     if encoding.num_axes > 1:
         own = (x.ndim, *own)

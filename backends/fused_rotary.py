@@ -1,4 +1,4 @@
-"""Rotary encodings by the fastest correct path for each array."""
+"""Rotary encodings, applied by the fastest correct path for each array."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .rotation import rotate, rotate_cupy
 
 
 class FusedRotary:
-    """A rotary encoding made fast; see :func:`posenc_ref.backends.fused`."""
+    """A rotary encoding with fast paths and cached tables: :func:`posenc_ref.backends.fused`."""
 
     def __init__(self, encoding: Rotary, tensor_layout: str, inverse: bool = False) -> None:
         self.encoding = encoding
@@ -40,7 +40,7 @@ class FusedRotary:
 
     @functools.cached_property
     def inverse(self) -> FusedRotary:
-        """``encoding.inverse`` made fast, with the same methods."""
+        """The fast form of ``encoding.inverse``, with the same methods."""
         return type(self)(self.encoding, self.tensor_layout, not self._inverse)
 
     def __call__(
@@ -52,10 +52,10 @@ class FusedRotary:
         out: Array | None = None,
         explain: bool = False,
     ) -> Any:
-        """``encoding.apply(x, positions)``, or ``encoding.inverse`` for :attr:`inverse`.
+        """Return ``encoding.apply(x, positions)``; on :attr:`inverse`, ``encoding.inverse(...)``.
 
         The result is written into ``out`` if it is given; ``out=x`` rotates in place.  With
-        ``explain=True``, a pair of the result and the name of the path that made it.
+        ``explain=True``, return a pair: the result and the name of the path that made it.
         """
         source, layout, dim = self._tables, self.tensor_layout, self.encoding.head_dim
         if source.runs is not None and (in_graph(x) or is_wrapped(positions)):
@@ -102,10 +102,10 @@ class FusedRotary:
         out: tuple[Array, Array] | None = None,
         explain: bool = False,
     ) -> Any:
-        """Rotate queries and keys; ``k_positions`` are those of the queries by default.
+        """Rotate queries and keys; by default keys are at ``positions`` too.
 
-        Frequencies that depend on the length use that of queries and keys together.  With
-        ``explain=True``, a pair of the two results and the name of the path that made them.
+        Frequencies that depend on the length use one length for both, from the largest position of
+        either. With ``explain=True``, return the pair (q, k) and the name of the path that made it.
         """
         at = positions if k_positions is None else k_positions
         graph = in_graph(q)
@@ -145,19 +145,20 @@ class FusedRotary:
         out: tuple[np.ndarray, np.ndarray] | None = None,
         explain: bool = False,
     ) -> Any:
-        """``encoding.cos_sin(positions)``, float64 unless ``dtype`` or ``out``, a pair of arrays.
+        """Return ``encoding.cos_sin(positions)``: float64, or in ``dtype``, or written to ``out``.
 
-        Host positions make NumPy arrays; for positions of another library the specification makes
-        the tables there.  Those of :attr:`inverse` are the same: the sign is not in them.
+        ``out`` is a pair of arrays. Host positions give NumPy arrays; for positions of another
+        library the specification makes the tables in that library. :attr:`inverse` has the same
+        tables, because they do not contain the sign.
         """
         made, path = cos_sin(self.encoding, positions, seq_len, dtype, out)
         return (made, path) if explain else made
 
     def prepare(self, positions: Any, *, like: Array, seq_len: int | None = None) -> Prepared:
-        """Make tables once, for arrays of the library and device of ``like``.
+        """Return a callable with ready tables for arrays of the library and device of ``like``.
 
-        ``prepare(range(8192), like=x)`` serves every window of these positions, in training steps
-        and in decoding.  Tables for float32, float16 or bfloat16 serve all three.
+        ``prepare(range(8192), like=x)`` can rotate any window of these positions, in training and
+        in decoding. Tables for float32, float16 or bfloat16 fit arrays of all three dtypes.
 
         Frequencies that depend on the length use one length for every window: ``seq_len``, or the
         largest position plus one.
@@ -200,5 +201,5 @@ def _rotate_chunk(
 
 @functools.lru_cache(maxsize=16)
 def _of_worker(encoding: Rotary, inverse: bool) -> FusedRotary:
-    """Return the one instance, with its tables, for all chunks that a worker rotates."""
+    """Return the cached instance that rotates all chunks in this worker process."""
     return FusedRotary(encoding, "bhsd", inverse)

@@ -14,7 +14,7 @@ from .kernels.phasors import write
 
 
 class FusedTable:
-    """A sinusoidal table made fast; see :func:`posenc_ref.backends.fused`."""
+    """A sinusoidal encoding whose tables are made fast; see :func:`posenc_ref.backends.fused`."""
 
     def __init__(self, encoding: Sinusoidal) -> None:
         self.encoding = encoding
@@ -30,10 +30,10 @@ class FusedTable:
         out: np.ndarray | None = None,
         explain: bool = False,
     ) -> Any:
-        """``encoding.table(positions)``, float64 unless ``dtype`` or ``out``.
+        """Return ``encoding.table(positions)``: float64, or in ``dtype``, or written to ``out``.
 
-        Host positions make a NumPy array; for positions of another library the specification makes
-        the table there.
+        Host positions give a NumPy array; for positions of another library the specification makes
+        the table in that library.
         """
         encoding = self.encoding
         p = encoding._positions(positions)
@@ -63,7 +63,7 @@ class FusedTable:
 
 
 def _slice(columns: np.ndarray) -> slice:
-    """Return the columns of a sinusoidal table, consecutive or every second, as a slice."""
+    """Return column numbers with a constant step (1 or 2) as a slice."""
     if columns.size == 0:
         return slice(0, 0)
     step = int(columns[1] - columns[0]) if columns.size > 1 else 1

@@ -1,4 +1,4 @@
-"""JAX, whose widest results are float32 unless jax_enable_x64 is set."""
+"""JAX, where float64 is available only if jax_enable_x64 is set."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _asarray(values: np.ndarray, dtype: str, device: str | None) -> Any:
         if dtype == "float64":
             raise TypeError("JAX has no float64 here: set jax_enable_x64")
     place = None if device is None else jax.devices(device)[0]
-    # NumPy converts the dtype (ml_dtypes rounds once): JAX would compile for every shape.
+    # NumPy converts the dtype (ml_dtypes rounds once), because JAX would compile for every shape.
     return jax.device_put(np.array(values, dtype=jnp.dtype(dtype)), place)
 
 

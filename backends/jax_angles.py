@@ -1,8 +1,9 @@
 """Exact angles of traced integer positions in JAX, without 64-bit types.
 
 A phase is a fraction of a turn in units of 2^-32, and a frequency has 64 bits after the point.
-Overflow of their product drops whole turns, so no position loses precision: |error| < 2^-31 turns,
-before the sine and cosine of at most an eighth of a turn.
+The product of position and frequency overflows by whole turns only, so precision is the same at
+every position: the phase is off by less than 2^-31 turns. Sine and cosine are then taken of at most
+an eighth of a turn.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .kernels.phasors import factor_and_sign
 
 
 def takes(x: Array, positions: Array) -> bool:
-    """Return whether positions are integers and x64 is off; with x64 the specification is exact."""
+    """Return whether this module makes the tables: integer positions, without jax_enable_x64."""
     if library(x) != "jax" or library(positions) != "jax":
         return False
     import jax
@@ -39,7 +40,7 @@ def tables(
     positions: Array,
     seq_len: int | None,
 ) -> JaxTables:
-    """Return cos and sin at traced ``positions``, in float32; NaN beyond the domain."""
+    """Return float32 cos and sin at traced ``positions``; NaN outside the domain."""
     import jax.numpy as jnp
 
     at, several, index = align(encoding.num_axes, positions, x)
@@ -61,7 +62,7 @@ def tables(
 
 
 def _phases(at: Array, fixed: np.ndarray, offset: float) -> Array:
-    """Return ``(at + offset) * frequency`` mod 1 turn, uint32; ``fixed`` has 128 bits of a turn."""
+    """Return ``(at + offset) * frequency`` modulo one turn, uint32; ``fixed`` is the frequency."""
     import jax
     import jax.numpy as jnp
 
@@ -80,7 +81,7 @@ def _phases(at: Array, fixed: np.ndarray, offset: float) -> Array:
 
 
 def _upper_half(a: Array, b: np.ndarray) -> Array:
-    """Return the upper 32 bits of a 64-bit product, from 16-bit limbs."""
+    """Return the upper 32 bits of the 64-bit product ``a b``, computed from 16-bit limbs."""
     half, rest = np.uint32(16), np.uint32(0xFFFF)
     a1, a0, b1, b0 = a >> half, a & rest, b >> half, b & rest
     middle = a1 * b0 + (a0 * b0 >> half)

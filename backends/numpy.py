@@ -1,4 +1,4 @@
-"""NumPy, in which the specification computes; bfloat16 comes from ml_dtypes."""
+"""NumPy, the library of the specification's own computations; bfloat16 comes from ml_dtypes."""
 
 from __future__ import annotations
 

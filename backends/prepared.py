@@ -16,7 +16,7 @@ from .kernels.torch_state import in_graph, tensor_type
 from .rotary_tables import Tables
 from .rotation import rotate
 
-#: Arrays of these dtypes are rotated in float32, by the same tables.
+#: Arrays of these dtypes use the same float32 tables.
 _NARROW = ("float32", "float16", "bfloat16")
 
 
@@ -26,7 +26,7 @@ def _names(dtype: Any) -> str:
 
 
 class Prepared:
-    """Tables of fixed positions; a call rotates an array by a window of their rows."""
+    """Tables of fixed positions, as a callable that rotates an array by a window of their rows."""
 
     # jax.jit needs a weak reference to the function that it traces.
     __slots__ = ("__weakref__", "_dtype", "_kind", "_layout", "_library", "_name", "_plain",
@@ -35,7 +35,7 @@ class Prepared:
     def __init__(self, name: str, layout: str, tables: Tables, like: Array) -> None:
         self._name, self._layout, self._tables = name, layout, tables
         self._library, self._dtype = library(like), like.dtype
-        # A Parameter as ``like`` serves plain tensors.
+        # Tables made with a Parameter as ``like`` accept plain tensors.
         self._kind = tensor_type() if self._library == "torch" else type(like)
         self._rows = tables.rows
         self._plain = layout == "bhsd"
@@ -45,16 +45,16 @@ class Prepared:
         return f"{self._name}.prepare({self._rows} positions, {kind})"
 
     def _serves(self, x: Array) -> bool:
-        """Return whether the tables fit another dtype: autocast changes that of x."""
+        """Return whether the tables fit x's dtype, which autocast may have changed."""
         return dtype_name(self._dtype) in _NARROW and dtype_name(x) in _NARROW
 
     def __call__(self, x: Array, start: int = 0, *, out: Array | None = None) -> Any:
-        """Rotate ``x`` (..., S, head_dim) by the prepared rows ``start .. start + S - 1``.
+        """Rotate ``x`` (..., S, head_dim) by the rows ``start`` to ``start + S - 1`` of the tables.
 
-        In a trace of JAX or a graph of torch, ``start`` may be an array without axes whose value
-        is unknown until the graph runs; rows outside the tables are NaN then.
+        In a trace of JAX or a graph of torch, ``start`` may be an array without axes; its value is
+        not checked there, and rows outside the tables are NaN.
         """
-        # A tracer of JAX has another type; a subclass of NumPy's array is refused.
+        # A JAX tracer has another type than an array; subclasses of NumPy's array are refused.
         ours = type(x) is self._kind or (
             self._library != "numpy" and (isinstance(x, self._kind) or library(x) == self._library)
         )

@@ -1,4 +1,4 @@
-"""The tables of cos and sin that rotary encodings multiply by, made for one array and kept."""
+"""The cos and sin tables of rotary encodings, made for the array to rotate and cached."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .kernels.phasors import rotary_phasors
 from .kernels.torch_rotary import TorchTables
 
 Tables = NumpyTables | TorchTables | JaxTables | CupyTables
-#: Tables of this many sets of positions are kept, each of at most this many bytes.
+#: The cache holds the tables of this many sets of positions, each of at most this many bytes.
 KEPT, LARGEST = 8, 64 * 2**20
-#: The dtypes of tables; arrays of any other float dtype are rotated in float32.
+#: Dtypes that have tables of their own; arrays of other float dtypes are rotated in float32.
 WORKING = {"float64": "complex128", "float32": "complex64"}
 
 
@@ -33,11 +33,11 @@ class RotaryTables:
     Attributes
     ----------
     runs : tuple of PairRun, or None
-        Where the pairs lie; None if only the specification can rotate them.
+        The channels of the pairs; None if only the specification can rotate them.
     description : str
-        The encoding as JSON, for the operator that a graph of torch holds.
+        The encoding as JSON, an argument of the operator in a torch graph.
     num_axes : int
-        The position axes of the encoding, stored because torch cannot trace the property.
+        The number of position axes of the encoding; torch cannot trace the encoding's property.
     """
 
     def __init__(self, encoding: Rotary, inverse: bool) -> None:
@@ -53,7 +53,7 @@ class RotaryTables:
         self.kept = Kept(KEPT)
 
     def refusal(self, x: Array) -> str:
-        """Return why only the specification can rotate ``x``, or an empty string."""
+        """Return the reason why only the specification can rotate ``x``, or an empty string."""
         if self.runs is None:
             return "specification: the pairs of this encoding do not lie in a few slices"
         if library(x) == "torch":
@@ -69,7 +69,7 @@ class RotaryTables:
         return ""
 
     def of(self, x: Array, positions: Any, seq_len: int | None) -> Tables:
-        """Return the tables for ``x`` (..., S, dim) at ``positions``, kept from an earlier call."""
+        """Return the tables for ``x`` (..., S, dim) at ``positions``, cached if possible."""
         encoding = self.encoding
         if self.cupy and library(x) == "cupy":
             return self.cupy.tables(x, positions, seq_len)
@@ -107,7 +107,7 @@ class RotaryTables:
         return numpy_rotary.make_tables(self.runs, found, dim)
 
     def tensor(self, positions: Any, seq_len: int | None, wide: bool, device: Any) -> Any:
-        """Return cos and sin (2, ..., S, pairs), a tensor on ``device`` that is only to be read."""
+        """Return cos and sin (2, ..., S, pairs), a tensor on ``device``; do not write to it."""
         p = self.encoding._positions(positions)
         values = on_host(p)
         length = self.encoding._seq_len(seq_len, p)
@@ -121,7 +121,7 @@ class RotaryTables:
     def _keep(
         self, values: np.ndarray, length: int | None, where: Any, make: Any, *arguments: Any
     ) -> Any:
-        """Return what ``make`` gives, once for each set of positions, length and place."""
+        """Return the cached value for these positions, or the value that ``make`` returns."""
         if values.size * len(self.encoding.pairs()[0]) * 16 > LARGEST:
             return make(values, length, *arguments)
         key = (values.tobytes(), values.shape, length, where)
@@ -135,7 +135,7 @@ class RotaryTables:
 
 
 def on_host(p: Positions) -> np.ndarray:
-    """Return the positions as a float64 array of NumPy."""
+    """Return the positions as a NumPy float64 array."""
     return np.asarray(to_host(p.values), dtype=np.float64)
 
 

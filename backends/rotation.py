@@ -1,4 +1,4 @@
-"""Rotate an array by tables made for its library, into a new array or a given one."""
+"""Rotate an array by tables made for its library, into a new array or into ``out``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rotate(x: Array, view: Array, tables: Tables, layout: str, out: Array | None
     if out is None:
         out = np.empty(x.shape, x.dtype)
     elif checked_like(out, x) is not x and np.may_share_memory(out, x):
-        # They may overlap in part: rotate into a new array and copy it.
+        # x and out may overlap in part: rotate into a new array and copy it.
         out[...] = rotate(x, view, tables, layout, None)
         return out
     if out is x:
@@ -58,7 +58,7 @@ def _rotate_torch(
 def rotate_cupy(
     given: Iterable[tuple[Array, Array, Array | None]], tables: CupyTables, layout: str
 ) -> list[Array]:
-    """Rotate all of ``given`` in one launch: each is x, x with heads first, and ``out``."""
+    """Rotate several arrays in one launch; ``given`` holds x, x viewed heads first, and ``out``."""
     results, rotated, copied = [], [], []
     for x, view, out in given:
         if out is None:

@@ -1,8 +1,8 @@
 """Attention biases as a ``score_mod`` of torch's ``flex_attention``, with no array of Q times K.
 
-The attention kernel computes the bias of each score from the indices of its query and key.  It
-looks numbers up in small tables: slopes, a learned table with the bucket of each near distance, or
-the offsets of a window.  Learned tensors are used directly, so gradients reach them.
+The attention kernel computes the bias of each score from the indices of its query and key, with
+small look-up tables: slopes, a learned table and the bucket of each near distance, or the offsets
+of a window.  Learned tensors are used directly, so gradients reach them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from posenc_ref import _validate as validate
 from posenc_ref._namespace import library
 
 Tensor = Any
-#: Returns the bias of a head, a query and a key position, each an integer tensor without axes.
+#: A function (head, query position, key position) -> bias; all are tensors without axes.
 Element = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class ScoreMod:
-    """A bias to use as ``flex_attention(q, k, v, score_mod=mod, scale=mod.scale)``.
+    """A bias for ``flex_attention(q, k, v, score_mod=mod, scale=mod.scale)``.
 
     ``scale`` is the factor of q . k.  ``offset``, an integer tensor without axes, is the position
     of the first query; it may be written to between calls.
@@ -56,7 +56,7 @@ def score_mod(
     """Return a bias for ``torch.nn.attention.flex_attention``, which never materialises it.
 
     Query i is at position ``offset + i`` and key j at position j: with queries at the end of the
-    keys, as in decoding, ``offset = k_len - q_len``.  The mask is left to the caller.
+    keys, as in decoding, ``offset = k_len - q_len``.  The caller supplies the mask.
 
     Parameters
     ----------
@@ -64,16 +64,16 @@ def score_mod(
         ``ALiBi``, ``T5Bias``, ``Kerple``, ``FIRE``, or a bias of windows, whose positions are token
         numbers (NaN outside the window); other relative biases need ``k_len``.
     like : torch.Tensor, shape (..., H, Q, d)
-        Queries, of which the number of heads, d, device and dtype are used, not the values.
+        Queries; only their number of heads, d, device and dtype are used, not their values.
     offset : int or integer tensor without axes
-        The position of the first query.  A tensor is not copied: written to in place, it serves
-        every step of a decoding loop.
+        The position of the first query.  A tensor is not copied: update it in place at each step of
+        a decoding loop.
     scale : float, optional
         The factor of q . k; the encoding's own by default.  Pass ``.scale`` of the result to
         ``flex_attention``, whose own default is wrong for T5.
     k_len : int, optional
         The largest number of keys.  Required for a relative bias without a short formula, such as
-        ``Sandwich``, which is looked up in a table of H (2 k_len - 1) numbers.
+        ``Sandwich``: the kernel looks it up in a table of H (2 k_len - 1) numbers.
 
     Returns
     -------
@@ -200,7 +200,7 @@ def _t5(encoding: T5Bias, like: Tensor) -> Element:
     import torch
 
     table, last = _numbers(encoding.table, like), encoding.thresholds[-1]
-    # All distances from the last threshold on have the same bucket.
+    # All distances beyond the last threshold have the same bucket.
     near = encoding.bucket(np.arange(-last, last + 1)).astype(np.int32)
     bucket = torch.tensor(near, device=like.device)
 

@@ -1,4 +1,4 @@
-"""Biases that depend only on ``j - i``, as views of Q + K - 1 numbers per head, not Q times K."""
+"""Biases that depend only on ``j - i``, in Q + K - 1 numbers per head instead of Q times K."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .kernels.output import checked_shape, empty_floats
 
 
 class FusedBias:
-    """A relative bias made fast; see :func:`posenc_ref.backends.fused`."""
+    """A bias with a fast way to make its matrix; see :func:`posenc_ref.backends.fused`."""
 
     def __init__(self, encoding: Bias) -> None:
         self.encoding = encoding
@@ -37,8 +37,8 @@ class FusedBias:
 
         A bias that depends only on key - query is a read-only view of H (q_len + k_len - 1)
         numbers, float64 unless ``dtype`` is given.  With ``out`` it is written in full;
-        ``out=tensor.numpy()`` fills a tensor.  torch and JAX have no such views, so the
-        specification makes a bias with learned arrays of theirs, and it is differentiable.
+        ``out=tensor.numpy()`` fills a tensor.  torch and JAX have no such views: if the learned
+        arrays belong to them, the specification makes the bias, which is then differentiable.
         """
         q_len = validate.integer("q_len", q_len, minimum=0)
         k_len = validate.integer("k_len", k_len, minimum=0)
@@ -92,7 +92,7 @@ def toeplitz_view(row: np.ndarray, q_len: int, k_len: int) -> np.ndarray:
     Parameters
     ----------
     row : NumPy array (..., q_len + k_len - 1)
-        The bias by key minus query, as ``Bias.toeplitz`` gives it.
+        The bias by offset (key minus query), as ``Bias.toeplitz`` returns it.
     q_len, k_len : int
 
     Returns

@@ -1,10 +1,10 @@
 """Rotary encodings inside a graph of ``torch.compile``, for any positions.
 
 The graph holds the operator ``posenc_ref::phasors``.  When the graph runs, the operator makes the
-tables from exact angles, or finds them kept, so positions may be tensors and lengths may change.
-The rotation is written in torch operations, which Inductor fuses.
+tables from exact angles, or takes them from the cache, so positions may be tensors and lengths may
+change. The rotation is written in torch operations, which Inductor fuses.
 
-Positions wrapped by ``torch.func``, as ``vmap`` does, go the same way.
+Positions wrapped by ``torch.func`` (such as ``vmap``) use this module too.
 
 Imported only while a graph is captured.
 """
@@ -37,7 +37,7 @@ def call(
     seq_len: int | None,
     out: Tensor | None,
 ) -> Tensor:
-    """Rotate ``x`` by nodes of the graph that is being captured."""
+    """Rotate ``x`` in the graph that is being captured."""
     dim = source.encoding.head_dim
     view = heads_first(x, layout, dim)
     if not view.is_floating_point() or view.ndim < 2 or view.shape[-1] != dim:
@@ -52,7 +52,7 @@ def call(
 def prepared(
     tables: TorchTables, layout: str, x: Tensor, view: Tensor, start: Any, out: Tensor | None
 ) -> Tensor:
-    """Rotate ``x`` by prepared tables, as nodes of the graph; ``view`` is x with heads first."""
+    """Rotate ``x`` by prepared tables in the captured graph; ``view`` is x with heads first."""
     count = view.shape[-2]
     if isinstance(start, torch.Tensor):
         tables = _window(tables, start, count)
@@ -65,7 +65,7 @@ def prepared(
 
 
 def _into(out: Tensor, x: Tensor, result: Tensor) -> Tensor:
-    """Copy ``result`` into ``out``; the compiler may remove the copy."""
+    """Copy ``result`` into ``out`` and return ``out``; the compiler may remove the copy."""
     if out.shape != x.shape or out.dtype != x.dtype:
         raise ValueError(
             f"out must have x's shape {tuple(x.shape)} and dtype {x.dtype}, got "
@@ -76,7 +76,7 @@ def _into(out: Tensor, x: Tensor, result: Tensor) -> Tensor:
 
 
 def _window(tables: TorchTables, start: Tensor, count: int) -> TorchTables:
-    """Return ``count`` rows from a ``start`` known when the graph runs; NaN outside the table."""
+    """Return ``count`` rows from row ``start``, a tensor in the graph; NaN outside the table."""
     if start.ndim or start.is_floating_point():
         raise TypeError(
             f"start must be an integer without axes, got {start.dtype} of shape "
@@ -129,7 +129,7 @@ def phasors(
 ) -> torch.Tensor:
     """Return cos and sin (2, ..., S, pairs) of the encoding in ``text``, float64 if ``wide``."""
     source = _described(text)
-    # A copy, because a graph may write over what an operator returned.
+    # A copy, because a graph may overwrite an operator's result.
     return source.tensor(to_host(positions), seq_len, wide, device).clone()
 
 
@@ -153,7 +153,7 @@ def _(info, in_dims, positions, text, seq_len, wide, device):  # type: ignore[no
 
 @functools.lru_cache(maxsize=16)
 def _described(text: str) -> RotaryTables:
-    """Return the tables of the encoding that ``text`` describes."""
+    """Return the tables of the encoding whose JSON is ``text``."""
     data = json.loads(text)
     encoding = from_dict(data["encoding"])
     assert isinstance(encoding, Rotary)

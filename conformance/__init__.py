@@ -1,4 +1,4 @@
-"""The conformance suite: judges any implementation, and says what is wrong with it."""
+"""Judge any implementation of a positional encoding, and name its mistakes."""
 
 if __name__ != "posenc_ref.conformance":
     raise ImportError(

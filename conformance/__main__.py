@@ -1,4 +1,4 @@
-"""The command ``posenc``: hands over to :mod:`.cli`, or gives a plain result without typer."""
+"""The command ``posenc``; without typer, a plain ``posenc verify`` of NumPy only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ HINT = 'The commands need typer and rich: pip install "posenc-ref[cli]"'
 
 
 def main() -> None:
-    """Run the command line; exits with its code."""
+    """Run the command line and exit with its exit code."""
     try:
         from .cli import app
     except ImportError as error:
@@ -19,10 +19,9 @@ def main() -> None:
 
 
 def _plain(arguments: list[str]) -> int:
-    """``posenc verify`` of NumPy as plain text: what can be done with nothing but NumPy."""
-    from .surveys.options import Options
+    """Print ``posenc verify`` of NumPy as plain text, without typer, and return the exit code."""
     from .surveys.show import plain
-    from .surveys.verify import CERTIFICATE, Verification, verify
+    from .surveys.verify import CERTIFICATE, Options, Verification, verify
 
     if arguments not in ([], ["verify"]):
         print(f"posenc: only `posenc verify` works here. {HINT}", file=sys.stderr)

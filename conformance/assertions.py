@@ -1,7 +1,7 @@
 """``assert_conforms``: a check as an assertion, for any test runner.
 
-A failure that is known is declared with its code and a reason; it is red as soon as the function
-conforms, or fails in another way.  A run in which too little was judged is red in any case.
+An expected failure is declared with its code and a reason. The assertion then fails as soon as the
+function conforms, or fails in another way. It also fails if the run judged too few cases.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .harness.report import Report
 
 @dataclass(frozen=True)
 class ExpectedFailure:
-    """A known deviation: its code, or codes if several are independent, and the reason.
+    """A known deviation: its code, or several codes if it has independent causes, and the reason.
 
-    The reason is for the person who meets it later: an issue, a version, what it waits for.
+    The reason is for a later reader: an issue, a version, or the fix that it waits for.
 
     Attributes
     ----------
     code : str | Sequence[str]
-        Of the finding, or of several.
+        The code of the expected finding, or several codes.
     reason : str
-        Why it is expected, such as an issue.
+        Why the failure is expected, such as an issue.
     """
 
     code: str | Sequence[str]
@@ -51,7 +51,7 @@ class ExpectedFailure:
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The expected codes."""
+        """Return the expected codes as a tuple."""
         return (self.code,) if isinstance(self.code, str) else tuple(self.code)
 
 
@@ -65,17 +65,17 @@ def assert_conforms(
     required: Sequence[str] = (),
     **settings: Any,
 ) -> Report:
-    """Judge ``fn`` and raise AssertionError with the whole report unless it is as expected.
+    """Judge ``fn``; raise AssertionError with the report unless the verdict is the expected one.
 
     Parameters
     ----------
     fn, encoding, surface, settings
         As for :func:`posenc_ref.conformance.check`.
     expected_failure : ExpectedFailure or mapping, optional
-        ``{"code": ..., "reason": ...}``: exactly these errors are expected.  A function that
-        conforms is red then (remove the expectation), and so is one that fails otherwise.
+        ``{"code": ..., "reason": ...}``: exactly these errors are expected.  The assertion fails
+        if the function conforms (remove the expectation), or fails with other codes.
     minimum_executed : int
-        So many cases must have been judged, at least 1.
+        The number of cases that must have been judged, at least 1.
     required : sequence of str
         Names of checks, as the report lists them under ``executed``, that must have judged
         something, on top of those that the suite itself requires.
@@ -88,7 +88,8 @@ def assert_conforms(
     Raises
     ------
     AssertionError
-        It deviates, or not as expected; too little was judged; a perturbed output was accepted.
+        The function deviates unexpectedly, or conforms although a failure is expected; too few
+        cases were judged; or a perturbed output was accepted.
     HarnessError
         A program of :func:`from_command` could not be judged at all.
     """
@@ -125,7 +126,7 @@ def _expectation(value: ExpectedFailure | Mapping[str, Any] | None) -> ExpectedF
 
 
 def _vacuous(report: Report, minimum: int, required: Sequence[str]) -> list[str]:
-    """Return why too little was judged, whatever the verdict; empty if enough was."""
+    """Return the reasons why the run judged too little, or an empty list if it judged enough."""
     found = []
     accepted = [name for name, rejected in report.controls.items() if not rejected]
     if accepted:
@@ -146,7 +147,7 @@ def _vacuous(report: Report, minimum: int, required: Sequence[str]) -> list[str]
 
 
 def _unexpected(report: Report, expected: ExpectedFailure | None) -> list[str]:
-    """Return how the verdict differs from the expected one; empty if it does not."""
+    """Return how the verdict differs from the expected one, or an empty list if it does not."""
     if expected is None:
         return [] if report.passed else [f"{report.subject} is not what was declared"]
     because = f"(expected because: {expected.reason})"

@@ -41,16 +41,16 @@ def check(
     seed: int = 0,
     name: str | None = None,
 ) -> Report:
-    """Judge ``fn`` against ``encoding``: a verdict, and findings that say what is wrong.
+    """Judge ``fn`` against ``encoding``: return a verdict, and findings that name each mistake.
 
     Parameters
     ----------
     fn : callable
         Takes exactly the surface's positional arguments, as NumPy arrays unless ``backend=``;
-        an :class:`Implementation` from an adapter brings its surface, backend and encoding along.
+        an :class:`Implementation` from an adapter supplies its surface, backend and encoding.
     encoding : Encoding or ModelEncoding, optional
-        What ``fn`` should be.  None: only properties are judged (``apply`` with ``head_dim=``), or
-        the surface needs none.
+        The expected encoding.  None: only properties are judged (``apply`` with ``head_dim=``),
+        or the surface needs no encoding.
     surface : str
         How ``fn`` is called:
 
@@ -58,27 +58,27 @@ def check(
     backend : str, optional
         The array library that ``fn`` takes, such as "torch"; NumPy by default.
     dtype : {"float32", "float64", "float16", "bfloat16"}
-        The dtype of x, and of what should come out.
+        The dtype of x and of the expected result.
     tensor_layout : {"bhsd", "bshd", "sbhd", "thd", "bs(hd)"}
-        How ``apply`` wants x.
+        The tensor layout of x in ``apply``.
     device : str, optional
         Where the arrays of ``backend`` live; its default device otherwise.
     angles : {"float32", "float64", "exact"}, optional
-        How exact the angles must be; float32 by default, float64 for float64 outputs.
+        The required accuracy of the angles; by default float32, or float64 for float64 outputs.
     precision : str, optional
         Declares arithmetic coarser than ``dtype``, such as bfloat16 tables.
     head_dim : int, optional
-        Size of the last axis of x, where no encoding says it.
+        Size of the last axis of x, if no encoding gives it.
     max_position : int, optional
-        Judge no position beyond it (at least 128); the report says so.
+        Judge no position beyond this one (at least 128); the report states the limit.
     inplace : bool
-        ``fn`` may write over its inputs.
+        Whether ``fn`` may overwrite its inputs.
     factory : callable, optional
         Makes a fresh instance of ``fn``, for the state tests.
     seed : int
-        Of the random inputs.
+        The seed of the random inputs.
     name : str, optional
-        What the report calls ``fn``.
+        The name of ``fn`` in the report.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def check(
     Raises
     ------
     TypeError, ValueError
-        Settings that do not fit the surface or the encoding; whatever ``fn`` does is in the report.
+        The settings do not fit the surface or the encoding.  Errors of ``fn`` are findings.
     HarnessError
         A program of :func:`from_command` could not be judged at all.
     """
@@ -136,36 +136,36 @@ def check(
 
 
 def _describe_surfaces() -> str:
-    """Return how each surface calls a function, as lines of a docstring."""
+    """Return the calling convention of each surface, as lines of a docstring."""
     rows = (f"``{row.name}``: {row.call}." for row in SURFACES.values())
     indent = " " * 8
     lines = (textwrap.fill(row, 92, subsequent_indent="    ") for row in rows)
     return textwrap.indent("\n".join(lines), indent).strip()
 
 
-if check.__doc__ is not None:  # it is None under python -OO
+if check.__doc__ is not None:  # docstrings are None under python -OO
     check.__doc__ = check.__doc__.replace("{surfaces}", _describe_surfaces())
 
 
 def check_reduced(
     fn: Callable[..., Any], encoding: Encoding, surface: str, **settings: Any
 ) -> Report:
-    """Run :func:`check` with fewer shapes and calls, where calls are expensive."""
+    """Judge like :func:`check`, with fewer shapes and calls, for functions with expensive calls."""
     return complete(make_run(fn, encoding, surface, reduced=True, **settings))
 
 
 def complete(run: Run, problems: Callable[[], list[tuple[str, str]]] | None = None) -> Report:
-    """Judge what a run was made for; an adapter is asked for ``problems`` of its own afterwards."""
+    """Judge the function of a run, add the adapter's own ``problems``, and return the report."""
     surface = run.report.surface
     if run.encoding is None and not run.surface.needs_encoding:
         run.report.encoding = f"posenc_ref.{surface}"
     try:
-        with np.errstate(all="ignore"):  # what a function does wrong is for the report to say
+        with np.errstate(all="ignore"):  # errors of the function become findings
             load(run.surface.judge)(run)
     except Refused as error:
-        run.add("raises", "a call raises whose like was accepted before", str(error))
+        run.add("raises", "a call raises, although a similar call was accepted before", str(error))
     except Malformed as error:
-        run.add("shape", str(error), "another call of that kind came out right before")
+        run.add("shape", str(error), "a similar call returned the right shape before")
     for problem in problems() if problems else ():
         run.add("raises", *problem)
     return run.finish()
@@ -191,7 +191,7 @@ def make_run(
     axes: int = 1,
     reduced: bool = False,
 ) -> Run:
-    """The function with everything that drives it, checked; the arguments are those of `check`."""
+    """Check the arguments, which are those of :func:`check`, and return the run to be judged."""
     encoding = on_host(encoding)
     bound = fn if isinstance(fn, Implementation) else None
     _choice("dtype", dtype, tuple(ROUNDOFF))

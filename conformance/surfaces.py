@@ -1,4 +1,4 @@
-"""What may be declared for each surface."""
+"""Which encodings can be declared for each surface."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from posenc_ref import (
 
 from .harness.signatures import SURFACES
 
-#: What can be declared: an encoding, a whole model, or nothing.
+#: A declaration: an encoding, a whole model, or None.
 Declared = Encoding | ModelEncoding | None
 
 _WORDS = {
@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def families_of(declared: Declared) -> tuple[str, ...]:
-    """Return the families that a declaration belongs to."""
+    """Return the families that a declaration belongs to, the general one first."""
     if declared is None:
         return ("none",)
     if isinstance(declared, ModelEncoding):
@@ -55,7 +55,7 @@ def families_of(declared: Declared) -> tuple[str, ...]:
 
 
 def refuse(surface: str, declared: Declared) -> None:
-    """Raise a ValueError if this cannot be declared for the surface."""
+    """Raise a ValueError if the declaration does not fit the surface."""
     families = SURFACES[surface].families
     if declared is not None and not set(families) & set(families_of(declared)):
         hint = ""

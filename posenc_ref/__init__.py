@@ -7,8 +7,8 @@ code runs on NumPy, PyTorch, CuPy, JAX, Dask and any other Array API library::
     >>> rope = pr.RoPE(64, layout="half", base=500000.0)
     >>> q = rope.apply(np.ones((1, 8, 16, 64), np.float32), range(16))
 
-``posenc_ref.conformance`` judges other implementations against it; ``posenc_ref.backends`` says
-what each array library can do.
+``posenc_ref.conformance`` judges other implementations against it; ``posenc_ref.backends`` has fast
+paths for single array libraries.
 """
 
 from ._json import from_dict
@@ -87,7 +87,7 @@ from .window_bias import BEiTBias, LeViTBias, LogCPB, SwinBias
 from .xpos import XPos
 
 __version__ = "0.1.0"
-#: Version of the specification: the definitions, not the code that evaluates them.
+#: Version of the specification, that is of the definitions; the code has its own version.
 SPEC_VERSION = "0.1"
 
 __all__ = [

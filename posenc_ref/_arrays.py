@@ -23,7 +23,7 @@ from ._namespace import (
 
 
 def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
-    """Return ``value`` if it is a real floating array of this shape; a letter is any size but 0."""
+    """Return ``value``; raise unless it is a float array of this shape (letters: any size)."""
     shown = f"({', '.join(map(str, shape))})"
     if not is_array(value) or dtype_name(value) not in FLOATING:
         raise TypeError(
@@ -58,7 +58,7 @@ def check_queries_and_keys(q: Array, k: Array) -> None:
 
 
 def check_counts(q: Array, k: Array, at: tuple[int, int], batch: int | None) -> None:
-    """Check one position per row of q and k, and that B of positions (B, Q) is q's first axis."""
+    """Check that each row of q and k has a position, and that B of (B, Q) is q's first axis."""
     if at != (q.shape[-2], k.shape[-2]):
         raise ValueError(
             f"q_positions and k_positions must have one position for each row of q and k, "
@@ -90,7 +90,7 @@ def check_place(name: str, array: Array, other: str, x: Array) -> None:
 
 
 def like(name: str, numbers: Array, x: Array) -> Array:
-    """Return learned ``numbers`` on x's device in x's dtype; TypeError for another library."""
+    """Return learned ``numbers`` on x's device and in x's dtype; raise if x has another library."""
     if isinstance(numbers, np.ndarray):
         return astype(send(numbers, namespace(x), device_of(x)), x.dtype)
     if library(numbers) != library(x):
@@ -99,19 +99,19 @@ def like(name: str, numbers: Array, x: Array) -> Array:
 
 
 def product(a: Array, b: Array) -> Array:
-    """``a b^T``: (..., S, d) and (..., R, d) to (..., S, R)."""
+    """Return ``a b^T`` (..., S, R) of a (..., S, d) and b (..., R, d)."""
     xp = namespace(a)
     return xp.matmul(a, xp.matrix_transpose(b))
 
 
 def dot(q: Array, k: Array, scale: float, bias: Array | None = None) -> Array:
-    """``q k^T * scale + bias``, all in the dtype of ``q``."""
+    """Return ``q k^T * scale + bias``, all in the dtype of ``q``."""
     logits = product(q, astype(k, q.dtype)) * scale
     return logits if bias is None else logits + astype(bias, q.dtype)
 
 
 def gathered(x: Array, index: Array) -> Array:
-    """``x[..., i, index[i, j]]`` for x (..., Q, R) and an integer index (Q, K) below R."""
+    """Return ``x[..., i, index[i, j]]`` for x (..., Q, R) and an integer index (Q, K) below R."""
     xp, device = namespace(x), device_of(x)
     rows, columns = int(x.shape[-2]), int(x.shape[-1])
     first = columns * np.arange(rows)[:, None]
@@ -131,10 +131,11 @@ def clip(r: Array, low: int, high: int) -> Array:
 
 
 def lookup(name: str, table: Array, index: Array) -> Array:
-    """Return ``table[index]`` for an integer index of any shape; ValueError outside the table.
+    """Return ``table[index]`` for an integer index of any shape; raise if it is outside the table.
 
     Libraries differ past the end (NumPy raises, CuPy wraps round, JAX fills NaN, a CUDA assert
-    kills the process), so the range is checked first.  Traced or lazy indices give NaN rows there.
+    kills the process), so the range is checked first.  Traced or lazy indices cannot be checked and
+    give NaN rows outside the table.
     """
     xp, device, (rows, width) = namespace(table), device_of(table), table.shape
     shape, lazy = tuple(index.shape), is_lazy(index)

@@ -1,4 +1,4 @@
-"""The JSON form of values: arrays as dtype, shape and hexadecimal bits, so that no bit is lost."""
+"""The JSON form of values; arrays are stored without loss as dtype, shape and hexadecimal bits."""
 
 from __future__ import annotations
 

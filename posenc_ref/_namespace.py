@@ -2,12 +2,11 @@
 
 Only this module of ``posenc_ref`` knows array libraries.  Its rules:
 
-* NumPy speaks for itself; any other array goes through ``array_api_compat``, which is imported
-  only when such an array turns up.
-* Never rely on dtype promotion: casts are explicit (``float64 * bfloat16`` differs everywhere).
-* Never ask ``isdtype`` or ``finfo`` about a user's dtype (they refuse bfloat16 in NumPy): dtypes
-  are known by name.
-* A device has float64 when its namespace says so, and is asked each time.
+* NumPy is used directly; any other library goes through ``array_api_compat``, which is imported
+with the first array of another library. * Never rely on dtype promotion: casts are explicit
+(libraries disagree about ``float64 * bfloat16``). * Never call ``isdtype`` or ``finfo`` on a user's
+dtype (they refuse NumPy's bfloat16): compare names. * The namespace states whether a device has
+float64; this is never cached.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ INTEGER = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint
 
 
 def is_array(value: object) -> bool:
-    """Return whether ``value`` is an array of NumPy or of a library ``array_api_compat`` knows."""
+    """Return whether ``value`` is an array of NumPy or of a library in ``array_api_compat``."""
     if isinstance(value, np.ndarray | np.generic):
         return True
     if not (hasattr(value, "shape") and hasattr(value, "dtype")):
@@ -81,7 +80,7 @@ def device_of(array: Array) -> Any:
 
 
 def dtype_name(array_or_dtype: Any) -> str:
-    """Return the name of a dtype, ``float32``, ``bfloat16``, ``int64``..., of any library."""
+    """Return the name of a dtype of any library: ``float32``, ``bfloat16``, ``int64``..."""
     if isinstance(array_or_dtype, type):  # np.float32 itself, or Python's float
         return {"float": "float64", "int": "int64"}.get(
             array_or_dtype.__name__, array_or_dtype.__name__
@@ -92,7 +91,7 @@ def dtype_name(array_or_dtype: Any) -> str:
 
 
 def dtype_like(xp: Namespace, name: str) -> DType:
-    """Return the dtype called ``name`` in ``xp``; TypeError where there is none."""
+    """Return the dtype called ``name`` in ``xp``; raise TypeError if there is none."""
     if name in FLOATING and (xp is np or xp.__name__.endswith((".cupy", "dask.array"))):
         # The namespaces of CuPy and Dask lack float16 or bfloat16, their arrays do not.
         if name == "bfloat16" and "ml_dtypes" not in sys.modules:
@@ -105,7 +104,7 @@ def dtype_like(xp: Namespace, name: str) -> DType:
 
 
 def is_lazy(array: Array) -> bool:
-    """Return whether ``array`` has no values yet (Dask, jax.jit, torch.compile)."""
+    """Return whether the values of ``array`` are not known yet (Dask, jax.jit, torch.compile)."""
     if isinstance(array, np.ndarray | np.generic):
         return False
     name = library(array)
@@ -131,7 +130,7 @@ def has_float64(xp: Namespace, device: Any = None) -> bool:
     if xp is np:
         return True
     if xp.__name__.endswith("jax.numpy"):
-        # JAX lists float64 even where it silently hands out float32; only the flag tells.
+        # JAX lists float64 even where it silently returns float32; only its flag is reliable.
         return bool(sys.modules["jax"].config.jax_enable_x64)
     if xp.__name__.endswith("torch") and getattr(device, "type", None) == "mps":
         return False
@@ -140,7 +139,7 @@ def has_float64(xp: Namespace, device: Any = None) -> bool:
 
 
 def to_host(array: Array) -> np.ndarray:
-    """Return a NumPy copy of a concrete array; the only device-to-host transfer here.
+    """Return a NumPy copy of a concrete array; no other function here copies to the host.
 
     PyTorch's bfloat16 becomes float32, because NumPy has no bfloat16.
     """
@@ -167,7 +166,7 @@ def from_host(values: np.ndarray, xp: Namespace, device: Any = None) -> Array:
 
 
 def astype(array: Array, dtype: DType) -> Array:
-    """Return ``array`` cast to ``dtype``, a dtype of its library or a name."""
+    """Return ``array`` cast to ``dtype``: a dtype of its library, or a dtype's name."""
     xp = namespace(array)
     return xp.astype(array, dtype_like(xp, dtype) if isinstance(dtype, str) else dtype)
 

@@ -17,9 +17,9 @@ EPS = 1e-5
 
 @dataclass(frozen=True)
 class Network:
-    """Linear layers with an activation between them, and optionally a LayerNorm before it.
+    """Linear layers with activations between them; each may have a LayerNorm before it.
 
-    Each mapping holds one array per layer, in order, by the name that errors show.
+    Each mapping holds one array per layer, in order; its keys are the names in error messages.
     """
 
     weights: Mapping[str, Array]
@@ -60,10 +60,10 @@ class Network:
         return x
 
     def size(self, x: np.ndarray, size: np.ndarray) -> np.ndarray:
-        """Return A of the outputs (..., H) for inputs x (..., inputs) with A = ``size``.
+        """Return the error coefficient A of the outputs (..., H); ``size`` is that of the inputs x.
 
         ``|W| A + |b|`` of a layer; ``|gain| (A + mean of A) / deviation + |shift|`` of a norm; ReLU
-        leaves A as it is, SiLU s makes it ``|s(x)| + |s'(x)| A``.
+        does not change A; SiLU s gives ``|s(x)| + |s'(x)| A``.
         """
         weights, biases, gains, shifts = (
             [np.zeros(()) if array is None else _host(array) for array in part.values()]

@@ -1,4 +1,4 @@
-"""Check positions and convert every accepted form to one."""
+"""Check positions and convert every accepted form to :class:`Positions`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from .angles import MAX_POSITION
 class Positions:
     """Checked positions, and the library ``xp`` and ``device`` of the caller's array.
 
-    ``values`` are float64 (int64 where the encoding takes integers only), in their own library, or
-    copied to the host where their device has no float64.  Lazy positions cannot be checked: outside
-    the domain they give NaN rows instead of an error.
+    ``values`` are float64, or int64 if the encoding takes integers only. They stay in their
+    library, or are copied to the host if their device has no float64. Lazy positions cannot be
+    checked: outside the domain they give NaN rows instead of an error.
     """
 
     values: Array
@@ -64,8 +64,8 @@ def as_positions(
     """Check ``positions`` and convert them; the domain is ``|position| <= largest``.
 
     An int or float is one position, ``range(n)`` the first n, a list or a NumPy array (host
-    positions) goes with any ``x``; an array of another library must share x's library and device.
-    float16 and bfloat16 are refused: they merge integers past 2048 and 256.
+    positions) works with any ``x``; positions of another library must share x's library and device.
+    float16 and bfloat16 are refused: they cannot represent all integers above 2048 and 256.
     """
     array = _as_array(positions, name)
     kind = dtype_name(array)
@@ -96,7 +96,7 @@ def as_positions(
         if not integers:
             values = xp.where(xp.abs(values) <= largest, values, xp.nan)
     elif 0 not in values.shape:
-        # abs would overflow at the lowest integer, and int64 has wrapped uint64 round.
+        # abs would overflow at the lowest integer, and large uint64 are negative in int64.
         wide = here.astype(array, here.float64) if kind == "uint64" else values
         extreme = max(-float(here.min(wide)), float(here.max(wide)))
         if not extreme <= largest:
@@ -111,7 +111,7 @@ def as_pairs(
 ) -> tuple[Positions, Positions]:
     """Check the positions (Q,) of queries and (K,) of keys, or (B, Q) and (B, K), together.
 
-    Both are returned in one library: host positions are sent to the device of the other.
+    Both are returned in one library: if one is on the host, it is copied to the other's device.
     """
     q = as_positions(q_positions, x=x, integers=integers, name="q_positions")
     k = as_positions(k_positions, x=x, integers=integers, name="k_positions")
@@ -169,8 +169,8 @@ def first_axis(positions: Positions, num_axes: int) -> Positions:
 def broadcast_axes(positions: Positions, x: Array) -> tuple[Any, ...]:
     """Return the index that inserts axes so that positions broadcast with ``x`` (..., S, dim).
 
-    (S,) goes to every row; (B, S) has B on x's first axis and is shared by the axes between;
-    anything else must have ``x.ndim - 1`` axes.
+    (S,) applies to every row; (B, S) has B on x's first axis and applies to all axes between; other
+    positions must have ``x.ndim - 1`` axes.
     """
     lead = tuple(x.shape[:-1])
     shape = positions.shape
@@ -197,7 +197,7 @@ def broadcast_axes(positions: Positions, x: Array) -> tuple[Any, ...]:
 
 
 def cut_like(p: Positions, x: Array, num_axes: int = 1) -> Positions:
-    """Return host positions as a Dask array chunked like x (..., S, dim), if x is one.
+    """Return host positions as a Dask array chunked like x (..., S, dim), if x is a Dask array.
 
     Without chunks, every task would receive the table of all positions.
     """
@@ -213,7 +213,7 @@ def cut_like(p: Positions, x: Array, num_axes: int = 1) -> Positions:
 
 
 def target(p: Positions, xp: Namespace = None, device: Any = None) -> tuple[Namespace, Any]:
-    """Return the library and device of results made from positions alone."""
+    """Return the library and device of results that are made from positions without an x."""
     device = p.device if device is None else device
     if xp is None:
         return p.xp, device

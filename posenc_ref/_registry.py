@@ -1,4 +1,4 @@
-"""The classes that JSON names, by kind and class name."""
+"""The classes that can appear in JSON, by kind and class name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Argument checks.  Every message names the argument, what is allowed and the value."""
+"""Argument checks. Every message states the argument, the allowed values and the value given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._namespace import FLOATING, Array, dtype_name, is_array
 
 
 def integer(name: str, value: Any, *, minimum: int | None = None, why: str = "") -> int:
-    """Return ``value`` as a Python int; TypeError for bools and floats."""
+    """Return ``value`` as a Python int; raise TypeError for bools and floats."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     if minimum is not None and value < minimum:
@@ -40,7 +40,7 @@ def real(
 
 
 def boolean(name: str, value: Any) -> bool:
-    """Return ``value`` as a Python bool; TypeError for 0 and 1."""
+    """Return ``value`` as a Python bool; raise TypeError for 0 and 1."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
@@ -49,9 +49,9 @@ def boolean(name: str, value: Any) -> bool:
 def choice(
     name: str, value: Any, allowed: Sequence[Any], aliases: Mapping[str, Any] | None = None
 ) -> Any:
-    """Return ``value`` if it is one of ``allowed``; else raise, suggesting the nearest.
+    """Return ``value``; raise, with the nearest suggestion, unless it is one of ``allowed``.
 
-    ``aliases`` maps other libraries' words to ours, for the suggestion only.
+    ``aliases`` maps other libraries' names to ours, for the suggestion only.
     """
     if any(value == a and type(value) is type(a) for a in allowed):
         return value

@@ -1,21 +1,21 @@
-"""The error unit and its budgets.  No other module holds a tolerance.
+"""The error unit and the largest scores that pass. No other module defines a tolerance.
 
-Each element of a truth ``f`` carries two coefficients:
+Each element of a reference (class ``Truth``) has two error coefficients:
 
-``A``  the sum of the absolute values of the terms added to form it (0 for a channel passed
-       through, which must be bit-equal);
+``A``  the sum of the absolute values of its terms (0 for an unrotated channel, which must be
+       bit-equal);
 ``B``  the sum over axes of ``|position * frequency|`` times the amplitude of the pair: how much
-       the element moves when the angle is rounded.
+       rounding the angle changes the element.
 
     unit  = u_out * A + u_angle * B
-    score = |actual - truth| / unit          (0 / 0 is 0; anything else over a unit of 0 is inf)
+    score = |actual - truth| / unit          (0 / 0 counts as 0, x / 0 as inf)
 
 ``u_out`` is the roundoff of the output dtype (or of ``precision``, if coarser).  ``u_angle`` is
-2**-24 whatever the output dtype, because float32 angles are common practice; 2**-53 for float64
-outputs and ``angles="float64"``; with ``angles="exact"`` the angle term is the oracle's own bound,
-whatever the position.  In the corpus of ``tests/mutants`` correct float32 code measures at most
-13 units, correct bfloat16 arithmetic 4, and the mildest wrong values 660: the budgets stand
-between, nearer to the correct ones.
+2**-24 for every output dtype, because float32 angles are common practice, but 2**-53 for float64
+outputs and for ``angles="float64"``; with ``angles="exact"`` the angle term is the reference's own
+error bound, at every position.  In the corpus of ``tests/mutants`` correct float32 code measures at
+most 13 units, correct bfloat16 arithmetic 4, and the smallest error of a wrong implementation 660:
+the budgets lie between, nearer to the correct ones.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from .angles import ERROR_BOUND
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 #: Largest score that passes, by output dtype.
 BUDGET = {"float64": 128.0, "float32": 128.0, "float16": 8.0, "bfloat16": 8.0}
-#: Smallest positive normal number of each dtype; below it the spacing is constant.  (float64: twice
-#: that, because half of its spacing is no number.)
+#: Smallest positive normal number of each dtype; below it the spacing is constant. (float64: twice
+#: that, because half the spacing of subnormal numbers underflows to 0.)
 TINY = {"float64": 2.0**-1021, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
-#: What a fitted amplitude may be off by, beside its standard errors.
+#: The allowed error of a fitted amplitude, in addition to its standard errors.
 FACTOR_SLACK = 1e-3
-#: An absolute error of one bfloat16 rounding of 1.0: the report says where it is first exceeded.
+#: The error of rounding 1.0 to bfloat16: the report gives the first position that exceeds it.
 VISIBLE = 2.0**-9
-#: The ways an implementation may hold its angles.
+#: The precisions in which an implementation may compute its angles.
 ANGLES = ("float32", "float64", "exact")
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Reference values with A, B and the amplitude of the error unit, per element."""
+    """Reference values, with A and B of the error unit for each element."""
 
     value: np.ndarray
     terms: np.ndarray  # A
@@ -59,7 +59,7 @@ class Truth:
         angles = angles or ("float64" if dtype == "float64" else "float32")
         if angles not in ANGLES:
             raise ValueError(f"angles must be one of {', '.join(ANGLES)}, got {angles!r}")
-        # Below the smallest normal number the roundoff stays what it is there.
+        # Below the smallest normal number the roundoff is constant.
         rounding = u_out * np.where(self.terms > 0, np.maximum(self.terms, TINY[dtype]), 0.0)
         if angles == "exact":
             return rounding + ERROR_BOUND * self.amplitude
@@ -73,7 +73,7 @@ class Truth:
         precision: str | None = None,
         dtype: str | None = None,
     ) -> np.ndarray:
-        """Return ``|actual - truth| / unit`` per element; NaN scores inf where truth is finite."""
+        """Return ``|actual - truth| / unit`` per element: inf for a NaN where truth is finite."""
         name = dtype or str(actual.dtype)
         error = np.abs(actual.astype(np.float64) - self.value)
         unit = np.broadcast_to(self.unit(name, angles=angles, precision=precision), error.shape)

@@ -19,7 +19,7 @@ from .bias import Bias
 def slopes(n: int, max_bias: float) -> tuple[float, ...]:
     """Return ``m_h = 2 ** (-max_bias h / n)``, h = 1 .. n, where n is a power of two.
 
-    Otherwise the slopes of the power of two c below n, then every second slope of 2c.
+    For other n: the slopes of the largest power of two c below n, then every second slope of 2c.
     """
     c = 1 << (n.bit_length() - 1)  # the largest power of two that is at most n
     first = [Decimal(h) / c for h in range(1, c + 1)]
@@ -49,8 +49,8 @@ class ALiBi(Bias):
     ----------
     num_heads : int
     causal : bool
-        True: only keys j <= i belong to the encoding (as in the paper); at later keys the formula
-        is continued, and the caller masks them.  False: the symmetric form of encoders.
+        True: queries attend only to keys j <= i (as in the paper). The formula is evaluated at
+        later keys too; the caller masks them.  False: the symmetric form of encoders.
     max_bias : float
         8 in the paper; ``alibi_bias_max`` in MPT.
     bias_inside_scale : bool
@@ -81,12 +81,12 @@ class ALiBi(Bias):
 
     @property
     def sees_future(self) -> bool:
-        """Whether keys after the query belong to the encoding."""
+        """Whether queries attend to later keys; False for a causal bias."""
         return not self.causal
 
     @property
     def up_to_constant(self) -> bool:  # type: ignore[override]
-        """True where causal: ``+ m_h j`` differs only by a constant in each row."""
+        """True if causal: ``+ m_h j`` differs by a constant per row, which softmax ignores."""
         return self.causal
 
     def slopes(self) -> np.ndarray:

@@ -1,13 +1,13 @@
-"""cos and sin of ``position * frequency``, right to 2 * 2**-53 at every position up to 2**40.
+"""cos and sin of ``position * frequency``, with an error below 2 * 2**-53 up to position 2**40.
 
 The definition is one line::
 
     angles = positions[..., None] * frequencies;  cos(angles), sin(angles)
 
-In float64 that line is off by up to ``2**-53 * angle``: 2**15 roundings at position 2**20, and no
-oracle.  This module computes the same numbers with the angle kept *in turns*, where dropping
-whole turns is exact.  Frequencies come in 50-digit decimal, so that neither ``base ** (-2k/d)``
-nor 2 pi is ever rounded to float64.
+In float64 the error of that line is up to ``2**-53 * angle``, at position 2**20 about 2**15
+roundings: too much for a reference.  This module keeps the angle *in turns*, where dropping whole
+turns is exact. Frequencies are 50-digit decimals, so neither ``base ** (-2k/d)`` nor 2 pi is
+rounded to float64.
 
 Certificate: ``tests/posenc_ref/test_angles.py`` and ``posenc accuracy`` compare with mpmath at
 50 digits.
@@ -27,7 +27,7 @@ from ._namespace import Array, DType, Namespace, astype, from_host, has_float64
 
 #: Digits of the decimal arithmetic in which frequencies are computed.
 DIGITS = 50
-#: The certificate ends here: larger |position| (times max(1, largest frequency)) is refused.
+#: The largest |position| (times max(1, largest frequency)) for which the error bound is proved.
 MAX_POSITION = 2**40
 #: Largest absolute error of cos and sin inside the domain.
 ERROR_BOUND = 2 * 2.0**-53
@@ -37,19 +37,19 @@ TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194989"
 
 
 def decimal_context() -> Any:
-    """A context manager: decimal arithmetic with ``DIGITS`` digits and two guard digits."""
+    """Return a context manager for decimal arithmetic in ``DIGITS`` digits and two guard digits."""
     return localcontext(Context(prec=DIGITS + 2))
 
 
 def geometric(base: float | Decimal, exponents: Sequence[Decimal | int]) -> tuple[Decimal, ...]:
-    """``base ** -exponent`` for each exponent, in 50-digit decimal (radians per position)."""
+    """Return ``base ** -exponent`` for each exponent, 50-digit decimals in radians per position."""
     with decimal_context():
         return tuple(Decimal(base) ** -Decimal(e) for e in exponents)
 
 
 @dataclass(frozen=True)
 class Turns:
-    """Frequencies in turns, cut so that products with a position are exact.
+    """Frequencies in turns, split into parts so that products with a position are exact.
 
     ``frequency / (2 pi) = t1 + t2 + t3`` with 24, 24 and 53 significant bits.  Arrays of shape
     (pairs,), NumPy float64.
@@ -63,7 +63,7 @@ class Turns:
 
 @functools.lru_cache(maxsize=256)
 def turns(frequencies: tuple[Decimal, ...]) -> Turns:
-    """Cut 50-digit frequencies (radians per position) into :class:`Turns`."""
+    """Return 50-digit frequencies (radians per position) as :class:`Turns`."""
 
     def cut(x: Decimal, bits: int) -> float:
         mantissa, exponent = np.frexp(float(x))
@@ -91,18 +91,18 @@ def cos_sin(
     offset: float = 0.0,
     axes: np.ndarray | None = None,
 ) -> tuple[Array, Array]:
-    """cos and sin of ``(positions + offset) * frequencies``; positions (...) -> two (..., pairs).
+    """Return cos and sin (..., pairs) of ``(positions + offset) * frequencies``, positions (...).
 
-    With ``axes``, positions are (A, ...) and pair k goes by ``positions[axes[k]]``.
-    ``positions`` is a float64 array of ``xp`` on ``device``.  Steps, each exact unless said:
+    With ``axes``, positions are (A, ...) and pair k uses ``positions[axes[k]]``.
+    ``positions`` is a float64 array of ``xp`` on ``device``.  The steps, each exact unless stated:
 
-    1. Split every position in a high and a low half of at most 26 bits each (Veltkamp).
-    2. Half times 24-bit frequency part has at most 50 bits: four exact products, in turns.
-    3. Drop whole turns from each product (exact), and add them up with the rounding error of
-       each addition kept (two-sum).  What is left over, ``position * t3`` and what ``+ offset``
-       rounded off, is tiny, so its own rounding is far below 2**-53.
-    4. Take off the nearest quarter turn: the remainder lies in [-1/8, 1/8] turns, where the
-       conversion to radians and the library's cos and sin are good to about one rounding.
+    1. Split every position into a high and a low half of at most 26 bits each (Veltkamp).
+    2. Multiply each half by each 24-bit frequency part: four products of at most 50 bits.
+    3. Drop whole turns from each product, and add the products, keeping the rounding error of
+       each addition (two-sum). Add these errors, ``position * t3`` and the rounding error of
+       ``+ offset``: they are tiny, so rounding them costs far less than 2**-53.
+    4. Subtract the nearest quarter turn: the remainder lies in [-1/8, 1/8] turns, where the
+       conversion to radians and the library's cos and sin add about one rounding.
     """
     t1, t2, t3 = (from_host(part, xp, device) for part in (turns.t1, turns.t2, turns.t3))
     at = positions[..., None] if axes is None else _per_pair(positions, axes, xp, device)
@@ -134,7 +134,7 @@ def cos_sin(
 
 
 def _per_pair(positions: Array, axes: np.ndarray, xp: Namespace, device: Any) -> Array:
-    """Positions (A, ...) as (..., pairs): for each pair those of its axis."""
+    """Return positions (A, ...) as (..., pairs): each pair gets the positions of its axis."""
     gathered = xp.take(positions, from_host(axes, xp, device), axis=0)
     return xp.moveaxis(gathered, 0, -1)
 
@@ -149,10 +149,10 @@ def tables(
     offset: float = 0.0,
     axes: np.ndarray | None = None,
 ) -> tuple[Array, Array]:
-    """:func:`cos_sin` for positions on the host or on ``device``, in ``dtype`` of ``xp``.
+    """Return :func:`cos_sin` of positions on the host or on ``device``, in ``dtype`` of ``xp``.
 
-    ``dtype=None`` is float64, or float32 on a device without float64.  There, and for host
-    positions that meet traced arrays, the tables are made by NumPy and sent over.
+    ``dtype=None`` is float64, or float32 on a device without float64.  On such a device, and for
+    host positions with traced arrays, NumPy makes the tables, which are then copied.
     """
     if dtype is None:
         dtype = xp.float64 if has_float64(xp, device) else xp.float32

@@ -31,16 +31,16 @@ class AxialLearned(LearnedTable):
         ``PE(p_0, p_1, ...) = [E_0[p_0], E_1[p_1], ...]`` or their sum.
     Source
         Kitaev et al. 2020, *Reformer*, arXiv:2001.04451 (``flat``).  DETR's learned encoding,
-        arXiv:2005.12872: 50 rows for each axis, ``order=(1, 0)``: those of x first, although its
-        sines have those of y first.  ViViT, MViT and VideoPrism add ("sum").
+        arXiv:2005.12872: 50 rows for each axis, ``order=(1, 0)``: the columns of x first, although
+        DETR's sinusoids have those of y first.  ViViT, MViT and VideoPrism add ("sum").
     Error unit
-        A = B = 0 of joined rows, which are looked up; a sum has A = the sum of the absolute values,
-        B = 0.
+        Concatenated rows are looked up: A = B = 0. A sum has A = the sum of the absolute values, B
+        = 0.
 
     Parameters
     ----------
     tables : sequence of arrays, shapes (rows of the axis, columns of the axis)
-        In the order of the positions' axes; of one library and dtype.  Kept as given.
+        In the order of the position axes, of one library and dtype. Stored without a copy.
     combine : {"concat", "sum"}
     order : sequence of int, optional
         The axes in the order of their columns.
@@ -87,7 +87,7 @@ class AxialLearned(LearnedTable):
 
     @property
     def num_axes(self) -> int:  # type: ignore[override]
-        """Number of axes of the positions: 1 where they are flat."""
+        """Number of position axes: 1 if ``flat``."""
         return 1 if self.flat else len(self.tables)
 
     @property
@@ -102,7 +102,7 @@ class AxialLearned(LearnedTable):
         return math.prod(int(t.shape[0]) for t in self.tables)
 
     def truth(self, positions: Any) -> Truth:
-        """``table`` with A and B; looked up rows are bit-equal."""
+        """Return ``table`` with the error coefficients A and B; both are 0 for rows looked up."""
         p = self._positions(np.asarray(positions))
         parts = [np.asarray(astype(part, "float64")) for part in self._parts(p)]
         if self.combine == "concat":
@@ -116,7 +116,7 @@ class AxialLearned(LearnedTable):
         return p if self.flat else self._of_axes(p)
 
     def _parts(self, p: Positions) -> list[Array]:
-        """The rows of each axis, in the order of their columns."""
+        """Return the rows of each axis, in the order of their columns."""
         check_place("positions", p.values, "the table", self.tables[0])
         if self.flat:
             at, left = [], p.values

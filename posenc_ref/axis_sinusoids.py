@@ -21,11 +21,12 @@ _ORDERS = {"yx": "hw", "xy": "wh", "zyx": "thw"}
 
 
 class AxisSinusoids(ComputedTable, abstract=True):
-    """Base of the sinusoidal tables of several axes.
+    """Base class of the sinusoidal tables of several axes.
 
-    A form supplies ``sections`` (the width of each axis), ``axis_order`` (axes by the letter, as
-    their columns come), ``axes`` (the letters in the order of the positions), and the fields of
-    :class:`Sinusoidal`.  A and B of an element are those of its axis' own table.
+    A subclass supplies ``sections`` (the number of columns of each axis), ``axis_order`` (the
+    letters of the axes in the order of the columns), ``axes`` (the letters in the order of the
+    positions), and the fields of :class:`Sinusoidal`. A and B of an element are those of the table
+    of its axis.
     """
 
     axes: str
@@ -36,15 +37,15 @@ class AxisSinusoids(ComputedTable, abstract=True):
     denominator: str | float
 
     def _sections(self) -> tuple[int, ...]:
-        """The width of each axis, in the order of ``axes``."""
+        """Return the number of columns of each axis, in the order of ``axes``."""
         raise NotImplementedError(f"{type(self).__name__} defines no sections")
 
     def _of_axis(self) -> dict[str, Any]:
-        """Return further fields of the table of one axis."""
+        """Return the other :class:`Sinusoidal` fields of the table of each axis."""
         return {}
 
     def _base(self, axis: int) -> float:
-        """The base of one axis."""
+        """Return the base of one axis."""
         return self.base
 
     @property
@@ -58,7 +59,7 @@ class AxisSinusoids(ComputedTable, abstract=True):
         return PAIRED
 
     def parts(self) -> tuple[tuple[int, Sinusoidal], ...]:
-        """The axis and its table, in the order of ``axis_order``."""
+        """Return pairs (axis, its table), in the order of ``axis_order``."""
         layout = "interleaved" if self.layout == "interleaved" else "concat"
         more: dict[str, Any] = {"layout": layout, "first": self.first, **self._of_axis()}
         more["denominator"] = self.denominator
@@ -69,9 +70,9 @@ class AxisSinusoids(ComputedTable, abstract=True):
         )
 
     def columns(self) -> np.ndarray:
-        """Return the source of each column, counted through the tables of :meth:`parts`.
+        """Return, for each column, its column number in the concatenated tables of :meth:`parts`.
 
-        "grouped" puts the first kind (the sines) of all axes before the second.
+        "grouped" puts the first kind (such as the sines) of all axes before the second.
         """
         order = np.arange(self.dim)
         if self.layout != "grouped":
@@ -86,11 +87,11 @@ class AxisSinusoids(ComputedTable, abstract=True):
         return np.concatenate(halves)
 
     def frequencies(self) -> tuple[np.ndarray, ...]:
-        """Radians per position of the pairs of each axis, in the order of ``axis_order``."""
+        """Return the frequencies (radians per position) of each axis in ``axis_order``."""
         return tuple(part.frequencies() for _, part in self.parts())
 
     def truth(self, positions: Any) -> Truth:
-        """The table with A and B of each axis."""
+        """Return the table with the error coefficients A and B."""
         positions = np.asarray(positions)
         truths = [part.truth(positions[axis]) for axis, part in self.parts()]
         order = self.columns()
@@ -113,7 +114,7 @@ class AxisSinusoids(ComputedTable, abstract=True):
         return xp.take(rows, from_host(self.columns(), xp, device), axis=-1)
 
     def _check(self) -> None:
-        """Check and store the fields that all forms have."""
+        """Check and store the fields that all subclasses have."""
         orders = tuple(map("".join, permutations(self.axes)))
         self._set(
             axis_order=validate.choice("axis_order", self.axis_order, orders, _ORDERS),

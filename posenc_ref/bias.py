@@ -21,12 +21,12 @@ from .encoding import Encoding
 
 
 class Bias(Encoding, abstract=True):
-    """Base of the biases.  A subclass defines ``_of_pairs``, or ``_of_offset`` where relative."""
+    """Base class of biases. A subclass defines ``_of_pairs``, or ``_of_offset`` if relative."""
 
     family = "bias"
     integers = False  # whether positions must be integers
     bias_inside_scale = False  # whether the scale multiplies the bias as well
-    up_to_constant = False  # whether rows count up to a constant, which softmax does not see
+    up_to_constant = False  # whether a constant per row may differ (softmax ignores it)
     relative = True  # whether the bias depends on key - query alone
     holds: ClassVar[frozenset[str]] = frozenset()  # properties other than translation
     num_heads: int
@@ -38,30 +38,30 @@ class Bias(Encoding, abstract=True):
         ``translation``  ``b(i + s, j + s) = b(i, j)``
         ``symmetric``    ``b(i, j) = b(j, i)``
         ``zero-at-own``  ``b(i, i) = 0``
-        ``decay``        of the keys up to the query, an earlier one never has more
+        ``decay``        among keys j <= i, an earlier key never has a larger bias
         """
         return self.holds | {"translation"} if self.relative else self.holds
 
     @property
     def sees_future(self) -> bool:
-        """Whether keys after the query belong to the encoding."""
+        """Whether queries attend to later keys; False for a causal bias."""
         return True
 
     def _of_offset(self, offset: Array) -> Array:
-        """The bias of relative positions ``key - query`` (...), as (num_heads, ...) in front.
+        """Return the bias (num_heads, ...) of relative positions ``key - query`` (...).
 
-        With leading batch axes (B, Q, K) the head axis goes third from the end: (B, H, Q, K).
+        Relative positions (B, Q, K) give (B, H, Q, K).
         """
         raise NotImplementedError(f"{type(self).__name__} defines no bias")
 
     def _of_pairs(self, q: Array, k: Array) -> Array:
-        """The bias of query positions (..., Q, 1) and key positions (..., 1, K)."""
+        """Return the bias of query positions (..., Q, 1) and key positions (..., 1, K)."""
         return self._of_offset(k - q)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """The bias (H, Q, K) with A and B of the error unit, NumPy float64; positions on the host.
+        """Return the bias (H, Q, K) with the error coefficients A and B, as NumPy float64.
 
-        A relative bias is computed once for each offset there is.
+        Positions are on the host.  A relative bias is computed once for each distinct offset.
         """
         if not self.relative:
             return _sized(self.bias(q_positions, k_positions))
@@ -81,18 +81,18 @@ class Bias(Encoding, abstract=True):
         return _sized(self._of_offset(offsets[None, :])[..., 0, :])
 
     def bias(self, q_positions: Any, k_positions: Any, *, dtype: DType = None) -> Array:
-        """The bias (H, Q, K) of query positions (Q,) and key positions (K,).
+        """Return the bias (H, Q, K) of query positions (Q,) and key positions (K,).
 
-        Positions (B, Q) and (B, K) give (B, H, Q, K).  In the library and on the device of the
-        positions, or of learned numbers; float64, or their dtype where they are looked up, unless
-        ``dtype=``.
+        Positions (B, Q) and (B, K) give (B, H, Q, K).  The result has the library and device of the
+        positions or of the learned arrays. It is float64, or has the dtype of the learned table it
+        is looked up in, unless ``dtype=`` is given.
         """
         q, k = as_pairs(q_positions, k_positions, integers=self.integers)
         bias = self._of_pairs(q.values[..., :, None], k.values[..., None, :])
         return finish(send(bias, q.xp, q.device), dtype)
 
     def toeplitz(self, q_len: int, k_len: int) -> Array:
-        """The whole bias in (H, q_len + k_len - 1) numbers t, queries at the end of the keys.
+        """Return the bias by offset, t (H, q_len + k_len - 1), with queries at the end of the keys.
 
         ``bias(range(k_len - q_len, k_len), range(k_len))[h, i, j] == t[h, j - i + q_len - 1]``.
         """
@@ -106,7 +106,7 @@ class Bias(Encoding, abstract=True):
     def _logits(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
-        """``q . k * scale + bias`` for q (..., H, Q, d) and k (..., H, K, d).
+        """Return ``q . k * scale + bias`` for q (..., H, Q, d) and k (..., H, K, d).
 
         ``(q . k + bias) * scale`` where ``bias_inside_scale``.
         """
@@ -128,6 +128,6 @@ class Bias(Encoding, abstract=True):
 
 
 def _sized(values: Array) -> Truth:
-    """Return values that contain no angle, with A = |value| and B = 0."""
+    """Return values as a :class:`Truth` with A = |value| and B = 0."""
     value = np.asarray(to_host(values), dtype=np.float64)
     return Truth(value, np.abs(value), np.zeros_like(value))

@@ -11,7 +11,7 @@ from . import _validate as validate
 from .axis_sinusoids import AxisSinusoids
 from .detr_sine import TWO_PI
 
-#: The coordinates of what is encoded, a letter for each.
+#: The accepted sets of coordinates, one letter for each.
 COORDINATES = ("xywh", "xy")
 
 
@@ -27,13 +27,13 @@ class BoxSine(AxisSinusoids):
         *DAB-DETR*, arXiv:2201.12329 (``gen_sineembed_for_position``): y before x, where the paper
         of DAB-DETR, section 4, writes x, y, w, h.  Also Grounding DINO, LW-DETR, RF-DETR, SAM 3.
         Zhu et al. 2020, *Deformable DETR*, arXiv:2010.04159, two stages
-        (``get_proposal_pos_embed``): as the box comes, "xywh".
+        (``get_proposal_pos_embed``): in the order of the box, "xywh".
         Points alone are ``BoxSine(dim, axes="xy", axis_order="yx")``.
     Traps
-        x and y change places, w and h do not.  No cumulative sum, and no half pixel: what
-        :class:`DETRSine` counts over a mask is given here.  Grounding DINO sends the *numbers* of
-        text tokens through the same function: times 2 pi, so that column 0 is 0 and column 1 is 1
-        for all of them (``Sinusoidal(dim, position_scale=2 pi)``).
+        The columns of y come before those of x, but w before h. Coordinates are given: there is no
+        cumulative sum over a mask and no half pixel, as :class:`DETRSine` has.  Grounding DINO
+        sends the *numbers* of text tokens through the same function: multiplied by 2 pi, so that
+        column 0 is 0 and column 1 is 1 for every token (``Sinusoidal(dim, position_scale=2 pi)``).
     Error unit
         A = |value|, B = ``|angle|``.
 

@@ -26,19 +26,19 @@ class ConViTBias(WindowBias):
         with ``s = sigmoid(gate_h)`` (:meth:`weights`).
     Source
         d'Ascoli et al. 2021, *ConViT*, arXiv:2103.10697, section 3, and its code (``GPSA``),
-        which timm has.
+        also in timm.
     Traps
-        The logits are *not* added to ``q . k``, so no single logits exist, and ``scores``
-        refuses.  Offsets are key minus query, x first, and not normalised.  The paper's u gives
-        three numbers for a head; the code's linear layer has a bias too, which this softmax
-        does not see: rows are judged up to a constant.
+        The positional logits are *not* added to ``q . k``: there are two softmaxes, so ``scores``
+        raises.  Offsets are key minus query, x first, and not normalised.  The paper has three
+        weights per head; the code's linear layer adds a bias, which the softmax ignores: rows are
+        judged up to a constant.
     Error unit
         A = ``|weight| . (|dx|, |dy|, dx^2 + dy^2) + |proj_bias|``, B = 0.
 
     Parameters
     ----------
     weight : array (H, 3), real floating
-        ``pos_proj.weight``: of dx, dy and the squared distance.
+        ``pos_proj.weight``: the weights of dx, dy and the squared distance.
     proj_bias : array (H,), real floating
         ``pos_proj.bias``.
     gate : array (H,), real floating
@@ -69,10 +69,10 @@ class ConViTBias(WindowBias):
     def weights(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, *, scale: float | None = None
     ) -> Array:
-        """Attention weights (..., H, Q, K) of q (..., H, Q, d) and k (..., H, K, d), unmasked.
+        """Return unmasked attention weights (..., H, Q, K) of q (..., H, Q, d), k (..., H, K, d).
 
-        The keys are all that there are: both softmaxes run over them.  In q's dtype, computed in
-        float64 and rounded once.
+        Both softmaxes run over all keys in k. The result has q's dtype; it is computed in float64
+        and rounded once.
         """
         check_queries_and_keys(q, k)
         if k.shape[-2] == 0:
@@ -103,7 +103,7 @@ class ConViTBias(WindowBias):
         return -by_x * dx - by_y * dy + by_d * (dx * dx + dy * dy) + c
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """The bias with A and B of the error unit."""
+        """Return the bias with the error coefficients A and B."""
         plain = super().truth(q_positions, k_positions)
         (q, k), (_, w) = (np.asarray(p) for p in (q_positions, k_positions)), self.window
         q, k = q[:, None], k[None, :]

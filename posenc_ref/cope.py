@@ -27,8 +27,8 @@ class CoPE(Score):
         Gates must see the mask: an unmasked sigmoid counts later keys.  The position term is not
         scaled, and the sum runs from the key to the query.
     Error unit
-        A = the sum of ``|q| |k|``, scaled, of ``|q| |e|`` at both rows, and of what rounding the
-        gates moves: ``(p + sum of A_it / 4) |q| (|e below| + |e above|)``; B = 0.
+        A = the sum of ``|q| |k|``, scaled, of ``|q| |e|`` at both rows, and of the effect of
+        rounding the gates, ``(p + sum of A_it / 4) |q| (|e below| + |e above|)``; B = 0.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class CoPE(Score):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Only the order of positions matters, so a common shift changes nothing."""
+        """The properties that hold: only the order of positions matters, not a common shift."""
         return frozenset({"prefix", "translation"})
 
     def __post_init__(self) -> None:
@@ -55,14 +55,14 @@ class CoPE(Score):
         return int(self.embedding.shape[1])
 
     def positions(self, logits: Array, q_at: Array, k_at: Array) -> Array:
-        """p_ij (..., Q, K) of scaled logits, for positions (Q, 1) and (1, K)."""
+        """Return p_ij (..., Q, K) for scaled ``logits`` and positions (Q, 1) and (1, K)."""
         xp, device = namespace(logits), device_of(logits)
         gates = 1.0 / (1.0 + xp.exp(-logits))
         visible, later = (
             astype(from_host(m, xp, device) if isinstance(m, np.ndarray) else m, logits.dtype)
             for m in (k_at <= q_at, k_at >= namespace(k_at).matrix_transpose(k_at))
         )
-        # later[j, t] is 1 where key t stands at key j or after it.
+        # later[j, t] is 1 if key t is at or after key j.
         p = xp.matmul(gates * visible, xp.matrix_transpose(later))
         return xp.minimum(p, xp.full_like(p, float(self.embedding.shape[0] - 1)))
 
@@ -75,7 +75,7 @@ class CoPE(Score):
         return {"content-content": logits, "content-position": self._at(p, by_row)}
 
     def _at(self, p: Array, by_row: Array) -> Array:
-        """``sum_m max(0, 1 - |p - m|) by_row[..., m]``: linear interpolation."""
+        """Return ``sum_m max(0, 1 - |p - m|) by_row[..., m]``: linear interpolation."""
         xp = namespace(p)
         total = xp.zeros_like(p)
         for m in range(int(by_row.shape[-1])):
@@ -86,7 +86,7 @@ class CoPE(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Each term with A and B of the error unit."""
+        """Return each term with the error coefficients A and B."""
         values = self._of_pairs(q, k, q_at, k_at, scale)
         size = product(np.abs(q), np.abs(k)) * abs(scale)
         p = self.positions(values["content-content"], q_at, k_at)

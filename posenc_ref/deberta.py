@@ -27,27 +27,27 @@ class DeBERTa(Score):
     """Disentangled attention.
 
     Formula
-        ``A_ij = (q_i . k_j + q_i . Kr[d(i, j)] + k_j . Qr[d(i, j)]) / sqrt(d (1 + terms))``, terms
-        being how many of the last two there are; ``d(i, j) = clip(b(i - j) + span, 0, 2 span - 1)``
-        with ``span = rows / 2``.  b is the identity in v1; in v2 and v3, with mid = buckets // 2,
-        ``b(r) = r`` for |r| <= mid, else
-        ``sign(r) (mid + ceil(log(|r|/mid) / log((max_position - 1)/mid) (mid - 1)))``.
+        ``A_ij = (q_i . k_j + q_i . Kr[d(i, j)] + k_j . Qr[d(i, j)]) / sqrt(d (1 + terms))``,
+        ``terms`` being how many of the last two terms are present; ``d(i, j) = clip(b(i - j) +
+        span, 0, 2 span - 1)`` with ``span = rows / 2``.  b is the identity in v1; in v2 and v3,
+        with mid = buckets // 2, ``b(r) = r`` for |r| <= mid, else ``sign(r) (mid +
+        ceil(log(|r|/mid) / log((max_position - 1)/mid) (mid - 1)))``.
     Source
         He et al. 2020, arXiv:2006.03654, equations (2) to (4); buckets: the authors' code
         (``make_log_bucket_position``).
     Traps
         The paper writes ``Qr[d(j, i)]`` in equation (4); the authors' code, and transformers', has
-        ``d(i, j)`` (``p2c="code"``).  The offset is query minus key.  +span and +(span - 1) share
-        a row, -span has its own.
+        ``d(i, j)`` (``p2c="code"``).  The offset is query minus key. Offsets span and span - 1
+        share a row; -span has a row of its own.
     Error unit
         A = the sum of ``|q| |k|``, ``|q| |Kr|`` and ``|k| |Qr|`` over the channels, scaled; B = 0.
 
     Parameters
     ----------
     relative_keys : array (H, 2 span, d), real floating, or None
-        The projected relative embeddings Kr that queries meet (c2p).
+        Kr, the projected relative embeddings that are multiplied with queries (c2p).
     relative_queries : array (H, 2 span, d), real floating, or None
-        Those that keys meet (p2c), Qr.
+        Qr, those that are multiplied with keys (p2c).
     buckets, max_position : int, optional
         ``position_buckets`` (256) and ``max_relative_positions`` (512) of v2 and v3; None in v1.
     p2c : {"code", "paper"}
@@ -104,7 +104,7 @@ class DeBERTa(Score):
         return int(self._table.shape[0])
 
     def own_scale(self, dim: int) -> float:
-        """``1 / sqrt(d (1 + terms))``."""
+        """Return ``1 / sqrt(d (1 + terms))``."""
         terms = sum(t is not None for t in (self.relative_keys, self.relative_queries))
         return float((dim * (1 + terms)) ** -0.5)
 
@@ -122,9 +122,9 @@ class DeBERTa(Score):
         return tuple(starts)
 
     def bucket(self, relative_position: Any) -> Array:
-        """b(r) of relative positions ``query - key``: integers (...) to int64 (...).
+        """Return b(r) of relative positions ``query - key``: integers (...) to int64 (...).
 
-        Held between -span and span, past which all share a row.
+        Results are clipped to -span .. span, beyond which all offsets share a row.
         """
         r = relative_position if is_array(relative_position) else np.asarray(relative_position)
         if dtype_name(r) not in INTEGER:
@@ -141,7 +141,7 @@ class DeBERTa(Score):
         return size * xp.sign(r)
 
     def row(self, r: Array) -> Array:
-        """``clip(b(r) + span, 0, 2 span - 1)`` for r = query - key."""
+        """Return ``clip(b(r) + span, 0, 2 span - 1)`` for r = query - key."""
         return clip(self.bucket(r) + self.span, 0, 2 * self.span - 1)
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:

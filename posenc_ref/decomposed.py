@@ -22,8 +22,8 @@ class DecomposedRelative(Score):
     Source
         Li et al. 2021, *MViTv2*, arXiv:2112.01526, equation (4); ViTDet and SAM's image encoder.
     Traps
-        The position terms take the query before it is scaled.  Grids of another size than the
-        table's need it resized beforehand.
+        The position terms use the unscaled query.  For a grid of another size, resize
+        the table first.
     Error unit
         A = the sum of ``|q| |k|``, scaled, ``|q| |R_h|`` and ``|q| |R_w|``; B = 0.
 
@@ -72,7 +72,7 @@ class DecomposedRelative(Score):
 
 
 def validate_grid(name: str, value: Any) -> tuple[int, int]:
-    """Height and width as two positive integers."""
+    """Return ``value`` as (height, width), two positive integers."""
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
         raise TypeError(f"{name} must be (height, width), got {value!r}")
     h, w = (validate.integer(f"{name}[{a}]", n, minimum=1) for a, n in enumerate(value))

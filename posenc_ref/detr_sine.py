@@ -28,7 +28,7 @@ class DETRSine(AxisSinusoids):
         DAB-DETR and Grounding DINO: base 20; DAB-DETR has two settings, ``temperatureH`` for y and
         ``temperatureW`` for x.
     Error unit
-        A = |value|, B = ``|angle|``, which holds the roundings of the normalised position too.
+        A = |value|, B = ``|angle|``, which also covers the roundings of the normalised position.
 
     Parameters
     ----------
@@ -37,15 +37,15 @@ class DETRSine(AxisSinusoids):
     base : float
         The temperature T.
     width_base : float, optional
-        The temperature of x, where it is another.
+        The temperature of x, if it differs.
     normalize : bool
         False is the default of DETR's class; its models pass True.
     scale : float
-        The largest normalised position.  2 pi is where channel 0 has come back to 0.
+        The largest normalised position; at 2 pi channel 0 is back at 0.
     shift, eps : float
-        Before, and in, the normalisation.
+        ``shift`` is added before the normalisation, ``eps`` in its denominator.
     axis_order : {"hw", "wh"}
-        "hw": columns of y first (the *learned* table of DETR has those of x first).
+        "hw": columns of y first (in DETR's *learned* table, x comes first).
     """
 
     dim: int
@@ -79,12 +79,12 @@ class DETRSine(AxisSinusoids):
         self._check()
 
     def positions(self, mask: Any) -> Array:
-        """Positions (2, ..., H, W) of a mask (..., H, W), 1 where a pixel is valid.
+        """Return positions (2, ..., H, W) for a mask (..., H, W) that is 1 at valid pixels.
 
-        In the library and on the device of ``mask`` (NumPy for nested lists), float64, or float32
-        where the device has none; NaN from a traced pixel that is neither 0 nor 1 on.  A column
-        (or row) without a valid pixel has position
-        ``scale * shift / eps``, 0 without a shift; DETR masks its pixels.
+        They have the library and device of ``mask`` (NumPy for nested lists) and are float64, or
+        float32 on a device without float64. A traced mask cannot be checked: a pixel that is
+        neither 0 nor 1 gives NaN at every later position. A column (or row) without a valid pixel
+        has position ``scale * shift / eps``, 0 without a shift; DETR masks these pixels.
         """
         mask = mask if is_array(mask) else np.asarray(mask)
         if mask.ndim < 2 or not (is_lazy(mask) or np.isin(to_host(mask), (0, 1)).all()):
@@ -107,7 +107,7 @@ class DETRSine(AxisSinusoids):
         return xp.where(empty, xp.zeros_like(placed), placed)
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
-        """Positions of an image without padding, (2, height * width), row by row."""
+        """Return positions of an image without padding, (2, height * width), row by row."""
         size = (
             validate.integer("height", height, minimum=1),
             validate.integer("width", width, minimum=1),

@@ -1,4 +1,4 @@
-"""Dynamic position bias: a small network of the offset, of sequences and of windows."""
+"""Dynamic position bias: a small network computes the bias from the offset."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from .window_bias import WindowBias
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DynamicBias(Bias):
-    """Dynamic position bias of a sequence: a network of the offset.
+    """Dynamic position bias of a sequence, a network applied to the offset.
 
     Formula
         ``b(i, j) = f(i - j)``, or with ``log_distance`` ``f(sign(i - j) log(1 + |i - j|))``;
         f is a linear layer, SiLU, ..., a linear layer with an output for each head.
     Source
-        x-transformers, ``DynamicPositionBias`` (``dynamic_pos_bias=True``), with its norms or
-        without (the first has no shift), after Wang et al. 2021, *CrossFormer*, arXiv:2108.00154
+        x-transformers, ``DynamicPositionBias`` (``dynamic_pos_bias=True``), with or without its
+        norms (the first norm has no shift), after Wang et al. 2021, *CrossFormer*, arXiv:2108.00154
         (:class:`DynamicWindowBias`).
     Traps
         The offset is query minus key, not divided by the length.
     Error unit
-        A follows the layers: ``|W| A + |b|``; for SiLU s ``|s(x)| + |s'(x)| A``.  It starts with
-        |i - j|, or the logarithm and 1 for rounding its argument.  B = 0.
+        A is propagated through the layers: ``|W| A + |b|``; for SiLU s ``|s(x)| + |s'(x)| A``.  It
+        starts with |i - j|, or the logarithm and 1 for rounding its argument.  B = 0.
 
     Parameters
     ----------
     weights : tuple of arrays (W1, 1), (W2, W1), ..., (H, W), real floating
     biases : tuple of arrays, one for each of them: (W1,), ..., (H,)
     gains, shifts : tuples of arrays, one for each hidden layer, or none
-        Those of a LayerNorm between a hidden layer and its activation.
+        Parameters of a LayerNorm between a hidden layer and its activation.
     activation : {"silu", "relu"}
     log_distance : bool
     """
@@ -62,7 +62,7 @@ class DynamicBias(Bias):
         return int(self.weights[-1].shape[0])
 
     def _input(self, offset: Array) -> Array:
-        """Return the argument of f, (..., 1), for key - query."""
+        """Return the argument (..., 1) of f for offsets key - query."""
         xp = namespace(offset)
         r = -astype(offset, working_dtype(offset))
         return (xp.sign(r) * xp.log1p(xp.abs(r)) if self.log_distance else r)[..., None]
@@ -79,7 +79,7 @@ class DynamicBias(Bias):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DynamicWindowBias(WindowBias):
-    """Dynamic position bias of CrossFormer: a network of the offsets in a window.
+    """Dynamic position bias of CrossFormer, a network applied to the offsets in a window.
 
     Formula
         ``b(i, j) = f(y_i - y_j, x_i - x_j)`` for tokens of an h x w window in row-major order,
@@ -87,13 +87,13 @@ class DynamicWindowBias(WindowBias):
         linear layer, the last with an output for each head.
     Source
         Wang et al. 2021, *CrossFormer*, arXiv:2108.00154, and its code
-        (``DynamicPosBias``, ``residual=False``).  Swin v2's logarithms (:class:`LogCPB`) are
-        later.
+        (``DynamicPosBias``, ``residual=False``).  Swin v2 (:class:`LogCPB`) takes logarithms of the
+        offsets instead.
     Traps
-        Offsets are whole numbers of tokens, not normalised; the network is evaluated for every
-        offset of the window, (dy, dx) in that order.
+        Offsets count tokens and are not normalised. Inputs of the network are (dy, dx), in that
+        order.
     Error unit
-        A follows the layers as in :class:`DynamicBias`; a norm makes it
+        A is propagated as in :class:`DynamicBias`; a norm makes it
         ``|gain| (A + mean of A) / deviation + |shift|``.  B = 0.
 
     Parameters
@@ -131,7 +131,7 @@ class DynamicWindowBias(WindowBias):
         return namespace(y).moveaxis(y, -1, -3)
 
     def truth(self, q_positions: object, k_positions: object) -> Truth:
-        """The bias with A and B of the error unit."""
+        """Return the bias with the error coefficients A and B."""
         q, k = (np.asarray(p) for p in (q_positions, k_positions))
         value = np.asarray(to_host(self.bias(q, k)), np.float64)
         _, w = self.window
@@ -142,7 +142,7 @@ class DynamicWindowBias(WindowBias):
 
 
 def _checked(encoding: DynamicBias | DynamicWindowBias, inputs: int) -> dict[str, Any]:
-    """The checked fields ``weights``, ``biases``, ``gains``, ``shifts`` and ``activation``."""
+    """Return the checked fields ``weights``, ``biases``, ``gains``, ``shifts``, ``activation``."""
     found: dict[str, Any] = {}
     for name in ("weights", "biases", "gains", "shifts"):
         value = getattr(encoding, name)

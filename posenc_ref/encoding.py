@@ -1,6 +1,6 @@
-"""The base class of every encoding: a frozen value whose fields are the convention.
+"""The base classes of encodings: frozen dataclasses whose fields state the conventions.
 
-Equality, hash, repr and JSON go by the fields.
+Equality, hash, repr and JSON are defined by the fields.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ._json import decode, encode
 from ._namespace import Array, astype, dtype_name, is_array, widen
 from ._registry import register
 
-#: Longer tuples are shortened in the repr.
+#: The repr shortens tuples that are longer than this.
 _SHOWN = 16
 
 
@@ -41,22 +41,22 @@ class Value:
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Self:
-        """Return the value of the fields of :meth:`to_dict`; :func:`from_dict` calls this."""
+        """Return the value with these fields of :meth:`to_dict`; :func:`from_dict` calls this."""
         return cls(**{key: decode(value) for key, value in body.items()})
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, checked like a new value."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        # Derived fields are derived again: rotary_dim follows head_dim.
+        # Derived fields are computed again: rotary_dim from head_dim, for example.
         implied = {f.name: f.default for f in fields if f.name in self._implied()}
         return dataclasses.replace(self, **{**implied, **changes})  # type: ignore[type-var]
 
     def _implied(self) -> tuple[str, ...]:
-        """Return the fields whose values follow from the others; the repr omits them."""
+        """Return the names of fields that have derived values; the repr omits them."""
         return ()
 
     def _set(self, **fields: Any) -> None:
-        """Store checked fields during ``__post_init__`` of the frozen dataclass."""
+        """Store checked fields; ``__post_init__`` of a frozen dataclass cannot assign them."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -88,21 +88,21 @@ class Encoding(Value, abstract=True):
     ``table``    embeddings, by addition           ``table(positions)``, ``add(x, ...)``
     ``rotary``   queries and keys, by rotation     ``apply(x, positions)``
     ``bias``     scores, by addition               ``bias(q_positions, k_positions)``
-    ``score``    scores, by what q and k hold      ``terms(q, k, q_positions, k_positions)``
+    ``score`` scores, from the content of q and k      ``terms(q, k, q_positions, k_positions)``
     ===========  ================================  =====================================
 
     Raises
     ------
     TypeError, ValueError
-        A field is outside the range its class states.  The message names the field, the value and
-        what is allowed.
+        A field is outside the range that its class states. The message names the field, its value
+        and the allowed values.
     """
 
     kind = "encoding"
     family: ClassVar[str]
 
     def own_scale(self, dim: int) -> float:
-        """Return the scale of ``scores`` where none is given: 1/sqrt(d)."""
+        """Return the default scale of ``scores``, 1/sqrt(d)."""
         return float(dim**-0.5)
 
     def scores(
@@ -110,8 +110,8 @@ class Encoding(Value, abstract=True):
     ) -> Array:
         """Return attention logits before mask and softmax, as :func:`posenc_ref.scores` does.
 
-        q is (..., Q, d), k is (..., K, d), the result (..., Q, K) in q's dtype: computed in
-        float64 (float32 where q's device has none) and rounded once.
+        q is (..., Q, d), k is (..., K, d). The result (..., Q, K) is computed in float64 (float32
+        if q's device has no float64) and rounded once to q's dtype.
         """
         check_queries_and_keys(q, k)
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale

@@ -1,4 +1,4 @@
-"""ESPnet's relative encoding before 2020, which its checkpoints of that time still need."""
+"""ESPnet's relative encoding up to 2020, which checkpoints of that time need."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ class ESPnetLegacy(TransformerXL):
     """ESPnet's ``rel_pos_type: legacy``: Transformer-XL's causal shift in an encoder.
 
     Formula
-        As :class:`TransformerXL`, but for the terms with R.  With K keys and L = max(max_len, K):
-        ``(q_i + v) . W R(L - K + i - j)`` for j <= i, 0 for j = i + 1, and
-        ``(q_(i+1) + v) . W R(L + 1 + i - j)`` for later keys; q_(i+1) is the query of the *next*
-        row.  Queries are the last keys, in order.
+        As :class:`TransformerXL`, except for the terms with R.  With K keys and L = max(max_len,
+        K): ``(q_i + v) . W R(L - K + i - j)`` for j <= i, 0 for j = i + 1, and ``(q_(i+1) + v) . W
+        R(L + 1 + i - j)`` for later keys; q_(i+1) is the query of the *next* row.  Queries are the
+        last keys, in order.
     Source
         espnet/espnet, ``LegacyRelPositionalEncoding`` and ``LegacyRelPositionMultiHeadedAttention``
-        (version 202511); pull request 2816 has what replaced it, ``TransformerXL(...,
+        (version 202511); pull request 2816 replaced it by ``TransformerXL(...,
         sinusoid=Sinusoidal(D))``.
     Traps
-        Distance 0 has the row of L - K: the logits of a pair depend on the length of the utterance.
-        The table is rebuilt for the longest utterance so far, and kept: past ``max_len`` they
-        depend on what was encoded before, and ``max_len`` here is that length.
-        Up to the query, it is the latest encoding with ``Sinusoidal(D, offset=L - K)``.
+        Distance 0 uses row L - K, so the logits of a pair depend on the length of the utterance.
+        The table grows with the longest utterance so far: beyond ESPnet's own ``max_len``, logits
+        depend on earlier utterances; give the longest length as ``max_len`` then. For keys up to
+        the query, this encoding equals the current one with ``Sinusoidal(D, offset=L - K)``.
     Error unit
-        That of :class:`TransformerXL`, B by the position that R has.
+        As :class:`TransformerXL`; B uses the position of the row of R.
 
     Parameters
     ----------
     projection, content_bias, position_bias, sinusoid
         As in :class:`TransformerXL`; the sinusoid is ``Sinusoidal(D)``.
     clamp : None
-        Nothing is clamped here.
+        Not supported: offsets are not clamped.
     max_len : int
         Rows of the table: 5000, or the longest utterance so far.
     """
@@ -51,7 +51,7 @@ class ESPnetLegacy(TransformerXL):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Rows are counted from the end of the sequence, so they change with its length."""
+        """The properties that hold: none, because rows are counted from the end of the sequence."""
         return frozenset({"translation"})
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class ESPnetLegacy(TransformerXL):
         self._set(max_len=validate.integer("max_len", self.max_len, minimum=1))
 
     def _places(self, q_at: Array, k_at: Array) -> Array:
-        """Return the position of each row of R, (Q, K)."""
+        """Return the position (Q, K) at which R is evaluated for each pair."""
         d, length = q_at - k_at, max(self.max_len, int(k_at.shape[-1]))
         xp = namespace(d)
         return xp.where(d >= 0, d + (length - int(k_at.shape[-1])), d + (length + 1))
@@ -75,7 +75,7 @@ class ESPnetLegacy(TransformerXL):
     def _of_tables(
         self, q: Array, k: Array, q_at: Array, k_at: Array, rows: Array, scale: float
     ) -> dict[str, Array]:
-        """Return the terms for given rows R (Q, K, D)."""
+        """Return the terms of the logits for rows R (Q, K, D) of the sinusoid."""
         xp, device = namespace(q), device_of(q)
         own, later = (
             astype(from_host(m, xp, device) if isinstance(m, np.ndarray) else m, q.dtype)
@@ -92,7 +92,7 @@ class ESPnetLegacy(TransformerXL):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Each term with A and B of the error unit."""
+        """Return each term with the error coefficients A and B."""
         places = self._places(q_at, k_at)
         rows, moved = self._table(places, q), self._angles(places)
         values = self._of_tables(q, k, q_at, k_at, rows, scale)

@@ -25,19 +25,19 @@ class FIRE(Bias):
         Li et al. 2023, *Functional Interpolation for Relative Positions*, arXiv:2310.04418,
         equation (7) and its code (appendix), which adds eps.
     Traps
-        The normaliser depends on the query, so the bias is no function of j - i once i exceeds
-        ``length``.  Positions count from 0.
+        The normaliser depends on the query, so for i beyond ``length`` the bias is not a function
+        of j - i alone.  Positions count from 0.
     Error unit
-        A = the sum of the absolute values of all products of f, its argument x taken as
-        ``x + 1 / psi(max(i, length))``, for rounding inside the logarithm.  B = 0.
+        A = the sum of the absolute values of all products in f, with ``x + 1 / psi(max(i,
+        length))`` for its argument x, to allow for rounding inside the logarithm.  B = 0.
 
     Parameters
     ----------
     hidden : array (W, 1);  hidden_bias : array (W,);  output : array (H, W), real floating
     output_bias : array (H,), optional
     c, length : float
-        Positive: the code takes absolute values of what it has learned, and ``length`` is the
-        product of a learned factor and 512.
+        Positive. The code learns both: c is an absolute value, ``length`` that of a factor times
+        512.
     eps : float
     """
 
@@ -74,7 +74,7 @@ class FIRE(Bias):
         return int(self.output.shape[0])
 
     def _argument(self, q: Array, k: Array) -> tuple[Array, Array]:
-        """Return the argument of f, 0 for later keys, and the normaliser."""
+        """Return the argument of f (0 for later keys) and the normaliser."""
         xp = namespace(q)
         distance = xp.maximum(q - k, xp.zeros_like(q - k))
         norm = xp.log1p(self.c * xp.maximum(q, xp.full_like(q, self.length))) + self.eps
@@ -87,7 +87,7 @@ class FIRE(Bias):
         return namespace(y).moveaxis(y, -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """The bias with A and B of the error unit."""
+        """Return the bias with the error coefficients A and B."""
         plain = super().truth(q_positions, k_positions)
         at = (np.asarray(p, np.float64) for p in (q_positions, k_positions))
         q, k = next(at)[:, None], next(at)[None, :]

@@ -28,9 +28,9 @@ class ForgettingBias(Bias):
         Lin et al. 2025, *Forgetting Transformer* (FoX), arXiv:2503.02130, section 3; its kernel
         takes ``log_fgate``.  x-transformers, ``data_dependent_alibi``.
         CABLE (Veisi et al. 2025, *Context-aware Biases for Length Extrapolation*,
-        arXiv:2503.08067), as its code has it, adds ``-softplus(w_h . x_t + c_h)``, which is
-        ``log sigmoid`` of minus the argument: FoX with the signs of w and c changed
-        (:meth:`cable`), and no 1/sqrt(d): the code divides by sqrt(C/n_embd), which is 1.
+        arXiv:2503.08067), in its code, adds ``-softplus(w_h . x_t + c_h)``, which is FoX with the
+        signs of w and c changed (:meth:`cable`). It has no 1/sqrt(d): the code divides by
+        sqrt(C/n_embd), which is 1.
     Traps
         The key's own gate is not in the sum, the query's is: b(i, i) = 0.  With one gate g for all
         tokens this is ALiBi of slope -log g.
@@ -41,11 +41,11 @@ class ForgettingBias(Bias):
     Parameters
     ----------
     log_gates : array (H, S), real floating
-        Of the tokens at positions 0 .. S - 1, finite and at most 0: a gate of 0 has no place in a
-        difference of sums.  Kept as given, and not looked at: they are made anew for every
-        sequence, on the device.
+        Log gates of the tokens at positions 0 .. S - 1, finite and at most 0 (a gate of 0 would
+        give inf - inf). Stored without a copy and not checked, because every sequence has new ones
+        on the device.
     scaled : bool
-        Whether 1/sqrt(d) multiplies the product: True in FoX, False in CABLE's code.
+        Whether ``q . k`` is divided by sqrt(d): True in FoX, False in CABLE's code.
     """
 
     log_gates: Array
@@ -80,7 +80,7 @@ class ForgettingBias(Bias):
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
-        """Rows of the gates."""
+        """The number of heads, which is the number of rows of the gates."""
         return int(self.log_gates.shape[0])
 
     @property
@@ -89,12 +89,12 @@ class ForgettingBias(Bias):
         return int(self.log_gates.shape[1])
 
     def own_scale(self, dim: int) -> float:
-        """1/sqrt(d), or 1 where not ``scaled``."""
+        """Return 1/sqrt(d), or 1 unless ``scaled``."""
         return super().own_scale(dim) if self.scaled else 1.0
 
     @cached_property
     def _sums(self) -> Array:
-        """Sums of the gates up to each position, (S, H)."""
+        """The cumulative sums (S, H) of the log gates up to each position."""
         wide = astype(self.log_gates, working_dtype(self.log_gates))
         xp: Any = namespace(wide)
         return xp.matrix_transpose(xp.cumulative_sum(wide, axis=-1))
@@ -106,7 +106,7 @@ class ForgettingBias(Bias):
         return namespace(self._sums).moveaxis(up_to_q - up_to_k, -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """The bias with A and B of the error unit."""
+        """Return the bias with the error coefficients A and B."""
         value = np.asarray(to_host(self.bias(q_positions, k_positions)), np.float64)
         gates = np.abs(np.asarray(to_host(self.log_gates), np.float64))
         size = np.cumsum(gates, axis=-1)

@@ -29,7 +29,7 @@ class FourierFeatures(ComputedTable):
     Formula
         ``u = position_scale (v + offset)``; ``angle = unit * matrix u``;
         ``PE(v) = scale [sin angle, cos angle]``, the pairs arranged by ``layout`` and ``first``,
-        after u itself where ``include_input``.
+        preceded by u itself if ``include_input``.
     Source
         Tancik et al. 2020, arXiv:2006.10739: "turn", cos first, rows of ``matrix`` drawn from a
         Gaussian; score SDE (Song et al. 2021, arXiv:2011.13456) the same with sin first; SAM
@@ -48,19 +48,20 @@ class FourierFeatures(ComputedTable):
         One row for each pair of a sine and a cosine, one column for each coordinate.  Kept as a
         copy in float64.
     unit : {"turn", "half-turn", "radian"}
-        2 pi, pi or 1: no default, it is where implementations differ.
+        2 pi, pi or 1. There is no default, because implementations differ.
     layout : {"concat", "interleaved", "grouped"}
-        All of one kind first, side by side, or A pairs at a time (NeRF: all coordinates of one
-        frequency).
+        "concat": all sines, then all cosines (or the reverse, by ``first``); "interleaved": the two
+        of a pair side by side; "grouped": the same as "concat" for A pairs at a time (NeRF: all
+        coordinates of one frequency).
     first : {"sin", "cos"}
     include_input : bool
-        Whether the coordinates come in front.
+        Whether the coordinates are the first columns.
     offset, position_scale, scale : float
 
     Notes
     -----
     Positions are coordinates (...), or (A, ...) for A > 1, in the order of the columns of
-    ``matrix``; those of images are usually (x, y), and normalised by the caller.
+    ``matrix``. Those of images are usually (x, y); the caller normalises them.
     """
 
     matrix: np.ndarray
@@ -103,9 +104,10 @@ class FourierFeatures(ComputedTable):
     def nerf(
         cls, num_bands: int, *, num_axes: int = 3, unit: str = "half-turn", include_input: bool
     ) -> Self:
-        """``sin(2**l pi x), cos(2**l pi x)``, l = 0 .. num_bands - 1, as in the paper.
+        """Return NeRF's features ``sin(2**l pi x), cos(2**l pi x)``, l = 0 .. num_bands - 1.
 
-        The released code (and most others) has no pi, ``unit="radian"``, and ``include_input``.
+        As in the paper.  The released code (and most others) has no pi, ``unit="radian"``, and
+        ``include_input``.
         """
         bands = validate.integer("num_bands", num_bands, minimum=1)
         axes = validate.integer("num_axes", num_axes, minimum=1)
@@ -114,9 +116,10 @@ class FourierFeatures(ComputedTable):
 
     @classmethod
     def perceiver(cls, num_bands: int, resolution: tuple[int, ...]) -> Self:
-        """``sin(pi f x), cos(pi f x)`` with f in equal steps from 1 to half the resolution.
+        """Return Perceiver's ``sin(pi f x), cos(pi f x)``, with f from 1 to half the resolution.
 
-        Coordinates run from -1 to 1 and come in front; frequencies are linear, not geometric.
+        Coordinates run from -1 to 1 and are the first columns; frequencies are linear, not
+        geometric.
         """
         bands = validate.integer("num_bands", num_bands, minimum=1)
         sizes = [validate.integer("resolution", size, minimum=2) for size in resolution]
@@ -137,18 +140,18 @@ class FourierFeatures(ComputedTable):
 
     @property
     def properties(self) -> frozenset[str]:
-        """All three hold, unless the coordinates themselves are columns."""
+        """The properties that hold: all three, unless the coordinates themselves are columns."""
         return frozenset() if self.include_input else PAIRED
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """The columns that hold the sines and the cosines, in the order of the rows of matrix."""
+        """Return the columns of the sines and of the cosines, in the order of matrix's rows."""
         pairs = np.arange(self.matrix.shape[0])
         size = {"concat": pairs.size, "interleaved": 1}.get(self.layout, self.num_axes)
         one = pairs // size * 2 * size + pairs % size + self.num_axes * self.include_input
         return (one, one + size) if self.first == "sin" else (one + size, one)
 
     def truth(self, positions: Any) -> Truth:
-        """``table`` with the A and B of the formula."""
+        """Return ``table`` with the error coefficients A and B."""
         value = self.table(np.asarray(positions))
         v = np.moveaxis(np.asarray(positions, np.float64).reshape(self.num_axes, -1), 0, -1)
         u = np.abs(self.position_scale) * (np.abs(v) + abs(self.offset))
@@ -175,7 +178,7 @@ class FourierFeatures(ComputedTable):
 
     @cached_property
     def _turns(self) -> tuple[Turns, ...]:
-        """For each axis ``unit * position_scale * matrix``, in 50 digits."""
+        """``unit * position_scale * matrix`` for each axis, in 50 digits."""
         with decimal_context():
             factor = UNITS[self.unit] * Decimal(self.position_scale)
             return tuple(

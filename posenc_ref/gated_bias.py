@@ -30,12 +30,12 @@ class GatedBias(Score):
         Chen et al. 2021, *WavLM*, arXiv:2110.13900, section III, after Chi et al. 2021, *XLM-E*,
         arXiv:2106.16138: x is the query, as in :meth:`terms`.  The authors' code and transformers
         cut the *hidden states* into heads instead, before any projection (:meth:`gated_bias`);
-        another branch of the authors' code (TorchScript, TPU, incremental) has the projected query
-        after its 1/sqrt(d).
+        another branch of the authors' code (TorchScript, TPU, incremental) uses the projected
+        query, scaled by 1/sqrt(d).
     Traps
-        The bias is added to the scaled product.  ``gru_rel_pos_linear`` has eight outputs, which
-        are summed in fours *before* the sigmoid.  One table for all layers, gates of their own.
-        WavLM's buckets are 320 up to a distance of 800.
+        The bias is added to the scaled product.  ``gru_rel_pos_linear`` has eight outputs; each
+        sigmoid takes the sum of four. All layers share the table, but each has its own gates. WavLM
+        has 320 buckets, up to a distance of 800.
     Error unit
         A = ``|q| |k|``, scaled, and ``|b| (2 + A_a (1 + |scale| A_r))`` with
         ``A_s = s + s (1 - s) S`` for each sigmoid s, S the sum of ``|w| |x|`` and ``|c|``.  B = 0.
@@ -44,9 +44,9 @@ class GatedBias(Score):
     ----------
     bias : T5Bias
     weight : array (2, d), real floating
-        Rows 0 to 3, and 4 to 7, of ``gru_rel_pos_linear.weight``, summed.
+        The sums of rows 0 to 3 and of rows 4 to 7 of ``gru_rel_pos_linear.weight``.
     linear_bias : array (2,), real floating
-        ``gru_rel_pos_linear.bias``, summed likewise.
+        The same sums of ``gru_rel_pos_linear.bias``.
     scale : array (H,), real floating
         ``gru_rel_pos_const``.
     """
@@ -74,7 +74,7 @@ class GatedBias(Score):
         return self.bias.num_heads
 
     def gates(self, x: Array) -> Array:
-        """g (..., H, S) of x (..., H, S, d), in the dtype that the specification computes in."""
+        """Return the gates g (..., H, S) of x (..., H, S, d), in the working dtype."""
         h, d = self.heads, self.head_dim
         if not is_array(x) or x.ndim < 3 or (x.shape[-3], x.shape[-1]) != (h, d):
             shape = f"{tuple(x.shape)}" if is_array(x) else type(x).__name__
@@ -85,9 +85,10 @@ class GatedBias(Score):
         return 2.0 + a * (scale * r - 1.0)
 
     def gated_bias(self, x: Array, q_positions: Any, k_positions: Any) -> Array:
-        """``g_i b(j - i)`` (..., H, Q, K), gates read from x (..., H, Q, d): hidden states, say.
+        """Return ``g_i b(j - i)`` (..., H, Q, K), with gates from x (..., H, Q, d).
 
-        Add it to ``q . k / sqrt(d)``.  Positions are (Q,) and (K,).  In x's dtype, rounded once.
+        x holds queries, or hidden states cut into heads. Add the result to ``q . k / sqrt(d)``.
+        Positions are (Q,) and (K,). The result has x's dtype, rounded once.
         """
         gates = self.gates(x)
         q_at, k_at = as_pairs(q_positions, k_positions, integers=True, x=x)
@@ -100,11 +101,11 @@ class GatedBias(Score):
         return astype(gates[..., None] * self._beside(gates, r), x.dtype)
 
     def _beside(self, x: Array, r: Array) -> Array:
-        """``b`` of relative positions key - query (Q, K) where x is: (H, Q, K)."""
+        """Return ``b`` (H, Q, K) of relative positions key - query (Q, K), on the device of x."""
         return like("bias", self.bias._of_offset(r), x)
 
     def _argument(self, x: Array, row: int) -> Array:
-        """``w . x + c`` of one gate, (..., H, S)."""
+        """Return ``w . x + c`` (..., H, S), the argument of one gate's sigmoid."""
         w, c = like("weight", self.weight, x), like("linear_bias", self.linear_bias, x)
         return namespace(x).sum(x * w[row, :], axis=-1) + c[row]
 
@@ -117,7 +118,7 @@ class GatedBias(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Each term with A and B of the error unit."""
+        """Return each term with the error coefficients A and B."""
         r = k_at - q_at
         values = self._of_offset(q, k, r, scale)
         bias = np.abs(np.asarray(to_host(self.bias._of_offset(r)), np.float64))
@@ -128,7 +129,7 @@ class GatedBias(Score):
         return {n: Truth(v, sizes[n], np.zeros_like(v)) for n, v in values.items()}
 
     def gate_sizes(self, x: np.ndarray) -> np.ndarray:
-        """Return A of the gates of x, including rounding inside the sigmoids."""
+        """Return the error coefficient A of the gates, including rounding inside the sigmoids."""
         sizes = self._sizes()
         a, r = (sigmoid(self._argument(x, n)) for n in (0, 1))
         of_a, of_r = (g + g * (1 - g) * sizes._argument(np.abs(x), n) for n, g in enumerate((a, r)))

@@ -22,21 +22,21 @@ class Hybrid(Table):
         ``PE(p) = PE_1(p) + PE_2(p) + ...`` or ``[PE_1(p), PE_2(p), ...]``.
     Source
         SpeechT5's encoder prenet adds a sinusoid to a convolution's output, Kimi-K2.5 a fixed table
-        of frames to a learned one of patches; no model is known that joins learned columns to
-        fixed ones.
+        of frames to a learned one of patches; no model is known that concatenates learned and fixed
+        columns.
     Error unit
-        A and B of a sum are the sums of A and B, where a looked up row counts with its size.
+        A and B of a sum are the sums of the parts' A and B; a learned row has A = |value| in a sum.
 
     Parameters
     ----------
     parts : sequence of table encodings
-        All with the same positions; of the same ``dim`` to be added.
+        They take the same positions; for "sum" they have the same ``dim``.
     combine : {"sum", "concat"}
 
     Raises
     ------
     TypeError, ValueError
-        Parts that are no tables, or do not fit together; positions that one of them refuses.
+        Parts that are not tables or do not fit together; positions that one part refuses.
     """
 
     parts: tuple[Table, ...]
@@ -64,7 +64,7 @@ class Hybrid(Table):
 
     @property
     def integers(self) -> bool:  # type: ignore[override]
-        """Whether positions must be integers: where one part is a lookup."""
+        """Whether positions must be integers: True if one part is a lookup."""
         return any(part.integers for part in self.parts)
 
     @property
@@ -75,7 +75,7 @@ class Hybrid(Table):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Concatenated rows keep the properties that all parts have."""
+        """The properties that hold: concatenated rows keep those that all parts have."""
         return (
             frozenset.intersection(*(part.properties for part in self.parts))
             if self.combine == "concat"
@@ -83,7 +83,7 @@ class Hybrid(Table):
         )
 
     def table(self, positions: Any, *, dtype: DType = None) -> Array:
-        """The rows of positions, float64 unless ``dtype=``, in the library of learned parts."""
+        """Return the rows, float64 unless ``dtype=`` is given, in the library of learned parts."""
         parts: list[Any] = list(self.parts)
         rows = [part.table(positions) for part in parts]
         home = next((r for r in rows if not isinstance(r, np.ndarray)), rows[0])
@@ -95,7 +95,7 @@ class Hybrid(Table):
         return self.parts[0].grid_positions(height, width)
 
     def truth(self, positions: Any) -> Truth:
-        """The table with A and B of the parts."""
+        """Return the table with the error coefficients A and B."""
         truths = [part.truth(positions) for part in self.parts]
         if self.combine == "concat":
             value, terms, angle = (
@@ -129,8 +129,8 @@ class Hybrid(Table):
         return sum(rest, start=first)
 
     def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
-        # Each part asks for positions of its own kind: whole ones may have stayed on a device
-        # that has no float64.
+        # Each part converts positions by itself: integers may have stayed on a device without
+        # float64.
         own = [part._positions(p.values) for part in self.parts]
         rows = [part._rows(at, xp, device) for part, at in zip(self.parts, own, strict=True)]
         return self._combined(rows)

@@ -26,18 +26,18 @@ class Kerple(Bias):
         Chi et al. 2022, *KERPLE*, arXiv:2205.09921, equations (4) and (5), one pair of parameters
         for each head.
     Traps
-        Both parameters are positive, and r2 is at most 2 in the power form; the code holds them
-        above 0.01.  With form="power" and r2 = 1 this is ALiBi with slopes r1.
+        Both parameters are positive, and r2 is at most 2 in the power form; the code clamps them to
+        at least 0.01.  With form="power" and r2 = 1 this is ALiBi with slopes r1.
     Error unit
-        A = ``r1 (1 + log(1 + r2 |i - j|))``, the 1 for rounding the argument; in the power form
-        ``|b| (1 + r2 log |i - j|)``.  B = 0.
+        A = ``r1 (1 + log(1 + r2 |i - j|))``, the 1 allows for rounding the argument; in the power
+        form ``|b| (1 + r2 log |i - j|)``.  B = 0.
 
     Parameters
     ----------
     r1, r2 : sequence of float, or array of shape (H,)
     form : {"log", "power"}
     causal : bool
-        True: only keys j <= i belong to the encoding, as in the paper.
+        True: queries attend only to keys j <= i, as in the paper.
     """
 
     r1: Sequence[float]
@@ -61,12 +61,12 @@ class Kerple(Bias):
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
-        """One for each pair of parameters."""
+        """The number of heads, one for each pair of parameters."""
         return len(self.r1)
 
     @property
     def sees_future(self) -> bool:
-        """Whether keys after the query belong to the encoding."""
+        """Whether queries attend to later keys; False for a causal bias."""
         return not self.causal
 
     def _of_offset(self, offset: Array) -> Array:

@@ -1,4 +1,4 @@
-"""From one channel layout to the other: tensors, and the q/k projection weights behind them.
+"""Convert tensors and q/k projection weights from one channel layout to the other.
 
 With ``perm = [0, 2, 4, ..., 1, 3, 5, ...]`` over the rotary channels::
 
@@ -22,14 +22,14 @@ from .rope import LAYOUT_ALIASES, LAYOUTS
 def layout_permutation(
     head_dim: int, *, source: str, target: str, rotary_dim: int | None = None
 ) -> np.ndarray:
-    """Channel indices ``perm`` with ``x_target = x_source[..., perm]``.
+    """Return the channel indices ``perm`` such that ``x_target = x_source[..., perm]``.
 
     Parameters
     ----------
     head_dim : int
     source, target : {"interleaved", "half"}
     rotary_dim : int, optional
-        Only the first ``rotary_dim`` channels move.  None: all.
+        Only the first ``rotary_dim`` channels are permuted. None: all.
 
     Returns
     -------
@@ -60,9 +60,9 @@ def convert_layout(x: Array, *, source: str, target: str, rotary_dim: int | None
     ----------
     x : array (..., head_dim)
     source, target : {"interleaved", "half"}
-        The layout that x has, and the one it gets.
+        The layout of x, and that of the result.
     rotary_dim : int, optional
-        How many channels move, from the first on; the others stay.  None: all.
+        Only the first ``rotary_dim`` channels are permuted. None: all.
 
     Returns
     -------
@@ -100,9 +100,9 @@ def permute_weights(
     n_heads : int
         Heads of this projection.
     source, target : {"interleaved", "half"}
-        The layout that the heads have, and the one they get.
+        The layout of the heads in w, and that in the result.
     rotary_dim : int, optional
-        How many channels of a head move, from the first on.  None: all.
+        Only the first ``rotary_dim`` channels of a head are permuted. None: all.
 
     Returns
     -------

@@ -28,7 +28,7 @@ class Learned(LearnedTable):
         ``PE(p) = weight[p + offset]``
     Source
         Gehring et al. 2017, arXiv:1705.03122, section 3.1; BERT (offset 0); OPT and BART keep two
-        rows for padding (offset 2); RoBERTa counts real tokens from padding_idx + 1
+        rows for padding (offset 2); RoBERTa numbers the real tokens from padding_idx + 1
         (:meth:`ids_from_tokens`).
     Error unit
         A = B = 0: rows are looked up, bit for bit.
@@ -36,7 +36,7 @@ class Learned(LearnedTable):
     Parameters
     ----------
     weight : array, shape (rows, dim), real floating
-        Kept as given; results are its rows, bit for bit, in its library, device and dtype.
+        Stored without a copy; results are its rows, bit for bit, in its library, device and dtype.
     offset : int
         Added to every position.
     padding_idx : int, optional
@@ -77,10 +77,10 @@ class Learned(LearnedTable):
         return int(self.weight.shape[1])
 
     def ids_from_tokens(self, input_ids: Array) -> Array:
-        """Positions for token ids (..., S), so that ``table`` finds the rows RoBERTa uses.
+        """Return positions for token ids (..., S), with which ``table`` returns RoBERTa's rows.
 
-        Tokens equal to ``padding_idx`` go to row ``padding_idx``, the others count on from
-        ``padding_idx + 1``.  (fairseq, ``make_positions``.)
+        Padding tokens get row ``padding_idx``; the other tokens get ``padding_idx + 1``, ``+ 2``,
+        ...  (fairseq, ``make_positions``.)
         """
         if self.padding_idx is None:
             raise ValueError("padding_idx must be given for ids_from_tokens(), got None")

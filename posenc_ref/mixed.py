@@ -1,4 +1,4 @@
-"""Rotary encodings whose pairs follow several axes at once: RoPE-Mixed."""
+"""RoPE-Mixed: rotary encodings in which each pair depends on all position axes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class MixedRoPE(Rotary):
     """Rotary position embedding with a learned frequency for every pair on every axis.
 
     Formula
-        Pair j turns by ``sum over axes a of p[a] * weight[a, j]``: one rotation for each axis, one
-        after the other, which is the rotation by the sum.
+        Pair j turns by ``sum over axes a of p[a] * weight[a, j]``: a rotation for each axis in
+        turn, which equals one rotation by the sum.
     Source
         Heo et al. 2024, *Rotary Position Embedding for Vision Transformer*, arXiv:2403.13298,
         RoPE-Mixed; LightGlue learns its angles the same way, as a linear map of coordinates.
     Error unit
         A as :class:`RoPE` has it, B = ``sum over axes of |p[a] weight[a, j]| hypot(x1, x2)``.
 
-    One value is one head of one layer, as the frequencies are learned for each.
+    A value describes one head of one layer, because each head has learned frequencies of its own.
 
     Parameters
     ----------
@@ -72,11 +72,11 @@ class MixedRoPE(Rotary):
         return int(self.weight.shape[0])
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Channels (2j, 2j+1), or (j, j + P)."""
+        """Return the channels of each pair j: (2j, 2j+1), or (j, j + P)."""
         return layout_pairs(self.layout, self.weight.shape[1], 0)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """The frequency of every pair where all axes advance together: the sum over axes."""
+        """Return the frequency of every pair if all axes advance together: the sum over axes."""
         with decimal_context():
             columns = self.weight.T.tolist()
             return tuple(sum(map(Decimal, column), Decimal(0)) for column in columns)
@@ -84,7 +84,7 @@ class MixedRoPE(Rotary):
     def _tables(
         self, positions: Array, seq_len: int | None, offset: float, **where: Any
     ) -> tuple[Array, Array]:
-        """cos and sin of the sum of the angles of all axes, by the addition theorem."""
+        """Return cos and sin of the angle summed over all axes, by the addition theorem."""
         rows = (
             [positions] if self.num_axes == 1 else [positions[a, ...] for a in range(self.num_axes)]
         )

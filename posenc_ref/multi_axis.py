@@ -1,4 +1,4 @@
-"""Rotary encodings of several position axes: M-RoPE, vision towers, image and video models."""
+"""Rotary encodings with several position axes: M-RoPE, vision towers, image and video models."""
 
 from __future__ import annotations
 
@@ -45,21 +45,22 @@ class MultiAxisRoPE(Rotary):
         Which channels form pair j: (2j, 2j+1), (j, j + P) with P the number of pairs, or half-split
         inside the block of channels of each axis (chunked only).
     arrangement : {"chunked", "interleaved"} or sequence of int
-        Which pairs follow which axis: one block after the other; or axis a > 0 takes the pairs
-        a, a + A, a + 2A, ... for its section and axis 0 the rest; or the axis of every pair.
+        The axis of each pair. "chunked": the pairs of an axis form a block. "interleaved": axis a >
+        0 takes pairs a, a + A, a + 2A, ... up to its number of pairs, and axis 0 the rest. A
+        sequence states the axis of every pair.
     spacing : {"global", "restart", "strided"}
         The exponent: j/P over all pairs; i/n for the i-th of the n pairs of an axis, so that every
         axis starts again at the highest frequency; or (A i + a)/P for the i-th pair of axis a.
     base : float or sequence of float
-        One for all axes, or one for each (not with ``spacing="global"``).
+        One number for all axes, or one for each (not with ``spacing="global"``).
     scaling : FrequencySchedule, optional
-        Changes the frequencies, within each axis where these restart.
+        Changes the frequencies; with ``spacing="restart"``, those of each axis separately.
     rotary_start, output_layout, sign
         As in :class:`RoPE`.
     offset : float
         Added to positions: 1 for Llama 4 vision.
     position_scale : float or sequence of float
-        Multiplies positions, for all axes or each: 2 pi for DINOv3.
+        Multiplies positions, one number for all axes or one for each: 2 pi for DINOv3.
     """
 
     head_dim: int
@@ -106,7 +107,7 @@ class MultiAxisRoPE(Rotary):
             sign=validate.choice("sign", self.sign, (1, -1)),
         )
         self._consistent()
-        self.frequencies()  # what the schedule refuses, it refuses now
+        self.frequencies()  # raises if the schedule does not fit
 
     def _consistent(self) -> None:
         if "blockwise" in (self.layout, self.output_layout) and self.arrangement != "chunked":
@@ -126,7 +127,7 @@ class MultiAxisRoPE(Rotary):
         return 2 * sum(self.sections)
 
     def axes(self) -> np.ndarray:
-        """The axis of every pair, by the ``arrangement``."""
+        """Return the axis of every pair, by the ``arrangement``."""
         count, pairs = len(self.sections), sum(self.sections)
         if self.arrangement == "chunked":
             return np.repeat(np.arange(count), self.sections)
@@ -138,11 +139,11 @@ class MultiAxisRoPE(Rotary):
         return np.array(self.arrangement, dtype=int)
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The channels of every pair, by the ``layout``, from ``rotary_start`` on."""
+        """Return the channels of every pair, by the ``layout``, from ``rotary_start`` on."""
         return self._channels(self.layout)
 
     def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The channels of ``output_layout``, where one is given."""
+        """Return the channels of every pair in the output, by ``output_layout`` if one is given."""
         return self._channels(self.output_layout or self.layout)
 
     def _channels(self, layout: str) -> tuple[np.ndarray, np.ndarray]:
@@ -155,9 +156,9 @@ class MultiAxisRoPE(Rotary):
         return np.concatenate([b[0] for b in blocks]), np.concatenate([b[1] for b in blocks])
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """``position_scale * base ** -e_j``, changed by ``scaling`` where there is one."""
+        """Return the frequencies ``position_scale * base ** -e_j``, after ``scaling`` if any."""
         count, axes = len(self.sections), self.axes()
-        # The how-manieth pair of its own axis every pair is.
+        # The index of every pair among the pairs of its axis.
         own = [int(np.sum(axes[:j] == a)) for j, a in enumerate(axes)]
         if self.spacing == "restart":
             tables = [
@@ -182,7 +183,7 @@ class MultiAxisRoPE(Rotary):
         return self.scaling.schedule(base, dim, seq_len)
 
     def attention_factor(self, seq_len: int | None = None) -> float:
-        """The scaling's factor m on cos and sin; 1 without one."""
+        """Return the factor m on cos and sin: that of the scaling, or 1."""
         return 1.0 if self.scaling is None else self.scaling.magnitude(seq_len)
 
     @property
@@ -198,7 +199,7 @@ def _integers(name: str, values: Any, *, minimum: int) -> tuple[int, ...]:
 
 
 def _per_axis(name: str, value: Any, count: int, above: float = 0.0) -> float | tuple[float, ...]:
-    """One number, or one for each axis; equal ones become one."""
+    """Return one number if all axes have the same, else a tuple with one for each axis."""
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         return validate.real(name, value, above=above)
     if len(value) != count:

@@ -12,7 +12,7 @@ from ._namespace import is_array, to_host
 from .position_ids import _integers
 from .vision_positions import grid_positions
 
-#: What a token stands for, as in the ``mm_token_type_ids`` of transformers.
+#: The token types, numbered as in the ``mm_token_type_ids`` of transformers.
 TEXT, IMAGE, VIDEO = 0, 1, 2
 _NAMES = {IMAGE: "image", VIDEO: "video"}
 
@@ -30,11 +30,11 @@ def mrope_positions(
     tokens_per_second: float | None = None,
     text_after: str = "max",
 ) -> np.ndarray:
-    """Positions (time, height, width) for M-RoPE.
+    """Return M-RoPE positions (time, height, width) of text, images and videos.
 
     A run of text starting at position c has c, c + 1, ... on all three axes.  The tokens of an
     image or video that starts at c have ``c + (t, h, w)``, its merged grid in row-major order,
-    frame by frame.  What follows starts at (``text_after``)
+    frame by frame.  The text after it starts, depending on ``text_after``, at
 
     ``"max"``
         one more than the largest position so far, on any axis: Wang et al. 2024 (Qwen2-VL),
@@ -42,9 +42,9 @@ def mrope_positions(
     ``"extent"``
         ``c + max(height, width)`` of the merged grid, however long the video: transformers 5.23.
 
-    The two are the same for images and single frames.  For a video whose time goes further than
-    its height and width they are not: transformers 5.23 gives the text after it positions that the
-    video itself holds, and decodes on from the largest position plus one all the same.
+    The two agree for images and single frames. They differ for a video with more frames than its
+    height and width: in transformers 5.23, the text after it repeats positions of the video, and
+    decoding still continues at the largest position plus one.
 
     ==================================  ======================================================
     model                               settings
@@ -60,28 +60,28 @@ def mrope_positions(
     token_types : integers, shape (S,) or (B, S)
         0 text, 1 image, 2 video: the ``mm_token_type_ids`` of transformers.
     image_grids, video_grids : integers, shape (n, 3)
-        Frames, height and width in *patches* (before merging), of all images and videos in the
-        order in which they occur, over the rows of the batch.
+        Frames, height and width in *patches* (before merging) of all images and videos, in order of
+        occurrence, row by row of the batch.
     attention_mask : integers or booleans, like token_types, optional
-        Padding (0) gets position 0 and counts for nothing.
+        Padding (0) gets position 0 and is not counted.
     spatial_merge_size, temporal_merge_size : int
-        Patches to a token on each side; frames to a token, in videos.
+        Patches per token along height and along width; frames per token in videos.
     split_frames : bool
-        Every frame of a video is a picture of its own, with timestamps as text in between; its
-        time is that of its start.
+        Every frame of a video is treated as an image, with timestamps as text in between; its time
+        position is that of its first token.
     seconds_per_grid : floats, one per video, optional
         Seconds between frames of the grid, for Qwen2.5-VL: frame k is at time
-        ``trunc(k * tokens_per_second * seconds)`` instead of k.  In float32, as there, whose
-        rounding swallows the last bits of 2/fps: exactly, 10 * 0.7 falls short of 7.
+        ``trunc(k * tokens_per_second * seconds)`` instead of k.  Computed in float32, as in that
+        model, because rounding matters: 10 * 0.7 rounds to 7, but the exact product is below 7.
     tokens_per_second : float, optional
-        Goes with seconds_per_grid.
+        Required with seconds_per_grid.
     text_after : {"max", "extent"}
-        Where what follows an image or video starts, as above.
+        The position after an image or video, as above.
 
     Returns
     -------
     int64 array, shape (3, S) or (3, B, S)
-        Decoding goes on from ``positions.max() + 1`` of the row, on all axes.
+        Decoding continues at ``positions.max() + 1`` of the row, on all axes.
 
     Traps
         vLLM and transformers 4 multiply by the seconds first, which is one lower at a few frames
@@ -91,8 +91,8 @@ def mrope_positions(
     Raises
     ------
     ValueError
-        A run of image or video tokens that its grids do not fill, grids left over, a merge size
-        that does not divide a grid, unknown types or settings.
+        A run of image or video tokens that does not fit its grids, more grids than runs, a merge
+        size that does not divide a grid, unknown types or settings.
     """
     types, mask = _rows(token_types, attention_mask)
     space = validate.integer("spatial_merge_size", spatial_merge_size, minimum=1)
@@ -150,7 +150,7 @@ def _next(waiting: list[Any], kind: int, row: int) -> Any:
 
 
 def _runs(row: np.ndarray) -> list[tuple[int, int]]:
-    """The runs of equal values, as (value, length)."""
+    """Return the runs of equal values in ``row``, as (value, length)."""
     edges = np.flatnonzero(np.diff(row)) + 1
     bounds = [0, *edges.tolist(), len(row)]
     return [(int(row[a]), b - a) for a, b in pairwise(bounds) if b > a]
@@ -176,7 +176,7 @@ def _rows(token_types: Any, attention_mask: Any) -> tuple[np.ndarray, np.ndarray
 
 
 def _grids(name: str, grids: Any, space: int, time: int) -> list[tuple[int, int, int]]:
-    """The merged grids."""
+    """Return the grids divided by the merge sizes, as (frames, height, width)."""
     array = _integers(name, () if grids is None else grids)
     if array.size == 0:
         return []
@@ -192,7 +192,7 @@ def _grids(name: str, grids: Any, space: int, time: int) -> list[tuple[int, int,
 
 
 def _steps(seconds: Any, rate: Any, videos: int) -> list[float]:
-    """Time between the frames of each video."""
+    """Return time between the frames of each video."""
     if seconds is None:
         if rate is not None:
             raise ValueError("tokens_per_second needs seconds_per_grid, one number for each video")

@@ -12,7 +12,7 @@ from .rotary import Rotary
 def normed_apply(
     encoding: Rotary, x: Array, weight: Array, positions: Any, *, eps: float = 1e-6
 ) -> Array:
-    """Apply RMSNorm over the head, then the rotation.
+    """Return ``x`` after RMSNorm over the channels of the head and then the rotation.
 
     Formula
         ``R(p) (w * x / sqrt(mean(x ** 2) + eps))``, the mean over the head's channels.
@@ -27,7 +27,7 @@ def normed_apply(
     weight : array (head_dim,)
         The factor itself; Gemma's checkpoints store ``weight - 1``.
     positions
-        As :meth:`Rotary.apply` takes them.
+        As for :meth:`Rotary.apply`.
     eps : float
         1e-6 in Qwen3 and Gemma 3, 1e-5 in others.
 
@@ -39,11 +39,13 @@ def normed_apply(
     Raises
     ------
     TypeError, ValueError
-        No rotary encoding, an x or a weight of another shape, positions that ``apply`` refuses.
+        ``encoding`` is not rotary, x or weight has another shape, or ``apply`` refuses the
+        positions.
 
     Traps
-        The two do not commute: the rotation mixes channels that ``weight`` scales differently
-        (meta-pytorch/torchtune#2809).  With equal weights the order makes no difference.
+        Norm and rotation do not commute: the rotation mixes channels that ``weight`` scales
+        differently (meta-pytorch/torchtune#2809).  With equal weights the order makes no
+        difference.
     """
     if not isinstance(encoding, Rotary):
         raise TypeError(f"encoding must be a rotary encoding, got {type(encoding).__name__}")

@@ -1,4 +1,4 @@
-"""PoPE: queries and keys give magnitudes, positions give the angle."""
+"""PoPE: queries and keys determine the magnitudes of the terms, positions the angles."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class PoPE(Score):
         Polar Coordinate Positional Embeddings*, arXiv:2509.10534; x-transformers,
         ``polar_pos_emb``.
     Traps
-        Every channel has a frequency: d of them, where RoPE has d/2.  softplus leaves no sign, so
-        that position alone turns the sign of a term.  Kernels double the width, with
-        ``[mu cos, mu sin]``: unless d is passed, they scale by 1/sqrt(2 d).  delta goes
-        to the keys' angles; x-transformers holds it in [-2 pi, 0] when it is used.
+        Every channel has a frequency: d of them, where RoPE has d/2.  softplus is positive, so only
+        the position changes the sign of a term. Kernels use the doubled width ``[mu cos, mu sin]``:
+        unless d is passed, they scale by 1/sqrt(2 d). delta is added to the keys' angles;
+        x-transformers clamps it to [-2 pi, 0] when it is used.
     Error unit
         A = the sum of ``s(q) s(k) |cos|`` with ``s(x) = softplus(x) + sigmoid(x) |x|``; B = the sum
         of ``s(q) s(k) (|(j - i) theta| + |delta|)``; both scaled.
@@ -42,13 +42,13 @@ class PoPE(Score):
     head_dim : int
         d.
     phases : array (H, d), real floating, optional
-        delta, in radians; None is 0.
+        delta, in radians; None means 0.
     base : float
-        Of the frequencies.
+        The base of the frequencies.
 
     Notes
     -----
-    The definition is evaluated as it stands: H Q K d numbers.
+    The definition is evaluated directly, which takes H Q K d numbers of memory.
     """
 
     head_dim: int
@@ -68,7 +68,7 @@ class PoPE(Score):
 
     @property
     def heads(self) -> int | None:
-        """Rows of the phases, or None where there are none."""
+        """The number of heads, which is the number of rows of the phases; None without phases."""
         return None if self.phases is None else int(self.phases.shape[0])
 
     @cached_property
@@ -77,7 +77,7 @@ class PoPE(Score):
         return Sinusoidal(2 * self.head_dim, layout="concat", base=self.base)
 
     def frequencies(self) -> np.ndarray:
-        """theta (d,), float64, radians per position."""
+        """Return the frequencies theta (d,), float64, in radians per position."""
         return self._waves.frequencies()
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
@@ -86,7 +86,7 @@ class PoPE(Score):
         return {"content-content": xp.sum(pairs * self._cosines(r, q), axis=-1) * scale}
 
     def _cosines(self, r: Array, q: Array) -> Array:
-        """``cos(r theta + delta)``, (Q, K, d) or (H, Q, K, d), where q is."""
+        """Return ``cos(r theta + delta)``, (Q, K, d) or (H, Q, K, d), on the device of q."""
         xp = namespace(q) if isinstance(r, np.ndarray) else None
         rows = astype(self._waves.table(r, xp=xp, device=device_of(q)), q.dtype)
         sin, cos = rows[..., : self.head_dim], rows[..., self.head_dim :]
@@ -99,7 +99,7 @@ class PoPE(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """The logits with A and B of the error unit."""
+        """Return the logits with the error coefficients A and B."""
         r = k_at - q_at
         ((name, value),) = self._of_offset(q, k, r, scale).items()
         of_q, of_k = (softplus(x) + np.abs(x) * sigmoid(x) for x in (q, k))

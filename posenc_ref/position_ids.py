@@ -1,7 +1,7 @@
 """Positions of text tokens: padding, packed documents, decoding, context-parallel shards.
 
-Host integers in, NumPy int64 out.  A list, a NumPy array or a concrete array of any library goes in
-as what it means on the host; the results go with any array (they are host positions).
+Arguments are integers: a list, a NumPy array, or a concrete array of any library, which is copied
+to the host. Results are NumPy int64 arrays, which ``apply`` accepts with any array.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def position_ids(attention_mask: Any, *, padding: int = 0) -> np.ndarray:
     attention_mask : integers or booleans, shape (..., S)
         1 where the token is real.
     padding : int
-        The position of padding tokens, at least -1.  It reaches no output, because padding is
-        masked as a key, but it is looked up: transformers 4 wrote 1 (some models still do), 5
-        writes 0; -1 is OPT's, whose ``Learned(offset=2)`` keeps row 1 for it.
+        The position of padding tokens, at least -1.  It affects no unmasked output, but tables look
+        it up: transformers 4 used 1 (some models still do), 5 uses 0, and OPT uses -1, because its
+        ``Learned(offset=2)`` has row 1 for padding.
 
     Returns
     -------
     int64 array, shape (..., S)
 
     Traps
-        ``arange(S)`` gives every left-padded row but the longest the wrong positions
+        ``arange(S)`` gives wrong positions to every left-padded row but the longest
         (unslothai/unsloth#4078, huggingface/transformers#48028).
 
     Raises
@@ -55,11 +55,11 @@ def position_ids(attention_mask: Any, *, padding: int = 0) -> np.ndarray:
 
 
 def packed(lengths: Any) -> np.ndarray:
-    """Positions of documents packed one after the other: each starts again at 0.
+    """Return the positions of packed documents; each document starts at 0.
 
     Source
-        The ``thd`` format of Transformer Engine, and flash-attention's ``varlen``: position of a
-        token within its own sequence.
+        The ``thd`` format of Transformer Engine, and flash-attention's ``varlen``: the position of
+        a token within its own sequence.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def packed(lengths: Any) -> np.ndarray:
 
 
 def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
-    """Positions of the tokens generated after a prompt: they count on from its length.
+    """Return the positions of the tokens generated after a prompt, from its length on.
 
     Parameters
     ----------
@@ -112,11 +112,11 @@ def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
 
 
 def shard_indices(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
-    """Which tokens of a packed batch a context-parallel rank holds, in its order.
+    """Return the indices of the packed tokens that a context-parallel rank has, in its order.
 
     Formula
         Every sequence is cut into ``2 * cp_size`` equal chunks; rank r holds chunk r and then chunk
-        ``2 * cp_size - 1 - r``, so that causal attention costs every rank the same.
+        ``2 * cp_size - 1 - r``, so causal attention costs every rank the same.
     Source
         Megatron-LM, ``get_batch_on_this_cp_rank``; Transformer Engine,
         ``thd_get_partitioned_indices``; for one sequence, PyTorch's ``_HeadTailLoadBalancer``.
@@ -124,7 +124,7 @@ def shard_indices(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
     Parameters
     ----------
     cu_seqlens : integers, shape (sequences + 1,)
-        Where each sequence starts in the packed batch, from 0, and the total.
+        The start of each sequence in the packed batch, from 0, and then the total length.
     cp_size, cp_rank : int
         Number of ranks, and this one, from 0.
 
@@ -137,7 +137,7 @@ def shard_indices(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
     Raises
     ------
     ValueError
-        A sequence whose length ``2 * cp_size`` does not divide (pad each sequence first).
+        A sequence length is not a multiple of ``2 * cp_size`` (pad each sequence first).
     """
     bounds = _integers("cu_seqlens", cu_seqlens)
     if bounds.ndim != 1 or bounds.size < 1 or bounds[0] != 0 or (np.diff(bounds) < 0).any():
@@ -165,11 +165,10 @@ def shard_indices(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
 
 
 def shard_positions(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
-    """Positions, within their own sequences, of the tokens a context-parallel rank holds.
+    """Return the position of each token of a context-parallel rank within its own sequence.
 
-    The rank holds the tokens :func:`shard_indices`, zig-zag halves of every sequence; each keeps
-    the position that it has in the whole sequence.  A rank that counts its own tokens from 0
-    rotates all but the first chunk wrongly.
+    The tokens are those of :func:`shard_indices`, two chunks of every sequence. A rank that counts
+    its own tokens from 0 instead has wrong positions in all but the first chunk.
 
     Parameters
     ----------
@@ -190,7 +189,7 @@ def shard_positions(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
 
 
 def _integers(name: str, values: Any, *, booleans: bool = False) -> np.ndarray:
-    """``values`` as a NumPy int64 array; floats are refused."""
+    """Return ``values`` as a NumPy int64 array; raise TypeError for floats."""
     if is_array(values) and is_lazy(values):
         raise TypeError(
             f"{name} must be concrete, got a traced or lazy array: positions are made on the host"

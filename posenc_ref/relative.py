@@ -1,6 +1,6 @@
 """Relative positions as matrices: window indices, the shift trick, scores by offset.
 
-Each is the naive definition; the tricks that compute the same faster are what it judges.
+Each function is the direct definition, a reference for faster implementations by reshaping.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ._namespace import (
 
 
 def relative_row(dy: Array, dx: Array, h: int, w: int) -> Array:
-    """``(dy + h - 1) (2w - 1) + dx + w - 1``: the row of an offset in a window of h x w."""
+    """Return the table row of offset (dy, dx) in an h x w window."""
     return (dy + h - 1) * (2 * w - 1) + dx + w - 1
 
 
 def relative_index(window: Any) -> np.ndarray:
-    """The row of a relative bias table for every pair of tokens of a window.
+    """Return the row of the relative bias table for every pair of tokens in a window.
 
     Formula
         ``(dy + h - 1) (2w - 1) + dx + w - 1`` with ``dy = y_i - y_j`` and ``dx = x_i - x_j``, for
@@ -46,7 +46,7 @@ def relative_index(window: Any) -> np.ndarray:
     Returns
     -------
     int64 array, shape (h w, h w)
-        From 0 to ``(2h - 1)(2w - 1) - 1``; equal exactly where both offsets are.
+        From 0 to ``(2h - 1)(2w - 1) - 1``; two pairs share a row only if both offsets agree.
 
     Raises
     ------
@@ -54,8 +54,8 @@ def relative_index(window: Any) -> np.ndarray:
         A window that is not one or two integers of at least 1.
 
     Traps
-        The factor belongs to the other axis: with ``2h - 1`` instead of ``2w - 1``, windows wider
-        than high give different offsets one index.
+        The factor of dy is ``2w - 1``: with ``2h - 1``, windows wider than high give different
+        offsets the same index.
     """
     sizes = (window, window) if isinstance(window, int | np.integer) else window
     if isinstance(sizes, str) or not isinstance(sizes, Sequence | np.ndarray) or len(sizes) != 2:
@@ -67,19 +67,19 @@ def relative_index(window: Any) -> np.ndarray:
 
 
 def relative_shift(x: Array) -> Array:
-    """Scores by distance, moved to where the keys are: Transformer-XL's ``_rel_shift``.
+    """Return scores by key from scores by distance, as Transformer-XL's ``_rel_shift`` does.
 
     Formula
-        ``y[i, j] = x[i, Q - 1 - i + j]`` for keys ``j <= K - Q + i``, and 0 for later ones, where
-        the trick leaves what it finds.
+        ``y[i, j] = x[i, Q - 1 - i + j]`` for keys ``j <= K - Q + i``, and 0 for later keys, where
+        ``_rel_shift`` leaves arbitrary values.
     Source
         Dai et al. 2019, *Transformer-XL*, arXiv:1901.02860, appendix B.
 
     Parameters
     ----------
     x : array (..., Q, K)
-        Column c belongs to distance ``K - 1 - c`` between a query and a key before it; query i
-        stands at ``K - Q + i``.
+        Column c is the score at distance ``K - 1 - c`` (query minus key); query i is at position
+        ``K - Q + i``.
 
     Returns
     -------
@@ -92,8 +92,8 @@ def relative_shift(x: Array) -> Array:
         No real floating array, or more queries than keys.
 
     Traps
-        Reshaped to (K + 1, Q), the *first* row is dropped, not the last.  The trick is for causal
-        attention: what it has for later keys comes from the next row.
+        After the reshape to (K + 1, Q), the *first* row is dropped, not the last. The reshape is
+        for causal attention: at later keys it has values from the next row.
     """
     x = _floating("x", x)
     if x.ndim < 2 or x.shape[-1] < x.shape[-2]:
@@ -105,7 +105,7 @@ def relative_shift(x: Array) -> Array:
 
 
 def relative_scores(q: Array, rel: Array) -> Array:
-    """``q_i . r_(i-j)`` for every pair of positions, past and future.
+    """Return ``q_i . r_(i-j)`` for every pair of positions, including later keys.
 
     Formula
         ``y[i, j] = q[i] . rel[S - 1 - (i - j)]``
@@ -127,7 +127,7 @@ def relative_scores(q: Array, rel: Array) -> Array:
     Raises
     ------
     TypeError, ValueError
-        No real floating arrays, or a table that does not have 2S - 1 rows of d.
+        The arguments are not float arrays, or ``rel`` does not have 2S - 1 rows of size d.
     """
     q, rel = _floating("q", q), _floating("rel", rel)
     if q.ndim < 2:
@@ -152,7 +152,7 @@ def _floating(name: str, x: Any) -> Array:
 
 
 def _gathered(x: Array, column: np.ndarray, kept: np.ndarray) -> Array:
-    """``x[..., i, column[i, j]]`` where ``kept``, else 0."""
+    """Return ``x[..., i, column[i, j]]`` where ``kept``, else 0."""
     xp, device = namespace(x), device_of(x)
     rows, columns = int(x.shape[-2]), int(x.shape[-1])
     flat = xp.reshape(x, (*x.shape[:-2], rows * columns))

@@ -1,4 +1,4 @@
-"""Resizing a learned table of image positions to another grid, as models do at new resolutions."""
+"""Resize a learned table of image positions to another grid, as models do at new resolutions."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ def resize_matrix(
     align_corners: bool = False,
     scale: float | None = None,
 ) -> np.ndarray:
-    """The weights of the old points at the new points of one axis.
+    """Return the interpolation matrix of one axis: the weights of old points at new points.
 
     Formula
         New point i lies at ``c = (i + 1/2) r - 1/2``, ``r = size/new_size`` or ``1/scale``; with
         ``align_corners`` at ``c = i (size - 1)/(new_size - 1)``.
-        "bicubic": ``w_j = k(c - j)`` for the four nearest j, indices past an end counting for the
-        end itself; Keys' kernel ``k(t) = (a+2)|t|^3 - (a+3)t^2 + 1`` for |t| <= 1,
-        ``a|t|^3 - 5a t^2 + 8a|t| - 4a`` up to 2, with a = -3/4.
-        "bilinear": ``k(t) = 1 - |t|`` and c cut off at 0.  "nearest": ``j = floor(i r)``.
-        ``antialias``: ``w_j`` proportional to ``k((c - j)/max(r, 1))``, over the points inside,
-        their sum made 1; a = -1/2 then.
+        "bicubic": ``w_j = k(c - j)`` for the four nearest j, indices past an end being clamped to
+        it; Keys' kernel ``k(t) = (a+2)|t|^3 - (a+3)t^2 + 1`` for |t| <= 1, ``a|t|^3 - 5a t^2 +
+        8a|t| - 4a`` up to 2, with a = -3/4. "bilinear": ``k(t) = 1 - |t|`` and c clamped to at
+        least 0. "nearest": ``j = floor(i r)``. ``antialias``: ``w_j`` proportional to ``k((c -
+        j)/max(r, 1))``, over the points inside, normalised to sum 1, with a = -1/2.
     Source
         Keys 1981, *Cubic convolution interpolation for digital image processing*; PyTorch,
         ``UpSampleKernel.cpp`` (a = -3/4, and -1/2 where antialiased, which is PIL's).
@@ -49,7 +48,7 @@ def resize_matrix(
     antialias, align_corners : bool
         Not both, and neither with "nearest".
     scale : float, optional
-        PyTorch's ``scale_factor``, where it is not ``new_size/size``: DINO passes
+        PyTorch's ``scale_factor``, if it is not ``new_size/size``: DINO passes
         ``(new_size + 0.1)/size``.
 
     Returns
@@ -101,13 +100,13 @@ def resize_table(
     align_corners: bool = False,
     scale: Sequence[float] | None = None,
 ) -> Array:
-    """A learned table over a grid of patches, interpolated to another grid.
+    """Return a learned table of patch positions, interpolated to another grid.
 
     Formula
         ``new[y', x'] = sum over y, x of H[y', y] W[x', x] old[y, x]``, H and W the matrices of
-        :func:`resize_matrix`.  A is the sum of the absolute values of the terms.  Whoever holds
-        coordinates in float32 moves the weights, so B is ``|c_y| + |c_x|`` plus 1 for every axis,
-        times the sum of ``|old|`` over the points in reach.
+        :func:`resize_matrix`.  A is the sum of the absolute values of the terms.  Coordinates in
+        float32 change the weights, so B is ``|c_y| + |c_x|`` plus 1 for every axis, times the sum
+        of ``|old|`` over the points that the kernel covers.
     Source
         transformers, ``interpolate_pos_encoding`` of ViT, DeiT, CLIP, DINOv2 (bicubic), DINOv2 with
         registers (antialiased), DPT (bilinear).  Computed in float64 and rounded once.
@@ -118,7 +117,7 @@ def resize_table(
     grid, new_grid : (int,) or (int, int)
         Length, or height and width, in patches.
     kept : int
-        Leading rows that belong to no patch (CLS, registers, offsets), returned unchanged.
+        The number of leading rows without a patch (CLS, registers, offsets), returned unchanged.
     mode, antialias, align_corners
         As for :func:`resize_matrix`.
     scale : sequence of float, optional
@@ -131,7 +130,7 @@ def resize_table(
     Raises
     ------
     TypeError, ValueError
-        A table that has not as many rows as the grid has patches; arguments out of range.
+        The table has another number of rows than ``kept`` and the grid; arguments out of range.
     """
     check_numbers("weight", weight, "rows", "dim")
     old, new = _grid("grid", grid), _grid("new_grid", new_grid)
@@ -165,7 +164,7 @@ def _grid(name: str, sizes: Any) -> tuple[int, ...]:
 
 
 def _kernel(mode: str, a: Fraction) -> tuple[Kernel, int]:
-    """The kernel and how far it reaches."""
+    """Return the kernel of the mode, and the largest distance at which it is not 0."""
 
     def linear(t: Fraction) -> Fraction:
         return max(1 - abs(t), Fraction(0))

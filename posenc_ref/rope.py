@@ -43,8 +43,8 @@ class RoPE(Rotary):
         Size of x's last axis.
     layout : {"interleaved", "half"}
         Which channels form pair k: (2k, 2k+1) as in the paper, GPT-J and Meta's Llama, or
-        (k, k + d/2) as in GPT-NeoX and Hugging Face's Llama.  There is no default: it is the
-        commonest bug.
+        (k, k + d/2) as in GPT-NeoX and Hugging Face's Llama.  There is no default, because a wrong
+        layout is the most common bug.
     base : float
         Often called theta or rope_theta; greater than 1.
     rotary_dim : int, optional
@@ -53,12 +53,12 @@ class RoPE(Rotary):
         The first rotated channel: 0 for the leading slice of partial rotary,
         ``head_dim - rotary_dim`` for the trailing one of latent attention (DeepSeek).
     output_layout : {"interleaved", "half"}, optional
-        How the rotated slice is written, where not as it is read: Hugging Face's DeepSeek-V3 reads
-        interleaved pairs and writes half-split ones, which no logit sees.  None: as ``layout``.
+        The layout of the result, if it differs from that of x: Hugging Face's DeepSeek-V3 reads
+        interleaved pairs and writes half-split ones, which changes no logit. None: as ``layout``.
     scaling : FrequencySchedule, optional
         A frequency schedule for long contexts, such as ``YaRN(...)`` or ``Llama3Scaling(...)``.
     sign : {1, -1}
-        -1 turns the other way; logits of q and k rotated alike depend on -(m - n) then.
+        -1 rotates in the opposite direction: logits depend on -(m - n) instead of m - n.
     """
 
     head_dim: int
@@ -94,17 +94,17 @@ class RoPE(Rotary):
             scaling=check_scaling(self.scaling),
             sign=validate.choice("sign", self.sign, (1, -1)),
         )
-        self.frequencies()  # what the schedule refuses, it refuses now
+        self.frequencies()  # raises if the schedule does not fit
 
     def _implied(self) -> tuple[str, ...]:
         return ("rotary_dim",) if self.rotary_dim == self.head_dim else ()
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Channels (2k, 2k+1), or (k, k + rotary_dim/2), from ``rotary_start`` on."""
+        """Return the channels of every pair, by ``layout``, from ``rotary_start`` on."""
         return self._channels(self.layout)
 
     def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The channels of ``output_layout``, where one is given."""
+        """Return the channels of every pair in the output, by ``output_layout`` if one is given."""
         return self._channels(self.output_layout or self.layout)
 
     def _channels(self, layout: str) -> tuple[np.ndarray, np.ndarray]:
@@ -112,14 +112,14 @@ class RoPE(Rotary):
         return layout_pairs(layout, self.rotary_dim // 2, self.rotary_start)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """``base ** (-2k / rotary_dim)``, changed by ``scaling`` where there is one."""
+        """Return the frequencies ``base ** (-2k / rotary_dim)``, changed by ``scaling`` if any."""
         assert self.rotary_dim is not None
         if self.scaling is None:
             return standard_schedule(self.base, self.rotary_dim)
         return self.scaling.schedule(self.base, self.rotary_dim, seq_len)
 
     def attention_factor(self, seq_len: int | None = None) -> float:
-        """The scaling's factor m on cos and sin; 1 without one."""
+        """Return the factor m on cos and sin: that of the scaling, or 1."""
         return 1.0 if self.scaling is None else self.scaling.magnitude(seq_len)
 
     @property
@@ -129,7 +129,7 @@ class RoPE(Rotary):
 
 
 def layout_pairs(layout: str, pairs: int, start: int) -> tuple[np.ndarray, np.ndarray]:
-    """Channels (2k, 2k+1) or (k, k + pairs), k = 0 .. pairs-1, counted from ``start``."""
+    """Return the channels of pairs k < pairs: (2k, 2k+1) or (k, k + pairs), plus ``start``."""
     k = np.arange(pairs)
     if layout == "interleaved":
         return start + 2 * k, start + 2 * k + 1
@@ -137,7 +137,7 @@ def layout_pairs(layout: str, pairs: int, start: int) -> tuple[np.ndarray, np.nd
 
 
 def check_start(start: Any, rotary_dim: int, head_dim: int) -> int:
-    """``rotary_start`` such that the rotary slice fits into the head."""
+    """Return ``rotary_start``; raise if the rotated slice does not fit into the head."""
     first = validate.integer("rotary_start", start, minimum=0)
     if first + rotary_dim > head_dim:
         raise ValueError(
@@ -148,7 +148,7 @@ def check_start(start: Any, rotary_dim: int, head_dim: int) -> int:
 
 
 def check_scaling(scaling: Any) -> FrequencySchedule | None:
-    """``scaling``, if it is a schedule or None."""
+    """Return ``scaling``; raise unless it is a schedule or None."""
     if scaling is not None and not isinstance(scaling, FrequencySchedule):
         raise TypeError(
             f"scaling must be None or a schedule such as LinearScaling(4.0), got {scaling!r}"

@@ -1,15 +1,15 @@
-"""Rotary encodings: the base class, which holds the only rotation.
+"""The base class of rotary encodings, with the only implementation of the rotation.
 
-Normal form: every rotary encoding is a list of channel pairs, an axis and a frequency for each,
-and a factor::
+Every rotary encoding is a list of channel pairs, with an axis and a frequency for each, and a
+factor::
 
     angle_k(p)    = (p[axis_k] + offset) * theta_k        (one axis: p + offset; mixed: a sum)
     y[out1_k]     = m * (x[first_k] cos angle_k - sign * x[second_k] sin angle_k)
     y[out2_k]     = m * (x[second_k] cos angle_k + sign * x[first_k] sin angle_k)
-    y[c]          = x[c]                                  for every channel c in no pair
+    y[c]          = x[c]                                  for every channel c outside all pairs
 
-A form supplies the pairs, the axes and the frequencies; :class:`Rotary` owns everything else.  The
-pairs come out where they went in, except where a form says otherwise.
+A subclass supplies the pairs, the axes and the frequencies; :class:`Rotary` does everything else.
+Output channels are the input channels, unless a subclass defines ``output_pairs``.
 """
 
 from __future__ import annotations
@@ -48,20 +48,19 @@ def turn(x1: Array, x2: Array, cos: Array, sin: Array) -> tuple[Array, Array]:
     return x1 * cos - x2 * sin, x2 * cos + x1 * sin
 
 
-#: An encoding whose frequencies depend on the length keeps the tables of this many lengths.
+#: If frequencies depend on the length, the frequencies of this many lengths are cached.
 _KEPT = 64
 
 
 class Rotary(Encoding, abstract=True):
-    """Base of the rotary encodings.  A subclass defines ``pairs`` and ``decimal_frequencies``.
+    """Base class of rotary encodings; a subclass defines ``pairs`` and ``decimal_frequencies``.
 
     Shapes: x is (..., S, head_dim); positions are (S,), or (B, S) where B is x's first axis, or
-    have exactly the axes ``x.shape[:-1]``.  Encodings of A > 1 axes take the same with A in front,
-    (A, S) or (A, B, S), or (S,) where every axis has the same positions.  Frequencies are radians
-    per position.
+    have exactly the axes ``x.shape[:-1]``.  Encodings with A > 1 axes take (A, S) or (A, B, S), or
+    (S,) if every axis has the same positions.  Frequencies are radians per position.
 
-    Length: where ``depends_on_length``, the frequencies and m are those of ``seq_len``, by default
-    the largest position in the call plus one.
+    Length: if ``depends_on_length``, the frequencies and m depend on ``seq_len``, by default the
+    largest position in the call plus one.
     """
 
     family = "rotary"
@@ -69,7 +68,7 @@ class Rotary(Encoding, abstract=True):
     sign: int
     offset: float = 0.0
 
-    # -- supplied by each form ---------------------------------------------------------------
+    # -- supplied by each subclass -----------------------------------------------------------
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the two channels of every pair: two arrays of shape (pairs,)."""
@@ -104,10 +103,10 @@ class Rotary(Encoding, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties from this list that hold at one length.
+        """The properties from this list that hold at a fixed length.
 
         ``relative-logits``  ``R(m) q . R(n) k`` depends on m - n alone
-        ``scaled-rotation``  ``R(p)^T R(p) = m^2`` on the turned channels
+        ``scaled-rotation``  ``R(p)^T R(p) = m^2`` on the rotated channels
         ``rotation``         the same with m = 1: norms are kept
         ``composition``      ``R(a) R(b) = R(a + b)``, so that R(-p) is the inverse
         """
@@ -124,7 +123,7 @@ class Rotary(Encoding, abstract=True):
     def frequencies(self, seq_len: int | None = None) -> np.ndarray:
         """Return the frequencies theta_k, shape (pairs,), NumPy float64, correctly rounded.
 
-        ``seq_len`` matters to length-dependent scaling only; None is the original length.
+        ``seq_len`` is used by length-dependent scaling only; None means the original length.
         """
         return np.array([float(w) for w in self.decimal_frequencies(_length(seq_len))])
 
@@ -139,8 +138,8 @@ class Rotary(Encoding, abstract=True):
     ) -> tuple[Array, Array]:
         """Return ``m cos(angle)`` and ``m sin(angle)``: positions (...) to two (..., pairs).
 
-        They follow the library and device of ``positions`` unless ``xp=`` or ``device=`` say
-        otherwise, in float64 unless ``dtype=``.  The sign of the rotation is not in the table.
+        They have the library and device of ``positions`` unless ``xp=`` or ``device=`` is given,
+        and are float64 unless ``dtype=`` is given. They do not include the sign of the rotation.
         """
         p = self._positions(positions)
         xp, device = target(p, xp, device)
@@ -152,11 +151,11 @@ class Rotary(Encoding, abstract=True):
         return finish(cos, dtype), finish(sin, dtype)
 
     def apply(self, x: Array, positions: Any, *, seq_len: int | None = None) -> Array:
-        """Rotate ``x`` (..., S, head_dim) to ``positions``; queries and keys alike.
+        """Rotate ``x`` (..., S, head_dim), queries or keys, to ``positions``.
 
-        Computed in float64 (float32 where x's device has none) and rounded to x's dtype at the
-        end, as x's library casts: PyTorch to half precision, and every library to bfloat16, by way
-        of float32.  Channels in no pair are passed through bit for bit.  x is not changed.
+        Computed in float64 (float32 if x's device has no float64) and rounded at the end, by the
+        cast of x's library to x's dtype (PyTorch casts to half precision through float32, and every
+        library to bfloat16). Channels outside all pairs are copied bit for bit. x is not changed.
 
         Raises
         ------
@@ -164,7 +163,7 @@ class Rotary(Encoding, abstract=True):
             x is not a real floating array; positions are float16, bfloat16 or another library's.
         ValueError
             Shapes do not match; positions are not finite, beyond 2**40, or on another device;
-            positions are traced and the length matters, but ``seq_len`` is not given.
+            positions are traced and frequencies depend on the length, but ``seq_len`` is not given.
         """
         cos, sin, m = self._tables_for(x, positions, seq_len)
         return self._rotate(x, m * cos, m * self.sign * sin)
@@ -183,11 +182,11 @@ class Rotary(Encoding, abstract=True):
         return self._rotate(x, m * cos, -m * self.sign * sin, back=True)
 
     def shift(self, x: Array, delta: Any, *, seq_len: int | None = None) -> Array:
-        """Move keys that were rotated to positions p on to p + delta (the factor m stays once).
+        """Rotate keys from positions p on to p + delta; the factor m is not applied again.
 
         ``delta`` is a number, or an array of shifts with the shape rules of positions.  Exact only
-        while the frequencies stay what they were: where they depend on the length, ``seq_len`` is
-        required, and must be the one the keys were rotated with.
+        for the frequencies with which the keys were rotated: if these depend on the length, pass
+        the same ``seq_len``.
         """
         if self.depends_on_length and seq_len is None:
             raise ValueError(
@@ -198,11 +197,11 @@ class Rotary(Encoding, abstract=True):
         if isinstance(delta, int | float | np.integer | np.floating) and is_array(x) and x.ndim > 1:
             delta = np.full(x.shape[-2], delta)
         cos, sin, _ = self._tables_for(x, delta, seq_len, offset=0.0)
-        # Rotated keys have their pairs where the output has them.
+        # In rotated keys the pairs are on the output channels.
         return self._turn(x, cos, self.sign * sin, self.output_pairs(), self.output_pairs())
 
     def matrix(self, position: Any, *, seq_len: int | None = None) -> np.ndarray:
-        """Return the (head_dim, head_dim) matrix R with ``apply(x, p) = R x``, NumPy float64.
+        """Return the (head_dim, head_dim) matrix R such that ``apply(x, p) = R x``, NumPy float64.
 
         ``position`` is a number, or one number for each of several axes.
         """
@@ -222,9 +221,9 @@ class Rotary(Encoding, abstract=True):
     def _logits(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
-        """``apply(q) . apply(k) * scale``.
+        """Return ``apply(q) . apply(k) * scale``.
 
-        Where the length matters, q and k are rotated as at the longer one of the two.
+        If frequencies depend on the length, q and k both use the longer of the two lengths.
         """
         n = None
         if self.depends_on_length:
@@ -233,7 +232,7 @@ class Rotary(Encoding, abstract=True):
         rotated = self.apply(q, q_positions, seq_len=n), self.apply(k, k_positions, seq_len=n)
         return dot(*rotated, scale)
 
-    # -- how it is done ----------------------------------------------------------------------
+    # -- implementation ----------------------------------------------------------------------
 
     def _positions(self, positions: Any, x: Array | None = None) -> Positions:
         fastest = self._turns(None).fastest
@@ -241,7 +240,7 @@ class Rotary(Encoding, abstract=True):
         count = self.num_axes
         if count == 1:
             return p
-        if p.ndim == 1:  # text: every axis advances alike
+        if p.ndim == 1:  # text: all axes have the same positions
             here = namespace(p.values)
             return replace(p, values=here.broadcast_to(p.values[None, ...], (count, *p.shape)))
         if p.shape[0] != count:
@@ -253,7 +252,7 @@ class Rotary(Encoding, abstract=True):
 
     def _turns(self, seq_len: int | None) -> Turns:
         kept = self._kept_turns
-        found = kept.get(seq_len)  # looked up once: another thread may clear it meanwhile
+        found = kept.get(seq_len)  # read once, because another thread may clear the cache
         if found is None:
             if len(kept) >= _KEPT:
                 kept.clear()
@@ -286,8 +285,9 @@ class Rotary(Encoding, abstract=True):
         p = self._positions(positions, x)
         index = broadcast_axes(first_axis(p, self.num_axes), x)
         xp, device = namespace(x), device_of(x)
-        # Host positions are sent over first, so that the work is done on x's device.  Not where
-        # it has no float64, and not for lazy arrays: tables made now are exact constants there.
+        # Host positions are copied to x's device, so that the work is done there; except on a
+        # device without float64 and for lazy arrays, where tables made on the host are exact
+        # constants.
         values = cut_like(p, x, self.num_axes).values
         if has_float64(xp, device) and not is_lazy(x):
             values = send(values, xp, device)
@@ -305,7 +305,7 @@ class Rotary(Encoding, abstract=True):
         return tables(positions, self._turns(seq_len), offset=offset, axes=self.axes(), **where)
 
     def _rotate(self, x: Array, cos: Array, sin: Array, back: bool = False) -> Array:
-        """Rotate every pair from its input to its output channels, or ``back``."""
+        """Rotate every pair from its input to its output channels; with ``back``, the reverse."""
         read, written = self.pairs(), self.output_pairs()
         return (
             self._turn(x, cos, sin, written, read)
@@ -328,7 +328,7 @@ class Rotary(Encoding, abstract=True):
         wide = xp.astype(x, cos.dtype)
         x1, x2 = xp.take(wide, first, axis=-1), xp.take(wide, second, axis=-1)
         y1, y2 = turn(x1, x2, cos, sin)
-        # Passed channels never leave their dtype: they come out bit for bit.
+        # Channels outside all pairs are never cast, so they are copied bit for bit.
         parts = [xp.astype(y1, x.dtype), xp.astype(y2, x.dtype), xp.take(x, passed, axis=-1)]
         return xp.take(xp.concat(parts, axis=-1), gather, axis=-1)
 

@@ -25,9 +25,9 @@ class Sandwich(Bias):
     Source
         Chi et al. 2022, *Dissecting Transformer Length Extrapolation*, arXiv:2212.10356, section 5.
     Traps
-        k starts at 1, where the sinusoids of the Transformer start at 0.  ``dim/2`` is the same
-        for the whole row, so softmax does not see it: rows are judged up to a constant.  The sum
-        does not fall all the way with the distance.
+        k starts at 1; the sinusoids of the Transformer start at 0. ``dim/2`` is the same for the
+        whole row, so softmax ignores it: rows are judged up to a constant. The sum does not
+        decrease monotonically with the distance.
     Error unit
         A = ``(sum of |cos| + dim/2) H / 8h``, B = ``(sum of |i - j| omega_k) H / 8h``.
 
@@ -37,7 +37,7 @@ class Sandwich(Bias):
         dim is even; the paper's best is 128, whatever the model's.
     base : float
     causal : bool
-        True: only keys j <= i belong to the encoding, as in the paper.
+        True: queries attend only to keys j <= i, as in the paper.
     """
 
     num_heads: int
@@ -47,7 +47,7 @@ class Sandwich(Bias):
     causal: bool = True
 
     up_to_constant = True
-    holds = frozenset({"symmetric", "zero-at-own"})  # it does not fall with the distance
+    holds = frozenset({"symmetric", "zero-at-own"})  # no decay: it is not monotonic
 
     def __post_init__(self) -> None:
         dim = validate.integer("dim", self.dim, minimum=2)
@@ -62,11 +62,11 @@ class Sandwich(Bias):
 
     @property
     def sees_future(self) -> bool:
-        """Whether keys after the query belong to the encoding."""
+        """Whether queries attend to later keys; False for a causal bias."""
         return not self.causal
 
     def decimal_frequencies(self) -> tuple[Decimal, ...]:
-        """``base ** (-2k/dim)`` for k = 1 .. dim/2, in 50-digit decimal."""
+        """Return ``base ** (-2k/dim)`` for k = 1 .. dim/2, in 50-digit decimal."""
         with decimal_context():
             exponents = [Decimal(2 * k) / self.dim for k in range(1, self.dim // 2 + 1)]
             return tuple(geometric(self.base, exponents))
@@ -76,7 +76,7 @@ class Sandwich(Bias):
         return turns(self.decimal_frequencies())
 
     def _divisors(self) -> np.ndarray:
-        """``8h / H``, (H, 1, 1)."""
+        """Return the divisors ``8h / H``, (H, 1, 1)."""
         return 8.0 * np.arange(1, self.num_heads + 1)[:, None, None] / self.num_heads
 
     def _of_offset(self, offset: Array) -> Array:

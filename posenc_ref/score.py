@@ -19,22 +19,22 @@ from ._positions import as_pairs
 from .accuracy import Truth
 from .encoding import Encoding
 
-#: The names of the four terms: the query's part, then the key's.
+#: The names of the four terms: the query's factor, then the key's factor.
 TERMS = ("content-content", "content-position", "position-content", "position-position")
 
 
 class Score(Encoding, abstract=True):
-    """Base of the scores.  A subclass defines ``_of_pairs``, or ``_of_offset`` where relative.
+    """Base class of scores. A subclass defines ``_of_pairs``, or ``_of_offset`` if relative.
 
     Error unit
         A of a logit is the sum over its terms of the absolute values of all products; B is 0
-        unless the form has angles.
+        unless the encoding has angles.
     """
 
     family = "score"
     integers = True  # whether positions must be integers
-    relative = True  # whether positions count through key - query alone
-    sees_future = True  # whether keys after the query belong to the encoding
+    relative = True  # whether the terms depend on key - query alone
+    sees_future = True  # whether queries attend to later keys
     mixes_queries = False  # whether a logit depends on other queries too
     head_dim: int
 
@@ -42,29 +42,29 @@ class Score(Encoding, abstract=True):
     def properties(self) -> frozenset[str]:
         """The properties from this list that hold for all positions.
 
-        ``translation``  logits do not change when all positions move by the same shift
+        ``translation``  a common shift of all positions changes no logit
         ``prefix``       later tokens change no logit of earlier ones
         """
         return frozenset({"prefix", "translation"} if self.relative else {"prefix"})
 
     @property
     def heads(self) -> int | None:
-        """The number of heads, or None where any number fits."""
+        """The number of heads, or None if any number fits."""
         return None
 
     @property
     def rows(self) -> int | None:
-        """The number of positions, or None where it is unlimited."""
+        """The number of positions, or None if it is unlimited."""
         return None
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
-        """The terms (..., H, Q, K) for relative positions r = key - query (Q, K)."""
+        """Return the terms (..., H, Q, K) for relative positions r = key - query (Q, K)."""
         raise NotImplementedError(f"{type(self).__name__} defines no terms")
 
     def _of_pairs(
         self, q: Array, k: Array, q_at: Array, k_at: Array, scale: float
     ) -> dict[str, Array]:
-        """The terms for query positions (Q, 1) and key positions (1, K)."""
+        """Return the terms for query positions (Q, 1) and key positions (1, K)."""
         return self._of_offset(q, k, k_at - q_at, scale)
 
     def terms(
@@ -103,9 +103,9 @@ class Score(Encoding, abstract=True):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Return each term with A and B of the error unit, for NumPy q and k in float64.
+        """Return each term with the error coefficients A and B, for NumPy float64 q and k.
 
-        Relative positions may be anything of the shape (Q, K) that ``k_at - q_at`` broadcasts to.
+        Any relative positions are allowed: pass ``q_at`` and ``k_at`` that broadcast to (Q, K).
         """
         values = self._of_pairs(q, k, q_at, k_at, scale)
         sizes = self._sizes()._of_pairs(np.abs(q), np.abs(k), q_at, k_at, abs(scale))

@@ -17,38 +17,38 @@ def scores(
     *,
     scale: float | None = None,
 ) -> Array:
-    """Attention logits, in q's dtype: computed in float64, rounded once.
+    """Return attention logits before mask and softmax, computed in float64 and rounded once.
 
     Tables: ``(q + PE) . (k + PE) * scale`` (identity projections).  Rotary: ``R q . R k * scale``.
     Biases: ``q . k * scale + bias``, q and k with a head axis (..., H, Q, d); scores: the sum of
-    ``encoding.terms``.  Masking is the caller's.  ``encoding.scores`` is the same.
+    ``encoding.terms``.  The caller applies the mask. ``encoding.scores`` is the same function.
 
     Parameters
     ----------
     encoding : Encoding
         A table, rotary, bias or score encoding.
     q : array (..., Q, d), real floating
-        Queries; with a head axis in front of Q for biases and scores.
+        Queries, with a head axis (..., H, Q, d) for biases and scores.
     k : array (..., K, d), real floating
-        Keys of q's library and leading axes.
+        Keys, with the library and leading axes of q.
     q_positions, k_positions : int, range, sequence or array (Q,) and (K,)
-        On the host, or where q is; (B, Q) and (B, K) with B on q's first axis.
+        On the host, or on q's device; (B, Q) and (B, K) with B on q's first axis.
     scale : float, optional
-        None is the encoding's own: 1/sqrt(d), 1 for T5, whose initialisation absorbs it,
+        None means the encoding's default: 1/sqrt(d), 1 for T5, whose initialisation absorbs it,
         1/sqrt(d (1 + terms)) for DeBERTa.
 
     Returns
     -------
     array (..., Q, K)
-        Of q's library, device and dtype, for every encoding; float64 inside, float32 where q's
-        device has no float64.
+        In q's library, device and dtype; computed in float64, or in float32 if q's device has no
+        float64.
 
     Raises
     ------
     TypeError
-        If encoding is no encoding, q or k are no floating arrays, or of two libraries.
+        If ``encoding`` is not an encoding, or q and k are not float arrays of one library.
     ValueError
-        If shapes or positions do not fit, or the encoding's logits are no sum (ConViTBias).
+        If shapes or positions do not fit, or the encoding has no single logits (ConViTBias).
     """
     if not isinstance(encoding, Encoding):
         raise TypeError(f"encoding must be a posenc_ref encoding, got {type(encoding).__name__}")

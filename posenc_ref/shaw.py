@@ -28,8 +28,8 @@ class Shaw(Score):
         Granite-Speech count i - j (``counted="query-key"``), SpeechT5 without the last row.
         Music Transformer (Huang et al. 2018, arXiv:1809.04281): a table for each head, after = 0.
     Traps
-        2K + 1 rows, not 2K; the sign of the offset; the skew of Music Transformer leaves garbage
-        at later keys, where this clips.
+        The table has 2K + 1 rows, not 2K. Implementations differ in the sign of the offset. Music
+        Transformer's skew has arbitrary values at later keys; here the offset is clipped.
     Error unit
         A = the sum of ``|q| |k|`` and ``|q| |a|`` over the channels, scaled; B = 0.
 
@@ -37,9 +37,9 @@ class Shaw(Score):
     ----------
     keys : array (rows, d), or (H, rows, d) with a table for each head; real floating
     before : int
-        The number of rows before that of offset 0.
+        The number of rows before the row of offset 0.
     counted : {"key-query", "query-key"}
-        Which difference counts the rows.
+        The difference that selects the row.
     values : array of the shape of ``keys``, optional
         The vectors b_ij that :meth:`context` adds to the values.
     """
@@ -72,19 +72,19 @@ class Shaw(Score):
 
     @property
     def heads(self) -> int | None:
-        """Heads of the table, where it has any."""
+        """The number of heads of the table, or None if all heads share it."""
         return int(self.keys.shape[0]) if self.keys.ndim == 3 else None
 
     def row(self, r: Array) -> Array:
-        """The row of the table for relative positions key - query."""
+        """Return the index of the table row for relative positions key - query."""
         r = r if self.counted == "key-query" else -r
         after = int(self.keys.shape[-2]) - 1 - self.before
         return clip(r, -self.before, after) + self.before
 
     def context(self, weights: Array, v: Array, q_positions: Any, k_positions: Any) -> Array:
-        """``z_i = sum_j weights_ij (v_j + b_ij)``: weights (..., H, Q, K), v (..., H, K, d).
+        """Return ``z_i = sum_j weights_ij (v_j + b_ij)``, weights (..., H, Q, K), v (..., H, K, d).
 
-        Positions are (Q,) and (K,), on the host or where v is; the result has v's dtype.
+        Positions are (Q,) and (K,), on the host or on v's device; the result has v's dtype.
         """
         if self.values is None:
             raise ValueError("values must be given for context(), got None")
@@ -93,7 +93,7 @@ class Shaw(Score):
         weights = astype(weights, wide.dtype)
         row = self.row(k_at.values[None, :] - q_at.values[:, None])
         b = like("values", self.values, wide)
-        # How much weight falls on each row: sum_j weights_ij [row_ij = m].
+        # The total weight of each row: sum_j weights_ij [row_ij = m].
         falls = []
         for m in range(int(b.shape[-2])):
             mask = row == m

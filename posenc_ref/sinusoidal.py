@@ -1,4 +1,4 @@
-"""Sinusoidal position tables: the paper's form and its variants."""
+"""Sinusoidal position tables: the form in the Transformer paper and its variants."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Sinusoidal(ComputedTable):
     layout : {"interleaved", "concat"}
         sin and cos of a pair in adjacent columns, or all of one kind before all of the other.
     first : {"sin", "cos"}
-        Which comes first; "cos" in MusicGen and in diffusion timesteps.
+        The function in the first columns; "cos" in MusicGen and in diffusion timesteps.
     denominator : {"dim", "half-1"} or float
         n = dim/2, dim//2 - 1, or the number (diffusion: ``dim//2 - downscale_freq_shift``).
     offset, position_scale, scale : float
         As in the formula; positions in fairseq start at padding_idx + 1.
     odd : {"raise", "extra-sin", "zero-pad"}
-        What an odd dim means: an error, one more sine column without its cosine (XLM, Marian), or
+        For an odd dim: an error, one more sine column without its cosine (XLM, Marian), or
         a last column of zeros (fairseq, tensor2tensor).
     """
 
@@ -103,11 +103,11 @@ class Sinusoidal(ComputedTable):
 
     @property
     def properties(self) -> frozenset[str]:
-        """All three hold, unless an extra sine column has no cosine."""
+        """The properties that hold: all three, unless an extra sine column has no cosine."""
         return frozenset() if self.dim % 2 and self.odd == "extra-sin" else PAIRED
 
     def decimal_frequencies(self) -> tuple[Decimal, ...]:
-        """``position_scale * base ** (-k/n)`` in 50-digit decimal, one per pair."""
+        """Return ``position_scale * base ** (-k/n)`` in 50-digit decimal, one per pair."""
         pairs = (self.dim + 1) // 2 if self.odd == "extra-sin" else self.dim // 2
         with decimal_context():
             if self.denominator == "dim":
@@ -120,11 +120,11 @@ class Sinusoidal(ComputedTable):
             return tuple(Decimal(self.position_scale) * w for w in waves)
 
     def frequencies(self) -> np.ndarray:
-        """``position_scale * omega_k``, radians per position, NumPy float64."""
+        """Return ``position_scale * omega_k``, radians per position, NumPy float64."""
         return np.array([float(w) for w in self.decimal_frequencies()])
 
     def truth(self, positions: Any) -> Truth:
-        """``table`` with A = |value| and B = ``|angle| |scale|``; a zero column has 0."""
+        """Return ``table`` with A = |value|, B = ``|angle scale|``; both are 0 in a zero column."""
         value = self.table(np.asarray(positions))
         sin_at, cos_at = self.columns()
         at = np.asarray(positions, np.float64)[..., None] + self.offset
@@ -135,10 +135,10 @@ class Sinusoidal(ComputedTable):
         return Truth(value, np.abs(value), angle, amplitude)
 
     def shift_matrix(self, k: float) -> np.ndarray:
-        """M(k), (dim, dim), with ``PE(p + k) = M(k) PE(p)`` for every p; NumPy float64.
+        """Return the matrix M(k) (dim, dim) such that ``PE(p + k) = M(k) PE(p)``; NumPy float64.
 
-        Each (sin, cos) pair is turned by ``k * omega``: ``[[c, s], [-s, c]]``.  An extra sine
-        column has no cosine, so there is no M(k) then: ValueError.
+        Each (sin, cos) pair is rotated by ``k * omega``: ``[[c, s], [-s, c]]``. Raises ValueError
+        if an extra sine column has no cosine, because M(k) does not exist then.
         """
         if self.dim % 2 and self.odd == "extra-sin":
             raise ValueError("shift_matrix needs a cosine for every sine; odd='extra-sin' has none")
@@ -151,7 +151,7 @@ class Sinusoidal(ComputedTable):
         return matrix
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """The columns that hold the sines and the cosines, in the order of the pairs."""
+        """Return the columns of the sines and of the cosines, in the order of the pairs."""
         cosines = self.dim // 2
         sines = (self.dim + 1) // 2 if self.odd == "extra-sin" else cosines
         if self.layout == "interleaved":

@@ -1,4 +1,4 @@
-"""Sinusoidal tables of two and three axes: images and videos."""
+"""Sinusoidal tables for two and three axes: images and videos."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Sinusoidal2D(AxisSinusoids):
     Source
         Chen et al. 2021, *An Empirical Study of Training Self-Supervised Vision Transformers*
         (MoCo v3), arXiv:2104.02057: "half-1", "wh".  He et al. 2021, *Masked Autoencoders*,
-        arXiv:2111.06377: ``Sinusoidal2D(dim, axis_order="wh")``, whose code calls the width's half
-        the height's; diffusers (DiT, PixArt, SD3) has it from there.  Hugging Face's builder and
+        arXiv:2111.06377: ``Sinusoidal2D(dim, axis_order="wh")``, whose code names the width's half
+        after the height; diffusers (DiT, PixArt, SD3) copied it.  Hugging Face's builder and
         RT-DETR: "hw".  timm's ``build_sincos2d_pos_embed``: "hw", "grouped".
     Error unit
         A = |value|, B = ``|angle| |scale|`` of the axis that the column follows.
@@ -34,9 +34,11 @@ class Sinusoidal2D(AxisSinusoids):
     dim : int
         Size of a row, a multiple of 4.
     axis_order : {"hw", "wh"}
-        Which axis has the first half of the columns.  Positions are (height, width) always.
+        The axis of the first half of the columns, then the other. Positions are always (height,
+        width).
     layout : {"concat", "interleaved", "grouped"}
-        All sines of an axis before its cosines; side by side; or all sines before all cosines.
+        "concat": all sines of an axis, then its cosines; "interleaved": side by side; "grouped":
+        all sines of both axes, then all cosines.
     first : {"sin", "cos"}
     base : float
     denominator : {"dim", "half-1"} or float
@@ -47,8 +49,8 @@ class Sinusoidal2D(AxisSinusoids):
         For ``grid``: n patches of an axis lie at ``i extent / n``, not at i.  diffusers:
         ``base_size / interpolation_scale``.  The rows then depend on the size of the image.
     flatten : {"rows", "columns"}
-        For ``grid``: the order of the patches.  "columns" is OmDet-Turbo's, whose tokens come
-        row by row nevertheless: only square images get what was meant.
+        For ``grid``: the order of the patches. "columns" is OmDet-Turbo's, although its tokens are
+        row by row, so the positions of images that are not square are mixed up.
     """
 
     dim: int
@@ -84,7 +86,7 @@ class Sinusoidal2D(AxisSinusoids):
         )
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
-        """Rows and columns of the patches, (2, height * width), in the order of ``flatten``."""
+        """Return row and column of every patch, (2, height * width), in the order ``flatten``."""
         if self.extent is None:
             grid = grid_positions(height, width)
         else:
@@ -118,7 +120,7 @@ class Sinusoidal3D(AxisSinusoids):
     Parameters
     ----------
     sections : (int, int, int)
-        Columns of time, height and width; even.  Their sum is ``dim``.
+        The numbers of columns for time, height and width, all even. Their sum is ``dim``.
     axis_order : str
         The axes in the order of their columns: a permutation of "thw".  Positions are (time,
         height, width) always, as ``grid_positions(h, w, frames=t)`` gives them.

@@ -16,7 +16,7 @@ from .table import ComputedTable
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StandardizedSinusoidal(ComputedTable):
-    """Sinusoidal table of ``length`` rows, less its mean, divided by a multiple of its deviation.
+    """Sinusoidal table of ``length`` rows, minus its mean, divided by a multiple of its deviation.
 
     Formula
         ``PE(p) = (S(p) - mean) / (divisor std)``; S is ``Sinusoidal(dim)``, interleaved, and mean
@@ -25,14 +25,15 @@ class StandardizedSinusoidal(ComputedTable):
     Source
         Nie et al. 2022, *PatchTST*, arXiv:2211.14730, in its code (``PositionalEncoding``,
         ``pe="sincos"``, ``normalize=True``); transformers: PatchTST and PatchTSMixer
-        (``positional_encoding_type="sincos"``).  The paper says learned; so are all other
-        settings ("zeros", "normal", "uniform", "random"), which differ in how they start.
+        (``positional_encoding_type="sincos"``).  The paper says that positions are learned. In the
+        code all other settings ("zeros", "normal", "uniform", "random") are learned; they differ in
+        their initial values.
     Traps
-        The rows depend on the length: another number of patches is another table.  PatchTST's
-        [CLS] counts as a patch.  ``torch.std`` has n - 1, ``numpy.std`` n.
+        All rows change with the number of patches. PatchTST's [CLS] counts as a patch.
+        ``torch.std`` divides by n - 1, ``numpy.std`` by n.
     Error unit
         A = ``(|S(p)| + mean of |S|) / (divisor std)``, B = ``(|angle| + mean of |angle|) / (divisor
-        std)``; the deviation counts as exact.
+        std)``; the deviation is treated as exact.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ class StandardizedSinusoidal(ComputedTable):
     length : int
         Rows over which mean and std are taken.
     divisor : float
-        10: the rows are small compared with the embeddings.
+        10 by default, which makes the rows small compared with the embeddings.
     base : float
     """
 
@@ -71,7 +72,7 @@ class StandardizedSinusoidal(ComputedTable):
         return float(table.mean()), self.divisor * float(table.std(ddof=1))
 
     def truth(self, positions: Any) -> Truth:
-        """``table`` with the A and B of the formula."""
+        """Return ``table`` with the error coefficients A and B."""
         plain, (mean, by) = self._plain.truth(positions), self._moments
         every = self._plain.truth(range(self.length))
         return Truth(

@@ -23,7 +23,7 @@ from .bias import Bias
 
 
 def bucket_starts(nb: int, max_distance: int) -> tuple[int, ...]:
-    """The smallest distances n of the buckets 1 .. nb - 1, in integers.
+    """Return the smallest distance n of each of the buckets 1 .. nb - 1, in integers.
 
     With ``me = nb // 2``, each distance n < me has a bucket of its own; bucket me + t begins where
     ``log(n/me) / log(max_distance/me) * (nb - me) >= t``.
@@ -55,7 +55,7 @@ class T5Bias(Bias):
         ``_relative_position_bucket``.  MPNet, WavLM and LayoutLMv2 add it to scaled scores,
         LayoutLMv3 inside the scale.
     Error unit
-        A = ``|b|``, B = 0; a bucket is equal or wrong.
+        A = ``|b|``, B = 0; a wrong bucket is always an error.
 
     The logarithm is not evaluated: bucket ``me + t`` starts at the smallest integer n with
     ``n**(nb-me) * me**t >= max_distance**t * me**(nb-me)``, compared in Python integers, so ties
@@ -64,12 +64,12 @@ class T5Bias(Bias):
     Parameters
     ----------
     table : array, shape (num_buckets, num_heads), real floating
-        Kept as given; biases are its entries, bit for bit, in its library and dtype.
+        Stored without a copy; biases are its entries, bit for bit, in its library and dtype.
     num_buckets, max_distance : int
     bidirectional : bool
         True in encoders; in decoders (False) all later keys share bucket 0.
     scaled, bias_inside_scale : bool
-        Whether 1/sqrt(d) multiplies the product, and the bias with it.
+        ``scaled``: ``q . k`` is divided by sqrt(d). ``bias_inside_scale``: so is the bias.
     """
 
     table: Array
@@ -116,7 +116,7 @@ class T5Bias(Bias):
 
     @property
     def sees_future(self) -> bool:
-        """Whether keys after the query belong to the encoding."""
+        """Whether queries attend to later keys; False for a causal bias."""
         return self.bidirectional
 
     @cached_property
@@ -126,7 +126,7 @@ class T5Bias(Bias):
         return bucket_starts(nb, self.max_distance)
 
     def bucket(self, relative_position: Any) -> Array:
-        """The bucket of each relative position ``key - query``: integers (...) to int64 (...)."""
+        """Return the bucket (int64) of each relative position ``key - query``, integers (...)."""
         r = relative_position
         if not is_array(r):
             r = np.asarray(r)
@@ -144,7 +144,7 @@ class T5Bias(Bias):
         return bucket
 
     def own_scale(self, dim: int) -> float:
-        """1, T5's initialisation absorbs 1/sqrt(d); 1/sqrt(d) where ``scaled``."""
+        """Return 1 (T5's initialisation includes 1/sqrt(d)), or 1/sqrt(d) if ``scaled``."""
         return super().own_scale(dim) if self.scaled else 1.0
 
     def _of_offset(self, offset: Array) -> Array:

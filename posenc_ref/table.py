@@ -17,7 +17,7 @@ from .vision_positions import grid_positions
 
 
 class Table(Encoding, abstract=True):
-    """Base of the table encodings; a subclass defines ``dim``, ``table`` and ``_rows``.
+    """Base class of table encodings; a subclass defines ``dim``, ``table`` and ``_rows``.
 
     Positions are (...) for one axis and (A, ...) for A axes, height before width.
     """
@@ -35,12 +35,12 @@ class Table(Encoding, abstract=True):
         ``linear-shift``   ``PE(p + k) = M(k) PE(p)`` with one matrix for each k
         ``relative-gram``  ``PE(p) . PE(q)`` depends on ``p - q`` alone
 
-        No property claims that the product falls with the distance: for sinusoids it does not.
+        There is no property for a product that decreases with the distance: sinusoids have none.
         """
         return frozenset()
 
     def _rows(self, p: Positions, xp: Namespace, device: Any) -> Array:
-        """The vectors of checked positions, (..., dim), as an array of ``xp`` on ``device``."""
+        """Return the rows (..., dim) of checked positions, as an array of ``xp`` on ``device``."""
         raise NotImplementedError(f"{type(self).__name__} defines no rows")
 
     def _positions(self, positions: Any, x: Array | None = None) -> Positions:
@@ -56,7 +56,7 @@ class Table(Encoding, abstract=True):
         return p
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
-        """Positions of the patches of an image, (S,) or (A, S), in the order of the tokens.
+        """Return positions of the patches of an image, (S,) or (A, S), in the order of the tokens.
 
         Row by row: ``0 .. height * width - 1`` for one axis, rows and columns for two.
         """
@@ -68,24 +68,24 @@ class Table(Encoding, abstract=True):
         return np.arange(rows_and_columns.shape[1])
 
     def grid(self, height: int, width: int, *, dtype: DType = None) -> Array:
-        """The rows of all patches of an image, (height * width, dim): on the host."""
+        """Return the rows of all patches of an image, (height * width, dim), on the host."""
         table: Any = self
         return table.table(self.grid_positions(height, width), dtype=dtype)
 
     def truth(self, positions: Any) -> Truth:
-        """The table at host ``positions`` with A and B of the error unit, NumPy float64.
+        """Return the rows at host ``positions`` with the error coefficients A and B, NumPy float64.
 
-        By default A = 0 and B = 0: rows that are looked up are bit-equal.
+        By default A = B = 0, because looked-up rows must be bit-equal.
         """
         table: Any = self
         value = np.asarray(table.table(np.asarray(positions)), dtype=np.float64)
         return Truth(value, np.zeros_like(value), np.zeros_like(value))
 
     def add(self, x: Array, positions: Any) -> Array:
-        """``x + table(positions)`` for x (..., S, dim), rounded to x's dtype at the end.
+        """Return ``x + table(positions)`` for x (..., S, dim), rounded to x's dtype at the end.
 
         positions are (S,), (B, S) with B on x's first axis, or have the axes ``x.shape[:-1]``;
-        in front of them the A axes, where there are several.
+        with A in front if there are several axes.
         """
         check_x(x, self.dim, "dim")
         p = self._positions(positions, x)
@@ -99,20 +99,20 @@ class Table(Encoding, abstract=True):
     def _logits(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
-        """``(q + PE) . (k + PE) * scale``: q and k are embeddings, projections the identity."""
+        """Return ``(q + PE) . (k + PE) * scale``: q and k are embeddings, without projections."""
         return dot(self.add(q, q_positions), self.add(k, k_positions), scale)
 
 
 class ComputedTable(Table, abstract=True):
-    """Base of the tables that a formula computes."""
+    """Base class of tables that are computed by a formula."""
 
     def table(
         self, positions: Any, *, dtype: DType = None, device: Any = None, xp: Namespace = None
     ) -> Array:
         """Return the rows of positions (...), or (A, ...) for A axes: (..., dim).
 
-        They follow the library and device of ``positions`` unless ``xp=`` or ``device=`` say
-        otherwise, in float64 unless ``dtype=``.  Raises ValueError for positions that are not
+        They have the library and device of ``positions`` unless ``xp=`` or ``device=`` is given,
+        and are float64 unless ``dtype=`` is given.  Raises ValueError for positions that are not
         finite or beyond 2**40.
         """
         p = self._positions(positions)
@@ -120,7 +120,7 @@ class ComputedTable(Table, abstract=True):
 
 
 class LearnedTable(Table, abstract=True):
-    """Base of the tables that look rows up; a subclass defines ``_lookup``."""
+    """Base class of tables that are looked up; a subclass defines ``_lookup``."""
 
     integers = True
 
@@ -142,10 +142,10 @@ class LearnedTable(Table, abstract=True):
         return rows
 
 
-#: The properties of a table whose columns are pairs of a sine and its cosine.
+#: The properties of a table with columns in pairs of sine and cosine.
 PAIRED = frozenset({"constant-norm", "linear-shift", "relative-gram"})
 
 
 def of_axis(p: Positions, axis: int) -> Positions:
-    """The positions of one axis out of (A, ...)."""
+    """Return the positions of one axis out of (A, ...)."""
     return replace(p, values=p.values[axis, ...])

@@ -32,7 +32,7 @@ class Time2Vec(ComputedTable):
     Parameters
     ----------
     weight, bias : array, shape (dim,)
-        w and b, the linear component first, wherever its column is.  Kept as copies in float64.
+        w and b, the linear component always first. Stored as float64 copies.
     function : {"sin", "cos"}
     linear : {"first", "last"}
         The column of the linear component.
@@ -69,7 +69,7 @@ class Time2Vec(ComputedTable):
         return int(self.weight.size)
 
     def truth(self, positions: Any) -> Truth:
-        """``table`` with the A and B of the formula."""
+        """Return ``table`` with the error coefficients A and B."""
         value = self.table(np.asarray(positions))
         t = np.abs(np.asarray(positions, np.float64))[..., None]
         size = t * np.abs(self.weight) + np.abs(self.bias)
@@ -89,7 +89,7 @@ class Time2Vec(ComputedTable):
 
     @cached_property
     def _phases(self) -> tuple[np.ndarray, np.ndarray]:
-        """cos and sin of b_k."""
+        """cos and sin of the phases b_k."""
         cos, sin = tables(self.bias[1:], turns((Decimal(1),)), xp=np)
         return cos[:, 0], sin[:, 0]
 

@@ -27,10 +27,10 @@ class TransformerXL(Score):
         Conformer (Gulati et al. 2020, arXiv:2005.08100), ESPnet (``rel_pos_type=latest``),
         Wav2Vec2-Conformer, Parakeet: R is interleaved.  Funnel, XLNet (:class:`XLNet`): as here.
     Traps
-        The offset is query minus key.  The shift by reshaping is for causal attention: with the
-        K columns of distances K - 1 .. 0, later keys get what it finds in the next query's row.
-        ESPnet's legacy table is :class:`ESPnetLegacy`; ports without the shift use the
-        key's own position.
+        The offset is query minus key.  The shift by reshaping is for causal attention: with the K
+        columns of distances K - 1 .. 0, later keys get values from the next query's row. ESPnet's
+        legacy table is :class:`ESPnetLegacy`. Ports without the shift use the key's position
+        instead of the distance.
     Error unit
         A = the sum of ``|q| |k|``, ``|q| |W| |R|``, ``|u| |k|``, ``|v| |W| |R|``; B = that of
         ``|q| |W|`` and ``|v| |W|`` times ``|(i - j) omega|``; both scaled.
@@ -40,13 +40,13 @@ class TransformerXL(Score):
     projection : array (H, d, D), real floating
         W, from a sinusoid's row to each head.
     content_bias, position_bias : array (H, d), optional
-        u and v; None is 0.
+        u and v; None means 0.
     sinusoid : Sinusoidal
         R, with D columns.
     clamp : int, optional
-        Offsets are held between -clamp and clamp (``clamp_len``).
+        Offsets are clipped to -clamp .. clamp (``clamp_len``).
 
-    The definition is evaluated as it stands: R is built for every pair, Q K D numbers.
+    The definition is evaluated directly: R is built for every pair, which takes Q K D numbers.
     """
 
     projection: Array
@@ -85,12 +85,12 @@ class TransformerXL(Score):
         return self._of_rows(q, k, self._table(-self._held(r), q), scale)
 
     def _table(self, at: Array, q: Array) -> Array:
-        """R at these positions (Q, K), in the dtype of q and where it is: (Q, K, D)."""
+        """Return R (Q, K, D) at positions (Q, K), in the dtype and on the device of q."""
         xp = namespace(q) if isinstance(at, np.ndarray) else None
         return astype(self.sinusoid.table(at, xp=xp, device=device_of(q)), q.dtype)
 
     def _angles(self, at: np.ndarray) -> np.ndarray:
-        """B of R at these positions."""
+        """Return the error coefficient B of R at these positions."""
         moved = np.zeros((*at.shape, self.sinusoid.dim))
         angle = np.abs(at[..., None] * self.sinusoid.frequencies()) * abs(self.sinusoid.scale)
         for columns in self.sinusoid.columns():
@@ -116,7 +116,7 @@ class TransformerXL(Score):
         return found
 
     def _projected(self, x: Array, rows: Array) -> Array:
-        """``x_i . W R_ij``: x (..., H, Q, d) and rows (Q, K, D) to (..., H, Q, K)."""
+        """Return ``x_i . W R_ij`` (..., H, Q, K) for x (..., H, Q, d) and rows R (Q, K, D)."""
         xp = namespace(x)
         wide = xp.matmul(x, like("projection", self.projection, x))
         return xp.matmul(wide[..., None, :], xp.matrix_transpose(rows))[..., 0, :]
@@ -124,7 +124,7 @@ class TransformerXL(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Each term with A and B of the error unit."""
+        """Return each term with the error coefficients A and B."""
         r = self._held(k_at - q_at)
         rows, moved = self._table(-r, q), self._angles(r)
         values = self._of_rows(q, k, rows, scale)
@@ -139,16 +139,16 @@ class TransformerXL(Score):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class XLNet(TransformerXL):
-    """Relative attention of XLNet: Transformer-XL's four terms and one about segments.
+    """Relative attention of XLNet: Transformer-XL's four terms and one for segments.
 
     Formula
         ``A_ij = ((q_i + u) . k_j + (q_i + v) . W R(i - j) + (q_i + s) . e[g_ij]) / sqrt(d)``;
-        g_ij is 0 where query and key are of one segment, else 1.
+        g_ij is 0 if query and key are in the same segment, else 1.
     Source
         Yang et al. 2019, *XLNet*, arXiv:1906.08237, section 2.5.  The content stream and the query
         stream have the same terms, each with its own q.
     Traps
-        ``attn_type="bi"`` sees both signs of i - j; the shift drops one column more than
+        ``attn_type="bi"`` uses both signs of i - j; its shift drops one column more than
         Transformer-XL's.
     Error unit
         That of :class:`TransformerXL`, and ``|q| |e|``, ``|s| |e|`` in A.
@@ -160,7 +160,7 @@ class XLNet(TransformerXL):
     segment_bias : array (H, d), optional
         s.
     segments : array (2, H, d), optional
-        e: the rows of the same segment, and of another one.
+        e: row 0 for the same segment, row 1 for different segments.
     """
 
     segment_bias: Array | None = None
@@ -178,10 +178,10 @@ class XLNet(TransformerXL):
     def segment_term(
         self, q: Array, q_segments: Any, k_segments: Any, *, scale: float | None = None
     ) -> Array:
-        """The fifth term (..., H, Q, K) of queries (..., H, Q, d); add it to ``scores``.
+        """Return the fifth term (..., H, Q, K) of queries (..., H, Q, d); add it to ``scores``.
 
-        Segment numbers are (Q,) and (K,) integers, on the host or where q is.  In q's dtype,
-        rounded once.
+        Segment numbers are integers (Q,) and (K,), on the host or on q's device. The result has q's
+        dtype, rounded once.
         """
         if self.segments is None:
             raise ValueError("segments must be given for segment_term(), got None")

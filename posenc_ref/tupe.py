@@ -25,9 +25,9 @@ class TUPE(Score):
         Ke, He, Liu 2020, *Rethinking Positional Encoding in Language Pre-training*,
         arXiv:2006.15595, equations (7), (8) and (10): TUPE-A without b, TUPE-R with it.
     Traps
-        No position is added to the embeddings.  The scale has a 2; b is not scaled.  The authors'
-        code resets the product alone and gives [CLS] buckets of its own: the two numbers here are
-        the sums.
+        No position is added to the embeddings. The scale is 1/sqrt(2d), and b is not scaled. The
+        authors' code replaces only the product and adds special buckets for [CLS]:
+        ``cls_to_others`` and ``others_to_cls`` are the sums of both.
     Error unit
         A = the sum of ``|q| |k|`` and ``|p U_Q| |p U_K|``, scaled, and ``|b|``; B = 0.
 
@@ -78,7 +78,7 @@ class TUPE(Score):
         return int(self.position_queries.shape[0])
 
     def own_scale(self, dim: int) -> float:
-        """``1 / sqrt(2d)``."""
+        """Return ``1 / sqrt(2d)``."""
         return float((2 * dim) ** -0.5)
 
     def _of_pairs(
@@ -109,7 +109,7 @@ class TUPE(Score):
         return kept | {"cls": untied}
 
     def _rows(self, name: str, at: Array, q: Array) -> Array:
-        """Rows of positions (S,), heads first: (H, S, d)."""
+        """Return the rows (H, S, d) of positions (S,)."""
         table = getattr(self, name)
         rows, h, d = (int(n) for n in table.shape)
         flat = namespace(table).reshape(table, (rows, h * d))

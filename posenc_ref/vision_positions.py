@@ -1,9 +1,9 @@
 """Positions of image patches and video grids, one row for each axis.
 
-Axes come in the order (height, width), or (time, height, width) where frames are given; models
-whose first axis is x (Llama 4, SAM 2, Kimi's MoonViT) take them reversed, ``positions[::-1]``.
-Tokens that belong to no patch (CLS, registers) get position 0 on every axis, :func:`with_unplaced`:
-an angle of 0 does not change them.
+Axes come in the order (height, width), or (time, height, width) where frames are given; for models
+with x first (Llama 4, SAM 2, Kimi's MoonViT) reverse them, ``positions[::-1]``. Tokens without a
+patch (CLS, registers) get position 0 on every axis by :func:`with_unplaced`, so that they are not
+rotated.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ def grid_positions(
     merge_size: int = 1,
     origin: int | str = 0,
 ) -> np.ndarray:
-    """Row and column of every patch, in the order of the tokens.
+    """Return the row and column of every patch, in the order of the tokens.
 
     Parameters
     ----------
     height, width : int
         Size of the grid in patches.
     frames : int, optional
-        Number of frames: the result then has a time axis in front, and the frames follow each
-        other.
+        Number of frames: the result then has a time axis in front, and lists frame after frame.
     merge_size : int
         1 for row-major order.  m for blocks of m x m patches that are merged into one token later:
         the patches of a block follow each other, the blocks row by row.  Qwen2-VL and its relatives
-        (GLM-4V, PaddleOCR-VL, Ernie 4.5 VL..., 2) order their patches so; the positions themselves
-        stay those of the patches.
+        (GLM-4V, PaddleOCR-VL, Ernie 4.5 VL..., 2) order their patches so; each patch keeps its row
+        and column.
     origin : int or "centre"
         Position of the first row and column: 0 nearly everywhere, 1 in Llama 4 and EfficientLoFTR.
         "centre" puts 0 in the middle, from ``-(n - n // 2)`` to ``n // 2 - 1``: Qwen-Image with
@@ -53,7 +52,8 @@ def grid_positions(
     Raises
     ------
     TypeError, ValueError
-        Sizes that are no integers, or below 1; a merge size that does not divide height and width.
+        Sizes that are not integers or are below 1; a merge size that does not divide height and
+        width.
     """
     height, width = _size(height, width)
     m = validate.integer("merge_size", merge_size, minimum=1)
@@ -68,7 +68,7 @@ def grid_positions(
 
 
 def patch_centres(height: int, width: int) -> np.ndarray:
-    """Centres of the patches, each axis from -1 to 1, row-major: DINOv3.
+    """Return the centres of the patches on axes from -1 to 1, row-major, as in DINOv3.
 
     Formula
         ``2 (i + 1/2) / n - 1`` for patch i of n, on each axis by itself.
@@ -89,7 +89,7 @@ def patch_centres(height: int, width: int) -> np.ndarray:
     Raises
     ------
     TypeError, ValueError
-        A size that is no integer, or below 1.
+        A size that is not an integer or is below 1.
     """
     axes = [(2 * np.arange(n) + 1 - n) / n for n in _size(height, width)]
     return np.stack(np.meshgrid(*axes, indexing="ij")).reshape(2, -1)
@@ -110,7 +110,8 @@ def linspace_positions(
     Source
         EVA-02, ``rope.py``: ``arange(n) / n * pretrained``, start 0 and stop the pretrained grid.
         HunyuanDiT and CogVideoX: ``np.linspace(start, stop, n, endpoint=False)`` (diffusers 0.31,
-        ``get_2d_rotary_pos_embed``, ``get_3d_rotary_pos_embed``), the crop of the base grid.
+        ``get_2d_rotary_pos_embed``, ``get_3d_rotary_pos_embed``), the crop of the base grid as
+        start and stop.
 
     Parameters
     ----------
@@ -123,7 +124,7 @@ def linspace_positions(
 
     Traps
         diffusers 0.42 takes ``linspace(start, stop (n - 1) / n, n)``, which is the same for start 0
-        only: rows 4 to 28 in 24 steps come out 0.9928 apart, not 1.
+        only: rows 4 to 28 in 24 steps are 0.9928 apart, not 1.
 
     Returns
     -------
@@ -132,8 +133,8 @@ def linspace_positions(
     Raises
     ------
     TypeError, ValueError
-        Sizes that are no integers, or below 1; corners that are not two finite numbers, or the
-        second of them not behind the first.
+        Sizes that are not integers or are below 1; ``start`` or ``stop`` is not two finite numbers;
+        ``stop`` is not greater than ``start``.
     """
     axes = []
     for n, low, high, axis in zip(
@@ -146,7 +147,7 @@ def linspace_positions(
 
 
 def with_unplaced(positions: Any, *, before: int = 0, after: int = 0) -> np.ndarray:
-    """Return positions with tokens at position 0 added in front and behind.
+    """Return positions with tokens at position 0 added before and after.
 
     CLS and register tokens in front: EVA, DINOv3.  CLS last: Llama 4, whose patches therefore count
     from 1.

@@ -18,7 +18,7 @@ from .relative import relative_row
 
 
 class WindowBias(Bias, abstract=True):
-    """Biases of the tokens of one window; positions are their row-major numbers."""
+    """Base class of biases in a window; positions are row-major token numbers."""
 
     integers = True
     relative = False
@@ -48,13 +48,13 @@ class WindowBias(Bias, abstract=True):
         return self._of_axes(q // w - k // w, q % w - k % w)
 
     def _of_axes(self, dy: Array, dx: Array) -> Array:
-        """The bias (H, Q, K) of query minus key, in rows and in columns."""
+        """Return the bias (H, Q, K) of offsets (dy, dx), query minus key."""
         raise NotImplementedError(f"{type(self).__name__} defines no bias")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WindowTable(WindowBias, abstract=True):
-    """Window biases that are rows of a learned table."""
+    """Base class of window biases that are rows of a learned table."""
 
     table: Array
     _: KW_ONLY
@@ -66,7 +66,7 @@ class WindowTable(WindowBias, abstract=True):
         self._set(window=(h, w))
 
     def _rows(self, h: int, w: int) -> int:
-        """The number of rows for a window of h x w."""
+        """Return the number of rows for a window of h x w."""
         return (2 * h - 1) * (2 * w - 1)
 
     @property
@@ -75,7 +75,7 @@ class WindowTable(WindowBias, abstract=True):
         return int(self.table.shape[1])
 
     def _entries(self, row: Array) -> Array:
-        """``table[row]`` with the heads in front."""
+        """Return ``table[row]`` with the heads in front."""
         check_place("positions", row, "the table", self.table)
         return namespace(self.table).moveaxis(lookup("row", self.table, row), -1, -3)
 
@@ -109,7 +109,7 @@ class SwinBias(WindowTable):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BEiTBias(WindowTable):
-    """Relative position bias of BEiT: Swin's, and three rows for the [CLS] token.
+    """Relative position bias of BEiT: Swin's table with three more rows for the [CLS] token.
 
     Formula
         As :class:`SwinBias` for the patches, which are tokens 1 .. h w; with n rows,
@@ -132,7 +132,7 @@ class BEiTBias(WindowTable):
 
     @property
     def tokens(self) -> int:
-        """The patches and [CLS] before them."""
+        """Number of tokens: [CLS] and the patches."""
         return super().tokens + 1
 
     def _of_pairs(self, q: Array, k: Array) -> Array:
@@ -148,7 +148,7 @@ class BEiTBias(WindowTable):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LeViTBias(WindowTable):
-    """Attention bias of LeViT: by the absolute offsets.
+    """Attention bias of LeViT, a function of the absolute offsets.
 
     Formula
         ``b_h(i, j) = table[|dy| w + |dx|, h]``, added to ``q . k / sqrt(d)``.
@@ -156,9 +156,8 @@ class LeViTBias(WindowTable):
         Graham et al. 2021, *LeViT*, arXiv:2104.01136, equation (3) and its code, whose
         ``attention_biases`` are (H, h w).
     Traps
-        Where a stage shrinks the grid, its queries are at every second row and
-        column of the *keys'* grid: q_positions are ``arange(h * w).reshape(h, w)[::2, ::2]``,
-        flat, not their own numbers.
+        In a stage that shrinks the grid, queries are at every second row and column of the *keys'*
+        grid: q_positions are ``arange(h * w).reshape(h, w)[::2, ::2]``, flattened, not 0, 1, 2, ...
     Error unit
         A = ``|b|``, B = 0.
 
@@ -192,11 +191,13 @@ class LogCPB(WindowBias):
         Liu et al. 2021, *Swin Transformer V2*, arXiv:2111.09883, equations (3) and (4) and its
         code, which has the 8, the 16 and the sigmoid.
     Traps
-        The bias is added to cosine attention, so ``scores`` takes q and k of length 1 times the
-        root of the learned temperature, and has scale 1.  Coordinates are (dy, dx), in that order.
+        The bias is added to cosine attention, so pass ``scores`` q and k of length 1 times the
+        square root of the learned temperature; its scale is 1.  Coordinates are (dy, dx), in that
+        order.
     Error unit
         A = ``16 (s + s (1 - s) S)``, s the sigmoid and S the sum of the absolute values of all
-        products of f, its arguments taken as ``|x| + 1/log(8)``, for rounding inside the logarithm.
+        products of f, with ``|x| + 1/log(8)`` for its arguments, to allow for rounding inside the
+        logarithm.
 
     Parameters
     ----------
@@ -236,7 +237,7 @@ class LogCPB(WindowBias):
         return 1.0
 
     def _inputs(self, dy: Array, dx: Array) -> Array:
-        """``s(dy), s(dx)``, (..., 2)."""
+        """Return the network's inputs ``s(dy), s(dx)`` (..., 2)."""
         xp = namespace(dy)
         sides = self.pretrained_window or self.window
         found = []
@@ -251,7 +252,7 @@ class LogCPB(WindowBias):
         return xp.moveaxis(16.0 * sigmoid(y), -1, -3)
 
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
-        """The bias with A and B of the error unit."""
+        """Return the bias with the error coefficients A and B."""
         plain = super().truth(q_positions, k_positions)
         (q, k), (_, w) = (np.asarray(p) for p in (q_positions, k_positions)), self.window
         q, k = q[:, None], k[None, :]

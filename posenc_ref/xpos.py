@@ -1,4 +1,4 @@
-"""xPos: a rotation times a decay of the position for queries, its inverse for keys."""
+"""xPos: RoPE with a decay by position on queries and its inverse on keys."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class XPos(Rotary):
         Sun et al. 2022, *A Length-Extrapolatable Transformer*, arXiv:2212.10554, equation (12)
         and Algorithm 1 (which centres positions for the range of numbers only).
     Error unit
-        A and B are those of a rotation, times ``zeta ** n``, with ``|n ln zeta|`` added to the
-        angle in B: the exponent is rounded as the angle is.
+        A and B of the rotation, times ``zeta ** n``, with ``|n ln zeta|`` added to the angle in B,
+        because the exponent is rounded like the angle.
 
-    The map of one vector is no rotation: its size changes with the position, so ``apply``,
-    ``inverse``, ``adjoint``, ``shift`` and ``matrix`` do not exist.  Keys grow without bound:
-    ``zeta_0 ** -(p/512)`` leaves float32 at about p = 36,000 beyond the centre, where
-    ``apply_keys`` raises (``apply_queries``, as far before it).  ``scores`` centres on its own
-    positions, which logits do not see.
+    The map of one vector is not a rotation, because its norm changes with the position, so
+    ``apply``, ``inverse``, ``adjoint``, ``shift`` and ``matrix`` do not exist.  Keys grow without
+    bound: ``zeta_0 ** -(p/512)`` exceeds float32 at about p = 36,000 after the centre, where
+    ``apply_keys`` raises (``apply_queries`` at the same distance before it). ``scores`` centres on
+    its own positions, which does not change the logits.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ class XPos(Rotary):
     gamma : float
         0.4 in the paper.
     centre : float
-        The position without decay.  Logits do not see it, as long as queries and keys have the
-        same one; libraries that take the middle of each *call* break that with cached keys.
+        The position without decay. Logits do not depend on it if queries and keys have the same
+        one; libraries that use the middle of each *call* are wrong with cached keys.
     """
 
     head_dim: int
@@ -99,42 +99,42 @@ class XPos(Rotary):
         )
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Channels (2k, 2k+1), or (k, k + head_dim/2)."""
+        """Return channels (2k, 2k+1), or (k, k + head_dim/2)."""
         return layout_pairs(self.layout, self.head_dim // 2, 0)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """``base ** (-2k / head_dim)``."""
+        """Return ``base ** (-2k / head_dim)``."""
         return standard_schedule(self.base, self.head_dim)
 
     def decays(self) -> np.ndarray:
-        """``zeta_k``, shape (pairs,), NumPy float64."""
+        """Return ``zeta_k``, shape (pairs,), NumPy float64."""
         with decimal_context():
             gamma = Decimal(self.gamma)
             steps = [Decimal(2 * k) / self.head_dim for k in range(self.head_dim // 2)]
             return np.array([float((step + gamma) / (1 + gamma)) for step in steps])
 
     def apply_queries(self, x: Array, positions: Any) -> Array:
-        """Queries (..., S, head_dim) rotated and multiplied by ``zeta ** n``, in x's dtype.
+        """Return queries x (..., S, head_dim) rotated and multiplied by ``zeta ** n``.
 
-        Computed in float64 and rounded once; positions as :meth:`Rotary.apply` takes them.
-        ValueError where x's dtype cannot hold the decay.
+        Computed in float64 and rounded once to x's dtype; positions as in :meth:`Rotary.apply`.
+        Raises ValueError if the decay overflows x's dtype.
         """
         return self._decayed(x, positions, 1.0)
 
     def apply_keys(self, x: Array, positions: Any) -> Array:
-        """Keys (..., S, head_dim) rotated and multiplied by ``zeta ** -n``, likewise."""
+        """Return keys x (..., S, head_dim) rotated and multiplied by ``zeta ** -n``."""
         return self._decayed(x, positions, -1.0)
 
     def _logits(
         self, q: Array, k: Array, q_positions: Any, k_positions: Any, scale: float
     ) -> Array:
-        """``apply_queries(q) . apply_keys(k) * scale``."""
+        """Return ``apply_queries(q) . apply_keys(k) * scale``."""
         middle = self._centred(q_positions, k_positions)
         queries, keys = middle.apply_queries(q, q_positions), middle.apply_keys(k, k_positions)
         return dot(queries, keys, scale)
 
     def _centred(self, *positions: Any) -> XPos:
-        """Return the encoding with its centre in the middle of the positions, if concrete."""
+        """Return the encoding centred on the middle of the positions, if they are concrete."""
         seen = [self._positions(p).values for p in positions]
         if any(is_lazy(p) or 0 in p.shape for p in seen):
             return self
@@ -157,7 +157,7 @@ class XPos(Rotary):
 
     @property
     def properties(self) -> frozenset[str]:
-        """Logits are relative; the map of one vector is not a rotation."""
+        """The properties that hold: logits are relative, but one vector is not rotated only."""
         return frozenset({"relative-logits"})
 
     def _check_size(self, n: Array, dtype: str) -> None:

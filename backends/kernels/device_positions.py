@@ -1,4 +1,4 @@
-"""Integer positions whose values only a device, or a trace, knows."""
+"""Integer positions on a device or in a trace, which the host does not read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def align(
     array
         The positions, with one axis at least.
     bool
-        Whether they have a row for each of several position axes.
+        Whether positions have one row for each position axis, of several.
     tuple
-        The index that inserts the axes of x which one such row lacks.
+        The index that adds axes to one row of positions, so that it broadcasts with x.
     """
     at = positions.reshape(1) if positions.ndim == 0 else positions
     several = num_axes > 1 and at.ndim > 1
@@ -34,14 +34,14 @@ def align(
 
 
 def largest_position(turns: Turns) -> int:
-    """Return the largest position at which these frequencies are exact."""
+    """Return the largest position that these frequencies allow."""
     return int(MAX_POSITION / max(1.0, turns.fastest))
 
 
 def fixed_point(turns: Turns) -> np.ndarray:
-    """Return the frequencies as 128-bit fractions of a turn: uint64 (2, pairs), high halves first.
+    """Return the frequencies as 128-bit fractions of a turn: uint64 (2, pairs), high words first.
 
-    Overflow of the product with a position drops whole turns, so no position loses precision.
+    The product with a position overflows by whole turns only, so no position loses precision.
     """
     parts = []
     for each in zip(turns.t1.tolist(), turns.t2.tolist(), turns.t3.tolist(), strict=True):

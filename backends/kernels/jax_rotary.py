@@ -1,7 +1,7 @@
 """Rotation of JAX arrays, eagerly or traced, in operations that XLA fuses into one loop.
 
-Tables are made on the host from exact angles and enter a trace as constants, so
-``jax_enable_x64`` changes nothing.  The operations are elementwise along all axes but the last, so
+Tables are made on the host from exact angles and enter a trace as constants, so results do not
+depend on ``jax_enable_x64``.  The operations are elementwise along all axes but the last, so
 sharded arrays keep their sharding.
 """
 
@@ -31,12 +31,12 @@ class JaxTables:
         return int(self.factors[0][0].shape[-2])
 
     def window(self, start: int, stop: int) -> JaxTables:
-        """Return some rows; the tables must be those of one row of positions."""
+        """Return the tables of rows ``start`` to ``stop``; positions must have one axis (S,)."""
         cut = tuple((c[start:stop], s[start:stop]) for c, s in self.factors)
         return JaxTables(self.runs, cut, self.dim)
 
     def traced_window(self, start: Array, count: int) -> JaxTables:
-        """Return ``count`` rows from a traced ``start``; NaN outside the table."""
+        """Return ``count`` rows from row ``start``, a traced integer; NaN outside the table."""
         import jax.numpy as jnp
 
         if start.ndim or not jnp.issubdtype(start.dtype, jnp.integer):
@@ -59,7 +59,7 @@ def make_tables(runs: tuple[PairRun, ...], phasors: np.ndarray, dim: int) -> Jax
 
 
 def rotate(x: Array, tables: JaxTables) -> Array:
-    """Return ``x`` (..., S, dim) rotated; JAX can differentiate it."""
+    """Return ``x`` (..., S, dim) rotated; differentiable."""
     import jax.numpy as jnp
 
     pieces, at = [], 0

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Kept:
-    """The last ``most`` values by key; threads may share it."""
+    """A cache of the ``most`` values used last; threads may share it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -20,12 +20,12 @@ class Kept:
         return len(self._values)
 
     def values(self) -> list[Any]:
-        """Return the values, the one unused for longest first."""
+        """Return the values, the least recently used first."""
         with self._lock:
             return list(self._values.values())
 
     def get(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return the value of ``key``, calling ``make`` if there is none.
+        """Return the value of ``key``; call ``make`` if there is none.
 
         Two threads may both call ``make``: no lock is held while it runs.
         """

@@ -1,9 +1,10 @@
 """Loops that Numba compiles, used only if the caller has imported Numba.
 
 NumPy makes a table of phasors in three passes: complex products of 16 bytes each, and a cast of the
-real and of the imaginary parts.  It copies the rows of a bias with the C library, which reads what
-it is about to overwrite.  One compiled loop writes each number once and is bound by the memory.
-Compiling takes about half a second and the import of Numba as long, hence the condition.
+real and of the imaginary parts.  It copies the rows of a bias with the C library, which first reads
+the memory that it overwrites. One compiled loop writes each number once, at the speed of memory.
+Compiling takes about half a second, and importing Numba as long: therefore the loops run only if
+Numba is imported already.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-#: NumPy writes fewer than twice as many numbers in less time than compiling takes.
+#: Below this many numbers, NumPy takes less time than compiling a loop would.
 LEAST = 2**22
 
 
@@ -32,13 +33,13 @@ class Columns(NamedTuple):
 
 
 def writes_phasors(cos: Columns, sin: Columns) -> bool:
-    """Return whether a loop for these columns exists and is worth compiling."""
+    """Return whether a compiled loop exists for these columns and saves time."""
     large = cos.array.shape[0] * len(cos.range) >= LEAST
     return large and _supports(cos.array) and _loop(cos, sin) is not None
 
 
 def writes_toeplitz(out: np.ndarray) -> bool:
-    """Return whether the loop for a bias (H, Q, K) is worth compiling."""
+    """Return whether the compiled loop saves time for a bias ``out`` (H, Q, K)."""
     return out.size >= 2 * LEAST and _supports(out)
 
 
@@ -55,7 +56,7 @@ def write_toeplitz(row: np.ndarray, out: np.ndarray) -> None:
 def write_phasors(
     coarse: np.ndarray, fine: np.ndarray, index: np.ndarray, cos: Columns, sin: Columns
 ) -> None:
-    """Write row r, ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``, complex128."""
+    """Write row r, ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``, in two parts."""
     loop = _loop(cos, sin)
     assert loop is not None
     a, b, c, d = (np.ascontiguousarray(x) for t in (coarse, fine) for x in (t.real, t.imag))
@@ -80,11 +81,11 @@ def _loop(cos: Columns, sin: Columns) -> Callable[..., None] | None:
 def _separate(
     a: Any, b: Any, c: Any, d: Any, index: Any, re: Any, i: int, n: int, im: Any, j: int, m: int
 ) -> None:
-    """Write ``(a + ib)(c + id)``: n real parts from column i on, m imaginary ones from column j."""
+    """Write ``(a + ib)(c + id)``: n real parts to columns i.., m imaginary parts to columns j..."""
     few = c.shape[0]
     for r in range(index.shape[0]):
         high, low = index[r] // few, index[r] % few
-        # The compiler vectorises rows that are arrays of their own.
+        # The compiler vectorises only if each row is a separate array.
         ar, br, cr, dr = a[high], b[high], c[low], d[low]
         real, imag = re[r, i : i + n], im[r, j : j + m]
         for k in range(n):
@@ -96,7 +97,7 @@ def _separate(
 def _adjacent(
     a: Any, b: Any, c: Any, d: Any, index: Any, re: Any, i: int, n: int, im: Any, j: int, m: int
 ) -> None:
-    """Write the same with each imaginary part right after its real part, from column i on."""
+    """Write the same product, but each imaginary part after its real part, from column i on."""
     few = c.shape[0]
     for r in range(index.shape[0]):
         high, low = index[r] // few, index[r] % few

@@ -1,10 +1,10 @@
 """Rotation of NumPy arrays at the speed of memory, with no compiled dependency.
 
 Interleaved pairs are complex numbers: one multiplication by ``m (cos + i sin)`` through a view, in
-one pass.  Halves take three passes over tiles that fit in the cache: ``x cos``, ``x sin``, and the
-halves of the second added to the other halves of the first.  The loop over positions is outside
-that over heads, so a tile of the table is read once for all heads.  float16 and bfloat16 go through
-tiles too: widened to float32, rotated, and rounded once.
+one pass.  Halves take three passes over tiles that fit in the cache: ``x cos``, ``x sin``, and a
+sum that adds each half of ``x sin`` to the opposite half of ``x cos``. Positions are the outer loop
+and heads the inner one, so a tile of the table is read once for all heads.  float16 and bfloat16 go
+through tiles too: widened to float32, rotated, and rounded once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from .pair_runs import PairRun, unrotated
 
-#: Bytes of a tile, and of one of the three tiles that widening needs: less than 1 MiB in all.
+#: Bytes of a tile, and of each of the three tiles for float16 and bfloat16: less than 1 MiB in all.
 _TILE, _WIDENED = 512 * 1024, 256 * 1024
 #: An array of at most this many bytes is one tile.
 _SMALL = 64 * 1024
@@ -31,7 +31,7 @@ class NumpyTables:
     """
 
     runs: tuple[PairRun, ...]
-    unrotated: tuple[slice, ...]  #: the channels that no run holds
+    unrotated: tuple[slice, ...]  #: the channels outside all runs
     factors: tuple[tuple[np.ndarray, ...], ...]
     dim: int
 
@@ -41,7 +41,7 @@ class NumpyTables:
         return int(self.factors[0][0].shape[-2])
 
     def window(self, start: int, stop: int) -> NumpyTables:
-        """Return a view of some rows; the tables must be those of one row of positions."""
+        """Return a view of rows ``start`` to ``stop``; positions must have one axis (S,)."""
         cut = tuple(tuple([t[start:stop] for t in f]) for f in self.factors)
         return NumpyTables(self.runs, self.unrotated, cut, self.dim)
 
@@ -62,9 +62,9 @@ def make_tables(runs: tuple[PairRun, ...], phasors: np.ndarray, dim: int) -> Num
 
 
 def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray) -> None:
-    """Rotate ``x`` (..., S, dim) into ``out``, which is x itself or does not overlap it.
+    """Rotate ``x`` (..., S, dim) into ``out``; ``out`` is x itself or does not overlap x.
 
-    The last axes of both must be contiguous; other strides are free.
+    x and ``out`` must be contiguous along their last axis; other strides are free.
     """
     for run, factors in zip(tables.runs, tables.factors, strict=True):
         part, into = (x, out) if run.size * 2 == tables.dim else _channels(x, out, run.channels)
@@ -87,7 +87,7 @@ def _channels(x: np.ndarray, out: np.ndarray, at: slice) -> tuple[np.ndarray, np
 def _scratch(
     x: np.ndarray, factors: tuple[np.ndarray, ...], shape: tuple[int, ...]
 ) -> tuple[np.ndarray, ...]:
-    """Return memory for a tile: x times the sines, and if widened, x and the result."""
+    """Return memory for one tile: x times the sines; in half precision also x and the result."""
     wide = factors[0].real.dtype
     need = len(factors) == 2
     return tuple([np.empty(shape, wide) for _ in range(need if x.dtype == wide else need + 2)])
@@ -115,7 +115,7 @@ def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> N
 def _tile(
     x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray, work: tuple[np.ndarray, ...]
 ) -> None:
-    """Rotate one tile in the dtype of ``work``, and round once if that is wider."""
+    """Rotate one tile in the dtype of ``work``; round once if that is wider than out's dtype."""
     half = x.shape[-1] // 2
     if len(factors) == 1:  # interleaved, in a narrow dtype
         wide, result = work
@@ -143,7 +143,7 @@ def _tile(
 def _planes(
     x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]]:
-    """Yield x and out as few (heads, S, width), with their tables (S, n) or (heads, S, n)."""
+    """Yield x and out in as few parts (heads, S, width) as possible, each with its tables."""
     if factors[0].ndim == 2:
         try:
             shape = (-1, *x.shape[-2:])

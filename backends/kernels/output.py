@@ -11,7 +11,7 @@ from posenc_ref._namespace import Array, dtype_name, is_array, library
 
 
 def checked_like(out: Any, x: Array) -> Any:
-    """Return ``out`` if the result for ``x`` can be written into it."""
+    """Return ``out``; raise if the result for ``x`` cannot be written into it."""
     if library(out) != library(x):
         raise TypeError(f"out must be an array like x, got {type(out).__name__}")
     if tuple(out.shape) != tuple(x.shape) or out.dtype != x.dtype:
@@ -32,7 +32,7 @@ def checked_like(out: Any, x: Array) -> Any:
 
 
 def checked_pair(out: Any, q: Array, k: Array) -> tuple[Any, Any]:
-    """Return ``out`` as a pair, for q and for k; each may share memory with its own input only."""
+    """Return ``out`` as a pair, for q and for k; neither may overlap the input of the other."""
     if not isinstance(out, tuple | list) or len(out) != 2:
         raise TypeError(f"out must be a pair, for q and for k, got {type(out).__name__}")
     for_q, for_k = out
@@ -56,7 +56,7 @@ def _address(x: Any) -> int | None:
 
 
 def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return ``out`` if it is a NumPy array of floats of this shape, and of ``dtype`` if given."""
+    """Return ``out``; raise unless it is a NumPy float array of this shape (and of ``dtype``)."""
     if type(out) is not np.ndarray or dtype_name(out) not in _FLOATS:
         hint = "; a tensor on the CPU is one by .numpy()" if library(out) == "torch" else ""
         raise TypeError(f"out must be a NumPy array of floats, got {type(out).__name__}{hint}")
@@ -70,7 +70,7 @@ def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def foreign_library(positions: Any, out: Any) -> str:
-    """Return the library that positions belong to, or an empty string if they are on the host."""
+    """Return the library of the positions, or an empty string if they are on the host."""
     if not is_array(positions) or library(positions) == "numpy":
         return ""
     if out is not None:
@@ -106,10 +106,10 @@ _FLOATS = ("float64", "float32", "float16", "bfloat16")
 def _check_overlap(
     shape: Sequence[int], strides: Sequence[int], contiguous: bool, one: int
 ) -> None:
-    """Refuse an array in which two elements share memory.
+    """Raise if two elements of the array share memory.
 
-    ``one`` is the size of an element, in the unit of the strides.  The array passes if its axes,
-    sorted by stride, each step over everything that the axes before them reach.
+    ``one`` is the size of an element, in the unit of the strides. No elements overlap if, with the
+    axes sorted by stride, each stride is at least the extent of the axes before.
     """
     if contiguous or 0 in shape:
         return

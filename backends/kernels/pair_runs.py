@@ -1,4 +1,4 @@
-"""Find the channel pairs of a rotary encoding that lie side by side, so that slices reach them."""
+"""Find runs of consecutive channel pairs in a rotary encoding, so that slices can address them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 
-#: The most runs that are faster than the specification.
+#: With more runs than this, the specification is faster.
 _MOST = 12
 
 
@@ -33,7 +33,7 @@ class PairRun:
 
 
 def unrotated(runs: tuple[PairRun, ...], dim: int) -> tuple[slice, ...]:
-    """Return the channels below ``dim`` that no run holds; ``runs`` are sorted by channel."""
+    """Return the channels below ``dim`` outside all runs; ``runs`` are sorted by channel."""
     free, at = [], 0
     for run in runs:
         if run.start > at:
@@ -45,10 +45,9 @@ def unrotated(runs: tuple[PairRun, ...], dim: int) -> tuple[slice, ...]:
 
 
 def pair_runs(encoding: Rotary) -> tuple[PairRun, ...] | None:
-    """Return the runs of ``encoding``, sorted by channel; None if its pairs need more than 12.
+    """Return the pair runs of ``encoding``, sorted by channel, or None if there are more than 12.
 
-    The sections of a multi-axis encoding make no extra runs: an axis changes the tables, not the
-    channels.
+    The sections of a multi-axis encoding add no runs: they change the tables, not the channels.
     """
     first, second = encoding.pairs()
     if not all(map(np.array_equal, encoding.pairs(), encoding.output_pairs())):

@@ -1,10 +1,10 @@
 """Tables of phasors, ``cos + i sin``, by angle addition: few cosines and one product per entry.
 
 ``e^(i (mK + k) w) = e^(i mK w) e^(i k w)``: for S positions only K + S/K phasors are computed, in
-float64, and each entry is the product of two of them.  The K come from the specification's exact
-angles, and each of the S/K is a product of two such: no entry takes more than two products.  A
-factor is off by at most 2 sqrt(2) * 2**-53 and a product by sqrt(5) * 2**-53, which makes less than
-13 * 2**-53 in all.
+float64, and each entry is the product of two of them.  The K phasors come from the specification's
+exact angles, and each of the S/K is a product of two exact phasors, so an entry takes at most two
+products. The error of an exact phasor is at most 2 sqrt(2) * 2**-53 and that of a product sqrt(5) *
+2**-53: less than 13 * 2**-53 in all.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .numba_loops import Columns
 
 #: Bytes of a block that fits in the second-level cache.
 _BLOCK = 1024 * 1024
-#: Entries whose thirty intermediate arrays fit there too, which is three times as fast.
+#: Entries of a block of exact angles: its thirty intermediate arrays fit in that cache too.
 _FEW = 8192
-#: An upper bound of the error of an entry of amplitude 1, in float64.
+#: An upper bound of the error of a float64 entry of amplitude 1.
 ERROR_BOUND = 13 * 2.0**-53
 
 
 def factor_and_sign(encoding: Rotary, length: int | None, inverse: bool) -> tuple[float, int]:
-    """Return the factor and the sign of a rotation, or of its inverse."""
+    """Return the attention factor and the sign of a rotation, or of its inverse."""
     m = float(encoding.attention_factor(length))
     return (1.0 / m, -encoding.sign) if inverse else (m, encoding.sign)
 
@@ -44,7 +44,7 @@ def rotary_phasors(
     axes: np.ndarray | None,
     inverse: bool,
 ) -> np.ndarray:
-    """Return :func:`phasors` of a rotary encoding, with its factor and sign."""
+    """Return the :func:`phasors` of a rotary encoding, including its factor and sign."""
     amplitude, sign = factor_and_sign(encoding, length, inverse)
     return phasors(
         values,
@@ -67,7 +67,7 @@ def phasors(
     amplitude: float = 1.0,
     sign: int = 1,
 ) -> np.ndarray:
-    """Return ``amplitude * e^(i sign (p + offset) w)``, (..., pairs), of float64 positions (...).
+    """Return ``amplitude * e^(i sign (p + offset) w)`` (..., pairs) for float64 positions p (...).
 
     ``dtype`` is complex64 or complex128.  With ``axes``, positions are (A, ...), and pair k uses
     ``positions[axes[k]]``.
@@ -119,7 +119,7 @@ def write(
 ) -> str:
     """Write cos and sin of float64 positions (n,) and return the library that wrote them.
 
-    With fewer columns than pairs, the last pairs are left out.
+    If there are fewer columns than pairs, the last pairs are not written.
     """
     found = _factors(p, turns, offset, amplitude, sign)
     if found is not None and numba_loops.writes_phasors(cos, sin):
@@ -145,14 +145,14 @@ class _Factors:
 def _factors(
     p: np.ndarray, turns: Turns, offset: float, amplitude: float, sign: int
 ) -> _Factors | None:
-    """Return two small tables, or None if each entry needs a cosine of its own."""
+    """Return the two small tables, or None if angle addition does not save cosines."""
     n, pairs = p.size, turns.t1.size
     if n == 0 or pairs == 0 or not bool((p == np.floor(p)).all()):
         return None
     low, high = float(p.min()), float(p.max())
     span = high - low + 1
     step = min(_rows(pairs), max(16, isqrt(n)))
-    # For fewer rows exact ones are as fast, and a window has the same bits as the whole.
+    # For fewer rows exact angles are as fast, and a window of a table has the table's bits.
     consecutive = span == n > 2 * _rows(pairs) and bool((np.diff(p) == 1).all())
     if not consecutive:
         step = 1 << max(6, int(np.log2(span)) // 2)
@@ -176,7 +176,7 @@ def _blocks(
     sign: int,
     found: _Factors | None,
 ) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield a few rows at a time: complex128 (rows, pairs), which the next block overwrites."""
+    """Yield a few rows at a time, complex128 (rows, pairs); the next block overwrites them."""
     n, pairs = p.size, turns.t1.size
     if n == 0 or pairs == 0:
         return
@@ -200,7 +200,7 @@ def _rows(pairs: int) -> int:
 
 
 def _exact(p: np.ndarray, turns: Turns, offset: float, amplitude: float, sign: int) -> np.ndarray:
-    """Return every entry by the specification's exact angles, complex128."""
+    """Return the phasors complex128, each from the specification's exact angle."""
     found = np.empty((p.size, turns.t1.size), np.complex128)
     rows = max(1, _FEW // turns.t1.size)
     for cut in (slice(a, a + rows) for a in range(0, p.size, rows)):

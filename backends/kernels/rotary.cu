@@ -70,7 +70,7 @@ template <> struct Arithmetic<double> { typedef double type; };
 // rotary_launch.py packs the same members in the same order.
 #define MOST_RUNS 12
 struct Run { int start, pairs; };   // consecutive pairs on 2 * pairs channels from start
-struct Gap { int start, stop; };    // channels that no run holds
+struct Gap { int start, stop; };    // channels outside all runs
 
 struct RotaryArguments {
   // Members that change between calls.  Queries have index 0, keys 1.

@@ -13,7 +13,7 @@ from .pair_runs import PairRun
 #: The element type of the kernel for each dtype, and how many elements 16 bytes hold.
 TYPES = {"float64": "double", "float32": "float", "float16": "half16", "bfloat16": "brain16"}
 PER_PACK = {"float64": 2, "float32": 4, "float16": 8, "bfloat16": 8}
-#: Threads of a block, heads that a thread rotates, heads that it loads before it stores any.
+#: Threads per block, heads that a thread rotates, heads that it loads before it stores any.
 _THREADS, _HEADS, _IN_FLIGHT = 128, 16, 4
 #: The largest second dimension of a grid.
 _GRID_Y = 65535
@@ -25,7 +25,7 @@ _FIXED = struct.Struct(f"<16q3q4q4i{2 * _MOST_RUNS}i{2 * (_MOST_RUNS + 1)}i")
 
 
 class View(NamedTuple):
-    """An array (..., S, dim) and its result: strides in elements, and whether 16-byte aligned."""
+    """Shape, strides (in elements) and alignment of an array x (..., S, dim) and its result."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -47,7 +47,7 @@ _ONE = Axis(1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The element of an array, and of its result, at which a launch starts."""
+    """The offsets, in elements, at which a launch starts in an array and in its result."""
 
     array: int
     x: int
@@ -56,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch, without the pointers and without what depends on the positions."""
+    """One launch, without its pointers and without the arguments that depend on the positions."""
 
     kernel: str
     grid: tuple[int, int]
@@ -70,7 +70,7 @@ class CallArguments(NamedTuple):
     """The arguments that change between calls: pointers, bounds of positions, factors."""
 
     angles: int
-    positions: int  #: 0 if they are ``first`` plus multiples of the strides
+    positions: int  #: the address of the positions; 0 to compute them from ``first``
     axes: int
     flag: int
     first: int
@@ -122,8 +122,8 @@ def plan(
 ) -> tuple[Launch, ...]:
     """Return the launches that rotate ``views``: one array, or queries and keys.
 
-    ``place`` holds the strides of positions along all axes of a view but the last, 0 where the
-    axis shares positions; ``axis_stride`` is the stride between position axes.  ``runs`` are all
+    ``place`` holds the strides of positions along each axis of a view but the last, 0 along axes
+    that share positions; ``axis_stride`` is the stride between position axes.  ``runs`` are all
     interleaved or all halves; ``gaps`` are channels to copy.
     """
     folded = [_fold(view, place) for view in views]
@@ -157,7 +157,7 @@ def _word(value: object) -> str:
 
 
 def _fold(view: View, place: tuple[int, ...]) -> tuple[list[Axis], Axis, Axis]:
-    """Split the leading axes into loops of launches, a batch, and heads that share positions."""
+    """Split the leading axes into axes with a launch per index, a batch axis, and a head axis."""
     *lead, _, _ = view.shape
     axes = [Axis(*each) for each in zip(lead, view.strides, view.out_strides, place, strict=False)]
     heads = axes.pop() if axes and (axes[-1].place == 0 or axes[-1].size == 1) else _ONE
@@ -175,7 +175,7 @@ def _fold(view: View, place: tuple[int, ...]) -> tuple[list[Axis], Axis, Axis]:
 
 
 def _alike(views: Sequence[View], folded: Sequence[tuple[list[Axis], Axis, Axis]]) -> bool:
-    """Return whether one launch can rotate both: the same tokens, and no loop of launches."""
+    """Return whether one launch can rotate both views: same tokens, and one launch for each."""
     (q, k), ((q_loops, q_batch, _), (k_loops, k_batch, _)) = views, folded
     same = (q_batch.size, q_batch.place) == (k_batch.size, k_batch.place)
     return same and q.shape[-2:] == k.shape[-2:] and not q_loops and not k_loops
@@ -184,7 +184,7 @@ def _alike(views: Sequence[View], folded: Sequence[tuple[list[Axis], Axis, Axis]
 def _width(
     views: Iterable[View], dtype: str, runs: Iterable[PairRun], gaps: Iterable[tuple[int, int]]
 ) -> int:
-    """Return the pairs of one thread: what 16 bytes hold if every row is aligned, else 1."""
+    """Return the pairs per thread: as many as 16 bytes hold if all rows are aligned, else 1."""
     width = PER_PACK[dtype]
     cuts = [edge for run in runs for edge in (run.start, run.size)]
     cuts += [edge for gap in gaps for edge in gap]
@@ -216,7 +216,7 @@ def _fixed(
     runs: Sequence[PairRun],
     gaps: Sequence[tuple[int, int]],
 ) -> bytes:
-    """Return the second part of ``RotaryArguments``, from the strides on."""
+    """Return the second part of ``RotaryArguments`` in bytes, from the strides to the end."""
     strides: list[int] = []
     for side in ("x", "y"):
         for slot in range(2):

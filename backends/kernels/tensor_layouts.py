@@ -1,4 +1,4 @@
-"""View tensors of other axis orders with heads first and the sequence before the channels."""
+"""View tensors of any axis order as (batch, heads, sequence, channels)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ TENSOR_LAYOUTS = ("bhsd", "bshd", "sbhd", "thd", "bs(hd)")
 
 
 def heads_first(x: Array, layout: str, dim: int, back: Array | None = None) -> Any:
-    """Return ``x`` as (B, H, S, D), or (H, S, D) for ``thd``; with ``back``, undo that.
+    """Return ``x`` viewed as (B, H, S, D), or (H, S, D) for ``thd``; with ``back``, the reverse.
 
-    ``back`` is an array of the original shape.
+    ``back`` is an array with the shape of the original tensor.
     """
     if layout == "bhsd":
         return x
@@ -40,7 +40,7 @@ def heads_first(x: Array, layout: str, dim: int, back: Array | None = None) -> A
 
 
 def _moved(x: Array, start: int, goal: int) -> Any:
-    # A graph of torch.compile cannot look up a namespace.
+    # torch.compile cannot trace the look-up of a namespace.
     return (
         x.movedim(start, goal) if hasattr(x, "movedim") else namespace(x).moveaxis(x, start, goal)
     )

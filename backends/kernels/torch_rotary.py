@@ -1,9 +1,9 @@
 """Rotation of torch tensors by an operator with its own gradient, or by operations that compile.
 
 In eager mode each run of pairs is one call of the operator ``posenc_ref::rotate``.  The map is
-linear: its gradient is the same operator with the angle reversed and the same factor m, and
-autograd saves nothing of x.  In a captured graph the rotation is written in torch operations, which
-Inductor fuses into one loop; the loop of ``rotate_half`` takes twice as long.
+linear: its gradient is the same operator with negated angles and the same factor m, so autograd
+does not save x.  In a captured graph the rotation is written in torch operations, which Inductor
+fuses into one loop; the usual ``rotate_half`` code takes twice as long.
 
 Tables are made on the host from exact angles, so autocast and half precision do not affect them.
 """
@@ -42,7 +42,7 @@ class TorchTables:
         return int(self.factors[0].shape[-3 if self.runs[0].interleaved else -2])
 
     def window(self, start: int, stop: int) -> TorchTables:
-        """Return a view of some rows; the tables must be those of one row of positions."""
+        """Return a view of rows ``start`` to ``stop``; positions must have one axis (S,)."""
         cut = tuple(
             [
                 f[start:stop] if run.interleaved else f[:, start:stop]
@@ -60,7 +60,7 @@ def make_tables(
 
     not_captured(device)
     factors = []
-    # Tables made in inference mode serve training too, and no default device moves them.
+    # Tables made in inference mode must work in training too, on this device whatever the default.
     with torch.inference_mode(False), torch.device("cpu"):
         for run in runs:
             part = phasors[..., run.pairs]
@@ -93,7 +93,7 @@ def rotate(x: Tensor, tables: TorchTables) -> Tensor:
 
 
 def rotate_into(x: Tensor, tables: TorchTables, out: Tensor) -> None:
-    """Rotate into ``out``, which is x itself or does not overlap it; not differentiable."""
+    """Rotate x into ``out``, which is x itself or does not overlap x; not differentiable."""
     import torch
 
     refuse_gradients(x, out)
@@ -117,7 +117,7 @@ def _copy_unrotated(x: Tensor, runs: tuple[PairRun, ...], out: Tensor) -> None:
 
 
 def written_out(x: Tensor, tables: TorchTables) -> Tensor:
-    """Rotate by torch operations only, which compile and which every transform knows."""
+    """Rotate by torch operations only, for torch.compile and torch.func."""
     import torch
 
     pieces, at = [], 0
@@ -145,7 +145,7 @@ _registering = threading.Lock()
 
 
 def _operator() -> Any:
-    """Return ``posenc_ref::rotate``, which is registered at the first use."""
+    """Return the operator ``posenc_ref::rotate``; the first call registers it."""
     with _registering:
         return _registered()
 
@@ -192,9 +192,9 @@ def _registered() -> Any:
 
 
 def _rotate_run(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out: Tensor) -> None:
-    """Rotate one run of pairs into ``out``, which is x itself or does not overlap it.
+    """Rotate one run of pairs of x into ``out``, which is x itself or does not overlap x.
 
-    Halves in the dtype of the factor must not be in place.
+    ``out`` must not be x for halves in the dtype of the factor.
     """
     import torch
 
@@ -231,7 +231,7 @@ def _rotate_run(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out
 
 
 def kernel(x: Tensor) -> str:
-    """Return the part of the path's name that says which kernel runs on a GPU."""
+    """Return the name of the GPU kernel for ``x``, as it appears in the name of the path."""
     if _in_one_launch(x):
         return ", by a Triton kernel"
     return ", by torch's own kernels: Triton is not installed" if x.is_cuda else ""

@@ -1,4 +1,4 @@
-"""Questions about tensors and the state of torch, and what may not be done in that state."""
+"""Checks of tensors and of torch's state: captured graphs, gradients, transforms, streams."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def is_dense(x: Tensor) -> bool:
 
 
 def share_storage(out: Tensor, x: Tensor) -> bool:
-    """Return whether two tensors may overlap; no search for common elements is made."""
+    """Return whether two tensors share a storage, so that they may overlap."""
     return bool(out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr())
 
 
 def device_and_stream(device: Any) -> tuple[str, int]:
-    """Return the device and its current stream, for which a table may be kept.
+    """Return the device and its current stream: a cached table is valid for both only.
 
     torch gives the memory of a dropped table to the next request on the stream that made it, while
     a kernel on another stream may still read it.
@@ -40,7 +40,7 @@ def device_and_stream(device: Any) -> tuple[str, int]:
 
 
 def makes_real_tensors() -> bool:
-    """Return whether new tensors are real ones, not those of a fake mode or of a transform."""
+    """Return whether new tensors hold data; in a fake mode or a transform they do not."""
     import torch
 
     probe = torch.empty(0)
@@ -49,7 +49,7 @@ def makes_real_tensors() -> bool:
 
 
 def not_captured(device: Any) -> None:
-    """Refuse to make tables while a CUDA graph is captured: the graph must not own their memory."""
+    """Raise while a CUDA graph is captured: tables made now would lie in the graph's memory."""
     import torch
 
     if torch.device(device).type == "cuda" and torch.cuda.is_current_stream_capturing():
@@ -60,7 +60,7 @@ def not_captured(device: Any) -> None:
 
 
 def refuse_gradients(x: Tensor, out: Tensor) -> None:
-    """Refuse to write into ``out`` where autograd records: the write has no gradient."""
+    """Raise if autograd records: a write into ``out`` has no gradient."""
     import torch
 
     if torch.is_grad_enabled() and (x.requires_grad or out.requires_grad):
@@ -80,7 +80,7 @@ def in_graph(x: Any) -> bool:
 
 
 def wants_gradients(positions: Any) -> bool:
-    """Return whether positions are a tensor that needs gradients, which tables do not give."""
+    """Return whether positions are a tensor that requires gradients; tables have none."""
     if not hasattr(positions, "requires_grad") or not positions.is_floating_point():
         return False
     import torch
@@ -104,7 +104,7 @@ def is_wrapped(positions: Any) -> bool:
 
 
 def is_transformed(x: Tensor) -> bool:
-    """Return whether torch.func or forward mode tracks x; both need operators of torch's own."""
+    """Return whether torch.func or forward mode tracks x: both need torch's own operators."""
     import torch
 
     if torch._C._functorch.is_functorch_wrapped_tensor(x):

@@ -1,4 +1,4 @@
-"""Rotate half-precision tensors in tiles that are widened in the cache and rounded once."""
+"""Rotate half-precision tensors tile by tile: widen to float32 in the cache, rotate, round once."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def in_tiles(
 ) -> None:
     """Call ``rotate(wide, factor, result)`` for each tile of ``x`` (..., S, n) and fill ``out``.
 
-    Axis ``row`` of ``factor``, a negative number, is that of the positions.  On devices other than
-    the CPU, where a launch costs more than a pass through memory, everything is one tile.
+    ``row``, a negative number, is the axis of ``factor`` along the positions. On other devices than
+    the CPU all of x is one tile, because a launch costs more than a pass through memory.
     """
     import torch
 
@@ -47,7 +47,7 @@ def in_tiles(
 def _planes(
     x: Tensor, factor: Tensor, row: int, out: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield x and out as (heads, S, n), with the table of three axes that these heads share."""
+    """Yield parts (heads, S, n) of x and out, and the table with three axes for these heads."""
     lead = 1 if row == -2 else 0  # the first axis of the factor of halves is cos, sin
     extra = factor.ndim - 3
     if extra and all(size == 1 for size in factor.shape[lead : lead + extra]):

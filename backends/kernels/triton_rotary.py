@@ -14,12 +14,12 @@ import triton.language as tl
 
 Tensor = Any
 
-#: Pairs that one program rotates, or those of one token and head if there are more.
+#: Pairs that one program rotates; more if one token and head has more.
 _PAIRS = 1024
 _HEADS = 4
 
 
-# Triton looks annotations up on the device, so only its own may be here.
+# Triton evaluates annotations on the device, so only Triton's own types may be used here.
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _kernel(  # type: ignore[no-untyped-def]
     x, out, factor, sign, heads, rows, pairs, part, xb, xh, xs, xd, ob, oh, os, od, fb, fh, fs,
@@ -66,7 +66,7 @@ def _kernel(  # type: ignore[no-untyped-def]
 
 
 def rotate_run(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out: Tensor) -> None:
-    """Rotate ``x`` (..., S, 2 pairs) into ``out``, which is x itself or does not overlap it.
+    """Rotate ``x`` (..., S, 2 pairs) into ``out``, which is x itself or does not overlap x.
 
     ``factor`` holds cos and sin: (..., S, pairs, 2) if ``interleaved``, (2, ..., S, pairs) for
     halves.  Each program reads its part of x before it writes.

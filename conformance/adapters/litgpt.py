@@ -65,6 +65,4 @@ def _build(interleave: bool = False, **settings: Any) -> Implementation:
         rows = positions if positions.ndim > 1 else positions[None]
         return rotate(x, cos[rows], sin[rows])
 
-    return Implementation(
-        call=apply, surface="apply", name="litgpt", backend="torch", head_dim=64
-    )  # fmt: skip
+    return Implementation(apply, "apply", "litgpt", backend="torch", head_dim=64)

@@ -85,7 +85,7 @@ def _apply(call: Any, head_dim: int = 64) -> Implementation:
         given = np.ascontiguousarray(x)  # MLX takes no negative strides
         return np.array(call(mx.array(given), offset=window_start(positions)))
 
-    return Implementation(call=apply, surface="apply", name="mlx", head_dim=head_dim)
+    return Implementation(apply, "apply", "mlx", head_dim=head_dim)
 
 
 def _mlx_table() -> Implementation:
@@ -93,8 +93,7 @@ def _mlx_table() -> Implementation:
     from mlx.nn import SinusoidalPositionalEncoding
 
     module = SinusoidalPositionalEncoding(64)
-    call = lambda positions: np.array(module(mx.array(positions)))  # noqa: E731
-    return Implementation(call=call, surface="table", name="mlx")
+    return Implementation(lambda at: np.array(module(mx.array(at))), "table", "mlx")
 
 
 def _mlx_alibi(surface: str) -> Implementation:

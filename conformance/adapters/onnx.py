@@ -28,10 +28,8 @@ def functions() -> list[LibraryFunction]:
     def function(
         name: str, library: str, source: str, expected: RoPE, **settings: Any
     ) -> LibraryFunction:
-        build = partial(_build_onnx, evaluator=library, **settings)
-        return LibraryFunction(
-            name, library, source, build, expected, says=given, fast=not settings
-        )
+        build, fast = partial(_build_onnx, evaluator=library, **settings), not settings
+        return LibraryFunction(name, library, source, build, expected, says=given, fast=fast)
 
     ours, theirs = {"domain": "com.microsoft"}, "onnxruntime"
     microsoft, standard = "com.microsoft.RotaryEmbedding", "ONNX RotaryEmbedding-23"
@@ -61,8 +59,8 @@ def _build_onnx(
     tables = ["rows", rotary_dim // 2]
     shapes = {"cos_cache": tables, "sin_cache": tables, "position_ids": ["batch", "sequence"]}
     # The two operators take the same inputs in another order.
-    order = ["cos_cache", "sin_cache", "position_ids"]
-    order = ["input", *(order if not domain else [order[2], *order[:2]])]
+    order = ["cos_cache", "sin_cache"]
+    order = ["input", "position_ids", *order] if domain else ["input", *order, "position_ids"]
     settings = {"interleaved": interleaved}
     if rotary_dim != 64:  # one of the operators refuses this without a number of heads
         settings |= {"rotary_embedding_dim": rotary_dim, "num_heads": 1}

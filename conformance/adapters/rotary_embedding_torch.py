@@ -26,17 +26,16 @@ def functions() -> list[LibraryFunction]:
     pixel = GivenFrequencies(tuple(np.linspace(1.0, 5.0, 32) * np.pi))
     return [
         function("lang", rotate, rotary, rope(), fast=True, dtypes=VECTORS),
-        function("lang, half of the head", rotate, partial(rotary, rotary_dim=32),
-                 rope(rotary_dim=32)),
+        function("lang, half of the head", rotate, partial(rotary, 32), rope(rotary_dim=32)),
         function("lang, interpolated", rotate, partial(rotary, interpolate_factor=4.0),
                  rope(scaling=LinearScaling(4.0))),
         function("lang, rescaled theta", "RotaryEmbedding.__init__ (theta_rescale_factor)",
                  partial(_forward, theta_rescale_factor=8.0), rope(scaling=NTKScaling(8.0))),
-        function("pixel", "RotaryEmbedding.forward, apply_rotary_emb",
+        function("pixel", "RotaryEmbedding.forward, applyrotary_emb",
                  partial(_forward, freqs_for="pixel"), rope(scaling=pixel)),
-        function("axial", "RotaryEmbedding.get_axial_freqs, apply_rotary_emb", _axial,
+        function("axial", "RotaryEmbedding.get_axial_freqs, applyrotary_emb", _axial,
                  MultiAxisRoPE(64, sections=(16, 16), layout="interleaved", spacing="restart")),
-        function("xPos", "RotaryEmbedding.get_scale, apply_rotary_emb", _xpos, None,
+        function("xPos", "RotaryEmbedding.get_scale, applyrotary_emb", _xpos, None,
                  unknown="as in xPos",
                  says="the power is centred by the length of the call, (p - S // 2) / 512; at the "
                       "last token that is p / 1024, which is what single calls show",
@@ -49,36 +48,32 @@ def functions() -> list[LibraryFunction]:
     ]  # fmt: skip
 
 
-def rotary(*, rotary_dim: int | None = None, interpolate_factor: float = 1.0) -> Implementation:
+def rotary(rotary_dim: int = 64, **settings: Any) -> Implementation:
     """Return `RotaryEmbedding.rotate_queries_or_keys`, unchanged.
 
-    It takes an offset, never positions: anything but one contiguous window of non-negative
-    integers is refused with a ValueError. Positions, and a cache of angles that outlives the
-    call, are built in the precision of the first queries that reach so far.
+    It takes an offset. Positions, and a cache of angles that outlives the call, are built in the
+    precision of the first queries that reach so far.
     """
     from rotary_embedding_torch import RotaryEmbedding
 
-    module = RotaryEmbedding(rotary_dim or 64, interpolate_factor=interpolate_factor)
-    scaling = LinearScaling(interpolate_factor) if interpolate_factor != 1.0 else None
+    module = RotaryEmbedding(rotary_dim, **settings)
     return _apply(
         lambda x, positions: module.rotate_queries_or_keys(x, offset=window_start(positions)),
-        name="rotary-embedding-torch RotaryEmbedding",
-        encoding=RoPE(64, layout="interleaved", rotary_dim=rotary_dim, scaling=scaling),
-        factory=partial(rotary, rotary_dim=rotary_dim, interpolate_factor=interpolate_factor),
+        factory=partial(rotary, rotary_dim, **settings),
     )
 
 
 def _forward(**settings: Any) -> Implementation:
     """Angles at any positions, without the cache that ``rotate_queries_or_keys`` goes through."""
-    from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
+    from rotary_embedding_torch import RotaryEmbedding, applyrotary_emb
 
     module = RotaryEmbedding(64, **settings)
-    return _apply(lambda x, p: apply_rotary_emb(module(p), x))
+    return _apply(lambda x, p: applyrotary_emb(module(p), x))
 
 
 def _axial() -> Implementation:
     import torch
-    from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
+    from rotary_embedding_torch import RotaryEmbedding, applyrotary_emb
 
     table = RotaryEmbedding(32).get_axial_freqs(160, 160)
 
@@ -86,7 +81,7 @@ def _axial() -> Implementation:
         refuse_all_but("rows and columns of a grid", positions)
         rows = table[positions[0], positions[1]]
         return torch.cat(
-            [apply_rotary_emb(row, one[None]) for row, one in zip(rows, x, strict=True)]
+            [applyrotary_emb(row, one[None]) for row, one in zip(rows, x, strict=True)]
         )
 
     return _apply(apply, axes=2)

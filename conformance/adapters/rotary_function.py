@@ -42,27 +42,27 @@ class Rotation:
 
     def __call__(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
         """Return q and k rotated; positions are (S,), (B, S) or (A, B, S)."""
+        import torch
+
         if self._rows_apart(positions):
             rows = [self._rotate(q[b : b + 1], k[b : b + 1], positions[:, b : b + 1])
                     for b in range(len(q))]  # fmt: skip
-            return _stacked([q for q, _ in rows]), _stacked([k for _, k in rows])
+            one, two = map(torch.cat, zip(*rows, strict=True))
+            return one, two
         if self.tensor_layout != "bs(hd)":
             return self._rotate(q, k, positions)
         # A method of an attention module knows its number of heads: as many calls as it takes.
-        heads = self._owner_heads() * self.head_dim
-        parts = zip(_filled(q, heads), _filled(k, heads), strict=True)
+        owner = self.function.args[0] if isinstance(self.function, partial) else None
+        width = int(getattr(owner, "num_heads", H)) * self.head_dim
+        parts = zip(_filled(q, width), _filled(k, width), strict=True)
         rotated = [self._rotate(a, a if q is k else b, positions) for a, b in parts]
-        one, two = zip(*rotated, strict=True)
-        return _joined(one, q.shape), _joined(two, k.shape)
+        one, two = (torch.cat(parts, -1) for parts in zip(*rotated, strict=True))
+        return one[..., : q.shape[-1]], two[..., : k.shape[-1]]
 
     def _rows_apart(self, positions: Any) -> bool:
         """Return whether each row of a batch takes a call: vision towers have one sequence."""
         alone = self.table_shape == "(1, S, W)" or self.table.arrangement == "(S, A)"
         return alone and bool(positions.ndim == 3 and positions.shape[1] > 1)
-
-    def _owner_heads(self) -> int:
-        owner = self.function.args[0] if isinstance(self.function, partial) else None
-        return int(getattr(owner, "num_heads", H))
 
     def _rotate(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
         import torch
@@ -122,18 +122,6 @@ def _filled(x: Any, width: int) -> list[Any]:
 
     missing = -x.shape[-1] % width
     return list(torch.cat([x, x.new_zeros((*x.shape[:-1], missing))], -1).split(width, -1))
-
-
-def _stacked(rows: list[Any]) -> Any:
-    import torch
-
-    return torch.cat(rows)
-
-
-def _joined(parts: Any, shape: Any) -> Any:
-    import torch
-
-    return torch.cat(list(parts), -1)[..., : shape[-1]]
 
 
 def attribute(config: Any, name: str) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import itertools
 import re
 import sys
 import types
@@ -38,11 +40,11 @@ def ranked(module: Any, file: types.ModuleType, config: Any, target: Any) -> Ite
     """
     called = _called_by_attention(type(module).__name__, file)
     interleave = bool(getattr(config, "rope_interleave", True))
-    found = rotating_functions(file)
-    for name in sorted(
-        found, key=lambda n: (-called.get(n, -1), ("interleave" in n) != interleave)
-    ):
-        function, owner = found[name]
+
+    def rank(found: tuple[str, Any]) -> tuple[int, bool]:
+        return -called.get(found[0], -1), ("interleave" in found[0]) != interleave
+
+    for name, (function, owner) in sorted(rotating_functions(file).items(), key=rank):
         if owner is None:
             yield name, function
         elif (instance := _instance(owner, config, target)) is not None:
@@ -56,11 +58,8 @@ def _called_by_attention(module: str, file: types.ModuleType) -> dict[str, int]:
     """
     called: dict[str, int] = {}
     for name, value in vars(file).items():
-        if (
-            inspect.isclass(value)
-            and "Attention" in name
-            and ("Vision" in name) == ("Vision" in module)
-        ):
+        tower = ("Vision" in name) == ("Vision" in module)
+        if inspect.isclass(value) and "Attention" in name and tower:
             alike = sum(1 for end in range(1, len(name)) if module.startswith(name[:end]))
             for method in filter(inspect.isfunction, vars(value).values()):
                 for word in method.__code__.co_names:
@@ -90,23 +89,20 @@ def find_rotation(
 
     positions, tried = table.probe_positions(), []
     for name, function in functions:
-        for head_dim, rotary_dim in _widths(config, width):
-            for table_shape in TABLE_SHAPES:
-                for layout, sizes in LAYOUTS.items():
-                    if layout == "bs(hd)" and rotary_dim is not None:
-                        continue
-                    trial = Rotation(
-                        name, function, table, layout, table_shape, head_dim, rotary_dim
-                    )
-                    x = torch.zeros(sizes(H, head_dim))
-                    try:
-                        y = trial(x, x, positions)[0]
-                        if y.shape == x.shape:
-                            return trial
-                        reason = f"{tuple(x.shape)} came back as {tuple(y.shape)}"
-                    except Exception as error:
-                        reason = describe(error)
-                    tried.append(f"{name} on {layout} with D={head_dim}: {reason}")
+        ways = itertools.product(_widths(config, width), TABLE_SHAPES, LAYOUTS)
+        for (head_dim, rotary_dim), table_shape, layout in ways:
+            if layout == "bs(hd)" and rotary_dim is not None:
+                continue
+            trial = Rotation(name, function, table, layout, table_shape, head_dim, rotary_dim)
+            x = torch.zeros(LAYOUTS[layout](H, head_dim))
+            try:
+                y = trial(x, x, positions)[0]
+                if y.shape == x.shape:
+                    return trial
+                reason = f"{tuple(x.shape)} came back as {tuple(y.shape)}"
+            except Exception as error:
+                reason = describe(error)
+            tried.append(f"{name} on {layout} with D={head_dim}: {reason}")
     module = type(table.module)
     if not tried:
         raise ValueError(
@@ -142,19 +138,16 @@ def find_direct(module: Any, config: Any) -> Rotation | None:
 
     file = sys.modules[type(module).__module__]
     for name, (function, owner) in rotating_functions(file).items():
+        bound = partial(function, module)
         if owner is None or not isinstance(module, owner):
             continue
-        if {"x", "positions"} != set(parameters(partial(function, module))):
+        if {"x", "positions"} != set(parameters(bound)):
             continue
-        for axes in (3, 2):
-            for head_dim, _ in _widths(config, 2):
-                table = CosSinTable(module, "tuple", "?", axes)
-                bound = partial(function, module)
-                trial = Rotation(name, bound, table, "bhsd", "(B, S, W)", head_dim, None)
-                x = torch.zeros(LAYOUTS["bhsd"](H, head_dim))
-                try:
-                    if trial(x, x, table.probe_positions())[0].shape == x.shape:
-                        return trial
-                except Exception:  # another number of axes, or another width
-                    continue
+        for axes, (head_dim, _) in itertools.product((3, 2), _widths(config, 2)):
+            table = CosSinTable(module, "tuple", "?", axes)
+            trial = Rotation(name, bound, table, "bhsd", "(B, S, W)", head_dim, None)
+            x = torch.zeros(LAYOUTS["bhsd"](H, head_dim))
+            with contextlib.suppress(Exception):  # another number of axes, or another width
+                if trial(x, x, table.probe_positions())[0].shape == x.shape:
+                    return trial
     return None

@@ -40,7 +40,4 @@ def _build(file: str, name: str, **settings: Any) -> Implementation:
         rows = positions.expand(x.shape[0], -1) if positions.ndim == 1 else positions
         return module(x, input_pos=rows)
 
-    return Implementation(
-        call=apply, surface="apply", name="torchtune", backend="torch", tensor_layout="bshd",
-        head_dim=64,
-    )  # fmt: skip
+    return Implementation(apply, "apply", "torchtune", None, "torch", "bshd", head_dim=64)

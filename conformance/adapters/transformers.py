@@ -82,7 +82,11 @@ def from_transformers(
         for module in target.modules() if surface in (None, "apply") else ():
             config = getattr(module, "config", None) or getattr(target, "config", None)
             if (direct := find_direct(module, config)) is not None:
-                return _direct(module, direct, encoding)
+                name = f"transformers {type(module).__name__}"
+                return Implementation(
+                    Apply(direct), "apply", name, encoding, backend="torch",
+                    head_dim=direct.head_dim, axes=direct.table.axes,
+                )  # fmt: skip
     for kind in (relative_bias, alibi_of_model, position_table):
         found = kind(target, surface, num_heads, encoding)
         if found is not None:
@@ -152,10 +156,10 @@ def rotary(
 
     def build(instance: Any) -> Implementation:
         return Implementation(
-            call=_call(replace(table, module=instance), rotation, surface),
-            surface=surface,
-            name=name,
-            encoding=encoding,
+            _call(replace(table, module=instance), rotation, surface),
+            surface,
+            name,
+            encoding,
             backend="torch",
             tensor_layout=rotation.tensor_layout if rotation else "bhsd",
             head_dim=head_dim,
@@ -176,22 +180,6 @@ class Apply:
     def __call__(self, x: Any, positions: Any) -> Any:
         """Return x rotated."""
         return self.rotation(x, x, positions)[0]
-
-
-def _direct(
-    module: Any, rotation: Rotation, encoding: posenc_ref.Encoding | None
-) -> Implementation:
-    """Return an attention module that rotates by itself."""
-    return Implementation(
-        call=Apply(rotation),
-        surface="apply",
-        name=f"transformers {type(module).__name__}",
-        encoding=encoding,
-        backend="torch",
-        tensor_layout=rotation.tensor_layout,
-        head_dim=rotation.head_dim,
-        axes=rotation.table.axes,
-    )
 
 
 def _call(table: CosSinTable, rotation: Rotation | None, surface: str) -> Callable[..., Any]:
@@ -234,11 +222,11 @@ def _frequencies(module: Any, layer_type: str | None) -> Any:
 def _layer_types(module: Any, config: Any, chosen: str | None) -> tuple[str | None, ...]:
     """Return the layer types to try: the chosen one, or all that the module knows."""
     kinds = layer_types(module, config)
+    if chosen is None:
+        return (None,) if kinds == ("",) else (*kinds, None)
     if kinds == ("",):
-        if chosen is not None:
-            raise ValueError(f"{type(module).__name__} has one table for all layer types")
-        return (None,)
-    return (chosen,) if chosen is not None else (*kinds, None)
+        raise ValueError(f"{type(module).__name__} has one table for all layer types")
+    return (chosen,)
 
 
 def layer_types(module: Any, config: Any) -> tuple[str, ...]:

@@ -14,8 +14,6 @@ from .binding import bind, parameters
 from .rotary_function import attribute
 from .transformers_config import on_host
 
-BUCKET = re.compile("relative_position_bucket$")
-
 
 def alibi_of_model(
     target: Any, surface: str | None, num_heads: int | None, encoding: posenc_ref.Encoding | None
@@ -23,13 +21,11 @@ def alibi_of_model(
     """Return the ALiBi biases that the file of `target` builds, or None if it builds none."""
     if surface not in (None, "bias", "slopes"):
         return None
-    file = sys.modules[type(target).__module__]
-    builder = next(
-        (f for n, f in vars(file).items() if re.search("build.*alibi", n) and callable(f)), None
-    )
-    if builder is None:
-        return None
-    return alibi(builder, getattr(target, "config", None), surface or "bias", num_heads, encoding)
+    for name, builder in vars(sys.modules[type(target).__module__]).items():
+        if re.search("build.*alibi", name) and callable(builder):
+            config = getattr(target, "config", None)
+            return alibi(builder, config, surface or "bias", num_heads, encoding)
+    return None
 
 
 def alibi(
@@ -68,14 +64,9 @@ def alibi(
     if encoding is None and heads is not None:
         encoding = posenc_ref.ALiBi(heads)
     bias = lambda q_len, k_len: build(heads, k_len)  # noqa: E731  # constants of a row cancel
-    return Implementation(
-        call=slopes if surface == "slopes" else bias,
-        surface=surface,
-        name=f"transformers {builder.__module__.rsplit('.', 1)[-1]}.{name}",
-        encoding=encoding,
-        backend="torch",
-        num_heads=heads,
-    )
+    name = f"transformers {builder.__module__.rsplit('.', 1)[-1]}.{name}"
+    call = slopes if surface == "slopes" else bias
+    return Implementation(call, surface, name, encoding, backend="torch", num_heads=heads)
 
 
 def relative_bias(
@@ -89,7 +80,8 @@ def relative_bias(
         (module, getattr(module, name))
         for module in target.modules()
         for name in dir(type(module))
-        if BUCKET.search(name) and (surface == "bucket" or _weights(module) is not None)
+        if name.endswith("relative_position_bucket")
+        and (surface == "bucket" or _weights(module) is not None)
     )
     module, bucket = next(found, (None, None))
     if module is None or bucket is None:
@@ -116,14 +108,9 @@ def relative_bias(
 
     if surface == "bias" and not hasattr(module, "compute_bias"):
         raise ValueError(f"{type(module).__name__} has buckets, and no compute_bias to drive")
-    return Implementation(
-        call=buckets if surface == "bucket" else bias,
-        surface=surface,
-        name=f"transformers {type(module).__name__}",
-        encoding=encoding,
-        backend="torch",
-        num_heads=None if weights is None else int(weights.shape[1]),
-    )
+    name, call = f"transformers {type(module).__name__}", buckets if surface == "bucket" else bias
+    heads = None if weights is None else int(weights.shape[1])
+    return Implementation(call, surface, name, encoding, backend="torch", num_heads=heads)
 
 
 def _weights(module: Any) -> Any:

@@ -42,7 +42,7 @@ def declared_rope(
     scaling: Any = None
     if kind == "linear":
         scaling = posenc_ref.LinearScaling(parameters["factor"])
-    elif kind == "llama3" and hasattr(posenc_ref, "Llama3Scaling"):
+    elif kind == "llama3":
         scaling = posenc_ref.Llama3Scaling(
             parameters["factor"],
             parameters["low_freq_factor"],

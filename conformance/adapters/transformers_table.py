@@ -28,33 +28,27 @@ def position_table(
     """Return the position table inside `target`, or None if it has none."""
     if surface not in (None, "table"):
         return None
-    module = next(
-        (
-            module
-            for path, module in target.named_modules()
-            if re.search(TABLE_CLASSES, type(module).__name__)
-            or re.search(TABLE_NAMES, path)
-            or (not path and hasattr(module, "num_embeddings"))
-        ),
-        None,
-    )
-    if module is None:
-        return None
+    for path, module in target.named_modules():
+        named = re.search(TABLE_CLASSES, type(module).__name__) or re.search(TABLE_NAMES, path)
+        if named or (not path and hasattr(module, "num_embeddings")):
+            return _table(module, target, encoding)
+    return None
+
+
+def _table(module: Any, target: Any, encoding: posenc_ref.Encoding | None) -> Implementation:
     pristine = copy.deepcopy(module)
     ask, dim = _how_to_ask(copy.deepcopy(module))
     if encoding is None:
         encoding = _learned(module)
+    name = type(module).__name__
+    if module is not target and name == "Embedding":
+        name = f"{type(target).__name__} positions"
 
     def build(instance: Any) -> Implementation:
         return Implementation(
-            call=lambda positions: ask(instance, positions),
-            surface="table",
-            name=f"transformers {_name(module, target)}",
-            encoding=encoding,
-            backend="torch",
-            head_dim=dim,
-            factory=lambda: build(copy.deepcopy(pristine)),
-        )
+            lambda positions: ask(instance, positions), "table", f"transformers {name}", encoding,
+            backend="torch", head_dim=dim, factory=lambda: build(copy.deepcopy(pristine)),
+        )  # fmt: skip
 
     return build(module)
 
@@ -83,22 +77,14 @@ def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
         given["positions"] = positions.reshape(shape)
         return module(**bind(module.forward, given, only_required=frozenset({"tokens", "start"})))
 
-    def by_index(module: Any, positions: Any) -> Any:
-        return module(positions)
-
     def by_start(module: Any, positions: Any, *, books: bool = False) -> Any:
         start = window_start(positions)
         shape = (1, 1, len(positions)) if books else (1, len(positions))
         given = roles(positions, start, shape)
         if start and "start" not in parameters(module.forward):
             raise ValueError(f"{type(module).__name__} starts at position 0")
-        wanted = parameters(module.forward)
-        if {"tokens", "embeddings"} <= set(wanted):  # the latter cannot be padding
-            given.pop("tokens")
-            arguments = {wanted["embeddings"].name: given["embeddings"]}
-            if "start" in wanted:
-                arguments[wanted["start"].name] = start
-            return module(**arguments)
+        if "embeddings" in parameters(module.forward):  # which cannot be padding
+            del given["tokens"]
         return module(**bind(module.forward, given))
 
     def by_length(module: Any, positions: Any) -> Any:
@@ -109,16 +95,13 @@ def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
     ways: list[Callable[[Any, Any], Any]] = []
     if "positions" in names:
         ways += [partial(by_position, shape=shape) for shape in ((1, -1), (-1,), (-1, 1))]
-    elif list(names) == ["input"]:
-        ways.append(by_index)
     if "length" in names:
         ways.append(by_length)
     if type(module).__module__.startswith("torch.nn"):
-        ways = [by_index]
+        ways = [lambda module, positions: module(positions)]
     ways += [by_start, partial(by_start, books=True)]
     tried = []
-    for way in ways:
-        ask = _two_dimensional(way)
+    for ask in map(_two_dimensional, ways):
         try:
             rows = ask(module, torch.arange(S))
             if rows.ndim == 2 and rows.shape[0] == S:
@@ -152,8 +135,3 @@ def _learned(module: Any) -> posenc_ref.Encoding | None:
         offset=int(getattr(module, "offset", 0)),
         padding_idx=getattr(module, "padding_idx", None),
     )
-
-
-def _name(module: Any, target: Any) -> str:
-    name = type(module).__name__
-    return name if module is target or name != "Embedding" else f"{type(target).__name__} positions"

@@ -140,14 +140,11 @@ def _biases() -> list[LibraryFunction]:
 
 
 def _alibi(model: str, builder: str, surface: str, heads: int) -> Implementation:
-    return from_transformers(
-        getattr(modeling_of(model), builder), surface=surface, num_heads=heads
-    )  # fmt: skip
+    function = getattr(modeling_of(model), builder)
+    return from_transformers(function, surface=surface, num_heads=heads)
 
 
 def _t5(surface: str, decoder: bool) -> Implementation:
     config = configuration_of("t5").T5Config(d_model=32, num_heads=4, d_kv=8, is_decoder=decoder)
-    attention = modeling_of("t5").T5Attention(
-        config, has_relative_attention_bias=True, layer_idx=0
-    )  # fmt: skip
-    return from_transformers(attention, surface=surface)
+    made = modeling_of("t5").T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    return from_transformers(made, surface=surface)

@@ -41,34 +41,22 @@ def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray
     size = change.get("size", number // 2 if both else number)
     future = change.get("future", "offset" if both else "zero")
     r = change.get("sign", 1) * (r - change.get("shift", 0))
-    first = change.get("starts")
+    distance = np.abs(r)
     if "half" in change:
-        farthest = 1 << int(np.abs(r).max(initial=0)).bit_length()
-        found = _half_log(encoding.max_distance, size, farthest, *change["half"])
-        return _with(number, future, r, found[np.abs(r)])
-    if first is None:
+        farthest = 1 << int(distance.max(initial=0)).bit_length()
+        past = later = _half_log(encoding.max_distance, size, farthest, *change["half"])[distance]
+    else:
         exact = change.get("exact", size // 2)
-        distance = change.get("max_distance", encoding.max_distance)
         last = None if change.get("clamp", True) else 4 * size
-        first = starts(size, exact, distance, last)
-    past = np.searchsorted(np.asarray(first), np.abs(r), side="right")
-    later = past
-    if "future_starts" in change:
-        later = np.searchsorted(np.asarray(change["future_starts"]), np.abs(r), side="right")
-    found = _with(number, future, r, past, later)
+        farthest = change.get("max_distance", encoding.max_distance)
+        first = change["starts"] if "starts" in change else starts(size, exact, farthest, last)
+        past, later = (
+            np.searchsorted(np.asarray(side), distance, side="right")
+            for side in (first, change.get("future_starts", first))
+        )
+    later = {"zero": 0 * later, "same": later, "offset": later + number // 2}[future]
+    found = np.where(r > 0, later, past)
     return np.asarray(np.where(r == 0, change.get("own", found), found))
-
-
-def _with(
-    number: int, future: str, r: np.ndarray, past: np.ndarray, later: np.ndarray | None = None
-) -> np.ndarray:
-    """Buckets of both directions from those of a distance."""
-    later = past if later is None else later
-    if future == "zero":
-        later = np.zeros_like(past)
-    elif future == "offset":
-        later = later + number // 2
-    return np.asarray(np.where(r > 0, later, past))
 
 
 @cache

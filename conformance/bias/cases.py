@@ -15,6 +15,8 @@ from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import bias_truth
 
+#: A larger score says no more.
+WORST = 2.0**64
 #: Numbers in the square call of a long sequence, and no more: a call of one query is longer.
 _MOST_SQUARE = 2**23
 
@@ -25,6 +27,11 @@ class Ruler:
 
     dtype: str = "float32"
     precision: str | None = None
+
+    @classmethod
+    def of(cls, run: Run) -> Ruler:
+        """Return the ruler of the run's dtype and precision."""
+        return cls(run.dtype, run.settings.precision)
 
     @property
     def roundoff(self) -> float:
@@ -48,6 +55,11 @@ class Ruler:
         """Where they differ by more than rounding."""
         return self.score(actual, expected, terms) > self.budget
 
+    def residual(self, scores: np.ndarray) -> tuple[bool, float]:
+        """Whether all ``scores`` pass, and their size on a scale that no single one governs."""
+        scores = np.minimum(scores, WORST)
+        return bool((scores <= self.budget).all()), float(np.mean(np.log2(1 + scores)))
+
     def beyond(self, terms: float) -> float:
         """A step that no rounding explains, where numbers of size ``terms`` are added."""
         return 8 * self.budget * self.roundoff * terms or 1.0
@@ -62,6 +74,7 @@ class BiasCase:
     actual: np.ndarray
     judged: np.ndarray
     up_to_constant: bool = False  #: rows are judged relative to the query's own key
+    at_end: bool = True  #: whether queries sit at the end of the keys, or at the beginning
 
     @property
     def name(self) -> str:
@@ -71,7 +84,7 @@ class BiasCase:
     @cached_property
     def rows(self) -> np.ndarray:
         """The positions of the queries."""
-        return np.arange(self.k_len - self.q_len, self.k_len)
+        return np.arange(self.q_len) + (self.k_len - self.q_len if self.at_end else 0)
 
     @cached_property
     def offsets(self) -> np.ndarray:
@@ -122,7 +135,7 @@ def right(run: Run, case: BiasCase) -> bool:
 
 def judge_properties(run: Run, properties: Sequence[Property], data: Any) -> None:
     """Judge each property, and that it rejects the function's own output with one flaw."""
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     for item in properties:
         run.count(item.name)
         run.ledger.judged.add(f"property {item.name}")

@@ -14,14 +14,13 @@ from posenc_ref.conformance.harness.run import Run
 from .cases import BiasCase, Ruler
 from .diagnose_other import large_constants
 from .diagnose_slopes import scale_cause, slopes_cause
-from .fit import Lines, fit
-from .model import PLACES, residual_of
+from .model import PLACES, Lines, fit, residual_of
 
 
 def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
     """Report the causes that explain the biases of every length."""
     encoding: ALiBi = run.encoding
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     usable = [case for case in cases if case.k_len > 2]
     if not usable:
         return
@@ -52,13 +51,10 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
     toward = float(np.sign(np.median(first.before / true))) or 1.0
     if toward < 0:
         head = int(np.argmax(true))
-        yield Cause(
-            "bias-sign",
-            "the bias grows with the distance: far keys are rewarded",
-            f"head {head}: {-first.before[head]:+.9g} per key away, declared {-true[head]:+.9g}",
-            {"sign": -1.0},
-            values={"declared": -1, "measured": 1},
-        )
+        text = "the bias grows with the distance: far keys are rewarded"
+        away = f"{-first.before[head]:+.9g} per key away, declared {-true[head]:+.9g}"
+        values = {"declared": -1, "measured": 1}
+        yield Cause("bias-sign", text, f"head {head}: {away}", {"sign": -1.0}, values=values)
     kinks, edges = _alignment(fits, toward)
     usable = [f for f in fits if f.before is not None and f.case.name not in edges]
     long = max(usable, key=lambda f: f.case.k_len) if usable else first
@@ -105,14 +101,10 @@ def _sizes(
     }
     each = np.array(list(ratios.values()))
     if len(each) > 1 and ruler.differ(each, scale, 4 * abs(scale)).any():
-        yield Cause(
-            "bias-scale",
-            "the bias is multiplied by a factor that depends on the lengths",
-            ", ".join(f"{r:.6g} at {name}" for name, r in ratios.items()),
-            {"scale": ratios},
-            fitted=2,
-            values={"declared": 1.0, "measured": ratios},
-        )
+        text = "the bias is multiplied by a factor that depends on the lengths"
+        evidence = ", ".join(f"{r:.6g} at {name}" for name, r in ratios.items())
+        values = {"declared": 1.0, "measured": ratios}
+        yield Cause("bias-scale", text, evidence, {"scale": ratios}, fitted=2, values=values)
     elif ruler.differ(scale, 1.0, 1.0).any() and scale > 0:
         yield scale_cause(scale, "every head and distance")
 
@@ -128,15 +120,12 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
         else:
             kind = "are rewarded" if ratio < 0 else "get another penalty"
             head = int(np.argmax(np.abs(mirror)))
-            yield Cause(
-                "future-keys",
-                f"keys after the query {'are free' if ratio == 0 else kind}: {ratio:.6g} times the "
-                "penalty of keys before it",
-                f"head {head}: {after[head]:+.9g} per key after the query, "
-                f"{mirror[head]:+.9g} would mirror the keys before it",
-                {"after": after},
-                values={"declared": mirror.tolist(), "measured": after.tolist()},
-            )
+            kind = "are free" if ratio == 0 else kind
+            text = f"keys after the query {kind}: {ratio:.6g} times the penalty of keys before it"
+            evidence = f"head {head}: {after[head]:+.9g} per key after the query, "
+            evidence += f"{mirror[head]:+.9g} would mirror the keys before it"
+            values = {"declared": mirror.tolist(), "measured": after.tolist()}
+            yield Cause("future-keys", text, evidence, {"after": after}, values=values)
     case = max((f.case for f in fits), key=lambda c: c.q_len)
     shown = case.actual[:, 0, case.rows[0] : case.rows[0] + 3]
     yield Cause(
@@ -193,13 +182,10 @@ def alignment_cause(
     elif len(values) == 1:
         rule, fitted = f"shifted by {min(values):+d}", 1
     shown = ", ".join(f"{k:+d} at {name}" for name, k in kinks.items())
+    text = f"queries are not aligned with the last keys: {rule}"
+    evidence = f"key - query where the distance is zero, declared 0: {shown}"
     return Cause(
-        "bias-alignment",
-        f"queries are not aligned with the last keys: {rule}",
-        f"key - query where the distance is zero, declared 0: {shown}",
-        change,
-        fitted,
-        values={"declared": 0, "measured": kinks},
+        "bias-alignment", text, evidence, change, fitted, values={"declared": 0, "measured": kinks}
     )
 
 

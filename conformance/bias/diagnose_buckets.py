@@ -79,33 +79,24 @@ def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Ca
     at = wrong[np.argmin(np.abs(r[wrong]))]
     where = f"bucket({r[at]}) = {b[at]}, declared {declared[at]}"
     past, later = _profile(r, b, -1), _profile(r, b, 1)
-    yield Cause(
-        "bucket-sign",
-        "the relative position enters with the opposite sign",
-        f"{where}, which declares {model(encoding, {}, -r[at : at + 1])[0]} at {-r[at]}",
-        {"sign": -1},
-        values={"declared": 1, "measured": -1},
-    )
+    text = "the relative position enters with the opposite sign"
+    evidence = f"{where}, which declares {model(encoding, {}, -r[at : at + 1])[0]} at {-r[at]}"
+    yield Cause("bucket-sign", text, evidence, {"sign": -1}, values={"declared": 1, "measured": -1})
     own = int(b[r == 0][0]) if (r == 0).any() else 0
     if own != 0:
         text = "like a later key" if own == encoding.num_buckets // 2 else "as another distance"
+        text = f"a token's own position counts {text}: bucket(0) = {own}"
+        evidence = f"bucket(0) = {own}, declared 0"
         yield Cause(
-            "bucket-sign",
-            f"a token's own position counts {text}: bucket(0) = {own}",
-            f"bucket(0) = {own}, declared 0",
-            {"own": own},
-            values={"declared": 0, "measured": own},
+            "bucket-sign", text, evidence, {"own": own}, values={"declared": 0, "measured": own}
         )
     yield from _directions(encoding, where)
     for name in ("bfloat16", "float16"):
         for order in ("plain", "rounded", "one factor"):
-            yield Cause(
-                "bucket-spacing",
-                f"the logarithm is evaluated in {name}",
-                f"{where}; recomputed in {name}, every bucket is as measured",
-                {"half": (name, order)},
-                values={"declared": "exact", "measured": name},
-            )
+            text = f"the logarithm is evaluated in {name}"
+            evidence = f"{where}; recomputed in {name}, every bucket is as measured"
+            values: dict[str, Any] = {"declared": "exact", "measured": name}
+            yield Cause("bucket-spacing", text, evidence, {"half": (name, order)}, values=values)
     number = int(b.max()) + 1
     if number != encoding.num_buckets and not (number % 2 and encoding.bidirectional):
         text = f"there are {number} buckets, not {encoding.num_buckets}"
@@ -124,18 +115,14 @@ def _directions(encoding: T5Bias, where: str) -> Iterator[Cause]:
     kinds = {"offset": "have their own half", "same": "share those of earlier keys",
              "zero": "are all in bucket 0"}  # fmt: skip
     for size, share in ((half, "half of"), (encoding.num_buckets, "all")):
-        for future, text in kinds.items():
+        for future, kind in kinds.items():
             if (size == half, future) == (both, "offset" if both else "zero"):
                 continue
             declared = "bidirectional" if both else "causal"
-            yield Cause(
-                "bucket-direction",
-                f"declared {declared}, but earlier keys have {share} the buckets and later keys "
-                f"{text}",
-                where,
-                {"size": size, "future": future},
-                values={"declared": declared, "measured": f"{size} buckets, later keys {future}"},
-            )
+            text = f"declared {declared}, but earlier keys have {share} the buckets and later keys "
+            values = {"declared": declared, "measured": f"{size} buckets, later keys {future}"}
+            change = {"size": size, "future": future}
+            yield Cause("bucket-direction", text + kind, where, change, values=values)
 
 
 def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator[Cause]:
@@ -160,28 +147,19 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
         distances = _max_distances(first, size, size // 2, encoding.max_distance)
         other = ("bucket-clamp",) if distances else other
         for distance in distances[:1]:
-            yield Cause(
-                "bucket-clamp",
-                f"max_distance is {distance}, not {encoding.max_distance}",
-                f"the last bucket starts at {first[-1]}, declared {encoding.thresholds[-1]}",
-                {"max_distance": distance},
-                fitted=1 if _is_round(distance, encoding.max_distance) else 4,
-                values={**values, "max_distance": distance},
-            )
+            text = f"max_distance is {distance}, not {encoding.max_distance}"
+            evidence = f"the last bucket starts at {first[-1]}, declared {encoding.thresholds[-1]}"
+            fitted = 1 if _is_round(distance, encoding.max_distance) else 4
+            change = {"max_distance": distance}
+            yield Cause("bucket-clamp", text, evidence, change, fitted, values | change)
         for exact in (size // 4, size // 8, size // 2 - 1, size // 2 + 1):
             if not 0 < exact < size:
                 continue
             for best in _max_distances(first, size, exact, encoding.max_distance)[:1]:
+                text = f"{exact} distances have their own bucket, not {size // 2}, and "
+                text += f"max_distance is {best}"
                 change = {"exact": exact, "max_distance": best}
-                yield Cause(
-                    "bucket-spacing",
-                    f"{exact} distances have their own bucket, not {size // 2}, and "
-                    f"max_distance is {best}",
-                    where,
-                    change,
-                    fitted=2,
-                    values=values | change,
-                )
+                yield Cause("bucket-spacing", text, where, change, 2, values | change)
     yield _free(encoding, first, values, other)
 
 
@@ -206,14 +184,11 @@ def _one_side(encoding: T5Bias, past: dict[int, int], later: dict[int, int]) -> 
         if name == "earlier":
             change = {"starts": first, "future_starts": true}
         short = first == true[: len(first)]
-        yield Cause(
-            "bucket-clamp" if short else "bucket-spacing",
-            f"buckets of {name} keys start at {_list(first)}, declared {_list(true)}",
-            f"the other direction has its own rule; {len(first)} of {len(true)} buckets are used",
-            change,
-            fitted=2,
-            values={"declared": list(true), "measured": list(first)},
-        )
+        code = "bucket-clamp" if short else "bucket-spacing"
+        text = f"buckets of {name} keys start at {_list(first)}, declared {_list(true)}"
+        used = f"{len(first)} of {len(true)} buckets are used"
+        values = {"declared": list(true), "measured": list(first)}
+        yield Cause(code, text, f"the other direction has its own rule; {used}", change, 2, values)
 
 
 def _free(
@@ -222,16 +197,10 @@ def _free(
     """Any rule: the first distance of every bucket as measured."""
     true = encoding.thresholds
     n = next((k for k, (a, c) in enumerate(zip(first, true, strict=False)) if a != c), len(true))
-    here = first[n] if n < len(first) else "nowhere"
-    return Cause(
-        "bucket-spacing",
-        f"buckets start at {_list(first)}, declared {_list(true)}",
-        f"bucket {n + 1} starts at {here}, declared {true[n] if n < len(true) else 'nowhere'}",
-        {"starts": first},
-        fitted=3,
-        values=values,
-        equivalent=other,
-    )
+    here, there = (side[n] if n < len(side) else "nowhere" for side in (first, true))
+    text = f"buckets start at {_list(first)}, declared {_list(true)}"
+    evidence = f"bucket {n + 1} starts at {here}, declared {there}"
+    return Cause("bucket-spacing", text, evidence, {"starts": first}, 3, values, other)
 
 
 def _max_distances(first: tuple[int, ...], size: int, exact: int, declared: int) -> list[int]:

@@ -22,7 +22,7 @@ Slopes = dict[int, np.ndarray]
 def diagnose_slopes(run: Run, got: Slopes) -> None:
     """Report the causes that explain the slopes of every number of heads."""
     encoding: ALiBi = run.encoding
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     true = {n: ALiBi(n, max_bias=encoding.max_bias).slopes() for n in got}
     wrong = [n for n, m in got.items() if ruler.differ(m, true[n], np.abs(true[n])).any()]
     if not wrong:
@@ -37,8 +37,7 @@ def diagnose_slopes(run: Run, got: Slopes) -> None:
         for count, m in got.items():
             model = factor * rounded(models[count], change.get("round", "float64"))
             scores.append(ruler.score(m, model, np.abs(model)))
-        every = np.concatenate(scores)
-        return bool((every <= ruler.budget).all()), float(np.mean(np.log2(1 + every)))
+        return ruler.residual(np.concatenate(scores))
 
     report(run, explain(residual, list(_causes(got, true, n, encoding.max_bias, ruler))))
 
@@ -48,19 +47,15 @@ def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) ->
     where = f"{n} heads: {_list(got[n])}"
     if sign < 0:
         text = "the slopes are negative: distance is rewarded"
-        values = {"declared": 1, "measured": -1}
+        values: dict[str, Any] = {"declared": 1, "measured": -1}
         yield Cause("bias-sign", text, where, {"sign": -1.0}, values=values)
     scale = float(np.median(np.abs(got[n]) / true[n]))
     if scale > 0 and ruler.differ(scale, 1.0, 1.0).any():
         yield scale_cause(scale, f"{n} heads, every slope")
     for name, _ in half_precision(true[n]):
-        yield Cause(
-            "table-precision",
-            f"the slopes are rounded to {name}",
-            f"{where}; the declared slopes rounded to {name} give the same",
-            {"round": name},
-            values={"declared": "exact", "measured": name},
-        )
+        text, values = f"the slopes are rounded to {name}", {"declared": "exact", "measured": name}
+        evidence = f"{where}; the declared slopes rounded to {name} give the same"
+        yield Cause("table-precision", text, evidence, {"round": name}, values=values)
     free = {count: sign * m for count, m in got.items()}
     other = slopes_cause(sign * got[n], true[n], max_bias, ruler)
     yield replace(other, change={"slopes": free})
@@ -68,13 +63,10 @@ def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) ->
 
 def scale_cause(scale: float, where: str) -> Cause:
     """Return the cause that the bias is multiplied by one factor."""
-    return Cause(
-        "bias-scale",
-        f"the bias is multiplied by {_factor(scale)}",
-        f"{where}: {scale:.9g} times the declared one",
-        {"scale": scale},
-        values={"declared": 1.0, "measured": scale},
-    )
+    text = f"the bias is multiplied by {_factor(scale)}"
+    evidence = f"{where}: {scale:.9g} times the declared one"
+    values = {"declared": 1.0, "measured": scale}
+    return Cause("bias-scale", text, evidence, {"scale": scale}, values=values)
 
 
 def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> Cause:
@@ -89,15 +81,9 @@ def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler)
             words, message = series, f"{series}: {int(bad.sum())} of {len(m)} slopes are wrong"
             remedy = what_to_do
             break
-    return Cause(
-        "slopes",
-        message,
-        f"head {head}: {m[head]:.9g}, declared {true[head]:.9g}",
-        {"slopes": m},
-        fitted=3,
-        values={"declared": true.tolist(), "measured": m.tolist(), "recipe": words},
-        remedy=remedy,
-    )
+    evidence = f"head {head}: {m[head]:.9g}, declared {true[head]:.9g}"
+    values = {"declared": true.tolist(), "measured": m.tolist(), "recipe": words}
+    return Cause("slopes", message, evidence, {"slopes": m}, fitted=3, values=values, remedy=remedy)
 
 
 def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray]]:

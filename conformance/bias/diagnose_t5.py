@@ -26,13 +26,13 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
     encoding: T5Bias = run.encoding
     if not cases:
         return
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     if _placed(run, cases, ruler):
         return
     table = np.asarray(encoding.table, dtype=np.float64)
     lines = [_line(case) for case in cases]
     found = _tables(table, lines, ruler)
-    used = _substituted(table, found)
+    used = _table(table, {key: value for cause in found for key, value in cause.change.items()})
     decoded = [(r, _decode(v, used, ruler)) for r, v in lines]
     for change in bases(encoding):
         shifts = {
@@ -95,15 +95,9 @@ def _tables(
     order = _order(seen, table, ruler)
     if best < 1 and order is not None:
         shown = ", ".join(f"{h} has that of {k}" for h, k in enumerate(order) if h != k)
-        found.append(
-            Cause(
-                "head-order",
-                "heads have each other's bias",
-                f"head {shown}",
-                {"heads": order},
-                values={"declared": list(range(len(order))), "measured": order},
-            )
-        )
+        values: dict[str, Any] = {"declared": list(range(len(order))), "measured": order}
+        text, evidence = "heads have each other's bias", f"head {shown}"
+        found.append(Cause("head-order", text, evidence, {"heads": order}, values=values))
         table = table[:, order]
         best = _share(seen, table, ruler)
     for scale in _scales(seen, lines, table):
@@ -113,23 +107,11 @@ def _tables(
             found.append(scale_cause(scale, "every head and distance"))
     for name, half in half_precision(table):
         if _share(seen, half, ruler) > best:
-            found.append(
-                Cause(
-                    "table-precision",
-                    f"the table is rounded to {name}",
-                    f"the declared table rounded to {name} gives the same",
-                    {"round": name},
-                    values={"declared": "exact", "measured": name},
-                )
-            )
+            values = {"declared": "exact", "measured": name}
+            text = f"the table is rounded to {name}"
+            evidence = f"the declared table rounded to {name} gives the same"
+            found.append(Cause("table-precision", text, evidence, {"round": name}, values=values))
     return found
-
-
-def _substituted(table: np.ndarray, found: Sequence[Cause]) -> np.ndarray:
-    change: dict[str, Any] = {}
-    for cause in found:
-        change |= cause.change
-    return _table(table, change)
 
 
 def _table(table: np.ndarray, change: dict[str, Any]) -> np.ndarray:
@@ -188,7 +170,9 @@ def _scales(
 def _residual(
     encoding: T5Bias, table: np.ndarray, cases: Sequence[BiasCase], ruler: Ruler
 ) -> Residual:
-    lines = [_thinned(*_line(case)) for case in cases]
+    lines = [_line(case) for case in cases]
+    # All near positions are compared, and every third far one.
+    lines = [(r[keep], v[keep]) for r, v in lines for keep in [(np.abs(r) < 600) | (r % 3 == 0)]]
     names = [case.name for case in cases]
     sizes = [len(r) for r, _ in lines]
     r, v = (np.concatenate(parts) for parts in zip(*lines, strict=True))
@@ -199,13 +183,6 @@ def _residual(
         shift = np.repeat([shifts.get(name, 0) for name in names], sizes)
         bucket = model(encoding, dict(change, shift=shift), r)
         expected = np.where((bucket <= last)[:, None], used[np.minimum(bucket, last)], np.inf)
-        every = np.minimum(ruler.score(v, expected, np.abs(expected)), 2.0**64)
-        return bool((every <= ruler.budget).all()), float(np.mean(np.log2(1 + every)))
+        return ruler.residual(ruler.score(v, expected, np.abs(expected)))
 
     return residual
-
-
-def _thinned(r: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All near positions and every third far one."""
-    keep = (np.abs(r) < 600) | (r % 3 == 0)
-    return r[keep], v[keep]

@@ -77,12 +77,9 @@ def judge_bias(run: Run) -> None:
         one.passed = _judge(run, one)
     if overwritten:
         run.failed("replay", "first result", np.inf, "the first result was written over")
-        run.add(
-            "state",
-            "an array returned before is written over by later calls",
-            f"the result of fn{first.lengths}, compared with a copy taken at once",
-            by="replay",
-        )
+        text = "an array returned before is written over by later calls"
+        evidence = f"the result of fn{first.lengths}, compared with a copy taken at once"
+        run.add("state", text, evidence, by="replay")
     cases = _state(run, called, replayed)
     for one in called:
         _file(run, one)
@@ -181,7 +178,7 @@ def _judge(run: Run, one: _Called) -> bool:
 
 def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[BiasCase]:
     """Judge replays and fresh instances; the cases that earlier calls have not changed."""
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     for one, again in zip([*called[:REPEATED], called[0]], replayed, strict=True):
         if one.case is None:
             continue
@@ -257,8 +254,8 @@ def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
         if not bad.any():
             continue
         i, j = (int(x) for x in np.argwhere(bad)[0])
-        values = case.actual[:, i, j]
-        worst = float(values[~np.isfinite(values)][0])
+        there = case.actual[:, i, j]
+        worst = float(there[~np.isfinite(there)][0])
         where = f"{worst} at query {i}, key {j} of {case.name}"
         hidden = ~np.isfinite(case.actual).all(axis=0)
         kept = (~hidden).sum(axis=1)
@@ -266,11 +263,7 @@ def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
         if is_mask and worst == -np.inf:
             last = kept - 1 - case.rows
             if (last == last[0]).all() and last[0] < 0:
-                run.add(
-                    "bias-alignment",
-                    f"the mask ends at key - query = {last[0]}, not 0",
-                    where,
-                    values={"declared": 0, "measured": int(last[0])},
-                    by="nonfinite",
-                )
+                text = f"the mask ends at key - query = {last[0]}, not 0"
+                values = {"declared": 0, "measured": int(last[0])}
+                run.add("bias-alignment", text, where, values=values, by="nonfinite")
         run.add("nonfinite", "the bias is not finite where keys are visible", where)

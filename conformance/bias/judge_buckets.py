@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class Buckets:
 
     relative: np.ndarray
     bucket: np.ndarray
-    floats: str = field(default="")  #: the dtype, where it is not an integer one
+    floats: str = ""  #: the dtype, where it is not an integer one
 
 
 def judge_bucket(run: Run) -> None:
@@ -140,74 +141,59 @@ def _shapes(run: Run, window: np.ndarray, whole: Buckets) -> list[Buckets]:
     return found
 
 
-# --- properties ----------------------------------------------------------------------------------
-
-
 def properties_of(num_buckets: int, bidirectional: bool) -> list[Property]:
-    """Return the properties of every T5 map, whatever max_distance is."""
+    """Return the properties of every T5 map -n .. n, whatever max_distance is."""
     half = num_buckets // 2 if bidirectional else num_buckets
-    last = half - 1 if not bidirectional else num_buckets - 1
+    last, farther = num_buckets - 1, 4.0 * num_buckets
 
-    def own(data: Buckets, ruler: Ruler) -> str:
-        b = _at(data, 0)
-        return "" if b == 0 else f"bucket(0) = {b:g}"
-
-    def inside(data: Buckets, ruler: Ruler) -> str:
-        bad = ~((data.bucket >= 0) & (data.bucket <= last))
-        return _first(data, bad, f"not in 0 .. {last}")
-
-    def monotone(data: Buckets, ruler: Ruler) -> str:
-        order = np.argsort(data.relative)
-        r, b = data.relative[order], data.bucket[order]
+    def steps_back(r: np.ndarray, b: np.ndarray) -> np.ndarray:
         step = np.diff(b)
         bad = np.where(r[1:] <= 0, ~(step <= 0), (r[:-1] > 0) & ~(step >= 0))
-        return _first(Buckets(r[1:], b[1:]), bad, "steps back with the distance")
+        return np.concatenate([[False], bad])
 
-    def exact(data: Buckets, ruler: Ruler) -> str:
-        near = (data.relative < 0) & (data.relative > -(half // 2))
-        return _first(data, near & ~(data.bucket == -data.relative), "near ones have their own")
-
-    def mirrored(data: Buckets, ruler: Ruler) -> str:
-        order = np.argsort(data.relative)
-        b = data.bucket[order]
-        later, earlier = data.relative > 0, b[::-1][np.argsort(order)]
-        return _first(
-            data, later & ~(data.bucket == earlier + half), f"bucket(-r) + {half} differs"
-        )
-
-    def later(data: Buckets, ruler: Ruler) -> str:
-        bad = (data.relative > 0) & ~(data.bucket == _at(data, 0))
-        return _first(data, bad, "later keys share bucket(0)")
-
-    def spoiled(r: int, value: float) -> Callable[[Buckets, Ruler], Buckets]:
-        return lambda data, ruler: Buckets(
-            data.relative, np.where(data.relative == r, value, data.bucket)
-        )
-
-    def moved(r: int) -> Callable[[Buckets, Ruler], Buckets]:
-        return lambda data, ruler: Buckets(data.relative, data.bucket + (data.relative == r))
+    def near_shared(r: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.asarray((r < 0) & (r > -(half // 2)) & ~(b == -r))
 
     found = [
-        Property("bucket(0) = 0", own, spoiled(0, 1.0)),
-        Property("buckets are 0 .. the last", inside, spoiled(-2, last + 1.0)),
-        Property("buckets grow with the distance", monotone, spoiled(-2, 4.0 * num_buckets)),
-    ]
+        _property("bucket(0) = 0", lambda r, b: (r == 0) & ~(b == 0), "", 0, lambda b: 1.0),
+        _property("buckets are 0 .. the last", lambda r, b: ~((b >= 0) & (b <= last)),
+                  f": not in 0 .. {last}", -2, lambda b: last + 1.0),
+        _property("buckets grow with the distance", steps_back,
+                  ": steps back with the distance", -2, lambda b: farther),
+    ]  # fmt: skip
     if half > 3:
-        found.append(Property("near distances have their own bucket", exact, spoiled(-1, -1.0)))
+        name, text = "near distances have their own bucket", ": near ones have their own"
+        found.append(_property(name, near_shared, text, -1, lambda b: -1.0))
     if bidirectional:
-        found.append(Property("bucket(n) = bucket(-n) + half", mirrored, moved(2)))
+        last_one = _property("bucket(n) = bucket(-n) + half",
+                             lambda r, b: (r > 0) & ~(b == b[::-1] + half),
+                             f": bucket(-r) + {half} differs", 2, lambda b: b + 1)  # fmt: skip
     else:
-        found.append(Property("later keys share bucket(0)", later, moved(2)))
-    return found
+        last_one = _property("later keys share bucket(0)",
+                             lambda r, b: (r > 0) & ~(b == b[r == 0]),
+                             ": later keys share bucket(0)", 2, lambda b: b + 1)  # fmt: skip
+    return [*found, last_one]
 
 
-def _at(data: Buckets, r: int) -> float:
-    return float(data.bucket[data.relative == r][0])
+def _property(
+    name: str,
+    bad: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    words: str,
+    at: int,
+    spoiled: Callable[[np.ndarray], Any],
+) -> Property:
+    """The property that no (relative position, bucket) is ``bad``; ``spoiled`` changes ``at``."""
 
+    def violation(data: Buckets, ruler: Ruler) -> str:
+        r, b = data.relative, data.bucket
+        wrong = np.flatnonzero(bad(r, b))
+        if not wrong.size:
+            return ""
+        n = wrong[np.argmin(np.abs(r[wrong]))]
+        return f"bucket({r[n]}) = {b[n]:g}{words}"
 
-def _first(data: Buckets, bad: np.ndarray, words: str) -> str:
-    if not bad.any():
-        return ""
-    at = np.flatnonzero(bad)
-    n = at[np.argmin(np.abs(data.relative[at]))]
-    return f"bucket({data.relative[n]}) = {data.bucket[n]:g}: {words}"
+    def spoil(data: Buckets, ruler: Ruler) -> Buckets:
+        r, b = data.relative, data.bucket
+        return Buckets(r, np.where(r == at, spoiled(b), b))
+
+    return Property(name, violation, spoil)

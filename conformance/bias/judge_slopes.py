@@ -1,4 +1,4 @@
-"""Judge of ALiBi slopes."""
+"""Judge of ALiBi slopes, against the declared ones and by properties that need no reference."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from posenc_ref.conformance.harness.probes import HEADS, MORE_HEADS
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 
-from .cases import Answer, Ruler, ask, fresh, judge_properties
+from .cases import Answer, Property, Ruler, ask, fresh, judge_properties
 from .diagnose_slopes import diagnose_slopes
-from .slope_properties import DISTINCT, GEOMETRIC, POSITIVE, PREFIX
+from .properties import distinct_values
+
+Slopes = dict[int, np.ndarray]
 
 
 def judge_slopes(run: Run) -> None:
@@ -33,7 +35,8 @@ def judge_slopes(run: Run) -> None:
         else:
             run.add("shape", f"fn({n}): {answer.problem}", "the declared number of heads is right")
     again = _slopes(run, run.driver, declared.num_heads)
-    wrong = [n for n, m in got.items() if not _judge_slopes(run, n, m)]
+    true = {n: exactly(ALiBi(n, max_bias=declared.max_bias).slopes()) for n in got}
+    wrong = [n for n, m in got.items() if not run.judge("values", f"{n} heads", m, true[n])]
     for n, m in got.items():
         if not np.isfinite(m).all():
             run.add("nonfinite", f"slopes of {n} heads are not finite", f"{m.tolist()}")
@@ -56,17 +59,9 @@ def _slopes(run: Run, driver: Driver, n: int) -> Answer:
     return answer
 
 
-def _true_slopes(run: Run, n: int) -> np.ndarray:
-    return ALiBi(n, max_bias=run.encoding.max_bias).slopes()
-
-
-def _judge_slopes(run: Run, n: int, m: np.ndarray) -> bool:
-    return run.judge("values", f"{n} heads", m, exactly(_true_slopes(run, n)))
-
-
 def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: list[int]) -> None:
     """A replay of the first call, and wrong counts on a fresh instance; ``got`` is cleaned."""
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     n, first = next(iter(got.items()))
     run.count("replay")
     same = again.values is not None and np.array_equal(again.values, first, equal_nan=True)
@@ -84,3 +79,77 @@ def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: l
         if run.driver.factory is None:
             for count in [c for c in got if c != n]:
                 del got[count]
+
+
+def positive(slopes: Slopes, ruler: Ruler) -> str:
+    """Every slope is a positive number."""
+    for n, m in slopes.items():
+        bad = ~(m > 0)
+        if bad.any():
+            return f"{n} heads: slope {m[bad][0]:.9g} of head {int(np.argmax(bad))}"
+    return ""
+
+
+def distinct(slopes: Slopes, ruler: Ruler) -> str:
+    """No two heads share a slope."""
+    found = (distinct_values(m, f"of {n} heads") for n, m in slopes.items())
+    return next((problem for problem in found if problem), "")
+
+
+def prefix(slopes: Slopes, ruler: Ruler) -> str:
+    """``slopes(n)`` starts with ``slopes(c)`` and goes on with every second slope of 2c heads.
+
+    c is the largest power of two up to n; for powers of two, ``slopes(2n)[1::2] == slopes(n)``.
+    """
+    for n, m in slopes.items():
+        c = 1 << (n.bit_length() - 1)
+        pairs = [(m[:c], slopes.get(c), f"slopes({n})[:{c}] and slopes({c})")]
+        if 2 * c in slopes:
+            twice = slopes[2 * c]
+            pairs.append((m[c:], twice[0::2][: n - c], f"slopes({n})[{c}:], slopes({2 * c})[0::2]"))
+            pairs.append((m[:c], twice[1::2], f"slopes({n})[:{c}] and slopes({2 * c})[1::2]"))
+        for left, right, words in pairs:
+            if right is None or left.shape != right.shape:
+                continue
+            bad = ruler.differ(left, right, np.abs(left) + np.abs(right))
+            if bad.any():
+                h = int(np.argmax(bad))
+                return f"{words} differ: {left[h]:.9g} and {right[h]:.9g} at {h}"
+    return ""
+
+
+def geometric(slopes: Slopes, ruler: Ruler) -> str:
+    """The slopes of a power of two of heads have one ratio."""
+    for n, m in slopes.items():
+        if n & (n - 1) or n < 3:
+            continue
+        for h, (a, b, c) in enumerate(zip(m, m[1:], m[2:], strict=False)):
+            if ruler.differ(b * b, a * c, abs(a * c) + b * b).any():
+                return f"{n} heads: {a:.9g}, {b:.9g}, {c:.9g} (from head {h}) have no common ratio"
+    return ""
+
+
+def _change(slopes: Slopes, n: int, h: int, value: float) -> Slopes:
+    changed = np.array(slopes[n], dtype=np.float64)
+    changed[h] = value
+    return {**slopes, n: changed}
+
+
+def _step_prefix(slopes: Slopes, ruler: Ruler) -> Slopes:
+    n = next((n for n in slopes if 2 * n in slopes and not n & (n - 1)), 0)
+    if not n:
+        return slopes
+    return _change(slopes, n, 0, slopes[n][0] + ruler.beyond(abs(float(slopes[n][0]))))
+
+
+def _step_ratio(slopes: Slopes, ruler: Ruler) -> Slopes:
+    n = max((n for n in slopes if not n & (n - 1)), default=0)
+    return _change(slopes, n, 1, slopes[n][1] + ruler.beyond(abs(float(slopes[n][1]))))
+
+
+POSITIVE = Property("slopes are positive", positive, lambda s, r: _change(s, max(s), 0, -1.0))
+DISTINCT = Property(
+    "slopes are distinct", distinct, lambda s, r: _change(s, max(s), 0, s[max(s)][-1])
+)
+PREFIX = Property("slopes(2n)[1::2] = slopes(n)", prefix, _step_prefix)
+GEOMETRIC = Property("one ratio for powers of two", geometric, _step_ratio)

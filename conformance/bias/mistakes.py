@@ -87,16 +87,10 @@ def _sandwich(declared: Sandwich) -> Iterator[Mistake]:
 
 
 def _fire(declared: FIRE) -> Iterator[Mistake]:
-    yield _other(
-        "position-scale",
-        "distances are divided by psi(i), without the threshold on the length",
-        declared.replace(length=1e-9),
-    )
-    yield _changed(
-        "position-scale",
-        "distances are divided by psi(length), whatever the query",
-        lambda q, k: _from_zero(declared, q, k),
-    )
+    text = "distances are divided by psi(i), without the threshold on the length"
+    yield _other("position-scale", text, declared.replace(length=1e-9))
+    text = "distances are divided by psi(length), whatever the query"
+    yield _changed("position-scale", text, lambda q, k: _from_zero(declared, q, k))
 
 
 def _from_zero(declared: FIRE, q: np.ndarray, k: np.ndarray) -> Truth:
@@ -108,11 +102,9 @@ def _from_zero(declared: FIRE, q: np.ndarray, k: np.ndarray) -> Truth:
 
 def _swin(declared: SwinBias) -> Iterator[Mistake]:
     h, w = declared.window
-    n = len(declared.table)
+    n, table = len(declared.table), np.asarray(declared.table, np.float64)
 
     def looked_up(code: str, message: str, row: Callable[[Any, Any], Any]) -> Mistake:
-        table = np.asarray(declared.table, np.float64)
-
         def truth(q: np.ndarray, k: np.ndarray) -> Truth:
             index = np.broadcast_to(row(q[:, None], k[None, :]), (q.size, k.size)) % n
             return exactly(np.moveaxis(table[index], -1, 0))
@@ -122,35 +114,29 @@ def _swin(declared: SwinBias) -> Iterator[Mistake]:
     def indexed(code: str, message: str, row: Callable[[Any, Any], Any]) -> Mistake:
         return looked_up(code, message, lambda q, k: row(q // w - k // w, q % w - k % w))
 
-    yield indexed(
-        "bucket-sign",
-        "the offsets have the opposite sign, key minus query: each gets the row of its opposite",
-        lambda dy, dx: (h - 1 - dy) * (2 * w - 1) + w - 1 - dx,
-    )
-    yield indexed(
-        "axis-order",
-        "height and width are exchanged",
-        lambda dy, dx: (dx + w - 1) * (2 * h - 1) + dy + h - 1,
-    )
-    for by, factor in (
-        ("2h - 1", 2 * h - 1), ("w", w), ("h", h), ("2w", 2 * w), ("2w - 2", 2 * w - 2), ("1", 1),
-    ):  # fmt: skip
+    def times(by: str, factor: int) -> Mistake:
         text = f"different offsets share a row: dy is multiplied by {by}, not 2w - 1"
-        yield indexed(
-            "index-collision",
-            text,
-            lambda dy, dx, factor=factor: (dy + h - 1) * factor + dx + w - 1,  # type: ignore[misc]
-        )
-    yield indexed(
-        "index-collision",
-        "different offsets share a row: dx is multiplied by 2w - 1, and dy is added",
-        lambda dy, dx: (dx + w - 1) * (2 * w - 1) + dy + h - 1,
-    )
-    yield indexed(
-        "relative-symmetric",
-        "an offset and its opposite share a row: absolute values are taken",
-        lambda dy, dx: (abs(dy) + h - 1) * (2 * w - 1) + abs(dx) + w - 1,
-    )
+        return indexed("index-collision", text, lambda y, x: (y + h - 1) * factor + x + w - 1)
+
+    yield from (
+        indexed("bucket-sign",
+                "the offsets have the opposite sign, key minus query: each gets the row of its "
+                "opposite", lambda dy, dx: (h - 1 - dy) * (2 * w - 1) + w - 1 - dx),
+        indexed("axis-order", "height and width are exchanged",
+                lambda dy, dx: (dx + w - 1) * (2 * h - 1) + dy + h - 1),
+        times("2h - 1", 2 * h - 1),
+        times("w", w),
+        times("h", h),
+        times("2w", 2 * w),
+        times("2w - 2", 2 * w - 2),
+        times("1", 1),
+        indexed("index-collision",
+                "different offsets share a row: dx is multiplied by 2w - 1, and dy is added",
+                lambda dy, dx: (dx + w - 1) * (2 * w - 1) + dy + h - 1),
+        indexed("relative-symmetric",
+                "an offset and its opposite share a row: absolute values are taken",
+                lambda dy, dx: (abs(dy) + h - 1) * (2 * w - 1) + abs(dx) + w - 1),
+    )  # fmt: skip
     for whose, of in (("key", lambda q, k: k), ("query", lambda q, k: q)):
         text = f"what is called relative goes by the {whose}'s own "
         yield looked_up("relative-absolute", f"{text}position, which is taken for the row", of)

@@ -1,4 +1,4 @@
-"""The ALiBi bias with parts of it replaced by measured deviations."""
+"""ALiBi biases: lines fitted to a measured one, the declared one with measured deviations."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ NUMBERS = 8192
 #: About so many rows are compared.
 ROWS = 9
 
-#: A larger score says no more.
-WORST = 2.0**64
-
 #: Where half precision can sit, and the words for it.
 PLACES = {
     "slopes": "slopes are",
@@ -33,20 +30,6 @@ PLACES = {
 }
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """Some rows and keys of a case, enough to tell models apart."""
-
-    case: BiasCase
-    rows: np.ndarray
-    keys: np.ndarray
-
-    @classmethod
-    def of(cls, case: BiasCase) -> _Sample:
-        most = max(64, NUMBERS // len(case.actual))
-        return cls(case, _some(case.q_len, ROWS), _some(case.k_len, most))
-
-
 def _some(n: int, most: int) -> np.ndarray:
     """Both ends of ``range(n)``, and some between; the step is odd, so no parity is left out."""
     part = most // 3
@@ -55,25 +38,71 @@ def _some(n: int, most: int) -> np.ndarray:
     return np.unique(np.r_[np.arange(part), np.arange(0, n, n // part | 1), np.arange(n - part, n)])
 
 
+@dataclass(frozen=True)
+class Lines:
+    """The bias of one call as lines on both sides of a kink."""
+
+    case: BiasCase
+    kink: int | None  #: key - query where the slope changes; None where no row bends
+    before: np.ndarray | None  #: change per key up to the kink, (H,)
+    after: np.ndarray | None  #: change per key from the kink on
+
+
+def fit(case: BiasCase, ruler: Ruler) -> Lines:
+    """Return lines fitted to the judged keys of every row, by least squares."""
+    kinks = []
+    for i in range(case.q_len):
+        keys = np.flatnonzero(case.judged[i])
+        if keys.size < 3:
+            continue
+        row, size = case.actual[:, i][:, keys], case.terms[:, i][:, keys]
+        bend = row[:, 2:] - 2 * row[:, 1:-1] + row[:, :-2]
+        score = ruler.score(bend, 0.0, size[:, 2:] + 2 * size[:, 1:-1] + size[:, :-2])
+        head = int(np.argmax(score.max(axis=1)))
+        if score[head].max() > ruler.budget:
+            at = int(np.argmax(score[head]))
+            kinks.append(int(keys[at + 1] - case.rows[i]))
+    kink = int(np.median(kinks)) if kinks else None
+    at = case.k_len if kink is None else kink
+    before = _line(case, lambda r: r <= at)
+    after = before if kink is None else _line(case, lambda r: r >= at)
+    return Lines(case, kink, before, after)
+
+
+def _line(case: BiasCase, side: Any) -> np.ndarray | None:
+    """The change per key on one side, a constant per row taken out; (H,)."""
+    top: Any = 0.0
+    bottom = 0.0
+    for i in range(case.q_len):
+        keys = np.flatnonzero(case.judged[i] & side(case.offsets[i]))
+        if keys.size < 2:
+            continue
+        x = keys - keys.mean()
+        y = case.actual[:, i][:, keys]
+        top = top + (x * (y - y.mean(axis=1, keepdims=True))).sum(axis=1)
+        bottom += float((x * x).sum())
+    return None if bottom == 0 else np.asarray(top / bottom)
+
+
 def residual_of(encoding: ALiBi, cases: Sequence[BiasCase], ruler: Ruler) -> Residual:
     """Return the residual of the changed declaration; rows count up to a constant each."""
-    samples = [_Sample.of(case) for case in cases]
+    most = max(64, NUMBERS // encoding.num_heads)
+    samples = [(case, _some(case.q_len, ROWS), _some(case.k_len, most)) for case in cases]
     true = encoding.slopes()
 
     def residual(change: dict[str, Any]) -> tuple[bool, float]:
         parts = []
-        for s in samples:
-            rows, own = s.case.rows[s.rows][:, None], s.case.own[:, s.rows]
-            model = _values(true, change, s.case, s.keys[None, :], rows)
-            model = model - _values(true, change, s.case, rows, rows)
-            actual = s.case.actual[:, s.rows][..., s.keys] - own
+        for case, row, keys in samples:
+            rows, own = case.rows[row][:, None], case.own[:, row]
+            model = _values(true, change, case, keys[None, :], rows)
+            model = model - _values(true, change, case, rows, rows)
+            actual = case.actual[:, row][..., keys] - own
             score = ruler.score(actual, model, np.abs(model) + np.abs(own))
-            judged = s.case.judged[s.rows][:, s.keys]
+            judged = case.judged[row][:, keys]
             if "anything after" in change:
-                judged = judged & (s.keys <= rows)
+                judged = judged & (keys <= rows)
             parts.append(score[:, judged].ravel())
-        scores = np.minimum(np.concatenate(parts), WORST)
-        return bool((scores <= ruler.budget).all()), float(np.mean(np.log2(1 + scores)))
+        return ruler.residual(np.concatenate(parts))
 
     return residual
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from posenc_ref.accuracy import ANGLES
-from posenc_ref.backends import backend as backend_named
 from posenc_ref.backends import backends
 from posenc_ref.conformance.check import SURFACES, check
 from posenc_ref.conformance.external.command import TIMEOUT, from_command
@@ -134,7 +133,8 @@ def check_command(
             "surface": chosen or fn.surface,
             "declared": describe(declared),
             "backend": library,
-            "backend_version": _version(library),
+            # Nothing for a library that ``check`` will refuse.
+            "backend_version": next((b.version for b in backends() if b.name == library), ""),
             "dtype": dtype,
         }
         begin = time.perf_counter()
@@ -161,9 +161,3 @@ def check_command(
         raise usage_error(error) from None
     typer.echo(report.to_json(indent=1) if as_json else str(report))
     raise typer.Exit(report.exit_code)
-
-
-def _version(library: str) -> str:
-    """Return the version of an array library; nothing for one that ``check`` will refuse."""
-    known = any(b.name == library for b in backends())
-    return backend_named(library).version if known else ""

@@ -50,14 +50,14 @@ def explain_command(
 
 def explain(name: str | None = None) -> str:
     """Return the text about a code, surface, encoding or scaling; None lists all of them."""
-    values = {c.__name__: c for c in [*encodings(), *scalings()]}
     if name is None:
         return _everything()
+    values = {c.__name__: c for c in [*encodings(), *scalings()]}
     wanted = name.strip().lower().replace("_", "-")
     surface = wanted.replace("-", "_")
     if surface in SURFACES:  # slopes are a code as well
-        known = [f"surface {surface}", _hanging("call", SURFACES[surface].call)]
-        return "\n".join([*known, *(["", _code(wanted)] if wanted in CODES else [])])
+        known = f"surface {surface}\n{_hanging('call', SURFACES[surface].call)}"
+        return f"{known}\n\n{_code(wanted)}" if wanted in CODES else known
     if wanted in CODES:
         return _code(wanted)
     by_lower = {known.lower(): known for known in values} | ALIASES
@@ -100,15 +100,8 @@ def _properties(cls: type) -> str:
 
 
 def _code(name: str) -> str:
-    code = CODES[name]
-    lines = [name]
-    for title, text in (
-        ("meaning", code.meaning),
-        ("trigger", code.trigger),
-        ("remedy", code.remedy),
-    ):
-        lines.append(_hanging(title, text))
-    return "\n".join(lines)
+    parts = ("meaning", "trigger", "remedy")
+    return "\n".join([name, *(_hanging(part, getattr(CODES[name], part)) for part in parts)])
 
 
 def _everything() -> str:
@@ -118,8 +111,7 @@ def _everything() -> str:
     lines += [_hanging(row.name, row.call, 20) for row in SURFACES.values()]
     for title, classes in (("Encodings:", encodings()), ("Scalings:", scalings())):
         lines += ["", title]
-        for cls in classes:
-            lines.append(_hanging(cls.__name__, (inspect.getdoc(cls) or "").split("\n")[0], 20))
+        lines += [_hanging(c.__name__, (c.__doc__ or "").split("\n")[0], 20) for c in classes]
     lines += ["", "`posenc explain NAME` tells more about one."]
     return "\n".join(lines)
 

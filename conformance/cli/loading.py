@@ -38,16 +38,12 @@ def load_target(target: str) -> Callable[..., Any]:
             f"TARGET must be file.py:function or package.module:function, got {target!r}"
         )
     is_file = source.endswith(".py") or "/" in source or "\\" in source
-    module = _load_file(Path(source)) if is_file else _load_module(source)
-    found: Any = module
-    done = source
+    found: Any = _load_file(Path(source)) if is_file else _load_module(source)
+    done, sign = source, ":"
     for part in name.split("."):
         if not hasattr(found, part):
             raise UsageError(f"{done} has no {part!r}{_near(part, _functions(found))}")
-        found, done = (
-            getattr(found, part),
-            f"{done}:{part}" if found is module else f"{done}.{part}",
-        )
+        found, done, sign = getattr(found, part), f"{done}{sign}{part}", "."
     if isinstance(found, type):
         raise UsageError(
             f"{target} is a class: name a function, or bind an instance to a name in the module "
@@ -86,14 +82,13 @@ def _load_module(name: str) -> ModuleType:
     _on_path(Path.cwd())
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+    except Exception as error:
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        if absent and f"{name}.".startswith(f"{absent}."):
             raise UsageError(
-                f"there is no module {error.name!r} here; is it installed, or did you mean "
+                f"there is no module {absent!r} here; is it installed, or did you mean "
                 f"{name.replace('.', '/')}.py:...?"
             ) from error
-        raise UsageError(f"{name} cannot be imported: {_where(error)}") from error
-    except Exception as error:
         raise UsageError(f"{name} cannot be imported: {_where(error)}") from error
 
 
@@ -113,17 +108,13 @@ def _where(error: BaseException, path: Path | None = None) -> str:
 def _functions(owner: Any) -> list[str]:
     """Return the public callables of ``owner``; of a module only its own."""
     mine = getattr(owner, "__name__", None) if isinstance(owner, ModuleType) else None
-    return (
-        [
-            name
-            for name, value in vars(owner).items()
-            if not name.startswith("_")
-            and callable(value)
-            and (mine is None or getattr(value, "__module__", mine) == mine)
-        ]
-        if hasattr(owner, "__dict__")
-        else []
-    )
+    return [
+        name
+        for name, value in getattr(owner, "__dict__", {}).items()
+        if not name.startswith("_")
+        and callable(value)
+        and (mine is None or getattr(value, "__module__", mine) == mine)
+    ]
 
 
 def _near(name: str, known: Iterable[str]) -> str:

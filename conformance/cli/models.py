@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import Encoding, ModelEncoding, from_config, preset, presets
+from posenc_ref.conformance.adapters.gguf import from_gguf
 from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.surfaces import Declared
 from posenc_ref.models.presets import needs
@@ -32,11 +33,7 @@ def load_model(
     given = dict(_fact(text) for text in facts)
     try:
         if source not in presets() and (path.exists() or path.suffix in (".json", ".gguf")):
-            if path.suffix == ".gguf":
-                from posenc_ref.conformance.adapters.gguf import from_gguf
-
-                return from_gguf(path)
-            return from_config(path, part=part)
+            return from_gguf(path) if path.suffix == ".gguf" else from_config(path, part=part)
         if source in presets():
             lacking = {need.fact for need in needs(source)} - set(given)
             for name, rows in unread(surface).items():
@@ -105,10 +102,8 @@ def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> D
 def preset_list(as_json: bool) -> str:
     """Return a line for each preset: its encodings, or the facts that it needs."""
     if as_json:
-        rows: list[dict[str, Any]] = [
-            {"name": name, "needs": {n.fact: n.why for n in needs(name)}} for name in presets()
-        ]
-        return json.dumps(rows, indent=1)
+        facts = {name: {need.fact: need.why for need in needs(name)} for name in presets()}
+        return json.dumps([{"name": n, "needs": needed} for n, needed in facts.items()], indent=1)
     width = max(map(len, presets()))
     lines = [f"{name:<{width}}  {_summary(name)}" for name in presets()]
     incomplete = sum(bool(needs(name)) for name in presets())

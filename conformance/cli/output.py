@@ -20,12 +20,9 @@ from posenc_ref.conformance.surveys.tables import TextTable, plain_text
 #: Narrower terminals get the plain tables, because folded ones break words and lose columns.
 _WIDTH = 120
 COLOURS = {
-    "conforms": "green",
-    "deviates": "bold red",
-    "inconclusive": "yellow",
-    "error": "bold red",
+    "conforms": "green", "deviates": "bold red", "inconclusive": "yellow", "error": "bold red",
     "skipped": "dim",
-}
+}  # fmt: skip
 
 
 def usage_error(message: object) -> typer.Exit:
@@ -51,12 +48,8 @@ def progress() -> Iterator[Any]:
     if not console.is_terminal:
         yield None
         return
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
+    text = TextColumn("{task.description}", markup=False)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), text)
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=None)
         yield lambda name, done, expected: bar.update(
@@ -95,10 +88,6 @@ def _coloured(table: TextTable | str) -> rich.table.Table:
             no_wrap=name in ("implementation", "dtype", "library"),
         )
     for cells, states in zip(table.rows, table.states, strict=True):
-        made.add_row(
-            *(
-                f"[{COLOURS[state]}]{escape(cell)}[/]" if state else escape(cell)
-                for cell, state in zip(cells, states, strict=True)
-            )
-        )
+        pairs = zip(map(escape, cells), states, strict=True)
+        made.add_row(*(f"[{COLOURS[s]}]{cell}[/]" if s else cell for cell, s in pairs))
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +12,14 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.surveys.transformers.case import (
     APPLY,
     AS_CONFIGURED,
+    FAMILIES,
     FLOAT32,
     SURFACES,
 )
-from posenc_ref.conformance.surveys.transformers.families import FAMILIES
+from posenc_ref.conformance.surveys.transformers.document import markdown as rotary_document
 from posenc_ref.conformance.surveys.transformers.scaled import ROPE_TYPES
+from posenc_ref.conformance.surveys.transformers.show import parts
+from posenc_ref.conformance.surveys.transformers.sweep import TIME_LIMIT, sweep
 
 from .output import progress, require_among, show, usage_error
 
@@ -54,7 +58,9 @@ def sweep_command(
     resume: Annotated[
         Path | None, typer.Option(help="Continue the file that --json wrote, or begin it.")
     ] = None,
-    time_limit: Annotated[float, typer.Option(min=1.0, help="Seconds for one module.")] = 300.0,
+    time_limit: Annotated[
+        float, typer.Option(min=1.0, help="Seconds for one module.")
+    ] = TIME_LIMIT,
     processes: Annotated[int, typer.Option(min=1, help="How many modules to judge at a time.")] = 2,
 ) -> None:
     """Judge every rotary module of the installed `transformers` against its own configuration.
@@ -88,43 +94,30 @@ def sweep_command(
             if others:
                 found, document = _other(families, only or (), settings)
             else:
-                found, document = _rotary(rope_type, dtype, surface, only or (), settings)
+                document = rotary_document
+                found = sweep(
+                    only or (),
+                    rope_types=rope_type or (AS_CONFIGURED,),
+                    dtypes=dtype or (FLOAT32,),
+                    surfaces=surface or (APPLY,),
+                    **settings,
+                )
     except (ModuleNotFoundError, ValueError, OSError) as error:
         raise usage_error(error) from None
     if not found.outcomes:
         what = "place of these families" if others else "rotary module"
         raise usage_error(f"no {what} is called {' or '.join(map(repr, only or ()))}")
     if markdown is not None:
-        markdown.write_text(document(markdown.parent), encoding="utf-8")
-    from posenc_ref.conformance.surveys.transformers.show import parts
-
+        markdown.write_text(document(found, markdown.parent), encoding="utf-8")
     show(parts(found), found.exit_code)
     raise typer.Exit(found.exit_code)
 
 
-def _rotary(
-    rope_types: list[str] | None,
-    dtypes: list[str] | None,
-    surfaces: list[str] | None,
-    only: Any,
-    settings: dict[str, Any],
-) -> Any:
-    """Return the sweep, and a function that writes its document for a folder."""
-    from posenc_ref.conformance.surveys.transformers.document import markdown
-    from posenc_ref.conformance.surveys.transformers.sweep import sweep
-
-    found = sweep(
-        only,
-        rope_types=rope_types or (AS_CONFIGURED,),
-        dtypes=dtypes or (FLOAT32,),
-        surfaces=surfaces or (APPLY,),
-        **settings,
-    )
-    return found, lambda folder: markdown(found, folder)
-
-
 def _other(families: list[str], only: Any, settings: dict[str, Any]) -> Any:
-    """Do the same for other encodings, whose drivers are not in the wheel."""
+    """Return the sweep of other encodings, and a function that writes its document.
+
+    Their drivers are not in the wheel.
+    """
     try:
         from posenc_ref.conformance.surveys.transformers_other.document import markdown
         from posenc_ref.conformance.surveys.transformers_other.sweep import sweep_other
@@ -137,4 +130,4 @@ def _other(families: list[str], only: Any, settings: dict[str, Any]) -> Any:
         ) from None
     found = sweep_other(families, only, **settings)
     command = " ".join(["posenc sweep", *(f"--family {name}" for name in families)])
-    return found, lambda folder: markdown(found, f"{command} --markdown FILE", folder)
+    return found, partial(markdown, command=f"{command} --markdown FILE")

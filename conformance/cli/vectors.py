@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -64,23 +64,17 @@ def _generate(folder: Path, before: Path | None) -> None:
         raise ValueError(error) from error
 
 
-def _about(case: VectorCase) -> dict[str, Any]:
-    return {
-        "id": case.id,
-        "file": case.file,
-        "surface": case.surface,
-        "encoding": case.declared,
-        "spec": case.spec,
-        "comment": case.comment,
-        "flags": list(case.flags),
-        "kills": list(case.kills),
-        "level": case.level,
-    }
+#: The names of members in the JSON of a case, each with its attribute.
+_KEYS = {
+    **{name: name for name in ("id", "file", "surface")}, "encoding": "declared",
+    **{name: name for name in ("spec", "comment", "flags", "kills", "level")},
+}  # fmt: skip
 
 
 def _listed(cases: list[VectorCase], as_json: bool) -> str:
     if as_json:
-        return json.dumps([_about(case) for case in cases], indent=1)
+        every = [{key: getattr(case, name) for key, name in _KEYS.items()} for case in cases]
+        return json.dumps(every, indent=1)
     width = max((len(case.id) for case in cases), default=0)
     return "\n".join(
         f"{case.id:{width}}  {case.surface}, kills {len(case.kills)}: {case.comment}"

@@ -10,9 +10,8 @@ import typer
 
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.surveys.ndjson import recording
-from posenc_ref.conformance.surveys.options import Options
 from posenc_ref.conformance.surveys.show import parts
-from posenc_ref.conformance.surveys.verify import verify
+from posenc_ref.conformance.surveys.verify import Options, verify
 
 from .output import progress, require_among, show, usage_error
 

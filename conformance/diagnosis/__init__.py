@@ -1,1 +1,1 @@
-"""Name a mistake by predicting its output, whatever the encoding."""
+"""Name a mistake by comparing its predicted output with the actual one, for any encoding."""

@@ -1,7 +1,8 @@
 """Find which measured deviations together explain a failure.
 
-A :class:`Cause` is no :class:`~.mistake.Mistake`: it changes a part of the declared model, by a
-measured number, and predicts nothing alone.  A set of causes does, and each must be needed.
+A :class:`Cause` changes a part of the declared model by a measured number. Unlike a
+:class:`~.mistake.Mistake`, it may predict the output only together with other causes; a cause that
+the explanation does not need is dropped.
 """
 
 from __future__ import annotations
@@ -13,38 +14,42 @@ from typing import Any
 
 from posenc_ref.conformance.harness.run import Run
 
-#: For a changed model: whether it is within the tolerance, and the size of the residual.
+#: Takes changes of the declared model; returns whether the changed model is within the tolerance,
+#: and the size of its residual.
 Residual = Callable[[dict[str, Any]], tuple[bool, float]]
-#: The most independent deviations that are looked for at once.
+#: The largest number of independent deviations in one explanation.
 MOST = 3
-#: Where the explanation is incomplete, each cause must reduce the residual by this factor.
+#: In an incomplete explanation, each cause must reduce the residual by at least this factor.
 LEAST = 2
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A measured deviation: the finding, and the change of the declared model."""
+    """A measured deviation: its finding, and the change of the declared model."""
 
     code: str
     message: str
     evidence: str
     change: dict[str, Any]
-    fitted: int = 1  #: how much of the output it was measured from: constants 1, free numbers 3
+    fitted: int = 1  #: its price: 1 for a known constant, 3 for a fitted number
     values: dict[str, Any] = field(default_factory=dict)
     equivalent: tuple[str, ...] = ()
-    remedy: str = ""  #: where that of the code does not apply
+    remedy: str = ""  #: empty: the remedy of the code
 
 
 @dataclass(frozen=True)
 class Combination:
-    """The causes that are needed, the one that lowers the residual most first."""
+    """The necessary causes, in the order of how much each reduces the residual."""
 
     causes: tuple[Cause, ...]
-    complete: bool  #: nothing is left over the tolerance
+    complete: bool  #: whether the remaining residual is within tolerance
 
 
 def explain(residual: Residual, causes: Sequence[Cause]) -> Combination:
-    """Return the cheapest set of causes that explains everything, or the one that leaves least."""
+    """Return the cheapest set of causes that explains the failure.
+
+    If no set explains it completely, return the set with the smallest residual.
+    """
     tried: dict[tuple[int, ...], tuple[bool, float]] = {}
 
     def left(numbers: tuple[int, ...]) -> tuple[bool, float]:
@@ -61,7 +66,7 @@ def explain(residual: Residual, causes: Sequence[Cause]) -> Combination:
     best: tuple[int, ...] | None = None
     for numbers in _sets(causes):
         if best is not None and len(numbers) >= price(best):
-            break  # no later set is cheaper
+            break  # all later sets cost at least as much
         if left(numbers)[0] and (best is None or price(numbers) < price(best)):
             best = numbers
     complete = best is not None
@@ -78,7 +83,7 @@ def explain(residual: Residual, causes: Sequence[Cause]) -> Combination:
 
 
 def _sets(causes: Sequence[Cause]) -> Iterator[tuple[int, ...]]:
-    """Sets of causes, by number, that change different things; small ones first."""
+    """Yield sets of causes (as indices) that change different fields, small sets first."""
     for size in range(min(MOST, len(causes)) + 1):
         for numbers in combinations(range(len(causes)), size):
             keys = [key for n in numbers for key in causes[n].change]
@@ -87,7 +92,7 @@ def _sets(causes: Sequence[Cause]) -> Iterator[tuple[int, ...]]:
 
 
 def report(run: Run, found: Combination) -> None:
-    """Report the causes as findings."""
+    """Report each cause as a finding."""
     for cause in found.causes:
         run.add(
             cause.code,

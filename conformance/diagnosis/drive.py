@@ -1,4 +1,4 @@
-"""Make the calls of a surface and judge them, from short to long."""
+"""Make the calls of a surface, short ones first, and judge their results."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from .mistake import JudgedCall
 
 @dataclass(frozen=True)
 class Probe:
-    """One call; ``facts`` is what makes its arguments, its truth and the results of mistakes."""
+    """One call to make; ``facts`` determine its arguments, its reference and its predictions."""
 
     check: str
     case: str
     facts: Any
-    required: bool = True  #: other calls may be refused
-    words: str = ""  #: what the report says of a refusal, if not the case
+    required: bool = True  #: whether a refusal is an error
+    words: str = ""  #: describes the call in the report; empty: the case
 
 
 def drive(
     run: Run, probes: Iterable[Probe], ask: Callable[[Probe], Sequence[JudgedCall]]
 ) -> list[JudgedCall] | None:
-    """Judge what ``ask`` returns for every probe; None after a required call that fails.
+    """Judge the calls that ``ask`` returns for each probe, and return all of them.
 
-    A refused call is a limit if it is optional; a result of another shape is always a finding.
+    A refused required call is an error; the function then returns None at once. A refused
+    optional call is a limit in the report. A result of another shape is always an error.
     """
     calls: list[JudgedCall] = []
     for probe in probes:
@@ -60,7 +61,7 @@ def one_result(
     call: Callable[[Any], np.ndarray],
     truth: Callable[[Any], Truth] = lambda facts: facts.truth(),
 ) -> Callable[[Probe], Sequence[JudgedCall]]:
-    """Return the ``ask`` of calls with one result, made from the facts of a probe."""
+    """Return a function for the argument ``ask`` of :func:`drive`, with one result per probe."""
     return lambda probe: [
         JudgedCall(probe.case, call(probe.facts), truth(probe.facts), probe.facts)
     ]

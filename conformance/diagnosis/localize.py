@@ -1,4 +1,4 @@
-"""Report which rows, heads and tokens are wrong where no known mistake explains the calls."""
+"""Report which rows, heads and tokens are wrong if no known mistake explains the calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .mistake import JudgedCall
 
 
 def name_pattern(run: Run, seen: Sequence[JudgedCall], otherwise: str, message: str) -> None:
-    """Report the rows, heads or tokens that are wrong; the code is ``otherwise`` if all are."""
+    """Report which rows, heads or tokens are wrong; if all are, report the code ``otherwise``."""
     wrong = failed(run, seen)
     if not wrong:
         return

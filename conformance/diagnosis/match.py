@@ -13,18 +13,18 @@ from .mistake import JudgedCall, Mistake
 
 
 def judge_call(run: Run, check: str, one: JudgedCall) -> JudgedCall:
-    """Judge a call against the reference, and return it for the diagnosis."""
+    """Judge a call against the reference; return the call, for the diagnosis."""
     run.judge(check, one.case, one.actual, one.truth, one.mask)
     return one
 
 
 def failed(run: Run, calls: Sequence[JudgedCall]) -> list[JudgedCall]:
-    """Return the wrong calls."""
+    """Return those of the calls that do not match their reference."""
     return [one for one in calls if not fits(run, one, one.truth)]
 
 
 def fits(run: Run, one: JudgedCall, truth: Truth | None) -> bool:
-    """Whether ``truth`` is the result of the call."""
+    """Return whether the result of the call matches ``truth`` within the tolerance."""
     if truth is None or truth.value.shape != one.actual.shape:
         return False
     score = scores(run, one, truth)
@@ -32,23 +32,23 @@ def fits(run: Run, one: JudgedCall, truth: Truth | None) -> bool:
 
 
 def scores(run: Run, one: JudgedCall, truth: Truth) -> np.ndarray:
-    """Return the score of every element of the call; elements that are not compared have 0."""
+    """Return the score of every element of the call, or 0 for masked elements."""
     score = run.scores(one.actual, truth)
     return score if one.mask is None else np.where(one.mask, score, 0.0)
 
 
 def worst(run: Run, one: JudgedCall) -> tuple[int, ...]:
-    """Return the index of the worst element of the call."""
+    """Return the index of the element with the largest score."""
     score = scores(run, one, one.truth)
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), score.shape))
 
 
 def match(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake]) -> bool:
-    """Report the mistakes that explain the wrong calls; return whether all are explained.
+    """Report the mistakes that explain the wrong calls; return whether every call is explained.
 
-    The first mistake that explains every wrong call is reported alone, with fitted numbers if none
-    does without.  Otherwise several are: each explains calls that no other does, and says nothing
-    against the right calls.
+    If one mistake explains every wrong call, only that mistake is reported; mistakes without
+    fitted numbers are tried first. Otherwise several mistakes are reported. Each explains wrong
+    calls that the others do not, and none contradicts a right call.
     """
     wrong = failed(run, calls)
     if not wrong:
@@ -86,7 +86,10 @@ def match(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake]) ->
 def _explained(
     run: Run, wrong: list[JudgedCall], right: list[JudgedCall], mistake: Mistake
 ) -> list[JudgedCall]:
-    """The wrong calls that the mistake predicts; none if it predicts other values of any call."""
+    """Return the wrong calls that the mistake predicts.
+
+    The list is empty if the mistake predicts a wrong result for any other call.
+    """
     explained = []
     for one in wrong:
         predicted = mistake.predict(one.facts)
@@ -102,7 +105,7 @@ def _explained(
 
 
 def _as_declared(run: Run, one: JudgedCall, predicted: Truth) -> bool:
-    """Whether the mistake makes no difference to a call."""
+    """Return whether the mistake leaves the result of a call unchanged."""
     return fits(run, JudgedCall(one.case, predicted.value, one.truth, None, one.mask), one.truth)
 
 

@@ -1,4 +1,4 @@
-"""The record of a known mistake: the code, the words, and the result that it gives."""
+"""The record of a known mistake: its code, its message, and the result that it predicts."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from posenc_ref.conformance.harness.run import Run
 
 @dataclass(frozen=True)
 class JudgedCall:
-    """One call that was judged; ``facts`` is what a mistake needs to predict its result."""
+    """One judged call; from ``facts``, a mistake predicts the result of the call."""
 
     case: str
     actual: np.ndarray
     truth: Truth
     facts: Any
-    mask: np.ndarray | None = None  #: which elements are compared; None: all
+    mask: np.ndarray | None = None  #: True for elements that are compared; None: all
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A known mistake and the result that it gives.
+    """A known mistake and its prediction.
 
-    ``predict`` makes the whole result of a call from its facts, or None where the mistake cannot
-    be made.  ``fit`` measures free numbers, such as a factor, from wrong calls.  It returns the
-    mistakes that together give one prediction, that of the first; none if nothing fits.
+    ``predict`` takes the facts of a call and returns the result that the mistake would give, or
+    None if the mistake is impossible there. ``fit`` measures free numbers, such as a factor,
+    from the wrong calls; it returns mistakes that occur together (the first one predicts their
+    joint result), or none.
     """
 
     code: str
@@ -44,16 +45,16 @@ class Mistake:
 def mistakes(
     code: str, predict: Callable[[Any], Callable[[Any], Truth | None]], *rows: tuple[Any, ...]
 ) -> Iterator[Mistake]:
-    """Yield one mistake for each row: a message, what ``predict`` is made of, perhaps a remedy."""
+    """Yield one mistake per row: a message, the argument of ``predict``, perhaps a remedy."""
     for message, of, *remedy in rows:
         yield Mistake(code, message, predict(of), *remedy)
 
 
 def each_part(truth: Truth, change: Callable[[np.ndarray], np.ndarray]) -> Truth:
-    """Return ``truth`` with one change of the value and of both coefficients of its unit."""
+    """Return ``truth`` with ``change`` applied to the value and both coefficients of its unit."""
     return Truth(change(truth.value), change(truth.terms), change(truth.angle))
 
 
 def with_value(truth: Truth, value: np.ndarray) -> Truth:
-    """Return ``truth`` with another value in the same unit."""
+    """Return ``truth`` with another value and the same error unit."""
     return Truth(value, truth.terms, truth.angle, truth.amplitude)

@@ -1,4 +1,4 @@
-"""Known mistakes about positions that families share: maps from the right ones to wrong ones."""
+"""Known mistakes about positions, shared by several families: maps of the right positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from posenc_ref.accuracy import Truth
 
 from .mistake import Mistake, mistakes, with_value
 
-#: Where queries are put by mistake: the message, and their positions from (q_len, k_len).
+#: Wrong positions of queries: a message, and a function of (q_len, k_len) that returns them.
 QUERIES: tuple[tuple[str, Callable[[int, int], np.ndarray]], ...] = (
     (
         "queries are not aligned with the last keys: query i sits at key i",
@@ -25,12 +25,12 @@ QUERIES: tuple[tuple[str, Callable[[int, int], np.ndarray]], ...] = (
 )
 REVERSED_KEYS = "keys stand in the reverse order"
 
-#: A code, a message, and a map of the positions of a sequence (S,).
+#: A code, a message, and a map from right to wrong positions (S,).
 Row = tuple[str, str, Callable[[np.ndarray], np.ndarray]]
 
 
 def other_rows(offset: int) -> Iterator[Row]:
-    """Yield how a sequence gets other rows of a table that starts at row ``offset``."""
+    """Yield the mistakes that select wrong rows of a table starting at row ``offset``."""
     if offset:
         text = f"the table's offset {offset} is missing: sequences start at row 0"
         yield "table-offset", text, lambda p: p - offset
@@ -38,7 +38,7 @@ def other_rows(offset: int) -> Iterator[Row]:
     yield "table-offset", "every row is one too late", lambda p: p + 1
     yield "table-offset", "every row is one too early", lambda p: p - 1
     for more in (2, 3):
-        text = f"every row is {more} too late, as where rows are kept for padding"
+        text = f"every row is {more} too late, as if rows were reserved for padding"
         yield "table-offset", text, lambda p, more=more: p + more  # type: ignore[misc]
     yield "wrong-row", "the rows come in the reverse order", lambda p: p[::-1]
     yield "wrong-row", "every token gets the first row", lambda p: 0 * p
@@ -48,52 +48,52 @@ def other_rows(offset: int) -> Iterator[Row]:
 
 
 def heads(x: np.ndarray) -> np.ndarray:
-    """Return the head index of every token of x (B, H, S, D), taken for its position."""
+    """Return the head index of every token of x (B, H, S, D), as its (wrong) position."""
     return np.broadcast_to(np.arange(x.shape[1])[:, None], x.shape[:-1])
 
 
 def batch(x: np.ndarray) -> np.ndarray:
-    """Return the batch index of every token of x (B, H, S, D), taken for its position."""
+    """Return the batch index of every token of x (B, H, S, D), as its (wrong) position."""
     return np.broadcast_to(np.arange(x.shape[0])[:, None, None], x.shape[:-1])
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of a call that starts at a position, in arrays that broadcast to (B, H, S)."""
+    """The start, index and number of the tokens of a call; the arrays broadcast to (B, H, S)."""
 
     start: np.ndarray  #: the position of the first token
-    index: np.ndarray  #: counted from the first token
+    index: np.ndarray  #: the index of each token, counted from the first token
     size: np.ndarray  #: the number of tokens
 
     @property
     def position(self) -> np.ndarray:
-        """The declared position."""
+        """Return the declared positions."""
         return np.asarray(self.start + self.index)
 
 
 class StartedCall(Protocol):
-    """Tokens x (B, H, S, D) that start at a position, and their reference."""
+    """A call with tokens x (B, H, S, D) at consecutive positions, and its reference."""
 
     @property
     def x(self) -> np.ndarray:
-        """The tokens."""
+        """Return the tokens."""
 
     def tokens(self) -> Tokens:
-        """Their positions."""
+        """Return the start, index and number of the tokens."""
 
     def truth(self) -> Truth:
-        """The reference."""
+        """Return the reference."""
 
     def at(self, positions: np.ndarray) -> Truth:
-        """The result at other positions, which broadcast to (B, H, S)."""
+        """Return the result at other positions, which broadcast to (B, H, S)."""
 
 
 def at(positions: Callable[[Any], np.ndarray]) -> Callable[[StartedCall], Truth | None]:
-    """Return a prediction from a map of :class:`Tokens` to positions."""
+    """Return a ``predict`` that uses the positions computed from :class:`Tokens`."""
 
     def predict(call: StartedCall) -> Truth | None:
         p = positions(call.tokens())
-        return call.at(p) if np.isfinite(p).all() else None  # float16 ends at 65504
+        return call.at(p) if np.isfinite(p).all() else None  # float16 overflows
 
     return predict
 
@@ -101,7 +101,10 @@ def at(positions: Callable[[Any], np.ndarray]) -> Callable[[StartedCall], Truth 
 def of_any_start(
     start: str, halves: Mapping[str, Callable[[Any], np.ndarray]]
 ) -> Iterator[Mistake]:
-    """Yield the mistakes of calls that begin at ``start``, which ``halves`` round."""
+    """Yield mistakes of calls that begin at a position called ``start`` in the messages.
+
+    ``halves`` are functions that round to a half-precision format, by name.
+    """
     text = "the offset is added twice"
     yield Mistake("decode-offset", text, at(lambda t: t.position + t.start))
     for by, words in ((1, "large"), (-1, "small")):
@@ -117,7 +120,7 @@ def of_any_start(
 
 
 def only_first_row() -> Iterator[Mistake]:
-    """Yield what becomes of the later rows where a kernel for single tokens turns the first."""
+    """Yield mistakes of kernels for single tokens that rotate the first row only."""
 
     def predicts(others: float) -> Callable[[StartedCall], Truth]:
         def predict(call: StartedCall) -> Truth:
@@ -132,6 +135,6 @@ def only_first_row() -> Iterator[Mistake]:
     yield from mistakes(
         "row-offset",
         predicts,
-        ("with one token per row, all rows but the first come out unrotated", 1.0),
-        ("with one token per row, all rows but the first come out zero", 0.0),
+        ("with one token per row, all rows but the first are not rotated", 1.0),
+        ("with one token per row, all rows but the first are zero", 0.0),
     )

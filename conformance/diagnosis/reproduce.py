@@ -1,4 +1,4 @@
-"""Write the smallest input that shows a failure of ``apply``, as lines to paste."""
+"""Write a minimal input that reproduces a failure of ``apply``, as lines of Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 
 
 def add(run: Run, access: Access) -> None:
-    """Add the lines that reproduce the first error of the report, if one token shows it."""
+    """Add code that reproduces the first error of the report, if a single token shows it."""
     findings = run.report.findings
     first = next((i for i, f in enumerate(findings) if f.severity == ERROR), None)
     if first is None or run.encoding is None or run.encoding.num_axes > 1:
@@ -29,7 +29,10 @@ def add(run: Run, access: Access) -> None:
 
 
 def _lines(run: Run, access: Access) -> str:
-    """One channel of one token at the first position that shows it; the largest error there."""
+    """Return code with one nonzero channel of one token, chosen for the largest error.
+
+    The token has the first position at which an error shows.
+    """
     dim = access.dim
     at = np.unique(np.r_[ONE_HOT, GENERIC])
     for position in at[at <= run.ledger.highest]:

@@ -1,4 +1,4 @@
-"""Recognise a harmless convention: tensors differ from the declared ones, logits do not."""
+"""Recognise a harmless convention: tensors differ from the declared ones, but logits agree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from posenc_ref.conformance.oracle.calls import logits
 
 @dataclass(frozen=True)
 class BothSides:
-    """The results for queries and keys in one call, with the reference of both."""
+    """The results for queries and keys of one call, and the references of both."""
 
     case: str
     q: np.ndarray
@@ -24,14 +24,14 @@ class BothSides:
     key: Truth
 
 
-#: Codes of one tensor that allow the declared logits.
+#: Codes of findings about tensors that may leave the logits as declared.
 OF_ONE_MAP = ("output-layout", "position-origin")
-#: The fewest calls whose logits must agree before differences of tensors become a note.
+#: The number of calls whose logits must agree before a finding about tensors becomes a note.
 FEWEST = 6
 
 
 def excuse(run: Run, calls: Sequence[BothSides], codes: Sequence[str]) -> None:
-    """Replace errors of these ``codes`` by one note, if the logits of every call are right."""
+    """Replace errors with these ``codes`` by one note, if the logits of every call are right."""
     errors = [f for f in run.report.findings if f.severity == ERROR]
     if not errors or any(f.code not in codes for f in errors):
         return
@@ -43,7 +43,7 @@ def excuse(run: Run, calls: Sequence[BothSides], codes: Sequence[str]) -> None:
 def excused(
     run: Run, calls: Sequence[BothSides], message: str, equivalent: tuple[str, ...] = ()
 ) -> bool:
-    """Add a note and forget the failures if the logits of every call are right; return whether."""
+    """Return whether the logits of all calls are right; if so, clear failures and add a note."""
     worst, where = 0.0, ""
     for one in calls:
         score = _scores(run, one)

@@ -131,8 +131,7 @@ class Session:
                 f'must answer hello with {{"id": 0, "protocol": {PROTOCOL}}}, got '
                 f"{json.dumps(body)[:80]}"
             )
-        words = [str(body[key]) for key in ("name", "version") if body.get(key)]
-        self.name = " ".join(words)
+        self.name = " ".join(str(body[key]) for key in ("name", "version") if body.get(key))
 
     def close(self) -> None:
         """End the process; the next call starts another."""
@@ -192,7 +191,10 @@ class Session:
                 f"ended (exit status 0) instead of answering {what}{part}: it has to go on until "
                 "its input ends, and to write a newline after every answer"
             )
-        how = f"killed by {_signal(-status)}" if status < 0 else f"ended with exit status {status}"
+        how = f"ended with exit status {status}"
+        if status < 0:
+            names = {s.value: s.name for s in signal.Signals}
+            how = f"killed by {names.get(-status, f'signal {-status}')}"
         text = f"{how} in {what}{part}{self._last_words()}"
         self.close()
         self.program.deaths.append(text)
@@ -225,13 +227,6 @@ def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         process.kill()
         process.wait()
     errors.close()
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _described(args: tuple[Any, ...]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import identical
 
@@ -25,17 +25,17 @@ class Arguments:
     required: bool = True
 
 
-def several(code: str, *rows: tuple[Any, ...]) -> Iterator[Mistake]:
-    """Yield a mistake for each row: the message, the wrong function, perhaps a remedy.
+def written(code: str, message: str, function: Function, remedy: str = "") -> Mistake:
+    """Return the mistake of a wrong function.
 
     The function returns the values, or a Truth where these have a unit of their own.
     """
-    return mistakes(code, lambda function: lambda call: call.returned_by(function), *rows)
+    return Mistake(code, message, lambda call: call.returned_by(function), remedy)
 
 
-def written(code: str, message: str, function: Function, remedy: str = "") -> Mistake:
-    """Return the mistake of a wrong function."""
-    return next(several(code, (message, function, remedy)))
+def several(*rows: tuple[Any, ...]) -> Iterator[Mistake]:
+    """Yield a mistake for each row: the code, the message, the function, perhaps a remedy."""
+    return (written(*row) for row in rows)
 
 
 def _identical(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:

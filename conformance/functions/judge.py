@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -15,22 +16,13 @@ from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 
 from .function import Plain, PlainCall
-from .ids import ID_ROWS
 from .layouts import LAYOUT_ROWS
 from .models import MODEL_ROWS
 from .positions import POSITION_ROWS
 from .relative import RELATIVE_ROWS
-from .slopes import SLOPE_ROWS
 
 #: Every row that this judge is for.
-ROWS: dict[str, Plain] = {
-    **LAYOUT_ROWS,
-    **RELATIVE_ROWS,
-    **POSITION_ROWS,
-    **ID_ROWS,
-    **MODEL_ROWS,
-    **SLOPE_ROWS,
-}
+ROWS: dict[str, Plain] = {**LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS}
 
 
 def judge(run: Run) -> None:
@@ -45,16 +37,17 @@ def judge(run: Run) -> None:
         if run.settings.max_position is not None:
             arguments = row.within(arguments, run.settings.max_position)
         expected = np.asarray(own(*arguments))
+        call, where = PlainCall(row, run.encoding, arguments), _shown(run, probe.name, arguments)
         try:
-            actual = _called(run, run.driver, row, arguments, expected.shape)
+            actual = _called(run.driver, call, expected.shape)
         except Refused as error:
             if not probe.required:
                 run.limit(f"{probe.name}: refused ({error})")
                 continue
-            run.add("raises", f"{probe.name}: {_shown(run, arguments)}", str(error))
+            run.add("raises", where, str(error))
             return
         except Malformed as error:
-            malformed.append((str(error), f"{probe.name}: {_shown(run, arguments)}"))
+            malformed.append((str(error), where))
             if run.failures and not probe.required:  # wrong in what fits, and then it ends
                 run.limit(f"{probe.name}: {error}")
                 continue
@@ -62,10 +55,9 @@ def judge(run: Run) -> None:
             return
         if not _kind(run, row):
             return
-        call = PlainCall(row, run.encoding, arguments)
-        seen.append(judge_call(run, "values", _judged(run, call, probe.name, expected, actual)))
+        seen.append(judge_call(run, "values", _judged(run, call, where, expected, actual)))
     if seen:
-        _state(run, row, seen)
+        _state(run, seen)
     if run.failures and not run.report.codes:
         _explain(run, row, seen, malformed)
 
@@ -77,16 +69,16 @@ def _rounded(run: Run, argument: Any) -> Any:
     return argument
 
 
-def _called(
-    run: Run, driver: Driver, row: Plain, arguments: tuple[Any, ...], shape: tuple[int, ...]
-) -> np.ndarray:
-    result = driver.call(*arguments)
-    if isinstance(result, tuple):
-        result = list(result)
-    actual = np.asarray(driver.array(result))
+def _called(driver: Driver, call: PlainCall, shape: tuple[int, ...]) -> np.ndarray:
+    """The part of the result that is compared."""
+    actual = np.asarray(driver.array(_listed(driver.call(*call.arguments))))
     if actual.shape != shape:
         raise Malformed(f"expected shape {shape}, got {actual.shape}")
-    return np.array(actual, dtype=np.float64)
+    return call.row.meaning(np.array(actual, dtype=np.float64))
+
+
+def _listed(result: Any) -> Any:
+    return list(result) if isinstance(result, tuple) else result
 
 
 def _kind(run: Run, row: Plain) -> bool:
@@ -100,29 +92,28 @@ def _kind(run: Run, row: Plain) -> bool:
 
 
 def _judged(
-    run: Run, call: PlainCall, name: str, expected: np.ndarray, actual: np.ndarray
+    run: Run, call: PlainCall, case: str, expected: np.ndarray, actual: np.ndarray
 ) -> JudgedCall:
     row, truth = call.row, call.truth(expected)
     if not (truth.terms.any() or truth.angle.any()) and not row.integers:  # copied, so rounded
         truth = row.truth(run.encoding, call.arguments, run.driver.rounded(truth.value))
-    case = f"{name}: {_shown(run, call.arguments)}"
-    return JudgedCall(case, row.meaning(actual), truth, call, row.judged(call.arguments))
+    return JudgedCall(case, actual, truth, call, row.judged(call.arguments))
 
 
-def _shown(run: Run, arguments: tuple[Any, ...]) -> str:
-    """The arguments, arrays in full where they are short."""
+def _shown(run: Run, name: str, arguments: tuple[Any, ...]) -> str:
+    """The name of a call and its arguments, arrays in full where they are short."""
     parts = []
-    for name, a in zip(run.surface.arguments, arguments, strict=True):
+    for argument, a in zip(run.surface.arguments, arguments, strict=True):
         short = not isinstance(a, np.ndarray) or (a.size <= 16 and a.dtype.kind != "f")
         said = a.tolist() if isinstance(a, np.ndarray) else a
-        parts.append(f"{name} = {said}" if short else f"{name} of shape {np.shape(a)}")
-    return ", ".join(parts) or "no arguments"
+        parts.append(f"{argument} = {said}" if short else f"{argument} of shape {np.shape(a)}")
+    return f"{name}: {', '.join(parts) or 'no arguments'}"
 
 
-def _state(run: Run, row: Plain, seen: list[JudgedCall]) -> None:
+def _state(run: Run, seen: list[JudgedCall]) -> None:
     """The first calls once more, and a result that is kept; wrong ones on a fresh instance."""
     for one in seen[:3]:
-        _replay(run, row, one)
+        _replay(run, one)
     first, last = seen[0].facts.arguments, seen[-1].facts.arguments
     state.kept_result(
         run,
@@ -133,34 +124,25 @@ def _state(run: Run, row: Plain, seen: list[JudgedCall]) -> None:
         return
     for one in failed(run, seen):
         try:
-            clean = _called(run, run.driver.fresh(), row, one.facts.arguments, one.actual.shape)
+            clean = _called(run.driver.fresh(), one.facts, one.actual.shape)
         except (Refused, Malformed):
             continue
-        if fits(run, _again(row, one, clean), one.truth):
+        if fits(run, replace(one, actual=clean), one.truth):
             run.add("state", f"{one.case} is right on a fresh instance only", "a fresh instance")
             return
 
 
-def _listed(result: Any) -> Any:
-    return list(result) if isinstance(result, tuple) else result
-
-
-def _again(row: Plain, one: JudgedCall, actual: np.ndarray) -> JudgedCall:
-    return JudgedCall(one.case, row.meaning(actual), one.truth, one.facts, one.mask)
-
-
-def _replay(run: Run, row: Plain, one: JudgedCall) -> None:
+def _replay(run: Run, one: JudgedCall) -> None:
     run.count("state")
     try:
-        again = row.meaning(_called(run, run.driver, row, one.facts.arguments, one.actual.shape))
+        again = _called(run.driver, one.facts, one.actual.shape)
         same = np.array_equal(again, one.actual, equal_nan=True)
         now = "other values"
     except (Refused, Malformed) as error:
         same, now = False, str(error)
     if not same:
-        run.add(
-            "state", "the same call gives something else after other calls", f"{one.case}: {now}"
-        )
+        text = "the same call gives something else after other calls"
+        run.add("state", text, f"{one.case}: {now}")
 
 
 def _explain(

@@ -58,45 +58,31 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
     again = "perm takes x[perm]: [0, d/2, 1, d/2 + 1, ...] leads from half to interleaved."
     code = "permutation"
     yield from several(
-        code,
-        ("the permutation is the inverse one", of("interleaved", "half"), again),
-        ("nothing is permuted", lambda w, n: w),
-        ("all rows are permuted as if they were one head", lambda w, n: pr.permute_weights(w, 1)),
-        (
-            "all rows are permuted as if they were one head, the inverse way",
-            lambda w, n: pr.permute_weights(w, 1, source="interleaved", target="half"),
-        ),
-    )
+        (code, "the permutation is the inverse one",
+         of("interleaved", "half"),
+         again),
+        (code, "nothing is permuted", lambda w, n: w),
+        (code, "all rows are permuted as if they were one head",
+         lambda w, n: pr.permute_weights(w, 1)),
+        (code, "all rows are permuted as if they were one head, the inverse way",
+         lambda w, n: pr.permute_weights(w, 1, source="interleaved", target="half")),
+    )  # fmt: skip
     if d is not None:
-        yield written(
-            code,
-            "all channels of a head are permuted, not the rotary ones alone",
-            of("half", "interleaved", None),
-        )
+        text = "all channels of a head are permuted, not the rotary ones alone"
+        yield written(code, text, of("half", "interleaved", None))
     yield from several(
-        code,
-        (
-            "columns are permuted, not rows",
-            lambda w, n: np.asarray(pr.permute_weights(np.ascontiguousarray(w.T), n)).T,
-            "Rows are output channels: permute axis 0.",
-        ),
-        (
-            "channels are moved to the outside, heads to the inside",
-            rows(lambda at, n, dim: at.reshape(n, dim).T.ravel()),
-        ),
-        (
-            "heads and halves are exchanged",
-            rows(lambda at, n, dim: at.reshape(n, 2, dim // 2).swapaxes(0, 1).ravel()),
-        ),
-        (
-            "the two halves of each head are exchanged",
-            rows(lambda at, n, dim: at.reshape(n, 2, dim // 2)[:, ::-1].ravel()),
-        ),
-        (
-            "the channels of each pair are exchanged",
-            rows(lambda at, n, dim: at.reshape(n, 2, dim // 2)[:, ::-1].swapaxes(1, 2).ravel()),
-        ),
-    )
+        (code, "columns are permuted, not rows",
+         lambda w, n: np.asarray(pr.permute_weights(np.ascontiguousarray(w.T), n)).T,
+         "Rows are output channels: permute axis 0."),
+        (code, "channels are moved to the outside, heads to the inside",
+         rows(lambda at, n, dim: at.reshape(n, dim).T.ravel())),
+        (code, "heads and halves are exchanged",
+         rows(lambda at, n, dim: at.reshape(n, 2, dim // 2).swapaxes(0, 1).ravel())),
+        (code, "the two halves of each head are exchanged",
+         rows(lambda at, n, dim: at.reshape(n, 2, dim // 2)[:, ::-1].ravel())),
+        (code, "the channels of each pair are exchanged",
+         rows(lambda at, n, dim: at.reshape(n, 2, dim // 2)[:, ::-1].swapaxes(1, 2).ravel())),
+    )  # fmt: skip
 
 
 def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -136,25 +122,22 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
     order = "Normalise and weight q and k first, then rotate them."
     code = "norm-order"
     yield from several(
-        code,
-        (
-            "the norm, or its weight alone, comes after the rotation",
-            lambda x, w, at: w * _norm(turned(x, at)),
-            order,
-        ),
-        ("the weight comes after the rotation", lambda x, w, at: w * turned(_norm(x), at), order),
-        ("there is no norm", lambda x, w, at: turned(w * x, at), order),
-        (
-            "the norm is over all heads, not over each",
-            lambda x, w, at: turned(
-                w * x / np.sqrt(np.mean(x * x, axis=(1, 3), keepdims=True)), at
-            ),
-        ),
-        (
-            "the mean is taken off first: LayerNorm, not RMSNorm",
-            lambda x, w, at: turned(w * _norm(x - x.mean(axis=-1, keepdims=True)), at),
-        ),
-    )
+        (code, "the norm, or its weight alone, comes after the rotation",
+         lambda x, w, at: w * _norm(turned(x, at)),
+         order),
+        (code, "the weight comes after the rotation",
+         lambda x, w, at: w * turned(_norm(x), at),
+         order),
+        (code, "there is no norm",
+         lambda x, w, at: turned(w * x, at),
+         order),
+        (code, "the norm is over all heads, not over each",
+         lambda x, w, at: turned(
+             w * x / np.sqrt(np.mean(x * x, axis=(1, 3), keepdims=True)), at
+         )),
+        (code, "the mean is taken off first: LayerNorm, not RMSNorm",
+         lambda x, w, at: turned(w * _norm(x - x.mean(axis=-1, keepdims=True)), at)),
+    )  # fmt: skip
     for message, factor in (
         ("the weight is missing", lambda x, w: _norm(x)),
         ("1 is added to the weight", lambda x, w: (1 + w) * _norm(x)),
@@ -209,17 +192,8 @@ def rotary_variants(declared: Rotary) -> Iterator[tuple[str, str, Rotary]]:
 
 
 LAYOUT_ROWS = {
-    "permute_weights": Plain(
-        _weights,
-        _weight_mistakes,
-        "permutation",
-        integers=False,
-    ),
+    "permute_weights": Plain(_weights, _weight_mistakes, "permutation", integers=False),
     "normed_apply": Plain(
-        _normed,
-        _normed_mistakes,
-        "norm-order",
-        integers=False,
-        truth=_normed_truth,
+        _normed, _normed_mistakes, "norm-order", integers=False, truth=_normed_truth
     ),
 }

@@ -1,4 +1,4 @@
-"""Rows of plain functions that a model's code is made of: table rows, layer schedule, scale.
+"""Rows of plain functions that a model is made of: table rows, layers, scale, a rank's slopes.
 
 ``softmax_scale``: A = |value|, B = 0.  ``rows``: as the table; learned ones are bit-equal.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import posenc_ref as pr
-from posenc_ref import Learned, ModelEncoding, Sinusoidal, YaRN
+from posenc_ref import ALiBi, Learned, ModelEncoding, Sinusoidal, YaRN
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import other_rows
@@ -119,11 +119,12 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     )
     code = "layer-schedule"
     yield from several(
-        code,
-        ("the schedule is inverted: layers that should rotate do not", fixed(~flags), backwards),
-        ("every layer has a positional encoding", fixed(np.ones_like(flags))),
-        ("no layer has a positional encoding", fixed(np.zeros_like(flags))),
-    )
+        (code, "the schedule is inverted: layers that should rotate do not",
+         fixed(~flags),
+         backwards),
+        (code, "every layer has a positional encoding", fixed(np.ones_like(flags))),
+        (code, "no layer has a positional encoding", fixed(np.zeros_like(flags))),
+    )  # fmt: skip
     for by in (1, -1):
         text = f"the schedule is one layer too {'late' if by > 0 else 'early'}"
         yield written(code, text, fixed(np.roll(flags, by)))
@@ -184,6 +185,53 @@ def _scale_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
         yield written("softmax-scale", message, lambda value=value: value)
 
 
+def _slopes(encoding: ALiBi, n: int) -> np.ndarray:
+    return ALiBi(n, max_bias=encoding.max_bias).slopes()
+
+
+def _ranks(encoding: ALiBi, seed: int, dtype: str) -> Iterator[Arguments]:
+    declared = encoding.num_heads
+    for n, required in ((declared, True), *((n, False) for n in (8, 12, 40, 112, 144, 260))):
+        if not required and n == declared:
+            continue
+        for size in [s for s in (2, 4, 3, 5) if n % s == 0 and n > s][:2]:
+            for rank in range(size):
+                yield Arguments(f"rank {rank} of {size}", (n, size, rank), required)
+    yield Arguments("one rank", (declared, 1, 0), encoding.num_heads in (1, 2, 3, 5))
+
+
+def _slope_mistakes(encoding: ALiBi) -> Iterator[Mistake]:
+    def held(n: int, size: int) -> int:
+        return n // size
+
+    def part(of: Function) -> Function:
+        """The rank's part of other slopes."""
+
+        def function(n: int, size: int, rank: int) -> np.ndarray:
+            return np.asarray(of(n)[rank * held(n, size) : (rank + 1) * held(n, size)])
+
+        return function
+
+    top, right = encoding.max_bias, part(lambda n: _slopes(encoding, n))
+    yield from several(
+        ("shard-offset", "slopes are those of a model with as many heads as the rank holds",
+         lambda n, size, rank: _slopes(encoding, held(n, size)),
+         "Make the slopes of all heads, and cut the rank's own out of them."),
+        ("shard-offset", "every rank gets the slopes of rank 0",
+         lambda n, size, rank: _slopes(encoding, n)[: held(n, size)]),
+        ("shard-offset", "ranks are counted from the last one",
+         lambda n, size, rank: right(n, size, size - 1 - rank)),
+        ("shard-offset", "ranks start rank heads in, not rank times their number",
+         lambda n, size, rank: _slopes(encoding, n)[rank : rank + held(n, size)]),
+        ("head-order", "heads are dealt to the ranks one by one",
+         lambda n, size, rank: _slopes(encoding, n)[rank::size]),
+        ("slopes", "2 ** (-8 h / n) is taken for any number of heads",
+         part(lambda n: 2.0 ** (-top * np.arange(1, n + 1) / n))),
+        ("slopes", "the exponents start at 0", part(lambda n: 2.0 ** (-top * np.arange(n) / n))),
+        ("bias-sign", "the slopes are negative", part(lambda n: -_slopes(encoding, n))),
+    )  # fmt: skip
+
+
 MODEL_ROWS = {
     "rows": Plain(
         _sequences,
@@ -195,16 +243,19 @@ MODEL_ROWS = {
         within=lambda arguments, last: (min(arguments[0], last + 1),),
         closer=_as_table,
     ),
-    "layers": Plain(
-        _depth,
-        _layer_mistakes,
-        "layer-schedule",
-    ),
+    "layers": Plain(_depth, _layer_mistakes, "layer-schedule"),
     "softmax_scale": Plain(
         _once,
         _scale_mistakes,
         "softmax-scale",
         integers=False,
         truth=lambda model, arguments, value: exactly(value),
+    ),
+    "rank_slopes": Plain(
+        _ranks,
+        _slope_mistakes,
+        "shard-offset",
+        integers=False,
+        truth=lambda encoding, arguments, value: exactly(value),
     ),
 }

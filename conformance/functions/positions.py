@@ -39,39 +39,23 @@ def _mask_mistakes(encoding: Any) -> Iterator[Mistake]:
         return np.cumsum(mask, axis=-1)
 
     yield from several(
-        "padding",
-        ("padding is counted: positions are 0 .. S-1", _over_rows),
-        (
-            "every row has the positions of the first one",
-            lambda mask: np.broadcast_to(count(mask)[:1] - 1, mask.shape),
-        ),
-        (
-            "every row has the positions of the longest one",
-            lambda mask: np.broadcast_to(
-                (count(mask) - 1)[np.argmax(mask.sum(axis=-1))], mask.shape
-            ),
-        ),
-    )
-    yield written("position-origin", "real tokens are counted from 1", count)
-    yield from several(
-        "padding",
-        (
-            "positions are counted over the whole batch",
-            lambda mask: (np.cumsum(mask.ravel()) - 1).reshape(mask.shape),
-        ),
-        (
-            "the padding of a row is subtracted on whichever side it is",
-            lambda mask: _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True),
-        ),
-        (
-            "only padding on the left is left out",
-            lambda mask: _over_rows(mask) - np.argmax(mask, axis=-1)[:, None],
-        ),
-        (
-            "tokens are counted from the end of the row",
-            lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1,
-        ),
-    )
+        ("padding", "padding is counted: positions are 0 .. S-1", _over_rows),
+        ("padding", "every row has the positions of the first one",
+         lambda mask: np.broadcast_to(count(mask)[:1] - 1, mask.shape)),
+        ("padding", "every row has the positions of the longest one",
+         lambda mask: np.broadcast_to(
+             (count(mask) - 1)[np.argmax(mask.sum(axis=-1))], mask.shape
+         )),
+        ("position-origin", "real tokens are counted from 1", count),
+        ("padding", "positions are counted over the whole batch",
+         lambda mask: (np.cumsum(mask.ravel()) - 1).reshape(mask.shape)),
+        ("padding", "the padding of a row is subtracted on whichever side it is",
+         lambda mask: _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True)),
+        ("padding", "only padding on the left is left out",
+         lambda mask: _over_rows(mask) - np.argmax(mask, axis=-1)[:, None]),
+        ("padding", "tokens are counted from the end of the row",
+         lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1),
+    )  # fmt: skip
 
 
 def _lengths(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -86,28 +70,20 @@ def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
     def whole(n: np.ndarray) -> np.ndarray:
         return np.arange(n.sum())
 
-    yield written("packing", "documents do not start again at 0", whole)
-    yield written("position-origin", "documents start at 1", lambda n: pr.packed(n) + 1)
     yield from several(
-        "packing",
-        ("the number of the document is its position", lambda n: np.repeat(np.arange(n.size), n)),
-        (
-            "the length of the document itself is subtracted, not where it starts",
-            lambda n: whole(n) - np.repeat(np.where(np.arange(n.size) > 0, n, 0), n),
-        ),
-        (
-            "the length of the document before is subtracted, not where this one starts",
-            lambda n: whole(n) - np.repeat(np.r_[0, n[:-1]], n),
-        ),
-        (
-            "documents restart one token late",
-            lambda n: np.r_[0, pr.packed(n)[:-1] + 1] if n.size else n,
-        ),
-        (
-            "documents are taken for equally long",
-            lambda n: whole(n) % max(int(n.max(initial=1)), 1),
-        ),
-    )
+        ("packing", "documents do not start again at 0", whole),
+        ("position-origin", "documents start at 1", lambda n: pr.packed(n) + 1),
+        ("packing", "the number of the document is its position",
+         lambda n: np.repeat(np.arange(n.size), n)),
+        ("packing", "the length of the document itself is subtracted, not where it starts",
+         lambda n: whole(n) - np.repeat(np.where(np.arange(n.size) > 0, n, 0), n)),
+        ("packing", "the length of the document before is subtracted, not where this one starts",
+         lambda n: whole(n) - np.repeat(np.r_[0, n[:-1]], n)),
+        ("packing", "documents restart one token late",
+         lambda n: np.r_[0, pr.packed(n)[:-1] + 1] if n.size else n),
+        ("packing", "documents are taken for equally long",
+         lambda n: whole(n) % max(int(n.max(initial=1)), 1)),
+    )  # fmt: skip
 
 
 def _prompts(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -123,28 +99,18 @@ def _decode_mistakes(encoding: Any) -> Iterator[Mistake]:
         return lambda prompt, n: pr.decode_positions(prompt, n) + by
 
     yield from several(
-        "decode-offset",
-        (
-            "generated tokens are counted from 0",
-            lambda prompt, n: np.broadcast_to(np.arange(n), pr.decode_positions(prompt, n).shape),
-        ),
-        ("the first generated token is one position late", moved(1)),
-        ("the first generated token has the position of the last of the prompt", moved(-1)),
-        (
-            "every generated token has the position of the first",
-            lambda prompt, n: pr.decode_positions(prompt, n) - np.arange(n),
-        ),
-    )
-    yield written(
-        "padding",
-        "every row goes on at the length of the longest prompt",
-        lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.max(prompt)), n),
-    )
-    yield written(
-        "row-offset",
-        "every row goes on at the length of the first prompt",
-        lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.ravel(prompt)[0]), n),
-    )
+        ("decode-offset", "generated tokens are counted from 0",
+         lambda prompt, n: np.broadcast_to(np.arange(n), pr.decode_positions(prompt, n).shape)),
+        ("decode-offset", "the first generated token is one position late", moved(1)),
+        ("decode-offset", "the first generated token has the position of the last of the prompt",
+         moved(-1)),
+        ("decode-offset", "every generated token has the position of the first",
+         lambda prompt, n: pr.decode_positions(prompt, n) - np.arange(n)),
+        ("padding", "every row goes on at the length of the longest prompt",
+         lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.max(prompt)), n)),
+        ("row-offset", "every row goes on at the length of the first prompt",
+         lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.ravel(prompt)[0]), n)),
+    )  # fmt: skip
 
 
 def _shards(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -179,69 +145,110 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
         return per_document(of)
 
     yield from several(
-        "shard-offset",
-        (
-            "every rank counts its own tokens from 0",
-            per_document(lambda n, size, rank: np.arange(n // size)),
-            "A token keeps the position that it has in the whole sequence.",
-        ),
-        (
-            "every rank counts its own tokens from 0, over all documents",
-            lambda bounds, size, rank: np.arange(bounds[-1] // size),
-        ),
-        (
-            "ranks hold contiguous parts, not zig-zag halves",
-            per_document(lambda n, size, rank: rank * (n // size) + np.arange(n // size)),
-        ),
-        (
-            "ranks hold every size-th token",
-            per_document(lambda n, size, rank: rank + size * np.arange(n // size)),
-        ),
-        (
-            "both halves are contiguous: chunks 2 rank and 2 rank + 1",
-            halves(lambda size, rank: 2 * rank, lambda size, rank: 2 * rank + 1),
-        ),
-        (
-            "the second half is chunk rank + size, not its mirror image",
-            halves(lambda size, rank: rank, lambda size, rank: rank + size),
-        ),
-        (
-            "the halves are exchanged",
-            halves(lambda size, rank: 2 * size - 1 - rank, lambda size, rank: rank),
-        ),
-        (
-            "positions start at those of rank 0",
-            halves(lambda size, rank: 0, lambda size, rank: 2 * size - 1),
-        ),
+        ("shard-offset", "every rank counts its own tokens from 0",
+         per_document(lambda n, size, rank: np.arange(n // size)),
+         "A token keeps the position that it has in the whole sequence."),
+        ("shard-offset", "every rank counts its own tokens from 0, over all documents",
+         lambda bounds, size, rank: np.arange(bounds[-1] // size)),
+        ("shard-offset", "ranks hold contiguous parts, not zig-zag halves",
+         per_document(lambda n, size, rank: rank * (n // size) + np.arange(n // size))),
+        ("shard-offset", "ranks hold every size-th token",
+         per_document(lambda n, size, rank: rank + size * np.arange(n // size))),
+        ("shard-offset", "both halves are contiguous: chunks 2 rank and 2 rank + 1",
+         halves(lambda size, rank: 2 * rank, lambda size, rank: 2 * rank + 1)),
+        ("shard-offset", "the second half is chunk rank + size, not its mirror image",
+         halves(lambda size, rank: rank, lambda size, rank: rank + size)),
+        ("shard-offset", "the halves are exchanged",
+         halves(lambda size, rank: 2 * size - 1 - rank, lambda size, rank: rank)),
+        ("shard-offset", "positions start at those of rank 0",
+         halves(lambda size, rank: 0, lambda size, rank: 2 * size - 1)),
+        ("packing", "documents do not start again at 0", lambda *a: pr.shard_indices(*a)),
+        ("packing", "the packed batch is cut, not every document",
+         lambda bounds, size, rank: pr.packed(np.diff(bounds))[
+             pr.shard_indices([0, int(bounds[-1])], size, rank)
+         ]),
+    )  # fmt: skip
+
+
+_BETWEEN = np.array([[1, 1, 0, 1, 1], [1, 0, 0, 1, 0]])
+
+
+def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
+    padding = encoding.padding_idx
+    room = max(min(encoding.rows - padding - 1, 24), 1)
+    rng = np.random.default_rng(seed)
+
+    def ids(real: Any) -> np.ndarray:
+        real = np.asarray(real)
+        tokens = rng.integers(0, 50, real.shape)
+        tokens = tokens + (tokens >= padding)  # anything but padding
+        return np.asarray(np.where(real, tokens, padding))
+
+    left = np.arange(room) >= np.minimum([[0], [room // 2], [room - 1]], room - 1)
+    yield Arguments("no padding", (ids(np.ones((2, min(4, room)))),))
+    yield Arguments("padding on the right", (ids(left[:, ::-1]),))
+    yield Arguments("padding on the left", (ids(left),))
+    yield Arguments("other tokens, same lengths", (ids(left[:, ::-1]),))
+    yield Arguments("a row of padding", (ids(np.zeros((2, min(3, room)))),), False)
+    long = max(min(encoding.rows - padding - 1, 700), 1)
+    lengths = np.random.default_rng(seed + 1).integers(1, long + 1, 11)
+    wide = ids(np.arange(long) >= long - lengths[:, None])
+    yield Arguments(f"eleven rows of {long}", (wide,), False)
+    if room >= _BETWEEN.sum(axis=1).max():
+        yield Arguments("padding between", (ids(_BETWEEN),), False)
+
+
+def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
+    padding, offset = encoding.padding_idx, encoding.offset
+
+    def real(ids: np.ndarray) -> np.ndarray:
+        return np.asarray(ids != padding, dtype=np.int64)
+
+    own = encoding.ids_from_tokens
+    yield written(
+        "padding",
+        "padding is counted: positions go on from padding_idx + 1 over every token",
+        lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) + padding + 1 - offset, ids.shape),
     )
+    for start in (padding + 1, 0):
+        yield written(
+            "padding",
+            f"padding is counted: tokens have {start}, {start + 1}, {start + 2}, ..., and only the "
+            "padding itself its own row",
+            lambda ids, start=start: np.where(
+                real(ids) == 1, np.arange(ids.shape[-1]) + start - offset, padding - offset
+            ),
+        )
     yield from several(
-        "packing",
-        ("documents do not start again at 0", lambda *a: pr.shard_indices(*a)),
-        (
-            "the packed batch is cut, not every document",
-            lambda bounds, size, rank: pr.packed(np.diff(bounds))[
-                pr.shard_indices([0, int(bounds[-1])], size, rank)
-            ],
-        ),
-    )
+        ("padding", "positions are 0 .. S-1: they start at row 0, and padding is counted",
+         lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) - offset, ids.shape),
+         f"The first real token has row {padding + 1}, padding row {padding}: "
+         f"cumsum(ids != {padding}) * (ids != {padding}) + {padding}."),
+        ("padding", "padding goes on with the position of the last real token",
+         lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset),
+        ("padding", "padding tokens do not get the padding row",
+         lambda ids: np.where(real(ids) == 1, own(ids), 0)),
+        ("table-offset", "real tokens start at the padding row",
+         lambda ids: np.where(real(ids) == 1, own(ids) - 1, own(ids))),
+        ("table-offset", "real tokens start at row 0",
+         lambda ids: np.where(real(ids) == 1, np.cumsum(real(ids), axis=-1) - 1, own(ids))),
+        ("table-offset", "real tokens start at row 0, and padding has row 0 as well",
+         lambda ids: (np.cumsum(real(ids), axis=-1) - 1) * real(ids)),
+        ("table-offset", "real tokens start at row 1",
+         lambda ids: np.cumsum(real(ids), axis=-1) * real(ids)),
+    )  # fmt: skip
+    if offset:
+        yield written(
+            "table-offset", "the table's offset is not taken off", lambda ids: own(ids) + offset
+        )
 
 
 POSITION_ROWS = {
     "position_ids": Plain(
-        _masks,
-        _mask_mistakes,
-        "padding",
-        judged=lambda arguments: np.asarray(arguments[0]) == 1,
+        _masks, _mask_mistakes, "padding", judged=lambda arguments: np.asarray(arguments[0]) == 1
     ),
     "packed": Plain(_lengths, _packed_mistakes, "packing"),
-    "decode_positions": Plain(
-        _prompts,
-        _decode_mistakes,
-        "decode-offset",
-    ),
-    "shard_positions": Plain(
-        _shards,
-        _shard_mistakes,
-        "shard-offset",
-    ),
+    "decode_positions": Plain(_prompts, _decode_mistakes, "decode-offset"),
+    "shard_positions": Plain(_shards, _shard_mistakes, "shard-offset"),
+    "ids_from_tokens": Plain(_tokens, _token_mistakes, "padding"),
 }

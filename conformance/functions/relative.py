@@ -15,7 +15,7 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.probes import dense
 
-from .function import Arguments, Function, Plain, written
+from .function import Arguments, Function, Plain, several, written
 
 WINDOWS = ((2, 2), (2, 3), (3, 2), (1, 5), (4, 4), (7, 7), (3, 9), (8, 2))
 
@@ -40,49 +40,38 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
     def of(formula: Function) -> Function:
         return lambda window: formula(*_offsets(window), *window)
 
-    where = "Multiply dy by the number of values that dx can have, 2w - 1."
-    yield written(
-        "relative-symmetric",
-        "an offset and its opposite share an index: absolute values are taken",
-        of(lambda dy, dx, h, w: np.abs(dy) * w + np.abs(dx)),
-        remedy="Add h - 1 and w - 1 instead: the sign of an offset tells left from right.",
-    )
-    for message, formula in (
-        (
-            "dy is multiplied by 2h - 1, the number of its own values",
-            lambda dy, dx, h, w: (dy + h - 1) * (2 * h - 1) + dx + w - 1,
-        ),
-        ("dy is multiplied by w", lambda dy, dx, h, w: (dy + h - 1) * w + dx + w - 1),
-        ("dy is multiplied by 2w - 2", lambda dy, dx, h, w: (dy + h - 1) * (2 * w - 2) + dx + w),
-        ("dy is multiplied by h", lambda dy, dx, h, w: (dy + h - 1) * h + dx + w - 1),
-        ("dy is multiplied by 2h", lambda dy, dx, h, w: (dy + h - 1) * 2 * h + dx + w - 1),
-        ("dy is multiplied by 2w", lambda dy, dx, h, w: (dy + h - 1) * 2 * w + dx + w - 1),
-        ("dy and dx are added", lambda dy, dx, h, w: dy + dx),
-        (
-            "dx is multiplied by 2w - 1, and dy is added",
-            lambda dy, dx, h, w: dy + h - 1 + (dx + w - 1) * (2 * w - 1),
-        ),
-        ("dy is left out", lambda dy, dx, h, w: dx),
-        ("dx is left out", lambda dy, dx, h, w: dy),
-    ):
+    def collision(message: str, formula: Function) -> tuple[Any, ...]:
         text = f"different offsets share an index: {message}"
-        yield written("index-collision", text, of(formula), remedy=where)
-    yield written(
-        "token-order",
-        "tokens are numbered column by column",
-        of(lambda dy, dx, h, w: _columns(h, w)),
-    )
-    yield written(
-        "relative-absolute",
-        "every pair of tokens has an index of its own",
-        of(lambda dy, dx, h, w: np.arange(dy.size).reshape(dy.shape)),
-    )
-    for message, axis in (("key", 1), ("query", 0)):
-        yield written(
-            "relative-absolute",
-            f"the index is that of the {message}, whatever the other is",
-            of(lambda dy, dx, h, w, axis=axis: np.indices(dy.shape)[axis]),
-        )
+        remedy = "Multiply dy by the number of values that dx can have, 2w - 1."
+        return "index-collision", text, of(formula), remedy
+
+    yield from several(
+        ("relative-symmetric",
+         "an offset and its opposite share an index: absolute values are taken",
+         of(lambda dy, dx, h, w: np.abs(dy) * w + np.abs(dx)),
+         "Add h - 1 and w - 1 instead: the sign of an offset tells left from right."),
+        collision("dy is multiplied by 2h - 1, the number of its own values",
+                  lambda dy, dx, h, w: (dy + h - 1) * (2 * h - 1) + dx + w - 1),
+        collision("dy is multiplied by w", lambda dy, dx, h, w: (dy + h - 1) * w + dx + w - 1),
+        collision("dy is multiplied by 2w - 2",
+                  lambda dy, dx, h, w: (dy + h - 1) * (2 * w - 2) + dx + w),
+        collision("dy is multiplied by h", lambda dy, dx, h, w: (dy + h - 1) * h + dx + w - 1),
+        collision("dy is multiplied by 2h", lambda dy, dx, h, w: (dy + h - 1) * 2 * h + dx + w - 1),
+        collision("dy is multiplied by 2w", lambda dy, dx, h, w: (dy + h - 1) * 2 * w + dx + w - 1),
+        collision("dy and dx are added", lambda dy, dx, h, w: dy + dx),
+        collision("dx is multiplied by 2w - 1, and dy is added",
+                  lambda dy, dx, h, w: dy + h - 1 + (dx + w - 1) * (2 * w - 1)),
+        collision("dy is left out", lambda dy, dx, h, w: dx),
+        collision("dx is left out", lambda dy, dx, h, w: dy),
+        ("token-order", "tokens are numbered column by column",
+         of(lambda dy, dx, h, w: _columns(h, w))),
+        ("relative-absolute", "every pair of tokens has an index of its own",
+         of(lambda dy, dx, h, w: np.arange(dy.size).reshape(dy.shape))),
+        ("relative-absolute", "the index is that of the key, whatever the other is",
+         of(lambda dy, dx, h, w: np.indices(dy.shape)[1])),
+        ("relative-absolute", "the index is that of the query, whatever the other is",
+         of(lambda dy, dx, h, w: np.indices(dy.shape)[0])),
+    )  # fmt: skip
 
 
 def _columns(h: int, w: int) -> np.ndarray:
@@ -129,16 +118,12 @@ def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("one column too little", _taken(lambda i, j, q, k: q - 2 - i + j)),
         ("rows are shifted by i, not by Q - 1 - i", _taken(lambda i, j, q, k: i + j)),
         ("rows are shifted to the right", _taken(lambda i, j, q, k: j - (q - 1 - i))),
-        (
-            "the rows go round",
-            lambda x: np.stack([np.roll(r, -(len(x) - 1 - i)) for i, r in enumerate(x)]),
-        ),
-        (
-            "columns are taken for distances 0 .. K-1, nearest first",
-            _taken(lambda i, j, q, k: k - q + i - j),
-        ),
+        ("the rows go round",
+         lambda x: np.stack([np.roll(r, -(len(x) - 1 - i)) for i, r in enumerate(x)])),
+        ("columns are taken for distances 0 .. K-1, nearest first",
+         _taken(lambda i, j, q, k: k - q + i - j)),
         ("queries stand at 0: the memory is left out", _taken(lambda i, j, q, k: k - 1 - i + j)),
-    ):
+    ):  # fmt: skip
         yield written("relative-shift", message, function)
 
 
@@ -169,67 +154,38 @@ def _by_row(row: Function) -> Function:
 
 
 def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
-    for message, row in (
-        ("an offset and its opposite share a row, the past's", lambda i, j, n: n - 1 - abs(i - j)),
-        (
-            "an offset and its opposite share a row, the future's",
-            lambda i, j, n: n - 1 + abs(i - j),
-        ),
-    ):
-        yield written("relative-symmetric", message, _by_row(row))
-    for message, row in (
-        ("the row is that of the key's own position", lambda i, j, n: j),
-        ("the row is that of the key's position, from the middle on", lambda i, j, n: n - 1 + j),
-        ("the row is that of the query's own position", lambda i, j, n: i),
-    ):
-        yield written("relative-absolute", message, _by_row(row))
-
-    def causal(q: np.ndarray, rel: np.ndarray, rows: slice = slice(1, None)) -> np.ndarray:
-        return _trick(q @ rel[: len(q)].T, rows)
-
-    yield written(
-        "relative-shift",
-        "the causal trick is used where the future is seen: later keys get the next row's scores",
-        causal,
-        remedy="Keys after the query need the rows of negative offsets: 2S - 1 of them.",
-    )
-    for message, row in (
-        ("rel is read in the reverse order", lambda i, j, n: n - 1 + i - j),
-        ("rel is read one row too late", lambda i, j, n: n - i + j),
-        ("rel is read one row too early", lambda i, j, n: n - 2 - i + j),
-    ):
-        yield written("relative-shift", message, _by_row(row))
-    yield written(
-        "relative-shift",
-        "queries and keys are exchanged in the result",
-        lambda q, rel: np.asarray(pr.relative_scores(q, rel)).T,
-    )
-    yield written(
-        "softmax-scale",
-        "scores are divided by sqrt(d)",
-        lambda q, rel: np.asarray(pr.relative_scores(q, rel)) / np.sqrt(q.shape[-1]),
-    )
+    return several(
+        ("relative-symmetric", "an offset and its opposite share a row, the past's",
+         _by_row(lambda i, j, n: n - 1 - abs(i - j))),
+        ("relative-symmetric", "an offset and its opposite share a row, the future's",
+         _by_row(lambda i, j, n: n - 1 + abs(i - j))),
+        ("relative-absolute", "the row is that of the key's own position",
+         _by_row(lambda i, j, n: j)),
+        ("relative-absolute", "the row is that of the key's position, from the middle on",
+         _by_row(lambda i, j, n: n - 1 + j)),
+        ("relative-absolute", "the row is that of the query's own position",
+         _by_row(lambda i, j, n: i)),
+        ("relative-shift",
+         "the causal trick is used where the future is seen: later keys get the next row's scores",
+         lambda q, rel: _trick(q @ rel[: len(q)].T, slice(1, None)),
+         "Keys after the query need the rows of negative offsets: 2S - 1 of them."),
+        ("relative-shift", "rel is read in the reverse order",
+         _by_row(lambda i, j, n: n - 1 + i - j)),
+        ("relative-shift", "rel is read one row too late", _by_row(lambda i, j, n: n - i + j)),
+        ("relative-shift", "rel is read one row too early", _by_row(lambda i, j, n: n - 2 - i + j)),
+        ("relative-shift", "queries and keys are exchanged in the result",
+         lambda q, rel: np.asarray(pr.relative_scores(q, rel)).T),
+        ("softmax-scale", "scores are divided by sqrt(d)",
+         lambda q, rel: np.asarray(pr.relative_scores(q, rel)) / np.sqrt(q.shape[-1])),
+    )  # fmt: skip
 
 
 RELATIVE_ROWS = {
-    "relative_index": Plain(
-        _windows,
-        _index_mistakes,
-        "index-collision",
-        meaning=classes,
-    ),
+    "relative_index": Plain(_windows, _index_mistakes, "index-collision", meaning=classes),
     "relative_shift": Plain(
-        _shifted,
-        _shift_mistakes,
-        "relative-shift",
-        integers=False,
-        judged=_visible,
+        _shifted, _shift_mistakes, "relative-shift", integers=False, judged=_visible
     ),
     "relative_scores": Plain(
-        _scored,
-        _score_mistakes,
-        "relative-shift",
-        integers=False,
-        truth=_score_truth,
+        _scored, _score_mistakes, "relative-shift", integers=False, truth=_score_truth
     ),
 }

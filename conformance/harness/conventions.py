@@ -1,6 +1,7 @@
-"""Released models and libraries that follow the convention a finding names.
+"""Released models and libraries that follow the convention which a finding names.
 
-A model is listed with the preset that says so, a library as its source or a public thread says.
+The entry of a model follows its preset. The entry of a library follows its source code, or a public
+thread.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Convention:
-    """A convention that a finding recognises, and the models and libraries that follow it."""
+    """A named convention, how to recognise it in a finding, and its models and libraries."""
 
     name: str
     codes: tuple[str, ...]
-    said: str  #: a regular expression that the finding's message matches
+    said: str  #: a regular expression for the finding's message
     models: Mapping[str, str] = field(default_factory=dict)  #: name: preset
     libraries: tuple[str, ...] = ()
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Everyone who follows it, models first."""
+        """Return the names of all models and libraries that follow it, models first."""
         return (*self.models, *self.libraries)
 
 
@@ -204,7 +205,7 @@ CONVENTIONS: tuple[Convention, ...] = (
 
 
 def known(code: str, message: str) -> tuple[str, ...]:
-    """Return who follows the convention that a finding says the function has."""
+    """Return the models and libraries that follow the convention which the finding names."""
     found: dict[str, None] = {}
     for one in CONVENTIONS:
         if code in one.codes and re.search(one.said, message):

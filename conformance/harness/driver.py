@@ -1,4 +1,4 @@
-"""Call the judged function with NumPy values, whatever library and layout it takes."""
+"""Call the judged function with NumPy values, converted to its array library and tensor layout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TENSOR_LAYOUTS = ("bhsd", "bshd", "sbhd", "thd", "bs(hd)")
 
 
 class Refused(Exception):
-    """The function raised; ``cause`` is what it raised."""
+    """The judged function raised an exception, kept in ``cause``."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(f"{type(cause).__name__}: {cause}".strip().split("\n")[0][:200])
@@ -22,14 +22,15 @@ class Refused(Exception):
 
 
 class Malformed(Exception):
-    """The function returned something else than its surface asks for."""
+    """The judged function returned another type or shape than its surface requires."""
 
 
 @dataclass
 class Driver:
-    """Calls ``fn`` with arrays of its own library and watches what it does to them.
+    """The judged function ``fn``, called with arrays of its own library.
 
-    Everything in and out is NumPy: floats come back as float64 with their dtype noted.
+    Arguments and results are NumPy arrays here. Float results are converted to float64, and
+    their dtypes are recorded. The driver also records whether ``fn`` overwrites its inputs.
     """
 
     fn: Callable[..., Any]
@@ -38,17 +39,17 @@ class Driver:
     tensor_layout: str = "bhsd"
     device: str | None = None
     inplace: bool = False
-    keeps_dtype: bool = False  #: whether the surface demands the dtype that goes in
+    keeps_dtype: bool = False  #: whether the result must have the dtype of the input
     factory: Callable[[], Callable[..., Any]] | None = None  #: makes a fresh instance of ``fn``
-    axes: int = 1  #: position axes; with several, ``apply`` is given positions (A, B, S)
-    names: tuple[str, ...] = ("x", "positions")  #: what the arrays that go in are called
+    axes: int = 1  #: number of position axes; ``apply`` gets positions (A, B, S) if > 1
+    names: tuple[str, ...] = ("x", "positions")  #: names of the array arguments, for reports
     calls: int = 0
-    mutated: str | None = None  #: the first input that was written over
+    mutated: str | None = None  #: the name of the first input that was overwritten
     out_dtypes: set[str] = field(default_factory=set)
 
     @property
     def backend(self) -> Backend:
-        """The array library that ``fn`` takes."""
+        """Return the array library that ``fn`` takes."""
         return backend(self.backend_name)
 
     def fresh(self) -> Driver:
@@ -57,11 +58,11 @@ class Driver:
         return replace(self, fn=self.factory())
 
     def rounded(self, values: np.ndarray) -> np.ndarray:
-        """Return ``values`` rounded to the declared dtype, as float64: what ``fn`` gets."""
+        """Return ``values`` rounded to the declared dtype, as ``fn`` receives them, in float64."""
         return self.backend.asnumpy(self._send(values))
 
     def call(self, *args: Any) -> Any:
-        """Call ``fn`` with NumPy arrays, converted, and plain values; return its result as it is.
+        """Call ``fn`` with converted arrays and unchanged plain values; return its raw result.
 
         Raises :class:`Refused` for any exception of ``fn``.
         """
@@ -82,7 +83,7 @@ class Driver:
         return result
 
     def array(self, result: Any) -> np.ndarray:
-        """Return one result as NumPy float64 (or integers), and note its dtype."""
+        """Return one result as a NumPy array (float64 or integers), and record its dtype."""
         if isinstance(result, list) and not result:
             return np.zeros(0, np.int64)  # an empty list has no dtype
         if isinstance(result, bool | int | float | list):
@@ -97,7 +98,7 @@ class Driver:
         return self.backend.asnumpy(result)
 
     def apply(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Call ``apply`` with x (B, H, S, D) in the tensor layout; return y (B, H, S, D)."""
+        """Call ``fn`` with x (B, H, S, D) in the tensor layout; return y as (B, H, S, D)."""
         given, at = self.arguments(x, positions)
         y = self.array(self.call(given, at))
         if y.shape != given.shape:
@@ -105,7 +106,7 @@ class Driver:
         return self.restored(y, x.shape)
 
     def restored(self, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Return a result in the tensor layout as (B, H, S, D), the ``shape`` of x."""
+        """Return a result in the tensor layout as an array of ``shape`` (B, H, S, D)."""
         batch, heads, length, dim = shape
         if self.tensor_layout == "bhsd":
             return y
@@ -114,9 +115,10 @@ class Driver:
         return y.reshape(batch, length, heads, dim).transpose(0, 2, 1, 3)
 
     def arguments(self, x: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return x (B, H, S, D) and its positions in the tensor layout.
+        """Return x (B, H, S, D) and its positions, both converted to the tensor layout.
 
-        Where there are several axes, positions without an axis of axes go for each of them.
+        If there are several position axes, positions (S,) or (B, S) are repeated for each
+        axis.
         """
         batch, heads, length, dim = x.shape
         layout = self.tensor_layout
@@ -139,9 +141,9 @@ class Driver:
     def _send(self, values: np.ndarray) -> Any:
         kind = "int64" if np.issubdtype(values.dtype, np.integer) else self.dtype
         if values.dtype == np.int32:
-            kind = "int32"  # asked for by a probe; everything else is int64
+            kind = "int32"  # one probe sends int32; all other integers are int64
         if np.issubdtype(values.dtype, np.floating) and values.ndim and values.dtype == np.float32:
-            kind = "float32"  # positions that are fractions stay float32 in any run
+            kind = "float32"  # fractional positions are always float32
         if values.dtype == np.bool_:
             return values
         return self.backend.asarray(values, kind, self.device)

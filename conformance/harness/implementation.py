@@ -1,4 +1,4 @@
-"""An implementation to judge, with everything needed to call it."""
+"""An implementation to judge, with the settings needed to call it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from posenc_ref import Encoding, ModelEncoding
 
 @dataclass(frozen=True)
 class Implementation:
-    """An implementation in the shape of a surface.
+    """A callable with the signature of a surface, and the settings needed to call it.
 
     ``call`` takes exactly the surface's positional arguments, as arrays of ``backend``.
 
@@ -20,26 +20,26 @@ class Implementation:
     call : callable
         The function.
     surface : str
-        The shape in which it is called; see :func:`check`.
+        The surface, which fixes the signature; see :func:`check`.
     name : str
-        What reports call it.
+        Its name in reports.
     encoding : Encoding | ModelEncoding, optional
-        What its configuration says it is.
+        The encoding that its configuration declares.
     backend : str
         The array library that it takes.
     tensor_layout : str
-        How ``apply`` wants x; see :func:`check`.
+        The tensor layout of x in ``apply``; see :func:`check`.
     head_dim : int, optional
-        Size of the last axis of x, where nothing else tells.
+        Size of the last axis of x, if the encoding does not give it.
     num_heads : int, optional
-        Heads that it takes; None: any number.
+        The number of heads that it accepts; None: any number.
     axes : int
-        Position axes: ``apply`` gets positions (A, B, S) where there are several.
+        The number A of position axes; ``apply`` gets positions (A, B, S) if A > 1.
     factory : callable, optional
-        ``factory()``: a fresh instance, for state tests.
+        ``factory()`` returns a fresh instance, for the state tests.
     problems : callable, optional
-        ``problems()``: what went wrong beside the calls, as (message, evidence) of findings; asked
-        for at the end.
+        ``problems()`` returns errors outside the calls, as (message, evidence) of findings; it is
+        called once, after all calls.
     """
 
     call: Callable[..., Any]

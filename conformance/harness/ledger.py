@@ -1,4 +1,4 @@
-"""The ledger of a run: cases counted, failures remembered, findings and limits reported."""
+"""The ledger of a run: it counts cases, records failures, and writes the report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from posenc_ref.accuracy import Truth
 
 from .report import NOTE, Accuracy, Finding, Report
 
-#: Codes that are checks themselves; they come first, because they explain other findings.
+#: Codes of failures that need no diagnosis; they come first, as they often cause the others.
 DIRECT = ("shape", "raises", "dtype", "nonfinite", "mutates-input", "state")
 _NOTHING = "no case judged"
 
@@ -24,26 +24,28 @@ class Failure:
     case: str
     score: float
     place: str
-    nonfinite: bool = False  #: NaN or infinity came out
+    nonfinite: bool = False  #: whether the result is NaN or infinite there
 
 
 @dataclass
 class Ledger:
-    """Counts cases and writes findings into the report.
+    """The counts, failures and findings of one run, and the report that they go to.
 
-    ``only`` makes the failures of one check count alone, for the kill matrix.
+    If ``only`` names a check, failures of other checks are ignored (for the kill matrix).
     """
 
     report: Report
     failures: list[Failure] = field(default_factory=list)
-    noted: dict[str, str] = field(default_factory=dict)  #: cases whose failure is only a note
+    noted: dict[str, str] = field(default_factory=dict)  #: optional cases that failed: only a note
     worst: float = 0.0  #: the largest score
     where: str = _NOTHING  #: the place of the largest score
     highest: int = 0  #: the highest position judged
-    sample: tuple[np.ndarray, Truth, np.ndarray] | None = None  #: a case for the negative control
+    sample: tuple[np.ndarray, Truth, np.ndarray] | None = (
+        None  #: one judged case, perturbed as a control
+    )
     only: str | None = None
-    judged: set[str] = field(default_factory=set)  #: the checks that judged anything
-    failing: set[str] = field(default_factory=set)  #: the checks that failed, counted or not
+    judged: set[str] = field(default_factory=set)  #: the checks that judged at least one case
+    failing: set[str] = field(default_factory=set)  #: all checks that failed, ignored ones included
 
     def count(self, check: str, cases: int = 1) -> None:
         """Count ``cases`` judged cases of ``check``."""
@@ -51,28 +53,28 @@ class Ledger:
         self.judged.add(check)
 
     def score(self, worst: float, where: str) -> None:
-        """Remember the largest score and its place."""
+        """Record a score and its place if it is the largest so far."""
         if worst > self.worst or self.where == _NOTHING:
             self.worst, self.where = worst, where
 
     def reached(self, position: int) -> None:
-        """Remember the highest position judged."""
+        """Record the highest position judged so far."""
         self.highest = max(self.highest, position)
 
     def failed(
         self, check: str, case: str, score: float, place: str, nonfinite: bool = False
     ) -> None:
-        """Remember a failed case for the diagnosis."""
+        """Record a failed case for the diagnosis."""
         if self._counts(named(check, case)):
             self.failures.append(Failure(check, case, score, place, nonfinite))
 
     def add(
         self, code: str, message: str, evidence: str = "", *, by: str | None = "", **kwargs: Any
     ) -> None:
-        """Report a finding, once per code.
+        """Report a finding, unless the report already has one with this code.
 
-        ``by`` is the check that failed, by default the code itself if it is one of ``DIRECT``;
-        a finding by None only explains failures that were counted before.
+        ``by`` is the check that failed; by default it is the code itself, for codes in
+        ``DIRECT``. ``by=None`` marks a finding that only explains failures recorded before.
         """
         check = code if by == "" and code in DIRECT and not self.failures else by
         counts = bool(check and kwargs.get("severity") != NOTE and self._counts(check))
@@ -84,17 +86,17 @@ class Ledger:
             self.report.findings.append(Finding(code, message, evidence, **kwargs))
 
     def limit(self, text: str) -> None:
-        """Report an optional input that was refused, and what was done instead."""
+        """Report that the function refuses an optional input, and how the run continues."""
         if text not in self.report.limits:
             self.report.limits.append(text)
 
     def _counts(self, check: str) -> bool:
-        """Record that a check failed; return whether its failure counts."""
+        """Record that a check failed; return whether the failure counts (see ``only``)."""
         self.failing.add(check)
         return self.only in (None, check)
 
     def finish(self, budget: float) -> Report:
-        """Sort the findings, explain what is left, and fill in the accuracy."""
+        """Sort the findings, report failures that no finding explains, and add the accuracy."""
         if not self.failures and not self.report.codes:
             for case, where in self.noted.items():
                 self.add(
@@ -124,12 +126,12 @@ class Ledger:
 
 
 def named(check: str, case: str) -> str:
-    """Return the name of a check; each property is a check of its own."""
+    """Return the name of a check; every property of rotations is a check of its own."""
     return f"property {case}" if check == "properties" else check
 
 
 def _remedy_for(error: str) -> str:
-    """Return what to do about an exception; the commonest two causes come first."""
+    """Return the remedy for an exception, by its text."""
     if "numpy.ndarray" in error or "must be Tensor" in error:
         return (
             "If the function is for another array library, say so: backend='torch' "

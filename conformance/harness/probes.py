@@ -1,53 +1,53 @@
-"""The inputs of the judges, from short to long, and why these numbers."""
+"""The inputs of the judges, from short to long, and the reasons for their sizes."""
 
 from __future__ import annotations
 
 import numpy as np
 
-#: (B, H, S): all sizes distinct, so that a transposed axis cannot hide.
+#: (B, H, S) with distinct sizes, so that a transposed axis changes the shape.
 SIZES = ((2, 3, 5), (3, 2, 1), (4, 2, 4), (1, 4, 1))
-#: Larger calls from position 0: equal sizes, which confuse a guessed layout; powers of two, as in
-#: models; more heads, rows and tokens than one tile of a kernel.
+#: (B, H, S) of larger calls from position 0: equal sizes, for which a guessed layout is ambiguous;
+#: powers of two, as in models; more heads, rows and tokens than one tile of a kernel.
 WIDE = ((2, 5, 5), (5, 3, 5), (2, 8, 64), (1, 32, 128), (9, 9, 130), (1, 33, 257), (1, 1, 2050))
-#: The first call, repeated at the end: the result must be the same.
+#: Positions of the first call, which is repeated last: both results must be equal.
 SHORT = np.arange(4)
-#: One-hot probes: the origin, the smallest step, and odd numbers that no table length divides.
+#: Positions of one-hot inputs: 0, 1, and larger odd numbers that are no multiple of a table length.
 ONE_HOT = np.array([0, 1, 37, 211, 1021])
-#: Generic positions; powers of two alone would hide rounded frequencies and positions.
+#: Scattered positions; powers of two alone would hide rounded frequencies and positions.
 GENERIC = np.array(
     [3, 101, 257, 777, 1001, 1857, 2049, 3001, 4095, 5003, 16001, 32767, 65537, 100003, 131071]
 )
-#: Contiguous windows: neighbouring positions merge first if positions lose bits.
+#: Starts of contiguous windows: rounded positions make neighbours equal.
 WINDOWS = (1001, 4093, 32765, 131065)
 #: The report gives the absolute error at the end of contexts of these lengths.
 REPORTED = (2**12, 2**15, 2**17, 2**20)
 #: The cases of one token per call, as in decoding: the first row of a batch, and the later ones.
 ONE_TOKEN, ONE_EACH = "one token at position 37", "one token at position 37, later rows"
-#: The first visible error is searched at every position below it.
+#: Below this position, every position is searched for the first visible error.
 SCAN = 2**14
-#: Positions whose values name the precision of the angles; the last ones show float32 through
-#: bfloat16 results.
+#: Positions at which the precision of the angles is classified; the largest ones reveal float32
+#: angles even in bfloat16 results.
 TELLING = np.array([*GENERIC, 400009, 700001, 999983, 1048573])
-#: (q_len, k_len) of biases: square, decoding, prefill behind a cache, and a long one.
+#: (q_len, k_len) of biases: square, decoding, prefill with a cache, and long sequences.
 LENGTHS = ((5, 5), (1, 7), (3, 11), (64, 64), (1, 128), (16, 256), (1, 300), (1, 1024), (4, 2050))
 #: Numbers of heads: powers of two and their neighbours.
 HEADS = (*range(1, 17), 20, 24, 25, 32, 40, 48, 64, 71, 96, 112, 128)
-#: More numbers of heads, past every power of two up to 256, where tables end and rules change.
+#: More numbers of heads, just past each power of two up to 256: hard-coded tables often end there.
 MORE_HEADS = (17, 18, 33, 36, 56, 65, 80, 97, 104, 127, 129, 144, 160, 192, 255, 256, 257)
 
 
 def dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Return normal random numbers, the same for the same seed."""
+    """Return normal random numbers; the same seed gives the same numbers."""
     return np.random.default_rng(seed).standard_normal(shape)
 
 
 def unit_pairs(shape: tuple[int, ...], first: np.ndarray) -> np.ndarray:
-    """Return x whose pairs are (1, 0), so that a rotation returns its cos and sin."""
+    """Return x with (1, 0) in every pair (``first``: first channels), so y holds cos and sin."""
     x = np.zeros(shape)
     x[..., first] = 1.0
     return x
 
 
 def error_window(length: int) -> np.ndarray:
-    """Return the last positions of a context, odd ones among them: powers of two hide errors."""
+    """Return the last 10 positions of a context; powers of two alone would hide errors."""
     return np.arange(max(length - 10, 0), length)

@@ -1,4 +1,4 @@
-"""Evaluate a function at any position, whatever kinds of positions it refuses."""
+"""Evaluate a function at chosen positions, even if it accepts only some forms of positions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .driver import Malformed, Refused
 from .probes import SIZES
 from .run import Run
 
-#: Elements of x in one call when a whole prefix must be sent; larger inputs go in parts.
+#: The most elements of x in one call from position 0; larger inputs are split over the batch.
 _CHUNK = 2**24
-#: Tokens of the longest call that is required: longer ones may be refused for their length.
+#: The number of tokens that every call must accept; a longer call may be refused.
 REQUIRED_TOKENS = max(size[-1] for size in SIZES)
 
 
 def longest_call(accepts: Callable[[int], bool], refused: int, guess: int = 0) -> int:
-    """Return the most tokens below ``refused`` that are accepted, by bisection; 0 if none are."""
+    """Return the largest accepted number of tokens below ``refused``, or 0 if none is accepted."""
     low, high = REQUIRED_TOKENS, refused
     if low >= high or not accepts(low):
         return 0
@@ -34,20 +34,23 @@ def longest_call(accepts: Callable[[int], bool], refused: int, guess: int = 0) -
 
 @dataclass
 class Reach:
-    """Finds the largest position that a function accepts; smaller than wanted is a limit."""
+    """Finds the largest position that a function accepts.
+
+    If it is smaller than the wanted one, the report lists a limit.
+    """
 
     run: Run
     mode: str = ""
-    highest: int | None = None  #: the largest accepted position, once it was looked for
+    highest: int | None = None  #: the largest accepted position, None before the search
     refused: str = field(default="", repr=False)
-    longest: int = 2**17 - 1  #: where calls that have to start at 0 end
+    longest: int = 2**17 - 1  #: the largest position of calls that must start at 0
 
     def touch(self, position: int) -> None:
-        """Evaluate one row; an exception of the function passes through."""
+        """Evaluate the function at one position; its exceptions pass through."""
         raise NotImplementedError(f"{type(self).__name__} evaluates nothing")
 
     def saw(self, positions: np.ndarray) -> None:
-        """Remember the highest position judged."""
+        """Record the highest of the judged positions."""
         if positions.size:
             self.run.reached(int(np.max(np.abs(positions))))
 
@@ -60,7 +63,7 @@ class Reach:
             self.refused = str(error)
             self.run.ledger.highest = before
             return False
-        except Malformed as error:  # no refusal: something else came out than was asked for
+        except Malformed as error:  # not refused, but the result is malformed
             self.refused = str(error)
             self.run.ledger.highest = before
             self.run.add("shape", str(error), f"position {position}")
@@ -68,11 +71,11 @@ class Reach:
         return True
 
     def within(self, positions: np.ndarray) -> np.ndarray:
-        """Return the ``positions`` that are to be judged and are accepted."""
+        """Return those of ``positions`` that are accepted and not above ``max_position``."""
         return positions[positions <= self.reach(int(positions.max()))]
 
     def reach(self, wanted: int) -> int:
-        """Return the largest accepted position up to ``wanted``, by bisection."""
+        """Return the largest accepted position up to ``wanted``, found by bisection."""
         wanted = self.run.settings.up_to(wanted)
         if self.mode == "prefix" and wanted > self.longest:
             wanted = self.longest
@@ -91,25 +94,25 @@ class Reach:
 
 
 def _wanted(run: Run, positions: np.ndarray) -> None:
-    """Raise Refused for positions that are not to be judged."""
+    """Raise Refused for positions above ``max_position``."""
     if not run.settings.allows(positions.max(initial=0)):
         raise Refused(ValueError(f"past max_position={run.settings.max_position}"))
 
 
 def _countable(positions: np.ndarray) -> None:
-    """Raise Refused for positions that no call from position 0 on contains."""
+    """Raise Refused for positions that no call 0, 1, 2, ... contains."""
     if positions.dtype.kind not in "iu" or positions.min(initial=0) < 0:
         raise Refused(ValueError("only calls from position 0 on are accepted"))
 
 
 @dataclass
 class TableAccess(Reach):
-    """Evaluates a function of positions alone; ``read`` turns its result into rows."""
+    """Rows of a function that takes positions only; ``read`` turns its result into rows."""
 
     read: Callable[[Any, int], np.ndarray] = lambda result, rows: result
 
     def learn(self) -> None:
-        """Find out whether positions must be contiguous from 0."""
+        """Find out whether the function requires contiguous positions from 0."""
         try:
             self._call(np.array([3, 1, 7]))
             self.mode = "any"
@@ -143,21 +146,24 @@ class TableAccess(Reach):
 
 @dataclass
 class Access(Reach):
-    """Evaluates ``apply`` at chosen positions: directly, one by one, or inside a prefix.
+    """Results of ``apply`` at chosen positions, by direct, single-token or prefix calls.
 
-    What is refused on the way becomes a limit in the report.
+    Each refused form of positions becomes a limit in the report.
     """
 
     dim: int = 0
     longest: int = 2**15 - 1
-    most: int = 2**20  #: how many tokens a call may have
+    most: int = 2**20  #: the most tokens in one call
 
     def touch(self, position: int) -> None:
         """Evaluate one token."""
         self.rows(np.ones((1, 1, 1, self.dim)), np.array([position]))
 
     def learn(self) -> None:
-        """Find out which positions are accepted, with small ones: long calls may latch state."""
+        """Find out which forms of positions are accepted.
+
+        The calls are short, because a long call may change the state of the function.
+        """
         x = np.ones((1, 2, 3, self.dim))
         tries = {"any": [3, 1, 7], "contiguous": [7, 8, 9], "single": [7]}
         for mode, positions in ((mode, np.array(at)) for mode, at in tries.items()):
@@ -185,18 +191,18 @@ class Access(Reach):
             )
 
     def lengths(self, positions: np.ndarray) -> np.ndarray:
-        """Return the length of the call that evaluates each row of :meth:`rows`."""
+        """Return, for each row of :meth:`rows`, the length of the call that computes it."""
         if self._alone(positions):
             return np.asarray(positions + 1)
         return np.full(positions.shape, positions.max(initial=0) + 1)
 
     def _alone(self, positions: np.ndarray) -> bool:
-        """Return whether every row is evaluated in a call of its own."""
+        """Return whether every row is computed in a separate call."""
         window = self.mode == "contiguous" and bool((np.diff(positions) == 1).all())
         return self.mode in ("contiguous", "single") and not window
 
     def rows(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Return ``apply`` of x (B, H, n, D), row n at ``positions[n]``."""
+        """Return ``apply`` of x (B, H, n, D) with token i at ``positions[i]``."""
         _wanted(self.run, positions)
         y = self._rows(x, positions)
         self.saw(positions)
@@ -214,7 +220,7 @@ class Access(Reach):
         whole = np.zeros((*x.shape[:2], length, x.shape[3]))
         y = np.empty_like(x)
         step = max(1, _CHUNK // (length * x.shape[1] * x.shape[3]))
-        # Rows that share a position cannot share a call; probes never repeat one.
+        # Each position is used once: the positions of a probe are distinct.
         for b in range(0, x.shape[0], step):
             part = whole[b : b + step]
             part[:, :, positions] = x[b : b + step]
@@ -222,14 +228,14 @@ class Access(Reach):
         return y
 
     def _pieces(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Evaluate one call, or several if a call of so many tokens is refused."""
+        """Evaluate x in one call, or in several shorter calls if that one is refused."""
         n = positions.size
         if n <= self.most:
             try:
                 return self.run.driver.apply(x, positions)
             except Refused as error:
                 most = longest_call(lambda size: self._comes_out(x, positions, size), n)
-                if not most:  # it is not the length
+                if not most:  # the length is not the reason
                     raise
                 self.most = most
                 words = f"({error}); judged in shorter ones"
@@ -238,15 +244,16 @@ class Access(Reach):
         start = 0
         while start < n:
             part, own = self._part(positions, start, self.most)
-            # A piece may be cut further, and change how many go into the next one.
+            # This call may reduce ``most``, and with it the size of the next piece.
             rows.append(self._pieces(x[:, :, part], positions[part])[:, :, :own])
             start += own
         return np.concatenate(rows, axis=2)
 
     def _part(self, positions: np.ndarray, start: int, most: int) -> tuple[np.ndarray, int]:
-        """Return the tokens of one piece, and how many of them are its own.
+        """Return the token indices of one piece, and how many of them are new.
 
-        Where the length counts, every piece has the largest position too.
+        If the frequencies depend on the length, every piece also contains the largest
+        position.
         """
         part = np.arange(start, min(start + most, positions.size))
         last = int(np.argmax(positions))

@@ -1,4 +1,4 @@
-"""The result of a check: a verdict, findings and numbers."""
+"""The result of a check: a verdict, findings and measured numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ERROR, NOTE = "error", "note"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong (severity "error") or worth knowing ("note").
+    """One mistake (severity "error"), or one remark (severity "note").
 
     Attributes
     ----------
@@ -26,19 +26,19 @@ class Finding:
     message : str
         What is wrong, in a sentence.
     evidence : str
-        Where, and how far off.
+        The place, and the size of the error.
     severity : str
-        "error", or "note" for what does not fail.
+        "error", or "note" for a remark that does not fail the check.
     remedy : str
-        What to do about it; that of the code unless given.
+        What to do; by default the remedy of the code.
     equivalent : tuple[str, ...]
-        Other codes that give the same numbers.
+        Codes of other mistakes that give the same numbers.
     reproduce : str
-        A few lines of NumPy that show it, with ``fn`` the function.
+        Lines of NumPy that reproduce the error; ``fn`` is the judged function.
     values : dict[str, Any]
-        Declared and measured, for machines.
+        The declared and the measured value, for programs.
     known : tuple[str, ...]
-        Models and libraries with the convention that was measured.
+        Models and libraries that follow the measured convention.
     """
 
     code: str
@@ -81,15 +81,15 @@ class Accuracy:
     Attributes
     ----------
     worst : float
-        Worst score in units.
+        The largest error, in units of the tolerance.
     budget : float
         The largest score that passes.
     where : str
-        The case and the place of the worst score.
+        The case and the index of the worst score.
     precision : str
         Precision class of the angles, e.g. "float32 angles".
     errors : dict[int, float]
-        The absolute error at the end of a context, by its length.
+        The absolute error at the end of a context, by context length.
     degrades_at : int, optional
         First position with an error over 2**-9.
     highest : int
@@ -112,29 +112,29 @@ class Report:
     Attributes
     ----------
     subject : str
-        What was judged.
+        The name of the judged function.
     surface : str
-        The shape in which it was called.
+        The surface on which it was judged.
     encoding : str
-        What it was declared to be.
+        The declared encoding.
     backend : str
         The array library of its inputs.
     dtype : str
-        The dtype of x, and of what should come out.
+        The dtype of x and of the expected result.
     findings : list[Finding]
-        What is wrong, and notes, the one that explains most first.
+        Errors and notes, the most fundamental first.
     accuracy : Accuracy, optional
-        How exact it is, where values were judged.
+        The measured accuracy, if values were judged.
     limits : list[str]
-        What it refused, in sentences.
+        Optional inputs that the function refused, in sentences.
     executed : dict[str, int]
-        Cases judged, by check.
+        The number of judged cases of each check.
     required : tuple[str, ...]
         Checks that must have judged at least one case.
     controls : dict[str, bool]
-        Perturbed output rejected?.
+        Whether each perturbed output was rejected.
     measured : str
-        What the function was measured to be.
+        The measured encoding in one line.
     """
 
     subject: str
@@ -152,12 +152,12 @@ class Report:
 
     @property
     def missing(self) -> list[str]:
-        """Required checks that judged nothing."""
+        """Return the required checks that judged no case."""
         return [name for name in self.required if not self.executed.get(name)]
 
     @property
     def verdict(self) -> str:
-        """``conforms``, ``deviates``, ``inconclusive`` or ``error`` (the harness is at fault)."""
+        """Return ``conforms``, ``deviates``, ``inconclusive`` or ``error`` (a faulty harness)."""
         if any(not rejected for rejected in self.controls.values()):
             return "error"
         if any(f.severity == ERROR for f in self.findings):
@@ -166,17 +166,17 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """No error, every required check executed, every negative control rejected."""
+        """Return whether the verdict is ``conforms``."""
         return self.verdict == "conforms"
 
     @property
     def exit_code(self) -> int:
-        """The exit code of ``posenc check``; 2 is also that of usage errors."""
+        """Return the exit code of ``posenc check``; 2 also stands for usage errors."""
         return {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}[self.verdict]
 
     @property
     def codes(self) -> list[str]:
-        """Codes of the errors, the one that explains most first."""
+        """Return the codes of the errors, the most fundamental first."""
         return [f.code for f in self.findings if f.severity == ERROR]
 
     def raise_if_failed(self) -> None:

@@ -1,4 +1,4 @@
-"""One run of the suite: an implementation is judged against an encoding."""
+"""One run of the suite: the judged function, the declared encoding, the settings and the ledger."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .signatures import SIGNATURES, Surface
 
 @dataclass(frozen=True)
 class Settings:
-    """How to judge: the arguments of ``check`` that are not about calling the function."""
+    """The arguments of ``check`` that do not concern how the function is called."""
 
-    angles: str | None = None  #: how the implementation may hold its angles (accuracy.ANGLES)
+    angles: str | None = None  #: the required accuracy of angles (accuracy.ANGLES)
     precision: str | None = None
     max_position: int | None = None
     seed: int = 0
@@ -30,7 +30,7 @@ class Settings:
     reduced: bool = False  #: fewer shapes, calls and positions, where calls are expensive
 
     def allows(self, position: int) -> bool:
-        """Return whether a position is to be judged."""
+        """Return whether a position may be judged (``max_position``)."""
         return self.max_position is None or position <= self.max_position
 
     def up_to(self, position: int) -> int:
@@ -40,46 +40,46 @@ class Settings:
 
 @dataclass(frozen=True)
 class Run:
-    """What every judge works with: the function, the encoding, the settings and the ledger."""
+    """One run: the function, the declared encoding, the settings and the ledger."""
 
     driver: Driver
-    encoding: Any  #: an Encoding, or None where only properties are judged
+    encoding: Any  #: an Encoding, or None if only properties are judged
     settings: Settings
     ledger: Ledger
 
     @property
     def report(self) -> Report:
-        """The report that the ledger writes."""
+        """Return the report that the ledger writes."""
         return self.ledger.report
 
     @property
     def surface(self) -> Surface:
-        """The record of the surface."""
+        """Return the record of the surface."""
         return SIGNATURES[self.report.surface]
 
     @property
     def failures(self) -> list[Failure]:
-        """The failed cases so far."""
+        """Return the failed cases so far."""
         return self.ledger.failures
 
     @property
     def dtype(self) -> str:
-        """The dtype whose roundoff judges: the declared one, or a narrower one that came out."""
+        """Return the dtype whose roundoff sets the tolerance: the coarsest of input and results."""
         out = self.driver.out_dtypes & set(ROUNDOFF)
         return max(out | {self.driver.dtype}, key=lambda name: ROUNDOFF[name])
 
     @property
     def coarse(self) -> str:
-        """The coarser dtype of ``precision`` and the output."""
+        """Return the coarser of the results' dtype and the declared ``precision``."""
         return max((self.dtype, self.settings.precision or self.dtype), key=ROUNDOFF.__getitem__)
 
     @property
     def budget(self) -> float:
-        """The largest score that passes."""
+        """Return the largest score that passes."""
         return budget(self.dtype, self.settings.precision)
 
     def unit(self, truth: Truth) -> np.ndarray:
-        """Return the unit of every element."""
+        """Return the error unit of every element."""
         s = self.settings
         unit = truth.unit(self.dtype, angles=s.angles, precision=s.precision)
         return np.broadcast_to(unit, truth.value.shape)
@@ -89,7 +89,7 @@ class Run:
         return self.driver.rounded(dense(shape, self.settings.seed + seed))
 
     def scores(self, actual: np.ndarray, truth: Truth, angles: str | None = None) -> np.ndarray:
-        """Return the score of every element."""
+        """Return the score (error over unit) of every element."""
         s = self.settings
         chosen = angles or s.angles
         return truth.score(actual, angles=chosen, precision=s.precision, dtype=self.dtype)
@@ -97,7 +97,7 @@ class Run:
     def judge(
         self, check: str, case: str, actual: np.ndarray, truth: Truth, mask: Any = None
     ) -> bool:
-        """Judge one case against the oracle; a failure is remembered, not yet explained."""
+        """Judge one case against the reference; record a failure for the diagnosis."""
         if actual.shape != truth.value.shape:
             self.failed(check, case, np.inf, f"shape {actual.shape}, not {truth.value.shape}")
             return False
@@ -124,9 +124,9 @@ class Run:
         return True
 
     def note(self, case: str, actual: np.ndarray, truth: Truth) -> None:
-        """Judge an optional input; a wrong answer to it alone is only a note.
+        """Judge an optional input; if only such inputs fail, the failure is a note.
 
-        Negative positions above all: a table wraps them round, as its language indexes.
+        An example is negative positions: indexing a table with them wraps round.
         """
         self.count("optional inputs")
         score = self.scores(actual, truth)
@@ -139,13 +139,13 @@ class Run:
         self.ledger.count(check, cases)
 
     def reached(self, position: int) -> None:
-        """Remember the highest position judged."""
+        """Record the highest position judged so far."""
         self.ledger.reached(position)
 
     def failed(
         self, check: str, case: str, score: float, place: str, nonfinite: bool = False
     ) -> None:
-        """Remember a failed case for the diagnosis."""
+        """Record a failed case for the diagnosis."""
         self.ledger.failed(check, case, score, place, nonfinite)
 
     def add(self, code: str, message: str, evidence: str = "", **kwargs: Any) -> None:
@@ -153,17 +153,17 @@ class Run:
         self.ledger.add(code, message, evidence, **kwargs)
 
     def limit(self, text: str) -> None:
-        """Report an optional input that was refused, and what was done instead."""
+        """Report that the function refuses an optional input, and how the run continues."""
         self.ledger.limit(text)
 
     def control(self) -> None:
-        """Judge the function's own output with one element moved, and with a NaN in it.
+        """Judge one output with one element changed, and with a NaN: both must be rejected.
 
-        A judge that accepts either is vacuous; the verdict is ``error`` then.
+        If either is accepted, the check is vacuous, and the verdict is ``error``.
         """
         controls = self.report.controls
         if self.ledger.sample is None:
-            if not (self.report.codes or self.report.missing or self.failures):  # why not?
+            if not (self.report.codes or self.report.missing or self.failures):
                 controls["values: a case was compared"] = False
             return
         actual, truth, live = self.ledger.sample
@@ -175,14 +175,14 @@ class Run:
             controls[f"values: {name}"] = bool(self.scores(spoiled, truth)[at] > self.budget)
 
     def explain(self, diagnose: Callable[..., object], *args: Any) -> None:
-        """Run a diagnosis; if it breaks on what the function returned, the verdict stands."""
+        """Run a diagnosis; if it raises on malformed results, the verdict stands."""
         try:
             diagnose(self, *args)
         except (ArithmeticError, IndexError, ValueError) as error:
             self.limit(f"the diagnosis broke off ({type(error).__name__}: {error}); please report")
 
     def finish(self) -> Report:
-        """Complete the report: negative controls, dtypes, written inputs and the accuracy."""
+        """Return the complete report: negative controls, dtypes, overwritten inputs, accuracy."""
         self.control()
         self._dtypes()
         if self.driver.mutated and not self.driver.inplace:
@@ -203,7 +203,7 @@ class Run:
                 self.add("dtype", message, f"result dtype {name}", severity=NOTE)
 
     def floats_only(self) -> bool:
-        """Return whether every result so far was floating; report a finding otherwise."""
+        """Return whether every result so far has a floating dtype; report a finding if not."""
         for name in sorted(self.driver.out_dtypes - set(ROUNDOFF)):
             self.add("dtype", f"the result has dtype {name}", "a floating dtype is needed")
             return False
@@ -211,5 +211,5 @@ class Run:
 
 
 def describe(encoding: Encoding | ModelEncoding | None) -> str:
-    """Return the declared encoding in one line."""
+    """Return the declared encoding as one line."""
     return "nothing (properties only)" if encoding is None else repr(encoding)

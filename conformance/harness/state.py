@@ -1,4 +1,4 @@
-"""Judge state: repeated calls, calls of one length at other positions, results that are kept."""
+"""Judge state: repeated calls, calls of equal length at other positions, and kept results."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from .driver import Malformed, Refused
 from .run import Run
 
-#: Two lengths that no other probe uses, so that a cache keyed by the length is empty.
+#: Two lengths that no other probe uses: a cache keyed by the length has no entry for them yet.
 _LENGTHS = (11, 13)
 
 
 def replay(run: Run, call: Callable[[], np.ndarray], first: np.ndarray, what: str) -> None:
-    """Judge that the very first call gives the same, bit for bit, after all the others."""
+    """Judge that the very first call, repeated last, gives the same result bit for bit."""
     same_again(run, call(), first, what)
 
 
@@ -35,13 +35,14 @@ def same_length(
     evaluate: Callable[[np.ndarray], np.ndarray],
     right: Callable[[np.ndarray, np.ndarray], bool],
 ) -> None:
-    """Judge that a second call of a length is right where the first call of that length is.
+    """Judge that a second call of a length is right if the first call of that length is.
 
-    The last call has the length, the ends and the sum of the one before it.
+    The last call has the same length, first, last and sum of positions as the call before it,
+    so a cache keyed by any of these fails.
     """
     early, late = np.arange(_LENGTHS[0]) + 20, np.arange(_LENGTHS[0]) + 50
     mixed = np.r_[late[0], late[-2:0:-1], late[-1]]
-    other = mixed[:-1] + 3  # the like of it, in a length that no call had before
+    other = mixed[:-1] + 3  # the same pattern, in a length not used before
     fresh = np.arange(_LENGTHS[1]) + 50
     try:
         first = right(evaluate(early), early)
@@ -60,12 +61,12 @@ def same_length(
             f"wrong in a later call of {late.size}",
         )
     elif not (first and second and alone):
-        # Wrong whatever was called before: the values are at fault, not the state.
+        # The first call of a length is wrong too: the error is in the values, not in the state.
         run.failed("values", "calls of one length at other positions", np.inf, "three calls")
 
 
 def kept_result(run: Run, one: Callable[[], object], two: Callable[[], object]) -> None:
-    """Judge that a result the caller keeps does not change in the next call."""
+    """Judge that the next call does not overwrite a result which the caller keeps."""
     held = one()
     parts = list(held) if isinstance(held, tuple | list) else [held]
     before = [np.array(run.driver.array(part)) for part in parts]

@@ -1,4 +1,4 @@
-"""Move the learned arrays of a declaration to NumPy, in which the judges compute."""
+"""Convert the learned arrays of a declaration to NumPy, which the judges use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def on_host(value: T) -> T:
-    """Return the declaration with its learned arrays in NumPy; itself if they are already."""
+    """Return the declaration with its learned arrays in NumPy, or itself if they already are."""
     return _hosted(value)  # type: ignore[no-any-return]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.measure import Measured, Phases, unaliased
 
 from . import names as identify_names
-from .card import Card
+from .card import Card, Unidentified
 from .fit.measurement import Factor, Measurement, nice
 from .fit.schedule import fit, given
 from .length import UNSPACED, Lengths
@@ -44,11 +44,6 @@ class Axes:
         noise = 8 * self.sigma + ROUNDOFF["float32"] * np.abs(self.w).max(axis=0, initial=0.0)
         return np.asarray(np.abs(self.w) > noise)
 
-    def of(self, axis: np.ndarray) -> Phases:
-        """Return the frequency of every pair on its own axis."""
-        k = np.arange(axis.size)
-        return replace(self.first, frequencies=self.w[axis, k], sigma=self.sigma[axis, k])
-
 
 def identify(
     run: Run, access: Access, measured: Measured, lengths: Lengths, factor: Factor,
@@ -64,33 +59,28 @@ def identify(
         _mixed(card, access.dim, measured, axes, int(np.argmax(several > 1)))
         return
     if (several == 0).any():
-        card.unknown.append(f"pair {int(np.argmin(several))} follows no axis")
-        return
+        raise Unidentified(f"pair {int(np.argmin(several))} follows no axis")
     axis = np.argmax(axes.follows, axis=0)
-    phases = axes.of(axis)
-    w = phases.frequencies
-    sign = -1 if (w < 0).all() else 1
+    each = axis, np.arange(axis.size)
+    phases = replace(axes.first, frequencies=axes.w[each], sigma=axes.sigma[each])
+    w, sign = phases.frequencies, phases.sign
     card.frequencies, card.uncertainty = w, uncertainty(phases, run.coarse)
     card.facts["frequencies"] = f"{w.size} of them, {w.max():.7g} .. {w.min():.7g} rad/position"
     sections = tuple(int((axis == a).sum()) for a in range(axes.w.shape[0]))
     card.facts["axes"] = f"pairs by axis {sections}: {_runs(axis)}"
     if 0 in sections:
-        card.unknown.append(
-            f"no pair follows axis {sections.index(0)}: describe it with fewer axes"
-        )
-        return
-    fields: dict[str, Any] = {"sections": sections, "sign": sign}
-    fields["rotary_start"] = min(p.a for p in measured.pairs)
+        raise Unidentified(f"no pair follows axis {sections.index(0)}: describe it with fewer axes")
     start = origin(phases, run.coarse)
     if start:
-        fields["offset"] = start
         card.facts["origin"] = f"positions are counted from {start:g}"
+    first = min(p.a for p in measured.pairs)
+    fields = {"sections": sections, "sign": sign, "rotary_start": first, "offset": start}
+    shape = next(_shapes(access.dim, fields, measured, axis), None)
+    if shape is None:
+        raise Unidentified("pairs are of no layout that is described here")
     measurement = Measurement.of(run.coarse, sign * w, phases.sigma, factor)
-    for shape in _shapes(access.dim, fields, measured, axis):
-        card.encoding = _spaced(card, shape, measurement)
-        lengths.explain(card, measurement, np.arange(w.size))
-        return
-    card.unknown.append("pairs are of no layout that is described here")
+    card.encoding = _spaced(card, shape, measurement)
+    lengths.explain(card, measurement, np.arange(w.size))
 
 
 def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> Axes:
@@ -124,41 +114,31 @@ def _mixed(card: Card, dim: int, measured: Measured, axes: Axes, k: int) -> None
     weight = np.where(axes.follows, axes.w, 0.0)
     for layout in ("half", "interleaved"):
         shape = MixedRoPE(dim, weight, layout=layout)
-        pairs = _pairs(shape.pairs())
-        if pairs == [(p.a, p.b) for p in measured.pairs] and measured.in_out():
+        if measured.has(shape):
             card.encoding = shape
             card.frequencies = weight.sum(axis=0)
             card.uncertainty = np.sqrt((axes.sigma**2).sum(axis=0))
             return
-    card.unknown.append(f"pair {k} follows axes {names}, in a layout that is not described here")
+    raise Unidentified(f"pair {k} follows axes {names}, in a layout that is not described here")
 
 
 def _shapes(
     dim: int, fields: dict[str, Any], measured: Measured, axis: np.ndarray
 ) -> Iterator[MultiAxisRoPE]:
     """Yield layouts and arrangements that have the measured pairs and axes."""
-    read = [(p.a, p.b) for p in measured.pairs]
-    written = [(p.out_a, p.out_b) for p in measured.pairs]
     layouts = ("half", "interleaved", "blockwise")
-    for arrangement in ("chunked", "interleaved", tuple(int(a) for a in axis)):
-        for layout in layouts:
-            for out in (None, *(other for other in layouts if other != layout)):
-                try:
-                    shape = MultiAxisRoPE(
-                        dim, layout=layout, arrangement=arrangement, output_layout=out, **fields
-                    )
-                except ValueError:
-                    continue
-                if (
-                    _pairs(shape.pairs()) == read
-                    and _pairs(shape.output_pairs()) == written
-                    and np.array_equal(shape.axes(), axis)
-                ):
-                    yield shape
-
-
-def _pairs(columns: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, int]]:
-    return [(int(a), int(b)) for a, b in zip(*columns, strict=True)]
+    arrangements = ("chunked", "interleaved", tuple(axis.tolist()))
+    for arrangement, layout, out in product(arrangements, layouts, (None, *layouts)):
+        if layout == out:
+            continue
+        try:
+            shape = MultiAxisRoPE(
+                dim, layout=layout, arrangement=arrangement, output_layout=out, **fields
+            )
+        except ValueError:
+            continue
+        if measured.has(shape) and np.array_equal(shape.axes(), axis):
+            yield shape
 
 
 def _spaced(card: Card, shape: MultiAxisRoPE, m: Measurement) -> Rotary:
@@ -176,18 +156,20 @@ def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
     """Yield every spacing, with published bases first, then fitted over all pairs or each axis."""
     if not (m.w > 0).all():
         return
-    first = _scale(float(m.w[0]), float(m.known[0]))
+    known = m.noise + 4 * m.roundoff
+    first = _scale(float(m.w[0]), float(known[0]))
     for spacing in ("global", "restart", "strided"):
         if spacing == "strided" and len(set(shape.sections)) > 1:
             continue
-        exponent = _exponents(shape, spacing)
+        plain = shape.replace(spacing=spacing)
+        exponent = -np.log(plain.frequencies()) / np.log(plain.base)
         for scale in dict.fromkeys((*_SCALES, first)):
             for base in _BASES:
                 if m.agree(scale * base**-exponent).all():
-                    yield shape.replace(spacing=spacing, base=base, position_scale=scale)
+                    yield plain.replace(base=base, position_scale=scale)
     axes = shape.axes()
     groups = [np.flatnonzero(axes == a) for a in range(len(shape.sections))]
-    own = tuple(_scale(float(m.w[g[0]]), float(m.known[g[0]])) for g in groups)
+    own = tuple(_scale(float(m.w[g[0]]), float(known[g[0]])) for g in groups)
     for scales in ((1.0,) * len(groups), own):
         whole = fit(m.part(slice(None), scales[0]))
         if whole.named:
@@ -206,17 +188,6 @@ def _scale(first: float, error: float) -> float:
     """Return the shortest number, or multiple of pi, within the error of a frequency."""
     plain, turns = nice(first, error), nice(first / np.pi, error)
     return float(turns * np.pi) if len(repr(turns)) < len(repr(plain)) else plain
-
-
-def _exponents(shape: MultiAxisRoPE, spacing: str) -> np.ndarray:
-    """Return the exponent of every pair in float64: hundreds of bases are tried."""
-    axes, pairs = shape.axes(), sum(shape.sections)
-    if spacing == "global":
-        return np.arange(pairs) / pairs
-    own = np.array([np.sum(axes[:j] == a) for j, a in enumerate(axes)])
-    if spacing == "strided":
-        return np.asarray((len(shape.sections) * own + axes) / pairs)
-    return np.asarray(own / np.array(shape.sections)[axes])
 
 
 def _runs(axes: np.ndarray) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import textwrap
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -21,60 +22,50 @@ _ORDER = (
 )  # fmt: skip
 
 
+def listed(values: np.ndarray) -> str:
+    """Return the first numbers of a list in words."""
+    shown = ", ".join(f"{v:.6g}" for v in values[:8])
+    return f"{shown}{', ...' if values.size > 8 else ''}"
+
+
+class Unidentified(Exception):
+    """What could not be determined, where nothing more can be said."""
+
+
 @dataclass
 class Card:
     """The result of :func:`identify`; print it to read it.
 
     Attributes
     ----------
-    subject : str
-        What was identified.
-    surface : str
-        The shape in which it was called.
-    backend : str
-        The array library of its inputs.
-    dtype : str
-        The dtype of x.
+    subject, surface, backend, dtype : str
+        What was identified, as what, and the library and dtype of its inputs.
     encoding : Encoding, optional
         What it is, or None where no encoding describes it.
     facts : dict[str, str]
         What was measured, by name.
-    rule : bool
-        False: ``encoding`` lists numbers as measured, no rule gives them.
-    nearest : str
-        Where there is no rule, the one that is nearest, and how far it is.
+    rule, nearest : bool, str
+        False: ``encoding`` lists numbers as measured, no rule gives them; the nearest one does not.
     softmax_scale : float, optional
         The factor on q . k, where logits were measured.
-    frequencies : np.ndarray
-        Signed, in radians per position, (pairs,).
-    uncertainty : np.ndarray
-        One standard error of each frequency.
-    aliases : tuple[Encoding, ...]
-        Other values that are the same map.
-    relations : tuple[str, ...]
-        Changes of parameters that no measurement tells apart.
-    used_by : tuple[str, ...]
-        Presets with the same encoding.
-    closest : tuple[str, ...]
-        Presets that differ in one or two fields, and in which.
+    frequencies, uncertainty : np.ndarray
+        Signed, in radians per position, (pairs,), and their standard errors.
+    aliases, relations : tuple[Encoding, ...], tuple[str, ...]
+        Other values that are the same map; changes of parameters that no measurement tells apart.
+    used_by, closest : tuple[str, ...]
+        Presets with the same encoding; presets that differ in one or two fields, and in which.
     by_length : dict[int, np.ndarray]
         Frequencies by the length of the call, where it matters.
     linear : bool
         Whether angles grow linearly with the position.
-    residual : float
-        Worst score against ``encoding``, in units.
-    deviations : list[Finding]
-        Findings against ``encoding``.
-    limits : list[str]
-        What it refused, in sentences.
-    unknown : list[str]
-        What could not be determined.
+    residual, deviations : float, list[Finding]
+        The worst score against ``encoding``, in units, and the findings.
+    limits, unknown : list[str]
+        What it refused, and what could not be determined.
     origin : float
         The position that position 0 is treated like.
-    conversion : list[str]
-        How to use it as ``to``.
-    converted : str
-        Lines of a function ``converted``, which calls ``fn`` and is ``to``.
+    conversion, converted : list[str], str
+        How to use it as ``to``: in words, and as a function ``converted`` that calls ``fn``.
     report : Report, optional
         The check against ``encoding``.
     """
@@ -109,6 +100,13 @@ class Card:
     def exact(self) -> bool:
         """Whether ``encoding`` describes the function with nothing left over."""
         return self.report is not None and self.report.passed
+
+    def fill(self, identify: Callable[..., None], *measured: Any) -> None:
+        """Fill in what ``identify(*measured, card)`` finds, up to where it can say no more."""
+        try:
+            identify(*measured, self)
+        except Unidentified as reason:
+            self.unknown.append(str(reason))
 
     def __str__(self) -> str:
         lines = [f"IDENTITY  {self.subject}  ({self.surface}, {self.backend}, {self.dtype})"]
@@ -152,33 +150,17 @@ class Card:
 
     def to_json(self) -> str:
         """Return the card as JSON."""
-        data: dict[str, Any] = {
-            "subject": self.subject,
-            "surface": self.surface,
-            "backend": self.backend,
-            "dtype": self.dtype,
-            "encoding": None if self.encoding is None else self.encoding.to_dict(),
-            "exact": self.exact,
-            "rule": self.rule,
-            "nearest": self.nearest,
-            "facts": self.facts,
-            "softmax_scale": self.softmax_scale,
-            "frequencies": self.frequencies.tolist(),
-            "uncertainty": self.uncertainty.tolist(),
-            "aliases": [a.to_dict() for a in self.aliases],
-            "relations": list(self.relations),
-            "used_by": list(self.used_by),
-            "closest": list(self.closest),
-            "by_length": {str(n): w.tolist() for n, w in self.by_length.items()},
-            "linear": self.linear,
-            "residual": self.residual if np.isfinite(self.residual) else None,
-            "deviations": [
-                {"code": f.code, "message": f.message, "evidence": f.evidence}
-                for f in self.deviations
-            ],
-            "limits": self.limits,
-            "unknown": self.unknown,
-            "conversion": self.conversion,
-            "converted": self.converted,
-        }
-        return json.dumps(data, indent=2)
+        data: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        del data["origin"], data["report"]
+        data["exact"] = self.exact
+        data["residual"] = self.residual if np.isfinite(self.residual) else None
+        return json.dumps(data, indent=2, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON knows of a part of a card."""
+    if isinstance(value, Encoding):
+        return value.to_dict()
+    if isinstance(value, Finding):
+        return {"code": value.code, "message": value.message, "evidence": value.evidence}
+    return value.tolist()

@@ -15,20 +15,14 @@ _WIDTHS = (*range(2, 514, 2), 768, 1024)
 _STEPS = 40
 
 
-def curves(
-    side: dict[int, np.ndarray],
-    size: dict[int, np.ndarray],
-    own: np.ndarray,
-    causal: bool,
-    ruler: Ruler,
+def curve(
+    r: np.ndarray, values: np.ndarray, terms: np.ndarray, causal: bool, ruler: Ruler
 ) -> Bias | None:
-    """Return the encoding whose values these are, by distance; relative to a token's own key."""
-    d = np.array(sorted(side), dtype=np.float64)
-    values = np.stack([side[int(n)] - own for n in d], axis=1)
-    terms = np.stack([size[-int(n)] for n in d], axis=1) + np.abs(own)[:, None]
+    """Return the encoding that has these values (H, n) at distances r, relative to the own key."""
+    d = r.astype(np.float64)
     for found in (*_kerple(d, values, causal), *_sandwich(d, values, causal)):
-        at = np.arange(int(d[-1]) + 1)
-        bias = np.asarray(found.bias(at[-1:], at))[:, 0, ::-1][:, d.astype(int)]
+        at = np.arange(int(r[-1]) + 1)
+        bias = np.asarray(found.bias(at[-1:], at))[:, 0, ::-1][:, r]
         if not ruler.differ(values, bias, terms + np.abs(bias)).any():
             return found
     return None

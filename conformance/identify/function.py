@@ -78,7 +78,7 @@ def identify(
     card = Card(report.subject, surface, report.backend, report.dtype)
     with np.errstate(all="ignore"):
         try:
-            load(JUDGED[surface].identify)(run, card)
+            card.fill(load(JUDGED[surface].identify), run)
             if card.encoding is None and surface not in _CHANNELS:
                 card.unknown += hints.arguments(run.driver.fn, surface)
         except (Refused, Malformed) as error:

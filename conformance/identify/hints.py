@@ -24,12 +24,12 @@ _HEAD_DIMS = (64, 128, 32, 80, 96, 256, 16, 8)
 
 def no_head_dim(run: Run, surface: str) -> str:
     """Return the message for a missing head_dim, with the sizes that the function takes."""
-    of, gives = ("q and k", _scores) if surface == "scores" else ("x", _gives)
     text = (
-        f"head_dim is needed for surface {surface!r}, the size of the last axis of {of}: "
+        f"head_dim is needed for surface {surface!r}, the size of the last axis of "
+        f"{'q and k' if surface == 'scores' else 'x'}: "
         "head_dim=64, or --head-dim 64 on the command line"
     )
-    taken = [d for d in _HEAD_DIMS if gives(_other(run), d)]
+    taken = [d for d in _HEAD_DIMS if _works(_other(run), surface, d)]
     if len(taken) == 1:
         return f"{text}; of the usual sizes this function takes {taken[0]} alone"
     if taken:
@@ -41,15 +41,10 @@ def no_head_dim(run: Run, surface: str) -> str:
 
 def for_apply(run: Run, dim: int) -> list[str]:
     """Return hints for a function that refuses the first call of ``apply``."""
-    found = [
-        f"positions ({n}, B, S) come out right: pass axes={n}, or --axes {n}"
-        for n in _AXES
-        if run.driver.axes == 1 and _gives(_other(run, axes=n), dim)
-    ][:1]
-    return found or [
-        *_libraries(run, lambda driver: _gives(driver, dim)),
-        *arguments(run.driver.fn, "apply"),
-    ]
+    for n in _AXES if run.driver.axes == 1 else ():
+        if _works(_other(run, axes=n), "apply", dim):
+            return [f"positions ({n}, B, S) come out right: pass axes={n}, or --axes {n}"]
+    return [*_libraries(run, "apply", dim), *arguments(run.driver.fn, "apply")]
 
 
 def for_tables(run: Run, surface: str, error: Refused | Malformed) -> list[str]:
@@ -57,10 +52,7 @@ def for_tables(run: Run, surface: str, error: Refused | Malformed) -> list[str]:
     if isinstance(error, Malformed):
         other = {"cos_sin": "table", "table": "cos_sin"}.get(surface)
         return [f"what comes out may be that of surface {other!r}"] if other else []
-    return [
-        *_libraries(run, lambda driver: _returns(driver, np.arange(5))),
-        *arguments(run.driver.fn, surface),
-    ]
+    return [*_libraries(run, "table"), *arguments(run.driver.fn, surface)]
 
 
 def no_rotation(run: Run, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
@@ -102,15 +94,15 @@ def _needed(fn: Callable[..., Any]) -> tuple[int, float] | None:
     return least, np.inf if any(p.kind == p.VAR_POSITIONAL for p in every) else len(places)
 
 
-def _libraries(run: Run, works: Callable[[Driver], bool]) -> Iterator[str]:
+def _libraries(run: Run, surface: str, dim: int = 0) -> Iterator[str]:
     """Yield the first loaded array library that the function works with."""
     for library in backends():
         if library.name == run.driver.backend_name or library.module not in sys.modules:
             continue
-        if library.unusable() is not None:
+        if library.unusable() is not None or run.driver.dtype not in library.dtypes:
             continue
-        if run.driver.dtype in library.dtypes and works(_other(run, backend_name=library.name)):
-            name = library.name
+        name = library.name
+        if _works(_other(run, backend_name=name), surface, dim):
             yield f"it works on arrays of {name}: pass backend={name!r}, or --backend {name}"
             return
 
@@ -120,23 +112,15 @@ def _other(run: Run, **changes: Any) -> Driver:
     return replace(run.driver, out_dtypes=set(), **changes)
 
 
-def _gives(driver: Driver, dim: int) -> bool:
-    """Return whether x of that head_dim comes out in its shape, and finite."""
+def _works(driver: Driver, surface: str, dim: int) -> bool:
+    """Return whether x, q and k, or positions are taken, and x comes out finite in its shape."""
     try:
-        y = driver.apply(dense((2, 3, SHORT.size, dim), 0), SHORT)
+        if surface == "apply":
+            return bool(np.isfinite(driver.apply(dense((2, 3, SHORT.size, dim), 0), SHORT)).all())
+        if surface == "scores":
+            driver.call(dense((2, 1, 3, dim), 0), dense((2, 1, 3, dim), 1))
+        else:
+            driver.call(np.arange(5))
     except (Refused, Malformed):
-        return False
-    return bool(np.isfinite(y).all())
-
-
-def _scores(driver: Driver, dim: int) -> bool:
-    """Return whether q and k of that head_dim are taken."""
-    return _returns(driver, dense((2, 1, 3, dim), 0), dense((2, 1, 3, dim), 1))
-
-
-def _returns(driver: Driver, *args: np.ndarray) -> bool:
-    try:
-        driver.call(*args)
-    except Refused:
         return False
     return True

@@ -19,7 +19,7 @@ from posenc_ref.conformance.phases.schedule_mistakes import LENGTHS
 
 from .card import Card
 from .fit.measurement import PLAIN, Factor, Measurement, nice
-from .measure import refined
+from .measure import reach, refined
 
 _Rope = RoPE | MultiAxisRoPE
 #: The text for frequencies without a rule; it is removed once a rule by length is found.
@@ -58,6 +58,12 @@ class Lengths:
     def changed(self) -> list[int]:
         """The lengths whose calls have other frequencies."""
         return [n for n, same in self.seen.items() if not same]
+
+    def refined(self, access: Reach) -> Phases:
+        """Return the frequencies of short calls, refined as far as the length lets them stand."""
+        # In coarse results the length at which frequencies change is not known exactly.
+        most = self.last // 2 if self.changed else reach(access)
+        return refined(self._tables, self.short, most, self.run.coarse)
 
     def _climb(self, access: Reach, card: Card) -> None:
         for length in LADDER:
@@ -150,38 +156,31 @@ class Lengths:
         # Between powers of two as well: rules with steps and smooth rules agree at the powers.
         longest = max(self.seen)
         tried = [*self.seen, *(n + n // 2 for n in known if n + n // 2 <= longest)]
-        found = next(
-            (
-                rule
-                for rule in _rules(card.encoding, self, known, short, live)
-                if all(_follows(rule, self, n, live) for n in tried)
-            ),
-            None,
-        )
-        if found is not None:
-            card.encoding, card.aliases, card.relations = found, (), ()
-            card.rule, card.nearest = True, ""
-            card.unknown = [text for text in card.unknown if not text.startswith(UNSPACED)]
-        if found is not None or self.whole:
-            what = "calls of more than {} tokens have" if self.whole else "past position {} are"
-            card.facts["length"] = (
-                f"{what.format(self.last if self.whole else self.last - 1)} other frequencies"
-            )
-            card.by_length = {n: p.frequencies for n, p in known.items()}
-        if found is None:
+        rules = _rules(card.encoding, self, known, short, live)
+        found = next((r for r in rules if all(self._follows(r, n, live) for n in tried)), None)
+        if found is None and not self.whole:
             card.unknown.append(
-                "by which rule the frequencies change with the length"
-                if self.whole
-                else f"why angles past position {self.last - 1} are not the position times the "
+                f"why angles past position {self.last - 1} are not the position times the "
                 "frequency: longer calls may have other frequencies, or positions are not what "
                 "was given"
             )
+            return
+        card.facts["length"] = (
+            f"calls of more than {self.last} tokens have other frequencies" if self.whole
+            else f"past position {self.last - 1} are other frequencies"
+        )  # fmt: skip
+        card.by_length = {n: p.frequencies for n, p in known.items()}
+        if found is None:
+            card.unknown.append("by which rule the frequencies change with the length")
+            return
+        card.encoding, card.aliases, card.relations = found, (), ()
+        card.rule, card.nearest = True, ""
+        card.unknown = [text for text in card.unknown if not text.startswith(UNSPACED)]
 
-
-def _follows(rule: _Rope, lengths: Lengths, n: int, live: np.ndarray) -> bool:
-    """Return whether a call of length ``n`` is what the rule says."""
-    w = rule.sign * rule.frequencies(n)[live]
-    return lengths.meets(n, w, abs(rule.attention_factor(n)))
+    def _follows(self, rule: _Rope, n: int, live: np.ndarray) -> bool:
+        """Return whether a call of length ``n`` is what the rule says."""
+        w = rule.sign * rule.frequencies(n)[live]
+        return self.meets(n, w, abs(rule.attention_factor(n)))
 
 
 def _rules(
@@ -259,7 +258,7 @@ def _two_lists(
 
 def _divisors(base: float, m: Measurement) -> list[float]:
     """Return the divisor of every pair, with the digits that were measured."""
-    pairs = zip(m.plain(base) / m.w, m.known, strict=True)
+    pairs = zip(m.plain(base) / m.w, m.noise + 4 * m.roundoff, strict=True)
     return [nice(float(v), float(e)) for v, e in pairs]
 
 

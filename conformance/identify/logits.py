@@ -41,32 +41,22 @@ class Logits:
         y = self.run.driver.array(self.run.driver.call(q, k))
         if y.ndim != 4 or (y.shape[0], *y.shape[2:]) != (b, n_q, n_k):
             raise Malformed(f"expected (B, H, Q, K) = {(b, self.heads, n_q, n_k)}, got {y.shape}")
-        if y.shape[1] != self.heads:
-            raise _OtherHeads(y.shape[1])
         self.run.reached(n_k - 1)
         return y
 
     def learn(self) -> None:
-        """Find the number of heads."""
+        """Find the number of heads, and whether there may be fewer queries than keys."""
         zeros = np.zeros((1, _SQUARE, self.dim))
-        first: Exception | None = None
-        for heads in _HEADS:
-            self.heads = heads
+        errors: list[Exception] = []
+        for self.heads in _HEADS:
             try:
-                self.of(zeros, zeros)
-            except _OtherHeads as error:
-                self.heads = error.heads
+                self.heads = self.of(zeros, zeros).shape[1]
+                break
             except (Refused, Malformed) as error:
-                first = first or error
-                continue
-            self.of(zeros, zeros)
-            self._learn_lengths()
-            return
-        assert first is not None
-        raise first
-
-    def _learn_lengths(self) -> None:
-        zeros = np.zeros((1, _SQUARE, self.dim))
+                errors.append(error)
+        else:
+            raise errors[0]
+        self.of(zeros, zeros)
         try:
             self.of(zeros[:, :1], zeros)
         except (Refused, Malformed) as error:
@@ -110,12 +100,6 @@ class Logits:
         none = np.array([-1])
         y = self.of(self.hot(none, q_len), self.hot(none, k_len))[0]
         return np.asarray(np.where(y < _MASK, -np.inf, y))
-
-
-class _OtherHeads(Exception):
-    def __init__(self, heads: int) -> None:
-        super().__init__(f"{heads} heads")
-        self.heads = heads
 
 
 @dataclass(frozen=True)

@@ -132,14 +132,14 @@ def xpos_rates(tables: Tables, access: Reach, dtype: str) -> tuple[np.ndarray, f
     return rate, scale if near else 0.0
 
 
-def like_xpos(tables: Tables, access: Reach, dtype: str) -> str:
+def like_xpos(tables: Tables, access: Reach, dtype: str) -> list[str]:
     """Return a sentence if amplitudes change by a constant factor per position, as in xPos."""
     found = xpos_rates(tables, access, dtype)
     if found is None:
-        return ""
+        return []
     text = "the amplitude of every pair changes by a constant factor per position, as in xPos"
     rate, scale = found
     if scale:
         side = "queries" if rate[0] < 0 else "keys"
         text += f": XPos(..., scale_base={scale:g}, gamma={XPos.gamma:g}) for {side}"
-    return text
+    return [text]

@@ -18,8 +18,6 @@ from .fit.measurement import PLAIN, Measurement, fitted_base, nice
 from .fit.schedule import fit
 
 Names = tuple[tuple[Encoding, ...], tuple[str, ...]]
-#: The text for what only positions could show.
-_POSITIONS = "the same with positions multiplied by {:.8g} and no scaling"
 
 
 def same_as(encoding: RoPE, m: Measurement) -> Names:
@@ -30,18 +28,7 @@ def same_as(encoding: RoPE, m: Measurement) -> Names:
         other = "half" if encoding.layout == "interleaved" else "interleaved"
         aliases.append(encoding.replace(layout=other))
         relations.append("any base: the only pair turns by 1 rad per position whatever it is")
-    scaling = encoding.scaling
-    found = {
-        type(None): _unscaled,
-        pr.NTKScaling: _ntk,
-        pr.LinearScaling: _linear,
-        pr.YaRN: _yarn,
-        pr.Llama3Scaling: _llama3,
-        pr.SuNTK: _su,
-        pr.Proportional: _proportional,
-        pr.GivenFrequencies: _given,
-    }.get(type(scaling))
-    for name in found(encoding, m) if found else ():
+    for name in _others(encoding, m):
         (relations if isinstance(name, str) else aliases).append(name)  # type: ignore[arg-type]
     if encoding.sign < 0:
         relations.append("the same with positions negated and sign=1")
@@ -58,6 +45,35 @@ def same_axes(encoding: MultiAxisRoPE) -> tuple[Encoding, ...]:
     return ()
 
 
+def _others(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
+    s: Any = encoding.scaling
+    match s:
+        case None:
+            yield from _unscaled(encoding, m)
+        case pr.NTKScaling():
+            stretched = encoding.base * s.factor ** (m.rotary_dim / (m.rotary_dim - 2))
+            yield encoding.replace(base=stretched, scaling=None)
+            for factor in PLAIN:
+                if factor * factor - factor + 1 == s.factor:
+                    yield encoding.replace(scaling=pr.DynamicNTK(factor, 4096, policy="static"))
+                    yield "max_position does not matter where the policy is static"
+        case pr.LinearScaling():
+            yield f"the same with positions multiplied by {1 / s.factor:.8g} and no scaling"
+        case pr.YaRN():
+            yield from _yarn(encoding, s, m)
+        case pr.Llama3Scaling():
+            yield _together(s, "original_max_position", "low_freq_factor", "high_freq_factor")
+            if s.low_freq_factor == s.high_freq_factor:
+                yield from _any_length(encoding, s, m)
+        case pr.SuNTK(power=1.0):
+            root = pr.LinearScaling(s.factor ** (2 / m.rotary_dim))
+            yield encoding.replace(base=encoding.base * s.factor, scaling=root)
+        case pr.Proportional():
+            yield from _proportional(encoding, s, m)
+        case pr.GivenFrequencies():
+            yield from _given(m)
+
+
 def _unscaled(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
     if 1 < m.w.size <= 2:
         yield "with two frequencies, a scaling that keeps the first one is the same as another base"
@@ -69,24 +85,7 @@ def _unscaled(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
                 yield encoding.replace(base=known, scaling=pr.NTKScaling(factor))
 
 
-def _ntk(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
-    scaling: Any = encoding.scaling
-    stretched = encoding.base * scaling.factor ** (m.rotary_dim / (m.rotary_dim - 2))
-    yield encoding.replace(base=stretched, scaling=None)
-    for factor in PLAIN:
-        if factor * factor - factor + 1 == scaling.factor:
-            static = pr.DynamicNTK(factor, 4096, policy="static")
-            yield encoding.replace(scaling=static)
-            yield "max_position does not matter where the policy is static"
-
-
-def _linear(encoding: RoPE, m: Measurement) -> Iterator[str]:
-    scaling: Any = encoding.scaling
-    yield _POSITIONS.format(1 / scaling.factor)
-
-
-def _yarn(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
-    s: Any = encoding.scaling
+def _yarn(encoding: RoPE, s: Any, m: Measurement) -> Iterator[Encoding | str]:
     if s.attention_factor is not None:
         for one, all_dim in MSCALES:
             other = s.replace(attention_factor=None, mscale=one, mscale_all_dim=all_dim)
@@ -101,9 +100,7 @@ def _yarn(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
             "lengths give the same frequencies"
         )
     if s.truncate and s.blend in ("linear", "geometric"):
-        low, high = _lengths(encoding, s, m)
-        if high > low:
-            yield f"any original_max_position from {low} to {high} gives the same frequencies"
+        yield from _any_length(encoding, s, m)
 
 
 def _together(scaling: Any, *names: str) -> str:
@@ -115,8 +112,8 @@ def _together(scaling: Any, *names: str) -> str:
     )
 
 
-def _lengths(encoding: RoPE, s: Any, m: Measurement) -> tuple[int, int]:
-    """Return the lengths whose correction range is rounded to the same pairs."""
+def _any_length(encoding: RoPE, s: Any, m: Measurement) -> Iterator[str]:
+    """Yield the lengths whose correction range is rounded to the same pairs, if several are."""
     kept = s.original_max_position
 
     def same(length: int) -> bool:
@@ -135,27 +132,12 @@ def _lengths(encoding: RoPE, s: Any, m: Measurement) -> tuple[int, int]:
                 step //= 2
         return inside
 
-    return last(-1), last(1)
+    low, high = last(-1), last(1)
+    if high > low:
+        yield f"any original_max_position from {low} to {high} gives the same frequencies"
 
 
-def _llama3(encoding: RoPE, m: Measurement) -> Iterator[str]:
-    s: Any = encoding.scaling
-    yield _together(s, "original_max_position", "low_freq_factor", "high_freq_factor")
-    if s.low_freq_factor == s.high_freq_factor:
-        low, high = _lengths(encoding, s, m)
-        if high > low:
-            yield f"any original_max_position from {low} to {high} gives the same frequencies"
-
-
-def _su(encoding: RoPE, m: Measurement) -> Iterator[Encoding]:
-    s: Any = encoding.scaling
-    if s.power == 1.0:
-        root = pr.LinearScaling(s.factor ** (2 / m.rotary_dim))
-        yield encoding.replace(base=encoding.base * s.factor, scaling=root)
-
-
-def _proportional(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
-    s: Any = encoding.scaling
+def _proportional(encoding: RoPE, s: Any, m: Measurement) -> Iterator[Encoding | str]:
     turning = int(np.count_nonzero(m.w))
     low, high = turning / m.w.size, (turning + 1) / m.w.size
     yield f"any fraction from {low:.6g} to below {min(high, 1.0):.6g}"
@@ -166,7 +148,7 @@ def _proportional(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
             yield encoding.replace(base=base, scaling=scaling, rotary_dim=2 * turning)
 
 
-def _given(encoding: RoPE, m: Measurement) -> Iterator[str]:
+def _given(m: Measurement) -> Iterator[str]:
     scale = float(m.w[0])
     if scale > 1.0 + float(m.error[0]) and (m.w > 0).all():
         base = fitted_base(m, 1 / scale)
@@ -235,7 +217,7 @@ def closest(encoding: Encoding) -> tuple[str, ...]:
         other = e.to_dict()
         apart = [f for f in mine if mine[f] != other[f]]
         if 0 < len(apart) <= 2 and not sizes & set(apart):
-            rated.append((len(apart), name, ", ".join(f"{f}={_field(e, f)}" for f in apart)))
+            rated.append((len(apart), name, ", ".join(f"{f}={getattr(e, f)!r}" for f in apart)))
     fewest = min((n for n, _, _ in rated), default=0)
     grouped: dict[str, list[str]] = {}
     for n, name, apart_text in rated:
@@ -246,10 +228,6 @@ def closest(encoding: Encoding) -> tuple[str, ...]:
         f"which {'has' if len(names) == 1 else 'have'} {text}"
         for text, names in list(grouped.items())[:3]
     )
-
-
-def _field(encoding: Encoding, name: str) -> str:
-    return repr(getattr(encoding, name))
 
 
 def is_same(one: Encoding, other: Encoding) -> bool:

@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import posenc_ref as pr
 from posenc_ref import RoPE
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
-from posenc_ref.conformance.harness.reach import Access
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.probes import SHORT
+from posenc_ref.conformance.harness.reach import Access, Reach
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
-from posenc_ref.conformance.phases.measure import Measured, Phases, unaliased
+from posenc_ref.conformance.phases.measure import Measured, Phases, Tables, measure, unaliased
+from posenc_ref.conformance.rotary.judge import required_inputs
 
 from . import axes as identify_axes
+from . import hints
 from . import names as identify_names
 from . import nearest as identify_near
-from .card import Card
+from .card import Card, Unidentified
 from .fit.measurement import Factor, Fit, Measurement
 from .fit.schedule import fit
 from .length import UNSPACED, Lengths
-from .measure import amplitude, like_xpos, origin, reach, refined, uncertainty
+from .measure import amplitude, like_xpos, origin, uncertainty
 from .structure import Structure, structures
 
-#: The text for functions without a rule.
-NO_RULE = "the angles are not linear in the position, and the frequencies match no known schedule"
 
-
-def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
-    """Fill in the card from what was measured."""
-    if measured.phases is None or not measured.pairs:
-        _no_rotation(access, measured, card)
+def identify(run: Run, card: Card) -> None:
+    """Fill in the card of ``fn(x, positions)``."""
+    dim = run.settings.head_dim or 0
+    if not required_inputs(run, dim):
+        first = run.report.findings[0]
+        card.unknown.append(f"it cannot be driven: {first.message} ({first.evidence})")
+        card.unknown += hints.for_apply(run, dim)
         return
+    x = run.random((2, 3, SHORT.size, dim))
+    before = run.driver.apply(x, SHORT)
+    if not np.array_equal(before, run.driver.apply(x, SHORT)):
+        raise Unidentified("the same call gives other values at once: it is not a function of x")
+    access = Access(run, dim=dim)
+    access.learn()
+    measured = measure(access, run.coarse)
+    if not np.isfinite(measured.matrices).all():
+        raise Unidentified("what comes out is not finite")
+    card.fill(_rotation, run, access, measured)
+    if card.encoding is None:
+        card.unknown += hints.no_rotation(run, x, before)
+    state.replay(run, lambda: run.driver.apply(x, SHORT), before, f"positions 0..{SHORT[-1]}")
+
+
+def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
+    if measured.phases is None or not measured.pairs:
+        card.facts["pairs"] = measured.describe()
+        raise Unidentified(_no_rotation(access, measured))
     tables = measured.tables(access)
     phases = unaliased(tables, run.coarse)
     every = structures(access.dim, measured)
@@ -43,42 +64,48 @@ def identify(run: Run, access: Access, measured: Measured, card: Card) -> None:
             f"{rest[0]} first): what follows describes the others alone"
         )
     factor = amplitude(run, access, tables, phases)
-    card.linear = phases.linear
-    if not card.linear:
-        card.unknown.append("angles or amplitudes do not follow the position evenly")
-        card.unknown += [text for text in [like_xpos(tables, access, run.coarse)] if text]
-    lengths = Lengths(run, access, tables, phases, card)
+    lengths = follow(run, access, tables, phases, card, xpos=True)
+    describe_pairs(card, measured, every)
     if run.driver.axes > 1:
-        describe_pairs(card, measured, every)
         identify_axes.identify(run, access, measured, lengths, factor, card)
         return
-    # In coarse results the length at which frequencies change is not known exactly.
-    most = lengths.last // 2 if lengths.changed else reach(access)
-    phases = refined(tables, phases, most, run.coarse)
-    describe_pairs(card, measured, every)
+    phases = lengths.refined(access)
     numbers(card, phases, factor, run.coarse)
     if not every:
         some = ", ".join(f"({p.a}, {p.b})" for p in measured.pairs[:6])
-        card.unknown.append(f"pairs of no layout that is described here: {some}, ...")
-        return
-    sign = -1 if (phases.frequencies < 0).all() else 1
+        raise Unidentified(f"pairs of no layout that is described here: {some}, ...")
+    lengths.explain(card, *explain(run, card, every, phases, factor, phases.sign))
 
-    def explained(found: Structure) -> tuple[Structure, Measurement, Fit]:
-        w, sigma = found.spread(sign * phases.frequencies), found.spread(phases.sigma)
-        measurement = Measurement.of(run.coarse, w, sigma, factor)
-        return found, measurement, closest_fit(measurement)
 
+def follow(
+    run: Run, access: Reach, tables: Tables, phases: Phases, card: Card, *, xpos: bool = False
+) -> Lengths:
+    """Say whether angles are linear in the position, and measure calls of other lengths."""
+    card.linear = phases.linear
+    if not card.linear:
+        card.unknown.append("angles or amplitudes do not follow the position evenly")
+        if xpos:
+            card.unknown += like_xpos(tables, access, run.coarse)
+    return Lengths(run, access, tables, phases, card)
+
+
+def explain(
+    run: Run, card: Card, every: list[Structure], phases: Phases, factor: Factor, sign: int
+) -> tuple[Measurement, np.ndarray]:
+    """Fill in the encoding, and return what it was fitted to and the slots of the pairs."""
+    measured = [s.measurement(run.coarse, phases, factor, sign) for s in every]
+    tried = list(zip(every, measured, map(closest_fit, measured), strict=True))
     # Of several slices, prefer the one with a published base.
-    found, measurement, fitted = min(map(explained, every), key=lambda e: not _published(e[2]))
+    found, measurement, fitted = min(
+        tried, key=lambda each: not each[2].named or each[2].base not in PUBLISHED_BASES
+    )
     if card.linear or fitted.named:
-        card.encoding = encode(card, access.dim, found, fitted, measurement, sign)
+        card.encoding = encode(card, found, fitted, measurement, sign)
     else:
-        card.unknown.append(NO_RULE)
-    lengths.explain(card, measurement, found.slots)
-
-
-def _published(fitted: Fit) -> bool:
-    return fitted.named and fitted.base in PUBLISHED_BASES
+        card.unknown.append(
+            "the angles are not linear in the position, and the frequencies match no known schedule"
+        )
+    return measurement, found.slots
 
 
 def closest_fit(m: Measurement) -> Fit:
@@ -120,21 +147,17 @@ def numbers(card: Card, phases: Phases, factor: Factor, dtype: str) -> None:
     else:
         card.facts["amplitude"] = f"{size.min():.6g} .. {size.max():.6g}, not the same on all pairs"
     down = int((w < 0).sum())
-    if down == w.size:
-        card.facts["sign"] = "turns the other way, by -angle"
-    else:
-        card.facts["sign"] = (
-            f"{down} of {w.size} pairs turn the other way" if down else "turns by +angle"
-        )
+    card.facts["sign"] = (
+        "turns the other way, by -angle" if down == w.size
+        else f"{down} of {w.size} pairs turn the other way" if down else "turns by +angle"
+    )  # fmt: skip
     start = origin(phases, dtype)
     if start:
         card.origin = start
         card.facts["origin"] = f"position 0 is turned like position {start:g}"
 
 
-def encode(
-    card: Card, dim: int, found: Structure, fitted: Fit, m: Measurement, sign: int
-) -> RoPE | None:
+def encode(card: Card, found: Structure, fitted: Fit, m: Measurement, sign: int) -> RoPE | None:
     """Return the encoding of one axis, with what else it may be called noted on the card."""
     scaling, base = fitted.scaling, fitted.base
     bare = 1.0 if scaling is None else scaling.magnitude(None)
@@ -143,42 +166,33 @@ def encode(
         card.unknown.append(f"{UNSPACED}: no base with a scaling described here gives them")
         card.relations += identify_names.unexplained(m)
     elif not m.has_factor(bare):
-        known = RoPE(m.rotary_dim, layout="half", base=base, scaling=scaling)
         size = m.factor.short
-        card.relations += (
-            f"{describe_schedule(base, scaling)}, with cos and sin multiplied by {size:.7g}",
-        )
+        rule = f"base={base:g}" + (f" with {scaling!r}" if scaling is not None else "")
+        card.relations += (f"{rule}, with cos and sin multiplied by {size:.7g}",)
         if not size > 0:
             return None
+        known = RoPE(m.rotary_dim, layout="half", base=base, scaling=scaling)
         scaling = pr.GivenFrequencies(tuple(known.frequencies().tolist()), attention_factor=size)
         base = 10000.0
-    encoding = RoPE(dim, base=base, scaling=scaling, sign=sign, **found.fields)
+    encoding = RoPE(base=base, scaling=scaling, sign=sign, **found.fields)
     aliases, relations = identify_names.same_as(encoding, m)
     card.aliases += aliases
     card.relations += relations
     return encoding
 
 
-def describe_schedule(base: float, scaling: Any) -> str:
-    """Return a base and a scaling in words."""
-    return f"base={base:g}" + (f" with {scaling!r}" if scaling is not None else "")
-
-
-def _no_rotation(access: Access, measured: Measured, card: Card) -> None:
-    """Describe a function that rotates no channels."""
-    card.facts["pairs"] = measured.describe()
+def _no_rotation(access: Access, measured: Measured) -> str:
+    """Return what a function that rotates no channels does."""
     dim, at = access.dim, access.within(np.arange(8))
-    zeros = access.rows(np.zeros((1, 1, at.size, dim)), at)
-    if zeros.any():
-        card.unknown.append(
+    if access.rows(np.zeros((1, 1, at.size, dim)), at).any():
+        return (
             "zeros do not come out as zeros: something is added to x, which is no rotation; "
             "identify what is added, positions -> fn(zeros, positions), as surface 'table'"
         )
-    elif len(measured.passed) == dim:
-        card.unknown.append("the output equals x: it does not depend on positions")
-    elif not measured.matrices.any():
-        card.unknown.append("nothing comes out but zeros")
-    elif len(measured.passed) + len(measured.scaled) == dim:
-        card.unknown.append("channels are only scaled, not rotated")
-    else:
-        card.unknown.append("no two channels are rotated into each other")
+    if len(measured.passed) == dim:
+        return "the output equals x: it does not depend on positions"
+    if not measured.matrices.any():
+        return "nothing comes out but zeros"
+    if len(measured.passed) + len(measured.scaled) == dim:
+        return "channels are only scaled, not rotated"
+    return "no two channels are rotated into each other"

@@ -19,8 +19,8 @@ from posenc_ref.conformance.phases.measure import Measured, channel_pairs, unwra
 
 from . import bias as identify_bias
 from . import sinusoid as identify_sinusoid
-from .card import Card
-from .fit.measurement import Factor, Measurement
+from .card import Card, Unidentified
+from .fit.measurement import Factor
 from .length import Lengths
 from .logits import Logits, Terms, take_apart
 from .measure import reach, refined, xpos_rates
@@ -47,11 +47,9 @@ def identify(run: Run, card: Card) -> None:
     logits.learn()
     first = logits.bias(5, 5)
     if not np.array_equal(first, logits.bias(5, 5), equal_nan=True):
-        card.unknown.append("the same call gives other values at once: it is no function of q, k")
-        return
+        raise Unidentified("the same call gives other values at once: it is no function of q, k")
     if np.isnan(first).any():
-        card.unknown.append("what comes out is not a number")
-        return
+        raise Unidentified("what comes out is not a number")
     terms = take_apart(logits)
     later = np.triu(np.ones(terms.visible.shape, bool), 1)
     if not terms.visible[later].any():
@@ -59,40 +57,37 @@ def identify(run: Run, card: Card) -> None:
     present = [name for name in _TERMS if getattr(terms, name).any()]
     card.facts["terms"] = ", ".join(_TERMS[name] for name in present) or "none"
     if not terms.bilinear:
-        card.unknown.append(
+        raise Unidentified(
             "logits are not linear in q and in k: positions depend on what tokens hold, as in CoPE"
         )
-        return
     if "content" not in present:
-        card.unknown.append("the logits contain no q.k term")
-        return
+        raise Unidentified("the logits contain no q.k term")
     if np.abs(terms.content[:1] - terms.content).max() > terms.noise["content"]:
         card.unknown.append("heads treat content differently; what follows is of the first")
     if terms.same("content", "all"):
-        _unmoved(run, card, logits, terms, present)
-    else:
-        _rotary(run, card, logits, terms)
-        if "bias" in present:
-            _sub(run, card, "bias", lambda q, k: logits.bias(q, k), identify_bias.identify)
-            card.facts["bias"] = f"beside the rotation: {card.encoding!r}"
-            card.encoding = None
-            card.unknown.append("logits with a rotation and a bias have no one encoding here")
+        _unmoved(run, logits, terms, present, card)
+        return
+    card.fill(_rotary, run, logits, terms)
+    if "bias" in present:
+        _part(run, card, "bias", logits.bias, identify_bias.identify)
+        card.facts["bias"] = f"beside the rotation: {card.encoding!r}"
+        card.encoding = None
+        raise Unidentified("logits with a rotation and a bias have no one encoding here")
 
 
 # -- content that positions do not move --------------------------------------------------------
 
 
-def _unmoved(run: Run, card: Card, logits: Logits, terms: Terms, present: list[str]) -> None:
+def _unmoved(run: Run, logits: Logits, terms: Terms, present: list[str], card: Card) -> None:
     content = terms.content[0][terms.visible][0]
     s = float(np.median(np.diagonal(content)))
     if np.abs(content - s * np.eye(logits.dim)).max() > terms.noise["content"]:
-        card.unknown.append("the content term is no multiple of q . k: projections are inside")
-        return
+        raise Unidentified("the content term is no multiple of q . k: projections are inside")
     _scale(run, card, s, logits.dim)
     if present == ["content"]:
-        card.unknown.append("positions make no difference: logits of a layer without encoding")
-    elif present == ["content", "bias"]:
-        _sub(run, card, "bias", lambda q, k: logits.bias(q, k), identify_bias.identify)
+        raise Unidentified("positions make no difference: logits of a layer without encoding")
+    if present == ["content", "bias"]:
+        _part(run, card, "bias", logits.bias, identify_bias.identify)
         _inside(run, card, s, logits)
     elif terms.same("query", "queries") and terms.same("key", "keys"):
         _added(run, card, logits, s)
@@ -124,21 +119,15 @@ def _added(run: Run, card: Card, logits: Logits, s: float) -> None:
         return np.asarray(rows[:, 0, positions].T / (s * logits.size))
 
     card.facts["positions"] = "a row for each is added to q and k"
-    _sub(
-        run,
-        card,
-        "table",
-        table,
-        identify_sinusoid.identify,
-        max_position=_ROWS if logits.short else _SQUARE,
-    )
+    last = _ROWS if logits.short else _SQUARE
+    _part(run, card, "table", table, identify_sinusoid.identify, max_position=last)
     if isinstance(card.encoding, Learned):
         card.unknown.append("rows are read through products: exact to rounding only")
 
 
-def _sub(
+def _part(
     run: Run, card: Card, surface: str, fn: Callable[..., Any],
-    identify_it: Callable[[Run, Card], None], **options: Any,
+    identify_it: Callable[..., None], **options: Any,
 ) -> None:  # fmt: skip
     """Identify a part of the logits as if it were a function of its own."""
 
@@ -151,7 +140,7 @@ def _sub(
     part = make_run(driven, None, surface, dtype=run.coarse, name=surface, **options)
     found = Card(surface, surface, "numpy", run.coarse)
     try:
-        identify_it(part, found)
+        found.fill(identify_it, part)
     except (Refused, Malformed) as error:
         card.unknown.append(f"the {surface}: a call failed: {error}")
     card.encoding, card.rule, card.nearest = found.encoding, found.rule, found.nearest
@@ -165,29 +154,27 @@ def _sub(
 
 def _relative(card: Card, terms: Terms) -> None:
     """Describe terms such as those of Shaw, Transformer-XL and DeBERTa."""
-    shapes = {}
+    shapes = []
     for name in ("query", "key", "bias"):
-        term = getattr(terms, name)
-        shapes[name] = (
-            "none" if not term.any() else "constant" if terms.same(name, "all")
-            else "relative" if terms.same(name, "offsets") else "absolute"
+        what = (
+            "" if not getattr(terms, name).any() else "the same everywhere"
+            if terms.same(name, "all") else "a function of key minus query"
+            if terms.same(name, "offsets") else "other values at the same key minus query"
         )  # fmt: skip
-        if shapes[name] != "none":
-            what = {
-                "constant": "the same everywhere",
-                "relative": "a function of key minus query",
-                "absolute": "other values at the same key minus query",
-            }[shapes[name]]
+        shapes.append(what)
+        if what:
             card.facts[_TERMS[name].partition(" (")[0]] = what
-    like = {
-        ("relative", "none", "none"): "Shaw: a vector for each offset, added to keys",
-        ("relative", "constant", "relative"): "Transformer-XL: offsets and two biases",
-        ("relative", "relative", "none"): "DeBERTa: disentangled attention",
-    }.get((shapes["query"], shapes["key"], shapes["bias"]))
-    if like:
-        card.unknown.append(f"its vectors; terms are those of {like}")
-    else:
-        card.unknown.append("the encoding: no known encoding has these terms")
+    constant, relative = "the same everywhere", "a function of key minus query"
+    known: dict[tuple[str, ...], str] = {
+        (relative, "", ""): "Shaw: a vector for each offset, added to keys",
+        (relative, constant, relative): "Transformer-XL: offsets and two biases",
+        (relative, relative, ""): "DeBERTa: disentangled attention",
+    }
+    like = known.get(tuple(shapes))
+    raise Unidentified(
+        f"its vectors; terms are those of {like}" if like
+        else "the encoding: no known encoding has these terms"
+    )  # fmt: skip
 
 
 # -- content that positions turn ---------------------------------------------------------------
@@ -219,13 +206,12 @@ class _Distances(Reach):
         return parts[0], parts[1]
 
 
-def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
+def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
     if not terms.same("content", "offsets"):
-        card.unknown.append(
+        raise Unidentified(
             "content does not meet by key minus query alone: queries and keys are turned from "
             "other origins, or not by their positions"
         )
-        return
     card.facts["offset"] = "key minus query alone counts"
     i, j = np.nonzero(terms.visible)
     blocks = terms.content[0][i, j]
@@ -234,13 +220,11 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
     matrices = blocks / own[:, None]
     measured = Measured(j - i, matrices, *channel_pairs(matrices))
     if not measured.pairs:
-        card.unknown.append("channels of q and k are not combined in pairs: this is not a rotation")
-        return
+        raise Unidentified("channels of q and k are not combined in pairs: this is not a rotation")
     turned = float(np.median([own[p.a] for p in measured.pairs]))
     if not logits.at_end():
         card.facts["queries"] = "fewer queries than keys do not sit at the end of the keys"
-        card.unknown.append("how fast it turns: keys before the first query are not where expected")
-        return
+        raise Unidentified("how fast it turns: keys before the first query are not where expected")
     farthest = _FARTHEST if logits.short else _SQUARE
     run = replace(run, settings=replace(run.settings, max_position=run.settings.up_to(farthest)))
     access = _Distances(run, logits, measured, turned)
@@ -261,17 +245,15 @@ def _rotary(run: Run, card: Card, logits: Logits, terms: Terms) -> None:
     every = structures(logits.dim, measured)
     describe_pairs(card, measured, every)
     if not every:
-        card.unknown.append("pairs of no layout that is described here")
-        return
-    found, sign = every[0], -1 if (phases.frequencies < 0).all() else 1
-    w, sigma = found.spread(sign * phases.frequencies), found.spread(phases.sigma)
-    measurement = Measurement.of(run.coarse, w, sigma, factor)
+        raise Unidentified("pairs of no layout that is described here")
+    found = every[0]
+    measurement = found.measurement(run.coarse, phases, factor, phases.sign)
     fitted = closest_fit(measurement)
     if decay is not None and fitted.named and fitted.scaling is None:
         layout, scale_base = found.fields["layout"], decay[1] or XPos.scale_base
         card.encoding = XPos(logits.dim, layout=layout, base=fitted.base, scale_base=scale_base)
     elif decay is None:
-        card.encoding = encode(card, logits.dim, found, fitted, measurement, sign)
+        card.encoding = encode(card, found, fitted, measurement, phases.sign)
         lengths.explain(card, measurement, found.slots)
     _amplitude(run, card, turned, logits.dim, known=bool(passed))
     card.unknown.append(
@@ -286,15 +268,10 @@ def _amplitude(run: Run, card: Card, turned: float, dim: int, *, known: bool) ->
     m = abs(e.attention_factor()) if hasattr(e, "attention_factor") else 1.0
     own = dim**-0.5
     slack = FACTOR_SLACK / 8 + 8 * ROUNDOFF[run.coarse]
-    if (
-        not known
-        and m != 1.0
-        and abs(turned / own - 1) <= slack
-        and abs(turned / (m * m * own) - 1) > slack
-    ):
-        scaling: Any = getattr(e, "scaling", None)
-        if hasattr(scaling, "attention_factor"):
-            card.encoding, m = e.replace(scaling=scaling.replace(attention_factor=1.0)), 1.0
+    scaling: Any = getattr(e, "scaling", None)
+    plain, multiplied = (abs(turned / s - 1) <= slack for s in (own, m * m * own))
+    if not known and plain and not multiplied and hasattr(scaling, "attention_factor"):
+        card.encoding, m = e.replace(scaling=scaling.replace(attention_factor=1.0)), 1.0
     if m != 1.0 and not known:
         card.relations += (
             f"logits show the scale times m squared, {turned:.6g}: {turned / (m * m):.6g} with "

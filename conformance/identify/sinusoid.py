@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,10 @@ from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.measure import Phases, unaliased
-from posenc_ref.conformance.table.diagnose import quadrature
+from posenc_ref.conformance.table.diagnose import quadrature, tables_of
 
-from .card import Card
-from .fit.measurement import Factor, Measurement, chosen, nice
+from .card import Card, Unidentified
+from .fit.measurement import Factor, Measurement, chosen, fitted_base, nice
 from .measure import amplitude, origin, reach, refined, uncertainty
 from .table import open_table
 
@@ -37,9 +39,7 @@ def identify(run: Run, card: Card) -> None:
         width.append(table.shape[1])
         return table
 
-    access = open_table(run, card, read)
-    if access is None:
-        return
+    access = open_table(run, read)
     dim = width[0]
     columns = quadrature(access, run.coarse)
     if columns is None and dim % 2:
@@ -48,65 +48,57 @@ def identify(run: Run, card: Card) -> None:
         _no_sinusoids(run, card, access, dim)
         return
     sines, cosines = columns
-
-    def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rows = access.rows(positions)
-        return rows[:, cosines], rows[:, sines]
-
+    tables = tables_of(access, columns)
     phases = refined(tables, unaliased(tables, run.coarse), reach(access), run.coarse)
     factor = amplitude(run, access, tables, phases)
     phases, size = _upright(phases, factor)
-    start = origin(phases, run.coarse)
-    _facts(run, card, phases, columns, dim, size)
+    w = phases.frequencies
+    card.frequencies, card.uncertainty = w, uncertainty(phases, run.coarse)
+    card.linear = phases.linear
+    card.facts["columns"] = (
+        f"{dim}: column {sines[0]} is the sine and column {cosines[0]} the cosine of the fastest "
+        f"pair, {sines[-1]} and {cosines[-1]} of the slowest"
+    )
+    card.facts["frequencies"] = f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position"
+    card.facts["amplitude"] = f"{size:.8g}"
     if not phases.linear:
         card.unknown.append("angles or amplitudes do not follow the position evenly")
     rows = access.rows(access.within(np.arange(17)))
     spare = np.setdiff1d(np.arange(dim), np.concatenate(columns))
-    padded = not rows[:, spare].any()
-    arranged = list(_arrangements(dim, sines, cosines, padded))
-    if not arranged:
-        card.unknown.append("columns are neither interleaved nor concatenated")
-        return
-    m = Measurement(phases.frequencies, phases.sigma, roundoff=_roundoff(run))
-    fields: dict[str, Any] = {"offset": start, "scale": _scale(size, factor, dim)}
+    odd = "raise" if not dim % 2 else "extra-sin" if rows[:, spare].any() else "zero-pad"
+    fields = {"odd": odd, "offset": origin(phases, run.coarse), "scale": _scale(size, factor, dim)}
+    plain = next(_arranged(dim, fields, sines, cosines), None)
+    if plain is None:
+        raise Unidentified("columns are neither interleaved nor concatenated")
+    m = Measurement.of(run.coarse, w, phases.sigma, factor)
     for spacing in _spacings(m, dim):
         try:
-            found = Sinusoidal(dim, **arranged[0], **fields, **spacing)
+            found = plain.replace(**spacing)
         except ValueError:
             continue
-        if m.agree(found.frequencies()[: m.w.size]).all():
+        if m.agree(found.frequencies()[: w.size]).all():
             card.encoding = found
             card.relations += _relations(found, m)
             return
-    card.unknown.append("frequencies follow no base with a denominator")
-
-
-def _roundoff(run: Run) -> float:
-    return min(ROUNDOFF["float32"], ROUNDOFF[run.coarse])
+    raise Unidentified("frequencies follow no base with a denominator")
 
 
 def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
-    """Describe a table without sinusoids."""
+    """Describe a table without sinusoids: a list of rows, if it has a last one."""
     last = access.reach(2**17 - 1)
     rows = access.rows(np.arange(min(last, 16) + 1))
     card.facts["table"] = (
         f"{dim} columns, {'at least ' if last == 2**17 - 1 else ''}{last + 1} rows"
     )
     if not rows.any():
-        card.unknown.append("all rows are zero: the table does not depend on positions")
-    elif (rows == rows[0]).all():
-        card.unknown.append("all rows are equal: the table does not depend on positions")
-    elif access.highest is not None and last < _MANY_ROWS:  # refused, not left out
-        _learned(run, card, access, last)
-    else:
+        raise Unidentified("all rows are zero: the table does not depend on positions")
+    if (rows == rows[0]).all():
+        raise Unidentified("all rows are equal: the table does not depend on positions")
+    if access.highest is None or last >= _MANY_ROWS:  # left out, not refused
         text = "columns form no sinusoids, and rows go on: no table of rows, another function"
         if ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
             text += f"; or slow columns look alike in {run.coarse}: identify it in float32"
-        card.unknown.append(text)
-
-
-def _learned(run: Run, card: Card, access: TableAccess, last: int) -> None:
-    """Describe a table with a last row as a list of rows."""
+        raise Unidentified(text)
     kind = "float64" if run.dtype == "float64" else "float32"  # wider than what came out
     table = access.rows(np.arange(last + 1)).astype(kind)
     card.encoding = Learned(table)
@@ -126,39 +118,22 @@ def _upright(phases: Phases, factor: Factor) -> tuple[Phases, float]:
     if (turned > BUDGET["float32"] * max(factor.error, ROUNDOFF["float32"])).any():
         return phases, size
     start = phases.start - np.copysign(np.pi, phases.start)
-    return Phases(phases.frequencies, phases.sigma, start, phases.amplitude, phases.linear), -size
+    return replace(phases, start=start), -size
 
 
-def _facts(
-    run: Run, card: Card, phases: Phases, columns: tuple[np.ndarray, np.ndarray], dim: int,
-    size: float,
-) -> None:  # fmt: skip
-    w, (sines, cosines) = phases.frequencies, columns
-    card.frequencies, card.uncertainty = w, uncertainty(phases, run.coarse)
-    card.linear = phases.linear
-    card.facts["columns"] = (
-        f"{dim}: column {sines[0]} is the sine and column {cosines[0]} the cosine of the fastest "
-        f"pair, {sines[-1]} and {cosines[-1]} of the slowest"
-    )
-    card.facts["frequencies"] = f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position"
-    card.facts["amplitude"] = f"{size:.8g}"
-
-
-def _arrangements(
-    dim: int, sines: np.ndarray, cosines: np.ndarray, padded: bool
-) -> Iterator[dict[str, Any]]:
-    """Yield fields of arrangements that have these columns."""
-    for layout in ("interleaved", "concat"):
-        for first in ("sin", "cos"):
-            odd = "raise" if not dim % 2 else "zero-pad" if padded else "extra-sin"
-            fields: dict[str, Any] = {"layout": layout, "first": first, "odd": odd}
-            try:
-                expected = Sinusoidal(dim, **fields).columns()
-            except ValueError:
-                continue
-            n = cosines.size
-            if np.array_equal(expected[0][:n], sines) and np.array_equal(expected[1][:n], cosines):
-                yield fields
+def _arranged(
+    dim: int, fields: dict[str, Any], sines: np.ndarray, cosines: np.ndarray
+) -> Iterator[Sinusoidal]:
+    """Yield the arrangements that have these columns."""
+    n = cosines.size
+    for layout, first in product(("interleaved", "concat"), ("sin", "cos")):
+        try:
+            found = Sinusoidal(dim, layout=layout, first=first, **fields)
+        except ValueError:
+            continue
+        expected = found.columns()
+        if np.array_equal(expected[0][:n], sines) and np.array_equal(expected[1][:n], cosines):
+            yield found
 
 
 def _scale(size: float, factor: Factor, dim: int) -> float:
@@ -171,20 +146,16 @@ def _scale(size: float, factor: Factor, dim: int) -> float:
 
 def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
     """Yield base, denominator and scale of positions: published ones, then fitted ones."""
-    n, first = m.w.size, float(m.w[0])
+    first = float(m.w[0])
     whole = nice(first, float(m.error[0]))
     scales = [s for s in (1.0, 2 * np.pi, np.pi, whole, first) if abs(s / first - 1) <= m.error[0]]
-    named = ("dim", "half-1")
     for scale in dict.fromkeys(scales):
-        for base in _BASES:
-            for denominator in named:
-                yield {"base": base, "denominator": denominator, "position_scale": scale}
-        if n < 2:
+        for base, denominator in product(_BASES, ("dim", "half-1")):
+            yield {"base": base, "denominator": denominator, "position_scale": scale}
+        fitted = fitted_base(m, 1 / scale)
+        if fitted is None:
             continue
-        log = np.log(m.w / scale)
-        slope = -float(np.sum(m.k * log / m.error**2) / np.sum(m.k**2 / m.error**2))
-        if slope <= 0:
-            continue
+        slope = float(np.log(fitted)) / m.w.size
         for base in _BASES:  # another denominator, in halves
             number = round(2 * float(np.log(base)) / slope) / 2
             if number > 0:

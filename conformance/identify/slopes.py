@@ -12,13 +12,13 @@ from posenc_ref.conformance.bias.diagnose_slopes import recipe
 from posenc_ref.conformance.harness.probes import HEADS
 from posenc_ref.conformance.harness.run import Run
 
-from .card import Card
+from .card import Card, Unidentified
 from .fit.measurement import decimals, nice
 
 
 def identify(run: Run, card: Card) -> None:
     """Fill in the card of ``fn(num_heads) -> (H,)``."""
-    ruler = Ruler(run.dtype, run.settings.precision)
+    ruler = Ruler.of(run)
     got: dict[int, np.ndarray] = {}
     refused: dict[str, list[str]] = {}
     for n in HEADS:
@@ -26,23 +26,19 @@ def identify(run: Run, card: Card) -> None:
         if answer.values is None:
             refused.setdefault(answer.problem, []).append(str(n))
         elif answer.values.shape != (n,):
-            card.unknown.append(f"fn({n}) has shape {answer.values.shape}, not ({n},)")
-            return
+            raise Unidentified(f"fn({n}) has shape {answer.values.shape}, not ({n},)")
         elif not np.isfinite(answer.values).all():
-            card.unknown.append(f"the slopes of {n} heads are not finite")
-            return
+            raise Unidentified(f"the slopes of {n} heads are not finite")
         else:
             got[n] = answer.values.astype(np.float64)
     card.limits += [f"{', '.join(n)} heads are refused ({why})" for why, n in refused.items()]
     if not got:
-        card.unknown.append("no number of heads is accepted")
-        return
+        raise Unidentified("no number of heads is accepted")
     # Recipes differ for numbers that are not powers of two.
     n = max((k for k in got if k <= 12), default=min(got))
     again = ask(run.driver, n).values
     if again is None or not np.array_equal(again, got[n]):
-        card.unknown.append("the same call gives other values at once: it is no function of n")
-        return
+        raise Unidentified("the same call gives other values at once: it is no function of n")
     card.facts["accepted"] = f"{len(got)} of {len(HEADS)} numbers of heads, up to {max(got)}"
     card.facts["sign"] = "positive" if (got[n] > 0).all() else "negative, or mixed"
     found = {k: explain(np.abs(m), ruler) for k, m in got.items()}
@@ -55,7 +51,7 @@ def identify(run: Run, card: Card) -> None:
         card.encoding = ALiBi(n, max_bias=powers.pop() or 8.0)
         card.unknown.append("which keys the bias reaches: slopes do not show it")
     else:
-        card.unknown.append("by which rule the slopes follow one another")
+        raise Unidentified("by which rule the slopes follow one another")
 
 
 def explain(m: np.ndarray, ruler: Ruler) -> tuple[float | None, str]:
@@ -67,7 +63,7 @@ def explain(m: np.ndarray, ruler: Ruler) -> tuple[float | None, str]:
         true = ALiBi(n, max_bias=top).slopes()
         if not ruler.differ(m, true, true).any():
             return top, f"2 ** (-{top:g} h/n)" if not n & (n - 1) else _uneven(n, top)
-    for top in (8.0, *_tops(m)):
+    for top in _tops(m):
         true = ALiBi(n, max_bias=top).slopes()
         words = recipe(m, true, top, ruler)
         if not words.startswith("no rule"):

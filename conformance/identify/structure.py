@@ -8,23 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from posenc_ref.conformance.phases.measure import Measured
+from posenc_ref.conformance.phases.measure import Measured, Phases
 from posenc_ref.rope import layout_pairs
+
+from .fit.measurement import Factor, Measurement
 
 
 @dataclass(frozen=True)
 class Structure:
-    """Layout and slice, and the slot of every measured pair in it; other slots stand still."""
+    """Fields of ``RoPE``, and the slot of every measured pair; other slots stand still."""
 
     fields: dict[str, Any]
     slots: np.ndarray
     count: int
 
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        """Return one number for every slot, 0 where a pair stands still."""
-        whole = np.zeros(self.count)
-        whole[self.slots] = values
-        return whole
+    def measurement(self, dtype: str, phases: Phases, factor: Factor, sign: int = 1) -> Measurement:
+        """Return the frequency of every slot, 0 where a pair stands still."""
+        w, sigma = np.zeros(self.count), np.zeros(self.count)
+        w[self.slots], sigma[self.slots] = sign * phases.frequencies, phases.sigma
+        return Measurement.of(dtype, w, sigma, factor)
 
 
 def structures(dim: int, measured: Measured) -> list[Structure]:
@@ -43,7 +45,7 @@ def structures(dim: int, measured: Measured) -> list[Structure]:
         still = set(slots) - set(found)
         if any(c not in alone for pair in still for c in pair):
             continue
-        fields: dict[str, Any] = {"layout": layout}
+        fields: dict[str, Any] = {"head_dim": dim, "layout": layout}
         if 2 * count != dim:
             fields |= {"rotary_dim": 2 * count, "rotary_start": start}
         index = np.array([slots[pair] for pair in found])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from posenc_ref.conformance.harness.reach import Reach, TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.measure import Phases, unaliased
 
-from .card import Card
-from .fit.measurement import Factor, Measurement
+from .card import Card, Unidentified
+from .fit.measurement import Factor
 from .length import Lengths
-from .measure import amplitude, reach, refined
-from .rotary import NO_RULE, closest_fit, encode, numbers
+from .measure import amplitude
+from .rotary import explain, follow, numbers
 from .structure import Structure
 
 _NO_LAYOUT = "which channels form a pair: a table of one column per pair does not show it"
@@ -37,44 +38,35 @@ def cos_sin(run: Run, card: Card) -> None:
             parts.append(_single(table, layouts))
         return np.stack(parts, axis=1)
 
-    access = open_table(run, card, read)
-    if access is None:
-        return
+    access = open_table(run, read)
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = access.rows(positions)
         return rows[:, 0], rows[:, 1]
 
     phases = unaliased(tables, run.coarse)
-    card.linear = phases.linear
-    if not phases.linear:
-        card.unknown.append("angles or amplitudes do not follow the position evenly")
     factor = amplitude(run, access, tables, phases)
-    lengths = Lengths(run, access, tables, phases, card)
-    most = lengths.last // 2 if lengths.changed else reach(access)
-    phases = refined(tables, phases, most, run.coarse)
+    lengths = follow(run, access, tables, phases, card)
+    phases = lengths.refined(access)
     numbers(card, phases, factor, run.coarse)
+    if phases.sign < 0:
+        card.facts["sign"] = "sin is that of -angle"
     if not layouts:
         card.unknown.append(_NO_LAYOUT)
-    if card.facts["sign"].startswith("turns the other"):
-        card.facts["sign"] = "sin is that of -angle"
-    sign = -1 if (phases.frequencies < 0).all() else 1
-    measured = Measurement.of(run.coarse, sign * phases.frequencies, phases.sigma, factor)
-    _as_rope(card, measured, layouts[0] if layouts else "half")
-    lengths.explain(card, measured, np.arange(measured.w.size))
+    structure = _structure(phases, layouts[0] if layouts else "half")
+    turned = replace(phases, frequencies=phases.sign * phases.frequencies)
+    lengths.explain(card, *explain(run, card, [structure], turned, factor, 1))
 
 
-def open_table(run: Run, card: Card, read: Callable[[Any, int], np.ndarray]) -> TableAccess | None:
-    """Return access to the rows of a table; None, with the reason on the card, if it is none."""
+def open_table(run: Run, read: Callable[[Any, int], np.ndarray]) -> TableAccess:
+    """Return access to the rows of a table."""
     access = TableAccess(run, read=read)
     at = np.arange(5)
     first = access.read(run.driver.call(at), at.size)
     if not np.isfinite(first).all():
-        card.unknown.append("what comes out is not finite")
-        return None
+        raise Unidentified("what comes out is not finite")
     if not np.array_equal(first, access.read(run.driver.call(at), at.size)):
-        card.unknown.append("the same call gives other values at once: it is no table")
-        return None
+        raise Unidentified("the same call gives other values at once: it is no table")
     access.learn()
     return access
 
@@ -94,13 +86,9 @@ def _single(table: np.ndarray, layouts: list[str]) -> np.ndarray:
     return table
 
 
-def _as_rope(card: Card, m: Measurement, layout: str) -> None:
-    structure = Structure({"layout": layout}, np.arange(m.w.size), m.w.size)
-    fitted = closest_fit(m)
-    if not card.linear and not fitted.named:
-        card.unknown.append(NO_RULE)
-        return
-    card.encoding = encode(card, m.rotary_dim, structure, fitted, m, 1)
+def _structure(phases: Phases, layout: str) -> Structure:
+    n = phases.frequencies.size
+    return Structure({"head_dim": 2 * n, "layout": layout}, np.arange(n), n)
 
 
 class _Anywhere(Reach):
@@ -127,28 +115,23 @@ def frequencies(run: Run, card: Card) -> None:
             called[length] = w, factor
         return called[length]
 
-    by_length = False
     try:
-        w, m = ask(None)
+        (w, m), by_length = ask(None), False
     except Refused:
-        w, m = ask(1)
-        by_length = True
+        (w, m), by_length = ask(1), True
     if not np.isfinite(w).all():
-        card.unknown.append("what comes out is not finite")
-        return
+        raise Unidentified("what comes out is not finite")
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        now, factor = ask(int(positions.max()) + 1)
-        angle = positions[:, None] * now
-        return factor * np.cos(angle), factor * np.sin(angle)
+        w, m = ask(int(positions.max()) + 1)
+        angle = positions[:, None] * w
+        return m * np.cos(angle), m * np.sin(angle)
 
     phases = Phases(w, ROUNDOFF[run.coarse] * np.abs(w), np.zeros(w.size), np.full(w.size, m))
-    rounding = ROUNDOFF[run.coarse]
-    measured_factor = Factor(m, 8 * rounding, rounding)
+    factor = Factor(m, 8 * ROUNDOFF[run.coarse], ROUNDOFF[run.coarse])
     card.unknown.append(_NO_LAYOUT)
-    numbers(card, phases, measured_factor, run.coarse)
-    measured = Measurement.of(run.coarse, w, phases.sigma, measured_factor)
-    _as_rope(card, measured, "half")
+    numbers(card, phases, factor, run.coarse)
+    measured, slots = explain(run, card, [_structure(phases, "half")], phases, factor, 1)
     try:
         if not by_length:
             ask(1)
@@ -156,4 +139,4 @@ def frequencies(run: Run, card: Card) -> None:
         card.facts["length"] = "it takes no length"
         return
     lengths = Lengths(run, _Anywhere(run, mode="any"), tables, phases, card)
-    lengths.explain(card, measured, np.arange(w.size))
+    lengths.explain(card, measured, slots)

@@ -1,1 +1,1 @@
-"""Expected values of every surface, with the coefficients of their error unit."""
+"""Expected values of every surface, with the coefficients of their error units."""

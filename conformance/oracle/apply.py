@@ -1,4 +1,4 @@
-"""Expected values of every surface, with the two coefficients of their error unit.
+"""Expected values of every surface, with the two coefficients A and B of their error unit.
 
 The float64 values come from ``posenc_ref``, whose error is at most 2 * 2**-53 per cos and sin.
 """
@@ -12,24 +12,24 @@ import numpy as np
 from posenc_ref import Bias, Rotary, XPos
 from posenc_ref.accuracy import Truth
 
-#: The length of the longest sequences whose biases are judged.
+#: The length of the longest sequence in the judges of biases.
 FAR = 4099
 
 
 def apply_truth(
     encoding: Rotary, x: np.ndarray, positions: np.ndarray, lengths: np.ndarray | None = None
 ) -> Truth:
-    """Return the truth of ``encoding.apply``; channels passed through have a unit of 0.
+    """Return the reference of ``encoding.apply``; channels passed through have a unit of 0.
 
-    ``lengths`` (S,) are those of the calls that the rows at ``positions`` (S,) are part of; by
-    default they are one call.
+    ``lengths`` (S,) are the lengths of the calls that compute the rows; by default all rows are
+    computed in one call.
     """
     if lengths is not None and encoding.depends_on_length and np.ptp(lengths):
         each = range(positions.size)
         return joined([apply_truth(encoding, x[..., [i], :], positions[[i]]) for i in each])
     if encoding.num_axes > 1 and positions.ndim < 3:
         positions = np.broadcast_to(positions, (encoding.num_axes, *positions.shape))
-    # The call may have been longer than these positions show.
+    # The call may contain larger positions than these rows have.
     length = int(lengths[0]) if lengths is not None and encoding.depends_on_length else None
     value = encoding.apply(x, positions, seq_len=length)
     cos, sin = encoding.cos_sin(positions, seq_len=length)
@@ -38,9 +38,10 @@ def apply_truth(
 
 
 def xpos_truth(encoding: XPos, x: np.ndarray, positions: np.ndarray, *, keys: bool) -> Truth:
-    """Return the truth of ``apply_queries`` or ``apply_keys``: a rotation times zeta ** n.
+    """Return the reference of ``apply_queries`` or ``apply_keys``: a rotation times zeta ** n.
 
-    B has ``|n ln zeta|`` added to the angle: the exponent is rounded as the angle is.
+    B contains ``|n ln zeta|`` as well as the angle, because the exponent is rounded like the
+    angle.
     """
     value = (encoding.apply_keys if keys else encoding.apply_queries)(x, positions)
     angle, _ = angle_size(encoding, positions)
@@ -59,11 +60,12 @@ def _rotation(
     angle: np.ndarray,
     size: np.ndarray,
 ) -> Truth:
-    """Return ``value`` with the unit of a rotation of x; ``tables`` carry the ``size`` of pairs.
+    """Return ``value`` with the error unit of a rotation of x.
 
-    A = |x1 cos| + |x2 sin|, B = |angle| size hypot(x1, x2), both 0 for channels passed through.
+    ``tables`` are cos and sin, both multiplied by the amplitude ``size``. ``A = |x1 cos| + |x2
+    sin|`` and ``B = |angle| size hypot(x1, x2)``; both are 0 for channels passed through.
     """
-    if tables[0].ndim == 3 and x.ndim > 3:  # positions (B, S): the same for all heads
+    if tables[0].ndim == 3 and x.ndim > 3:  # positions (B, S) are the same for all heads
         tables, angle = (tables[0][:, None], tables[1][:, None]), angle[:, None]
         size = size[:, None] if size.ndim else size
     (first, second), (out1, out2) = encoding.pairs(), encoding.output_pairs()
@@ -78,7 +80,7 @@ def _rotation(
 
 
 def joined(parts: Sequence[Truth], axis: int = -2) -> Truth:
-    """Return the truths of consecutive tokens as one."""
+    """Return the references of consecutive tokens, concatenated."""
     shapes = [part.value.shape for part in parts]
 
     def whole(name: str) -> np.ndarray:
@@ -91,10 +93,13 @@ def joined(parts: Sequence[Truth], axis: int = -2) -> Truth:
 def angle_size(
     encoding: Rotary, positions: np.ndarray, seq_len: int | None = None
 ) -> tuple[np.ndarray, float]:
-    """Return ``|p theta|`` (..., pairs) to a few roundings, and m, at the length of the call."""
+    """Return ``|p theta|`` (..., pairs) to a few roundings, and the attention factor m.
+
+    Both are for a call of length ``seq_len``, by default the largest position plus one.
+    """
     if seq_len is None and encoding.depends_on_length and positions.size:
         seq_len = max(int(np.max(positions)) + 1, 1)
-    weight = getattr(encoding, "weight", None)  # RoPE-Mixed: a sum over axes
+    weight = getattr(encoding, "weight", None)  # in RoPE-Mixed the angle is a sum over axes
     if weight is not None and encoding.num_axes > 1:
         return np.tensordot(np.abs(positions), np.abs(weight), axes=(0, 0)), 1.0
     axes = encoding.axes()
@@ -104,7 +109,10 @@ def angle_size(
 
 
 def cos_sin_truth(encoding: Rotary, positions: np.ndarray) -> tuple[Truth, Truth]:
-    """Return the truths of ``encoding.cos_sin``: A = |value|, B = |p theta| m."""
+    """Return the references of both results of ``encoding.cos_sin``.
+
+    ``A = |value|`` and ``B = |p theta| m``.
+    """
     if encoding.num_axes > 1 and positions.ndim < 2:
         positions = np.broadcast_to(positions, (encoding.num_axes, *positions.shape))
     angle, m = angle_size(encoding, positions)
@@ -115,13 +123,13 @@ def cos_sin_truth(encoding: Rotary, positions: np.ndarray) -> tuple[Truth, Truth
 
 
 def exactly(value: np.ndarray) -> Truth:
-    """Return the truth of a computed number without an angle: A = |value|."""
+    """Return the reference of a computed number that involves no angle: ``A = |value|``, B = 0."""
     value = np.asarray(value, dtype=np.float64)
     return Truth(value, np.abs(value), np.zeros_like(value))
 
 
 def identical(value: np.ndarray) -> Truth:
-    """Return the truth of integers: the unit is 0, so only equality passes."""
+    """Return a reference with a unit of 0, so that only equal values pass."""
     value = np.asarray(value, dtype=np.float64)
     return Truth(value, np.zeros_like(value), np.zeros_like(value))
 
@@ -129,11 +137,11 @@ def identical(value: np.ndarray) -> Truth:
 def bias_truth(
     encoding: Bias, q_len: int, k_len: int, actual: np.ndarray
 ) -> tuple[Truth, np.ndarray, np.ndarray]:
-    """Return the truth of a bias, ``actual`` in the same form, and the mask of judged elements.
+    """Return the reference of a bias, ``actual`` in the same form, and the mask of judged elements.
 
-    Where the encoding does not see the future, only keys up to the query are judged.  Where it
-    counts up to a constant per row, which softmax does not see, both sides are compared relative
-    to the query's own key, and A counts the constant (:func:`constant_size`) with the value.
+    If the encoding is causal, only keys up to the query are judged. If the bias is defined up
+    to a constant per row, which softmax ignores, both arrays are made relative to the query's
+    own key; then A includes the size of that constant (:func:`constant_size`).
     """
     rows = np.arange(k_len - q_len, k_len)
     truth = encoding.truth(rows, range(k_len))
@@ -153,10 +161,11 @@ def bias_truth(
 
 
 def constant_size(encoding: Bias, k_len: int, constant: np.ndarray) -> np.ndarray:
-    """Return what row constants (..., H, Q, 1) add to A: at most the size of the bias itself.
+    """Return the amount by which row constants (..., H, Q, 1) increase A.
 
-    ``m j`` for ``m (j - i)`` is as good, and as large as the bias of a long sequence.  Beside a
-    constant of millions nothing is left of the bias in float32, although softmax does not see it.
+    It is at most the size of the bias of a long sequence: ``m j`` is a valid form of ``m (j -
+    i)``, and as large. A larger constant, such as millions, would leave no correct digit of the
+    bias in float32, although softmax ignores it.
     """
     last = (getattr(encoding, "tokens", None) or max(k_len, FAR)) - 1
     most = encoding.truth(np.array([last]), np.array([0, last])).terms.max(axis=(1, 2))

@@ -13,12 +13,12 @@ from .apply import apply_truth
 
 
 def at_length(encoding: Rotary, x: np.ndarray, positions: np.ndarray, length: int) -> Truth:
-    """Return the truth of ``apply`` with the frequencies of a sequence of ``length`` tokens."""
+    """Return the reference of ``apply`` with the frequencies of a sequence of ``length`` tokens."""
     return apply_truth(encoding, x, positions, np.array([length]))
 
 
 def one_table(encoding: Rotary, lengths: Sequence[int]) -> bool:
-    """Return whether frequencies and m are the same at all of these lengths."""
+    """Return whether frequencies and attention factor are the same at all ``lengths``."""
     if not encoding.depends_on_length:
         return True
     first, *others = sorted(set(lengths))
@@ -30,10 +30,10 @@ def one_table(encoding: Rotary, lengths: Sequence[int]) -> bool:
 
 
 def logits(q: Truth, k: Truth, scale: float = 1.0) -> Truth:
-    """Return the truth of ``q . k * scale`` for rotated queries and keys.
+    """Return the reference of ``q . k * scale`` for rotated queries and keys.
 
-    B is ``B_q |k| + |q| B_k`` summed over channels, A the product of the two A (of the values,
-    for channels that pass through), both times the scale.
+    B is ``B_q |k| + |q| B_k`` summed over channels, times the scale. A is ``A_q A_k`` summed
+    over channels, times the scale; channels passed through use their absolute values as A.
     """
     swapped = np.swapaxes(k.value, -1, -2)
     a_q = np.maximum(q.terms, np.abs(q.value))

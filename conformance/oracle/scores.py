@@ -1,39 +1,44 @@
-"""Expected logits of every family: ``scale q' . k'`` plus a bias.
+"""Expected logits of every family: ``scale q' . k'`` plus a bias, or a sum of named terms.
 
-Rotary: A is the product of both sides' A, B is ``B_q |k| + |q| B_k``.  Tables: the same of x + PE.
-Biases: A = |q k| summed times the scale, plus that of the bias; B is that of the bias.
+Rotary: A is the product ``A_q A_k``, B is ``B_q |k| + |q| B_k``. Tables: the same, for x + PE.
+Biases: A is ``scale |q| . |k|`` plus A of the bias; B is that of the bias.
+Score encodings: the sums of A and B over their terms.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from posenc_ref import Bias, Rotary, XPos
+from posenc_ref import Bias, Rotary, Score, XPos
 from posenc_ref.accuracy import Truth
 
 from .apply import constant_size, xpos_truth
 from .calls import at_length, logits
+
+#: Truths that logits are the sum of, by name.
+Parts = dict[str, Truth]
 
 
 @dataclass(frozen=True)
 class Scored:
     """A call of ``scores``: queries and keys (B, H, S, d), their positions, scale and bias."""
 
-    encoding: Any  #: None where no layer has one (NoPE)
+    encoding: Any  #: None if the model has no positional encoding (NoPE)
     q: np.ndarray
     k: np.ndarray
     scale: float
-    factor: np.ndarray | None = None  #: of each query, (Q,)
-    q_at: np.ndarray | None = None  #: where these differ from the declared positions
+    factor: np.ndarray | None = None  #: a factor on the logits of each query, (Q,)
+    q_at: np.ndarray | None = None  #: positions, if not the declared ones
     k_at: np.ndarray | None = None
-    constant: np.ndarray | None = None  #: what came out at each query's own key, (B, H, Q, 1)
+    constant: np.ndarray | None = None  #: the actual logits at each query's own key, (B, H, Q, 1)
 
     @property
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of queries and keys; queries stand at the end of the keys."""
+        """Return the positions of queries and keys; the last query is at the last key."""
         n_q, n_k = self.q.shape[2], self.k.shape[2]
         q_at = np.arange(n_k - n_q, n_k) if self.q_at is None else self.q_at
         return q_at, np.arange(n_k) if self.k_at is None else self.k_at
@@ -43,28 +48,34 @@ class Scored:
         return replace(self, **changes)
 
     @property
+    def grid(self) -> tuple[np.ndarray, np.ndarray]:
+        """The positions of queries (Q, 1) and keys (1, K)."""
+        q_at, k_at = self.positions
+        return q_at[:, None], k_at[None, :]
+
+    @property
     def visible(self) -> np.ndarray:
-        """The mask (Q, K) of keys up to the query."""
+        """Return the mask (Q, K) of the keys up to the query."""
         n_q, n_k = self.q.shape[2], self.k.shape[2]
         return np.asarray(np.arange(n_k) <= np.arange(n_k - n_q, n_k)[:, None])
 
     @property
     def causal(self) -> bool:
-        """Whether later keys are not part of the encoding."""
-        return isinstance(self.encoding, Bias) and not self.encoding.sees_future
+        """Return whether the encoding is defined for keys up to the query only."""
+        return isinstance(self.encoding, Bias | Score) and not self.encoding.sees_future
 
     @property
     def declares_future(self) -> bool:
-        """Whether later keys are part of the encoding."""
+        """Return whether the encoding is a bias that is defined for later keys too."""
         return isinstance(self.encoding, Bias) and self.encoding.sees_future
 
     @property
     def up_to_constant(self) -> bool:
-        """Whether logits are judged up to a constant per row, which softmax removes."""
+        """Return whether logits are judged up to a constant per row, which softmax ignores."""
         return isinstance(self.encoding, Bias) and self.encoding.up_to_constant
 
     def dot(self) -> Truth:
-        """Return the truth of ``scale q' . k'``, without a bias."""
+        """Return the reference of ``scale q' . k'``, without a bias."""
         q, k = self._sides()
         truth = logits(q, k, self.scale)
         if self.factor is None:
@@ -74,34 +85,54 @@ class Scored:
         return Truth(*(part * np.abs(each) if i else part * each for i, part in enumerate(parts)))
 
     def bias(self) -> Truth:
-        """Return the truth of the bias (H, Q, K) that is added, or 0."""
+        """Return the reference of the bias (H, Q, K), or 0 if the encoding is no bias."""
         if not isinstance(self.encoding, Bias):
             return Truth(*np.zeros((3, 1, 1, 1)))
         return self.added(self.encoding.truth(*self.positions))
 
     def added(self, bias: Truth) -> Truth:
-        """Return the truth of a bias times the scale, if that multiplies it."""
+        """Return a bias as it is added to the logits: times the scale, if the encoding says so."""
         size = self.scale if getattr(self.encoding, "bias_inside_scale", False) else 1.0
         return Truth(bias.value * size, bias.terms * abs(size), bias.angle * abs(size))
 
+    def terms(self, q_at: Any = None, k_at: Any = None) -> Parts:
+        """Return the terms of a :class:`Score`, at other positions if these are given."""
+        at = self.grid
+        q_at, k_at = at[0] if q_at is None else q_at, at[1] if k_at is None else k_at
+        return dict(self.encoding.truths(self.q, self.k, q_at, k_at, self.scale))
+
+    def by_offset(self, change: Callable[[np.ndarray], np.ndarray]) -> Parts:
+        """Return the terms of a :class:`Score` with ``change`` applied to key - query."""
+        q_at, k_at = self.grid
+        r = change(k_at - q_at)
+        return self.terms(np.zeros_like(r), r)
+
+    def parts(self) -> Parts:
+        """Return the truths that the logits are the sum of."""
+        if isinstance(self.encoding, Score):
+            return self.terms()
+        return {"q.k": self.dot(), "bias": self.bias()}
+
     def truth(self) -> Truth:
-        """Return the truth of the logits."""
-        return self.sum(1.0, 1.0, self.bias(), self)
+        """Return the reference of the logits."""
+        return self.total(self.parts(), {})
 
-    def sum(self, dot: float, bias: float, of: Truth, declared: Scored) -> Truth:
-        """Return the truth of ``dot`` times the product plus ``bias`` times a bias.
+    def total(self, parts: Parts, by: Mapping[str, float]) -> Truth:
+        """Return the sum of the parts, each times its factor (1 where none is given).
 
-        Where only differences count, relative to each query's own key; A then counts both.
+        If logits are judged up to a constant per row, the value at each query's own key is
+        subtracted; A then includes the size of that value.
         """
-        t = self.dot()
-        value, terms = dot * t.value + bias * of.value, abs(dot) * t.terms + abs(bias) * of.terms
-        if declared.up_to_constant:
-            value = value - declared.own(value)
-            terms = terms + declared.own(terms)
-            if declared.constant is not None:
-                n_k = self.k.shape[2]
-                terms = terms + constant_size(declared.encoding, n_k, declared.constant)
-        return Truth(value, terms, abs(dot) * t.angle + abs(bias) * of.angle)
+        each = [(by.get(name, 1.0), t) for name, t in parts.items()]
+        value: Any = sum(f * t.value for f, t in each)
+        terms: Any = sum(abs(f) * t.terms for f, t in each)
+        angle: Any = sum(abs(f) * t.angle for f, t in each)
+        if self.up_to_constant:
+            value = value - self.own(value)
+            terms = terms + self.own(terms)
+            if self.constant is not None:
+                terms = terms + constant_size(self.encoding, self.k.shape[2], self.constant)
+        return Truth(value, terms, angle)
 
     def own(self, values: np.ndarray) -> np.ndarray:
         """Return the values at each query's own key, (B, H, Q, 1)."""
@@ -109,11 +140,11 @@ class Scored:
         return values[..., np.arange(n_q), np.arange(n_k - n_q, n_k)][..., None]
 
     def judged_as(self, actual: np.ndarray) -> Scored:
-        """Return the call with the constants of its actual logits, which are part of A."""
+        """Return the call with the actual row constants, whose size is part of A."""
         return self.replace(constant=self.own(actual)) if self.up_to_constant else self
 
     def seen(self, actual: np.ndarray) -> np.ndarray:
-        """Return the actual logits in the form that is compared."""
+        """Return the actual logits, relative to each query's own key if a constant is ignored."""
         if not self.up_to_constant:
             return actual
         with np.errstate(invalid="ignore"):

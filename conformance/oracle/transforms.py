@@ -1,4 +1,4 @@
-"""Encodings derived from the declared one: adjoint, shift of keys, one axis."""
+"""Encodings derived from the declared one: its adjoint, the shift of keys, a single axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from posenc_ref.rope import LAYOUTS
 
 
 class Derived(Rotary, abstract=True):
-    """One position axis, and the pairs, sign and size that are given; the rest as in ``of``."""
+    """The encoding ``of``, with one position axis and other pairs, sign, amplitude or offset."""
 
     def __init__(self, of: Rotary, *, sign: int = 1, size: bool = True) -> None:
         self.of, self.sign, self.size = of, sign * of.sign, size
@@ -21,11 +21,11 @@ class Derived(Rotary, abstract=True):
         self.written: Callable[[], tuple[np.ndarray, np.ndarray]] = of.output_pairs
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return where pairs are read."""
+        """Return the channels from which pairs are read."""
         return self.read_from()
 
     def output_pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return where pairs are written."""
+        """Return the channels to which pairs are written."""
         return self.written()
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
@@ -33,12 +33,12 @@ class Derived(Rotary, abstract=True):
         return self.of.decimal_frequencies(seq_len)
 
     def attention_factor(self, seq_len: int | None = None) -> float:
-        """Return the declared one, or 1."""
+        """Return the declared attention factor, or 1 if ``size`` is False."""
         return self.of.attention_factor(seq_len) if self.size else 1.0
 
     @property
     def depends_on_length(self) -> bool:
-        """As declared."""
+        """Return whether the declared frequencies depend on the length."""
         return self.of.depends_on_length
 
     def __repr__(self) -> str:
@@ -46,7 +46,7 @@ class Derived(Rotary, abstract=True):
 
 
 class _Several(Derived, abstract=True):
-    """The same with the axes of the declared encoding."""
+    """A derived encoding with all position axes of the declared one."""
 
     def axes(self) -> np.ndarray | None:
         return self.of.axes()
@@ -57,7 +57,7 @@ class _Several(Derived, abstract=True):
 
     @property
     def weight(self) -> np.ndarray | None:
-        """The frequencies of RoPE-Mixed."""
+        """Return the frequencies of RoPE-Mixed, or None."""
         return getattr(self.of, "weight", None)
 
     def _tables(self, *args, **kwargs):  # type: ignore[no-untyped-def]
@@ -65,7 +65,7 @@ class _Several(Derived, abstract=True):
 
 
 def alike(encoding: Rotary) -> Rotary:
-    """Return ``encoding`` with one axis: text has the same position on every axis."""
+    """Return ``encoding`` with one axis: text tokens have the same position on every axis."""
     if encoding.num_axes == 1:
         return encoding
     if (
@@ -91,7 +91,7 @@ def alike(encoding: Rotary) -> Rotary:
 
 
 def adjoint(encoding: Rotary) -> Rotary:
-    """Return the transpose of ``apply`` as an encoding: ``m R(-p)``, from outputs to inputs."""
+    """Return the transpose ``m R(-p)`` of ``apply`` as an encoding, for gradients."""
     if isinstance(encoding, RoPE | MultiAxisRoPE):
         return encoding.replace(
             sign=-encoding.sign,
@@ -104,7 +104,7 @@ def adjoint(encoding: Rotary) -> Rotary:
 
 
 def shift(encoding: Rotary) -> Rotary:
-    """Return ``shift`` as an encoding: ``R(delta)`` on rotated keys, without m and origin."""
+    """Return ``shift`` as an encoding: ``R(delta)`` on rotated keys, with m = 1 and offset 0."""
     encoding = alike(encoding)
     if isinstance(encoding, RoPE):
         scaling = encoding.scaling

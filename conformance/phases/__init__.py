@@ -1,1 +1,1 @@
-"""Pairs of channels that turn with the position: measured, explained, judged for precision."""
+"""Measure and diagnose pairs of channels that rotate with the position."""

@@ -1,4 +1,4 @@
-"""Measure the accuracy at large positions: errors, where they show, and the precision class."""
+"""Measure the accuracy at large positions: errors, first visible error, and precision class."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from .precision import classify
 
 
 def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declaration) -> None:
-    """Report absolute errors at large positions, where they show, and the precision class.
+    """Report errors at large positions, the first visible error, and the precision class.
 
-    What is looked at here is judged as well: a band of wrong positions may lie between all probes.
+    The positions measured here are also judged, because errors may occur only between the other
+    probes.
     """
     wrong: list[tuple[int, float]] = []
 
@@ -39,7 +40,7 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declarati
     highest = reach.reach(REPORTED[-1] - 1)
     lengths = [n for n in REPORTED if n <= highest + 1] or [highest + 1]
     errors = _errors(error, lengths, run.settings.reduced)
-    # Rounding a result to half precision is one such error by itself.
+    # Half-precision results already have a visible rounding error.
     rounding = ROUNDOFF[run.dtype] if run.dtype in ("bfloat16", "float16") else 0.0
     degrades = _degrades_at(error, highest, rounding, run.settings.reduced)
     if wrong and not run.failures:
@@ -55,33 +56,33 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declarati
         text = f"{name}: within the budget, and worse than {than} angles far out"
         run.add(model.code, text, f"recomputed at {at.size} positions", severity=NOTE)
     if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
-        name = "float32 angles or better"  # as far as half-precision results show
+        name = "float32 angles or better"  # half-precision results cannot tell them apart
     run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.ledger.highest)
 
 
 def _errors(
-    error: Callable[[np.ndarray], np.ndarray], lengths: list[int], dear: bool
+    error: Callable[[np.ndarray], np.ndarray], lengths: list[int], reduced: bool
 ) -> dict[int, float]:
-    """Return the largest error at the end of each context; in one call if ``reduced``."""
+    """Return the largest error at the end of each context; if ``reduced``, from a single call."""
     windows = [error_window(n) for n in lengths]
-    if not dear:
+    if not reduced:
         return {n: float(error(at).max()) for n, at in zip(lengths, windows, strict=True)}
     off = np.split(error(np.concatenate(windows)), np.cumsum([w.size for w in windows])[:-1])
     return {n: float(part.max()) for n, part in zip(lengths, off, strict=True)}
 
 
 def _degrades_at(
-    error: Callable[[np.ndarray], np.ndarray], highest: int, rounding: float, dear: bool
+    error: Callable[[np.ndarray], np.ndarray], highest: int, rounding: float, reduced: bool
 ) -> int | None:
-    """Return the first position with a visible error, beyond that of rounding the result.
+    """Return the first position with a visible error, not counting the rounding of the result.
 
-    Every position below SCAN is tried, if windows show that there is something to find; beyond it
-    those between the first window that is off and the one before.  Where positions are dear, there
-    is one for every eighth window, and no other is tried.
+    Windows of positions are tried first. If they show an error, every position below SCAN is
+    tried, and beyond it those between the last accurate window and the first inaccurate one. If
+    ``reduced``, only the end of every eighth window is tried.
     """
     ends = np.unique(np.round(np.geomspace(min(16, highest + 1), highest + 1, 64)).astype(int))
     windows = np.unique(np.concatenate([np.arange(max(e - 9, 0), e) for e in ends]))
-    if dear:
+    if reduced:
         seen = error(ends[::8] - 1) > rounding + VISIBLE
         return int(ends[::8][int(np.argmax(seen))]) - 1 if seen.any() else None
     seen = error(windows)
@@ -99,7 +100,7 @@ def _degrades_at(
 
 
 def _blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield pieces of a range, the first ones short: errors are mostly early."""
+    """Yield consecutive blocks of a range, the first ones short: errors mostly start early."""
     size = 256
     while start < end:
         yield start, min(start + size, end)

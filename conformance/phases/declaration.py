@@ -1,4 +1,4 @@
-"""The declaration of a rotary encoding as numbers, for the diagnosis."""
+"""A declared rotary encoding as numbers, for the diagnosis."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from .schedule_mistakes import multi_axis_exponents, multi_axis_mistakes, scalin
 
 @dataclass(frozen=True)
 class Declaration:
-    """The declaration, as numbers: angle_k(p) = sign (p + origin) theta_k, times amplitude."""
+    """A declared encoding as numbers: angle_k(p) = sign (p + origin) theta_k, and an amplitude."""
 
     schedule: Schedule
     frequencies: np.ndarray
-    exact: Tables  #: true cos and sin of amplitude 1, sign and origin included
+    exact: Tables  #: exact cos and sin, of amplitude 1
     amplitude: float = 1.0
     amplitude_code: str = "amplitude"
     sign: int = 1
     origin: float = 0.0
-    by_length: Callable[[int], np.ndarray] | None = None  #: frequencies in a call of that length
-    other_factors: dict[str, float] = field(default_factory=dict)  #: it is confused with these
+    by_length: Callable[[int], np.ndarray] | None = None  #: returns the frequencies at a length
+    #: amplitudes that known mistakes give, by message
+    other_factors: dict[str, float] = field(default_factory=dict)
 
     def frequencies_in(self, positions: np.ndarray) -> np.ndarray:
-        """Return the frequencies in a call with these positions."""
+        """Return the frequencies of a call with these positions."""
         if self.by_length is None or not positions.size:
             return self.frequencies
         return self.by_length(max(int(positions.max()) + 1, 1))
@@ -38,19 +39,19 @@ class Declaration:
 def unit_size(
     tables: Tables, at: np.ndarray, declared: Declaration
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return cos and sin without the declared amplitude and sign."""
+    """Return measured cos and sin, divided by the declared amplitude and sign."""
     cos, sin = tables(at)
     return cos / declared.amplitude, declared.sign * sin / declared.amplitude
 
 
 def live(encoding: Rotary, columns: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    """Return the entries of arrays (pairs,) whose pairs have a frequency other than 0."""
+    """Return the entries of arrays (pairs,) for the pairs with a nonzero frequency."""
     turning = encoding.frequencies() != 0
     return tuple(c[turning] for c in columns)
 
 
 def declare(encoding: Rotary) -> Declaration:
-    """Return the declaration as numbers."""
+    """Return the declared encoding as numbers."""
 
     def exact(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         m = encoding.attention_factor()
@@ -82,7 +83,7 @@ def declare(encoding: Rotary) -> Declaration:
 
 
 def schedule_of(encoding: Rotary) -> Schedule:
-    """Return the declared frequencies as numbers, with their known mistakes."""
+    """Return the declared frequencies, with their known mistakes."""
     target = live(encoding, (encoding.frequencies(),))[0]
     if isinstance(encoding, MultiAxisRoPE):
         return Schedule(

@@ -1,6 +1,6 @@
-"""Decode the position that was used from the angles of a token.
+"""Decode the position of a token from its angles.
 
-Only consulted where the declared positions do not fit.
+It is used only if the declared positions do not match.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Candidates reach this far: every integer, both signs near zero.
+#: Candidates are the integers below this one; near zero, negative ones too.
 REACH = 2**17 + 64
 _NEGATIVE = 64
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """Find the integer position whose cos and sin are nearest to measured ones."""
+    """The candidate positions with their cos and sin, to find the nearest to measured ones."""
 
     frequencies: np.ndarray
     candidates: np.ndarray
@@ -25,7 +25,7 @@ class Decoder:
 
     @classmethod
     def of(cls, frequencies: np.ndarray, reach: int = REACH) -> Decoder:
-        """Return a decoder for the given frequencies; eight of them tell positions apart."""
+        """Return a decoder for these frequencies; it compares eight pairs, enough to be unique."""
         count = min(8, frequencies.size)
         chosen = np.unique(np.linspace(0, frequencies.size - 1, count).astype(int))
         candidates = np.arange(-_NEGATIVE, reach)
@@ -33,14 +33,14 @@ class Decoder:
         return cls(frequencies, candidates, table, chosen)
 
     def position(self, cos: np.ndarray, sin: np.ndarray) -> tuple[int, float]:
-        """Return the best position for one token's (pairs,) cos and sin, and the largest misfit."""
+        """Return the nearest position for cos and sin (pairs,), and the largest misfit."""
         seen = (cos + 1j * sin)[self.chosen]
         misfit = np.abs(self.table - seen).max(axis=1)
         at = int(np.argmin(misfit))
         return int(self.candidates[at]), float(misfit[at])
 
     def positions(self, cos: np.ndarray, sin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return :meth:`position` for every token of (..., pairs)."""
+        """Return :meth:`position` for every token of cos and sin (..., pairs)."""
         shape = cos.shape[:-1]
         flat = [
             self.position(c, s)

@@ -1,7 +1,7 @@
-"""Diagnose functions with cos and sin columns: rotations, their tables, sinusoids.
+"""Diagnose functions with cos and sin columns: rotations, their tables, and sinusoids.
 
-At small positions: frequencies, amplitude, origin.  Only where those fit, at long positions: how
-the angles are held, and which positions were really used.
+Frequencies, amplitude and origin are measured at small positions. If they are right, the precision
+of the angles and the positions used are diagnosed at large positions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from .precision import classify
 def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
     """Explain failed cases of a function whose pairs are the declared ones.
 
-    A position map shows at small positions already, with everything else in place.  Then the
-    frequencies; but what merely looks like a wrong frequency may be a coarse table or no rotation.
+    Wrong positions are tried first, since they show at small positions too, and then the
+    frequencies. A frequency that matches no rule may really be a coarse table, or no rotation
+    at all.
     """
     if _token_index(run, tables, declared):
         return
@@ -62,7 +63,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
         run.add(e.code, e.message, evidence, values=e.values, equivalent=e.equivalent)
     _amplitude(run, tables, phases, declared)
     origin = _origin(run, phases, declared, w)
-    # Substitute the findings into the declaration; any residual is another bug.
+    # Substitute the findings into the declaration; any remaining error is another mistake.
     seen = _substituted(declared, phases, found, origin)
     fits = _explained(run, tables, seen, phases.sigma)
     if _strict(run) and not run.report.codes and _held(run, tables, seen):
@@ -72,13 +73,16 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
 
 
 def _strict(run: Run) -> bool:
-    """Return whether float32 angles are not exact enough."""
+    """Return whether float32 angles are not accurate enough."""
     angles = run.settings.angles
     return angles in ("float64", "exact") or (angles is None and run.coarse == "float64")
 
 
 def _exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
-    """Report exchanged sin and cos: a quarter turn at position 0, then the other way."""
+    """Report exchanged sin and cos; return whether they are.
+
+    The angles then start at a quarter turn, and decrease.
+    """
     quarter = np.abs(np.abs(phases.start) - np.pi / 2) < 0.1
     if phases.start.size < 2 or not quarter.all() or [e.code for e in found] != ["sign"]:
         return False
@@ -91,7 +95,7 @@ def _exchanged(run: Run, phases: Phases, found: list[FrequencyMistake]) -> bool:
 
 
 def _upright(phases: Phases) -> Phases:
-    """Turn half a turn at position 0 of every pair into an amplitude of -1."""
+    """Return the phases with an angle of pi at position 0 replaced by an amplitude of -1."""
     start = phases.start
     if start.size < 2 or not (np.abs(np.abs(start) - np.pi) < 0.1).all():
         return phases
@@ -122,7 +126,7 @@ def _substituted(
 
 
 def _explained(run: Run, tables: Tables, seen: Declaration, sigma: np.ndarray) -> bool:
-    """Return whether the substituted declaration meets the function at large positions too."""
+    """Return whether the substituted declaration matches the function at large positions too."""
     at = GENERIC[run.ledger.highest >= GENERIC]
     angle = np.abs(at[:, None] + seen.origin)
     slack = run.budget * (
@@ -136,7 +140,7 @@ def _explained(run: Run, tables: Tables, seen: Declaration, sigma: np.ndarray) -
 
 
 def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Report that the index in the call is used as the position."""
+    """Report a function that uses the index in the call as position; return whether it does."""
     at = np.array([9, 10, 11, 12])
     try:
         cos, sin = unit_size(tables, at, declared)
@@ -155,7 +159,7 @@ def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
 
 
 def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Report half-precision angles, frequencies or tables whose model meets the values."""
+    """Report half-precision angles, frequencies or tables; return whether a model matches."""
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
     at = at[at <= max(run.ledger.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
@@ -211,7 +215,7 @@ def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
 
 
 def _turn(cos: np.ndarray, sin: np.ndarray, true_cos: np.ndarray, true_sin: np.ndarray) -> Any:
-    """Return the angle between measured and true cos and sin."""
+    """Return the angle between measured and exact cos and sin."""
     return np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))
 
 
@@ -232,7 +236,7 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) 
             factor = declared.amplitude * (1 + off)
             run.add(
                 declared.amplitude_code,
-                _told(factor, declared),
+                _factor_message(factor, declared),
                 "mean norm of (cos, sin) at positions 1..128",
                 values={"declared": declared.amplitude, "measured": factor},
             )
@@ -242,15 +246,15 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) 
         factor = float(np.median(phases.amplitude))
         run.add(
             declared.amplitude_code,
-            _told(factor, declared),
+            _factor_message(factor, declared),
             f"norm of every (cos, sin) pair, {phases.amplitude.min():.6g} to "
             f"{phases.amplitude.max():.6g}",
             values={"declared": declared.amplitude, "measured": factor},
         )
 
 
-def _told(factor: float, declared: Declaration) -> str:
-    """Return the measured factor in words, with a known factor that it equals."""
+def _factor_message(factor: float, declared: Declaration) -> str:
+    """Return a message with the measured factor, and the known mistake that gives it."""
     text = f"cos and sin are multiplied by {factor:.6g}, declared {declared.amplitude:.6g}"
     for what, value in declared.other_factors.items():
         if abs(factor - value) <= FACTOR_SLACK * abs(value):
@@ -259,13 +263,13 @@ def _told(factor: float, declared: Declaration) -> str:
 
 
 def _origin(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
-    """Report a wrong origin: the position whose angles all pairs have at position 0."""
+    """Report a wrong origin (the apparent position of position 0); return the measured origin."""
     grain = run.budget * ROUNDOFF[run.coarse]
     k = int(np.argmax(np.abs(w)))
     if w[k] == 0:
         return declared.origin
     start = declared.sign * phases.start
-    # The fastest pair gives the origin up to whole turns; the slower pairs say which.
+    # The fastest pair gives the origin up to whole turns; the slower pairs select one.
     options = start[k] / w[k] + 2 * np.pi / np.abs(w[k]) * np.arange(-8, 9)
     misfit = [float(np.abs(np.exp(1j * start) - np.exp(1j * o * w)).max()) for o in options]
     found = float(options[int(np.argmin(misfit))])

@@ -1,6 +1,7 @@
 """Parameters fitted over many elements, for results coarser than float32.
 
-Single bfloat16 elements hide a base or a factor that is 1 % off; the fit over all of them does not.
+A base or a factor that is 1 % off stays within the tolerance of each bfloat16 element; the fit over
+all elements reveals it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ def is_coarse(run: Run) -> bool:
 
 
 def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
-    """Judge fitted frequencies by their standard errors, the amplitude by its own plus 0.1 %."""
+    """Judge fitted frequencies and the mean amplitude, each within its standard error.
+
+    The amplitude may be off by another 0.1 %.
+    """
     if not is_coarse(run) or phases.frequencies.size != declared.frequencies.size:
         return
     if run.ledger.highest < _POSITIONS[-1]:
@@ -43,7 +47,7 @@ def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declaration
 
 
 def amplitude_error(run: Run, tables: Tables, declared: Declaration) -> float:
-    """Return the relative error of the mean amplitude; 0 within its uncertainty."""
+    """Return the relative error of the mean amplitude, or 0 if it is within the uncertainty."""
     size = np.hypot(*unit_size(tables, _POSITIONS, declared))
     off = float(np.mean(size)) - 1.0
     error = (SIGMAS + 1) * ROUNDOFF[run.coarse] / np.sqrt(size.size)
@@ -51,7 +55,7 @@ def amplitude_error(run: Run, tables: Tables, declared: Declaration) -> float:
 
 
 def cut_short(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Return whether all values are truncated: exact values less at most one step of the format."""
+    """Return whether all values look truncated: at most one step below the exact values."""
     unit = ROUNDOFF[run.coarse]
     for got, true in zip(unit_size(tables, _POSITIONS, declared), declared.exact(_POSITIONS),
                          strict=True):  # fmt: skip

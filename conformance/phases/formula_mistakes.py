@@ -1,7 +1,7 @@
 """Wrong forms of scaling formulas, in NumPy alone.
 
-``as declared`` is the right formula, which the specification computes apart: it serves for
-parameters that the specification refuses.
+``as declared`` is the right formula, independent of the one in ``posenc_ref``. It also takes
+parameters that ``posenc_ref`` refuses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Shape = Callable[..., np.ndarray]
 
 @dataclass(frozen=True)
 class Head:
-    """The fields of an encoding that the formulas need."""
+    """The fields of an encoding that the formulas use."""
 
     head_dim: int
     rotary_dim: int
@@ -51,7 +51,7 @@ def _yarn(
     decimal: bool = False,
     inverted: bool = False,
 ) -> np.ndarray:
-    """Return YaRN's frequencies, with optional mistakes."""
+    """Return YaRN's frequencies, with the given mistakes."""
     assert encoding.rotary_dim is not None
     d = encoding.head_dim if over_head else encoding.rotary_dim
     f = _plain(encoding)
@@ -117,7 +117,7 @@ def _llama3(
     exchanged: bool = False,
     two_pi: float = 2 * np.pi,
 ) -> np.ndarray:
-    """Return Llama 3's frequencies, with optional mistakes."""
+    """Return Llama 3's frequencies, with the given mistakes."""
     low = s.low_freq_factor if low_freq_factor is None else low_freq_factor
     high = s.high_freq_factor if high_freq_factor is None else high_freq_factor
     f, original = _plain(encoding), s.original_max_position
@@ -126,9 +126,9 @@ def _llama3(
         long, short = original / low, original / high
         smooth = (long - wavelength) / (long - short)
     else:
-        with np.errstate(divide="ignore", invalid="ignore"):  # low == high: no pair is between
+        with np.errstate(divide="ignore", invalid="ignore"):  # low == high: no pair is blended
             smooth = (original / wavelength - low) / (high - low)
-    if exchanged:  # where the blend is clipped, it gives the plateaus too
+    if exchanged:  # the clipped blend includes both plateaus
         turns = np.clip((original / wavelength - high) / (low - high), 0, 1)
         return np.asarray(f / s.factor + turns * (f - f / s.factor))
     smooth = 1 - smooth if inverted else smooth
@@ -160,7 +160,7 @@ LLAMA3_SHAPES: dict[str, Shape] = {
 
 
 def _ntk(encoding: RoPE | Head, s: Any, exponent: Callable[[float, float], float]) -> np.ndarray:
-    """Return NTK's frequencies with another exponent on the factor."""
+    """Return NTK's frequencies, with another exponent on the factor."""
     assert encoding.rotary_dim is not None
     power = exponent(encoding.rotary_dim, encoding.head_dim)
     return _plain(encoding, encoding.base * s.factor**power)
@@ -181,7 +181,7 @@ NTK_SHAPES: dict[str, Shape] = {
     "the factor enters squared": partial(_ntk, exponent=lambda d, head: 2 * d / (d - 2)),
 }
 
-#: The declared formulas with one other number: mistakes in parameters.
+#: Messages of the mistakes that change a number, not the form: their code is scaling-parameter.
 PARAMETERS = (
     "the base is 10000 in the ramp",
     "head_dim is taken for rotary_dim in the ramp",

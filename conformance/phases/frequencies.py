@@ -1,7 +1,7 @@
-"""Explain measured frequencies by one change of the declaration that predicts them all.
+"""Find the one change of the declaration that predicts all measured frequencies.
 
-Every explanation is a complete prediction; it stands only if it meets every measured frequency.
-Those in declared or published constants are tried before fitted ones.
+An explanation is reported only if all its predicted frequencies match. Declared and published
+constants are tried before fitted numbers.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ import numpy as np
 
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 
-#: Bases of released text models: a measured one is named, rather than fitted.
+#: Bases of released text models; they are tried before a base is fitted.
 PUBLISHED_BASES = (
     10000.0, 500000.0, 1000000.0, 100000.0, 150000.0, 160000.0, 250000.0, 5000000.0, 10000000.0,
     1000.0, 20000.0, 25000.0, 50000.0, 130000.0, 2000000.0, 8000000.0, 75000000.0, 1000042.0,
     256.0, 2000.0,
 )  # fmt: skip
-#: Measured frequencies carry this many standard errors of slack.
+#: The tolerance of measured frequencies, in standard errors.
 SIGMAS = 5.0
-#: Fitted logarithms closer than this are the same constant.
+#: Constants are equal if their logarithms differ by less than this.
 _SAME = 2.0**-12
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A declared schedule ``base ** (-k/n) / factor`` and what it is confused with.
+    """A declared schedule ``base ** (-k/n) / factor``, with its known mistakes.
 
-    A schedule of another form brings its frequencies along as ``target``, and how they change with
-    the base as ``rebased``.
+    A schedule of another form gives its frequencies as ``target``, and the frequencies with
+    another base by the function ``rebased``.
     """
 
     base: float
@@ -40,13 +40,17 @@ class Schedule:
     denominators: dict[str, float] = field(default_factory=dict)
     target: np.ndarray | None = None
     rebased: Callable[[float], np.ndarray] | None = None
-    variants: Callable[[], Iterable[FrequencyMistake]] = tuple  #: other things to try first
-    late: Callable[[], Iterable[FrequencyMistake]] = tuple  #: and before anything is fitted
+    variants: Callable[[], Iterable[FrequencyMistake]] = (
+        tuple  #: known mistakes that are tried first
+    )
+    late: Callable[[], Iterable[FrequencyMistake]] = (
+        tuple  #: known mistakes that are tried last, before fits
+    )
     plain: np.ndarray | None = None  #: the declared frequencies without their scaling
 
     @property
     def declared(self) -> np.ndarray:
-        """The declared frequencies."""
+        """Return the declared frequencies."""
         return self.values() if self.target is None else self.target
 
     def with_base(self, base: float) -> np.ndarray:
@@ -57,7 +61,7 @@ class Schedule:
         self, base: float | None = None, n: float | None = None, factor: float | None = None,
         shift: int = 0,
     ) -> np.ndarray:  # fmt: skip
-        """Return the frequencies with some fields replaced and pair numbers shifted."""
+        """Return the frequencies with some fields replaced and ``shift`` added to pair indices."""
         b, m, f = base or self.base, n or self.n, self.factor if factor is None else factor
         return np.asarray(np.exp(-np.log(b) * (np.arange(self.pairs) + shift) / m) / f)
 
@@ -73,21 +77,21 @@ class FrequencyMistake:
     equivalent: tuple[str, ...] = ()
 
     def at(self, chosen: np.ndarray) -> FrequencyMistake:
-        """Return the mistake for the chosen pairs alone."""
+        """Return the same mistake, with the predictions of the chosen pairs only."""
         return replace(self, predicted=self.predicted[chosen])
 
 
 def agree(measured: np.ndarray, predicted: np.ndarray, sigma: np.ndarray) -> np.ndarray:
-    """Return where measured frequencies meet predicted ones, within budget and uncertainty."""
+    """Return for each pair whether measured and predicted frequency agree, within the tolerance."""
     slack = BUDGET["float32"] * ROUNDOFF["float32"] * np.abs(predicted) + SIGMAS * sigma
     return np.asarray(np.abs(measured - predicted) <= slack)
 
 
 def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list[FrequencyMistake]:
-    """Explain why ``measured`` frequencies (rad/position) are not the declared ones.
+    """Explain why ``measured`` frequencies (rad/position) differ from the declared ones.
 
-    An empty list: they are.  Otherwise one explanation, or two independent ones (a sign and
-    something else), that predict every frequency; or ``frequency-spacing``.
+    The list is empty if they agree. Otherwise it holds one explanation that predicts every
+    frequency, or a sign and one more explanation; if none matches, ``frequency-spacing``.
     """
     target = declared.declared
     if agree(measured, target, sigma).all():
@@ -117,7 +121,7 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
 
 
 def unfilled(found: FrequencyMistake, measured: np.ndarray, target: np.ndarray) -> FrequencyMistake:
-    """Return the mistake, as ``uninitialised`` if unexplained frequencies have no order."""
+    """Return ``found``, with code ``uninitialised`` if the frequencies are 0 or unordered."""
     if found.code != "frequency-spacing" or (np.diff(target) > 0).any():
         return found
     steps = np.diff(np.abs(measured))
@@ -136,11 +140,12 @@ def unfilled(found: FrequencyMistake, measured: np.ndarray, target: np.ndarray) 
 
 
 def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> bool:
-    """Return whether only the scaling is off: pairs are scaled by what the declared one scales by.
+    """Return whether only the scaling is wrong: ratios to unscaled frequencies look declared.
 
-    Where the declaration keeps some pairs, or scales them alike, one pair in eight must be kept, or
-    scaled by that much: the first alone says nothing, as it is 1 for every base.  Where every pair
-    has a factor of its own, all ratios must lie within those factors.
+    If the declaration gives many pairs the same ratio (kept, or divided by the factor), one
+    pair in eight must have such a ratio; the first pair does not count, as its frequency is 1
+    for every base. If every pair has its own ratio, all measured ratios must lie in the
+    declared range.
     """
     assert d.plain is not None
     ratio, expected = measured / d.plain, d.declared / d.plain
@@ -156,7 +161,7 @@ def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> b
 
 
 def half_precision(values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield each half-precision format and ``values`` rounded to it."""
+    """Yield the name of each half-precision format, and ``values`` rounded to it."""
     yield "bfloat16", round_bfloat16(values)
     with np.errstate(over="ignore"):
         yield "float16", values.astype(np.float16).astype(np.float64)
@@ -254,7 +259,7 @@ def _base(d: Schedule, base: float, also: str = "") -> FrequencyMistake:
 def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[FrequencyMistake]:
     if not (measured > 0).all() or not (d.declared > 0).all():
         return
-    # In coarse results fast pairs are measured better than slow ones.
+    # In coarse results, the frequencies of fast pairs are measured more accurately.
     weight = 1 / (ROUNDOFF["float32"] + sigma / measured)
     ratio = float(np.exp(np.average(np.log(measured / d.declared), weights=weight**2)))
     yield FrequencyMistake(
@@ -267,7 +272,7 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
         return
     k = np.arange(d.pairs)
     slope, start = np.polyfit(k, np.log(measured), 1, w=weight)
-    # Through the declared first frequency: one changed field.
+    # A fit with the first frequency as declared: only the base differs.
     log = np.log(measured) + np.log(d.factor)
     through = float(np.sum(weight**2 * k * log) / np.sum(weight**2 * k * k))
     if through < 0:
@@ -276,7 +281,7 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
         scale = float(np.exp(start)) * d.factor
         base = float(np.exp(-slope * d.n))
         if abs(np.log(base / d.base)) < _SAME or abs(np.log(scale)) < _SAME:
-            return  # one change, and already tried
+            return  # a single change, which was tried before
         yield FrequencyMistake(
             "base",
             f"the base is {base:.6g}, declared {d.base:.7g}, and positions are multiplied by "

@@ -1,6 +1,6 @@
-"""Measure a rotary function: one-hot inputs give its pairs, small angles its frequencies.
+"""Measure a rotary function: pairs from one-hot inputs, frequencies from small angles.
 
-Nothing here looks at the declaration.
+The measurement does not use the declaration.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from posenc_ref import Rotary
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import ONE_HOT, unit_pairs
@@ -18,7 +19,7 @@ from posenc_ref.conformance.harness.reach import Access
 
 @dataclass(frozen=True)
 class Pair:
-    """Two channels that are rotated, and where they are written."""
+    """Two channels that are rotated together, and the two channels that they are written to."""
 
     a: int
     b: int
@@ -26,9 +27,9 @@ class Pair:
     out_b: int
 
 
-#: The first step of positions where frequencies may exceed pi.
+#: The smallest position step, for frequencies that may exceed pi.
 FRACTION = 2.0**-14
-#: cos and sin columns (positions, pairs) of any function that has them.
+#: Returns cos and sin (positions, pairs) of the judged function at given positions.
 Tables = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 #: One channel of every pair.
 Channels = np.ndarray | list[int]
@@ -43,7 +44,12 @@ class Phases:
     start: np.ndarray  #: the angle at position 0, radians
     amplitude: np.ndarray
     linear: bool = True  #: whether every angle grew linearly with the position
-    length: int = 1  #: of the calls that were measured: frequencies may depend on it
+    length: int = 1  #: the length of the measured calls: frequencies may depend on it
+
+    @property
+    def sign(self) -> int:
+        """-1 where every pair turns by -angle, else 1."""
+        return -1 if (self.frequencies < 0).all() else 1
 
 
 @dataclass
@@ -57,13 +63,13 @@ class Measured:
     matrices: np.ndarray
     pairs: list[Pair]
     passed: list[int]
-    scaled: list[int]  #: channels that only change in size
-    odd: list[int]  #: channels that are neither, nor one of a pair
+    scaled: list[int]  #: channels that are only multiplied by a factor
+    odd: list[int]  #: all other channels that are in no pair
     phases: Phases | None = None
 
     @property
     def moved(self) -> dict[int, int]:
-        """Channels that are moved unchanged, and where to."""
+        """Return the target of every channel that is copied to another channel."""
         found = {}
         for c in self.odd:
             rows = np.flatnonzero((self.matrices[:, :, c] != 0).any(axis=0))
@@ -73,29 +79,34 @@ class Measured:
 
     @property
     def amplitude(self) -> np.ndarray:
-        """The factor of every pair."""
+        """Return the factor of every pair."""
         return np.zeros(0) if self.phases is None else self.phases.amplitude
 
     @property
     def frequencies(self) -> np.ndarray:
-        """The signed frequency of every pair."""
+        """Return the signed frequency of every pair."""
         return np.zeros(0) if self.phases is None else self.phases.frequencies
 
     @property
     def blocks(self) -> np.ndarray:
-        """The 2 x 2 blocks, (positions, pairs, out, in)."""
+        """Return the 2 x 2 blocks of all pairs, (positions, pairs, out, in)."""
         rows = np.array([[p.out_a, p.out_b] for p in self.pairs], dtype=int).reshape(-1, 2)
         columns = np.array([[p.a, p.b] for p in self.pairs], dtype=int).reshape(-1, 2)
         return self.matrices[:, rows[:, :, None], columns[:, None, :]]
 
     def tables(self, access: Access) -> Tables:
-        """Return cos and sin of every pair."""
+        """Return a function that measures cos and sin of every pair."""
         p = self.pairs
         return tables_of(access, [q.a for q in p], [q.out_a for q in p], [q.out_b for q in p])
 
     def in_out(self) -> bool:
         """Return whether every pair is written to the channels it is read from."""
         return all({p.a, p.b} == {p.out_a, p.out_b} for p in self.pairs)
+
+    def has(self, encoding: Rotary) -> bool:
+        """Return whether an encoding reads and writes the same pairs."""
+        channels = np.array([[p.a, p.b, p.out_a, p.out_b] for p in self.pairs])
+        return np.array_equal(channels.T, [*encoding.pairs(), *encoding.output_pairs()])
 
     def layout(self) -> str:
         """Return ``interleaved``, ``half``, or an empty string for other pairs."""
@@ -120,7 +131,7 @@ class Measured:
 
 
 def measure(access: Access, dtype: str) -> Measured:
-    """Measure a function with one-hot inputs, then with small angles."""
+    """Return the structure of a function, measured with one-hot inputs and small angles."""
     positions = access.within(ONE_HOT)
     matrices = _matrices(access, positions)
     found = Measured(positions, matrices, *channel_pairs(matrices))
@@ -135,7 +146,7 @@ def _matrices(access: Access, positions: np.ndarray) -> np.ndarray:
     x[np.arange(dim), :, :, np.arange(dim)] = 1.0
     if access.run.settings.reduced:
         return access.rows(x, positions)[:, 0].transpose(1, 2, 0)
-    # One channel per call: the bugs that are searched for could mix up a batch.
+    # One channel per call, because a wrong function may mix the rows of a batch.
     y = np.concatenate([access.rows(x[c : c + 1], positions) for c in range(dim)])
     return y[:, 0].transpose(1, 2, 0)
 
@@ -168,7 +179,7 @@ def _frequencies(access: Access, found: Measured, dtype: str) -> None:
 
 
 def tables_of(access: Access, first: Channels, out_a: Channels, out_b: Channels) -> Tables:
-    """Return cos and sin of pairs of channels, as they show on (1, 0) in every pair."""
+    """Return a function that measures cos and sin of the pairs by inputs (1, 0) in each pair."""
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x = unit_pairs((1, 1, positions.size, access.dim), np.asarray(first))
@@ -179,10 +190,10 @@ def tables_of(access: Access, first: Channels, out_a: Channels, out_b: Channels)
 
 
 def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
-    """Measure frequencies, start and amplitude from angles at positions 0, 1, 2, 4, ...
+    """Return frequencies, start and amplitude, measured at positions 0, 1, 2, 4, ...
 
-    Each position doubles the lever, and unwraps the next; ``step`` < 1 (a power of two) where
-    frequencies may exceed pi.
+    Each position refines the frequency, and so resolves the whole turns at the next one. If
+    frequencies may exceed pi, ``step`` is a power of two below 1.
     """
     longest = 16 if ROUNDOFF[dtype] <= ROUNDOFF["float32"] else 1024
     positions, cos, sin = _accepted(tables, longest, step)
@@ -206,7 +217,10 @@ def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
 def _accepted(
     tables: Tables, longest: int, step: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the accepted positions 0, step, 2 step, ... up to ``longest``, with cos and sin."""
+    """Return the accepted positions 0, step, 2 step, 4 step, ..., and cos and sin there.
+
+    The largest position that is tried is ``longest``.
+    """
     positions: np.ndarray = np.r_[0, 2 ** np.arange(longest.bit_length())]
     if step != 1.0:
         below = step * 2.0 ** np.arange(round(-np.log2(step)))
@@ -221,9 +235,9 @@ def _accepted(
 
 
 def unaliased(tables: Tables, dtype: str) -> Phases:
-    """Measure like :func:`unwrap`, at fractions of positions if these show other frequencies.
+    """Return :func:`unwrap`, measured at fractional positions if a frequency exceeds pi.
 
-    At integers alone, frequencies above pi cannot be told from slower ones.
+    At integer positions, a frequency above pi cannot be told from a lower one.
     """
     phases = unwrap(tables, dtype)
     try:

@@ -1,4 +1,4 @@
-"""Diagnose the positions that a function used, and the reduction of large angles."""
+"""Diagnose the positions that a function uses, and its range reduction of large angles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .measure import Tables
 
 
 def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Decode the used positions, and report the map from declared to used positions."""
+    """Decode the positions used, and report the map from declared positions to them."""
     decoder = Decoder.of(declared.frequencies)
     at = np.unique(np.r_[np.arange(1, 9), 255, 256, 300, 511, 512, GENERIC])
     at = at[at <= max(run.ledger.highest, 8)]
@@ -46,13 +46,20 @@ def position_map(run: Run, tables: Tables, declared: Declaration) -> None:
         return
     if large_angles(run, tables, declared):
         return
-    early = wrong & (at <= 60)  # any sign is decoded there
+    early = wrong & (at <= 60)  # negative positions are decoded in this range
     if near[wrong].all() or (early.any() and (misfit[early] <= 0.05).all()):
-        run.add("wrong-row", f"{int(wrong.sum())} of {at.size} positions are others", evidence)
+        run.add(
+            "wrong-row",
+            f"{int(wrong.sum())} of {at.size} tested positions get the angles of other ones",
+            evidence,
+        )
 
 
 def large_angles(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Report a wrong range reduction: only angles up to pi are right, at every position."""
+    """Report a wrong range reduction; return whether it was found.
+
+    Only angles up to pi are then right, at every position.
+    """
     at = GENERIC[run.ledger.highest >= GENERIC]
     cos, sin = unit_size(tables, at, declared)
     true_cos, true_sin = declared.exact(at)

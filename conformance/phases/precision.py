@@ -1,7 +1,7 @@
-"""Name the precision of angles by recomputing models of it.
+"""Classify the precision of angles: recompute cos and sin in several models, and compare.
 
-A model predicts cos and sin at given positions; the one that meets the function's own values to
-rounding gives the class its name.  The size of an error never does.
+The class is that of the model that matches the function's values to rounding. The size of an error
+never decides it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from posenc_ref.angles import ERROR_BOUND
 from .frequencies import half_precision
 
 _HALF = ("bfloat16", "float16")
-#: A smaller relative error of pi has no more effect than other float32 roundings.
+#: Below this relative error, a wrong pi cannot be told from other float32 roundings.
 _NEAR = 8 * ROUNDOFF["float32"]
-#: Values of pi in use: its digits rounded or truncated, and its float32.
+#: Values of pi that occur in code: pi rounded or truncated to some digits, and in float32.
 _WRITTEN = {float(np.float32(np.pi))} | {
     round(float(cut(np.pi * 10.0**n)) / 10.0**n, n) for n in range(2, 10) for cut in (round, int)
 }
@@ -29,12 +29,12 @@ _WRITTEN = {float(np.float32(np.pi))} | {
 class Model:
     """One way to compute cos and sin of ``positions * frequencies``."""
 
-    code: str  #: the finding it raises, or an empty string for accepted practice
+    code: str  #: the code of its finding; empty for accepted practice
     name: str
     angles: Callable[[np.ndarray, np.ndarray], np.ndarray]
     table: str | None = None  #: the format cos and sin are rounded to
-    exact: bool = False  #: whether it is float64 throughout, so that meeting it decides
-    slip: float = 0.0  #: how far off its pi is, relative to pi
+    exact: bool = False  #: whether it is float64 throughout, and so compared strictly
+    slip: float = 0.0  #: the relative error of its pi
 
     def cos_sin(self, positions: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the cos and sin of this model, (positions, pairs)."""
@@ -60,7 +60,7 @@ def _product(p: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def models() -> list[Model]:
-    """Yield every model without fitted numbers, accepted practice first."""
+    """Return every model without fitted numbers, accepted practice first."""
     found = [
         Model("", "float64 angles", _product, exact=True),
         Model(
@@ -126,11 +126,11 @@ def classify(
     dtype: str,
     origin: float = 0.0,
 ) -> Model | None:
-    """Return the model whose cos and sin meet the function's at every position, or None.
+    """Return the model whose cos and sin match the function's at every position, or None.
 
-    ``cos`` and ``sin`` (positions, pairs) are the function's own, of amplitude 1, in ``dtype``.
-    Accepted practice is tried first; among half-precision models the nearest is taken, if it is
-    near enough.
+    ``cos`` and ``sin`` (positions, pairs) are the function's own, with amplitude 1, in
+    ``dtype``. Accepted practice is tried first; of the half-precision models that match, the
+    nearest is returned.
     """
     best: tuple[float, Model] | None = None
     positions = positions + origin
@@ -149,7 +149,7 @@ def classify(
 
 
 def reduced(pi: float, turns: Callable[[np.ndarray], np.ndarray] = np.trunc) -> Model:
-    """Return angles reduced by whole turns of ``2 pi``, with another value of pi."""
+    """Return the model of angles reduced modulo ``2 pi`` with another value of pi."""
 
     def angles(p: np.ndarray, w: np.ndarray) -> np.ndarray:
         angle = _product(p, w)
@@ -162,10 +162,10 @@ def reduced(pi: float, turns: Callable[[np.ndarray], np.ndarray] = np.trunc) -> 
 def _short_pi(
     positions: np.ndarray, actual: tuple[np.ndarray, np.ndarray], w: np.ndarray, dtype: str
 ) -> Model | None:
-    """Return the reduction with a wrong pi, of the fewest digits, that meets the values.
+    """Return the reduction with a wrong pi, of as few digits as possible, that matches the values.
 
-    A pi that float32 cannot tell from the right one must be one that people write: a position
-    scale held in float32 lets angles slip in the same way.
+    If float32 cannot tell this pi from the right one, it must be a value that occurs in code: a
+    position scale rounded to float32 has the same effect.
     """
     for turns in (np.trunc, np.rint):
         fitted = _fitted_pi(positions, actual, w, turns)
@@ -178,7 +178,7 @@ def _short_pi(
                 if pi not in _WRITTEN or (coarse and model.slip <= ROUNDOFF["float32"]):
                     continue
                 if not coarse:
-                    most /= 8  # nothing else is off but the rounding of cos and sin
+                    most /= 8  # the only other error is the rounding of cos and sin
             predicted = model.cos_sin(positions, w)
             if _misfit(positions, actual, predicted, w, dtype, model) <= most:
                 return model
@@ -191,11 +191,11 @@ def _fitted_pi(
     w: np.ndarray,
     turns: Callable[[np.ndarray], np.ndarray],
 ) -> float:
-    """Fit pi to the error of the angles per whole turn, few turns first."""
+    """Return the value of pi that fits the errors of the angles, starting with few whole turns."""
     angle = _product(positions.astype(np.float64), w)
     slip = np.arctan2(actual[1], actual[0]).ravel() - angle.ravel()
     off = 0.0
-    for _ in range(3):  # a pi that is off counts other turns
+    for _ in range(3):  # a wrong pi changes the number of turns
         count = turns(angle / (2 * (np.pi + off))).ravel()
         off = 0.0
         for i in np.argsort(np.abs(count), kind="stable"):
@@ -213,10 +213,10 @@ def _misfit(
     dtype: str,
     model: Model,
 ) -> float:
-    """Return the worst score against a model, which contains its own roundings."""
+    """Return the largest score against a model; the model already contains its own roundings."""
     if model.table:
         return _table_misfit(actual, positions, w, model.table)
-    # Coarse angles usually go with cos and sin of that format.
+    # Half-precision angles usually come with cos and sin in the same format.
     for half in ("float32", *_HALF) if model.code and not model.exact else ("float32",):
         if all(np.array_equal(rounded(a, half), a, equal_nan=True) for a in actual):
             dtype = max((dtype, half), key=lambda name: ROUNDOFF[name])
@@ -235,9 +235,10 @@ def _misfit(
 def _table_misfit(
     actual: tuple[np.ndarray, np.ndarray], positions: np.ndarray, w: np.ndarray, half: str
 ) -> float:
-    """Return the misfit of values that are numbers of the half-precision format.
+    """Return the largest score of values that are half-precision numbers, or infinity for others.
 
-    They are not recomputed: a float32 angle may fall on the other side of a tie.
+    The values are compared with exact ones, not recomputed: a float32 angle may round to the
+    other side of a tie.
     """
     angle = _product(positions.astype(np.float64), w)
     worst = 0.0

@@ -1,7 +1,7 @@
-"""Judge properties of rotations without the oracle.
+"""Judge properties of rotations without the reference.
 
-Each returns what was found and a :class:`Truth` to judge it by; a perturbed input to each must be
-rejected (the negative control in :func:`judge`).
+Each property is a function that returns actual values, and a :class:`Truth` that they must match. A
+perturbed input to each must be rejected (the negative control in :func:`judge`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Check = tuple[np.ndarray, Truth]
 
 
 def orthogonality(blocks: np.ndarray, amplitude: np.ndarray) -> Check:
-    """Measure ``R^T R = m^2 I`` for the 2 x 2 blocks (positions, pairs, 2, 2)."""
+    """Return both sides of ``R^T R = m^2 I`` for the 2 x 2 blocks (positions, pairs, 2, 2)."""
     gram = np.swapaxes(blocks, -1, -2) @ blocks
     size = np.abs(np.swapaxes(blocks, -1, -2)) @ np.abs(blocks)
     value = np.broadcast_to(np.eye(2), gram.shape) * (amplitude**2)[:, None, None]
@@ -30,7 +30,7 @@ def orthogonality(blocks: np.ndarray, amplitude: np.ndarray) -> Check:
 
 
 def determinant(blocks: np.ndarray, amplitude: np.ndarray) -> Check:
-    """Measure ``det R = + m^2`` for each pair: a rotation, not a reflection."""
+    """Return both sides of ``det R = + m^2`` for each pair: a rotation, not a reflection."""
     a, b, c, d = (blocks[..., i, j] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
     found = a * d - b * c
     size = np.abs(a * d) + np.abs(b * c)
@@ -38,7 +38,7 @@ def determinant(blocks: np.ndarray, amplitude: np.ndarray) -> Check:
 
 
 def pair_norm(x: np.ndarray, y: np.ndarray, measured: Measured) -> Check:
-    """Measure that each pair keeps its norm, up to its amplitude m; y, x are (..., D)."""
+    """Return the norm of each pair of y, and m times its norm in x; x and y are (..., D)."""
     p = measured.pairs
     before = np.hypot(x[..., [q.a for q in p]], x[..., [q.b for q in p]])
     after = np.hypot(y[..., [q.out_a for q in p]], y[..., [q.out_b for q in p]])
@@ -49,7 +49,7 @@ def pair_norm(x: np.ndarray, y: np.ndarray, measured: Measured) -> Check:
 def relative(
     near: tuple[np.ndarray, np.ndarray], far: tuple[np.ndarray, np.ndarray], angle: np.ndarray
 ) -> Check:
-    """Measure ``q'(m) . k'(n) = q'(m + t) . k'(n + t)``: logits depend on the offset only.
+    """Return both sides of ``q'(m + t) . k'(n + t) = q'(m) . k'(n)``: logits depend on m - n only.
 
     ``angle`` (D,) is, for each channel, the sum of all angles that enter, in radians.
     """
@@ -62,13 +62,16 @@ def relative(
 
 
 def composition(twice: np.ndarray, once: np.ndarray, angle: float, m: np.ndarray) -> Check:
-    """Measure ``R(b) R(a) x = m R(a + b) x``; ``m`` (D,) is the amplitude of each channel."""
+    """Return both sides of ``R(b) R(a) x = m R(a + b) x``.
+
+    ``m`` (D,) is the amplitude of each channel.
+    """
     pair = np.linalg.norm(once, axis=-1, keepdims=True) * np.ones_like(once)
     return twice, Truth(m * once, 4 * m * pair, angle * m * pair)
 
 
 def judge(run: Run, access: Access, measured: Measured) -> None:
-    """Judge every property, and show that each would have rejected a perturbed output."""
+    """Judge every property, and check that each rejects a perturbed output."""
     if measured.odd or not measured.pairs:
         run.failed("properties", "channels in pairs", np.inf, measured.describe())
     if not measured.pairs:
@@ -136,5 +139,5 @@ def _case(run: Run, name: str, prop: Callable[[Any], Check]) -> None:
 
 
 def perturbation(run: Run) -> float:
-    """Return the factor of the negative controls, above any budget of the precision."""
+    """Return the factor of the negative controls, which exceeds the tolerance of the dtype."""
     return 1.25 if ROUNDOFF[run.coarse] <= ROUNDOFF["float32"] else 3.0

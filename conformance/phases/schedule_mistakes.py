@@ -1,7 +1,7 @@
 """Frequencies of known mistakes in a declared scaling.
 
-Each alternative is the declaration with one thing about its scaling changed; the first that meets
-every measured frequency names the bug.
+Each mistake is the declaration with one change of its scaling. The first that matches every
+measured frequency is reported.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ BETAS = ((32.0, 1.0), (64.0, 1.0), (128.0, 1.0), (16.0, 1.0), (32.0, 2.0))
 
 
 def scaling_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
-    """Yield known mistakes in the declared scaling, the likelier first."""
+    """Yield known mistakes in the declared scaling, likely ones first."""
     scaling = encoding.scaling
     if scaling is None:
         yield from _undeclared(encoding)
         return
     name = type(scaling).__name__
     plain = encoding.replace(scaling=None).frequencies()
-    if isinstance(scaling, pr.Proportional):  # pairs that stand still show that it is there
+    if isinstance(scaling, pr.Proportional):  # the pairs with frequency 0 show that it is applied
         yield from _changed(encoding, "", factor=1.0)
     yield FrequencyMistake(
         "scaling-missing", f"the declared scaling is missing: {scaling!r}", plain
@@ -71,7 +71,7 @@ def scaling_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
 def _replaced(
     encoding: RoPE, scaling: Any, code: str, message: str, **values: Any
 ) -> Iterator[FrequencyMistake]:
-    """Yield the declaration with another scaling, if that is valid."""
+    """Yield the mistake that replaces the scaling, unless the new scaling is invalid."""
     try:
         made = scaling() if callable(scaling) else scaling
         predicted = encoding.replace(scaling=made).frequencies()
@@ -81,7 +81,7 @@ def _replaced(
 
 
 def _changed(encoding: RoPE, what: str, **changes: Any) -> Iterator[FrequencyMistake]:
-    """Yield the declared scaling with some parameters changed."""
+    """Yield the mistake that changes some parameters of the declared scaling."""
     scaling: Any = encoding.scaling
     changes = {k: v for k, v in changes.items() if v != getattr(scaling, k)}
     if not changes:
@@ -105,7 +105,7 @@ def _number(value: Any) -> str:
 
 
 def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
-    """Yield the scaling with one parameter changed, declared constants before published ones."""
+    """Yield mistakes in one parameter, with declared constants before published ones."""
     s: Any = encoding.scaling
     fields = set(s.to_dict())
     factor = getattr(s, "factor", None)
@@ -125,7 +125,7 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
     if "short_factor" in fields:
         yield from _long_rope(encoding)
     if "low_freq_factor" in fields:
-        yield from _shapes(encoding)  # a step is written wrongly sooner than declared to be one
+        yield from _shapes(encoding)  # a wrong formula is likelier than low == high
         for low, high in LOW_HIGH:
             yield from _changed(encoding, "", low_freq_factor=low, high_freq_factor=high)
     if factor and "short_factor" not in fields:
@@ -148,7 +148,7 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
 
 
 def multi_axis_exponents(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
-    """Yield doubled and halved exponents, after the published bases that give the same."""
+    """Yield doubled and halved exponents; published bases with the same frequencies come first."""
     w, scale = encoding.frequencies(), encoding.position_scale
     for what, power in (("doubled", 2.0), ("halved", 0.5)):
         if isinstance(scale, float) and encoding.scaling is None:
@@ -182,7 +182,7 @@ def _swapped_betas(encoding: RoPE, swapped: dict[str, float]) -> Iterator[Freque
 
 
 def _shape(encoding: RoPE, what: str, changes: dict[str, Any]) -> Iterator[FrequencyMistake]:
-    """Yield YaRN's formula with parameters that YaRN itself refuses."""
+    """Yield YaRN's formula with parameters that ``posenc_ref.YaRN`` refuses."""
     predicted = YARN_SHAPES["as declared"](encoding, encoding.scaling, **changes)
     yield FrequencyMistake("scaling-parameter", what, predicted, {}, ("scaling-formula",))
 
@@ -242,7 +242,7 @@ def _formulas(declared: Any) -> Iterator[Any]:
 
 
 def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
-    """Yield other spacings, bases and scales of a declared multi-axis encoding."""
+    """Yield mistakes in the spacing, base or scale of a multi-axis encoding."""
     for spacing in SPACINGS:
         if spacing != encoding.spacing:
             try:
@@ -264,7 +264,7 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
             encoding.frequencies() * np.asarray(encoding.base) ** -steps,
         )
     if encoding.scaling is not None and encoding.spacing == "global":
-        # One schedule over all pairs: the mistakes are those of one axis.
+        # All pairs share one schedule, so the mistakes are those of a single axis.
         assert isinstance(encoding.base, float)
         flat = RoPE(
             encoding.rotary_dim, layout="half", base=encoding.base, scaling=encoding.scaling
@@ -290,7 +290,7 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
 
 
 def _undeclared(encoding: RoPE) -> Iterator[FrequencyMistake]:
-    """Yield scalings of released models where none is declared."""
+    """Yield scalings of released models, for an encoding that declares none."""
     code = "scaling-formula"
     for parameters in LLAMA3:
         made = pr.Llama3Scaling(*parameters)

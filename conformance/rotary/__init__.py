@@ -1,1 +1,1 @@
-"""Judge and diagnose rotary encodings through ``apply`` and ``frequencies``."""
+"""Judge and diagnose rotary encodings on the surfaces ``apply`` and ``frequencies``."""

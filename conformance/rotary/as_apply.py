@@ -1,4 +1,4 @@
-"""Adapt other surfaces to ``apply`` (or ``table``), so that one judge serves them all."""
+"""Adapt other surfaces to ``apply`` or ``table``, so that they share one judge."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from . import judge as judge_apply
 
 
 class Inexpressible(ValueError):
-    """The surface has no call for these arguments; the function was never asked."""
+    """The surface cannot express these arguments, so the function was not called."""
 
 
 @contextmanager
 def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> Iterator[Run]:
     """Yield a run that judges ``view``, the function adapted to another surface.
 
-    What the surface cannot express is no refusal of the function, and leaves no limit.
-    ``recipe`` is the view as an expression of ``fn``, for the lines that reproduce a failure.
+    Arguments that the surface cannot express leave no limit in the report. ``recipe`` is
+    ``view`` as a Python expression of ``fn``, for the code that reproduces a failure.
     """
     driver, required = run.driver, run.report.required
     axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
@@ -51,17 +51,17 @@ def judge_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary, recipe:
 
 
 def _recalled(finding: Finding, encoding: Any, recipe: str) -> Finding:
-    """Return a finding whose code to reproduce it calls the function of the surface."""
+    """Return the finding with its reproducing code adapted to the function's own surface."""
     if "got = fn(" not in finding.reproduce:
         return finding
-    if isinstance(encoding, Derived):  # nothing to paste
+    if isinstance(encoding, Derived):  # its repr is not valid code
         return replace(finding, reproduce="")
     first, *rest = finding.reproduce.replace("got = fn(", "got = apply(").splitlines()
     return replace(finding, reproduce="\n".join([first, f"apply = {recipe}", *rest]))
 
 
 def host_positions(run: Run, positions: Any) -> np.ndarray:
-    """Return the positions that a view was given, in NumPy; only integers can be expressed."""
+    """Return the positions passed to a view, in NumPy; raise Inexpressible unless integers."""
     p = np.asarray(run.driver.backend.asnumpy(positions))
     if p.dtype.kind not in "iu":
         raise Inexpressible("there are no fractional positions here")
@@ -69,7 +69,7 @@ def host_positions(run: Run, positions: Any) -> np.ndarray:
 
 
 def starts(positions: np.ndarray) -> np.ndarray:
-    """Return where each row of contiguous positions (S,) or (B, S) starts."""
+    """Return the first position of each row of contiguous positions (S,) or (B, S)."""
     if positions.shape[-1] == 0 or (np.diff(positions, axis=-1) != 1).any():
         raise Inexpressible("only contiguous positions can be expressed")
     return np.asarray(positions[..., 0])

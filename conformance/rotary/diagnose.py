@@ -1,7 +1,7 @@
 """Diagnose a rotary function from its measured structure.
 
-Order: structure (pairs, slice, rotation), then frequencies, amplitude and origin, all at small
-positions; only where those fit are the position map and the precision suspects.
+The structure (pairs, slice, rotation) comes first, then frequencies, amplitude and origin at small
+positions. If all of these are right, the positions used and the precision are diagnosed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FLOAT16_MAX = 65504.0
 
 
 def diagnose(run: Run, access: Access, measured: Measured) -> None:
-    """Add findings to the report for the cases that failed."""
+    """Add findings that explain the failed cases."""
     if not run.failures or any(f.severity == "error" for f in run.report.findings):
         return
     encoding = run.encoding
@@ -58,13 +58,13 @@ def diagnose(run: Run, access: Access, measured: Measured) -> None:
 
 
 def declared_tables(access: Access, encoding: Rotary) -> Tables:
-    """Return cos and sin, as they show on (1, 0) in every declared pair."""
+    """Return a function that measures cos and sin, from inputs (1, 0) in every declared pair."""
     first, _ = live(encoding, encoding.pairs())
     return tables_of(access, first, *live(encoding, encoding.output_pairs()))
 
 
 def _rows_differ(run: Run, encoding: Rotary) -> bool:
-    """Report rows or heads with other positions, decoded from calls with distinct sizes."""
+    """Report rows or heads with other positions; return whether there are any."""
     first, second = live(encoding, encoding.pairs())
     (w,) = live(encoding, (encoding.frequencies(),))
     decoder = Decoder.of(w, reach=64)
@@ -107,7 +107,7 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
 
 
 def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
-    """Diagnose pairs, slice and rotation; return False if nothing else can be compared."""
+    """Diagnose pairs, slice and rotation; return whether frequencies can be compared."""
     first, second = live(encoding, encoding.pairs())
     layout = getattr(encoding, "layout", "")
     declared = {(int(a), int(b)) for a, b in zip(first, second, strict=True)}
@@ -168,7 +168,7 @@ def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
 
 def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) -> None:
-    """Report pairs that are not written to the declared channels."""
+    """Report pairs that are written to other channels than declared."""
     first, second = live(encoding, encoding.pairs())
     out1, out2 = live(encoding, encoding.output_pairs())
     wanted = {
@@ -177,7 +177,7 @@ def _output(run: Run, encoding: Rotary, measured: Measured, same_pairs: bool) ->
     }
     moved = any({a, b} != out for (a, b), out in wanted.items())
     if not same_pairs and measured.in_out() != moved:
-        return  # nothing to compare with, and it does what is declared: move channels, or not
+        return  # other pairs, moved (or not moved) as declared
     wrong = [p for p in measured.pairs if wanted.get((p.a, p.b), {p.a, p.b}) != {p.out_a, p.out_b}]
     if not wrong:
         return
@@ -248,7 +248,7 @@ def _slice(
 
 
 def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
-    """Report pairs that are not rotations; return whether there are any."""
+    """Report pairs whose map is not a rotation; return whether there are any."""
     blocks = measured.blocks[1:]
     if not measured.pairs:
         return False
@@ -258,7 +258,7 @@ def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
         return changing_size(run, measured, np.hypot(m00, m10))
     upper, lower = np.hypot(m00, m01), np.hypot(m10, m11)
     one, two = np.arctan2(-m01[0], m00[0]), np.arctan2(m10[0], m11[0])
-    # Two tables in one pair: the angles of all channels are the frequencies, each of them twice.
+    # Two tables are mixed if the angles of all channels are the frequencies, each occurring twice.
     every = np.sort(np.r_[np.abs(one), np.abs(two)])
     doubled = np.sort(np.repeat(live(encoding, (encoding.frequencies(),))[0], 2))
     both = every.size == doubled.size and np.abs(every - doubled).max() <= slack * 4
@@ -288,7 +288,7 @@ def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
 
 def _rows(run: Run) -> None:
-    """Report failures of optional positions alone: per row, single tokens, fractions."""
+    """Report failures of optional forms of positions: per row, single tokens, fractions."""
     failed = {f.case: f for f in run.failures}
     rows = [case for case in failed if "per-row" in case]
     first, other = ("per-row positions (B, S)", "other per-row positions (B, S)")
@@ -343,4 +343,4 @@ def _permutation(encoding: Any, measured: str) -> str:
 def _support(measured: Measured) -> str:
     c = measured.odd[0]
     rows = np.flatnonzero((measured.matrices[:, :, c] != 0).any(axis=0))
-    return f"channel {c} lights up channels {[int(r) for r in rows[:6]]}"
+    return f"input channel {c} affects output channels {[int(r) for r in rows[:6]]}"

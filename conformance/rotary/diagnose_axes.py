@@ -1,4 +1,4 @@
-"""Diagnose which position axis every pair follows, and where each axis starts."""
+"""Diagnose the position axis of each pair, and the origin of each axis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .judge_axes import AxisPhases, declared_axes, measure
 def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
     """Report findings about the axes; return whether there are any."""
     if encoding.axes() is None or not any(f.check == "axes" for f in run.failures):
-        return False  # pairs of RoPE-Mixed follow every axis: none is another's
+        return False  # every pair of RoPE-Mixed follows all axes
     wanted = declared_axes(encoding)
     if len(measured.pairs) != wanted.size:
         return False
@@ -33,7 +33,7 @@ def diagnose(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
 
 def _torn(run: Run) -> bool:
-    """Report pairs whose channels follow different axes; return whether there are any."""
+    """Report pairs whose two channels follow different axes; return whether there are any."""
     if any(f.check != "axes" and "rolled" not in f.case for f in run.failures):
         return False
     run.add(
@@ -46,13 +46,13 @@ def _torn(run: Run) -> bool:
 
 
 def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
-    """Report an axis whose positions are multiplied or negated; return whether there is one."""
+    """Report an axis with scaled or negated positions; return whether there is one."""
     expected = live(encoding, (encoding.frequencies(),))[0]
     at = np.arange(wanted.size)
     w, sigma = found.frequencies[wanted, at], found.sigma[wanted, at]
     others = multi_axis_mistakes(encoding) if isinstance(encoding, MultiAxisRoPE) else ()
     if any(agree(w, other.predicted, sigma).all() for other in others):
-        return False  # one change explains every axis
+        return False  # a single mistake explains all axes
     ratios = []
     for axis in range(encoding.num_axes):
         own = wanted == axis
@@ -62,7 +62,7 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
         ratios.append(1.0 if agree(w[own], expected[own], sigma[own]).all() else ratio)
     wrong = [a for a, ratio in enumerate(ratios) if ratio != 1.0]
     if not wrong or (len({ratios[a] for a in wrong}) == 1 and len(wrong) == len(ratios)):
-        return False  # all alike: text shows it as well
+        return False  # the same on all axes: one-axis checks show it
     first = wrong[0]
     back = ratios[first] < 0 and agree(w, np.sign(w) * expected, sigma).all()
     run.add(
@@ -76,7 +76,7 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
 
 
 def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
-    # An axis that a pair does not follow leaves cos at 1 and sin at 0, exactly.
+    # If a pair does not follow an axis, its cos is exactly 1 and its sin exactly 0 there.
     follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * _least(encoding)
     several = follows.sum(axis=0)
     axes = np.where(several == 1, np.argmax(follows, axis=0), -1)
@@ -115,7 +115,7 @@ def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray)
 
 
 def _arrangement(encoding: Rotary, axes: np.ndarray) -> str:
-    """Return the measured assignment of pairs to axes in words."""
+    """Return a message with the measured assignment of pairs to axes."""
     if isinstance(encoding, MultiAxisRoPE):
         for order in permutations(encoding.sections):
             for arrangement in ("chunked", "interleaved"):
@@ -132,14 +132,14 @@ def _arrangement(encoding: Rotary, axes: np.ndarray) -> str:
                         f"{encoding.arrangement} {encoding.sections}"
                     )
         if np.array_equal(np.arange(axes.size) % encoding.num_axes, axes):
-            return f"pairs go round the axes in turn, declared {encoding.arrangement}"
+            return f"pairs cycle through the axes, declared {encoding.arrangement}"
     if (axes < 0).all():
         return "no pair follows any axis"
     return "pairs follow other axes than declared"
 
 
 def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
-    """Report axes that start at another position; return whether there are any."""
+    """Report axes with another origin than declared; return whether there are any."""
     follows = np.argmax(np.abs(found.frequencies), axis=0)
     w = found.frequencies[follows, np.arange(follows.size)]
     starts = {}
@@ -161,7 +161,7 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
         starts[axis] = fitting[0]
     wrong = [a for a, o in starts.items() if o != encoding.offset]
     if not wrong or len(wrong) == len(starts):
-        return False  # all alike: the position origin of every axis, which text shows as well
+        return False  # the same on all axes: one-axis checks show it
     run.add(
         "position-origin",
         f"axis {wrong[0]} starts at position {starts[wrong[0]]:g}, declared {encoding.offset:g}",
@@ -171,7 +171,7 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
     return True
 
 
-#: Origins of axes in use, the commonest first.
+#: Origins of axes that occur in code, common ones first.
 _ORIGINS = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0)
 
 

@@ -1,4 +1,4 @@
-"""Diagnose calls of one shape that are wrong while others are right."""
+"""Diagnose calls of certain shapes that are wrong, while others are right."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.declaration import live
 from posenc_ref.conformance.phases.decode import Decoder
 
-#: A larger error of cos or sin means another position.
+#: An error of cos or sin above this one means that another position was used.
 _OFF = 0.1
 
 
 def diagnose_calls(run: Run, encoding: Rotary) -> None:
-    """Diagnose the smallest of the larger calls that fail."""
+    """Diagnose the smallest failing call of those larger than the required ones."""
     failed = {f.case for f in run.failures}
     sizes = [size for size in WIDE if f"B, H, S = {size}" in failed]
     if not sizes:
@@ -70,7 +70,7 @@ def _seen(
     out1: np.ndarray,
     out2: np.ndarray,
 ) -> np.ndarray | None:
-    """Return cos + i sin of every token and pair, (B, H, S, pairs)."""
+    """Return cos + i sin of every token and pair, (B, H, S, pairs), or None if refused."""
     x = unit_pairs((*size, encoding.head_dim), first)
     try:
         y = run.driver.apply(x, np.arange(size[2]))

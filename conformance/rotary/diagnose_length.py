@@ -1,4 +1,4 @@
-"""Diagnose calls of some lengths: another switching point, another rule, or none."""
+"""Diagnose a wrong dependence on the length: another switching point, or another rule."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from posenc_ref.conformance.phases.schedule_mistakes import FACTORS, LENGTHS
 
 from .judge_length import WHOSE, case, lengths_of, positions_of
 
-#: Whether an encoding meets the function at one length, seen as of another length; or, for 0, with
-#: every token at the length that ends with it.
+#: Takes an encoding, a call's length, and the length used for its frequencies (0: each token's
+#: position plus one); returns whether the encoding then matches the function.
 Fits = Callable[[Rotary, int, int], bool]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Another way in which frequencies may depend on the length."""
+    """A wrong way in which frequencies may depend on the length."""
 
     code: str
     message: str
     encoding: Rotary
-    seen: Callable[[int], int] = lambda n: n  #: the length that a call of length n is taken for
+    seen: Callable[[int], int] = lambda n: n  #: the length used in a call of length n
 
 
 def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
-    """Report another rule that predicts the values at every length."""
+    """Report the wrong rule that predicts the values at every length; return whether it exists."""
     failed = {f.case for f in run.failures if f.check == "lengths"}
     lengths = [n for n in lengths_of(encoding) if n - 1 <= run.ledger.highest]
     if not failed or not lengths:
@@ -62,7 +62,10 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
 def _factor_by_length(
     run: Run, encoding: Rotary, seen: dict[int, tuple[np.ndarray, np.ndarray]]
 ) -> bool:
-    """Report a wrong attention factor where frequencies are right at every length."""
+    """Report a wrong attention factor; return whether it was found.
+
+    The frequencies must be right at every length.
+    """
     channels = np.concatenate(encoding.output_pairs())
     ratios = {}
     for length, (x, y) in seen.items():
@@ -91,13 +94,13 @@ def _factor_by_length(
 
 
 def _whose(run: Run, encoding: Any, failed: list[str]) -> bool:
-    """Report a length that is taken from another token, row or axis than the largest position."""
+    """Report a length that is not taken from the largest position of the call; return True."""
     places = ", ".join(name.removeprefix(WHOSE).strip() for name in failed)
     place = next(f.place for f in run.failures if f.check == "lengths")
     run.add(
         "scaling-formula",
-        "the length is not that of the largest position in the call: calls are wrong where it is "
-        f"in {places}",
+        "the length does not follow the largest position of the call: calls are wrong if that "
+        f"position is in {places}",
         place,
         remedy="Take the largest position of the whole call, plus one, for the length.",
     )
@@ -119,7 +122,7 @@ def _calls(
 def explain_frequencies(
     run: Run, encoding: Rotary, seen: dict[int, np.ndarray], fits_at: Callable[[Any, Any], bool]
 ) -> bool:
-    """Report another rule for frequencies that are returned for each length."""
+    """Report the wrong rule behind frequencies returned by length; return whether there is one."""
 
     def fits(other: Rotary, length: int, taken: int) -> bool:
         return fits_at(seen[length], other.frequencies(taken or length))
@@ -133,7 +136,7 @@ def explain_frequencies(
 
 
 def _another_rule(run: Run, encoding: Any, wrong: list[int], lengths: list[int]) -> bool:
-    """Report that the scaling follows another rule: short calls are right, long ones wrong."""
+    """Report an unknown rule if short calls are right and longer ones wrong; return whether so."""
     right = [n for n in lengths if n not in wrong]
     if not right or min(right) > min(wrong):
         return False
@@ -242,13 +245,13 @@ def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
 
 
 def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
-    """Return dynamic NTK with another multiple of the base."""
+    """Yield dynamic NTK with other factors on the base."""
     for what, alpha in (
         ("(L / max_position) - (factor - 1)", lambda n: n / start - (factor - 1)),
         ("L / max_position", lambda n: n / start),
         ("factor * L / max_position", lambda n: factor * n / start),
     ):
-        # The length at which the declared rule has that multiple.
+        # The length at which the declared rule gives the same factor on the base.
         def seen(n: int, alpha: Callable[[int], float] = alpha) -> int:
             multiple = max(alpha(max(n, start)), 1.0)
             return max(round(start * (multiple + factor - 1) / factor), 1)
@@ -258,7 +261,7 @@ def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
 
 
 def _replaced(encoding: Any, **changes: Any) -> Any:
-    """Return the encoding with its scaling changed, or None if that is invalid."""
+    """Return the encoding with its scaling changed, or None if the scaling is then invalid."""
     try:
         return encoding.replace(scaling=encoding.scaling.replace(**changes))
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Diagnose single pairs: which of them turn, and how their size changes."""
+"""Diagnose single pairs: which pairs rotate, and how their norm changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from posenc_ref.conformance.phases.measure import Measured
 
 
 def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: set[int]) -> bool:
-    """Return whether every pair turns, or as many as declared in the other layout."""
+    """Report a wrong form of Proportional scaling; return whether there is one.
+
+    Either all pairs rotate, or as many as declared, in another layout.
+    """
     every = {int(c) for c in np.concatenate(encoding.pairs())}
     turning = int(np.count_nonzero(encoding.frequencies()))
     evidence = f"{len(rotated)} channels are rotated, declared {2 * turning}"
@@ -42,7 +45,7 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
 
 
 def changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
-    """Return whether the size of rotated pairs changes with the position."""
+    """Report rotated pairs whose norm changes with the position; return whether there are any."""
     n, k = (int(i) for i in np.unravel_index(int(np.argmax(np.abs(size - size[0]))), size.shape))
     # A smaller change may be a half-precision table, which is diagnosed later.
     if abs(size[n, k] - size[0, k]) <= BUDGET["bfloat16"] * ROUNDOFF["bfloat16"]:
@@ -60,7 +63,7 @@ def changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
 
 
 def _directed(run: Run, measured: Measured) -> bool:
-    """Return whether pairs point where they should, whatever their size."""
+    """Return whether every pair has the declared angle, regardless of its norm."""
     encoding = run.encoding
     if encoding.num_axes > 1:
         return True
@@ -72,7 +75,7 @@ def _directed(run: Run, measured: Measured) -> bool:
 
 
 def _factor_on_one(run: Run, measured: Measured) -> bool:
-    """Return whether the declared attention factor is on cos alone, or on sin alone."""
+    """Report an attention factor on cos or sin alone; return whether it was found."""
     encoding = run.encoding
     m = encoding.attention_factor()
     if m == 1.0 or encoding.num_axes > 1:

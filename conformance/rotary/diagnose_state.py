@@ -1,4 +1,4 @@
-"""Diagnose state: wrong values that a fresh instance computes right."""
+"""Diagnose state: a call is wrong now, but right on a fresh instance."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .judge_length import lengths_of, positions_of
 
 
 def diagnose(run: Run, access: Access) -> bool:
-    """Report a call that is wrong now, and right as the first call of an instance.
+    """Report a call that is right only on a fresh instance; return whether there is one.
 
-    A view of another surface has no factory.
+    Without a factory of fresh instances, nothing is reported.
     """
     if run.driver.factory is None or access.mode == "prefix":
         return False
     highest = access.reach(int(GENERIC[-1]))
     calls = [GENERIC[highest >= GENERIC]]
-    calls += [np.arange(n, n + 9) for n in WINDOWS if n + 8 <= highest]  # all of one length
+    calls += [np.arange(n, n + 9) for n in WINDOWS if n + 8 <= highest]  # windows of equal length
     if run.encoding.depends_on_length:
         calls += [positions_of(n) for n in lengths_of(run.encoding) if n - 1 <= highest]
     for positions in calls:

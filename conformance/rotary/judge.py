@@ -1,8 +1,6 @@
-"""Judge ``apply``: calls from short to long, state last, then the diagnosis."""
+"""Judge ``apply``: calls from short to long, then state, then the diagnosis."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -34,10 +32,10 @@ from posenc_ref.conformance.phases.fitted_parameters import judge_fitted
 from posenc_ref.conformance.phases.measure import Measured, measure
 
 from . import diagnose as diagnose_rotary
-from . import judge_axes, judge_length
+from . import judge_axes, judge_length, judge_robustness
 
 REQUIRED = ("required inputs", "one-hot", "values", "properties", "state", "robustness")
-#: Positions of five rows: a kernel may be unrolled for four.
+#: Positions of five rows, since a kernel may be unrolled for four.
 _FIVE_ROWS = np.array([[4, 9, 2, 0], [7, 1, 8, 40], [3, 3, 29, 17], [60, 5, 0, 1], [11, 12, 6, 90]])
 
 
@@ -79,8 +77,8 @@ def judge(run: Run) -> None:
     _optional(run, dim)
     _state(run, access, x, first)
     bent = ""
-    if not run.report.findings:  # stale values would only be reported again, as something else
-        bent = _robustness(run, dim)
+    if not run.report.findings:  # stale values would be reported again under another code
+        bent = judge_robustness.judge(run, dim)
     if run.encoding is not None and not _one_length_each(run, access):
         declared = declare(run.encoding)
         tables = diagnose_rotary.declared_tables(access, run.encoding)
@@ -88,7 +86,7 @@ def judge(run: Run) -> None:
         if measured.phases is not None and not run.failures:
             judge_fitted(run, tables, measured.phases, declared)
     held = run.report.accuracy.precision if run.report.accuracy else ""
-    if bent and "float16" not in held:  # half-precision arithmetic bends too, and has its own name
+    if bent and "float16" not in held:  # float16 arithmetic has its own code
         run.add("not-linear", bent, "random x at positions 0..4", by="robustness")
     run.explain(diagnose_rotary.diagnose, access, measured)
     if bent and not run.report.codes:
@@ -101,7 +99,7 @@ def judge(run: Run) -> None:
 
 
 def _one_length_each(run: Run, access: Access) -> bool:
-    """Return whether every position is judged in a call whose length changes the frequencies."""
+    """Return whether each position needs a call whose length changes the frequencies."""
     return bool(run.encoding.depends_on_length) and access.mode in ("single", "contiguous")
 
 
@@ -113,7 +111,7 @@ def _truth(
 
 
 def required_inputs(run: Run, dim: int) -> bool:
-    """Judge contiguous int64 positions from 0, in several sizes; False ends the check."""
+    """Judge contiguous int64 positions from 0, in several sizes; return False to end the check."""
     for size in SIZES:
         x = run.random((*size, dim), sum(size))
         positions = np.arange(size[-1])
@@ -142,7 +140,7 @@ def required_inputs(run: Run, dim: int) -> bool:
 
 
 def _slice_alone(run: Run) -> str:
-    """Return the remedy for a function that takes only the rotated slice of latent attention."""
+    """Return a remedy for functions that take only the rotated channels of latent attention."""
     encoding = run.encoding
     if not isinstance(encoding, RoPE) or not encoding.rotary_start:
         return ""
@@ -154,7 +152,7 @@ def _slice_alone(run: Run) -> str:
 
 
 def _same_for_every_row(run: Run, dim: int) -> None:
-    """Judge that the same token gives the same in every batch row and head."""
+    """Judge that equal tokens give equal results in every batch row and head."""
     x = np.broadcast_to(run.random((1, 1, 5, dim), 3), (4, 3, 5, dim))
     y = run.driver.apply(np.array(x), np.arange(5))
     run.count("required inputs")
@@ -164,7 +162,7 @@ def _same_for_every_row(run: Run, dim: int) -> None:
 
 
 def _one_hot(run: Run, access: Access, measured: Measured) -> None:
-    """Judge every channel by itself; channels passed through must be bit-equal."""
+    """Judge every channel alone; channels passed through must be bit-equal."""
     dim = measured.matrices.shape[1]
     x = np.broadcast_to(np.eye(dim)[:, None], (dim, measured.positions.size, dim))
     y = measured.matrices.transpose(2, 0, 1)
@@ -205,9 +203,10 @@ def _values(run: Run, access: Access, dim: int) -> None:
 
 
 def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int:
-    """Judge a larger call from position 0, or the longest that is accepted.
+    """Judge a larger call from position 0, or the longest one that is accepted.
 
-    Returns how many tokens that was, if not all: ``known``, from an earlier size, is tried first.
+    Return the largest accepted number of tokens, or ``known`` if no search was needed.
+    ``known`` is the result for an earlier size, and is tried first.
     """
     x = run.random((*size, dim), size[-1])
     tokens = size[-1]
@@ -236,7 +235,7 @@ def _comes_out(run: Run, x: np.ndarray) -> bool:
 
 
 def _optional(run: Run, dim: int) -> None:
-    """Judge inputs that may be refused, but not answered wrongly."""
+    """Judge inputs that may be refused, but must be right if they are accepted."""
     rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
     tries = {
         "per-row positions (B, S)": ((2, 3, 5, dim), rows),
@@ -252,7 +251,7 @@ def _optional(run: Run, dim: int) -> None:
     }
     refused: set[str] = set()
     for case, (shape, positions) in tries.items():
-        # If rows of positions are refused, equal sizes would be accepted by chance.
+        # If positions (B, S) are refused, these sizes might be accepted by chance.
         if ("B = H" in case or "five" in case) and "per-row positions (B, S)" in refused:
             continue
         x = run.random(shape, 7)
@@ -274,63 +273,8 @@ def _optional(run: Run, dim: int) -> None:
             run.judge("optional inputs", case, y, truth)
 
 
-def _robustness(run: Run, dim: int) -> str:
-    """Judge that a NaN stays in its token, values scale, and memory layouts do not matter.
-
-    Returns how the output fails to scale with x, or an empty string.
-    """
-    bent = ""
-    x = run.random((2, 3, 5, dim), 9)
-    clean = run.driver.apply(x, np.arange(5))
-    _hole(run, x, clean, "NaN", np.nan, (1, 2, 3, 0))
-    _hole(run, x, clean, "NaN", np.nan, (0, 0, 0, 1))
-    empty = x.copy()
-    empty[0, 1, 2] = 0.0
-    y = run.driver.apply(empty, np.arange(5))
-    run.count("robustness")
-    if not np.array_equal(y[0, 1, 2], np.zeros(dim)):
-        code = "nonfinite" if not np.isfinite(y).all() else "not-linear"
-        text = "a token of zeros does not come out as zeros"
-        run.add(code, text, f"{y[0, 1, 2, :3]} ...", by="robustness")
-    for factor in (2.0**-6, 64.0 if run.coarse == "float16" else 2.0**30, -1.0):
-        scaled = run.driver.apply(x * factor, np.arange(5))
-        run.count("robustness")
-        unit = Truth(clean * factor, np.abs(clean * factor), np.zeros_like(clean))
-        if not bent and (run.scores(scaled, unit) > run.budget).any():
-            bent = f"the output of {factor:g} x is not {factor:g} times the output of x"
-    if not bent:
-        _hole(run, x, clean, "infinity", np.inf, (0, 1, 4, 0))
-    _memory_order(run, x, clean)
-    return bent
-
-
-def _hole(
-    run: Run, x: np.ndarray, clean: np.ndarray, name: str, value: float, at: tuple[int, ...]
-) -> None:
-    """Judge that a number that is not finite stays in its token, and shows there."""
-    holed = x.copy()
-    holed[at] = value
-    token = np.zeros(x.shape[:3], dtype=bool)
-    token[at[:3]] = True
-    run.count("robustness")
-    try:
-        y = run.driver.apply(holed, np.arange(5))
-    except Refused as error:
-        run.limit(f"{name} in x: refused ({error})")
-        return
-    where = f"{name} at index {at}"
-    if not np.array_equal(y[~token], clean[~token]):
-        text = f"{'a NaN' if name == 'NaN' else name} in one token changes other tokens"
-        run.add("nonfinite", text, where, by="robustness")
-    elif np.isfinite(y[token]).all():
-        text = f"{'a NaN' if name == 'NaN' else name} goes in and only finite numbers come out"
-        run.add("nonfinite", text, where, by="robustness")
-    elif name != "NaN" and not np.isinf(y[token]).any():
-        run.limit(f"{where}: only NaN comes out, from a product with 0 or a guard")
-
-
 def _logits(run: Run, access: Access) -> None:
-    """Note whether queries and keys that both go through the function have the declared logits."""
+    """Add a note if the logits are right when both queries and keys go through the function."""
     calls = []
     for n in range(same_logits.FEWEST):
         sides: list[tuple[np.ndarray, Truth]] = []
@@ -343,41 +287,8 @@ def _logits(run: Run, access: Access) -> None:
     same_logits.remark(run, calls)
 
 
-def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
-    """Judge the same values with other strides: models pass transposed views."""
-    driver = run.driver
-    if driver.backend_name not in ("numpy", "torch") or driver.tensor_layout != "bhsd":
-        return
-    kind = driver.backend.asarray(x, run.dtype, driver.device)
-    given: dict[str, Any] = {}
-    if driver.backend_name == "torch":
-        given["heads and tokens transposed"] = kind.transpose(1, 2).contiguous().transpose(1, 2)
-    else:
-        given["strided"] = np.repeat(kind, 2, axis=-1)[..., ::2]
-        given["heads and tokens transposed"] = kind.swapaxes(1, 2).copy().swapaxes(1, 2)
-        given["reversed heads"] = kind[:, ::-1].copy()[:, ::-1]
-        locked = given["Fortran order, read-only"] = np.asfortranarray(kind)
-        locked.flags.writeable = False
-    for case, other in given.items():
-        run.count("robustness")
-        try:
-            at = driver.backend.asarray(
-                driver.arguments(x, np.arange(5))[1], "int64", driver.device
-            )
-            y = driver.array(driver.fn(other, at)).astype(np.float64)
-        except Exception as error:
-            run.limit(f"x in {case}: refused ({type(error).__name__}: {error})"[:200])
-            continue
-        if not np.array_equal(y, clean):
-            # Another kernel rounds the terms differently, not only their sum.
-            size = np.linalg.norm(clean, axis=-1, keepdims=True)
-            unit = Truth(clean, np.broadcast_to(size, clean.shape), np.zeros_like(clean))
-            if y.shape != clean.shape or (run.scores(y, unit) > run.budget).any():
-                run.failed("robustness", case, np.inf, f"x in {case} gives other values")
-
-
 def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
-    """Judge repeated calls, calls of one length at other positions, and a result that is kept."""
+    """Judge repeated calls, calls of equal length at other positions, and a kept result."""
     driver, dim = run.driver, access.dim
     what = f"positions 0..{SHORT[-1]}"
     state.replay(run, lambda: driver.apply(x, SHORT), first, what)

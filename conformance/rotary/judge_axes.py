@@ -1,4 +1,4 @@
-"""Judge several position axes: different positions on every axis, and one axis at a time."""
+"""Judge several position axes: positions that differ between axes, and each axis alone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.phases.declaration import live
 from posenc_ref.conformance.phases.measure import Pair, unwrap
 
-#: Largest position of an axis in the mixed cases: grids and clips are not longer.
+#: The largest position of an axis in cases with several axes; images and clips are not larger.
 _LARGEST = 1021
 
 
 @dataclass(frozen=True)
 class AxisPhases:
-    """Measured frequencies of every axis (A, pairs), their errors, and the angles at 0."""
+    """The measured frequencies of every axis (A, pairs), their errors, and the start angles."""
 
     frequencies: np.ndarray
     sigma: np.ndarray
@@ -30,7 +30,7 @@ class AxisPhases:
 
 
 def judge(run: Run, access: Access) -> None:
-    """Judge positions that differ between axes, rows and tokens, small ones first."""
+    """Judge positions that differ between axes, rows and tokens, small positions first."""
     encoding = run.encoding
     rng = np.random.default_rng(run.settings.seed + 17)
     count = encoding.num_axes
@@ -62,7 +62,7 @@ def judge(run: Run, access: Access) -> None:
 
 
 def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
-    """Judge one case, in calls of few tokens if a longer one is refused."""
+    """Judge one case; if the call is refused, split it into calls of few tokens."""
     tokens = positions.shape[-1]
     try:
         y = run.driver.apply(x, positions)
@@ -77,7 +77,7 @@ def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
 
 
 def stale(run: Run, access: Access) -> None:
-    """Judge calls that share the positions of one axis but not of the others."""
+    """Judge calls that have the same positions on one axis, but not on the others."""
     encoding = run.encoding
     rng = np.random.default_rng(run.settings.seed + 19)
     x = run.random((1, 2, REQUIRED_TOKENS, access.dim), 20)
@@ -124,7 +124,7 @@ def measure(run: Run, count: int, dim: int, pairs: list[Pair], sign: int = 1) ->
 
 
 def declared_axes(encoding: Rotary) -> np.ndarray:
-    """Return the declared axis of every pair that turns."""
+    """Return the declared axis of every pair with a nonzero frequency."""
     axes = encoding.axes()
     assert axes is not None
     return live(encoding, (axes,))[0]

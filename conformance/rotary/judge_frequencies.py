@@ -1,4 +1,4 @@
-"""Judge rotary frequencies, also those that depend on the length."""
+"""Judge rotary frequencies, including those that depend on the length."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .judge_length import lengths_of
 def judge(run: Run) -> None:
     """Judge ``fn() -> (d/2,)``, or ``(frequencies, attention_factor)``.
 
-    Where they depend on the length, ``fn(seq_len)``, for lengths around every change.
+    If they depend on the length, judge ``fn(seq_len)`` for lengths around every change.
     """
     encoding = run.encoding
     assert isinstance(encoding, Rotary)
@@ -67,7 +67,10 @@ def judge(run: Run) -> None:
 def _called(
     run: Run, encoding: Rotary, n: int | None
 ) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """Return frequencies and the factor at a length; None, and a finding, if that fails."""
+    """Return frequencies and attention factor at length ``n``.
+
+    If the call fails, report a finding and return None.
+    """
     arguments = () if n is None else (n,)
     try:
         theta, factor = _frequencies(run, *arguments)
@@ -91,7 +94,7 @@ def _called(
 
 
 def _of_another_shape(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
-    """Report another number of frequencies, perhaps those of the whole head."""
+    """Report a wrong number of frequencies, such as that of the whole head."""
     declared = encoding.frequencies().shape
     if theta.shape != (encoding.head_dim // 2,):
         run.add("shape", f"expected {declared} frequencies, got {theta.shape}")

@@ -10,14 +10,14 @@ from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 
-#: Names of cases whose largest position is in an unusual place.
+#: The start of the names of cases whose largest position is in an unusual token, row or axis.
 WHOSE = "the largest position in"
-#: The early rows of every call; slow pairs show in the later ones.
+#: Early positions in every call; errors of slow pairs show at the larger ones.
 _ROWS = np.array([0, 1, 2, 5, 11, 23])
 
 
 def lengths_of(encoding: Rotary) -> list[int]:
-    """Return lengths around the one where a declared scaling begins, and multiples of it."""
+    """Return lengths around the start of the declared scaling, and multiples of it."""
     scaling = getattr(encoding, "scaling", None)
     start = getattr(scaling, "original_max_position", getattr(scaling, "max_position", None))
     if start is None:
@@ -29,7 +29,7 @@ def lengths_of(encoding: Rotary) -> list[int]:
 
 
 def positions_of(length: int) -> np.ndarray:
-    """Return early positions, and the last one of a call of that length."""
+    """Return some early positions, and the last position of a call of this length."""
     return np.append(_ROWS, length - 1)
 
 
@@ -58,7 +58,7 @@ def judge(run: Run, access: Access) -> None:
 
 
 def _whose_length(run: Run, access: Access, highest: int) -> None:
-    """Judge calls whose largest position is not in the last token, first row or every axis."""
+    """Judge calls with the largest position in an early token, in one row, or on one axis."""
     encoding = run.encoding
     far = max((n for n in lengths_of(encoding)[:-2] if n - 1 <= highest), default=0) - 1
     if access.mode != "any" or far <= _ROWS[-1]:
@@ -88,10 +88,10 @@ def _whose_length(run: Run, access: Access, highest: int) -> None:
 
 
 def _replay(run: Run, access: Access, seen: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Repeat every length that was right, after the longest.
+    """Judge every length that was right again, after the longest call.
 
-    The very first call is too short to show that some keep the frequencies of the longest call:
-    they start afresh where everything fits into the original length.
+    Functions that keep the frequencies of the longest call often reset them when a call fits
+    into the original length. The first call, which is short, therefore does not reveal them.
     """
     for length, (x, y) in reversed(seen.items()):
         run.count("state")
@@ -106,5 +106,5 @@ def _replay(run: Run, access: Access, seen: dict[int, tuple[np.ndarray, np.ndarr
 
 
 def case(length: int) -> str:
-    """Return the name of the case of one length."""
+    """Return the name of the case for one length."""
     return f"a call of length {length}"

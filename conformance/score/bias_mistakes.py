@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from posenc_ref import ALiBi, Bias, T5Bias
+from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.diagnose_missing import CALLS
 from posenc_ref.conformance.bias.diagnose_slopes import known_series
 from posenc_ref.conformance.bias.mistakes import bias_mistakes
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.oracle.apply import exactly
-from posenc_ref.conformance.oracle.scores import Scored
+from posenc_ref.conformance.oracle.scores import Parts, Scored
 
-from .scored_mistakes import changed
+from .changed import changed
 
 
 def mistakes_of_bias(declared: Bias) -> Iterator[Mistake]:
@@ -26,28 +28,35 @@ def mistakes_of_bias(declared: Bias) -> Iterator[Mistake]:
     elif isinstance(declared, ALiBi):
         yield from _alibi(declared)
     else:
-        for mistake in bias_mistakes(declared):
-            if mistake.code:
-                yield changed(
-                    mistake.code,
-                    mistake.message,
-                    bias=lambda call, of=mistake.predict: call.added(of(call.positions)),  # type: ignore[misc]
-                )
+        yield from (_in_logits(mistake) for mistake in bias_mistakes(declared) if mistake.code)
 
 
-def _without(of: Callable[[int, int], bool]) -> Callable[[Scored], Scored]:
+def _in_logits(mistake: Mistake) -> Mistake:
+    """The mistake of a bias, in the logits that it is added to."""
+    of: Callable[[Any], Any] = mistake.predict
+    return _truth(mistake.code, mistake.message, lambda call: of(call.positions))
+
+
+def _without(of: Callable[[int, int], bool]) -> Callable[[Scored], Parts]:
     """No bias in calls of these lengths."""
 
-    def change(call: Scored) -> Scored:
+    def parts(call: Scored) -> Parts:
         lengths = call.q.shape[2], call.k.shape[2]
-        return call.replace(encoding=None) if of(*lengths) else call
+        return (call.replace(encoding=None) if of(*lengths) else call).parts()
 
-    return change
+    return parts
+
+
+def _truth(code: str, message: str, of: Callable[[Scored], Truth], remedy: str = "") -> Mistake:
+    """Another bias."""
+    return changed(
+        code, message, lambda call: call.parts() | {"bias": call.added(of(call))}, remedy
+    )
 
 
 def _with(code: str, message: str, of: Callable[[Scored], np.ndarray], remedy: str = "") -> Mistake:
-    """Another bias."""
-    return changed(code, message, bias=lambda call: call.added(exactly(of(call))), remedy=remedy)
+    """Another bias, by its exact values."""
+    return _truth(code, message, lambda call: exactly(of(call)), remedy)
 
 
 def _t5(declared: T5Bias) -> Iterator[Mistake]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,19 +21,16 @@ from posenc_ref import (
     XLNet,
 )
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part
+from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
-from .term_mistakes import (
-    ABSOLUTE,
-    Summed,
-    Terms,
-    absolute,
-    by_offset,
-    changed,
-    mistakes_of_any,
-    other,
-)
+from .changed import changed, other
+from .term_mistakes import ABSOLUTE, absolute, by_offset, mistakes_of_any
+
+#: The longest table, and the rows that are made at once.
+_LONGEST_TABLE = 2**15
+_AT_ONCE = 2**10
 
 
 def score_mistakes(declared: Score) -> Iterator[Mistake]:
@@ -107,6 +103,35 @@ def _espnet(declared: ESPnetLegacy) -> Iterator[Mistake]:
         yield other("position-origin", text, declared.replace(max_len=length))
 
 
+def table_length(declared: Score, seen: Sequence[JudgedCall]) -> Iterator[Mistake]:
+    """Yield a table of another length of ESPnet's legacy encoding, measured from logits.
+
+    It fits each query's own key in the first call, where R is that of position ``rows - K``.
+    Tables no longer than K are all alike.
+    """
+    one = seen[0]
+    call: Scored = one.facts
+    if not isinstance(declared, ESPnetLegacy) or not np.isfinite(one.actual).all():
+        return
+    n_q, n_k = call.q.shape[2], call.k.shape[2]
+    rest = sum(t.value for name, t in call.terms().items() if not name.endswith("-position"))
+    left = (one.actual - rest)[..., np.arange(n_q), np.arange(n_k - n_q, n_k)] / call.scale
+    v = declared.position_bias
+    x = call.q if v is None else call.q + np.asarray(v)[:, None, :]
+    wide = np.matmul(x, np.asarray(declared.projection)).reshape(left.size, -1)
+    misfit = np.concatenate(
+        [
+            np.abs(
+                wide @ declared.sinusoid.table(np.arange(a, a + _AT_ONCE)).T - left.reshape(-1, 1)
+            ).max(axis=0)
+            for a in range(0, _LONGEST_TABLE, _AT_ONCE)
+        ]
+    )
+    rows = int(np.argmin(misfit)) + n_k
+    text = f"the table has {rows} rows, declared {declared.max_len}"
+    yield other("position-origin", text, declared.replace(max_len=rows))
+
+
 def _gated(declared: GatedBias) -> Iterator[Mistake]:
     weight, c = np.asarray(declared.weight), np.asarray(declared.linear_bias)
     exchanged = declared.replace(weight=weight[::-1], linear_bias=c[::-1])
@@ -114,7 +139,7 @@ def _gated(declared: GatedBias) -> Iterator[Mistake]:
     yield changed(
         "softmax-scale",
         "the gates see queries that are scaled",
-        lambda call: _positions_of(call, replace(call, q=call.q * call.scale)),
+        lambda call: _positions_of(call, call.replace(q=call.q * call.scale)),
     )
     sign = np.array([-1, 1])
     other_gate = declared.replace(weight=weight * sign[:, None], linear_bias=c * sign)
@@ -130,14 +155,14 @@ def _gated(declared: GatedBias) -> Iterator[Mistake]:
     yield other("score-term", text, declared.replace(linear_bias=np.zeros_like(c)))
 
 
-def _positions_of(call: Summed, changed: Summed) -> Terms:
+def _positions_of(call: Scored, changed: Scored) -> Parts:
     """The terms of the call, with the content-position term of a changed one."""
     return call.terms() | {"content-position": changed.terms()["content-position"]}
 
 
-def _not_gated(call: Summed) -> Terms:
-    plain, (q_at, k_at) = call.terms(), call.places
-    bias = call.encoding.bias.truth(q_at[:, 0], k_at[0])  # type: ignore[attr-defined]
+def _not_gated(call: Scored) -> Parts:
+    plain, (q_at, k_at) = call.terms(), call.grid
+    bias = call.encoding.bias.truth(q_at[:, 0], k_at[0])
     shape = plain["content-position"].value.shape
     return plain | {"content-position": each_part(bias, lambda p: np.broadcast_to(p, shape))}
 
@@ -159,11 +184,8 @@ def _cope(declared: CoPE) -> Iterator[Mistake]:
         "gates of keys after the query are counted: they do not see the mask",
         lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
     )
-    yield changed(
-        "softmax-scale",
-        "gates see logits that are not scaled",
-        lambda call: _positions_of(call, replace(call, scale=1.0)),
-    )
+    text = "gates see logits that are not scaled"
+    yield changed("softmax-scale", text, lambda call: _positions_of(call, call.replace(scale=1.0)))
 
 
 def _decomposed(declared: DecomposedRelative) -> Iterator[Mistake]:
@@ -196,12 +218,12 @@ def _pope(declared: PoPE) -> Iterator[Mistake]:
         yield changed("amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of))  # type: ignore[misc]
 
 
-def _sized(call: Summed, sizes: Callable[[np.ndarray], np.ndarray]) -> Terms:
+def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:
     """PoPE's logits with other sizes of queries and keys."""
     q, k = (sizes(x)[..., None, :] for x in (call.q, call.k))
     pairs = q * np.swapaxes(k, -2, -3) * call.scale
-    q_at, k_at = call.places
-    waves = call.encoding._cosines(k_at - q_at, call.q)  # type: ignore[attr-defined]
+    q_at, k_at = call.grid
+    waves = call.encoding._cosines(k_at - q_at, call.q)
     terms = np.sum(np.abs(pairs) * (1 + np.abs(waves)), axis=-1)
     return {"content-content": Truth(np.sum(pairs * waves, axis=-1), terms, np.zeros_like(terms))}
 

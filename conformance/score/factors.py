@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
-from posenc_ref import ModelEncoding, Rotary
-from posenc_ref.accuracy import ROUNDOFF, Truth
+from posenc_ref import ModelEncoding, Rotary, Score
+from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.functions.models import scales
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.oracle.scores import Scored
+from posenc_ref.conformance.oracle.scores import Parts, Scored
 
 #: Factors are fitted to at least as many logits, where a call has them.
 _FEW = 100
@@ -25,14 +26,25 @@ def to_fit(calls: Sequence[JudgedCall]) -> JudgedCall:
     return min(enough, key=lambda one: one.actual.size) if enough else calls[-1]
 
 
-def fitted(one: JudgedCall, parts: Sequence[Truth]) -> list[float]:
+def fitted(one: JudgedCall, parts: Parts) -> dict[str, float]:
     """Return the factor of every part, by least squares over the logits of one call."""
     mask = np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
     if not np.isfinite(one.actual[mask]).all():
-        return []
-    each = np.stack([np.broadcast_to(t.value, mask.shape)[mask] for t in parts], axis=1)
+        return {}
+    values = {name: one.facts.total({name: t}, {}).value for name, t in parts.items()}
+    if not values.get("bias", np.ones(1)).any():  # any factor fits a bias of 0
+        del values["bias"]
+    each = np.stack([np.broadcast_to(v, mask.shape)[mask] for v in values.values()], axis=1)
     found = np.linalg.lstsq(each, one.actual[mask], rcond=None)[0]
-    return [float(factor) for factor in found]
+    return dict(zip(values, map(float, found), strict=True))
+
+
+def named(run: Run, factors: dict[str, float], call: Scored) -> Iterator[Named]:
+    """Name the factors of the parts of logits."""
+    if isinstance(call.encoding, Score):
+        return of_terms(run, factors, call.scale, call.q.shape[-1])
+    bias = of_bias(run, factors.get("bias", 1.0), call.q.shape[-1])
+    return chain(bias, of_product(run, factors["q.k"], call))
 
 
 def slack(run: Run) -> float:

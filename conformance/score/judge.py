@@ -1,7 +1,10 @@
-"""Judge of ``scores``: logits of queries and keys."""
+"""Judge of ``scores``: logits of queries and keys, from short calls to long ones, and state."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,15 +13,26 @@ from posenc_ref import Bias, Learned, ModelEncoding, Score
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.bias.cases import span
 from posenc_ref.conformance.bias.diagnose_other import large_constants
+from posenc_ref.conformance.bias.future_mask import MASKED, masked
+from posenc_ref.conformance.diagnosis.drive import Probe, drive
 from posenc_ref.conformance.diagnosis.match import fits, match
 from posenc_ref.conformance.diagnosis.mistake import JudgedCall
+from posenc_ref.conformance.harness import state
+from posenc_ref.conformance.harness.driver import Malformed
+from posenc_ref.conformance.harness.probes import dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Scored
 
-from . import judge_terms
-from .drive import Size, drive, inputs, past_the_end
+from .encoding_mistakes import score_mistakes, table_length
 from .mistakes import logit_mistakes
 
+Size = tuple[int, int, int, int]
+#: (B, H, Q, K): as many keys as queries first; fewer queries may be refused.
+SIZES: tuple[Size, ...] = ((2, 3, 5, 5), (3, 2, 4, 4), (1, 4, 2, 2), (1, 1, 33, 33))
+OPTIONAL: tuple[Size, ...] = (
+    (2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 8, 64, 64), (1, 2, 150, 150), (1, 1, 1, 256),
+    (1, 1, 1, 2050),
+)  # fmt: skip
 #: Channels of q and k where the encoding does not say.
 _DIM = 64
 #: Calls with more logits have a batch of one.
@@ -27,14 +41,43 @@ _MANY = 2**20
 
 def judge(run: Run) -> None:
     """Judge ``fn(q, k)``: logits (B, H, Q, K) of queries at the end of the keys."""
-    if isinstance(run.encoding, Score):
-        judge_terms.judge(run)
-    else:
-        drive(run, _input, _explain)
+    run.report.required = ("logits", "state")
+    seen = drive(run, _probes(run), partial(_asked, run))
+    if not seen:
+        return
+    first: Scored = seen[0].facts
+    state.replay(run, lambda: first.seen(_called(run, first)), seen[0].actual, seen[0].case)
+    state.kept_result(
+        run, lambda: run.driver.call(first.q, first.k), lambda: run.driver.call(first.k, first.q)
+    )
+    if run.failures and not run.report.codes:
+        run.explain(_explain, seen)
 
 
-def _input(run: Run, size: Size) -> Scored | None:
-    """Queries and keys of a size that the encoding has room for."""
+def _probes(run: Run) -> Iterator[Probe]:
+    of = _of_score if isinstance(run.encoding, Score) else _of_encoding
+    for size in (*SIZES, *OPTIONAL):
+        call = of(run, size)
+        if call is not None:
+            case = "B, H, Q, K = " + ", ".join(map(str, (*call.q.shape[:3], call.k.shape[2])))
+            yield Probe("logits", case, call, size in SIZES)
+
+
+def _of_score(run: Run, size: Size) -> Scored | None:
+    """The call of a size, cut to the whole of a window; None where there is no room for it."""
+    encoding: Score = run.encoding
+    b, h, n_q, n_k = size
+    whole = encoding.rows
+    if whole is not None and n_k > whole:
+        if n_q != n_k or n_k <= whole + 1:
+            return None
+        n_q = n_k = whole
+    d = encoding.head_dim
+    return _drawn(run, encoding, (b, encoding.heads or h, n_q, n_k), d, encoding.own_scale(d))
+
+
+def _of_encoding(run: Run, size: Size) -> Scored | None:
+    """The call of a size, cut to the encoding's span; None where there is no room for it."""
     declared: Any = run.encoding
     b, h, n_q, n_k = size
     model = declared if isinstance(declared, ModelEncoding) else None
@@ -52,11 +95,8 @@ def _input(run: Run, size: Size) -> Scored | None:
         if n_k == 0:
             return None
         b = b if h * n_q * n_k <= _MANY else 1
-    if past_the_end(run, n_k):
-        return None
     d = getattr(encoding, "head_dim", None) or getattr(encoding, "dim", None)
     d = d or run.settings.head_dim or _DIM
-    q, k = inputs(run, h, (n_q, n_k), b, d)
     scale = d**-0.5 if not isinstance(encoding, Bias) else encoding.own_scale(d)
     factor = None
     if model is not None:
@@ -64,7 +104,7 @@ def _input(run: Run, size: Size) -> Scored | None:
         query_scale = next(iter(model.query_scale.values()), None)
         if query_scale is not None:
             factor = np.asarray(query_scale.factor(np.arange(n_k - n_q, n_k)))
-    return Scored(encoding, q, k, scale, factor)
+    return _drawn(run, encoding, (b, h, n_q, n_k), d, scale, factor)
 
 
 def _only(model: ModelEncoding) -> Any:
@@ -73,11 +113,59 @@ def _only(model: ModelEncoding) -> Any:
     return None if all(e is None for e in every) else model.only
 
 
+def _drawn(
+    run: Run, encoding: Any, size: Size, d: int, scale: float, factor: np.ndarray | None = None
+) -> Scored | None:
+    """The call with random queries and keys, unless keys lie beyond the largest position."""
+    b, h, n_q, n_k = size
+    if not run.settings.allows(n_k - 1):
+        return None
+    seed = run.settings.seed + n_q + n_k
+    q = run.driver.rounded(dense((b, h, n_q, d), seed))
+    k = run.driver.rounded(dense((b, h, n_k, d), seed + 7))
+    return Scored(encoding, q, k, scale, factor)
+
+
+def _asked(run: Run, probe: Probe) -> list[JudgedCall]:
+    actual = _called(run, probe.facts)
+    call: Scored = probe.facts.judged_as(actual)
+    judged = _judged(run, call, actual, probe.case)
+    return [JudgedCall(probe.case, call.seen(actual), call.truth(), call, judged)]
+
+
+def _called(run: Run, call: Scored) -> np.ndarray:
+    y = run.driver.array(run.driver.call(call.q, call.k))
+    shape = (*call.q.shape[:3], call.k.shape[2])
+    if y.shape != shape:
+        raise Malformed(f"expected shape (B, H, Q, K) = {shape}, got {y.shape}")
+    run.reached(call.k.shape[2] - 1)
+    return y
+
+
+def _judged(run: Run, call: Scored, actual: np.ndarray, case: str) -> np.ndarray | None:
+    """Which logits are compared: all, or those of keys up to the query."""
+    visible = np.broadcast_to(call.visible, actual.shape)
+    if call.causal:
+        return visible
+    if not masked(actual, ~call.visible):
+        return None
+    if call.declares_future:
+        run.failed("logits", case, np.inf, MASKED)
+        run.add("future-keys", MASKED, case, by=None)
+    else:
+        run.limit("logits of keys after the query are masked: the others are judged")
+    return visible
+
+
 def _explain(run: Run, calls: list[JudgedCall]) -> None:
     if all(fits(run, one, _beside_constants(one)) for one in calls):
         large_constants(run, [(one.case, one.facts.constant) for one in calls])
         return
-    match(run, calls, logit_mistakes(calls[0].facts.encoding))
+    declared = calls[0].facts.encoding
+    if isinstance(declared, Score):
+        match(run, calls, chain(score_mistakes(declared), table_length(declared, calls)))
+    else:
+        match(run, calls, logit_mistakes(declared))
 
 
 def _beside_constants(one: JudgedCall) -> Truth | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,25 @@ from posenc_ref import Bias, MultiAxisRoPE, RoPE, Rotary, Sinusoidal, Table, XPo
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, REVERSED_KEYS, heads
 from posenc_ref.conformance.functions.layouts import rotary_variants
-from posenc_ref.conformance.oracle.scores import Scored
+from posenc_ref.conformance.oracle.scores import Parts, Scored
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.sequences.xpos_mistakes import xpos_variants
 from posenc_ref.conformance.table.mistakes import sinusoid_variants
 
 from .bias_mistakes import mistakes_of_bias
-from .scored_mistakes import changed
+from .changed import changed, other
 
 
 def logit_mistakes(declared: Any) -> Iterator[Mistake]:
     """Yield the declaration itself, then one change of it each."""
-    yield changed("", "")
+    yield changed("", "", Scored.parts)
     yield from _positions("bias-alignment" if isinstance(declared, Bias) else "decode-offset")
+    if isinstance(declared, Rotary) and declared.num_axes == 1:
+        yield changed(
+            "position-axis",
+            "the head index is the position",
+            lambda call: call.replace(q_at=heads(call.q), k_at=heads(call.k)).parts(),
+        )
     missing = "amplitude"
     if isinstance(declared, XPos):
         yield from _xpos(declared)
@@ -37,61 +43,52 @@ def logit_mistakes(declared: Any) -> Iterator[Mistake]:
     if declared is not None:
         missing = "frequency-spacing" if isinstance(declared, Rotary) else missing
         text = "logits do not depend on positions: the encoding is missing"
-        yield changed(missing, text, lambda call: call.replace(encoding=None))
+        yield other(missing, text, None)
 
 
 def _positions(code: str) -> Iterator[Mistake]:
-    def moved(code: str, message: str, q: Any = None, k: Any = None) -> Mistake:
+    def moved(code: str, message: str, **places: Callable[[int, int], np.ndarray]) -> Mistake:
         """Other positions of queries or keys, made from their numbers."""
-
-        def change(call: Scored) -> Scored:
-            lengths = call.q.shape[2], call.k.shape[2]
-            return call.replace(
-                q_at=None if q is None else q(*lengths), k_at=None if k is None else k(*lengths)
-            )
-
-        return changed(code, message, change)
+        return changed(
+            code,
+            message,
+            lambda call: call.replace(
+                **{at: place(call.q.shape[2], call.k.shape[2]) for at, place in places.items()}
+            ).parts(),
+        )
 
     for message, place in QUERIES:
-        yield moved(code, message, q=place)
+        yield moved(code, message, q_at=place)
     text = "queries stand one position too late"
-    yield moved("position-origin", text, q=lambda n_q, n_k: np.arange(n_k - n_q, n_k) + 1)
+    yield moved("position-origin", text, q_at=lambda n_q, n_k: np.arange(n_k - n_q, n_k) + 1)
     text = "keys stand one position too late"
-    yield moved("position-origin", text, k=lambda n_q, n_k: np.arange(n_k) + 1)
-    yield moved("wrong-row", REVERSED_KEYS, k=lambda n_q, n_k: np.arange(n_k)[::-1])
-    yield changed("position-axis", "the head index is the position", _heads)
-
-
-def _heads(call: Scored) -> Scored | None:
-    if not isinstance(call.encoding, Rotary) or call.encoding.num_axes > 1:
-        return None
-    return call.replace(q_at=heads(call.q), k_at=heads(call.k))
-
-
-def _other(code: str, message: str, encoding: Any) -> Mistake:
-    return changed(code, message, lambda call: call.replace(encoding=encoding))
+    yield moved("position-origin", text, k_at=lambda n_q, n_k: np.arange(n_k) + 1)
+    yield moved("wrong-row", REVERSED_KEYS, k_at=lambda n_q, n_k: np.arange(n_k)[::-1])
 
 
 def _rotary(declared: Rotary) -> Iterator[Mistake]:
-    code = "frequency-spacing"
-    yield changed(
-        code, "queries are not rotated", lambda call: call.replace(q_at=0 * call.positions[0])
-    )
-    yield changed(
-        code, "keys are not rotated", lambda call: call.replace(k_at=0 * call.positions[1])
-    )
+    def turned(code: str, message: str, q: int = 1, k: int = 1) -> Mistake:
+        """The positions of queries and keys, each times a number."""
+
+        def parts(call: Scored) -> Parts:
+            q_at, k_at = call.positions
+            return call.replace(q_at=q * q_at, k_at=k * k_at).parts()
+
+        return changed(code, message, parts)
+
+    yield turned("frequency-spacing", "queries are not rotated", q=0)
+    yield turned("frequency-spacing", "keys are not rotated", k=0)
     if isinstance(declared, RoPE | MultiAxisRoPE):
-        text = "queries and keys turn opposite ways"
-        yield changed("sign", text, lambda call: call.replace(k_at=-call.positions[1]))
+        yield turned("sign", "queries and keys turn opposite ways", k=-1)
     for variant in rotary_variants(declared):
-        yield _other(*variant)
+        yield other(*variant)
 
 
 def _xpos(declared: XPos) -> Iterator[Mistake]:
     for variant in xpos_variants(declared):
-        yield _other(*variant)
+        yield other(*variant)
     text = "the decay goes the other way: late keys grow"
-    yield changed("amplitude", text, lambda call: _mirrored(call, declared))
+    yield changed("amplitude", text, lambda call: _mirrored(call, declared).parts())
 
 
 def _mirrored(call: Scored, declared: XPos) -> Scored:
@@ -107,6 +104,6 @@ def _mirrored(call: Scored, declared: XPos) -> Scored:
 def _table(declared: Table) -> Iterator[Mistake]:
     if isinstance(declared, Sinusoidal):
         for variant in sinusoid_variants(declared):
-            yield _other(*variant)
+            yield other(*variant)
         for base in PUBLISHED_BASES:
-            yield _other("base", f"the base is {base:g}", declared.replace(base=base))
+            yield other("base", f"the base is {base:g}", declared.replace(base=base))

@@ -1,1 +1,1 @@
-"""Judge rotary encodings called with offsets, in chunks, on queries and keys, and backwards."""
+"""Judge rotary encodings with offsets, in chunks, for queries and keys, and for gradients."""

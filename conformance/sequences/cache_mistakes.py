@@ -13,7 +13,10 @@ from .chunk_mistakes import Chunked, ChunkTokens, chunk_mistakes
 
 
 def _turned(times: Callable[[ChunkTokens], np.ndarray]) -> Callable[[Chunked], Truth]:
-    """Keys that are rotated to their positions so many times; m enters each time."""
+    """Return a prediction of keys that are rotated several times, with m applied each time.
+
+    ``times`` returns the number of rotations of each token.
+    """
 
     def predict(call: Chunked) -> Truth:
         t = call.tokens()
@@ -44,7 +47,7 @@ def _as_inserted(call: Chunked) -> Truth | None:
 
 
 def cache_mistakes() -> Iterator[Mistake]:
-    """Yield the known mistakes of caches of rotated keys, the likelier first."""
+    """Yield known mistakes of caches of rotated keys, likely ones first."""
     yield Mistake(
         "stale-cache",
         "keys stay rotated as at the length when they were inserted",
@@ -60,9 +63,12 @@ def cache_mistakes() -> Iterator[Mistake]:
             lambda t: t.count - t.chunk + 1,
         ),
         ("every key is rotated twice", lambda t: 0 * t.chunk + 2),
-        ("keys are rotated again by the chunk after theirs", lambda t: 1 + (t.chunk < t.count - 1)),
         (
-            "only keys of chunks after the first are rotated, the cache again with each of them",
+            "keys are rotated once more when the next chunk arrives",
+            lambda t: 1 + (t.chunk < t.count - 1),
+        ),
+        (
+            "the first chunk is inserted unrotated, and every later one rotates the whole cache",
             lambda t: np.minimum(t.count - t.chunk, t.count - 1),
         ),
     ):

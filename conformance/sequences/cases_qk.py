@@ -1,4 +1,4 @@
-"""Queries and keys for ``apply_qk``: the required calls first, then the optional ones."""
+"""Queries and keys for ``apply_qk``: required calls first, then optional ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import xpos_truth
 from posenc_ref.conformance.oracle.calls import at_length, one_table
 
-#: xPos keys leave float32 beyond; its decay is judged up to here.
+#: The largest position for xPos: beyond it, the decay of keys overflows float32.
 _XPOS_HIGHEST = 8191
 
 
@@ -23,31 +23,31 @@ Size = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Side:
-    """The queries or the keys of one call, with the positions of the other side."""
+    """The queries, or the keys, of one call; ``others`` are the positions of the other tensor."""
 
     encoding: Rotary
     x: np.ndarray  #: (B, H, S, D)
     positions: np.ndarray  #: (S,), (B, S) or (A, B, S)
-    others: np.ndarray  #: the positions of the other side
+    others: np.ndarray  #: positions of the keys if these are queries, and vice versa
     keys: bool
 
     @property
     def length(self) -> int:
-        """The length of the sequence: that of the call."""
+        """Return the length of the sequence: the largest position of the call plus one."""
         return max(int(self.positions.max()), int(self.others.max())) + 1
 
     def truth(self) -> Truth:
-        """The reference."""
+        """Return the reference."""
         return self.at(self.positions)
 
     def at(self, positions: np.ndarray) -> Truth:
-        """The result at other positions."""
+        """Return the result at other positions."""
         return self.by(self.encoding, positions)
 
     def by(
         self, encoding: Rotary, positions: np.ndarray | None = None, keys: bool | None = None
     ) -> Truth:
-        """The result of another encoding."""
+        """Return the result of another encoding, optionally at other positions."""
         p = self.positions if positions is None else positions
         if isinstance(encoding, XPos):
             return xpos_truth(encoding, self.x, p, keys=self.keys if keys is None else keys)

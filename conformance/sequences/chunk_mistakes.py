@@ -1,4 +1,4 @@
-"""Known mistakes of sequences that are fed chunk by chunk."""
+"""Known mistakes of sequences that are fed in chunks."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ from .offset_mistakes import HALVES
 
 @dataclass(frozen=True)
 class Chunked:
-    """A sequence x (B, H, S, D) and the lengths of the chunks in which it is fed."""
+    """A sequence x (B, H, S, D), and the lengths of the chunks that it is fed in."""
 
     encoding: Rotary
     x: np.ndarray
     chunks: tuple[int, ...]
-    cache: bool = False  #: every key as at the last length, not each chunk as at its own
-    judged: int = 2**40  #: the number of tokens at the end that are judged
+    cache: bool = False  #: whether all chunks use the final length, not their own
+    judged: int = 2**40  #: how many of the last tokens are judged
 
     @property
     def tail(self) -> slice:
-        """The tokens that are judged."""
+        """Return the slice of judged tokens."""
         return slice(max(self.x.shape[2] - self.judged, 0), None)
 
     @property
     def starts(self) -> list[int]:
-        """The position of the first token of every chunk."""
+        """Return the first position of every chunk."""
         return [sum(self.chunks[:j]) for j in range(len(self.chunks))]
 
     @property
     def lengths(self) -> list[int]:
-        """The length of the sequence that each chunk is rotated as at."""
+        """Return, for each chunk, the sequence length that sets its frequencies."""
         total = sum(self.chunks)
         ends = [a + c for a, c in zip(self.starts, self.chunks, strict=True)]
         return [total] * len(ends) if self.cache else ends
 
     def truth(self) -> Truth:
-        """The reference."""
+        """Return the reference."""
         return self.at(np.arange(self.x.shape[2]))
 
     def at(self, positions: np.ndarray, lengths: list[int] | None = None) -> Truth:
-        """The result for the judged tokens at other positions, or other lengths.
+        """Return the result for the judged tokens at other positions, or other lengths.
 
-        Positions broadcast to (B, H, S); there is a length for each chunk.
+        Positions broadcast to (B, H, S); ``lengths`` has one entry per chunk.
         """
         p = np.broadcast_to(positions, self.x.shape[:-1])
         parts = []
@@ -67,7 +67,7 @@ class Chunked:
         return joined(parts)
 
     def tokens(self) -> ChunkTokens:
-        """The place of every token in its chunk."""
+        """Return the chunk of every token and its index in it."""
         a, c = np.array(self.starts), np.array(self.chunks)
         j = np.repeat(np.arange(c.size), c)
         return ChunkTokens(a[j], np.arange(c.sum()) - a[j], c[j], j, int(c[0]), c.size)
@@ -75,15 +75,15 @@ class Chunked:
 
 @dataclass(frozen=True)
 class ChunkTokens(Tokens):
-    """The tokens (S,) of a sequence: the start and the size of their chunk, their index in it."""
+    """The tokens (S,) of a sequence: start, size and number of their chunk, index in the chunk."""
 
-    chunk: np.ndarray  #: the number of its chunk
-    prompt: int  #: tokens in the first chunk
-    count: int  #: number of chunks
+    chunk: np.ndarray  #: the number of the chunk, from 0
+    prompt: int  #: the number of tokens in the first chunk
+    count: int  #: the number of chunks
 
     @property
     def later(self) -> np.ndarray:
-        """Whether the token stands after the first chunk."""
+        """Return whether each token comes after the first chunk."""
         return np.asarray(self.chunk > 0)
 
 
@@ -99,11 +99,11 @@ OFFSETS: tuple[tuple[str, Map], ...] = (
     ("chunks after the first start one position late", lambda t: t.position + t.later),
     ("chunks after the first start one position early", lambda t: t.position - t.later),
     (
-        "every chunk starts one position later than the one before would have it",
+        "each chunk adds one position too many: the error grows with the number of the chunk",
         lambda t: t.position + t.chunk,
     ),
     (
-        "every chunk starts one position earlier than the one before would have it",
+        "each chunk adds one position too few: the error grows with the number of the chunk",
         lambda t: t.position - t.chunk,
     ),
     ("the number of the chunk is its offset", lambda t: t.chunk + t.index),
@@ -136,33 +136,36 @@ STATES: tuple[tuple[str, Map], ...] = (
         lambda t: _first_of_size(t) + t.index,
     ),
     (
-        "a chunk gets the angles of the first chunk of its length, the prompt's apart",
+        "after the first chunk, every chunk gets the angles of the earliest one of its length",
         lambda t: _first_of_size(t, 1) * t.later + t.index,
     ),
 )
 
 
 def _before(t: ChunkTokens) -> np.ndarray:
-    """The length of the chunk before each token's own."""
+    """Return, for each token, the length of the chunk before its own."""
     sizes = np.bincount(t.chunk)
     return np.asarray(sizes[np.maximum(t.chunk - 1, 0)])
 
 
 def _first_of_size(t: ChunkTokens, since: int = 0) -> np.ndarray:
-    """The start of the first chunk, from chunk number ``since`` on, as long as each token's own."""
+    """Return, for each token, the start of the first chunk as long as its own chunk.
+
+    Only chunks from number ``since`` on count.
+    """
     later = t.chunk >= since
     first = {int(n): int(t.start[later & (t.size == n)][0]) for n in set(t.size[later].tolist())}
     return np.array([first.get(int(n), 0) for n in t.size])
 
 
 def chunk_mistakes() -> Iterator[Mistake]:
-    """Yield the known mistakes between chunks, the likelier first."""
+    """Yield the known mistakes of chunks, likely ones first."""
     yield from mistakes("decode-offset", at, *OFFSETS)
     yield from mistakes("state", at, *STATES)
     yield from of_any_start("the start of a chunk", HALVES)
 
     def single(axis: int) -> Callable[[Chunked], Truth]:
-        """Single tokens get the index of their head (1) or row (0) in place of their own, 0."""
+        """Return a prediction: a single token is shifted by its head (1) or row (0) index."""
 
         def predict(call: Chunked) -> Truth:
             t, index = call.tokens(), np.indices(call.x.shape[:-1])[axis]
@@ -178,7 +181,7 @@ def chunk_mistakes() -> Iterator[Mistake]:
 
 
 def _length_mistakes() -> Iterator[Mistake]:
-    """The length that length-dependent scaling sees."""
+    """Yield wrong choices of the length that sets the frequencies."""
 
     def at(lengths: Callable[[Chunked], list[int]]) -> Callable[[Chunked], Truth | None]:
         def predict(call: Chunked) -> Truth | None:

@@ -1,4 +1,4 @@
-"""Judge of ``calls``: independent calls of one instance, each of which must stand by itself."""
+"""Judge ``calls``: independent calls of one instance; earlier calls must not affect later ones."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .offset_mistakes import Offset, offset_mistakes
 
-#: One call: (B, H, S), and the position of its first token.
+#: One call: the sizes (B, H, S), and the position of the first token.
 Call = tuple[tuple[int, int, int], int]
-#: Every length once, so that nothing is kept by length.
+#: Single calls of distinct lengths, so that no cache keyed by the length is hit.
 ALONE: tuple[tuple[Call, ...], ...] = ((((2, 3, 5), 0),), (((2, 3, 6), 7),), (((3, 2, 1), 37),))
 SEQUENCES: dict[str, tuple[Call, ...]] = {
     "one length at three offsets": (((1, 2, 11), 20), ((1, 2, 11), 50), ((1, 2, 11), 0)),
@@ -50,23 +50,23 @@ SEQUENCES: dict[str, tuple[Call, ...]] = {
 
 @dataclass(frozen=True)
 class InTurn(Offset):
-    """A call of a sequence, with those before and after it."""
+    """One call of a sequence of calls, with its index in the sequence."""
 
     index: int = 0
     sequence: tuple[Call, ...] = ()
 
     @property
     def before(self) -> tuple[Call, ...]:
-        """The calls that were made before this one."""
+        """Return the calls made before this one."""
         return self.sequence[: self.index]
 
     def starting(self, offset: int) -> Truth:
-        """The result with another offset."""
+        """Return the result with another offset."""
         return self.at(offset + np.arange(self.x.shape[2]))
 
 
 def judge(run: Run) -> None:
-    """Judge ``fn([(x, offset), ...])``: alone and in sequences; then, one by one, as ``apply``."""
+    """Judge ``fn([(x, offset), ...])``: single calls, sequences of calls, then as ``apply``."""
     run.report.required = ("alone", "sequences", "state")
     encoding = alike(run.encoding)
     ask = partial(_ask, run, encoding)
@@ -92,7 +92,7 @@ def judge(run: Run) -> None:
 
 
 def _ask(run: Run, encoding: Rotary, probe: Probe) -> list[JudgedCall]:
-    """The calls of one sequence, each to be judged."""
+    """Make the calls of one sequence; return them with their references."""
     name, calls = probe.case, probe.facts
     first = {call: calls.index(call) for call in calls}
     inputs = []
@@ -132,7 +132,7 @@ def _sequences(run: Run, encoding: Rotary) -> Iterator[Probe]:
 
 
 def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
-    """Lengths at which frequencies change, with short calls between."""
+    """Return sequences that alternate short calls with lengths where frequencies change."""
     if not encoding.depends_on_length:
         return {}
     short: Call = ((1, 2, 4), 0)
@@ -144,7 +144,7 @@ def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
 
 
 def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
-    """Diagnose calls that are right alone and wrong in a sequence."""
+    """Diagnose calls that are right alone, but wrong in a sequence."""
     wrong = failed(run, seen)
     if not wrong or match(run, seen, _state_mistakes()):
         return
@@ -158,12 +158,12 @@ def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
 
 def _state_mistakes() -> Iterator[Mistake]:
     def kept(call: InTurn) -> Truth:
-        """The offset of the first call of this length."""
+        """Return the result with the offset of the first call of this length."""
         size = call.x.shape[2]
         return call.starting(next(start for s, start in call.sequence if s[2] == size))
 
     def counted(call: InTurn) -> Truth:
-        """Tokens of all calls are counted, on top of the offset."""
+        """Return the result with the tokens of all earlier calls added to the offset."""
         return call.starting(int(call.offset[0]) + sum(size[2] for size, _ in call.before))
 
     def in_turn(call: InTurn) -> Truth:

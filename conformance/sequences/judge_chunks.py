@@ -1,4 +1,4 @@
-"""Judges of ``decode`` and ``key_cache``: a sequence that is fed chunk by chunk."""
+"""Judge ``decode`` and ``key_cache``: a sequence that is fed in chunks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from posenc_ref.conformance.rotary.judge_length import lengths_of
 from .cache_mistakes import cache_mistakes
 from .chunk_mistakes import Chunked, chunk_mistakes
 
-#: A sequence in one piece, token by token, and in pieces of every kind.
+#: Lengths of chunks: a whole sequence, single tokens, a prompt with tokens, and mixed ones.
 CHUNKS: tuple[tuple[int, ...], ...] = (
     (5,),
     (1,) * 6,
@@ -37,19 +37,19 @@ CHUNKS: tuple[tuple[int, ...], ...] = (
     (1, 6, 1, 5),
     (33, 1, 1, 1, 1),
 )
-#: Past the usual sizes of caches and tables.
-#: Tokens that are judged at their ends.
+#: The number of tokens judged at the end of each optional sequence.
 JUDGED = 40
+#: Chunks past the usual sizes of caches and tables.
 LONG = ((1000, 1, 1, 22), (4093, 1, 1, 1, 1, 3), (8190, 1, 1, 1), (32766, 1, 1))
 
 
 def judge_decode(run: Run) -> None:
-    """Judge ``fn(x, chunks)``: each chunk goes on where the last one ends; then as ``apply``."""
+    """Judge ``fn(x, chunks)``: each chunk continues the one before; then judge as ``apply``."""
     _judge(run, cache=False, named=chunk_mistakes, otherwise="decode-offset")
 
 
 def judge_key_cache(run: Run) -> None:
-    """Judge ``fn(k, chunks)``: all keys, rotated as at the last length; then as ``apply``."""
+    """Judge ``fn(k, chunks)``: all keys, rotated for the final length; then as ``apply``."""
     _judge(run, cache=True, named=cache_mistakes, otherwise="stale-cache")
 
 
@@ -70,11 +70,11 @@ def _judge(run: Run, *, cache: bool, named: Any, otherwise: str) -> None:
     judge_as_apply(run, _view(run), encoding, "lambda x, p: fn(x, [len(p)])")
     _state(run, calls[0])
     if run.failures and not run.report.codes:
-        name_pattern(run, calls, otherwise, "what is fed in several chunks comes out wrong")
+        name_pattern(run, calls, otherwise, "sequences fed in several chunks give wrong results")
 
 
 def _around(encoding: Rotary) -> Iterable[tuple[int, ...]]:
-    """Chunks that end before, at and after the lengths at which frequencies change."""
+    """Yield lengths of chunks that end before, at and after each change of the frequencies."""
     if not encoding.depends_on_length:
         return
     for n in lengths_of(encoding):
@@ -96,7 +96,7 @@ def _required(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:
 
 
 def _optional(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:
-    """Long sequences, and an empty chunk."""
+    """Yield long sequences, and one with an empty chunk."""
     longer = sorted({*LONG, *_around(encoding)}, key=sum)
     for chunks in ((2, 0, 3), *longer):
         if run.settings.allows(sum(chunks) - 1):
@@ -126,7 +126,7 @@ def _view(run: Run) -> Any:
 
 
 def _state(run: Run, first: JudgedCall) -> None:
-    """The first sequence once more, and a result that is kept."""
+    """Judge a repetition of the first sequence, and a kept result."""
     call: Chunked = first.facts
     state.replay(run, lambda: _called(run, call), first.actual, first.case)
     chunks = list(call.chunks)

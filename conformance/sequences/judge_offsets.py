@@ -1,4 +1,4 @@
-"""Judges of ``apply_offset`` and ``calls``: calls that start where an offset says."""
+"""Judge ``apply_offset``: calls whose rows start at given offsets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from posenc_ref.conformance.rotary.as_apply import (
 
 from .offset_mistakes import Offset, offset_mistakes
 
-#: (B, H, S) and the offset of each row: all alike first, one token per row among them.
+#: (B, H, S), and a different offset for each row; one case has a single token per row.
 ROWS: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
     ((2, 3, 5), (3, 9)),
     ((3, 2, 1), (7, 0, 12)),
@@ -35,13 +35,17 @@ ROWS: tuple[tuple[tuple[int, int, int], tuple[int, ...]], ...] = (
     ((4, 3, 2), (0, 41, 5, 300)),
     ((3, 1, 4), (4093, 17, 65530)),
 )
+#: (B, H, S), and one offset for all rows.
 ALIKE = (((2, 3, 5), 6), ((3, 2, 1), 37), ((1, 2, 4), 1021))
-#: Offsets beyond may be refused.
+#: Larger offsets may be refused.
 REQUIRED = 37
 
 
 def judge(run: Run) -> None:
-    """Judge ``fn(x (B, H, S, D), offset (B,))``: row b from ``offset[b]`` on; then as ``apply``."""
+    """Judge ``fn(x (B, H, S, D), offset (B,))``: row b starts at ``offset[b]``.
+
+    If no known mistake is found, the function is then judged as ``apply``.
+    """
     encoding = alike(run.encoding)
     run.report.required = ("required inputs", "offsets", "state")
     ask = one_result(lambda call: _called(run, call))
@@ -60,7 +64,7 @@ def judge(run: Run) -> None:
 
 
 def _probes(run: Run, encoding: Any) -> Iterator[Probe]:
-    """Offset 0, offsets that are the same in every row, then different ones."""
+    """Yield calls with offset 0, with equal offsets in all rows, then with different ones."""
     for size in SIZES:
         yield _probe(run, encoding, "required inputs", size, (0,) * size[0])
     for size, start in ALIKE:
@@ -102,7 +106,7 @@ def _called(run: Run, call: Offset) -> np.ndarray:
 
 
 def _same_token(run: Run, encoding: Any) -> None:
-    """The same token in every row, at the same offset, must come out the same."""
+    """Judge that the same token gives the same result in every row at the same offset."""
     call = _input(run, encoding, (1, 1, 1), (37,))
     x = np.broadcast_to(call.x, (3, 2, 1, encoding.head_dim)).copy()
     y = _called(run, Offset(encoding, x, np.full(3, 37)))
@@ -128,7 +132,7 @@ def _view(run: Run) -> Any:
 
 
 def _state(run: Run, first: JudgedCall) -> None:
-    """The first call once more, and a result that is kept."""
+    """Judge a repetition of the first call, and a kept result."""
     call: Offset = first.facts
     state.replay(run, lambda: _called(run, call), first.actual, first.case)
     state.kept_result(

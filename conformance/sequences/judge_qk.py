@@ -1,4 +1,4 @@
-"""Judge of ``apply_qk``: queries and keys in one call, each at positions of their own."""
+"""Judge ``apply_qk``: queries and keys in one call, each with their own positions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .cases_qk import PairCall, cases
 from .qk_mistakes import qk_mistakes
 from .xpos_mistakes import xpos_mistakes
 
-#: Codes of tensors that allow the declared logits.
+#: Codes of findings about tensors that may leave the logits as declared.
 MAYBE_HARMLESS = ("output-layout", "position-origin", "amplitude", "attention-factor")
 
 
 def judge(run: Run) -> None:
-    """Judge ``fn(q, k, q_positions, k_positions) -> (q', k')``; then each side as ``apply``."""
+    """Judge ``fn(q, k, q_positions, k_positions) -> (q', k')``; then q and k as ``apply``."""
     run.report.required = ("required inputs", "pairs", "state")
     sides = drive(run, _probes(run), lambda probe: _called(run, probe.facts))
     if sides is None:
@@ -54,7 +54,10 @@ def _probes(run: Run) -> Iterator[Probe]:
 
 
 def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
-    """Diagnose xPos, which is no ``apply``; logits do not show the origin of its decay."""
+    """Diagnose xPos, which maps queries and keys differently.
+
+    If only the origin of the decay differs, the logits agree, and the finding is a note.
+    """
     if run.failures and not excused(run, logits, "the decay is counted from another position"):
         match(run, seen, [*qk_mistakes(run.encoding), *xpos_mistakes(run.encoding)])
 
@@ -79,14 +82,14 @@ def _called(run: Run, case: PairCall) -> list[JudgedCall]:
 
 
 def pair(result: Any) -> tuple[Any, Any]:
-    """The two results."""
+    """Return the two results; raise Malformed unless there are two."""
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise Malformed(f"expected (q, k), got {type(result).__name__}")
     return result[0], result[1]
 
 
 def _each_side(run: Run) -> None:
-    """Judge queries as ``apply``, with the same x as keys; keys too, if their results differ."""
+    """Judge queries as ``apply``, with the same x as keys; judge keys too if they differ."""
     driver, differ = run.driver, [0]
 
     def both(x: Any, positions: Any) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Judge of ``shift_keys``: rotated keys moved on by delta positions, as context shifts do."""
+"""Judge ``shift_keys``: rotated keys moved by delta positions, as in a context shift."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.oracle.transforms import alike, shift
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, judge_as_apply
 
-#: Forwards, and backwards as a context shift does; from small to large.
+#: Positive deltas, and negative ones as in a context shift; from small to large.
 DELTAS = (1, 3, 7, -1, -7, 211, -512, 4096, -4093, 100003, -70001)
-#: The largest delta in a view, which makes a call for each token.
+#: The largest delta when judged as ``apply``, where each token takes a call.
 _LONGEST = 8191
 
 
 @dataclass(frozen=True)
 class Moved:
-    """Keys (B, H, S, D), rotated to 0 .. S-1, and the delta to be added to their positions."""
+    """Keys (B, H, S, D) rotated to positions 0 .. S-1, and the delta to add to their positions."""
 
-    encoding: Rotary  #: the declared one, of one axis
+    encoding: Rotary  #: the declared encoding, with one axis
     x: np.ndarray
     delta: int
 
     def truth(self) -> Truth:
-        """``R(delta) x``."""
+        """Return ``R(delta) x``."""
         return self.by(np.full(self.x.shape[2], self.delta))
 
     def by(self, delta: np.ndarray) -> Truth:
-        """The result with other deltas, one for each token."""
+        """Return the result with other deltas, one per token."""
         return apply_truth(shift(self.encoding), self.x, delta)
 
     def scaled(self, size: float) -> Truth:
-        """The result with the rotated channels multiplied by a factor."""
+        """Return the result with the rotated channels multiplied by a factor."""
         truth = self.truth()
         each = np.where(truth.terms > 0, size, 1.0)
         return each_part(truth, lambda part: part * each)
 
 
 def judge(run: Run) -> None:
-    """Judge ``fn(rotated_k, delta)``; then each delta as an ``apply`` without m and origin."""
+    """Judge ``fn(rotated_k, delta)``; then judge it as ``apply``, with delta as the position."""
     run.report.required = ("shifts", "state")
     run.driver.names = ("rotated_k",)
     encoding = alike(run.encoding)
@@ -87,7 +87,7 @@ def _probes(run: Run, encoding: Rotary) -> Iterator[Probe]:
 
 
 def _wide(run: Run, encoding: Rotary) -> Iterator[Probe]:
-    """Caches of more keys, heads and rows than one tile holds."""
+    """Yield calls with more keys, heads and rows than one tile of a kernel."""
     for i, size in enumerate(WIDE):
         call = Moved(encoding, run.random((*size, encoding.head_dim), 20 + i), 37 + i)
         case = f"B, H, S = {size}, delta {call.delta}"
@@ -96,7 +96,7 @@ def _wide(run: Run, encoding: Rotary) -> Iterator[Probe]:
 
 @contextmanager
 def _short(run: Run, longest: int) -> Iterator[Run]:
-    """Judge few deltas, none larger than ``longest``: each takes a call."""
+    """Yield a run with few deltas, up to ``longest``, because each delta takes a call."""
     last, highest = run.settings.up_to(longest), run.ledger.highest
     run.ledger.highest = min(highest, last)
     yield replace(run, settings=replace(run.settings, max_position=last, reduced=True))
@@ -149,7 +149,7 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
             "A difference of positions has no origin.",
         )
     if (m := encoding.attention_factor()) != 1.0:
-        for what, size in ((f"m = {m:.6g} is applied once more", m), ("m is taken out", 1 / m)):
+        for what, size in ((f"m = {m:.6g} is applied once more", m), ("m is divided out", 1 / m)):
             yield Mistake(
                 "attention-factor",
                 what,

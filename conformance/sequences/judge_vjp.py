@@ -1,4 +1,4 @@
-"""Judge of ``apply_vjp``: the gradient of x, which is the adjoint and not the inverse."""
+"""Judge ``apply_vjp``: the gradient of x, which is the adjoint of ``apply``, not its inverse."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
 @dataclass(frozen=True)
 class Backward:
-    """One call: ``dy`` goes back through ``apply`` at ``positions``."""
+    """One call: the gradient ``dy`` of the result of ``apply`` at ``positions``."""
 
-    encoding: Rotary  #: the declared one, of the forward pass
+    encoding: Rotary  #: the declared encoding of the forward pass
     x: np.ndarray
     positions: np.ndarray
     dy: np.ndarray
 
     def truth(self) -> Truth:
-        """``m R(-p) dy``."""
+        """Return ``m R(-p) dy``."""
         return apply_truth(adjoint(self.encoding), self.dy, self.positions)
 
     def scaled(self, power: int) -> Truth:
-        """The rotated channels times m to a power."""
+        """Return the result with the rotated channels multiplied by a power of m."""
         truth = self.truth()
         m = self.encoding.attention_factor(int(self.positions.max()) + 1)
         size = np.where(truth.terms > 0, m**power, 1.0)
         return each_part(truth, lambda part: part * size)
 
     def passed(self, value: np.ndarray) -> Truth:
-        """``value`` in the channels that are not rotated."""
+        """Return the result with ``value`` in the channels that are not rotated."""
         truth = self.truth()
         return Truth(np.where(truth.terms > 0, truth.value, value), truth.terms, truth.angle)
 
 
 def judge(run: Run) -> None:
-    """Judge ``fn(x, positions, dy) -> dx``; then, as a function of dy, as an ``apply``."""
+    """Judge ``fn(x, positions, dy) -> dx``; then judge dx as a function of dy, as ``apply``."""
     run.report.required = ("gradient", "state")
     encoding: Rotary = run.encoding
     calls = drive(run, _probes(run, encoding), one_result(lambda call: _called(run, call)))
@@ -85,7 +85,7 @@ def _called(run: Run, call: Backward) -> np.ndarray:
 
 
 def _whatever_x(run: Run, one: JudgedCall) -> None:
-    """The map is linear: its gradient does not depend on where it is taken."""
+    """Judge that dx does not depend on x: the map is linear."""
     call: Backward = one.facts
     other = Backward(call.encoding, call.x[::-1] * 3, call.positions, call.dy)
     run.count("gradient")
@@ -138,7 +138,7 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
 
 
 def _back(call: Backward, output_layout: str | None) -> Truth:
-    """The adjoint with other channels."""
+    """Return the adjoint for pairs written in ``output_layout``."""
     declared: Any = call.encoding
     other = adjoint(declared).replace(layout=declared.layout, output_layout=output_layout)
     return apply_truth(other, call.dy, call.positions)

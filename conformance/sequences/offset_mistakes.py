@@ -16,13 +16,13 @@ from posenc_ref.conformance.diagnosis.position_mistakes import Tokens, at, of_an
 from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.phases.precision import rounded
 
-#: How positions are rounded that are held in half precision.
+#: Functions that round positions to a half-precision format, by its name.
 HALVES = {name: partial(rounded, dtype=name) for name in ("bfloat16", "float16")}
 
 
 @dataclass(frozen=True)
 class Offset:
-    """A call whose row b starts at ``offset[b]``."""
+    """A call in which row b starts at ``offset[b]``."""
 
     encoding: Rotary
     x: np.ndarray  #: (B, H, S, D)
@@ -30,25 +30,25 @@ class Offset:
 
     @property
     def length(self) -> int:
-        """The length of the sequence: of its longest row."""
+        """Return the length of the sequence in the longest row."""
         return int(self.offset.max(initial=0) + self.x.shape[2])
 
     @property
     def positions(self) -> np.ndarray:
-        """The declared positions (B, S)."""
+        """Return the declared positions (B, S)."""
         return np.asarray(self.offset[:, None] + np.arange(self.x.shape[2]))
 
     def tokens(self) -> Tokens:
-        """The tokens of every row."""
+        """Return the start, index and number of the tokens of every row."""
         n = self.x.shape[2]
         return Tokens(self.offset[:, None, None], np.arange(n), np.array(n))
 
     def truth(self) -> Truth:
-        """The reference."""
+        """Return the reference."""
         return at_length(self.encoding, self.x, self.positions, self.length)
 
     def at(self, positions: np.ndarray) -> Truth:
-        """The result at other positions, which broadcast to (B, H, S)."""
+        """Return the result at other positions, which broadcast to (B, H, S)."""
         p = np.broadcast_to(positions, self.x.shape[:-1])
         return at_length(self.encoding, self.x, p, self.length)
 
@@ -58,7 +58,7 @@ def _row(t: Tokens) -> np.ndarray:
 
 
 def offset_mistakes() -> Iterator[Mistake]:
-    """Yield the known mistakes of calls with an offset, the likelier first."""
+    """Yield the known mistakes of calls with an offset, likely ones first."""
     yield Mistake(
         "decode-offset", "the offset is not used: every call starts at 0", at(lambda t: t.index)
     )

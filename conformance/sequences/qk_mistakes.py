@@ -1,4 +1,4 @@
-"""Known mistakes of calls with queries and keys: the positions that each side gets."""
+"""Known mistakes of calls with queries and keys: wrong positions of either."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .cases_qk import Side
 
 
 def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
-    """Yield the known mistakes between queries and keys, the likelier first."""
+    """Yield the known mistakes of calls with queries and keys, likely ones first."""
 
     def at(
         positions: Callable[[Side], np.ndarray | None], only: bool | None = None
     ) -> Callable[[Side], Truth | None]:
-        """Both sides, or only the keys (True) or queries (False), at these positions."""
+        """Return a prediction with these positions for keys (True), queries (False), or both."""
 
         def predict(side: Side) -> Truth | None:
             if only is not None and side.keys != only:

@@ -1,4 +1,4 @@
-"""Known mistakes of xPos: its decay, and everything that a rotation gets wrong."""
+"""Known mistakes of xPos: in its decay, and in its rotation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .cases_qk import Side
 
-#: Scale bases that are published or tried out.
+#: Values of scale_base that are published, or likely mistakes.
 SCALE_BASES = (512.0, 256.0, 1024.0, 2048.0, 128.0, 64.0, 4096.0, 1.0)
 GAMMAS = (0.4, 0.0001, 0.2, 0.3, 0.5, 0.6, 0.8, 1.0)
 
 
 def xpos_variants(declared: XPos) -> Iterator[tuple[str, str, Rotary]]:
-    """Yield the encodings that are taken for the declared xPos: code, message, encoding."""
+    """Yield encodings that are mistaken for the declared xPos: code, message, encoding."""
     plain = RoPE(declared.head_dim, layout=declared.layout, base=declared.base)
     yield "amplitude", "the decay is missing: a plain rotation", plain
     other = "half" if declared.layout == "interleaved" else "interleaved"
@@ -36,7 +36,7 @@ def xpos_variants(declared: XPos) -> Iterator[tuple[str, str, Rotary]]:
 
 
 def xpos_mistakes(declared: XPos) -> Iterator[Mistake]:
-    """Yield one change of the declared xPos each."""
+    """Yield the known mistakes of xPos; each is one change of the declaration."""
     for what, exchanged in (
         ("queries and keys have each other's decay", (True, False)),
         ("keys have the decay of queries", (True,)),
@@ -80,7 +80,10 @@ _CENTRE = (
 
 
 def _exchanged(which: tuple[bool, ...]) -> Callable[[Side], Truth]:
-    """The sides (keys: True) in ``which`` have the decay of the other."""
+    """Return a prediction with the decay of the other tensor.
+
+    ``which`` holds the affected tensors: True for keys, False for queries.
+    """
     return lambda s: s.by(s.encoding, keys=(not s.keys) if s.keys in which else s.keys)
 
 
@@ -89,7 +92,7 @@ def _centred(encoding: XPos, centre: Callable[[Side], int]) -> Callable[[Side], 
 
 
 def _decayed_by_index(side: Side) -> Truth:
-    """The rotation to positions p, with the decay of the token's index."""
+    """Return the rotation to the positions, with the decay of the token's index in the call."""
     encoding = side.encoding
     assert isinstance(encoding, XPos)
     truth = side.truth()
@@ -103,7 +106,7 @@ def _decayed_by_index(side: Side) -> Truth:
 
 
 def _turned(side: Side) -> Truth:
-    """The decay of positions p with the rotation to -p."""
+    """Return the rotation to -p, with the decay of the positions p."""
     encoding = side.encoding
     assert isinstance(encoding, XPos)
     _, second = encoding.pairs()

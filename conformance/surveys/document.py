@@ -14,10 +14,9 @@ def document(
     title: str, libraries: Mapping[str, str], command: str, duration: str, parts: Sequence[str]
 ) -> str:
     """Return a document whose head says what wrote it, when, and with which versions."""
-    ours = versions()
-    order = ("numpy", "python", "posenc_ref", "specification")
-    every = {**libraries, **{name: ours[name] for name in order}}
-    named = ", ".join(f"{name} {number}" for name, number in every.items())
+    every = {**libraries, **versions()}
+    order = (*libraries, "numpy", "python", "posenc_ref", "specification")
+    named = ", ".join(f"{name} {every[name]}" for name in order)
     head = [
         f"# {title}",
         f"{datetime.date.today().isoformat()}, with {named}. Written by `{command}` in "

@@ -121,15 +121,9 @@ def recording(
         facts["encoding"] = None if encoding is None else encoding.to_dict()
     with path.open("wb") as file:
         writer = NdjsonWriter(file, kind)
-        writer.write(
-            "header",
-            "header",
-            format=FORMAT,
-            kind=kind,
-            versions=versions() | dict(libraries or {}),
-            platform=f"{platform.system()} {platform.machine()}",
-            **facts,
-        )
+        head = {"format": FORMAT, "kind": kind, "versions": versions() | dict(libraries or {})}
+        head["platform"] = f"{platform.system()} {platform.machine()}"
+        writer.write("header", "header", **head, **facts)
         yield writer
 
 
@@ -235,9 +229,8 @@ def _read(raw: bytes) -> Recorded:
         raise NdjsonError(f"has the kind {header.get('kind')!r}, not {' or '.join(EVENTS)}")
     ends = [n for n, e in enumerate(events, 1) if e["event"] == "footer"]
     if not ends:
-        raise NdjsonError(
-            f"has no footer after {len(lines)} lines: the run broke off, and says nothing"
-        )
+        reason = "the run broke off, and says nothing"
+        raise NdjsonError(f"has no footer after {len(lines)} lines: {reason}")
     if ends[0] != len(lines):
         raise NdjsonError(f"goes on after its footer, in line {ends[0] + 1}")
     *between, footer = between
@@ -279,22 +272,17 @@ def _counted(kind: str, between: list[dict[str, Any]], footer: Mapping[str, Any]
         raise NdjsonError(f"holds {found}, but its footer counts {footer.get('counts')}")
     executed = sum(e.get("executed", 0) for e in between)
     if footer.get("executed") != executed:
-        raise NdjsonError(
-            f"holds {executed} executed cases, but its footer {footer.get('executed')}"
-        )
+        stated = footer.get("executed")
+        raise NdjsonError(f"holds {executed} executed cases, but its footer {stated}")
 
 
 def _follows(recorded: Recorded) -> None:
     """Raise NdjsonError unless the lines lead to the verdict in the footer."""
+    check, footer = recorded.kind == "check", recorded.footer
+    stated = (footer.get("verdict" if check else "verdicts"), footer.get("exit_code"))
     try:
-        if recorded.kind == "check":
-            report = recorded.report()
-            drawn: Any = (report.verdict, report.exit_code)
-            stated = (recorded.footer.get("verdict"), recorded.footer.get("exit_code"))
-        else:
-            found = recorded.verification()
-            drawn = (found.counts, found.exit_code)
-            stated = (recorded.footer.get("verdicts"), recorded.footer.get("exit_code"))
+        found: Any = recorded.report() if check else recorded.verification()
+        drawn = (found.verdict if check else found.counts, found.exit_code)
     except (KeyError, TypeError, ValueError) as error:
         raise NdjsonError(f"lacks something that its kind needs ({error!r})") from None
     if drawn != stated:

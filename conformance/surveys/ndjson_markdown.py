@@ -13,12 +13,8 @@ from .record import Outcome, judged
 from .tables import markdown_table
 
 _SIGNS = {
-    "conforms": "✅",
-    "deviates": "❌",
-    "inconclusive": "⚠️",
-    "error": "💥",
-    "skipped": "⏭️",
-}
+    "conforms": "✅", "deviates": "❌", "inconclusive": "⚠️", "error": "💥", "skipped": "⏭️",
+}  # fmt: skip
 _HEAD = ("", "judged", "surface", "declared", "dtype", "cases", "worst", "verdict")
 
 
@@ -27,9 +23,11 @@ def markdown(recorded: Sequence[Recorded]) -> str:
     rows, found, skipped = [], [], []
     for one in recorded:
         if one.kind == "check":
-            rows.append(_row(_outcome(one.report())))
-            found += _check_findings(one)
-            skipped += _check_limits(one)
+            report = one.report()
+            blank = Outcome(case=report.subject, surface=report.surface, dtype=report.dtype)
+            rows.append(_row(judged(blank, report).replace(encoding=report.encoding)))
+            found += [line for f in report.findings for line in _finding(report.subject, f)]
+            skipped += _limits(report)
         else:
             outcomes = one.verification().outcomes
             rows += [_row(o) for o in outcomes if o.verdict != "skipped"]
@@ -66,11 +64,6 @@ def _counts(recorded: Sequence[Recorded]) -> list[str]:
     return lines
 
 
-def _outcome(report: Report) -> Outcome:
-    blank = Outcome(case=report.subject, surface=report.surface, dtype=report.dtype)
-    return judged(blank, report).replace(encoding=report.encoding)
-
-
 def _row(o: Outcome) -> list[str]:
     return [
         _SIGNS[o.verdict],
@@ -82,11 +75,6 @@ def _row(o: Outcome) -> list[str]:
         "" if o.worst is None else f"{o.worst:.3g}",
         " ".join((o.verdict, *o.codes)),
     ]
-
-
-def _check_findings(one: Recorded) -> list[str]:
-    report = one.report()
-    return [line for f in report.findings for line in _finding(report.subject, f)]
 
 
 def _finding(subject: str, f: Finding) -> list[str]:
@@ -110,14 +98,10 @@ def _outcome_finding(o: Outcome) -> str:
     return f"- **error** {_text(o.name)}: " + "; ".join(f"`{c}`: {_text(m)}" for c, m in pairs)
 
 
-def _check_limits(one: Recorded) -> list[str]:
-    report = one.report()
-    lines = [f"- {_text(report.subject)}: {_text(limit)}" for limit in report.limits]
-    lines += [
-        f"- {_text(report.subject)}: the required check {_text(name)!r} was not executed"
-        for name in report.missing
-    ]
-    return lines
+def _limits(report: Report) -> list[str]:
+    limits = list(map(_text, report.limits))
+    limits += [f"the required check {_text(name)!r} was not executed" for name in report.missing]
+    return [f"- {_text(report.subject)}: {limit}" for limit in limits]
 
 
 def _versions(recorded: Sequence[Recorded]) -> list[str]:
@@ -128,10 +112,8 @@ def _versions(recorded: Sequence[Recorded]) -> list[str]:
         if one.header.get("backend_version"):
             known[one.header["backend"]] = one.header["backend_version"]
         versions = ", ".join(f"{name} {version}" for name, version in known.items())
-        line = f"<sub>{_text(versions)}, {_text(one.header['platform'])}</sub>"
-        if line not in lines:
-            lines.append(line)
-    return lines
+        lines.append(f"<sub>{_text(versions)}, {_text(one.header['platform'])}</sub>")
+    return list(dict.fromkeys(lines))
 
 
 def _text(value: str) -> str:

@@ -124,14 +124,13 @@ def judged(blank: Outcome, report: Report) -> Outcome:
     """Return ``blank`` with what a report says."""
     errors = [f for f in report.findings if f.severity == ERROR]
     a = report.accuracy
-    reason = ""
-    if report.verdict == "error":
-        reason = "a perturbed output was accepted: the check is vacuous here"
-    elif report.verdict == "inconclusive":
-        reason = f"not executed: {', '.join(report.missing)}"
+    reasons = {
+        "error": "a perturbed output was accepted: the check is vacuous here",
+        "inconclusive": f"not executed: {', '.join(report.missing)}",
+    }
     return blank.replace(
         verdict=report.verdict,
-        reason=reason,
+        reason=reasons.get(report.verdict, ""),
         codes=tuple(f.code for f in errors),
         messages=tuple(f.message for f in errors),
         evidence=tuple(f.evidence for f in errors),

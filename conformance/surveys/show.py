@@ -5,8 +5,7 @@ from __future__ import annotations
 from posenc_ref.backends import backends
 from posenc_ref.conformance.harness.probes import REPORTED
 
-from .own_registered import labels
-from .own_surfaces import LABELS
+from .own import LABELS, labels
 from .record import Outcome
 from .tables import WORDS, TextTable, plain_text, short_score
 from .verify import Verification
@@ -73,7 +72,7 @@ def library_table(found: Verification) -> TextTable | None:
     outcomes = [o for o in found.outcomes if o.kind == "library" and o.label]
     if not outcomes:
         return None
-    lengths = [_short(p) for p in REPORTED]
+    lengths = [f"{p >> 20}Mi" if p >= 2**20 else f"{p >> 10}Ki" for p in REPORTED]
     table = TextTable(
         "Other libraries, as they are installed",
         ["implementation", "dtype", "worst", *lengths, "> 2**-9 at", "angles", "verdict"],
@@ -116,12 +115,9 @@ def legend(found: Verification) -> str:
 def sentences(found: Verification) -> list[str]:
     """Return sentences about what deviates, raised an error or was skipped."""
     lines = []
-    for title, verdict in (
-        ("Deviations", "deviates"),
-        ("Inconclusive", "inconclusive"),
-        ("Errors", "error"),
-        ("Skipped", "skipped"),
-    ):
+    titles = {"deviates": "Deviations", "inconclusive": "Inconclusive", "error": "Errors",
+              "skipped": "Skipped"}  # fmt: skip
+    for verdict, title in titles.items():
         chosen = [o for o in found.outcomes if o.verdict == verdict]
         if chosen:
             lines += [f"{title}:", *(f"  {_sentence(o)}" for o in chosen)]
@@ -142,23 +138,19 @@ def _sentence(o: Outcome) -> str:
 def summary(found: Verification) -> str:
     """Return one line of counts."""
     c = found.counts
-    judged = sum(n for verdict, n in c.items() if verdict != "skipped")
-    parts = [
-        f"{judged} judged",
-        f"{c['conforms']} conforming",
-        f"{c['deviates']} deviating",
-        f"{c['inconclusive']} inconclusive",
-        f"{c['skipped']} skipped",
-    ]
+    text = (
+        f"{sum(c.values()) - c['skipped']} judged, {c['conforms']} conforming, {c['deviates']} "
+        f"deviating, {c['inconclusive']} inconclusive, {c['skipped']} skipped"
+    )
     if c["error"]:
-        parts.append(f"{c['error']} errors")
+        text += f", {c['error']} errors"
     ours = [o for o in found.outcomes if o.ours and o.verdict in ("deviates", "inconclusive")]
     own = f"{len(ours)} of our own FAIL" if ours else "none of our own deviates"
     if c["error"] and not ours:
         own = "what went wrong is above"
     elif not any(o.executed for o in found.outcomes):
         own = "NOTHING was executed"
-    return f"{', '.join(parts)}; {own} ({found.seconds:.0f} s)"
+    return f"{text}; {own} ({found.seconds:.0f} s)"
 
 
 def parts(found: Verification) -> list[TextTable | str]:
@@ -173,7 +165,3 @@ def parts(found: Verification) -> list[TextTable | str]:
 def plain(found: Verification) -> str:
     """Return the whole result as plain text."""
     return plain_text(parts(found))
-
-
-def _short(position: int) -> str:
-    return f"{position >> 20}Mi" if position >= 2**20 else f"{position >> 10}Ki"

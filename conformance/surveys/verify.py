@@ -7,6 +7,7 @@ once, and a crash in one does not stop the others.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import importlib.util
 import time
 from collections.abc import Callable, Iterator
@@ -16,23 +17,39 @@ from typing import Any
 
 from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.backends import Backend, backends
-from posenc_ref.conformance.adapters.libraries import judged_functions, missing, version
-from posenc_ref.conformance.adapters.library import LibraryFunction
+from posenc_ref.conformance.adapters.library import (
+    LibraryFunction,
+    judged_functions,
+    missing,
+    version,
+)
 from posenc_ref.conformance.check import check, check_reduced
-from posenc_ref.conformance.exact.reference import Entry
 from posenc_ref.conformance.harness.report import Report
 
-from .options import Options
-from .own_registered import judge_entry, labels
-from .own_surfaces import LABELS, ONCE, Own, own_surfaces, wide
+from .own import LABELS, ONCE, QUICK, judge_entry, labels, own_surfaces, scheduled, wide
 from .record import Outcome, Survey, judged, one_line
-from .reduced import QUICK, scheduled
 from .runner import Progress, run
 
 CERTIFICATE = "certificate"  #: the name of the group that recomputes our own values
 #: Judged unless asked otherwise: what other people's models compute in.
 LIBRARY_DTYPES = ("float32", "bfloat16")
 NO_MPMATH = 'mpmath is not installed; pip install "posenc-ref[cli]"'
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to judge."""
+
+    full: bool = False
+    only: str | None = None
+    dtypes: tuple[str, ...] = ()
+
+    def wants(self, *words: str | None, dtype: str | None = None) -> bool:
+        """Return whether a check described by these words was asked for."""
+        if self.dtypes and dtype is not None and dtype not in self.dtypes:
+            return False
+        text = " ".join(w for w in (*words, dtype) if w).lower()
+        return self.only is None or fnmatch.fnmatchcase(text, f"*{self.only.lower()}*")
 
 
 @dataclass
@@ -79,8 +96,8 @@ def verify(
         reuse=False,
         progress=progress,
     )
-    order = {group: i for i, group in enumerate(_order())}
-    done.sort(key=lambda o: order.get(o.group, len(order)))
+    order = _order()
+    done.sort(key=lambda o: order.index(o.group))
     return Verification(done, time.perf_counter() - begin)
 
 
@@ -92,23 +109,21 @@ def _order() -> list[str]:
 def _groups(options: Options) -> list[str]:
     """The names of the groups, first those that take longest."""
     slow = {"jax": -4, "dask": -3, "transformers": -2, CERTIFICATE: 1}
-    found = {b.name: b for b in backends()}
-    asked = []
-    for name in _order():
+    found = _backends()
+
+    def wanted(name: str) -> bool:
         if name in found:
-            wanted = bool(_dtypes(found[name], options))
-        elif name == CERTIFICATE:
-            wanted = options.wants(CERTIFICATE) and not options.dtypes
-        else:
-            wanted = bool(_jobs(name, options)) or options.wants(name)
-        if wanted:
-            asked.append(name)
-    return sorted(asked, key=lambda name: slow.get(name, 0))
+            return bool(_dtypes(found[name], options))
+        if name == CERTIFICATE:
+            return options.wants(CERTIFICATE) and not options.dtypes
+        return bool(_jobs(name, options)) or options.wants(name)
+
+    return sorted(filter(wanted, _order()), key=lambda name: slow.get(name, 0))
 
 
 def judge_group(group: str, options: Options) -> Iterator[Outcome]:
     """Yield the outcome of each check of a group."""
-    found = {b.name: b for b in backends()}.get(group)
+    found = _backends().get(group)
     if found is not None:
         with scheduled(found) if found.missing() is None else contextlib.nullcontext():
             yield from _judge_backend(found, options)
@@ -120,9 +135,12 @@ def judge_group(group: str, options: Options) -> Iterator[Outcome]:
 
 def failed_group(group: str, reason: str) -> Outcome:
     """Return the outcome of a group whose checks could not all be made."""
-    kind = "backend" if any(b.name == group for b in backends()) else "library"
-    kind = CERTIFICATE if group == CERTIFICATE else kind
-    return Outcome(kind, group, verdict="error", reason=reason)
+    kinds = {CERTIFICATE: "certificate"} | dict.fromkeys(_backends(), "backend")
+    return Outcome(kinds.get(group, "library"), group, verdict="error", reason=reason)
+
+
+def _backends() -> dict[str, Backend]:
+    return {b.name: b for b in backends()}
 
 
 def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome]:
@@ -163,45 +181,34 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome]:
                     continue
                 if own.once:
                     finished.add(own.label)
-                settings = {"backend": backend.name, "device": device, "angles": angles}
-                yield _timed(
-                    here.replace(label=own.label, surface=own.surface),
-                    partial(_judge_own, judge, own, settings),
-                )
+                judge_one = partial(
+                    judge, own.fn, own.encoding, own.surface,
+                    backend=backend.name, dtype=dtype, device=device, angles=angles,
+                )  # fmt: skip
+                yield _timed(here.replace(label=own.label, surface=own.surface), judge_one)
             for label, entry in labels().items():
                 asked = label not in once or dtype == kinds[0]
-                if asked and _wanted(backend, label, dtype, options):
-                    yield _registered(here.replace(label=label), entry, backend, device, angles)
+                if not asked or not _wanted(backend, label, dtype, options):
+                    continue
+                one = here.replace(label=label)
+                if importlib.util.find_spec("mpmath") is None:
+                    yield one.replace(reason=NO_MPMATH)
+                else:
+                    vectors = partial(judge_entry, entry, backend, dtype, device, one, angles)
+                    yield _timed(one, vectors)
 
 
-def _registered(
-    blank: Outcome, entry: Entry, backend: Backend, device: str | None, angles: str | None
-) -> Outcome:
-    if importlib.util.find_spec("mpmath") is None:
-        return blank.replace(reason=NO_MPMATH)
-    return _timed(
-        blank, lambda blank: judge_entry(entry, backend, blank.dtype, device, blank, angles)
-    )
-
-
-def _judge_own(
-    judge: Callable[..., Report], own: Own, settings: dict[str, Any], blank: Outcome
-) -> Outcome:
-    return _reported(blank, judge(own.fn, own.encoding, own.surface, dtype=blank.dtype, **settings))
-
-
-def _timed(blank: Outcome, judge: Callable[[Outcome], Outcome]) -> Outcome:
-    """Return ``judge(blank)`` with its duration, or the error of the harness or an adapter."""
+def _timed(blank: Outcome, judge: Callable[[], Report | Outcome]) -> Outcome:
+    """Return what was judged with its duration, or the error of the harness or an adapter."""
     begin = time.perf_counter()
     try:
-        found = judge(blank)
+        found = judge()
     except Exception as error:
         return blank.replace(verdict="error", reason=one_line(error))
+    if isinstance(found, Report):
+        what = {"surface": found.surface, "encoding": found.encoding}
+        found = judged(blank, found).replace(**what)
     return found.replace(seconds=time.perf_counter() - begin)
-
-
-def _reported(blank: Outcome, report: Report) -> Outcome:
-    return judged(blank, report).replace(surface=report.surface, encoding=report.encoding)
 
 
 def _dtypes(backend: Backend, options: Options) -> list[str]:
@@ -228,14 +235,14 @@ def _judge_library(name: str, options: Options) -> Iterator[Outcome]:
     else:
         for function, dtype in _jobs(name, options):
             here = blank.replace(label=function.label, dtype=dtype)
-            yield _timed(here, partial(_judge_function, function))
+            yield _timed(here, partial(_judge_function, function, dtype))
 
 
-def _judge_function(function: LibraryFunction, blank: Outcome) -> Outcome:
+def _judge_function(function: LibraryFunction, dtype: str) -> Report:
     found = function.build()
     # An adapter that reads weights knows more than the source: T5's table.
     encoding = function.expected if found.encoding is None else found.encoding
-    return _reported(blank, check(found, encoding, dtype=blank.dtype))
+    return check(found, encoding, dtype=dtype)
 
 
 def _jobs(name: str, options: Options) -> list[tuple[LibraryFunction, str]]:

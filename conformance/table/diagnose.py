@@ -1,4 +1,4 @@
-"""Measure a sinusoidal table: which column is the sine or cosine of which frequency."""
+"""Measure a sinusoidal table: which columns are the sine and the cosine of which frequency."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from posenc_ref.conformance.phases.properties import perturbation
 
 
 def declare(encoding: Sinusoidal) -> Declaration:
-    """Return the declaration as numbers; a pair has both a sine and a cosine."""
+    """Return the declared encoding as numbers; each pair has a sine and a cosine."""
     dim = encoding.dim
     known = {"dim": dim / 2, "half-1": dim // 2 - 1}
     n = (
@@ -51,11 +51,9 @@ def declare(encoding: Sinusoidal) -> Declaration:
     )
 
 
-def tables_of(
-    access: TableAccess, encoding: Sinusoidal, columns: tuple[np.ndarray, np.ndarray] | None = None
-) -> Tables:
-    """Return the cosine and sine columns of the function, as declared or as measured."""
-    sines, cosines = columns or encoding.columns()
+def tables_of(access: TableAccess, columns: tuple[np.ndarray, np.ndarray]) -> Tables:
+    """Return a function that reads the cosine and sine columns given by ``columns``."""
+    sines, cosines = columns
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = access.rows(positions)
@@ -67,7 +65,8 @@ def tables_of(
 def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
     """Judge constant norm, ``PE(p+k) = M(k) PE(p)`` and the Gram matrix, without the reference.
 
-    An extra sine column has no cosine, so none of the three holds there.
+    With an extra sine column, which has no cosine, none of the three holds, so nothing is
+    judged.
     """
     if encoding.dim % 2 and encoding.odd == "extra-sin":
         run.count("properties")
@@ -109,7 +108,7 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
         value = a @ matrix.T
         top = float(np.abs(encoding.frequencies()).max()) * float(p.max() + shift)
         size = np.abs(a) @ np.abs(matrix.T)
-        # A coarse table leaves its frequencies, measured at long lever, as uncertain as itself.
+        # In a coarse table, the measured frequencies are as uncertain as the values.
         truth = Truth(value, size + abs(encoding.scale), top * abs(encoding.scale) + 0 * value)
         run.judge("properties", "PE(p+k) = M(k) PE(p)", a2, truth)
         run.report.controls[f"property PE(p+k) = M(k) PE(p): output scaled by {factor:g}"] = bool(
@@ -118,13 +117,13 @@ def properties(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
 
 
 def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.ndarray | None:
-    """M(k) of the *measured* frequencies and columns; None where columns do not pair up."""
+    """Return M(k) of the measured frequencies and columns, or None if columns form no pairs."""
     columns = quadrature(access, dtype)
     fastest = float(np.abs(encoding.frequencies()).max())
     if columns is None or fastest >= np.pi:
         return None
     sines, cosines = columns
-    w = unwrap(tables_of(access, encoding, columns), dtype).frequencies
+    w = unwrap(tables_of(access, columns), dtype).frequencies
     matrix = np.eye(encoding.dim)
     matrix[sines, sines] = matrix[cosines, cosines] = np.cos(w * k)
     matrix[sines, cosines], matrix[cosines, sines] = np.sin(w * k), -np.sin(w * k)
@@ -134,9 +133,9 @@ def _shift(access: TableAccess, k: int, dtype: str, encoding: Sinusoidal) -> np.
 def arrangement(
     run: Run, access: TableAccess, encoding: Sinusoidal
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the measured sine and cosine columns, or None where they form no pairs.
+    """Return the measured sine and cosine columns, or None if they form no pairs.
 
-    A finding says where they are not the declared ones.
+    If they differ from the declared columns, report a finding.
     """
     at = access.within(np.arange(17))
     rows = access.rows(at)
@@ -187,7 +186,7 @@ def arrangement(
 
 
 def _arranged(encoding: Sinusoidal, got: list[tuple[int, int]]) -> str:
-    """The name of the arrangement of sine and cosine columns, if it has one."""
+    """Return the name of the arrangement of sine and cosine columns, or an empty string."""
     for layout in ("interleaved", "concat"):
         for first in ("sin", "cos"):
             sines, cosines = encoding.replace(layout=layout, first=first).columns()
@@ -198,12 +197,15 @@ def _arranged(encoding: Sinusoidal, got: list[tuple[int, int]]) -> str:
 
 
 def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Report rows of other positions, not by one shift, in the declared columns."""
+    """Report rows of other positions, unless all are shifted alike; return whether there are any.
+
+    The columns are taken as declared.
+    """
     declared = declare(encoding)
     if float(np.abs(declared.frequencies).max()) >= np.pi:
         return False
     at = access.within(np.arange(3, 17))
-    cos, sin = tables_of(access, encoding)(at)
+    cos, sin = tables_of(access, encoding.columns())(at)
     decoder = Decoder.of(declared.frequencies, reach=4096)
     used, misfit = decoder.positions(cos / encoding.scale, sin / encoding.scale)
     used = used - round(encoding.offset)
@@ -221,10 +223,10 @@ def _rows_moved(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
 def quadrature(
     access: TableAccess, dtype: str, extra: bool = False
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the columns that are sine and cosine of one frequency, by falling frequency.
+    """Return the columns that are sine and cosine of one frequency, high frequencies first.
 
-    Their squares add up to a constant.  None where some column has no partner (with ``extra``, one
-    may have none).
+    The squares of such columns add up to a constant. The result is None if some column has no
+    partner; with ``extra``, one column may have none.
     """
     highest = min(access.reach(5003), 5003)
     at = np.unique(np.r_[np.arange(48), GENERIC, np.arange(0, 5003, 97)])
@@ -262,7 +264,7 @@ def quadrature(
 
 
 def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None:
-    """Report columns without a partner, each measured alone."""
+    """Report columns that form no pairs; each column is measured alone."""
     at = access.within(np.arange(64))
     rows = access.rows(at) / encoding.scale
     # Any A sin(w p + phase) satisfies f(p+1) + f(p-1) = 2 cos(w) f(p).
@@ -299,7 +301,7 @@ def _single_columns(run: Run, access: TableAccess, encoding: Sinusoidal) -> None
 
 
 def lookup_rows(run: Run, access: TableAccess, encoding: Learned) -> None:
-    """Report which rows of a learned table are returned: all shifted, or single wrong ones."""
+    """Report which rows of a learned table are returned: all shifted, or some wrong."""
     weight = run.driver.rounded(np.asarray(encoding.weight, dtype=np.float64))
     count = encoding.rows - max(encoding.offset, 0)
     got = access.rows(np.arange(count))

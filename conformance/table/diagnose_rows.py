@@ -1,4 +1,4 @@
-"""Diagnose sinusoidal rows that are wrong as a whole: floored exponents, a reversed table."""
+"""Diagnose sinusoidal rows: exponents rounded by floor division, or a reversed table."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall
 from posenc_ref.conformance.harness.reach import TableAccess
 from posenc_ref.conformance.harness.run import Run
 
-#: No table that is reversed as a whole has more rows.
+#: The largest number of rows of a reversed table that is searched for.
 LONGEST = 16385
-#: Exponents of e that floor division makes of a logarithm of the base.
+#: Whole exponents of e to which floor division may round log(base)/n.
 _WHOLE = range(1, 10)
-#: The frequencies of the sines and of the cosines.
+#: Two arrays: the frequencies of the sine columns and of the cosine columns.
 Waves = tuple[np.ndarray, ...]
 
 
 def whole_rows(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
-    """Report the mistake that explains the first rows; return whether one does."""
+    """Report the mistake that predicts rows 0..16 of the table; return whether there is one."""
     at = access.within(np.arange(17))
     rows = access.rows(at)
     for message, w in _floored(encoding):
@@ -52,8 +52,9 @@ def whole_rows(run: Run, access: TableAccess, encoding: Sinusoidal) -> bool:
 def reversed_length(encoding: Sinusoidal, first: np.ndarray, answered: int) -> int | None:
     """Return the number of rows of a reversed table that starts with the row ``first``.
 
-    It has at least ``answered`` rows, or the result is None.  Eight sines and eight cosines tell
-    the rows apart; the caller compares all columns.
+    Return None if the table would need fewer than ``answered`` rows or too many. Only eight
+    sines and eight cosines are compared, which is enough to tell rows apart; the caller
+    compares all columns.
     """
     last = np.arange(answered - 1, LONGEST)
     if not last.size:
@@ -82,7 +83,7 @@ def _floored(encoding: Sinusoidal) -> Iterator[tuple[str, Waves]]:
         (np.ones(k.size),) * 2,
     )
     if encoding.dim > 2:
-        i = 2 * k  # of the sine, one less than of its cosine: the two sides of a step may differ
+        i = 2 * k  # the column of the sine; its cosine, in the next one, may have another exponent
         yield (
             "the exponent is 0 for the first half of the columns and 1 for the second, two "
             "frequencies in all: a floor division (//) has made it whole",
@@ -91,7 +92,7 @@ def _floored(encoding: Sinusoidal) -> Iterator[tuple[str, Waves]]:
 
 
 def _rows(encoding: Sinusoidal, waves: Waves, at: np.ndarray) -> Truth:
-    """The table with other frequencies, at small positions."""
+    """Return the table with other frequencies, at small positions."""
     used = (encoding.position_scale * (at + encoding.offset))[:, None]
     value, size = np.zeros((2, at.size, encoding.dim))
     for columns, function, w in zip(encoding.columns(), (np.sin, np.cos), waves, strict=True):

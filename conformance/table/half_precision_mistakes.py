@@ -1,4 +1,4 @@
-"""Known mistakes of tables in half precision: rounded positions, rounded rows."""
+"""Known mistakes of tables in half precision: rounded positions and rounded rows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.precision import rounded
 
-#: The declared rows at given positions.
+#: Returns the declared rows at given positions.
 Rows = Callable[[np.ndarray], Truth]
 _HALF = ("float16", "bfloat16")
 
 
 def half_positions(encoding: Any, rows: Rows) -> Iterator[Mistake]:
-    """Yield positions held in half precision; boxes are rounded before or after the scale."""
+    """Yield positions in half precision; for boxes, rounded before or after scaling."""
     for half in _HALF:
 
         def cut(x: np.ndarray, half: str = half) -> np.ndarray:
@@ -50,9 +50,10 @@ def _imprecise(message: str, rows: Rows, *steps: Callable[[np.ndarray], np.ndarr
 
 
 def half_rows(run: Run, seen: Sequence[JudgedCall], rows: Rows) -> bool:
-    """Report values that are all half-precision numbers, unlike the declared ones.
+    """Report values that are all half-precision numbers although the declared ones are not.
 
-    They must be the declared rows, or those of rounded positions, to the rounding of that format.
+    They must match the declared rows, or the rows of rounded positions, to the rounding of that
+    format. Return whether a finding was reported.
     """
     for half in _HALF:
         if ROUNDOFF[half] <= ROUNDOFF[run.coarse]:

@@ -1,4 +1,4 @@
-"""Judges of tables: rotary cos and sin, sinusoids, learned tables."""
+"""Judge tables: rotary cos and sin, sinusoids, and learned tables."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def judge_cos_sin(run: Run) -> None:
 
 
 def _stacked(cos: Truth, sin: Truth) -> Truth:
-    """The reference of cos and sin as rows (S, 2, pairs)."""
+    """Return the references of cos and sin as rows (S, 2, pairs)."""
     shape = cos.value.shape
     parts = [
         np.stack([np.broadcast_to(getattr(t, name), shape) for t in (cos, sin)], axis=1)
@@ -89,7 +89,7 @@ def _stacked(cos: Truth, sin: Truth) -> Truth:
 
 
 def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
-    """Return (S, d/2) columns of a table; one of shape (S, d) holds every column twice."""
+    """Return (S, d/2) columns of a table; a table (S, d) must contain each column twice."""
     if table.shape == (rows, pairs):
         return table
     if table.shape != (rows, 2 * pairs):
@@ -120,7 +120,7 @@ def _collapse(run: Run, table: np.ndarray, rows: int, pairs: int) -> np.ndarray:
 
 
 def judge_table(run: Run) -> None:
-    """Judge ``fn(positions) -> (S, dim)`` against a :class:`Sinusoidal`."""
+    """Judge ``fn(positions) -> (S, dim)`` against the declared table."""
     encoding = run.encoding
     if not isinstance(encoding, Sinusoidal):
         (_judge_lookup if isinstance(encoding, Learned) else judge_features.judge_table)(run)
@@ -138,7 +138,7 @@ def judge_table(run: Run) -> None:
     diagnose_table.properties(run, access, encoding)
     _state(run, access, first, lambda p: encoding.truth(p))
     declared = diagnose_table.declare(encoding)
-    tables = diagnose_table.tables_of(access, encoding)
+    tables = diagnose_table.tables_of(access, encoding.columns())
     measure_accuracy(run, access, tables, declared)
     if not run.failures and fitted.is_coarse(run) and declared.frequencies.max() < np.pi:
         fitted.judge_fitted(run, tables, unwrap(tables, run.coarse), declared)
@@ -148,12 +148,12 @@ def judge_table(run: Run) -> None:
             return
         columns = diagnose_table.arrangement(run, access, encoding)
         if columns is not None:
-            tables = diagnose_table.tables_of(access, encoding, columns)
+            tables = diagnose_table.tables_of(access, columns)
             _diagnose(run, tables, declared)
 
 
 def _judge_lookup(run: Run) -> None:
-    """Judge a learned table: rows are looked up, so they are bit-equal."""
+    """Judge a learned table; its rows must be bit-equal."""
     encoding = run.encoding
     rows = encoding.rows - max(encoding.offset, 0)
     run.report.required = ("required inputs", "state")
@@ -176,7 +176,7 @@ def _judge_lookup(run: Run) -> None:
 def _required(
     run: Run, access: TableAccess, judge_at: Any, length: int | None = None
 ) -> np.ndarray | None:
-    """Judge contiguous positions from 0; return the first table for the replay."""
+    """Judge contiguous positions from 0; return the first result, or None if a call fails."""
     first, refused = None, ""
     for n in _LENGTHS if length is None else (length,):
         positions = np.arange(n)
@@ -184,7 +184,7 @@ def _required(
             rows = access.read(run.driver.call(positions), n)
         except Refused as error:
             if n > _LENGTHS[0]:
-                refused = str(error)  # a short table?  How far it goes is found out below.
+                refused = str(error)  # perhaps a short table: access.reach() finds its end
                 break
             run.add("raises", f"positions 0..{n - 1} raise", str(error))
             return None
@@ -208,7 +208,7 @@ def _required(
 
 
 def _judge(run: Run, check: str, case: str, got: np.ndarray, truth: Truth) -> None:
-    """Judge one case; the check called "note" can only add a note."""
+    """Judge one case; failures of the check "note" become a note."""
     if check == "note":
         run.note(case, got, truth)
     else:
@@ -250,7 +250,7 @@ def _table_values(run: Run, access: TableAccess, judge_at: Any) -> None:
 
 
 def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = None) -> None:
-    """Judge a replay, calls of one length at other positions, and a result that is kept."""
+    """Judge a repeated call, calls of equal length at other positions, and a kept result."""
     at = np.arange(first.shape[0])
     call = run.driver.call
     state.replay(run, lambda: access.read(call(at), at.size), first, f"positions 0..{at[-1]}")
@@ -267,7 +267,7 @@ def _state(run: Run, access: TableAccess, first: np.ndarray, truth_of: Any = Non
 
 
 def _diagnose(run: Run, tables: Tables, declared: Declaration) -> None:
-    """Diagnose frequencies, amplitude and origin; then precision and positions; then limits."""
+    """Diagnose frequencies, amplitude and origin, precision, positions, then optional inputs."""
     phases = unaliased(tables, run.coarse)
     diagnose_phases(run, tables, phases, declared)
     if not run.report.findings:

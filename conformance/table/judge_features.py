@@ -1,6 +1,6 @@
-"""Judge of tables over coordinates and several axes, of learned factors, of sums of tables.
+"""Judge tables over coordinates or several axes, learned factors, and sums of tables.
 
-A and B are those of ``Table.truth``.
+The coefficients A and B are those of ``Table.truth``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from .half_precision_mistakes import Rows, half_positions, half_rows
 from .mistakes import changed_tables
 
 Inputs = Iterator[tuple[str, str, np.ndarray]]
-#: Calls of more positions may be refused.
+#: The number of positions in the first call.
 _FIRST = 5
 
 
 def longest(encoding: Table) -> int:
-    """Return the number of positions on one axis."""
+    """Return the number of positions on one axis of the table."""
     if isinstance(encoding, Learned):
         return encoding.rows - max(encoding.offset, 0)
     if isinstance(encoding, StandardizedSinusoidal):
@@ -52,7 +52,7 @@ def longest(encoding: Table) -> int:
 
 
 def rows_of(run: Run, encoding: Any, positions: np.ndarray) -> Truth:
-    """Return the reference at ``positions``; looked up rows are rounded to the dtype."""
+    """Return the reference at ``positions``; rows that are looked up are rounded to the dtype."""
     truth = encoding.truth(positions)
     looked_up = (truth.terms == 0) & (truth.angle == 0)
     if not looked_up.any():
@@ -65,14 +65,9 @@ def judge_table(run: Run) -> None:
     """Judge ``fn(positions) -> (S, dim)``: positions (S,), or (A, S), height before width."""
     run.report.required = ("required inputs", "values", "state")
     probes = (
-        Probe(
-            check,
-            case,
-            positions,
-            check == "required inputs",
-            f"{case}, positions of shape {positions.shape}",
-        )
-        for check, case, positions in _inputs(run.encoding, run)
+        Probe(check, case, at, required, f"{case}, positions of shape {at.shape}" * required)
+        for check, case, at in _inputs(run.encoding, run)
+        for required in (check == "required inputs",)
     )
     calls = drive(run, probes, one_result(lambda at: _table(run, at), _declared(run)))
     if calls is None:
@@ -96,7 +91,10 @@ def _declared(run: Run) -> Rows:
 def table_mistakes(
     run: Run, positions: Callable[[Table, Any], np.ndarray] = lambda table, at: at
 ) -> Iterator[Mistake]:
-    """Yield the declaration with one field changed, at ``positions`` made from the facts."""
+    """Yield mistakes with one field of the declaration changed.
+
+    ``positions`` returns the positions of a table for the facts of a call.
+    """
     for code, message, table in changed_tables(run.encoding):
 
         def predict(facts: Any, table: Table = table) -> Truth | None:
@@ -137,7 +135,7 @@ def _mistakes(run: Run) -> Iterator[Mistake]:
 
 
 def _columns(run: Run, calls: list[JudgedCall]) -> str | None:
-    """The declared column that each column of the result is, if it is a permutation."""
+    """Return the declared index of each column, if the result only permutes columns, or None."""
 
     def whole(truth: Truth) -> Truth:
         return each_part(truth, lambda part: np.broadcast_to(part, truth.value.shape))
@@ -156,7 +154,7 @@ def _columns(run: Run, calls: list[JudgedCall]) -> str | None:
 
 
 def read_rows(run: Run, result: Any, count: int) -> np.ndarray:
-    """Return a result as a table of ``count`` rows."""
+    """Return a result as a table of ``count`` rows; raise Malformed for another shape."""
     table, shape = run.driver.array(result), (count, run.encoding.dim)
     if table.shape != shape:
         raise Malformed(f"expected shape {shape}, got {table.shape}")
@@ -213,6 +211,6 @@ def _inputs(encoding: Table, run: Run) -> Inputs:
 
 
 def _shaped(axes: int, values: np.ndarray) -> np.ndarray:
-    """Float32 coordinates (S,) or (A, S); integers as they are."""
+    """Return coordinates (S,) or (A, S) in float32; integers are not converted."""
     values = values if values.dtype.kind == "i" else values.astype(np.float32)
     return values[0] if axes == 1 else values

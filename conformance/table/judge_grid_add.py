@@ -1,6 +1,6 @@
-"""Judges of ``add`` and ``grid``: a table added to x, or over the patches of an image.
+"""Judge ``add`` and ``grid``: a table added to x, and a table over the patches of an image.
 
-``add``: A = |x| + |PE|, B = that of the table.  ``grid``: as the table.
+``add``: ``A = |x| + |PE|``, B is that of the table. ``grid``: as for the table.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions
 from . import judge as judge_tables
 from .judge_features import longest, read_rows, rows_of, table_mistakes
 
-#: (B, S): fewer rows than tokens, and more; one of each.
+#: (B, S): fewer rows than tokens, more rows than tokens, one row, one token.
 SIZES = ((2, 5), (1, 3), (5, 2), (3, 1), (4, 4), (2, 16))
-#: Larger ones may be refused.
+#: (B, S) of larger calls, which may be refused.
 LONG = ((1, 130), (2, 600), (1, 2050))
-#: (height, width): wide and high, so that the axes cannot be exchanged.
+#: (height, width): wide and high grids, so that exchanged axes show.
 GRIDS = ((2, 3), (3, 2), (1, 4), (4, 1), (4, 4), (5, 7), (14, 14), (16, 16), (24, 32))
 
 
 @dataclass(frozen=True)
 class Added:
-    """x (B, S, dim), and the rows that should be added to it."""
+    """A call x (B, S, dim), and the function of the rows that are added to x."""
 
     encoding: Any
     x: np.ndarray
-    rows: Callable[[np.ndarray], Truth]  #: the table at positions
+    rows: Callable[[np.ndarray], Truth]  #: returns the table at given positions
 
     def truth(self, x: float = 1.0, pe: float = 1.0) -> Truth:
-        """``x`` plus the rows of positions 0 .. S-1, each multiplied by a factor."""
+        """Return ``x`` plus the rows of positions 0 .. S-1, each multiplied by a factor."""
         return self.at(np.arange(self.x.shape[1]), x, pe)
 
     def at(self, positions: Any, x: float = 1.0, pe: float = 1.0) -> Truth:
-        """The sum at other positions, which broadcast to (B, S)."""
+        """Return the sum at other positions, which broadcast to (B, S)."""
         rows = self.rows(np.broadcast_to(positions, self.x.shape[:2]))
         terms = np.abs(x * self.x) + np.abs(pe * rows.value)
         return Truth(x * self.x + pe * rows.value, terms, abs(pe) * rows.angle)
 
 
 def judge_add(run: Run) -> None:
-    """Judge ``fn(x (B, S, dim))``: x plus the rows of 0 .. S-1; then, for x = 0, as a table."""
+    """Judge ``fn(x (B, S, dim))``: x plus the rows of 0 .. S-1; then, with x = 0, as a table."""
     encoding = run.encoding
     run.report.required = ("sums", "state")
     run.driver.keeps_dtype = True
@@ -150,7 +150,7 @@ def judge_grid(run: Run) -> None:
             refused += 1
             continue
         except Malformed as error:
-            if run.failures:  # a table that is wrong, and then ends
+            if run.failures:  # the table is wrong, and too short for this grid
                 break
             run.add("shape", str(error), f"a grid of {h} x {w}")
             return
@@ -175,7 +175,7 @@ def judge_grid(run: Run) -> None:
 
 
 def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
-    """Report declared rows in an order that follows no known rule; return whether they are."""
+    """Report rows in an order that matches no known mistake; return whether they all occur."""
     for one in failed(run, seen):
         rows = one.truth.value
         order = [int(np.argmin(np.abs(rows - row).max(axis=1))) for row in one.actual]
@@ -193,7 +193,7 @@ def _patches(run: Run, h: int, w: int) -> np.ndarray:
 
 
 def _as_rows(run: Run) -> Any:
-    """A table over one row of patches."""
+    """Return a view of the function as a table of positions, by grids of height 1."""
     fn = run.driver.fn
 
     def view(positions: Any) -> Any:
@@ -207,7 +207,7 @@ def _as_rows(run: Run) -> Any:
 
 def _grid_mistakes(run: Run) -> Iterator[Mistake]:
     def at(number: Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]) -> Any:
-        """The position of the patch in row y and column x of an h x w grid."""
+        """Return a prediction from the wrong number of the patch at (y, x) of an h x w grid."""
 
         def predict(size: tuple[int, int]) -> Truth | None:
             h, w = size
@@ -241,7 +241,7 @@ def _grid_mistakes(run: Run) -> Iterator[Mistake]:
         ("every row of patches starts again", lambda y, x, h, w: x),
         ("every column of patches starts again", lambda y, x, h, w: y),
     )
-    text = "every row is one too late, as where the first belongs to a CLS token"
+    text = "every row is one too late, as if the first row belonged to a CLS token"
     yield Mistake("table-offset", text, at(lambda y, x, h, w: y * w + x + 1))
     offset = getattr(run.encoding, "offset", 0)
     if offset and run.encoding.num_axes == 1:

@@ -22,21 +22,21 @@ from posenc_ref import (
     Time2Vec,
 )
 
-#: Temperatures that are shipped, and 100: 10000 with a halved exponent.
+#: Bases (temperatures) of released models; 100 equals 10000 with a halved exponent.
 BASES = (10000.0, 20.0, 100.0, 1000.0, 500000.0, 2.0)
-#: How many positions the first one may be off by.
+#: Wrong shifts of the first position.
 ORIGINS = (1.0, -1.0, 0.5, -0.5, 2.0, -2.0)
 _TURNS = (("1", 1.0), ("pi", np.pi), ("2 pi", 2 * np.pi))
 _LAYOUTS = ("concat", "interleaved", "grouped")
 
 #: A code, a message, and the wrong table.
 Changed = tuple[str, str, Table]
-#: A code, a message, and the fields that are changed, or how the wrong table is made.
+#: A code, a message, and either the changed fields or a function that returns the wrong table.
 Change = tuple[str, str, dict[str, Any] | Callable[[], Table]]
 
 
 def changed_tables(declared: Table) -> Iterator[Changed]:
-    """Yield every single mistake, then axes exchanged together with one of the others."""
+    """Yield every single mistake, then each of them combined with exchanged axes."""
     single = list(_single(declared))
     yield from single
     orders = [(message, table) for code, message, table in single if code == "axis-order"]
@@ -51,7 +51,7 @@ def _single(declared: Table) -> Iterator[Changed]:
     for code, message, change in _changes(declared):
         try:
             changed = change() if callable(change) else declared.replace(**change)
-        except (TypeError, ValueError):  # not for this size
+        except (TypeError, ValueError):  # invalid for this size
             continue
         if changed != declared:
             yield code, message, changed
@@ -64,7 +64,7 @@ def _changes(declared: Table) -> Iterator[Change]:
 
 
 def _axes_in_words(order: str, declared: str) -> str:
-    """The order of the axes' columns."""
+    """Return a message about the order of the axes' columns."""
     said = {"t": "time", "h": "height", "w": "width"}
 
     def listed(names: str) -> str:
@@ -172,7 +172,7 @@ def _box(declared: BoxSine) -> Iterator[Change]:
 
 def _time2vec(declared: Time2Vec) -> Iterator[Change]:
     function = "cos" if declared.function == "sin" else "sin"
-    yield "phase-order", "the other of sin and cos", {"function": function}
+    yield "phase-order", f"{function} is used, declared {declared.function}", {"function": function}
     linear = "last" if declared.linear == "first" else "first"
     yield "layout", "the linear component is at the other end", {"linear": linear}
     bias = np.zeros_like(declared.bias)
@@ -193,7 +193,7 @@ def _standardized(declared: StandardizedSinusoidal) -> Iterator[Change]:
         yield "amplitude", text, {"length": rows}
     deviation = float(plain.table(range(n)).std(ddof=1))
     scale = 1 / (declared.divisor * deviation)
-    yield "amplitude", "the mean is not taken off", lambda: plain.replace(scale=scale)
+    yield "amplitude", "the mean is not subtracted", lambda: plain.replace(scale=scale)
     yield from _bases(declared)
 
 
@@ -230,7 +230,7 @@ def _hybrid(declared: Hybrid) -> Iterator[Change]:
 
 
 def sinusoid_variants(declared: Sinusoidal, what: str = "columns") -> Iterator[Changed]:
-    """Yield the sinusoids that are taken for the declared one: another arrangement or exponent."""
+    """Yield sinusoids mistaken for the declared one: another arrangement or exponent."""
     layout = "concat" if declared.layout == "interleaved" else "interleaved"
     first = "cos" if declared.first == "sin" else "sin"
     variants: list[tuple[str, str, dict[str, Any]]] = [
@@ -243,7 +243,7 @@ def sinusoid_variants(declared: Sinusoidal, what: str = "columns") -> Iterator[C
     for code, message, fields in variants:
         try:
             changed = declared.replace(**fields)
-        except ValueError:  # not for this width
+        except ValueError:  # invalid for this width
             continue
         if changed != declared:
             yield code, message, changed

@@ -1,1 +1,1 @@
-"""Encodings of whole models: presets, configurations and GGUF files."""
+"""The encodings of models, from presets, configurations and GGUF files."""

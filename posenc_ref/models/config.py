@@ -12,7 +12,7 @@ from posenc_ref.rope import LAYOUT_ALIASES, LAYOUTS
 
 from .model_encoding import ModelEncoding
 
-# In a composite configuration, what is meant by "the model" unless a part is named.
+# The default part of a composite configuration, the first of these that it has.
 _MAIN = ("text_config", "llm_config", "thinker_config", "vlm_config", "audio_video_config")
 
 
@@ -22,12 +22,13 @@ def from_config(
     part: str | None = None,
     layout: str | None = None,
 ) -> ModelEncoding:
-    """The positional encoding that a Hugging Face configuration describes.
+    """Return the positional encoding of a model from its Hugging Face configuration.
 
     Every spelling is read: ``rope_scaling`` and ``rope_parameters``, ``type`` and ``rope_type``,
-    nested by layer type or not, bases and partial factors inside or beside them.  What no
-    configuration says (layout, slice, axis order) comes from a registry by ``model_type``, read in
-    the code of transformers; what this one leaves out, from the defaults of its class.
+    nested by layer type or not, with bases and partial factors inside or outside them. Facts that
+    no configuration states (layout, rotated slice, axis order) come from a registry by
+    ``model_type``, made from the code of transformers. Missing entries have the defaults of the
+    configuration class.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def from_config(
         The part of a composite configuration: ``part="vision_config"`` is the vision tower.
         By default its text model.
     layout : {"half", "interleaved"}, optional
-        For a ``model_type`` that is not known, or weights stored in another layout than the one
+        Required for an unknown ``model_type``, or if the weights have another layout than those
         that transformers loads.
 
     Returns
@@ -49,7 +50,7 @@ def from_config(
     ------
     ValueError
         An unknown ``model_type``; keys that are unknown, missing or contradict each other.  The
-        message names the key, what came and what is allowed.
+        message names the key, its value and the allowed values.
     """
     # The tables and their readers are loaded with the first configuration.
     from .config_facts import Settings, known
@@ -84,7 +85,7 @@ def _read(config: Any) -> Mapping[str, Any]:
 
 
 def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any], str]:
-    """The configuration meant, and its model type."""
+    """Return the configuration of this part (by default the text model), and its model type."""
     from .config_facts import known, parts
 
     model_type = data.get("model_type")
@@ -112,7 +113,7 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
                     f"config is only the vision part of a {model_type!r} configuration: pass the "
                     'whole with part="vision_config"'
                 )
-            return data, inner[main]  # older files have the text model's entries at the top
+            return data, inner[main]  # in older files the top level has the text model's entries
         if main is None:
             listed = ", ".join(map(repr, inner))
             raise ValueError(
@@ -126,7 +127,7 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
 def _inside(
     data: Mapping[str, Any], default: str | None, part: str, whole: str
 ) -> tuple[Mapping[str, Any], str]:
-    """Return a part; older files give it no model type, or that of the whole."""
+    """Return a part and its model type, which older files omit or take from the whole model."""
     model_type = data.get("model_type") or default
     if model_type == whole and default is not None:
         model_type = default

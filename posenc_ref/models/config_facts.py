@@ -1,26 +1,30 @@
-"""Conventions and defaults of every model type that its configuration does not state.
+"""The conventions and defaults of each model type that its configuration does not state.
 
-Two tables, one line for each ``model_type``.  ``data/text_models.json`` and
-``data/vision_models.json`` hold the conventions that only the modelling code knows, read in
+Two kinds of table, with one line for each ``model_type``.  ``data/text_models.json`` and
+``data/vision_models.json`` hold the conventions that are stated only in the modelling code of
 transformers 5.23.0 (``models/<file>/modeling_<file>.py``; ``file`` is the model type itself unless
 the entry says otherwise).  ``data/config_defaults.json`` holds the defaults of the configuration
 classes, written by ``tools/config_defaults.py``.
 
 Entries of a text model
     ``layout``, ``output_layout``, ``sign``: as the fields of :class:`RoPE`; ``interleave_key``:
-    the entry that switches to half-split, written as read, where it is false.
+    the configuration entry that, if false, means half-split input and output.
     ``head``: how the head's size is found (see ``config_heads``); ``slice``: "trailing".
     ``rotary_dim``: the entry that holds the number of rotated channels; ``partial``: the model
-    honours ``partial_rotary_factor``, this is its default; ``partial_keys``: older names of it.
-    ``base``: a constant base, which the configuration cannot change; ``base_keys``: its entries
-    outside of rope_parameters (a list, or one name for each layer type).
-    ``parameters``: the default of rope_parameters; ``per_layer_type``:
-    they may be nested by layer type; ``labels``: names used there, by layer type;
-    ``flat_scaling``: the layer types that an un-nested rope_scaling is for.
-    ``rope_types``: the allowed ones; ``renames``: other names for them; ``ignored``: unread keys.
-    ``sections``, ``arrangement``, ``axes``: M-RoPE, the axes named in the order of the positions.
-    ``softmax``, ``query_scale``: the rule (see ``config_scores``).
-    ``when``: entries that must have one of these values, else the model is not rotary.
+    reads ``partial_rotary_factor``, with this default; ``partial_keys``: older names of it.
+    ``base``: a constant base, which the configuration cannot change; ``base_keys``: entries for the
+    base outside of rope_parameters (a list, or one name for each layer type).
+    ``parameters``: the default of rope_parameters; ``per_layer_type``: they may be nested by layer
+    type; ``labels``: the names used for layer types there; ``flat_scaling``: the layer types to
+    which a rope_scaling without nesting applies.
+    ``rope_types``: the allowed ones; ``renames``: their aliases;
+    ``ignored``: keys that the model does not read.
+    ``sections``, ``arrangement``, ``axes``: M-RoPE,
+    the axes named in the order of the positions.
+    ``softmax``, ``query_scale``: the rule for the
+    scale (see ``config_scores``).
+    ``when``: entries that must have one of these values, else the
+    model is not rotary.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ def table(name: str) -> Mapping[str, Any]:
 
 @functools.cache
 def known(model_type: str) -> str | None:
-    """Return the table that has this model type: "text_models", "vision_models", or None."""
+    """Return the name of the table with this model type ("text_models", ...), or None."""
     for name in ("text_models", "vision_models"):
         if model_type in table(name)["models"]:
             return name
@@ -53,15 +57,15 @@ def known(model_type: str) -> str | None:
 
 
 def parts(model_type: str) -> Mapping[str, str]:
-    """Return the rotary parts of a composite configuration: entry to default ``model_type``."""
+    """Return the rotary parts of a composite configuration, as {entry: default ``model_type``}."""
     found: Mapping[str, str] = table("config_defaults")["parts"].get(model_type, {})
     return found
 
 
 class Settings:
-    """A configuration, the defaults of its class, and the source of each value.
+    """The entries of a configuration with the defaults of its class, and the source of each.
 
-    An entry that is missing or null has the class's default.
+    An entry that is missing or null has the default of the class.
     """
 
     def __init__(self, config: Mapping[str, Any], model_type: str, layout: str | None = None):
@@ -72,7 +76,7 @@ class Settings:
         if source is None:
             if layout is None:
                 raise ValueError(_unknown(model_type))
-            # Everything that rotates in the usual way, and honours a partial factor.
+            # Unknown models are assumed to rotate in the usual way and to read a partial factor.
             self.conventions: Mapping[str, Any] = {"layout": layout, "partial": 1.0}
             self.code = "the layout is the caller's, the rest as in Llama"
         else:
@@ -81,7 +85,7 @@ class Settings:
             self.code = f"transformers {version}, models/{file}/modeling_{file}.py"
         class_defaults = table("config_defaults")["models"].get(model_type, {})
         self.defaults: Mapping[str, Any] = class_defaults.get("defaults", {})
-        # A class's own rope_theta comes before what all classes share.
+        # The class's own rope_theta takes precedence over the default that all classes share.
         own = class_defaults.get("defaults", {}).get("rope_theta")
         self.theta: Any = class_defaults.get("theta", 10000.0) if own is None else own
         self._aliases: Mapping[str, str] = class_defaults.get("aliases", {})
@@ -91,7 +95,7 @@ class Settings:
         self.layout_source = self.code if layout is None or source is None else "the caller"
 
     def given(self, key: str) -> Any:
-        """Return the value of ``key`` or its alias in the configuration itself, or None."""
+        """Return the configuration's own value of ``key`` or its alias, or None."""
         names = [key, self._aliases.get(key, key)]
         found = [self.config[name] for name in names if self.config.get(name) is not None]
         if found and any(value != found[0] for value in found):
@@ -104,7 +108,7 @@ class Settings:
         return value
 
     def get(self, key: str) -> Any:
-        """Return the entry, or the default of the class, or None."""
+        """Return the value of an entry, by default that of the class, or None."""
         value = self.given(key)
         return self.default(key) if value is None else value
 
@@ -133,7 +137,7 @@ class Settings:
 
 
 def _unknown(model_type: str) -> str:
-    """Return the error for a model type without an entry."""
+    """Return the error message for a model type without an entry."""
     refused = table("text_models")["refused"].get(model_type)
     if refused is not None:
         return f"model_type {model_type!r} is not expressed here: {refused}"

@@ -9,7 +9,7 @@ from .config_facts import Settings
 
 
 class Head(NamedTuple):
-    """``dim`` channels, of which ``rotary_dim`` from ``start`` on rotate; where both come from."""
+    """An attention head: its size, its rotated channels, and the source of both."""
 
     dim: int
     rotary_dim: int
@@ -19,18 +19,18 @@ class Head(NamedTuple):
 
 
 def head(settings: Settings, layer_type: str, partial: float | None) -> Head:
-    """The head of the layers of one type.
+    """Return the head size and the rotated slice for the layers of one type.
 
     Formula
         ``dim = head_dim``, or ``hidden_size // num_attention_heads``;
-        ``rotary_dim = int(dim * partial)``: truncated, in float64, as everywhere.
-        Latent attention (DeepSeek): ``qk_nope_head_dim + qk_rope_head_dim``, the last of which
-        rotate.
+        ``rotary_dim = int(dim * partial)``: truncated, computed in float64, as all libraries do.
+        Latent attention (DeepSeek): ``qk_nope_head_dim + qk_rope_head_dim``, of which the last
+        ``qk_rope_head_dim`` rotate.
 
     Parameters
     ----------
     partial : float, optional
-        The ``partial_rotary_factor``; None where the configuration says none.
+        The ``partial_rotary_factor``; None if the configuration has none.
     """
     rule = settings.conventions.get("head", "head_dim")
     if rule == "latent":
@@ -120,7 +120,7 @@ def _latent(settings: Settings, layer_type: str, partial: float | None) -> Head:
 
 
 def _of_layer_type(settings: Settings, layer_type: str, key: str) -> Any:
-    """What ``per_layer_config``, or an older prefix, says for the layers of one type."""
+    """Return an entry for the layers of one type, from ``per_layer_config`` or an older prefix."""
     if layer_type == "sliding_attention" and settings.config.get(f"swa_{key}") is not None:
         return settings.config[f"swa_{key}"]
     layers = settings.config.get("per_layer_config")

@@ -1,4 +1,4 @@
-"""The layers of a model, from its configuration: their types and how each type rotates."""
+"""The types of a model's layers, and the rotation of each type, from its configuration."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from .config_facts import Settings
 from .layer_defaults import config_layer_types, config_rope_layers
 
-# Layers that have no softmax attention, and so no place for a positional encoding.
+# Layer types without softmax attention; they have no positional encoding.
 WITHOUT_ATTENTION = frozenset({"conv", "linear_attention", "mamba", "moe", "recurrent"})
 _LEGACY = {"attention": "full_attention", "mamba": "linear_attention"}
 
 
 class Layers(NamedTuple):
-    """One name per layer, and the layer type and encoding of every name with attention."""
+    """The name of each layer, and for each name with attention its layer type and encoding."""
 
     names: tuple[str, ...]
     kinds: dict[str, Kind]
@@ -22,7 +22,7 @@ class Layers(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Layers that encode positions in the same way."""
+    """The layer type and rotation of layers that encode positions in the same way."""
 
     layer_type: str
     rotates: bool = True
@@ -30,7 +30,7 @@ class Kind(NamedTuple):
     scaled: bool = True
 
 
-#: Keys that say which layers rotate or slide.
+#: Configuration keys that state which layers rotate or have a sliding window.
 _SCHEDULE = (
     "no_rope_layers",
     "no_rope_layer_interval",
@@ -40,9 +40,9 @@ _SCHEDULE = (
 
 
 def layers(settings: Settings) -> Layers:
-    """The layers, named by layer type.
+    """Return the layers of a model, each named by its layer type.
 
-    Where layers of one type differ, the name says how: ``full_attention_nope`` rotates nothing,
+    If layers of one type differ, the name has a suffix: ``full_attention_nope`` does not rotate,
     ``full_attention_unscaled`` has plain RoPE, ``sliding_attention_500000`` a base of its own.
     """
     types, source = _types(settings)
@@ -63,7 +63,7 @@ def layers(settings: Settings) -> Layers:
 
 
 def _types(settings: Settings) -> tuple[tuple[str, ...], str]:
-    """Return the type of every layer; if unknown, one layer of each type and no source."""
+    """Return the type of every layer and the source; if unknown, one layer of each type."""
     config = dict(settings.config) | {"model_type": settings.model_type}
     count = settings.get("num_hidden_layers")
     given = settings.given("layer_types")
@@ -85,11 +85,11 @@ def _types(settings: Settings) -> tuple[tuple[str, ...], str]:
     try:
         types = config_layer_types(config)
     except ValueError:
-        # Where nothing said how layers follow one another, their order stays unknown.
+        # If the configuration does not state the order of the layers, it stays unknown.
         if given is not None or any(settings.given(key) is not None for key in _SCHEDULE):
             raise
         return _unknown_layers(settings), ""
-    settings.config = config  # what follows sees them
+    settings.config = config  # for the code below
     return types, "config: layer_types" if given is not None else f"schedule of {settings.code}"
 
 
@@ -113,7 +113,7 @@ def _kinds(settings: Settings, types: Sequence[str]) -> list[Kind | None]:
 
 
 def _bases(settings: Settings, types: Sequence[str]) -> list[float | None]:
-    """Granite SWA: one base for each layer."""
+    """Return the base of each layer, from Granite SWA's list; None for the usual one."""
     key = settings.conventions.get("layer_bases")
     given = None if key is None else settings.given(key)
     if given is None:
@@ -122,7 +122,7 @@ def _bases(settings: Settings, types: Sequence[str]) -> list[float | None]:
 
 
 def _scaled(settings: Settings, count: int) -> list[bool]:
-    """Molmo 2: the layers whose frequencies are scaled."""
+    """Return for each layer whether its frequencies are scaled; Molmo 2 lists these layers."""
     key = settings.conventions.get("unscaled")
     given: Any = None if key is None else settings.given(key)
     return [given is None or i in given for i in range(count)]

@@ -1,4 +1,4 @@
-"""The rotary parameters of a configuration: every spelling read, every key accounted for."""
+"""The rotary parameters of a configuration, in any spelling; unknown keys raise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from posenc_ref import _validate as validate
 
 from .config_facts import Settings
 
-#: Keys of rope_parameters by rope_type: those that must be there, then those that may be.
+#: Keys of rope_parameters by rope_type: the required ones, then the optional ones.
 KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "default": ((), ()),
     "axial": ((), ()),
@@ -35,7 +35,7 @@ KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _COMMON = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
 _SECTIONS = ("mrope_section", "xdrope_section", "mrope_interleaved")
 _SPELLINGS = ("rope_parameters", "rope_scaling")
-#: What other libraries call the rope types.
+#: Names of the rope types in other libraries.
 _ALIASES = {
     "su": "longrope", "ntk": "dynamic", "pi": "linear", "deepseek_yarn": "yarn", "none": "default",
     "mrope": "default", "p-rope": "proportional", "llama3.1": "llama3",
@@ -43,7 +43,7 @@ _ALIASES = {
 
 
 class Rotary(NamedTuple):
-    """The parameters of one label: checked keys, the base, the partial factor, their sources."""
+    """The rotary parameters of one label: keys, base and partial factor, with their sources."""
 
     where: str
     rope_type: str
@@ -54,9 +54,9 @@ class Rotary(NamedTuple):
 
 
 def rotary_parameters(settings: Settings, labels: Sequence[str]) -> dict[str, Rotary | None]:
-    """The parameters for each label: a layer type, or the name that stands for several.
+    """Return the rotary parameters by label; a label is a layer type or a name for several.
 
-    None where the configuration says null for a label: those layers have no encoding.
+    A label that is null in the configuration has None: its layers have no encoding.
     """
     where, raw = _raw(settings)
     nested = {k for k, v in raw.items() if isinstance(v, Mapping)} | (set(raw) & set(labels))
@@ -103,7 +103,7 @@ def _comparable(values: Any) -> dict[str, Any]:
 def _own(
     settings: Settings, where: str, raw: Mapping[str, Any], nested: set[str], label: str
 ) -> tuple[Mapping[str, Any] | None, str]:
-    """Return the part of the mapping for one label."""
+    """Return the parameters for one label and the name of their mapping."""
     if nested:
         unknown = {k for k in raw if k not in nested and raw[k] is not None} - {"rope_type"}
         if unknown - {"rope_theta"}:
@@ -132,7 +132,7 @@ def _own(
 def _checked(settings: Settings, where: str, own: Mapping[str, Any], label: str) -> Rotary:
     conventions = settings.conventions
     rope_type = _rope_type(settings, where, own)
-    # A tower's axes are no choice: "axial" is the name since transformers 5, "default" before.
+    # A tower's axes are fixed; transformers 5 calls its type "axial", earlier versions "default".
     usual = ["axial", "default"] if "spacing" in conventions else [t for t in KEYS if t != "axial"]
     allowed_types = conventions.get("rope_types", usual)
     if rope_type not in allowed_types:
@@ -205,7 +205,7 @@ def _base(settings: Settings, where: str, own: Mapping[str, Any], label: str) ->
 
 
 def _of_label(settings: Settings, key: str, label: str) -> Any:
-    """Return an entry outside of rope_parameters; of a list per layer, the label's value."""
+    """Return an entry outside of rope_parameters; of a list per layer, this label's value."""
     value = settings.given(key)
     types = settings.config.get("layer_types")
     if not isinstance(value, list) or not types:
@@ -230,7 +230,7 @@ def _partial(settings: Settings, where: str, own: Mapping[str, Any], label: str)
 def _agreed(
     settings: Settings, name: str, plural: str, candidates: Mapping[str, Any], above: float
 ) -> tuple[str, Any] | None:
-    """Return the first place that gives this number, and the number; all places must agree."""
+    """Return the first key that states this number, and the number; raise if keys disagree."""
     found = {place: value for place, value in candidates.items() if value is not None}
     for place, value in found.items():
         try:

@@ -19,12 +19,12 @@ from .config_rope import Rotary
 
 
 def schedule(settings: Settings, rotary: Rotary) -> FrequencySchedule | None:
-    """The scaling that ``rotary`` describes; None for plain RoPE.
+    """Return the scaling that the parameters describe, or None for plain RoPE.
 
     Raises
     ------
     ValueError
-        A parameter that its schedule refuses, with the key and the configuration it is about.
+        A parameter that its schedule refuses; the message names the key and the configuration.
     """
     make = _SCHEDULES[rotary.rope_type]
     try:
@@ -42,8 +42,8 @@ def _given(rotary: Rotary, *names: str) -> dict[str, Any]:
 def _original(settings: Settings, rotary: Rotary) -> int:
     """Return the trained length: from the rope parameters or the configuration (Phi-3).
 
-    Where neither says it, transformers takes max_position_embeddings, and so do we, for YaRN only:
-    with Llama-3 scaling and LongRoPE that is never what the model was trained with.
+    If neither states it, transformers takes max_position_embeddings. So does this function, but for
+    YaRN only: with Llama-3 scaling and LongRoPE that is never the trained length.
     """
     key = "original_max_position_embeddings"
     inside, beside = rotary.keys.get(key), settings.given(key)
@@ -69,7 +69,7 @@ def _length(key: str, value: Any) -> int:
 
 
 def _factor(settings: Settings, rotary: Rotary, original: int) -> float:
-    """Return the factor; null means the ratio of the lengths."""
+    """Return the factor; if it is null, the ratio of the lengths."""
     factor = rotary.keys.get("factor")
     if factor is None:
         longest = settings.integer("max_position_embeddings")
@@ -88,7 +88,7 @@ def _linear(settings: Settings, rotary: Rotary) -> FrequencySchedule:
 
 def _dynamic(settings: Settings, rotary: Rotary) -> FrequencySchedule:
     if rotary.keys.get("alpha") is not None:
-        # HunYuan: called dynamic, but the base is multiplied once and for all.
+        # HunYuan: called dynamic, but the base is multiplied once, whatever the length.
         return NTKScaling(rotary.keys["alpha"])
     return DynamicNTK(rotary.keys["factor"], settings.integer("max_position_embeddings"))
 
@@ -99,7 +99,7 @@ def _yarn(settings: Settings, rotary: Rotary) -> FrequencySchedule:
         rotary, "beta_fast", "beta_slow", "truncate", "attention_factor", "mscale", "mscale_all_dim"
     )
     if options.get("mscale", 1) == 1 and not options.get("mscale_all_dim"):
-        # The one case without both in which Hugging Face and DeepSeek mean the same: g(s, 1).
+        # If one is missing, Hugging Face and DeepSeek agree in this case only: g(s, 1).
         options = {k: v for k, v in options.items() if k not in ("mscale", "mscale_all_dim")}
     if "yarn_attention_factor" in settings.conventions:
         options.setdefault("attention_factor", settings.conventions["yarn_attention_factor"])
@@ -126,7 +126,7 @@ def _longrope(settings: Settings, rotary: Rotary) -> FrequencySchedule:
 
 
 def _phimoe(settings: Settings, keys: Mapping[str, Any]) -> float | tuple[float, float]:
-    """Phi-3.5-MoE gives the attention factor itself, one for short and one for long contexts."""
+    """Return the attention factor of Phi-3.5-MoE: one for short and one for long contexts."""
     short, long = keys.get("short_mscale"), keys.get("long_mscale")
     if short is None or long is None:
         raise settings.wrong(

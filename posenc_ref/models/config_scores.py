@@ -1,4 +1,4 @@
-"""Scales of the logits outside the rotation: softmax scale and query temperature."""
+"""Factors on the logits other than the rotation: softmax scale and query temperature."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .query_scale import PowerTemperature, QueryScale, QueryTemperature
 
 
 def softmax_scale(settings: Settings, dim: int, rotary: Rotary | None) -> tuple[float | None, str]:
-    """The whole factor on q . k where it is not ``dim ** -0.5``, and where it comes from.
+    """Return the factor on q . k (None for ``dim ** -0.5``) and its source.
 
-    ``dim`` is 0 where layer types differ in it.
+    ``dim`` is 0 if the layer types have different head sizes.
 
     Formula
         ``query_pre_attn_scalar ** -0.5`` (Gemma 2 and 3), ``attention_multiplier`` (Granite), a
@@ -65,7 +65,7 @@ def _mscale(rotary: Rotary | None) -> float:
 def query_scale(
     settings: Settings, encodings: Mapping[str, Any], rotary: Rotary | None
 ) -> tuple[dict[str, QueryScale], str]:
-    """The query scales by layer type, and where they come from.
+    """Return the query scales by layer type, and their source.
 
     Source
         transformers 5.23: Llama 4 (layers without RoPE, ``attn_temperature_tuning``), Ministral 3

@@ -19,7 +19,7 @@ from .model_encoding import ModelEncoding
 
 
 def text_model(settings: Settings, name: str) -> ModelEncoding:
-    """Return the encodings by layer type, and the scales of the logits."""
+    """Return the encodings of a text model by layer type, and the factors on its logits."""
     rotary_at_all = _rotary_at_all(settings)
     found = layers(settings)
     needed = {k.layer_type for k in found.kinds.values() if k.rotates}
@@ -61,7 +61,7 @@ def text_model(settings: Settings, name: str) -> ModelEncoding:
 
 
 def _rotary_at_all(settings: Settings) -> bool:
-    """Return False where positional encoding is off; raise where it is not rotary."""
+    """Return whether the model has a positional encoding; raise if it is not rotary."""
     for key, wanted in settings.conventions.get("when", {}).items():
         value = settings.get(key)
         if value in wanted:
@@ -75,7 +75,7 @@ def _rotary_at_all(settings: Settings) -> bool:
 
 
 def _fraction(rotary: Rotary) -> float | None:
-    """Return the fraction of the head that has frequencies: 1 for proportional RoPE."""
+    """Return the fraction of the head that ``rotary_dim`` covers: 1 for proportional RoPE."""
     return None if rotary.rope_type == "proportional" else rotary.partial
 
 
@@ -106,7 +106,7 @@ def _encoding(settings: Settings, kind: Kind, rotary: Rotary, place: Head) -> En
 def _sections(
     settings: Settings, rotary: Rotary, pairs: int
 ) -> tuple[tuple[int, ...], str | tuple[int, ...]]:
-    """Channel pairs of every axis, and which pairs these are.
+    """Return the number of channel pairs of every axis, and their arrangement.
 
     Source
         ``recomposition_frequencies`` of the models in transformers 5.23: chunked in Qwen2-VL,
@@ -117,7 +117,7 @@ def _sections(
     given = [rotary.keys[k] for k in ("mrope_section", "xdrope_section") if rotary.keys.get(k)]
     if len(given) == 2 and list(given[0]) != list(given[1]):
         raise settings.wrong(f"{rotary.where}: mrope_section and xdrope_section disagree: {given}")
-    if isinstance(default, int):  # so many axes, with the pairs dealt out in turn
+    if isinstance(default, int):  # a number of axes that take pairs in turn
         counts = [len(range(a, pairs, default)) for a in range(default)]
         return tuple(counts), arrangement
     if not given and default == "required":
@@ -129,7 +129,7 @@ def _sections(
             f"model arranges its sections {arrangement}"
         )
     if not given and arrangement == "interleaved" and sum(sections) != pairs:
-        # The class's default sections are for another head size: share the pairs out.
+        # The class's default sections fit another head size: divide the pairs evenly.
         own = [len(range(a, min(3 * n, pairs), 3)) for a, n in enumerate(sections)]
         sections = (pairs - own[1] - own[2], own[1], own[2])
     if sum(sections) != pairs:

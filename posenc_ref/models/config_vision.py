@@ -17,7 +17,9 @@ LAYER_TYPE = "vision"
 
 
 def vision_model(settings: Settings, name: str) -> ModelEncoding:
-    """The encoding of a tower; ``provenance["axes"]`` names the axes of its positions, in order.
+    """Return the encoding of a vision tower.
+
+    ``provenance["axes"]`` names the axes of its positions, in order.
 
     Source
         ``compute_axial_rope_parameters`` and ``recomposition_frequencies`` of the towers in
@@ -25,7 +27,7 @@ def vision_model(settings: Settings, name: str) -> ModelEncoding:
     """
     conventions = settings.conventions
     rotary = rotary_parameters(settings, [LAYER_TYPE])[LAYER_TYPE]
-    assert rotary is not None  # null is for nested parameters, which towers have not
+    assert rotary is not None  # null occurs only in nested parameters, which towers do not have
     dim, source = _dim(settings)
     count = 3 if conventions["axes"].startswith("t,") else 2
     sections = _sections(settings, dim, count)
@@ -78,7 +80,7 @@ def _dim(settings: Settings) -> tuple[int, str]:
 
 
 def _sections(settings: Settings, dim: int, count: int) -> tuple[int, ...]:
-    """As many pairs for every axis; with three axes the remainder of the head passes through."""
+    """Return an equal number of pairs for every axis; with three, other channels do not rotate."""
     pairs = dim // (2 * count)
     if count == 2 and dim % 4:
         raise settings.wrong(f"the head's size must be divisible by 4 for two axes, got {dim}")
@@ -88,7 +90,7 @@ def _sections(settings: Settings, dim: int, count: int) -> tuple[int, ...]:
 
 
 def _arrangement(rule: str, sections: tuple[int, ...]) -> str | tuple[int, ...]:
-    """The rule in the terms of :class:`MultiAxisRoPE`; the pairs of a tower's axes are as many."""
+    """Return the ``arrangement`` of :class:`MultiAxisRoPE` for this rule; sections are equal."""
     known: Mapping[str, Any] = {
         "chunked": "chunked",
         "alternating": "interleaved",

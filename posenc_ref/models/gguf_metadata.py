@@ -1,15 +1,14 @@
 """Positional encodings from the metadata of a GGUF file, the format of llama.cpp.
 
-This module reads a mapping; the file itself is read by
-``posenc_ref.conformance.adapters.from_gguf``, which needs the ``gguf`` package, while the
-specification imports NumPy alone.
+This module reads a mapping of the metadata. ``posenc_ref.conformance.adapters.from_gguf`` reads the
+file; it needs the ``gguf`` package, which the specification does not import.
 
-``data/gguf_architectures.json`` has the facts that the metadata do not state, by
+``data/gguf_architectures.json`` has the facts that are not in the metadata, by
 ``general.architecture``, from llama.cpp's C++ code: ``rope`` is the pairing ("norm" pairs
 neighbours, "neox" the halves of the rotated slice, "mrope" and "imrope" have several axes, "none"
-is no rotation), ``latent`` that the rotated slice is the last one, ``layers`` the ``model_type``
-with the same layer schedule, ``sliding_base`` the base of layers with a window, ``softmax`` a scale
-of its own.
+is no rotation), ``latent`` means that the last channels of the head rotate, ``layers`` is the
+``model_type`` with the same layer schedule, ``sliding_base`` the base of layers with a sliding
+window, ``softmax`` a special softmax scale.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _LAYOUT = {"norm": "interleaved", "neox": "half", "mrope": "half", "imrope": "ha
 
 
 class Metadata:
-    """The metadata of one file, read by keys without the architecture's prefix."""
+    """The metadata of one file; its keys are read without the architecture's prefix."""
 
     def __init__(self, values: Mapping[str, Any]):
         if not isinstance(values, Mapping):
@@ -56,12 +55,12 @@ class Metadata:
                 )
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of ``{architecture}.{key}``."""
+        """Return the value of ``{architecture}.{key}``, or the default."""
         value = self._values.get(f"{self.architecture}.{key}")
         return default if value is None else value
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """Return a required integer, or the default where one is given."""
+        """Return an integer, by default ``default``; raise if both are missing."""
         value = self.get(key, default)
         if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
             value = max(value, default=None)  # one for each layer; some have none
@@ -84,19 +83,18 @@ def from_gguf_metadata(
     *,
     layout: str | None = None,
 ) -> ModelEncoding:
-    """The positional encoding of a GGUF file, from its key-value pairs.
+    """Return the positional encoding of a model from the metadata of its GGUF file.
 
     Formula
         Frequencies ``freq_base ** (-2k / dimension_count)``, changed by ``rope.scaling`` and, where
-        there is a tensor ``rope_freqs.weight``, divided by it (that is how Llama 3.1's scaling is
-        stored).
+        there is a tensor ``rope_freqs.weight``, divided by it (Llama 3.1's scaling is stored so).
     Source
         llama.cpp, ``src/llama-model.cpp``: ``load_hparams`` and ``llama_model_rope_type``.
     Traps
-        The layout is that of the *file*: Llama's queries and keys are permuted when converted, so
-        that a model that is half-split at Hugging Face is interleaved here.  ggml multiplies its
-        attention factor by ``1 + 0.1 ln(factor)`` itself.  It always truncates YaRN's ramp, which
-        gpt-oss was not trained with: here it is not truncated.
+        The layout is that of the *file*: The converter permutes Llama's queries and keys, so a
+        model that is half-split at Hugging Face is interleaved here.  ggml multiplies its attention
+        factor by ``1 + 0.1 ln(factor)`` itself.  It always truncates YaRN's ramp, but gpt-oss was
+        trained without truncation: its encoding here has none.
 
     Parameters
     ----------
@@ -105,7 +103,7 @@ def from_gguf_metadata(
     tensors : mapping, optional
         ``rope_freqs.weight``, ``rope_factors_long.weight``, ``rope_factors_short.weight``.
     layout : {"half", "interleaved"}, optional
-        For an architecture that is not known.
+        Required for an unknown architecture.
 
     Raises
     ------
@@ -214,7 +212,7 @@ def _layers(
     full = _encoding(meta, facts, layout, base, scaling)
     sliding = full
     local = meta.get("rope.freq_base_swa", facts.get("sliding_base"))
-    if local is not None:  # the layers with a window are never scaled
+    if local is not None:  # layers with a sliding window are never scaled
         sliding = _encoding(meta, facts, layout, float(local), None)
     names: list[str] = []
     encodings: dict[str, Encoding | None] = {}
@@ -233,7 +231,7 @@ def _layers(
 
 
 def _softmax(meta: Metadata, facts: Mapping[str, Any]) -> tuple[float | None, str]:
-    """Return the factor on q . k where it is not 1/sqrt(head_dim), else None."""
+    """Return the factor on q . k (None for 1/sqrt(head_dim)) and its source."""
     given = meta.get("attention.scale")
     if given:
         return validate.real(meta.name("attention.scale"), given, above=0.0), meta.name(
@@ -255,7 +253,7 @@ def _softmax(meta: Metadata, facts: Mapping[str, Any]) -> tuple[float | None, st
 
 
 def _query_scale(meta: Metadata, encodings: Mapping[str, Encoding | None]) -> dict[str, QueryScale]:
-    """Llama 4's temperature; llama.cpp has its constants in the code."""
+    """Return Llama 4's query temperature by layer type; its constants are in llama.cpp's code."""
     if meta.architecture != "llama4":
         return {}
     without = [name for name, encoding in encodings.items() if encoding is None]

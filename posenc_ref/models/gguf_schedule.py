@@ -17,7 +17,7 @@ from posenc_ref.schedules.longrope import LongRoPE
 from posenc_ref.schedules.scaling import FrequencySchedule, standard_schedule
 from posenc_ref.schedules.yarn import YaRN
 
-#: Every key of {architecture}.rope that is read, and some that say nothing about the encoding.
+#: The known keys of {architecture}.rope; some do not affect the encoding.
 KEYS = (
     "rope.dimension_count", "rope.dimension_count_swa", "rope.dimension_sections", "rope.freq_base",
     "rope.freq_base_swa", "rope.scale_linear", "rope.scaling.type", "rope.scaling.factor",
@@ -31,22 +31,22 @@ LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
 
 
 class Reader(Protocol):
-    """The methods of the metadata that this module uses."""
+    """The methods of ``Metadata`` that this module uses."""
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key."""
+        """Return the value of a key, or the default."""
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """The integer value of a key."""
+        """Return the integer value of a key."""
 
     def wrong(self, message: str) -> ValueError:
-        """An error about this file."""
+        """Return an error that names the architecture of this file."""
 
 
 def gguf_schedule(
     meta: Reader, facts: Mapping[str, Any], tensors: Mapping[str, Any], base: float, rotary_dim: int
 ) -> FrequencySchedule | None:
-    """The scaling that a file describes; None for plain RoPE.
+    """Return the scaling that a file describes, or None for plain RoPE.
 
     Source
         ``load_hparams`` in llama.cpp's llama-model.cpp (a missing type is linear, a missing factor
@@ -105,7 +105,7 @@ def _longrope(meta: Reader, tensors: Mapping[str, Any], attention: float) -> Fre
 def _divided(
     meta: Reader, divisors: Any, base: float, rotary_dim: int, factor: float
 ) -> FrequencySchedule:
-    """Frequencies divided by a tensor, correctly rounded to float64."""
+    """Return plain RoPE's frequencies divided by a tensor, correctly rounded to float64."""
     numbers = [float(n) for n in np.ravel(np.asarray(divisors))]
     if len(numbers) != rotary_dim // 2:
         raise meta.wrong(

@@ -1,8 +1,8 @@
-"""The layer schedule in a model's configuration, with defaults for each model type.
+"""The layer schedule of a model from its configuration, with defaults for each model type.
 
-Most configurations on the Hub give ``layer_types`` in full; older ones give a period, or nothing
-at all, and rely on the default that their configuration class carries.  The table below is those
-defaults, as transformers 5.23 has them.
+Most configurations on the Hub list ``layer_types`` in full. Older ones give a period, or nothing,
+and rely on the default of their configuration class. The tables below hold those defaults, from
+transformers 5.23.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .layer_schedule import every_nth, layer_types, rope_layers, window_from, wi
 
 
 class _Every(NamedTuple):
-    """``full`` at every n-th layer; ``key`` is the entry of the configuration that overrides n."""
+    """A schedule with ``full`` at every n-th layer; the configuration entry ``key`` overrides n."""
 
     n: int
     key: str = ""
@@ -85,7 +85,7 @@ _LAST_IS_FULL = (
     "gemma4_text",
     "gemma4_unified_text",
 )
-# Sliding from layer max_window_layers on, if use_sliding_window: the defaults of both.
+# Sliding from layer max_window_layers on if use_sliding_window is true: the defaults of both.
 _WINDOW_FROM = {
     "dots1": (62, True),  # has no use_sliding_window
     "qwen2": (28, False),
@@ -109,27 +109,27 @@ _NEED_LAYER_TYPES = (
 )
 _KEYS = sorted({s.key for s in _SCHEDULES.values() if s.key} | {"attention_windows"})
 
-# Full-attention layers of these have no positional encoding; their sliding layers have RoPE.
+# In these models full-attention layers have no positional encoding; sliding layers have RoPE.
 _NOPE_WHERE_FULL = ("afmoe", "beam", "cohere2", "cohere2_moe", "flint")
-# The same, but only where a sliding window is configured at all.
+# The same, but only if the configuration has a sliding window.
 _NOPE_WHERE_FULL_IF_SLIDING = ("exaone4", "exaone_moe", "kolibri1")
 _NEVER_ROPE = ("inkling2_text", "inkling_text", "jamba", "kimi_linear", "nemotron_h")
 _INTERVALS = {"llama4_text": 4, "mistral_large4_text": 4, "smollm3": 4}
 
 
 def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The type of every layer, from the text part of a Hugging Face ``config.json``.
+    """Return the type of every layer, from the text part of a Hugging Face ``config.json``.
 
-    ``layer_types`` is taken as it stands.  Where it is missing, the schedule of ``model_type`` is
-    computed as its configuration class in transformers 5.23 does, from the entries it reads
+    ``layer_types`` is used if present. Otherwise the schedule of ``model_type`` is computed like in
+    its configuration class in transformers 5.23, from the entries that the class reads
     (``sliding_window_pattern``, ``max_window_layers``, ``no_rope_layers``...) and its defaults; a
-    model without any such schedule has full attention in every layer.
+    model without a schedule has full attention in every layer.
 
     Parameters
     ----------
     config : mapping
-        With ``num_hidden_layers``, and ``model_type`` unless ``layer_types`` is there.  For a
-        multimodal model this is its ``text_config``.
+        It has ``num_hidden_layers``, and ``model_type`` or ``layer_types``. For a multimodal model,
+        pass its ``text_config``.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
     Raises
     ------
     ValueError
-        ``layer_types`` of the wrong length; a model whose schedule needs it.
+        ``layer_types`` has the wrong length, or is missing for a model without another schedule.
     """
     num_layers, model = _of(config)
     given = config.get("layer_types")
@@ -162,7 +162,7 @@ def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
         return window_from(num_layers, config.get("max_window_layers", first))
     if model == "ultrabert" and config.get("attention_windows") is not None:
         return layer_types([not window for window in config["attention_windows"]])
-    if model == "qwen2_moe":  # the other way round: every other layer *below* max_window_layers
+    if model == "qwen2_moe":  # reversed: every other layer *below* max_window_layers
         below = config.get("max_window_layers", 28) if config.get("use_sliding_window") else 0
         return layer_types([i % 2 == 1 or i >= below for i in range(num_layers)])
     if model == "llama4_text":
@@ -190,14 +190,14 @@ def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def config_rope_layers(config: Mapping[str, Any]) -> tuple[bool, ...]:
-    """Which layers rotate, from the text part of a Hugging Face ``config.json``.
+    """Return which layers rotate, from the text part of a Hugging Face ``config.json``.
 
-    From ``layer_rope_theta``, ``no_rope_layers`` or ``no_rope_layer_interval`` where the model
-    reads them (transformers 5.23); from the layer types in Cohere 2, EXAONE 4, AFMoE and others,
-    whose full-attention layers have no positional encoding; from a layer type whose entry in
-    ``rope_parameters`` is null; nowhere in Jamba, Nemotron-H and Kimi
-    Linear; everywhere else in every layer.  Layers without softmax attention count as their model
-    does: this says where a rotation *would* apply.
+    The model's own entries decide if it reads them (``layer_rope_theta``, ``no_rope_layers``,
+    ``no_rope_layer_interval``; transformers 5.23). In Cohere 2, EXAONE 4, AFMoE and others
+    full-attention layers do not rotate, nor do layer types with a null entry in
+    ``rope_parameters``. No layer rotates in Jamba, Nemotron-H and Kimi Linear; in all other models
+    every layer does. Layers without softmax attention are not treated specially: True means that a
+    rotation *would* apply.
 
     Parameters
     ----------
@@ -218,11 +218,11 @@ def config_rope_layers(config: Mapping[str, Any]) -> tuple[bool, ...]:
     if bases is not None:
         return rope_layers(num_layers, layer_rope_theta=bases)
     if model in ("muse_glimmer_text", "muse_spark_text"):
-        # By the count from the last layer, whatever layer_types says.
+        # Counted from the last layer, whatever layer_types says.
         return tuple(not full for full in every_nth(num_layers, 4, phase="from-end"))
     if model in _INTERVALS:
         flags = config.get("no_rope_layers")
-        # Llama 4 takes an empty list for none; early conversions wrote it.
+        # Llama 4 treats an empty list as a missing one; early conversions wrote it.
         if flags is not None and (len(flags) or model != "llama4_text"):
             return rope_layers(num_layers, no_rope_layers=flags)
         interval = config.get("no_rope_layer_interval", _INTERVALS[model])

@@ -1,7 +1,7 @@
-"""Layer schedules: which layers rotate, and which attend to everything.
+"""Layer schedules: the layers that rotate, and the layers with full attention.
 
-Configurations spell these in a dozen ways, some of them backwards.  Every function here returns
-one entry per layer: a bool, or the name of the layer type.
+Configurations have a dozen spellings for these. Every function here returns one entry per layer: a
+bool, or the name of the layer type.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PHASES = ("last", "first", "from-end")
 def every_nth(
     num_layers: int, n: int, *, phase: str | int = "last", also: Sequence[int] = ()
 ) -> tuple[bool, ...]:
-    """True at every n-th layer.
+    """Return a bool for each layer: True at every n-th one.
 
     Formula
         ``(i - start) % n == 0``, with ``start`` n - 1 for ``"last"`` (layers n-1, 2n-1, ...), 0 for
@@ -37,8 +37,8 @@ def every_nth(
         The period, at least 1; with 1 every layer is True.
     phase : {"last", "first", "from-end"} or int
     also : sequence of int
-        Layers that are True besides, negative ones counted from the end: MiMo-V2 (0,), NeoMME and
-        Beam (-1,).  Those that a short model does not have are left out.
+        Further layers that are True, negative ones counted from the end: MiMo-V2 (0,), NeoMME and
+        Beam (-1,). Layers that the model does not have are ignored.
 
     Notes
     -----
@@ -64,19 +64,19 @@ def every_nth(
 def layer_types(
     chosen: Sequence[bool], *, full: str = "full_attention", other: str = "sliding_attention"
 ) -> tuple[str, ...]:
-    """Names for a schedule: ``full`` where ``chosen`` is True, ``other`` elsewhere."""
+    """Return the layer types of a schedule: ``full`` if ``chosen`` is True, else ``other``."""
     return tuple(full if validate.boolean("chosen", c) else other for c in chosen)
 
 
 def window_letters(num_layers: int, pattern: str) -> tuple[str, ...]:
-    """Layer types from letters: ``"LLLG"`` is three local (sliding) layers and one global.
+    """Return layer types from letters: ``"LLLG"`` is three local (sliding) and one global.
 
-    The pattern repeats from layer 0, and the last layer is global whatever the letters say.
+    The pattern repeats from layer 0, and the last layer is always global.
 
     Source
         EXAONE 4.0, the documentation of ``sliding_window_pattern`` in its configuration
-        (transformers 5.23, ``configuration_exaone4.py``).  The configuration class itself computes
-        with numbers only: it raises TypeError for the letters that it documents.
+        (transformers 5.23, ``configuration_exaone4.py``).  The configuration class accepts numbers
+        only: it raises TypeError for the letters in its documentation.
     """
     num_layers = _layers(num_layers)
     if not isinstance(pattern, str) or not pattern or set(pattern) - {"L", "G"}:
@@ -88,12 +88,12 @@ def window_letters(num_layers: int, pattern: str) -> tuple[str, ...]:
 
 
 def window_from(num_layers: int, first: int) -> tuple[str, ...]:
-    """Full attention below layer ``first``, sliding from it on.
+    """Return layer types: full attention below layer ``first``, sliding attention from it on.
 
     Source
         ``max_window_layers`` of Qwen2, Qwen2-VL, Qwen3 (transformers 5.23).  Despite its name it
-        counts the layers *without* a window, and it means something only where
-        ``use_sliding_window`` is true; Qwen2-MoE reads it the other way round.
+        counts the layers *without* a window. It applies only if ``use_sliding_window`` is true;
+        Qwen2-MoE gives it the opposite meaning.
     """
     num_layers = _layers(num_layers)
     first = validate.integer("first", first, minimum=0)
@@ -107,12 +107,12 @@ def rope_layers(
     no_rope_layer_interval: int | None = None,
     layer_rope_theta: Sequence[float] | None = None,
 ) -> tuple[bool, ...]:
-    """Which layers use RoPE, from exactly one of the three spellings.
+    """Return for each layer whether it uses RoPE, from exactly one of the three spellings.
 
     Parameters
     ----------
     num_layers : int
-    no_rope_layers : sequence of 0 and 1, one per layer (or more; the rest is not used)
+    no_rope_layers : sequence of 0 and 1, one per layer (further entries are ignored)
         **1 means that the layer uses RoPE**, 0 that it does not, whatever the name suggests
         (huggingface/transformers#43756).  It is not a list of layer numbers.
     no_rope_layer_interval : int

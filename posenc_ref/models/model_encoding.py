@@ -1,4 +1,4 @@
-"""How a whole model encodes positions: an encoding for each type of layer, and what scales logits.
+"""The encodings of a whole model: one for each layer type, and the factors on its logits.
 
 Made by :func:`posenc_ref.from_config`, :func:`posenc_ref.preset` and :func:`posenc_ref.from_gguf`,
 or by hand.
@@ -26,12 +26,12 @@ class ModelEncoding(Value):
     """The positional encoding of a model, layer by layer.
 
     Formula
-        ``logits = t(p_q) * scale * q' . k'``, with q' and k' rotated by the encoding of the layer
-        type (as they are in a layer without one), scale the ``softmax_scale`` or 1/sqrt(d), and t
-        the query scale of the layer type, 1 without one.  Before mask and softmax.
+        ``logits = t(p_q) * scale * q' . k'``, before mask and softmax. q' and k' are rotated by the
+        encoding of the layer type (not at all without one), scale is the ``softmax_scale`` or
+        1/sqrt(d), and t the query scale of the layer type (1 without one).
     Source
-        The normal form of what libraries do: DeepSeek multiplies the softmax scale, Hugging Face
-        cos and sin, mlx-lm the queries and keys.  Effective logits are what they agree on.
+        Libraries place factors differently: DeepSeek on the softmax scale, Hugging Face on cos and
+        sin, mlx-lm on queries and keys. Their effective logits agree, and this is their form.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class ModelEncoding(Value):
     Raises
     ------
     TypeError, ValueError
-        Values that are not encodings, a layer type that nothing defines.
+        Values that are not encodings, a layer type that ``encodings`` does not have.
     """
 
     kind = "model"
@@ -100,11 +100,11 @@ class ModelEncoding(Value):
             provenance=MappingProxyType(dict(self.provenance)),
         )
 
-    # -- what it says ------------------------------------------------------------------------
+    # -- access ------------------------------------------------------------------------------
 
     @property
     def only(self) -> Encoding:
-        """The encoding, where there is exactly one; otherwise a ValueError names them.
+        """The encoding, if there is exactly one; otherwise a ValueError that names them.
 
         Layers without positional encoding do not count.
         """
@@ -119,7 +119,7 @@ class ModelEncoding(Value):
         )
 
     def layers(self, layer_type: str) -> tuple[int, ...]:
-        """The numbers of the layers of this type."""
+        """Return the numbers of the layers of this type."""
         return tuple(i for i, name in enumerate(self.layer_types) if name == layer_type)
 
     # -- logits ------------------------------------------------------------------------------
@@ -127,10 +127,10 @@ class ModelEncoding(Value):
     def scores(
         self, layer_type: str | None, q: Array, k: Array, q_positions: Any, k_positions: Any
     ) -> Array:
-        """Effective logits (..., Q, K) of ``q`` (..., Q, d), ``k`` (..., K, d) before the mask.
+        """Return the effective logits (..., Q, K) of q (..., Q, d) and k (..., K, d), unmasked.
 
-        ``layer_type`` None is the only one.  Computed as :func:`posenc_ref.scores` does, in the
-        widest dtype of q's device, and rounded once at the end.
+        ``layer_type`` may be None if there is only one. Like in :func:`posenc_ref.scores`, the
+        result is computed in the widest dtype of q's device and rounded once.
         """
         chosen = self._layer_type(layer_type)
         encoding, scale = self.encodings[chosen], self.softmax_scale
@@ -159,7 +159,7 @@ class ModelEncoding(Value):
     # -- forms -------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """The value as JSON-ready data; :func:`posenc_ref.from_dict` reads it."""
+        """Return the value as JSON-ready data; :func:`posenc_ref.from_dict` reads it."""
         return {
             self.kind: type(self).__name__,
             "name": self.name,
@@ -172,7 +172,7 @@ class ModelEncoding(Value):
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`to_dict`, less the entry that names the class."""
+        """Return the value with these fields of :meth:`to_dict`; :func:`from_dict` calls this."""
         decoded = dict(body)
         for key in ("encodings", "query_scale"):
             entries = decoded.get(key, {})
@@ -194,7 +194,7 @@ class ModelEncoding(Value):
         return f"ModelEncoding({body})"
 
     def __str__(self) -> str:
-        """One line for each layer type, then the factors on logits."""
+        """Return one line for each layer type, then the factors on logits."""
         count = f" ({len(self.layer_types)} layers)" if self.layer_types else ""
         lines = [f"{self.name}{count}"]
         width = max(map(len, self.encodings))

@@ -1,4 +1,4 @@
-"""Plain functions that answer a model's questions about its positional encoding."""
+"""Functions for model code: table rows, layers with positions, softmax scale."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .model_encoding import ModelEncoding
 
 
 def rows(encoding: Table, seq_len: int) -> Array:
-    """The rows that a sequence is given: ``table(0 .. seq_len - 1)``.
+    """Return the table rows of a sequence of tokens, ``table(0 .. seq_len - 1)``.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def rows(encoding: Table, seq_len: int) -> Array:
     Raises
     ------
     TypeError, ValueError
-        No table, no length, or more tokens than a learned table has rows.
+        ``encoding`` is not a table, or a learned table has fewer rows than the sequence has tokens.
 
     Traps
         A learned table with an offset (OPT, BART: 2) does not start at its first row.
@@ -44,7 +44,7 @@ def rows(encoding: Table, seq_len: int) -> Array:
 
 
 def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:
-    """Which layers of ``model`` have a positional encoding in their attention.
+    """Return for each layer whether its attention has a positional encoding.
 
     Layers without one (NoPE), and layer types without softmax attention, are False.
 
@@ -65,7 +65,7 @@ def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:
     Raises
     ------
     ValueError
-        The model does not say what its layers are, or has another number of them.
+        The layer types of the model are unknown, or it has another number of layers.
     """
     _model(model)
     if not model.layer_types:
@@ -80,7 +80,7 @@ def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:
 
 
 def softmax_scale(model: ModelEncoding) -> float:
-    """The whole factor on q . k: the model's own, or 1/sqrt(head_dim).
+    """Return the factor on q . k: the model's ``softmax_scale``, or 1/sqrt(head_dim).
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ def softmax_scale(model: ModelEncoding) -> float:
         ``model`` is no ModelEncoding, or its encodings have no head_dim.
 
     Traps
-        DeepSeek multiplies it by the square of YaRN's ``0.1 mscale_all_dim ln(factor) + 1``; a
-        factor on cos and sin does not belong into it.
+        In DeepSeek's models it includes the square of YaRN's ``0.1 mscale_all_dim ln(factor) + 1``.
+        It does not include a factor on cos and sin.
     """
     _model(model)
     if model.softmax_scale is not None:

@@ -1,8 +1,8 @@
 """Presets: the positional encodings of named models, from their code and configurations.
 
-``data/presets.json`` has one line for each.  ``config`` is read as :func:`from_config` reads it,
-``encodings`` as :func:`from_dict` does; ``source`` says where its facts were found.  ``needs``
-lists the facts that nobody found: such a preset raises until the caller supplies them.
+``data/presets.json`` has one line for each. :func:`from_config` reads ``config``, :func:`from_dict`
+reads ``encodings``; ``source`` is the source of the facts. ``needs`` lists facts without a public
+source: such a preset raises unless the caller supplies them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from posenc_ref.schedules.scaling import FrequencySchedule
 from .config import from_config
 from .model_encoding import ModelEncoding
 
-#: What a fact is called in a configuration.
+#: The configuration entry for each fact.
 _CONFIG_KEYS = {
     "base": "rope_theta",
     "head_dim": "head_dim",
@@ -33,14 +33,14 @@ _CALLER = "the caller"
 
 
 class Need(NamedTuple):
-    """A fact that a preset lacks, and the reason."""
+    """A fact that a preset lacks, with the reason."""
 
     fact: str
     why: str
 
 
 def presets() -> tuple[str, ...]:
-    """The names that :func:`preset` knows; some of them need facts (:func:`needs`).
+    """Return the names of all presets; some of them need facts (:func:`needs`).
 
     Returns
     -------
@@ -55,21 +55,21 @@ def needs(name: str) -> tuple[Need, ...]:
 
 
 def preset(name: str, **facts: Any) -> ModelEncoding:
-    """The positional encoding of a named model, with the source of each fact in ``provenance``.
+    """Return the encoding of a named model, with the source of each fact in ``provenance``.
 
     Parameters
     ----------
     name : str
         One of :func:`presets`, such as ``"llama-3.1-8b"``.
     **facts
-        What the preset needs, as :func:`needs` lists it: ``preset("palm", head_dim=256,
+        The facts that :func:`needs` lists for the preset: ``preset("palm", head_dim=256,
         base=10000.0, layout="half")``.  Any other field of its encodings may be changed in the same
         way: ``preset("qwen2.5-7b", scaling=YaRN(4.0, 32768))``.
 
     Returns
     -------
     ModelEncoding
-        ``.only`` is its encoding where it has one.
+        ``.only`` is its encoding if there is exactly one.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def _entry(name: str) -> Mapping[str, Any]:
 
 
 def _sourced(of: str, source: str) -> str:
-    """Return a provenance with "config" replaced by the preset's source."""
+    """Return the provenance with "config" replaced by the source of the preset."""
     return source if of.startswith("config:") else of.replace("config:", f"{source}:")
 
 
@@ -140,7 +140,7 @@ def _configured(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEnco
             value = later.pop(fact)
             config[_CONFIG_KEYS[fact]] = value
             if fact == "head_dim" and "hidden_size" not in config:
-                # Classes that divide the width have no head_dim to set.
+                # Classes that derive the head size from the width have no entry head_dim.
                 config |= {"hidden_size": value * 16, "num_attention_heads": 16}
     layout = later.pop("layout", None)
     made = from_config(config, layout=layout)
@@ -163,7 +163,7 @@ def _declared(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelEncodi
 
 
 def _derived(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a scale that depends on the width: ``{"root_over_dim": c}`` is ``sqrt(c / dim)``."""
+    """Return the fields with ``{"root_over_dim": c}`` replaced by ``sqrt(c / dim)``."""
     if isinstance(body.get("scale"), Mapping):
         width = validate.integer("dim", body["dim"], minimum=1)
         body["scale"] = (body["scale"]["root_over_dim"] / width) ** 0.5
@@ -171,7 +171,7 @@ def _derived(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changed(made: ModelEncoding, facts: Mapping[str, Any]) -> ModelEncoding:
-    """Every encoding with some fields changed."""
+    """Return the model with some fields of every encoding changed."""
     if not facts:
         return made
     encodings: dict[str, Encoding | None] = {}

@@ -1,8 +1,8 @@
-"""Query scales: factors on the queries that grow with the position, outside of any rotation.
+"""Query scales: factors on the queries that grow with the position, apart from any rotation.
 
-Softmax over more keys is flatter; these make the logits of late queries larger.  The factor meets
-the query alone, after rotation and normalisation, so a logit gets it once (an attention factor, on
-queries and keys, comes in squared).
+Softmax over more keys is flatter; these factors compensate by larger logits for late queries. The
+factor multiplies the query alone, after rotation and normalisation, so a logit contains it once (an
+attention factor, on queries and keys, is squared in the logit).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from posenc_ref.encoding import Value
 
 
 class QueryScale(Value, abstract=True):
-    """A factor per query position.  A form supplies ``_factor``; unit: A is the factor itself."""
+    """Base class: a factor for each query position. Error unit: A is the factor, B = 0."""
 
     kind = "query_scale"
     first = 0  # the smallest position in the domain
 
     def _factor(self, p: Array) -> Array:
-        """The factor of float64 positions."""
+        """Return the factors of float64 positions; subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__} defines no factor")
 
     def factor(self, positions: Any, *, dtype: DType = None) -> Array:
-        """The factors of positions (...), same shape, float64 unless ``dtype=``.
+        """Return the factors (...) of positions (...), float64 unless ``dtype=`` is given.
 
         They follow the library and device of ``positions``.
 
@@ -50,16 +50,16 @@ class QueryScale(Value, abstract=True):
         TypeError
             Positions that are not integers or float32/float64 numbers.
         ValueError
-            Positions before the first of the domain, 0 (QueryTemperature: ``-offset``).
+            Positions below the domain, which starts at 0 (QueryTemperature: at ``-offset``).
         """
         p = self._positions(positions)
         return finish(send(self._factor(p.values), p.xp, p.device), dtype)
 
     def apply(self, q: Array, positions: Any) -> Array:
-        """``q * factor(positions)`` for q (..., S, head_dim), rounded to q's dtype at the end.
+        """Return ``q * factor(positions)`` for q (..., S, head_dim), in q's dtype.
 
         positions are (S,), (B, S) with B on q's first axis, or have the axes ``q.shape[:-1]``.
-        Computed in float64 (float32 where q's device has none).
+        The product is computed in float64 (float32 if q's device has no float64) and rounded once.
         """
         if not is_array(q) or q.ndim < 2 or dtype_name(q) not in FLOATING:
             raise TypeError(
@@ -106,12 +106,12 @@ class QueryTemperature(QueryScale):
     original_max_position : int
         The length of a step, at least 1.
     offset : int
-        Added to the position.  Offset 1 makes the last position of each step the first of the next.
+        Added to the position.  With offset 1 each step begins one position earlier.
 
     Traps
         Llama 4 in transformers counts positions from the start of the cache, not by
-        ``position_ids``: padding on the left and packed documents count along.  Its rounded query
-        is float32 before the cast, Ministral's factor is cast to the query's dtype first.
+        ``position_ids``: padding on the left and earlier packed documents are counted.  Its rounded
+        query is float32 before the cast, Ministral's factor is cast to the query's dtype first.
     """
 
     beta: float
@@ -144,7 +144,8 @@ class LogNScale(QueryScale):
     """Qwen's log-n attention: entropy kept constant beyond the trained length.
 
     Formula
-        ``max(1, ln(p + 1) / ln(train_length))``: p + 1 is the number of keys that the query sees.
+        ``max(1, ln(p + 1) / ln(train_length))``: p + 1 is the number of keys that a causal query
+        attends to.
     Source
         Qwen-7B, ``modeling_qwen.py``, ``QWenAttention``: a table of ``log_L(i)`` for i = 1, 2, ...
         with 1 up to L = ``seq_length``, whose first row is position 0.  The idea is Su 2021,
@@ -157,7 +158,7 @@ class LogNScale(QueryScale):
 
     Traps
         Qwen's table ends after 32767 rows; it is used in inference only, and only where
-        ``use_logn_attn`` is set.  fastllm takes ``ln(p)``, one position late.
+        ``use_logn_attn`` is set.  fastllm takes ``ln(p)``, which is off by one position.
     """
 
     train_length: int
@@ -180,7 +181,7 @@ class LogTemperature(QueryScale):
     Source
         transformers 5.23: ``modeling_inkling.py`` (the layers without a window) and
         ``modeling_inkling2.py``; ``log_scaling_alpha`` 0.1 and ``log_scaling_n_floor``.  The same
-        factor meets the query's relative term.
+        factor multiplies the query's relative term.
 
     Parameters
     ----------
@@ -201,7 +202,7 @@ class LogTemperature(QueryScale):
 
     def _factor(self, p: Array) -> Array:
         xp = namespace(p)
-        # From p + 1 = length on; below, the logarithm would be negative.
+        # Below p + 1 = length the logarithm would be negative.
         grown = xp.where(p + 1.0 > self.length, p + 1.0 - self.length, 0.0 * p)
         return 1.0 + self.beta * xp.log1p(grown / self.length)
 

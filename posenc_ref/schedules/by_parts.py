@@ -15,7 +15,7 @@ from .yarn import ramp
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NTKByParts(FrequencySchedule):
-    """NTK-by-parts, YaRN's forerunner: interpolated, NTK-aware and plain, from slow to fast pairs.
+    """NTK-by-parts, YaRN's forerunner: slow pairs interpolated, then NTK-aware, fast pairs plain.
 
     Formula
         With ``f_k = base ** (-2k/d)``, ``n_k`` of :class:`NTKScaling`, and YaRN's ramps
@@ -25,7 +25,7 @@ class NTKByParts(FrequencySchedule):
         bloc97 2023, jquesnelle/yarn ``LlamaPartNTKScaledRotaryEmbedding``, whose ``ntk_factor``
         and ``extrapolation_factor`` are 1 here.
     Traps
-        The YaRN paper calls its own two-way blend "NTK-by-parts": that is ``YaRN`` with
+        The YaRN paper calls its own blend of two "NTK-by-parts": that is ``YaRN`` with
         ``attention_factor=1``.
 
     Parameters
@@ -35,8 +35,8 @@ class NTKByParts(FrequencySchedule):
     original_max_position : int
         The trained length; see :class:`YaRN`.
     beta_0, beta_1, gamma_0, gamma_1 : float
-        Turns within the trained length; each 0 is at least its 1.  The defaults were found by
-        experiment on Llama.
+        Turns within the trained length; beta_0 >= beta_1 and gamma_0 >= gamma_1. The defaults were
+        found by experiment on Llama.
     """
 
     factor: float
@@ -67,7 +67,7 @@ class NTKByParts(FrequencySchedule):
                 )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``(1 - c_k) f_k + c_k ((1 - b_k) n_k + b_k f_k / factor)``."""
+        """Return the frequencies ``(1 - c_k) f_k + c_k ((1 - b_k) n_k + b_k f_k / factor)``."""
         length, s = self.original_max_position, Decimal(self.factor)
         plain = standard_schedule(base, rotary_dim)
         ntk = ntk_schedule(base, rotary_dim, s)

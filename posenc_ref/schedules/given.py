@@ -1,4 +1,4 @@
-"""Given frequencies: learned, loaded from a checkpoint, or of a rule that has no class here."""
+"""Given frequencies: learned, loaded from a checkpoint, or from a rule without a class here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .scaling import FrequencySchedule, real_tuple
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GivenFrequencies(FrequencySchedule):
-    """Frequencies as given, one for each channel pair; ``base`` does not matter.
+    """Frequencies given as numbers, one for each channel pair; ``base`` is not used.
 
     Formula
         ``theta_k = frequencies[k]``, m = ``attention_factor``.
@@ -22,8 +22,8 @@ class GivenFrequencies(FrequencySchedule):
         arXiv:2403.13298), LeRoPE's ``base ** (-2k/d) * exp(alpha_k)`` in Hugging Face's
         MistralLarge4; checkpoints that carry an ``inv_freq`` buffer.
     Traps
-        llama.cpp's ``rope_freqs`` *divide* the frequencies.  The numbers are taken as exact: a
-        float32 buffer brings its rounding errors along.
+        llama.cpp's ``rope_freqs`` *divide* the frequencies.  The numbers are used exactly: those of
+        a float32 buffer include its rounding errors.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class GivenFrequencies(FrequencySchedule):
         The factor on cos and sin; greater than 0.
     """
 
-    frequencies: Sequence[float]  # kept as a tuple
+    frequencies: Sequence[float]  # stored as a tuple
     _: KW_ONLY
     attention_factor: float = 1.0
 
@@ -53,5 +53,5 @@ class GivenFrequencies(FrequencySchedule):
         return tuple(Decimal(w) for w in self.frequencies)
 
     def magnitude(self, seq_len: int | None) -> float:
-        """``attention_factor``."""
+        """Return the factor m, ``attention_factor``."""
         return self.attention_factor

@@ -24,7 +24,7 @@ class LinearScaling(FrequencySchedule):
     Parameters
     ----------
     factor : float
-        At least 1: the new context length over the trained one.
+        At least 1: the new context length divided by the trained one.
     """
 
     factor: float
@@ -33,6 +33,6 @@ class LinearScaling(FrequencySchedule):
         self._set(factor=validate.real("factor", self.factor, minimum=1.0))
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``base ** (-2k/d) / factor``."""
+        """Return the frequencies ``base ** (-2k/d) / factor``."""
         with decimal_context():
             return tuple(w / Decimal(self.factor) for w in standard_schedule(base, rotary_dim))

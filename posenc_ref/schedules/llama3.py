@@ -1,4 +1,4 @@
-"""Llama 3.1's scaling: YaRN's idea, with the ramp over the number of turns."""
+"""Llama 3.1's scaling: like YaRN, but with a ramp that is linear in the number of turns."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Llama3Scaling(FrequencySchedule):
         ``theta_k = f_k ((1 - t_k) / factor + t_k)`` with ``f_k = base ** (-2k/d)``,
         ``t_k = clip((r_k - low) / (high - low), 0, 1)`` and the number of turns within the trained
         length ``r_k = L0 f_k / (2 pi)``; m = 1.  low and high are low_freq_factor and
-        high_freq_factor; where they are equal t_k is the step that remains: 1 for r_k above, 0
-        below (r_k itself is never a rational number).
+        high_freq_factor; if they are equal, t_k is a step: 1 for r_k above, 0 below (r_k is
+        irrational, so never equal).
     Source
         meta-llama/llama-models, ``apply_scaling``; Llama 3.1's ``scale_factor`` 8,
         ``low_freq_factor`` 1, ``high_freq_factor`` 4, ``old_context_len`` 8192.  The blend is that
-        of the YaRN *paper* (section 3.2, alpha = low, beta = high), whose code has another.
+        of the YaRN *paper* (section 3.2, alpha = low, beta = high); YaRN's code has another one.
     Traps
-        Equal low and high: Meta's code asserts against it, three branches on the wavelength give
-        the step, a slope and an intercept computed beforehand give NaN.  Leaving the scaling out
-        goes unnoticed up to L0.  Llama 3.2 has factor 32, not 8.  Megatron fixes low, high and L0
+        For equal low and high, Meta's code raises, code with three branches by wavelength gives the
+        step, and code with a precomputed slope gives NaN. Without the scaling, a model looks
+        correct up to length L0.  Llama 3.2 has factor 32, not 8.  Megatron fixes low, high and L0
         in its code.
 
     Parameters
@@ -36,8 +36,8 @@ class Llama3Scaling(FrequencySchedule):
     factor : float
         At least 1.
     low_freq_factor, high_freq_factor : float
-        Positive, low at most high.  Pairs of fewer than low turns are divided by factor, pairs of
-        more than high turns kept.
+        Positive, low at most high.  Frequencies of pairs with fewer than low turns are divided by
+        factor; pairs with more than high turns keep theirs.
     original_max_position : int
         The trained length L0.
     """
@@ -65,7 +65,7 @@ class Llama3Scaling(FrequencySchedule):
         )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``f_k ((1 - t_k) / factor + t_k)``."""
+        """Return the frequencies ``f_k ((1 - t_k) / factor + t_k)``."""
         with decimal_context():
             s, length = Decimal(self.factor), self.original_max_position
             low, high = Decimal(self.low_freq_factor), Decimal(self.high_freq_factor)

@@ -28,11 +28,11 @@ class LongRoPE(FrequencySchedule):
         of microsoft/Phi-3-mini-128k-instruct, ``modeling_phi3.py``, and Hugging Face's
         ``rope_type="longrope"``.
     Traps
-        The switch: per call by its largest position (Hugging Face; cached keys keep the table
-        they were turned with), once by the longest length allowed (vLLM), or never, always long
-        (mlx-lm): ``policy``.  m holds for short contexts too.  ``factor`` is
-        max_position_embeddings / L0 where a configuration gives none; the lists have nothing to
-        do with it.
+        Libraries choose the list in different ways (``policy``): in each call, by the largest
+        position (Hugging Face; cached keys keep their rotation by the other list); once, by the
+        maximum length (vLLM); or always the long list (mlx-lm). m applies to short contexts too. If
+        a configuration has no ``factor``, it is max_position_embeddings / L0; it does not follow
+        from the lists.
 
     Parameters
     ----------
@@ -41,15 +41,15 @@ class LongRoPE(FrequencySchedule):
     original_max_position : int
         The trained length L0; at least 2.
     factor : float, optional
-        At least 1; only m needs it.
+        At least 1; used for m only.
     attention_factor : float or pair of float, optional
-        m itself; a pair is m for short and for long contexts (Phi-3.5-MoE's ``short_mscale`` and
+        m itself, or a pair: m for short and for long contexts (Phi-3.5-MoE's ``short_mscale`` and
         ``long_mscale``).  One of factor and attention_factor is needed.
     policy : {"current", "short", "long"}
-        The list by the length of the call, or one of the two whatever the length.
+        "current" chooses the list by the length of the call; the others always use one list.
     """
 
-    short_factor: Sequence[float]  # kept as tuples
+    short_factor: Sequence[float]  # stored as tuples
     long_factor: Sequence[float]
     original_max_position: int
     _: KW_ONLY
@@ -92,7 +92,7 @@ class LongRoPE(FrequencySchedule):
         return self.policy == "long"
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``base ** (-2k/d) / lambda_k``."""
+        """Return the frequencies ``base ** (-2k/d) / lambda_k``."""
         name = "long_factor" if self._long(seq_len) else "short_factor"
         divisors: tuple[float, ...] = getattr(self, name)
         if len(divisors) != rotary_dim // 2:
@@ -107,7 +107,7 @@ class LongRoPE(FrequencySchedule):
             )
 
     def magnitude(self, seq_len: int | None) -> float:
-        """``attention_factor``, or ``sqrt(1 + ln(factor) / ln(original_max_position))``."""
+        """Return the factor m: ``attention_factor``, or ``sqrt(1 + ln(factor) / ln(L0))``."""
         if isinstance(self.attention_factor, tuple):
             return self.attention_factor[self._long(seq_len)]
         if self.attention_factor is not None:

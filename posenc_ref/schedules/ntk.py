@@ -1,4 +1,4 @@
-"""NTK-aware schedules: a larger base, fixed or by the length, and two variants."""
+"""NTK-aware schedules: a larger base, fixed or depending on the length, and two variants."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .scaling import FrequencySchedule, standard_schedule
 
 @functools.lru_cache(maxsize=256)
 def ntk_schedule(base: float, rotary_dim: int, alpha: Decimal) -> tuple[Decimal, ...]:
-    """``base' ** (-2k/d)`` with ``base' = base * alpha ** (d/(d-2))``.
+    """Return the frequencies ``base' ** (-2k/d)`` with ``base' = base * alpha ** (d/(d-2))``.
 
-    Written as ``base ** (-2k/d) / alpha ** (2k/(d-2))``: the first pair is not changed, the last
+    Computed as ``base ** (-2k/d) / alpha ** (2k/(d-2))``: the first pair is not changed, the last
     one is divided by alpha exactly.
     """
     if rotary_dim < 4:
@@ -44,10 +44,10 @@ class NTKScaling(FrequencySchedule):
         arXiv:2309.00071, section 3.1, definition 1.
     Traps
         d is ``rotary_dim``, not ``head_dim``, and at least 4.  Some libraries multiply the base by
-        ``factor`` itself, without the exponent (diffusers' ``ntk_factor``): that is another
+        ``factor`` itself, without the exponent (diffusers' ``ntk_factor``): give that product as
+        ``base`` instead. HunYuan's ``alpha`` is this factor, although its configuration says
+        "dynamic". The frequencies alone cannot be told apart from those of plain RoPE with a larger
         ``base``.
-        HunYuan's ``alpha`` is this factor, although its configuration says "dynamic".
-        Frequencies alone do not tell it from a larger ``base``.
 
     Parameters
     ----------
@@ -61,13 +61,13 @@ class NTKScaling(FrequencySchedule):
         self._set(factor=validate.real("factor", self.factor, minimum=1.0))
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``base ** (-2k/d) / factor ** (2k/(d-2))``."""
+        """Return the frequencies ``base ** (-2k/d) / factor ** (2k/(d-2))``."""
         return ntk_schedule(base, rotary_dim, Decimal(self.factor))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DynamicNTK(FrequencySchedule):
-    """Dynamic NTK: NTK-aware scaling by a factor that follows the sequence length.
+    """Dynamic NTK: NTK-aware scaling with a factor that depends on the sequence length.
 
     Formula
         :class:`NTKScaling` by ``alpha = factor * L / max_position - (factor - 1)``, with
@@ -77,10 +77,10 @@ class DynamicNTK(FrequencySchedule):
         emozilla 2023, *Dynamically Scaled RoPE* (r/LocalLLaMA); the formula is that of
         Hugging Face's ``rope_type="dynamic"`` ("current") and of SGLang and vLLM ("static").
     Traps
-        "current": every longer call has another table, so keys cached at a shorter length were
-        turned by other angles, and logits stop being relative.  Batches share the longest length.
-        "static" scales short prompts as well.  The YaRN paper's "dynamic NTK" (section 3.3) is
-        ``alpha = L / max_position``, without a factor: that is ``factor=1`` here.
+        "current": frequencies change with the length of the call, so keys cached in shorter calls
+        have other angles, and logits no longer depend on m - n alone. A batch uses its longest
+        length. "static" scales short prompts as well.  The YaRN paper's "dynamic NTK" (section 3.3)
+        is ``alpha = L / max_position``, without a factor: that is ``factor=1`` here.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class DynamicNTK(FrequencySchedule):
     max_position : int
         The trained length.
     policy : {"current", "static"}
-        The length of the call, or the longest length meant, once and for all.
+        "current" uses the length of the call; "static" always uses ``factor * max_position``.
     """
 
     factor: float
@@ -110,7 +110,7 @@ class DynamicNTK(FrequencySchedule):
         return self.policy == "current"
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """NTK-aware scaling by alpha, at ``seq_len`` where the policy is "current"."""
+        """Return NTK-aware frequencies for the alpha of ``policy``, at ``seq_len`` if "current"."""
         with decimal_context():
             s, trained = Decimal(self.factor), Decimal(self.max_position)
             length = trained * s
@@ -132,8 +132,8 @@ class QwenNTK(FrequencySchedule):
         ``seq_length``.  It goes with ``LogNScale`` on queries (``use_logn_attn``).
     Traps
         Qwen decides alpha at the prompt and keeps it while generating: give the prompt's length
-        as ``seq_len`` then.  TeleChat takes alpha likewise and multiplies cos and sin by
-        0.1 ln(L / L') + 1 besides, which this schedule does not.
+        as ``seq_len`` then.  TeleChat has the same alpha, but also multiplies cos and sin by 0.1
+        ln(L / L') + 1, which this schedule does not.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class SuNTK(FrequencySchedule):
         )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``base ** (-2k/d) / factor ** ((2(k+1)/d) ** power)``."""
+        """Return the frequencies ``base ** (-2k/d) / factor ** ((2(k+1)/d) ** power)``."""
         rows = zip(
             standard_schedule(base, rotary_dim),
             _powers(self.factor, rotary_dim, self.power),
@@ -205,7 +205,7 @@ class SuNTK(FrequencySchedule):
 
 @functools.lru_cache(maxsize=256)
 def _powers(factor: float, rotary_dim: int, power: float) -> tuple[Decimal, ...]:
-    """``factor ** ((2(k+1)/d) ** power)``, k = 0 .. d/2 - 1."""
+    """Return the divisors ``factor ** ((2(k+1)/d) ** power)``, k = 0 .. d/2 - 1."""
     with decimal_context():
         s, exponent = Decimal(factor), Decimal(power)
         return tuple(

@@ -13,7 +13,7 @@ from .scaling import FrequencySchedule, standard_schedule
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Proportional(FrequencySchedule):
-    """p-RoPE: the first ``fraction`` of all pairs turn as usual, the others not at all.
+    """p-RoPE: the first ``fraction`` of all pairs rotate as usual, the others do not rotate.
 
     Formula
         ``theta_k = base ** (-2k/d) / factor`` for k < n, 0 for the rest, with
@@ -22,17 +22,18 @@ class Proportional(FrequencySchedule):
         Barbero et al. 2024, *Round and Round We Go*, arXiv:2410.06205 (p-RoPE); Gemma 4's full
         attention layers and Hugging Face's ``rope_type="proportional"``.
     Traps
-        Not partial rotary.  Partial rotary counts exponents over ``rotary_dim`` and passes a block
-        of channels through; here exponents count over the head, and with half-split pairs the
-        channels that stand still are the ends of both halves.  Use it with ``rotary_dim`` =
-        ``head_dim`` (give no rotary_dim).  n is computed in float64, as every library does.
+        This is not partial rotary. In partial rotary, exponents are fractions of ``rotary_dim`` and
+        one block of channels does not rotate. Here exponents are fractions of the head, and with
+        half-split pairs the channels that do not rotate are at the end of both halves.  Use it with
+        ``rotary_dim`` = ``head_dim`` (give no rotary_dim).  n is computed in float64, as every
+        library does.
 
     Parameters
     ----------
     fraction : float
-        From 0, where nothing turns, to 1 (``partial_rotary_factor`` in configurations).
+        From 0 (no rotation) to 1; ``partial_rotary_factor`` in configurations.
     factor : float
-        At least 1; divides the frequencies that are left.
+        At least 1; divides the other frequencies.
     """
 
     fraction: float
@@ -46,7 +47,7 @@ class Proportional(FrequencySchedule):
         self._set(fraction=fraction, factor=validate.real("factor", self.factor, minimum=1.0))
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``base ** (-2k/d) / factor`` for the first ``int(fraction * d // 2)`` pairs, then 0."""
+        """Return ``base ** (-2k/d) / factor`` for the first ``fraction`` of pairs, 0 for others."""
         turning = int(self.fraction * rotary_dim // 2)
         with decimal_context():
             plain = standard_schedule(base, rotary_dim)[:turning]

@@ -14,7 +14,7 @@ from posenc_ref.encoding import Scaling
 
 
 class FrequencySchedule(Scaling, abstract=True):
-    """Base of the frequency schedules: frequencies and the attention factor m."""
+    """Base class of frequency schedules: they define the frequencies and attention factor m."""
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
         """Return frequencies in radians per position, 50-digit decimal, one per channel pair."""
@@ -31,20 +31,20 @@ class FrequencySchedule(Scaling, abstract=True):
 
 
 def clip(value: Decimal) -> Decimal:
-    """``value`` within [0, 1]."""
+    """Return ``value`` clipped to [0, 1]."""
     return min(max(value, Decimal(0)), Decimal(1))
 
 
 @functools.lru_cache(maxsize=256)
 def standard_schedule(base: float, rotary_dim: int) -> tuple[Decimal, ...]:
-    """``base ** (-2k / rotary_dim)``, k = 0 .. rotary_dim/2 - 1 (RoFormer, section 3.2.2)."""
+    """Return plain RoPE's ``base ** (-2k / rotary_dim)``, k = 0 .. rotary_dim/2 - 1."""
     with decimal_context():
         exponents = [Decimal(2 * k) / rotary_dim for k in range(rotary_dim // 2)]
     return geometric(base, exponents)
 
 
 def real_tuple(name: str, values: Any, *, above: float | None = None) -> tuple[float, ...]:
-    """``values``, a sequence or an array with one axis, as finite Python floats."""
+    """Return ``values``, a sequence or an array with one axis, as a tuple of finite floats."""
     if is_array(values):
         values = to_host(values).tolist()
     if isinstance(values, str) or not isinstance(values, Sequence):

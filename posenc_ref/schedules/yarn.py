@@ -1,10 +1,10 @@
-"""YaRN: every pair is scaled by how often it turns within the trained length.
+"""YaRN: the scaling of a pair depends on its number of turns within the trained length.
 
-The pair k that turns r times within the trained length L0 follows from its frequency::
+The index k of a pair that turns r times within the trained length L0 is::
 
     r = L0 * base ** (-2k/d) / (2 pi)     <=>     k = d ln(L0 / (2 pi r)) / (2 ln base)
 
-k is no whole number.  A ramp rises between the pairs of two such counts, the correction range.
+This k is not an integer. The ramp rises between the indices for two such r, the correction range.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from .scaling import FrequencySchedule, clip, standard_schedule
 def ramp(
     base: float, rotary_dim: int, length: int, fast: float, slow: float, truncate: bool = True
 ) -> tuple[Decimal, ...]:
-    """0 for pairs that turn ``fast`` times within ``length``, 1 for ``slow``, linear in k between.
+    """Return the ramp: 0 at pairs with ``fast`` turns, 1 at those with ``slow``, linear between.
 
-    ``low = correction(fast)`` and ``high = correction(slow)`` are rounded outwards to whole pairs
-    where ``truncate``, then clamped to [0, d-1]; equal ones are told apart by 0.001.  No such
-    fraction is ever whole (2 pi is transcendental), so 50 digits decide floor and ceil safely.
+    Turns are counted within ``length``. If ``truncate``, ``low = correction(fast)`` and ``high =
+    correction(slow)`` are rounded outwards to whole pairs; both are then clamped to [0, d-1], and
+    0.001 is added to ``high`` if they are equal. The correction is never an integer (2 pi is
+    transcendental), so 50 digits decide floor and ceil safely.
     """
     with decimal_context():
 
@@ -59,14 +60,14 @@ def _powers(s: Decimal, exponents: tuple[Decimal, ...]) -> tuple[Decimal, ...]:
 
 
 def mscale(factor: float, weight: float) -> Decimal:
-    """``0.1 weight ln(factor) + 1``: the factor on cos and sin for a context that much longer."""
+    """Return ``0.1 weight ln(factor) + 1``, YaRN's factor on cos and sin."""
     with decimal_context():
         return Decimal("0.1") * Decimal(weight) * Decimal(factor).ln() + 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class YaRN(FrequencySchedule):
-    """YaRN: slow pairs are interpolated, fast ones kept, cos and sin multiplied by m.
+    """YaRN: slow pairs are interpolated, fast pairs unchanged, cos and sin multiplied by m.
 
     Formula
         ``theta_k = (1 - g_k) f_k + g_k f_k / factor`` with ``f_k = base ** (-2k/d)``,
@@ -82,32 +83,34 @@ class YaRN(FrequencySchedule):
     Defaults
         beta_fast 32 and beta_slow 1 (the paper's beta and alpha for Llama), rounding on.
     Traps
-        * ``truncate``: gpt-oss needs False, which several libraries do not know (one pair moves by
-          76 %) and Hugging Face overlooks in parameters nested by layer type.
+        * ``truncate``: gpt-oss needs False. Several libraries do not support it (one frequency is
+          then off by 76 %), and Hugging Face ignores it in parameters nested by layer type.
         * The ramp is linear in k, as in the code and all libraries.  The paper's own is linear in
           the number of turns: ``Llama3Scaling(factor, beta_slow, beta_fast, L0)``.
-        * ``d - 1`` counts channels where k counts pairs; some clamp at ``d/2 - 1``.
-        * L0 and ``factor`` are what was trained, not max_position_embeddings and its ratio to L0.
-        * m goes on cos and sin, once each: logits get m squared, from the rotated channels only.
-        * With mscale or mscale_all_dim missing or 0, Hugging Face ignores both and takes g(1);
-          DeepSeek's code (vLLM, Megatron) takes 1 for the missing first, 0 for the missing second,
-          and g(0) = 1.  Where the two differ this value is refused: give attention_factor.
+        * ``d - 1`` is a channel index but k a pair index; some libraries clamp at ``d/2 - 1``.
+        * L0 and ``factor`` are those of training, not max_position_embeddings and its ratio to L0.
+        * m multiplies cos and sin, so the rotated channels' part of a logit is multiplied by m
+          squared.
+        * With mscale or mscale_all_dim missing or 0, Hugging Face ignores both and uses g(1);
+          DeepSeek's code (vLLM, Megatron) replaces a missing mscale by 1 and a missing
+          mscale_all_dim by 0, with g(0) = 1. If the two give different results, this class raises:
+          give attention_factor.
         * DeepSeek's own models have m = 1 and multiply all logits by g(mscale_all_dim) squared:
-          that is ``ModelEncoding.softmax_scale``, no part of this value.
+          that factor belongs to ``ModelEncoding.softmax_scale``.
 
     Parameters
     ----------
     factor : float
-        At least 1: the new context length over the trained one.
+        At least 1: the new context length divided by the trained one.
     original_max_position : int
-        The trained length L0.  ValueError where the ramp ends outside the pairs: it would fall.
+        The trained length L0. ValueError if the correction range is outside the pairs.
     beta_fast, beta_slow : float
-        Pairs with more than beta_fast turns within L0 are kept, those with fewer than beta_slow
-        are interpolated.
+        Pairs with more than beta_fast turns within L0 keep their frequency; pairs with fewer than
+        beta_slow are interpolated.
     truncate : bool
         Round the ends of the ramp outwards to whole pairs.
     attention_factor : float, optional
-        m itself; mscale and mscale_all_dim do not matter then.
+        m itself; mscale and mscale_all_dim are then not used.
     mscale, mscale_all_dim : float, optional
         DeepSeek's split of m: both or neither.
     blend : {"linear", "geometric"}
@@ -160,7 +163,7 @@ class YaRN(FrequencySchedule):
             )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """``(1 - g_k) f_k + g_k f_k / factor``, or ``f_k / factor ** g_k``."""
+        """Return frequencies ``(1 - g_k) f_k + g_k f_k / factor``, or ``f_k / factor ** g_k``."""
         plain = standard_schedule(base, rotary_dim)
         gamma = ramp(
             base, rotary_dim, self.original_max_position, self.beta_fast, self.beta_slow,
@@ -174,7 +177,7 @@ class YaRN(FrequencySchedule):
             return tuple((1 - g) * f + g * (f / s) for f, g in zip(plain, gamma, strict=True))
 
     def magnitude(self, seq_len: int | None) -> float:
-        """``attention_factor``, or ``g(mscale) / g(mscale_all_dim)``, or ``g(1)``."""
+        """Return m: ``attention_factor``, or ``g(mscale) / g(mscale_all_dim)``, or ``g(1)``."""
         if self.attention_factor is not None:
             return self.attention_factor
         if not self.mscale or not self.mscale_all_dim:

@@ -191,7 +191,9 @@ def integer_exponents_that_step_inside_a_pair(positions):
     return of_every_column(positions, 50)
 
 
-@wrong(FLOOR, "exponent", "floor", surface="add", encoding=sinusoidal(512))
+@wrong(
+    FLOOR, "exponent", "floor", surface="add", encoding=sinusoidal(512), max_position=4096
+)  # fmt: skip
 def adds_integer_exponents_of_every_column(x):
     return x + of_every_column(np.arange(x.shape[1]), 512)
 

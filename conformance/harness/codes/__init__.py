@@ -1,4 +1,4 @@
-"""The codes of findings: what each means, what triggers it, and what to do about it."""
+"""The codes of findings: the meaning, the trigger and the remedy of each."""
 
 from __future__ import annotations
 
@@ -333,5 +333,5 @@ _CALLS: dict[str, Code] = dict(
         ),
     ]
 )
-#: Every code by name: of encodings, of the code around them, of calls.
+#: Every code by name.
 CODES: dict[str, Code] = {**_ENCODINGS, **codes_surfaces.CODES, **_CALLS}

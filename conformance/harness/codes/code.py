@@ -1,4 +1,4 @@
-"""The record of a code of findings."""
+"""The record of one code of findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Code:
     meaning : str
         One defining sentence.
     trigger : str
-        The measured quantity that raises it.
+        The measurement that triggers the finding.
     remedy : str
         What to do about it.
     """
@@ -28,5 +28,5 @@ class Code:
 
 
 def code(name: str, meaning: str, trigger: str, remedy: str) -> tuple[str, Code]:
-    """Return an entry of a table of codes."""
+    """Return one entry (name, code) for a dict of codes."""
     return name, Code(name, meaning, trigger, remedy)

@@ -1,4 +1,4 @@
-"""Codes of the code around an encoding: caches, positions, indices, weights, layers, scales."""
+"""Codes of findings outside the encoding: caches, positions, weights, layers, scales."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ CODES: dict[str, Code] = dict(
         code(
             "relative-symmetric",
             "An offset and its opposite are treated alike.",
-            "the result equals one by the absolute offset",
+            "the result equals one computed from the absolute offset",
             "Keep the sign: add the largest offset instead of taking the absolute value.",
         ),
         code(
             "relative-absolute",
             "A relative index depends on one position alone, or on both, not on their difference.",
-            "the result equals one by the key's, or the query's, own position",
+            "the result equals one computed from the key's, or the query's, own position",
             "Index by the difference of positions.",
         ),
         code(

@@ -1,4 +1,4 @@
-"""Every surface, one record each: the source of all lists of surfaces."""
+"""All surfaces, one record each; every list of surfaces is derived from these records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .tables_and_biases import TABLES_AND_BIASES
 
 __all__ = ["SIGNATURES", "SURFACES", "Surface", "load"]
 
-#: Every surface by name, also those that only vectors have.
+#: Every surface by name, including those that exist only as test vectors.
 SIGNATURES: dict[str, Surface] = {
     row.name: row for row in (*ROTARY, *TABLES_AND_BIASES, *POSITIONS)
 }

@@ -10,7 +10,7 @@ import posenc_ref
 
 from .surface import Function, Surface, method
 
-#: Positions below this one are always judged.
+#: The smallest ``max_position``: positions below it are always judged.
 _LEAST = 128
 
 
@@ -19,7 +19,7 @@ def _offset(e: Any, dtype: str) -> Function:
 
 
 def _in_chunks(e: Any, dtype: str) -> Function:
-    """Rotate chunk by chunk, each from where the one before ended."""
+    """Return a function that rotates a sequence chunk by chunk, at consecutive positions."""
 
     def fed(x: np.ndarray, chunks: list[int]) -> np.ndarray:
         ends = np.cumsum(chunks).tolist()
@@ -60,7 +60,7 @@ ROTARY = (
         ("x", "positions"),
         ("rotary",),
         "rotary.judge:judge",
-        "identify.apply:identify",
+        "identify.rotary:identify",
         ("y",),
         "x (B, H, S, D) rotated to positions (S,), (B, S) or (A, B, S)",
         one_map=True,

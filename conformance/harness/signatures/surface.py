@@ -1,4 +1,4 @@
-"""The record of a surface: how a function is called, what it returns, and who judges it."""
+"""The record of a surface: its signature, its results, and its judge."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Surface:
-    """One shape in which people expose an encoding.
+    """One signature under which libraries expose an encoding.
 
-    x, q and k are (B, H, S, D); positions are (S,), sometimes (B, S), or (A, B, S) for A > 1 axes.
-    Places in the code are "module:function" below ``posenc_ref.conformance``.
+    x, q and k are (B, H, S, D); positions are (S,), sometimes (B, S), or (A, B, S) for A > 1
+    axes. Functions are given as "module:function" below ``posenc_ref.conformance``.
 
     Attributes
     ----------
     name : str
         The name of the surface.
     call : str
-        How the function is called, and what it returns.
+        The signature of the function and its result.
     own : callable
-        ``own(encoding, dtype)``: the function of ``posenc_ref``.
+        ``own(encoding, dtype)`` returns the function of ``posenc_ref`` with this signature.
     arguments : tuple[str, ...]
-        The positional arguments; one that an encoding does not use is left out.
+        The names of the positional arguments; an argument that an encoding does not use is omitted.
     families : tuple[str, ...]
-        What may be declared ("none": no encoding is needed); empty if only vectors exist.
+        The families that may be declared ("none": no encoding is needed); empty if only test
+        vectors exist.
     judge : str
-        The place of the judge.
+        The judge, as "module:function".
     identify : str
-        The place of the function that fills in an identity card, if there is one.
+        The function that fills in an identity card, or an empty string.
     outputs : tuple[str, ...]
         The names of the results in vectors; empty if there are no vectors.
     meaning : str
-        What the page about vectors says of the results.
+        The description of the results on the page about vectors.
     one_map : bool
-        Whether queries and keys are rotated alike.
+        Whether the surface uses one map for both queries and keys.
     least : int
-        The smallest ``max_position`` with which it can be judged.
+        The smallest ``max_position`` that the judge accepts.
     """
 
     name: str
@@ -57,21 +58,21 @@ class Surface:
 
     @property
     def needs_encoding(self) -> bool:
-        """Whether it can only be judged against an encoding."""
+        """Return whether an encoding must be declared."""
         return "none" not in self.families
 
 
 def load(place: str) -> Function:
-    """Return the function at a place such as "rotary.judge:judge"."""
+    """Return the function named by "module:function", such as "rotary.judge:judge"."""
     module, _, name = place.partition(":")
     return getattr(import_module(f"posenc_ref.conformance.{module}"), name)  # type: ignore[no-any-return]
 
 
 def method(name: str) -> Callable[[Any, str], Function]:
-    """Return the ``own`` of a method of the encoding."""
+    """Return the ``own`` of a surface that is a method of the encoding."""
     return lambda e, dtype: getattr(e, name)
 
 
 def plain(fn: Function) -> Callable[[Any, str], Function]:
-    """Return the ``own`` of a function that needs no encoding."""
+    """Return the ``own`` of a surface that needs no encoding."""
     return lambda e, dtype: fn

@@ -5,17 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from posenc_ref import ALiBi, Encoding, Rotary, Sinusoidal
+from posenc_ref.conformance.identify.card import listed
 
-from .conversion import (  # fmt: skip
-    HEADS,
-    SLACK,
-    CannotBe,
-    Conversion,
-    code_of,
-    moved_positions,
-    same,
-    times,
-)
+from .conversion import ARGUMENTS, SLACK, CannotBe, Conversion, times
 from .rotary import convert_rotary
 
 
@@ -26,25 +18,29 @@ def convert(
 
     ``origin`` is the position that its position 0 is turned like, ``scale`` that of its logits.
     """
+    result = Conversion(surface)
     try:
-        if surface not in HEADS:
+        if surface not in ARGUMENTS:
             raise CannotBe(f"no advice for surface {surface!r}: identify its apply, or logits")
         if isinstance(found, Rotary) and isinstance(target, Rotary):
-            return convert_rotary(found, target, surface, origin, scale)
-        if isinstance(found, Sinusoidal) and isinstance(target, Sinusoidal):
-            return _table(found, target)
-        if isinstance(found, ALiBi) and isinstance(target, ALiBi) and surface == "bias":
-            return _alibi(found, target)
-        if found == target:
-            return same()
-        if type(found) is type(target):
+            convert_rotary(result, found, target, origin, scale)
+        elif isinstance(found, Sinusoidal) and isinstance(target, Sinusoidal):
+            _table(result, found, target)
+        elif isinstance(found, ALiBi) and isinstance(target, ALiBi) and surface == "bias":
+            _alibi(result, found, target)
+        elif type(found) is not type(target):
+            raise CannotBe(f"it is {_kind(found)}, and the target is {_kind(target)}")
+        elif found != target:
+            mine, other = found.to_dict(), target.to_dict()
             raise CannotBe(
-                f"{_other_fields(found, target)}: numbers that were trained, or another rule; "
-                "load the target's"
+                f"{', '.join(f for f in mine if mine[f] != other.get(f))} differ: numbers that "
+                "were trained, or another rule; load the target's"
             )
-        raise CannotBe(f"it is {_kind(found)}, and the target is {_kind(target)}")
     except CannotBe as reason:
-        return Conversion([f"cannot be converted: {reason}"])
+        return Conversion(surface, [f"cannot be converted: {reason}"])
+    if not result.steps and not result.body:
+        result.steps.append("nothing to do: it is the target")
+    return result
 
 
 def _kind(e: Encoding) -> str:
@@ -55,14 +51,9 @@ def _kind(e: Encoding) -> str:
     return f"{type(e).__name__} ({words.get(e.family, 'logits depend on what tokens hold')})"
 
 
-def _other_fields(found: Encoding, target: Encoding) -> str:
-    mine, other = found.to_dict(), target.to_dict()
-    return ", ".join(f for f in mine if mine[f] != other.get(f)) + " differ"
-
-
-def _table(e: Sinusoidal, t: Sinusoidal) -> Conversion:
+def _table(result: Conversion, e: Sinusoidal, t: Sinusoidal) -> None:
     if e == t:
-        return same()
+        return
     if e.dim != t.dim:
         raise CannotBe(f"it has {e.dim} columns, the target {t.dim}")
     mine, other = e.columns(), t.columns()
@@ -77,40 +68,33 @@ def _table(e: Sinusoidal, t: Sinusoidal) -> Conversion:
             f"frequencies differ (pair {k}: {w[k]:.8g} rad per position, {v[k]:.8g} in the "
             f"target): build it with base={t.base:g}, denominator={t.denominator!r}"
         )
-    result = Conversion()
-    at = moved_positions(result, ratio, ratio * t.offset - e.offset, apply=False)
+    rows = f"fn({result.move_positions(ratio, ratio * t.offset - e.offset)})"
     columns = np.arange(e.dim)
-    for own, wanted in zip(mine, other, strict=True):
-        columns[wanted] = own
-    body = [f"columns = np.array({columns.tolist()})"]
-    pick = f"fn({at})[:, columns]"
-    if np.array_equal(columns, np.arange(e.dim)):
-        body, pick = [], f"fn({at})"
-    else:
+    columns[np.concatenate(other)] = np.concatenate(mine)
+    if (columns != np.arange(e.dim)).any():
         result.steps.append("reorder the columns, as [:, columns] does")
+        result.body.append(f"columns = np.array({columns.tolist()})")
+        rows += "[:, columns]"
     size = t.scale / e.scale
     if size != 1.0:
         result.steps.append(f"multiply the table by {size:.9g}")
-    result.code = code_of("table", [*body, f"return {times(pick, size)}"])
-    return result
+    result.body.append(f"return {times(rows, size)}")
 
 
-def _alibi(e: ALiBi, t: ALiBi) -> Conversion:
+def _alibi(result: Conversion, e: ALiBi, t: ALiBi) -> None:
     if e.num_heads != t.num_heads:
         raise CannotBe(f"it has {e.num_heads} heads, the target {t.num_heads}")
     if e.causal and not t.causal:
         raise CannotBe("it says nothing of later keys, which the target has a bias for")
     factor = t.slopes() / e.slopes()
-    if (np.abs(factor - 1) <= SLACK).all():
-        if e.causal == t.causal:
-            return same()
-        step = "nothing for keys up to the query; mask later ones, as any causal model does"
-        return Conversion([step], code_of("bias", ["return fn(q_len, k_len)"]))
-    shown = ", ".join(f"{f:.6g}" for f in factor[:8]) + (", ..." if factor.size > 8 else "")
-    result = Conversion([f"multiply the bias head by head, by {shown}"])
-    body = [
-        f"slopes = np.array({factor.tolist()})",
-        "return fn(q_len, k_len) * slopes[:, None, None]",
-    ]
-    result.code = code_of("bias", body)
-    return result
+    if (np.abs(factor - 1) > SLACK).any():
+        result.steps.append(f"multiply the bias head by head, by {listed(factor)}")
+        result.body += [
+            f"slopes = np.array({factor.tolist()})",
+            "return fn(q_len, k_len) * slopes[:, None, None]",
+        ]
+    elif e.causal != t.causal:
+        result.steps.append(
+            "nothing for keys up to the query; mask later ones, as any causal model does"
+        )
+        result.body.append("return fn(q_len, k_len)")

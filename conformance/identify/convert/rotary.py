@@ -10,15 +10,7 @@ import numpy as np
 from posenc_ref import MixedRoPE, Rotary, XPos, layout_permutation
 from posenc_ref.conformance.identify.names import is_same
 
-from .conversion import (  # fmt: skip
-    SLACK,
-    CannotBe,
-    Conversion,
-    code_of,
-    moved_positions,
-    same,
-    times,
-)
+from .conversion import SLACK, CannotBe, Conversion, times
 
 
 @dataclass(frozen=True)
@@ -42,16 +34,14 @@ class _Map:
         return cls(pairs, out, axis[order], np.abs(w[order]))
 
 
-def convert_rotary(
-    found: Rotary, target: Rotary, surface: str, origin: float, scale: float | None
-) -> Conversion:
-    """Return the steps from one to the other, or raise CannotBe."""
-    e: Any = found
-    t: Any = target
-    moved = origin + getattr(e, "offset", 0.0)
-    wanted = getattr(t, "offset", 0.0)
-    if is_same(e, t) and moved == wanted and (surface != "scores" or _own(scale, e)):
-        return same()
+def convert_rotary(result: Conversion, e: Any, t: Any, origin: float, scale: float | None) -> None:
+    """Fill in the steps from one encoding to the other, or raise CannotBe."""
+    surface = result.surface
+    moved, wanted = origin + getattr(e, "offset", 0.0), getattr(t, "offset", 0.0)
+    own = e.head_dim**-0.5
+    scaled = surface == "scores" and scale is not None and abs(scale / own - 1) > SLACK
+    if is_same(e, t) and moved == wanted and not scaled:
+        return
     for one in (e, t):
         if isinstance(one, XPos | MixedRoPE):
             raise CannotBe(f"for {type(one).__name__} there is no advice here")
@@ -61,7 +51,6 @@ def convert_rotary(
         raise CannotBe(f"it follows {e.num_axes} position axes, the target {t.num_axes}")
     a, b = _Map.of(e), _Map.of(t)
     ratio = _ratio(e, t, a, b)
-    result = Conversion()
     read, write = _channels(a, b, e.head_dim)
     factor = t.attention_factor() / e.attention_factor()
     whole = 2 * len(a.w) == e.head_dim
@@ -70,17 +59,15 @@ def convert_rotary(
             raise CannotBe(
                 f"positions would have to be multiplied by {ratio:.8g}, and logits count their own"
             )
-        squared = factor**2 * e.head_dim**-0.5 / (scale or e.head_dim**-0.5)
+        squared = factor**2 * own / (scale or own)
         if not whole and factor != 1.0:
             raise CannotBe("another attention factor on some channels, inside logits")
         _permute(result, e, t, read, np.arange(e.head_dim))
         if abs(squared - 1) > SLACK:
             result.steps.append(f"multiply logits (or the softmax scale) by {squared:.9g}")
-        body = [f"return {times('fn(q[..., read], k[..., read])', squared)}"]
-        result.code = code_of(surface, [_index("read", read, e, t), *body])
-        return result
-    shift = ratio * wanted - moved
-    at = moved_positions(result, ratio, shift, apply=surface == "apply")
+        result.body.append(f"return {times('fn(q[..., read], k[..., read])', squared)}")
+        return
+    at = result.move_positions(ratio, ratio * wanted - moved)
     if surface == "cos_sin":
         order = (a.w, e.frequencies()), (b.w, t.frequencies())
         if e.num_axes > 1 or any(not np.array_equal(w, own) for w, own in order):
@@ -90,24 +77,21 @@ def convert_rotary(
             result.steps.append("negate sin: it is that of -angle")
         if abs(factor - 1) > SLACK:
             result.steps.append(f"multiply cos and sin by {factor:.9g}")
-        body = [f"cos, sin = fn({at})", f"return {times('cos', factor)}, {times('sin', sine)}"]
-        result.code = code_of(surface, body)
-        return result
+        result.body += [
+            f"cos, sin = fn({at})",
+            f"return {times('cos', factor)}, {times('sin', sine)}",
+        ]
+        return
     _permute(result, e, t, read, write)
-    size = _factor(result, t, factor, whole)
-    body = [
-        _index("read", read, e, t),
-        f"write = {_inverse(read, write)}",
-        *size,
+    back = np.array_equal(np.argsort(read), write)
+    result.body.append(f"write = {'np.argsort(read)' if back else f'np.array({write.tolist()})'}")
+    multiplied = abs(factor - 1) > SLACK
+    if multiplied:
+        _multiply(result, t, factor, whole)
+    result.body += [
         f"y = fn(x[..., read], {at})[..., write]",
-        f"return {'(y * size).astype(y.dtype)' if size else 'y'}",
+        f"return {'(y * size).astype(y.dtype)' if multiplied else 'y'}",
     ]
-    result.code = code_of(surface, body)
-    return result
-
-
-def _own(scale: float | None, e: Rotary) -> bool:
-    return scale is None or abs(scale * e.head_dim**0.5 - 1) <= SLACK
 
 
 def _ratio(e: Any, t: Any, a: _Map, b: _Map) -> float:
@@ -151,8 +135,15 @@ def _channels(a: _Map, b: _Map, dim: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _permute(result: Conversion, e: Any, t: Any, read: np.ndarray, write: np.ndarray) -> None:
-    """Return words for a permutation of channels."""
+    """Add a permutation of channels, in words and as the line that defines ``read``."""
     straight = np.arange(read.size)
+    call = _layout_call(e, t, read)
+    if call:
+        result.body.append(f"read = layout_permutation({read.size}, {call})")
+    elif np.array_equal(read, straight):
+        result.body.append(f"read = np.arange({read.size})")
+    else:
+        result.body.append(f"read = np.array({read.tolist()})")
     if np.array_equal(read, straight):
         if not np.array_equal(write, straight):
             result.steps.append(
@@ -160,13 +151,10 @@ def _permute(result: Conversion, e: Any, t: Any, read: np.ndarray, write: np.nda
                 "restores that of the target"
             )
         return
-    call = _layout_call(e, t, read)
     if call:
-        source, goal, rotary = call
         result.steps.append(
             "permute the rows of the q and k projections (weights, biases, q/k norms) of the "
-            f"target: w = permute_weights(w, n_heads, source={source!r}, target={goal!r}{rotary}); "
-            "logits are those of the target then"
+            f"target: w = permute_weights(w, n_heads, {call}); logits are those of the target then"
         )
     elif e.sign != t.sign and e.replace(sign=t.sign) == t:
         result.steps.append(
@@ -181,49 +169,29 @@ def _permute(result: Conversion, e: Any, t: Any, read: np.ndarray, write: np.nda
     result.steps.append("or permute channels before and after the call, as the lines below do")
 
 
-def _layout_call(e: Any, t: Any, read: np.ndarray) -> tuple[str, str, str] | None:
+def _layout_call(e: Any, t: Any, read: np.ndarray) -> str:
     """Return the arguments of ``permute_weights``, if that call is enough."""
     layouts = ("half", "interleaved")
     source, goal = getattr(t, "layout", ""), getattr(e, "layout", "")
     if source not in layouts or goal not in layouts or source == goal:
-        return None
+        return ""
     count = 2 * e.frequencies().size
     rotary = None if count == e.head_dim else count
     expected = layout_permutation(e.head_dim, source=source, target=goal, rotary_dim=rotary)
     if not np.array_equal(expected, read):
-        return None
-    return source, goal, "" if rotary is None else f", rotary_dim={rotary}"
+        return ""
+    part = "" if rotary is None else f", rotary_dim={rotary}"
+    return f"source={source!r}, target={goal!r}{part}"
 
 
-def _index(name: str, read: np.ndarray, e: Any, t: Any) -> str:
-    call = _layout_call(e, t, read)
-    if call:
-        source, goal, rotary = call
-        return (
-            f"{name} = layout_permutation({read.size}, source={source!r}, target={goal!r}{rotary})"
-        )
-    if np.array_equal(read, np.arange(read.size)):
-        return f"{name} = np.arange({read.size})"
-    return f"{name} = np.array({read.tolist()})"
-
-
-def _inverse(read: np.ndarray, write: np.ndarray) -> str:
-    return (
-        "np.argsort(read)"
-        if np.array_equal(np.argsort(read), write)
-        else f"np.array({write.tolist()})"
-    )
-
-
-def _factor(result: Conversion, t: Any, factor: float, whole: bool) -> list[str]:
-    """Return words and lines for another attention factor."""
-    if abs(factor - 1) <= SLACK:
-        return []
+def _multiply(result: Conversion, t: Any, factor: float, whole: bool) -> None:
+    """Add another attention factor, in words and as the lines that define ``size``."""
     text = f"multiply rotated queries and keys by {factor:.9g}"
     if whole:
         text += f", or leave them and multiply the softmax scale by its square, {factor**2:.9g}"
         result.steps.append(text)
-        return [f"size = {factor!r}"]
+        result.body.append(f"size = {factor!r}")
+        return
     result.steps.append(f"{text}, in the channels that are turned alone")
     turned = np.concatenate(t.output_pairs()).tolist()
-    return [f"size = np.ones({t.head_dim})", f"size[{turned}] = {factor!r}"]
+    result.body += [f"size = np.ones({t.head_dim})", f"size[{turned}] = {factor!r}"]

@@ -11,9 +11,10 @@ import numpy as np
 
 import posenc_ref as pr
 from posenc_ref import FrequencySchedule
+from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 from posenc_ref.conformance.phases.schedule_mistakes import BETAS, LENGTHS, LOW_HIGH
 
-from .measurement import PLAIN, Fit, Measurement, between, decimals, fast_bases, linear_fit, nice
+from .measurement import PLAIN, Fit, Measurement, between, chosen, decimals, fitted_base, nice
 
 #: Published pairs of mscale and mscale_all_dim of DeepSeek.
 MSCALES = ((1.0, 1.0), (0.707, 0.707), (1.0, 0.707), (0.707, 1.0), (0.5, 1.0), (1.0, 0.5))
@@ -37,7 +38,7 @@ class Ramp:
         """Return where a line through the shares over x reaches 0 and 1; None without two pairs."""
         if self.k.size < 2:
             return None
-        slope, start = linear_fit(x[self.k], self.share, self.error)
+        slope, start = np.polyfit(x[self.k], self.share, 1, w=1 / self.error).tolist()
         return (-start / slope, (1 - start) / slope) if slope else None
 
 
@@ -45,7 +46,7 @@ def blends(m: Measurement) -> Iterator[Fit]:
     """Yield every blend whose base and factor the frequencies suggest."""
     if m.w.size < 2 or not (m.w > 0).all():
         return
-    for base in fast_bases(m):
+    for base in _fast_bases(m):
         ratio = m.w / m.plain(base)
         # Published constants with any factor, before fitted ones.
         for fitted, factor in product((False, True), _factors(m, ratio)):
@@ -57,14 +58,27 @@ def blends(m: Measurement) -> Iterator[Fit]:
             if plain is None:
                 continue
             yield from (Fit(base, s) for s in _llama3(m, base, factor, plain, fitted))
-            for scaling in _yarns(m, base, factor, plain, "linear", fitted):
-                yield from _with_factor(m, base, scaling)
             other = _ramp(geometric, m.error / np.log(factor))
-            if other is not None:
-                for scaling in _yarns(m, base, factor, other, "geometric", fitted):
+            for blend, ramp in (("linear", plain), ("geometric", other)):
+                for scaling in _yarns(m, base, factor, ramp, blend, fitted) if ramp else ():
                     yield from _with_factor(m, base, scaling)
         for factor in _factors(m, ratio)[:1]:
             yield from (Fit(base, pr.NTKByParts(factor, length)) for length in LENGTHS)
+
+
+def _fast_bases(m: Measurement) -> list[float]:
+    """Return bases that the fastest pairs agree with, published ones first."""
+    fast = np.arange(1, max(2, m.w.size // 8))
+
+    def agrees(base: float) -> bool:
+        return bool(m.agree(m.plain(base))[fast].all())
+
+    found = [b for b in PUBLISHED_BASES if agrees(b)]
+    if not found and m.w.size > 2:
+        fitted = fitted_base(m, 1.0, fast)
+        every = () if fitted is None else (*chosen(m, fitted, fast), fitted)
+        found = [b for b in dict.fromkeys(every) if b > 1 and agrees(b)]
+    return found[:4]
 
 
 def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
@@ -193,14 +207,9 @@ def _with_factor(m: Measurement, base: float, bare: pr.YaRN) -> Iterator[Fit]:
         return
     if m.has_factor(bare.magnitude(None)):
         yield Fit(base, bare)
-    else:
-        yield from (Fit(base, s) for s in with_m(m, bare))
-
-
-def with_m(m: Measurement, bare: pr.YaRN) -> Iterator[pr.YaRN]:
-    """Yield ``bare`` with another m: a quotient of published mscales, or the number."""
+        return
     for one, all_dim in MSCALES:
         scaled = bare.replace(mscale=one, mscale_all_dim=all_dim)
         if one != all_dim and m.has_factor(scaled.magnitude(None)):
-            yield scaled
-    yield bare.replace(attention_factor=m.factor.short)
+            yield Fit(base, scaled)
+    yield Fit(base, bare.replace(attention_factor=m.factor.short))

@@ -11,7 +11,7 @@ import posenc_ref as pr
 from posenc_ref import FrequencySchedule
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.phases.formula_mistakes import LLAMA3_SHAPES, YARN_SHAPES, Head
-from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES, SIGMAS
+from posenc_ref.conformance.phases.frequencies import SIGMAS
 from posenc_ref.conformance.phases.schedule_mistakes import FACTORS
 
 #: Usual factors; 3, 7, 13, 57 are those of dynamic NTK at 2, 3, 4, 8 times the length.
@@ -75,17 +75,15 @@ class Measurement:
         return np.arange(self.w.size)
 
     @property
-    def error(self) -> np.ndarray:
-        """The relative tolerance of each frequency; infinite where it is 0."""
+    def noise(self) -> np.ndarray:
+        """The relative uncertainty of each frequency; infinite where it is 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            noise = np.where(self.w == 0, np.inf, SIGMAS * self.sigma / np.abs(self.w))
-        return np.asarray(BUDGET["float32"] * self.roundoff + noise)
+            return np.where(self.w == 0, np.inf, SIGMAS * self.sigma / np.abs(self.w))
 
     @property
-    def known(self) -> np.ndarray:
-        """The relative uncertainty of each frequency."""
-        noise = self.error - BUDGET["float32"] * self.roundoff
-        return np.asarray(noise + 4 * self.roundoff)
+    def error(self) -> np.ndarray:
+        """The relative tolerance of each frequency."""
+        return np.asarray(BUDGET["float32"] * self.roundoff + self.noise)
 
     def agree(self, predicted: np.ndarray) -> np.ndarray:
         """Return where measured frequencies meet predicted ones."""
@@ -145,8 +143,7 @@ def fitted_base(m: Measurement, factor: float, k: np.ndarray | None = None) -> f
 def chosen(m: Measurement, fitted: float, k: np.ndarray | None = None) -> tuple[float, ...]:
     """Return bases of few digits: first those within the uncertainty, then any nearby."""
     k = m.k if k is None else k
-    noise = m.error[k] - BUDGET["float32"] * m.roundoff
-    weight = k / (noise + m.roundoff)
+    weight = k / (m.noise[k] + m.roundoff)
     error = 16 * m.roundoff + m.w.size / float(np.sqrt(np.sum(weight**2)))
     return (*decimals(fitted, _MOST, error * fitted), *decimals(fitted))
 
@@ -175,24 +172,3 @@ def between(low: float, high: float, usual: float) -> float:
         if low < last <= high:
             return last
     return high
-
-
-def linear_fit(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
-    """Return slope and intercept of y(x), by least squares weighted with the errors of y."""
-    slope, start = np.polyfit(x, y, 1, w=1 / error)
-    return float(slope), float(start)
-
-
-def fast_bases(m: Measurement) -> list[float]:
-    """Return bases that the fastest pairs agree with, published ones first."""
-    fast = np.arange(1, max(2, m.w.size // 8))
-
-    def agrees(base: float) -> bool:
-        return bool(m.agree(m.plain(base))[fast].all())
-
-    found = [b for b in PUBLISHED_BASES if agrees(b)]
-    if not found and m.w.size > 2:
-        fitted = fitted_base(m, 1.0, fast)
-        every = () if fitted is None else (*chosen(m, fitted, fast), fitted)
-        found = [b for b in dict.fromkeys(every) if b > 1 and agrees(b)]
-    return found[:4]

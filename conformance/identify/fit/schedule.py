@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import posenc_ref as pr
-from posenc_ref.accuracy import BUDGET, ROUNDOFF, TINY
+from posenc_ref.accuracy import ROUNDOFF, TINY
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES, SIGMAS
 
 from .blend import blends
@@ -31,8 +31,7 @@ def fit(m: Measurement) -> Fit:
 
 def given(m: Measurement) -> pr.GivenFrequencies:
     """Return the frequencies as they were measured, with the digits that the measurement has."""
-    noise = m.error - BUDGET["float32"] * m.roundoff
-    pairs = zip(m.w.tolist(), (noise / SIGMAS).tolist(), strict=True)
+    pairs = zip(m.w.tolist(), (m.noise / SIGMAS).tolist(), strict=True)
     w = tuple(nice(v, e, 4 * ROUNDOFF["float64"]) if v else 0.0 for v, e in pairs)
     return pr.GivenFrequencies(w, attention_factor=max(m.factor.short, TINY["float32"]))
 

@@ -30,14 +30,13 @@ def markdown(found: Gallery) -> str:
             HEAD, [[*cells(one), *_result(found.outcome(one))] for one in found.functions]
         ),
     ]
-    remarks = [
+    odd = [
         f"- **{one.name}** ({one.source}): {one.remark}" for one in found.functions if one.remark
     ]
-    if remarks:
-        parts += ["## Surprising", "\n".join(remarks)]
     absent = [f"- {one.name}: {one.library} is not installed" for one in found.absent]
-    if absent:
-        parts += ["## Not run", "\n".join(absent)]
+    for title, lines in (("Surprising", odd), ("Not run", absent)):
+        if lines:
+            parts += [f"## {title}", "\n".join(lines)]
     parts.append("## The cards")
     parts += [f"### {o.case}\n\n```text\n{o.card or o.reason}\n```" for o in found.outcomes]
     command, duration = "posenc gallery --markdown FILE", f"{found.cpu_seconds:.0f} s"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
 
 import numpy as np
 
@@ -68,10 +67,8 @@ def compare(card: Card, function: LibraryFunction) -> tuple[str, str]:
         wanted = ", ".join(function.deviations) or "none"
         return "", f"deviations should be {wanted}, and are {', '.join(_codes(card)) or 'none'}"
     right = _same(card, function.expected)
-    return (
-        right,
-        "" if right else f"it is {function.expected!r}, and the card says {card.encoding!r}",
-    )
+    wrong = f"it is {function.expected!r}, and the card says {card.encoding!r}"
+    return right, "" if right else wrong
 
 
 def _codes(card: Card) -> tuple[str, ...]:
@@ -105,14 +102,9 @@ def _unspaced(found: Encoding, expected: Encoding) -> bool:
 
 def _one_map(found: Encoding, expected: Encoding, surface: str) -> bool:
     """Return whether ``check`` says that one encoding conforms to the other."""
-    call: Any
-    if surface in ("apply", "cos_sin", "frequencies"):
-        call, surface = found.apply, "apply"  # type: ignore[attr-defined]
-    elif surface == "table":
-        call = found.table  # type: ignore[attr-defined]
-    elif surface == "bucket":
-        call = found.bucket  # type: ignore[attr-defined]
-    else:
+    if surface in ("cos_sin", "frequencies"):
+        surface = "apply"
+    if surface not in ("apply", "table", "bucket"):
         return False
-    one = Implementation(call=call, surface=surface, name="the card's encoding")
+    one = Implementation(getattr(found, surface), surface, "the card's encoding")
     return check(one, expected).passed

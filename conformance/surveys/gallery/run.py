@@ -8,8 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from posenc_ref.conformance.adapters.libraries import LIBRARIES, functions, missing, version
-from posenc_ref.conformance.adapters.library import LibraryFunction
+from posenc_ref.conformance.adapters.library import (
+    LIBRARIES,
+    LibraryFunction,
+    functions,
+    missing,
+    version,
+)
 from posenc_ref.conformance.surveys.record import Outcome, Survey, versions
 from posenc_ref.conformance.surveys.runner import Progress, run
 
@@ -33,19 +38,14 @@ class Gallery(Survey):
         return next((o for o in self.outcomes if o.case == function.name), None)
 
     @property
-    def absent(self) -> tuple[LibraryFunction, ...]:
+    def absent(self) -> list[LibraryFunction]:
         """Functions whose library is not installed."""
-        return tuple(function for function in self.functions if self.outcome(function) is None)
-
-    @property
-    def wrong(self) -> tuple[Outcome, ...]:
-        """Cards that are not what the source says."""
-        return tuple(o for o in self.outcomes if not o.right)
+        return [function for function in self.functions if self.outcome(function) is None]
 
     @property
     def exit_code(self) -> int:
         """0 if all cards are as their source says, and there are some; else 1."""
-        return 1 if self.wrong or not self.outcomes else 0
+        return 0 if self.outcomes and all(o.right for o in self.outcomes) else 1
 
     @property
     def summary(self) -> str:
@@ -54,8 +54,8 @@ class Gallery(Survey):
         text = f"{len(self.outcomes)} functions identified, {len(good)} as their source says"
         if good:
             text += f" ({', '.join(f'{good.count(k)} {k}' for k in RIGHT if k in good)})"
-        if self.wrong:
-            text += f", {len(self.wrong)} WRONG"
+        if len(good) < len(self.outcomes):
+            text += f", {len(self.outcomes) - len(good)} WRONG"
         if self.absent:
             names = dict.fromkeys(function.library for function in self.absent)
             text += f"; {len(self.absent)} not run, as {', '.join(names)} is not installed"

@@ -1,20 +1,24 @@
-"""Build a rotary module as its model does, from a small default configuration."""
+"""Build a rotary module as its model does, and fill it as loading a checkpoint does.
+
+Models are built without memory and their tables filled in by ``_init_weights``, a second place
+where frequencies are written down.
+"""
 
 from __future__ import annotations
 
 import copy
 import importlib
 import inspect
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 from posenc_ref.conformance.surveys.record import one_line
 
-from .case import AS_CONFIGURED
+from .case import AS_CONFIGURED, Unjudged
 from .census import Target
-from .loaded import load
-from .scaled import RopeTypeRefused, rescaled
+from .scaled import rescaled
 
 #: Sizes that do not affect positions, made small where a whole model has to be built.
 TINY = {"num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 9}
@@ -56,10 +60,6 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-class Unbuildable(Exception):
-    """No configuration was found that the class takes."""
-
-
 class Crashed(Exception):
     """A configuration that its class accepts, and the module fails on."""
 
@@ -67,9 +67,11 @@ class Crashed(Exception):
 def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
     """Return the module inside a container that has its configuration, and that configuration.
 
-    Raises :class:`Unbuildable` with what was tried; :class:`RopeTypeRefused` or :class:`Crashed`
-    where the configuration, or the module, does not take the ``rope_type``.
+    Raises :class:`Unjudged` with what was tried, or where the configuration or the module does not
+    take the ``rope_type``; :class:`Crashed` where the module accepts it, then fails.
     """
+    import torch
+
     module, config = _as_configured(target)
     if rope_type != AS_CONFIGURED:
         settings = SETTINGS.get(type(config).__name__, ({}, ""))[0]
@@ -77,14 +79,16 @@ def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
         try:
             module = type(module)(**_arguments(type(module), config, target))
         except (ValueError, KeyError, AttributeError) as error:
-            raise RopeTypeRefused(f"the module does not take it: {one_line(error, 200)}") from error
+            reason = f"the module does not take it: {one_line(error, 200)}"
+            raise Unjudged("refused", reason) from error
         except Exception as error:
-            raise Crashed(
-                f"{rope_type!r} is accepted, then fails: {one_line(error, 200)}"
-            ) from error
+            reason = f"{rope_type!r} is accepted, then fails: {one_line(error, 200)}"
+            raise Crashed(reason) from error
     if not is_model(type(module)):
         load(module, config)
-    return _container(module, config), config
+    box = torch.nn.Module()  # contains the module and its configuration, as a model does
+    box.config, box.inside = config, module
+    return box.eval(), config
 
 
 def is_model(cls: type) -> bool:
@@ -93,42 +97,40 @@ def is_model(cls: type) -> bool:
 
 
 def _as_configured(target: Target) -> tuple[Any, Any]:
-    file = importlib.import_module(target.file)
+    try:
+        file = importlib.import_module(target.file)
+    except ImportError as error:
+        raise Unjudged("undrivable", f"cannot be built: {error}") from error
     cls = getattr(file, target.module)
     tried = []
     for config in _configurations(file, cls, target):
         try:
-            module = cls(**_arguments(cls, config, target))
+            return cls(**_arguments(cls, config, target)), config
         except Exception as error:
             tried.append(f"{type(config).__name__}: {type(error).__name__}: {error}")
-            continue
-        return module, config
     reasons = "; ".join(text.splitlines()[0][:120] for text in tried[:3])
-    raise Unbuildable(reasons or "no configuration class was found")
+    reasons = reasons or "no configuration class was found"
+    raise Unjudged("undrivable", f"cannot be built: {reasons}")
 
 
 def _configurations(file: ModuleType, cls: type, target: Target) -> Iterator[Any]:
     """Yield default configurations: the builder's, the module's own, nested ones, any."""
     own = next(iter(_annotations(cls)), "")
     every = [name for name, value in vars(file).items() if _is_configuration(value)]
-    seen: set[str] = set()
-    for name in (target.config, own, *every):
-        if not name or not hasattr(file, name) or name in seen:
+    for name in dict.fromkeys((target.config, own, *every)):
+        if not name or not hasattr(file, name):
             continue
-        seen.add(name)
-        settings = SETTINGS.get(name, ({}, ""))[0]
-        if is_model(cls):
-            settings = settings | TINY
-        config = _default(getattr(file, name), settings)
-        if config is None:
+        settings = SETTINGS.get(name, ({}, ""))[0] | (TINY if is_model(cls) else {})
+        try:
+            config = getattr(file, name)(**copy.deepcopy(settings))
+        except Exception:  # it wants arguments: another configuration has to do
             continue
         if name == target.config:
             for part in filter(None, target.path.split(".")):
                 config = getattr(config, part)
         yield config
         for part in getattr(config, "sub_configs", {}) or {}:
-            nested = getattr(config, part, None)
-            if nested is not None:
+            if (nested := getattr(config, part, None)) is not None:
                 yield nested
 
 
@@ -140,24 +142,14 @@ def _annotations(cls: type) -> Iterator[str]:
 
 
 def _is_configuration(value: Any) -> bool:
-    return inspect.isclass(value) and value.__name__.endswith("Config") and _has_model_type(value)
-
-
-def _has_model_type(value: type) -> bool:
-    return bool(getattr(value, "model_type", ""))
+    named = inspect.isclass(value) and value.__name__.endswith("Config")
+    return named and bool(getattr(value, "model_type", ""))
 
 
 def settings_of(config: Any) -> str:
     """Return the settings that are not defaults of a configuration, and why."""
     settings, why = SETTINGS.get(type(config).__name__, ({}, ""))
     return f"built with {settings}: {why}" if settings else ""
-
-
-def _default(cls: type, settings: dict[str, Any]) -> Any:
-    try:
-        return cls(**copy.deepcopy(settings))
-    except Exception:  # it wants arguments: another configuration has to do
-        return None
 
 
 def _arguments(cls: type, config: Any, target: Target) -> dict[str, Any]:
@@ -174,10 +166,34 @@ def _arguments(cls: type, config: Any, target: Target) -> dict[str, Any]:
     return given
 
 
-def _container(module: Any, config: Any) -> Any:
-    """Return a module that contains ``module`` and its configuration, as a model does."""
+def load(module: Any, config: Any) -> None:
+    """Let the model's own code fill the buffers of ``module`` again; keep the other buffers.
+
+    Buffers that it does not fill come with the checkpoint.
+    """
     import torch
 
-    box = torch.nn.Module()
-    box.config, box.inside = config, module
-    return box.eval()
+    kept = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    for buffer in module.buffers():
+        if buffer.is_floating_point() or buffer.is_complex():
+            buffer.fill_(float("nan"))
+    model = _model(sys.modules[type(module).__module__], config)
+    with torch.no_grad():
+        model._init_weights(module)
+    for name, buffer in module.named_buffers():
+        if torch.isnan(buffer).all():
+            buffer.copy_(kept[name])
+
+
+def _model(file: Any, config: Any) -> Any:
+    """Return an empty model of the file, whose class fills modules."""
+    import torch
+    from transformers import PreTrainedModel
+
+    classes = (cls for cls in vars(file).values() if inspect.isclass(cls))
+    own = [c for c in classes if issubclass(c, PreTrainedModel) and "_init_weights" in vars(c)]
+    base = next((cls for cls in own if cls.__module__ == file.__name__), PreTrainedModel)
+    model = base.__new__(base)
+    torch.nn.Module.__init__(model)
+    model.config = config
+    return model

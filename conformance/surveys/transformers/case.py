@@ -13,6 +13,27 @@ from .census import Target
 AS_CONFIGURED, FLOAT32, APPLY = "default", "float32", "apply"
 #: The function that rotates, or the logits of the attention class that calls it.
 SURFACES = (APPLY, "scores")
+#: Kinds of places of other encodings, by the family of what they hold: ``--family``.
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "table": (
+        "learned", "coordinates", "sines", "image sines", "timesteps", "fourier", "convolution",
+        "other",
+    ),
+    "bias": ("alibi", "t5", "window"),
+    "score": ("decomposed", "relative", "disentangled"),
+}  # fmt: skip
+
+
+class Unjudged(Exception):
+    """There is nothing to judge: a verdict of a sweep, and the reason for it."""
+
+    def __init__(self, verdict: str, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict = verdict
+
+    def about(self, blank: Outcome) -> Outcome:
+        """Return ``blank`` with this verdict."""
+        return blank.replace(verdict=self.verdict, reason=str(self))
 
 
 @dataclass(frozen=True)

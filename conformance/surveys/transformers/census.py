@@ -54,11 +54,8 @@ class Target:
 
 def census(only: Sequence[str] = ()) -> list[Target]:
     """Return the targets whose name matches one of ``only`` (all, if empty), sorted."""
-    found = _every()
-    if not only:
-        return list(found)
-    patterns = [pattern.lower() for pattern in only]
-    return [t for t in found if any(matches(t.name, t.model, pattern) for pattern in patterns)]
+    patterns = [pattern.lower() for pattern in only or "*"]
+    return [t for t in _every() if any(matches(t.name, t.model, p) for p in patterns)]
 
 
 def matches(name: str, model: str, pattern: str) -> bool:
@@ -73,11 +70,6 @@ def version() -> str:
     return importlib.metadata.version("transformers")
 
 
-@functools.cache
-def _every() -> tuple[Target, ...]:
-    return tuple(sorted(set(_all())))
-
-
 def models_folder() -> Path:
     """Return the folder that has a folder for every model."""
     spec = importlib.util.find_spec("transformers")
@@ -86,16 +78,19 @@ def models_folder() -> Path:
     return Path(spec.origin).parent / "models"
 
 
-def _all() -> Iterator[Target]:
-    for file in sorted(models_folder().glob("*/modeling_*.py")):
+@functools.cache
+def _every() -> list[Target]:
+    found: set[Target] = set()
+    for file in models_folder().glob("*/modeling_*.py"):
         model = file.parent.name
         if file.stem != f"modeling_{model}":
             continue
         source = file.read_text(encoding="utf-8")
         if model in WITHOUT:
-            yield Target(model, WITHOUT[model])
+            found.add(Target(model, WITHOUT[model]))
         elif re.search("^class .*(Rotary|RoPE|Rope)", source, re.MULTILINE):
-            yield from read(model, source)
+            found.update(read(model, source))
+    return sorted(found)
 
 
 def read(model: str, source: str) -> Iterator[Target]:

@@ -9,16 +9,13 @@ from typing import Any
 from posenc_ref import Encoding, MixedRoPE, ModelEncoding, MultiAxisRoPE, RoPE, from_config
 from posenc_ref.conformance.harness.implementation import Implementation
 
+from .case import Unjudged
 from .census import Target
 
 #: Configuration classes without a model_type of their own, and whose they are like.
 READ_AS = {"Qwen3OmniMoeCode2WavConfig": "llama", "SaProtConfig": "esm"}
 #: Layer types by the names that a module has for its tables.
 LABELS = {"main": "sliding_attention", "compress": "compressed_sparse_attention"}
-
-
-class Undeclared(Exception):
-    """The configuration cannot be expressed (our gap); the message says why."""
 
 
 def model_of(config: Any) -> ModelEncoding:
@@ -33,7 +30,7 @@ def declared(
 ) -> tuple[Implementation, Encoding]:
     """Return the implementation, and the encoding that ``config`` declares for it.
 
-    Raises :class:`Undeclared` where it cannot be expressed.
+    Raises :class:`Unjudged` where it cannot be expressed: our gap.
     """
     other = OTHERS.get(type(config).__name__)
     if other is not None:
@@ -43,9 +40,10 @@ def declared(
         name = layer_type if layer_type in model.encodings else LABELS.get(layer_type, layer_type)
         found: Encoding | None = model.encodings[name] if name else model.only
     except Exception as error:  # whatever it is, it is ours
-        raise Undeclared(f"from_config: {type(error).__name__}: {error}") from error
+        raise Unjudged("gap", f"from_config: {type(error).__name__}: {error}") from error
     if found is None:
-        raise Undeclared(f"from_config: layers of type {layer_type or 'any'} have no encoding")
+        kind = layer_type or "any"
+        raise Unjudged("gap", f"from_config: layers of type {kind} have no encoding")
     if isinstance(found, MultiAxisRoPE):
         return _on_a_grid(implementation, found, model)
     if isinstance(found, RoPE) and not target.scaled:
@@ -55,11 +53,9 @@ def declared(
 
 def _slice(encoding: Encoding, head_dim: int | None) -> Encoding:
     """Return only the rotary part where functions get the slice that latent attention rotates."""
-    if not isinstance(encoding, RoPE) or head_dim in (None, encoding.head_dim):
-        return encoding
-    if head_dim != encoding.rotary_dim:
-        return encoding
-    return encoding.replace(head_dim=head_dim, rotary_start=0, rotary_dim=None)
+    if isinstance(encoding, RoPE) and head_dim == encoding.rotary_dim != encoding.head_dim:
+        return encoding.replace(head_dim=head_dim, rotary_start=0, rotary_dim=None)
+    return encoding
 
 
 def _on_a_grid(

@@ -86,9 +86,8 @@ def _reasons(found: Sweep) -> Iterator[str]:
         named: dict[str, str] = {}
         for line in lines:  # once, not for every rope type and dtype
             known = explanation(line, found.known)
-            named.setdefault(
-                line.target, f"- `{line.name}`: {known.reason if known else line.found}"
-            )
+            why = known.reason if known else line.found
+            named.setdefault(line.target, f"- `{line.name}`: {why}")
         yield "\n".join(named.values())
 
 

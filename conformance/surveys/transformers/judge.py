@@ -14,10 +14,9 @@ from posenc_ref.conformance.adapters.transformers import (
 from posenc_ref.conformance.check import check
 from posenc_ref.conformance.surveys.record import Outcome, one_line
 
-from .build import Crashed, Unbuildable, build, settings_of
-from .case import APPLY, AS_CONFIGURED, RotaryCase, judged_or_gap
-from .declared import Undeclared, declared
-from .scaled import RopeTypeRefused
+from .build import Crashed, build, settings_of
+from .case import APPLY, AS_CONFIGURED, RotaryCase, Unjudged, judged_or_gap
+from .declared import declared
 from .scores import judge_scores
 
 
@@ -34,25 +33,21 @@ def _outcomes(case: RotaryCase) -> Iterator[Outcome]:
     blank = case.blank()
     try:
         container, config = build(case.target, case.rope_type)
-    except (Unbuildable, ImportError) as error:
-        yield blank.replace(verdict="undrivable", reason=f"cannot be built: {error}")
-        return
-    except RopeTypeRefused as error:
-        yield blank.replace(verdict="refused", reason=str(error))
+    except Unjudged as error:
+        yield error.about(blank)
         return
     except Crashed as error:
-        if case.surface != APPLY:
+        if case.surface == APPLY:
+            yield blank.replace(verdict="deviates", codes=("raises",), messages=(str(error),))
+        else:
             yield blank.replace(verdict="refused", reason="the module fails, as judged elsewhere")
-            return
-        yield blank.replace(verdict="deviates", codes=("raises",), messages=(str(error),))
         return
     blank = blank.replace(settings=settings_of(config))
     if case.surface != APPLY:
         yield from judge_scores(blank, container, config)
         return
     modules = rotary_modules(container)
-    kinds = layer_types(modules[0], config) if modules else ("",)
-    for kind in kinds:
+    for kind in layer_types(modules[0], config) if modules else ("",):
         yield _judge(case, container, config, blank.replace(layer_type=kind))
 
 
@@ -66,7 +61,7 @@ def _judge(case: RotaryCase, container: Any, config: Any, blank: Outcome) -> Out
     blank = blank.replace(tensor_layout=found.tensor_layout)
     try:
         found, encoding = declared(found, case.target, config, blank.layer_type)
-    except Undeclared as error:
+    except Unjudged as error:
         if case.rope_type != AS_CONFIGURED and "rope_type must be one of" in str(error):
             return blank.replace(verdict="refused", reason=f"not one of the model's own: {error}")
         return _properties(found, blank, str(error))

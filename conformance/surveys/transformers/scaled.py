@@ -10,6 +10,8 @@ import numpy as np
 
 from posenc_ref.conformance.surveys.record import one_line
 
+from .case import Unjudged
+
 #: The parameters that each rope type is judged with.  YaRN's attention factor is not 1 then, and
 #: the lengths are short enough that what depends on them is judged on both sides.
 ROPE_TYPES: dict[str, dict[str, Any]] = {
@@ -34,14 +36,10 @@ ROPE_TYPES: dict[str, dict[str, Any]] = {
 OLDER_NAME = ("DeepseekV4Config",)
 
 
-class RopeTypeRefused(Exception):
-    """The model does not take this rope type."""
-
-
 def rescaled(module: Any, config: Any, rope_type: str, settings: Mapping[str, Any]) -> Any:
     """Return ``config`` built again, with its default rope type replaced by another.
 
-    Raises :class:`RopeTypeRefused` where there is no default rope type, or the class does not
+    Raises :class:`Unjudged` where there is no default rope type, or the class does not
     accept it.
     """
     given = getattr(config, "rope_parameters", None)
@@ -53,7 +51,7 @@ def rescaled(module: Any, config: Any, rope_type: str, settings: Mapping[str, An
         if isinstance(entry, Mapping) and entry.get("rope_type") == "default":
             changed[label] = {**entry, **_parameters(module, label, rope_type)}
     if changed == entries or not changed:
-        raise RopeTypeRefused("its configuration has no rope type to replace")
+        raise Unjudged("refused", "its configuration has no rope type to replace")
     name = type(config).__name__
     key, value = "rope_parameters", changed if nested else changed[""]
     if name in OLDER_NAME:
@@ -61,18 +59,16 @@ def rescaled(module: Any, config: Any, rope_type: str, settings: Mapping[str, An
     try:
         return type(config)(**copy.deepcopy({**settings, key: value}))
     except Exception as error:
-        raise RopeTypeRefused(
-            f"its configuration does not take it: {one_line(error, 200)}"
-        ) from error
+        reason = f"its configuration does not take it: {one_line(error, 200)}"
+        raise Unjudged("refused", reason) from error
 
 
 def _parameters(module: Any, label: str, rope_type: str) -> dict[str, Any]:
     found = {"rope_type": rope_type, **ROPE_TYPES[rope_type]}
     if rope_type == "longrope":
-        name = f"{label}_inv_freq" if label else "inv_freq"
-        table = getattr(module, name, None)
+        table = getattr(module, f"{label}_inv_freq" if label else "inv_freq", None)
         if table is None:
-            raise RopeTypeRefused("the module keeps no frequencies")
+            raise Unjudged("refused", "the module keeps no frequencies")
         pairs = int(table.numel())
         found["short_factor"] = [1.0 + k / pairs for k in range(pairs)]
         found["long_factor"] = [float(f) for f in np.round(np.geomspace(1, 16, pairs), 3)]

@@ -20,6 +20,7 @@ from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import Truth, budget
 from posenc_ref.conformance.surveys.record import Outcome
 
+from .case import Unjudged
 from .declared import model_of
 
 #: One token each: early ones, a large one, and none twice.
@@ -29,10 +30,6 @@ _OTHER = re.compile("Vision|Cross|Audio|Layer|Merged|Flash|Sdpa|Indexer")
 _PROBE = "posenc_probe"
 #: Arguments that may be None: no mask, no cache, no other source.
 _NOTHING = re.compile("mask|past|cache|encoder|alibi|shared|value_embeds|topk")
-
-
-class Unreachable(Exception):
-    """No attention class could be built and called."""
 
 
 def judge_scores(blank: Outcome, container: Any, config: Any) -> Iterator[Outcome]:
@@ -51,8 +48,8 @@ def judge_scores(blank: Outcome, container: Any, config: Any) -> Iterator[Outcom
         line = line.replace(encoding="no rotation" if encoding is None else repr(encoding))
         try:
             yield _judge(line, container, config, model, layer_type)
-        except Unreachable as error:
-            yield line.replace(verdict="undrivable", reason=str(error))
+        except Unjudged as error:
+            yield error.about(line)
 
 
 def _judge(
@@ -77,7 +74,8 @@ def _judge(
         note = f"queries are scaled by {declared:.6g}, it seems, before attention sees them"
         return line.replace(verdict="conforms", notes=(note,), worst=None)
     if encoding is None and attention.given:
-        raise Unreachable("whether this layer rotates is decided outside of its attention class")
+        reason = "whether this layer rotates is decided outside of its attention class"
+        raise Unjudged("undrivable", reason)
     message = "effective logits are not those that are declared"
     return line.replace(verdict="deviates", codes=("inaccurate",), messages=(message,))
 
@@ -93,12 +91,10 @@ def _truth(model: ModelEncoding, layer_type: str, q0: Any, k0: Any, positions: n
         return Truth(value, _sums(abs(q0), abs(k0)) * abs(_scale(model, q0)), np.zeros_like(value))
     assert isinstance(encoding, Rotary)
     if encoding.head_dim != q0.shape[-1]:
-        raise Unreachable(f"heads are {q0.shape[-1]} wide, {encoding.head_dim} are declared")
-    zero = (
-        np.zeros_like(positions)[..., None, :] if positions.ndim > 1 else np.zeros_like(positions)
-    )
+        reason = f"heads are {q0.shape[-1]} wide, {encoding.head_dim} are declared"
+        raise Unjudged("undrivable", reason)
     at = positions[:, None] if positions.ndim > 1 else positions
-    q, k = encoding.inverse(q0, zero), encoding.inverse(k0, zero)
+    q, k = (encoding.inverse(x, np.zeros_like(at)) for x in (q0, k0))
     value = model.scores(layer_type, q, k, at, at)
     m = abs(encoding.attention_factor()) ** 2 * abs(_scale(model, q0))
     first, second = encoding.pairs()
@@ -137,15 +133,15 @@ class _Attention:
     def __call__(self, positions: np.ndarray) -> tuple[Any, Any, float]:
         import torch
 
-        at = torch.from_numpy(positions)[..., None, :] if positions.ndim > 1 else None
-        at = torch.from_numpy(positions)[None] if at is None else at
+        at = torch.from_numpy(positions)[..., None, :]
         x = torch.randn(1, POSITIONS.size, self.width, generator=torch.Generator().manual_seed(0))
         kind = {"layer_type": self.kind} if self.kind else {}
         try:
             table = self.rotary(x, at, **kind)
         except Exception as error:
             text = f"{type(error).__name__}: {str(error)[:120]}"
-            raise Unreachable(f"{type(self.rotary).__name__} takes no positions: {text}") from error
+            reason = f"{type(self.rotary).__name__} takes no positions: {text}"
+            raise Unjudged("undrivable", reason) from error
         tries = [table] if self.encoding is not None else [None, table]
         reasons = []
         for embeddings in tries:
@@ -162,7 +158,7 @@ class _Attention:
                 return _seen[-1]
             reasons.append("it calls no attention function")
         name = type(self.module).__name__
-        raise Unreachable(f"{name} could not be called: {'; '.join(reasons)}")
+        raise Unjudged("undrivable", f"{name} could not be called: {'; '.join(reasons)}")
 
 
 _seen: list[tuple[Any, Any, float]] = []
@@ -178,9 +174,8 @@ def _probe(
     q, k = (x.detach().double().numpy() for x in (query, key[:, :1]))
     k = np.broadcast_to(k, (*q.shape[:2], *k.shape[2:]))
     _seen.append((q, k, q.shape[-1] ** -0.5 if scaling is None else float(scaling)))
-    return value.new_zeros(
-        (*query.shape[:1], query.shape[2], query.shape[1], value.shape[-1])
-    ), None
+    batch, heads, length, _ = query.shape
+    return value.new_zeros((batch, length, heads, value.shape[-1])), None
 
 
 def _build(rotary: Any, config: Any, layer: int) -> tuple[Any, int]:
@@ -196,7 +191,8 @@ def _build(rotary: Any, config: Any, layer: int) -> tuple[Any, int]:
             return _filled(cls(small, layer_idx=layer).eval()), int(small.hidden_size)
         except Exception as error:
             reasons.append(f"{cls.__name__}: {type(error).__name__}: {str(error)[:100]}")
-    raise Unreachable("; ".join(reasons) or "no attention class takes position embeddings")
+    reason = "; ".join(reasons) or "no attention class takes position embeddings"
+    raise Unjudged("undrivable", reason)
 
 
 def _filled(module: Any) -> Any:
@@ -257,7 +253,7 @@ def _arguments(module: Any, x: Any, embeddings: Any, positions: Any) -> dict[str
         elif _NOTHING.search(name):
             found[name] = None
         elif parameter.default is parameter.empty and parameter.kind < parameter.VAR_POSITIONAL:
-            raise Unreachable(f"{type(module).__name__} wants {name}")
+            raise Unjudged("undrivable", f"{type(module).__name__} wants {name}")
         elif "scaling" in name:  # of the logits, from outside
-            raise Unreachable(f"{type(module).__name__} is told {name}")
+            raise Unjudged("undrivable", f"{type(module).__name__} is told {name}")
     return found

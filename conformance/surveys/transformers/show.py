@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from posenc_ref.conformance.surveys.expected import explanation
 from posenc_ref.conformance.surveys.record import Outcome
-from posenc_ref.conformance.surveys.tables import WORDS, TextTable, plain_text, swept_score
+from posenc_ref.conformance.surveys.tables import WORDS, TextTable, swept_score
 
 from .sweep import VERDICTS, Sweep
 
@@ -82,8 +82,3 @@ def counts(lines: Sequence[Outcome]) -> str:
 def parts(found: Sweep) -> list[TextTable | str]:
     """Return the table, sentences about what does not conform, and a summary."""
     return [table(found), "\n".join(sentences(found)), summary(found)]
-
-
-def plain(found: Sweep) -> str:
-    """Return the whole result as plain text."""
-    return plain_text(parts(found))

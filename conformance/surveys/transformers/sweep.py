@@ -31,18 +31,15 @@ GOOD = ("conforms", "refused")
 #: Verdicts on tables that were driven and compared.
 JUDGED = ("conforms", "deviates")
 #: The names of members in the JSON of a sweep, each with its field of an outcome.
+RENAMED = {"model": "group", "outcome": "verdict", "score": "worst"}
 KEYS = {
-    "name": "name", "case": "case", "target": "target", "model": "group",
-    **{name: name for name in (
-        "module", "rope_type", "dtype", "surface", "layer_type", "part", "kind", "source",
-    )},
-    "outcome": "verdict",
-    **{name: name for name in ("reason", "settings", "encoding", "measured")},
-    "score": "worst",
-    **{name: name for name in (
+    name: RENAMED.get(name, name)
+    for name in (
+        "name", "case", "target", "model", "module", "rope_type", "dtype", "surface", "layer_type",
+        "part", "kind", "source", "outcome", "reason", "settings", "encoding", "measured", "score",
         "budget", "precision", "codes", "messages", "evidence", "notes", "limits", "highest",
         "degrades_at", "executed", "tensor_layout", "seconds",
-    )},
+    )
 }  # fmt: skip
 
 

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from posenc_ref.conformance.surveys.transformers.build import Unbuildable
-
 from .census import Place
 
 #: What has nothing to do with positions, made small; what a class refuses is left as it was.
@@ -28,6 +26,10 @@ SMALL: tuple[dict[str, Any], ...] = (
 
 class MissingArgument(Exception):
     """A class wants an argument that nobody knows how to make."""
+
+
+class Unbuildable(Exception):
+    """No configuration was found that the class takes."""
 
 
 def build(place: Place, settings: Mapping[str, Any], *, random: bool = True) -> tuple[Any, Any]:

@@ -63,7 +63,7 @@ def counts(found: Sweep) -> str:
     )
 
 
-def markdown(found: Sweep, command: str, folder: Path | None = None) -> str:
+def markdown(found: Sweep, folder: Path | None = None, *, command: str) -> str:
     """Return the result as a document; scripts are read from ``folder`` where it has them."""
     judged = [line for line in found.outcomes if line.verdict in JUDGED]
     parts = [

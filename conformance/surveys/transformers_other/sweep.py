@@ -16,10 +16,10 @@ from posenc_ref.conformance.surveys.expected import Expected, expected
 from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.transformers.case import (
     AS_CONFIGURED,
+    FAMILIES,
     FLOAT32,
     judged_or_gap,
 )
-from posenc_ref.conformance.surveys.transformers.families import FAMILIES
 from posenc_ref.conformance.surveys.transformers.sweep import Sweep, sweep_cases
 
 from .census import Place, places

@@ -5,12 +5,12 @@ import pytest
 
 import posenc_ref
 from posenc_ref import accuracy
-from posenc_ref.conformance.adapters import libraries, rotary_embedding_torch
+from posenc_ref.conformance.adapters import library, rotary_embedding_torch
 
 torch = pytest.importorskip("torch", reason="PyTorch runs the modules that are judged")
 
 POSITIONS = np.arange(64)
-KNOWN = [f for f in libraries.judged_functions() if f.library not in libraries.missing()]
+KNOWN = [f for f in library.judged_functions() if f.library not in library.missing()]
 ROTARY = [(k, dtype) for k in KNOWN if "bfloat16" in k.dtypes for dtype in k.dtypes]
 
 
@@ -219,8 +219,8 @@ def test_positions_in_bfloat16_are_not_hidden():
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setitem(libraries.LIBRARIES, "no-such-library", "no-such-library>=1")
-    assert libraries.missing()["no-such-library"] == "no-such-library>=1"
+    monkeypatch.setitem(library.LIBRARIES, "no-such-library", "no-such-library>=1")
+    assert library.missing()["no-such-library"] == "no-such-library>=1"
 
 
 def test_declared_encodings_are_values():

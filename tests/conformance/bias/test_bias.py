@@ -191,7 +191,7 @@ def test_released_libraries(label):
     pytest.importorskip("torch", reason="PyTorch runs what is compared with")
     pytest.importorskip("transformers", reason="transformers is what is compared with")
     pytest.importorskip("x_transformers", reason="x-transformers is what is compared with")
-    from posenc_ref.conformance.adapters.libraries import judged_functions
+    from posenc_ref.conformance.adapters.library import judged_functions
 
     function = next(f for f in judged_functions() if f.label == label)
     report = check(function.build())

@@ -5,8 +5,8 @@ import pytest
 
 from posenc_ref import ALiBi, T5Bias, accuracy
 from posenc_ref.conformance.bias import judge_buckets
+from posenc_ref.conformance.bias import judge_slopes as slopes
 from posenc_ref.conformance.bias import properties as bias
-from posenc_ref.conformance.bias import slope_properties as slopes
 from posenc_ref.conformance.bias.cases import BiasCase, Ruler
 
 TABLE = np.random.default_rng(0).standard_normal((32, 3))

@@ -53,6 +53,7 @@ def test_one_element_past_the_budget_is_rejected(surface, monkeypatch):
     assert report.codes
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("surface", [name for name in SURFACES if name not in EXACT])
 def test_one_element_inside_the_budget_is_accepted(surface, monkeypatch):
     report = moved(monkeypatch, surface, 0.7)

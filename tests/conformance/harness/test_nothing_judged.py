@@ -18,9 +18,9 @@ from posenc_ref.conformance import assert_conforms, check, cli, load_vectors
 from posenc_ref.conformance.check import SURFACES
 from posenc_ref.conformance.surveys import verify
 from posenc_ref.conformance.surveys.ndjson import recording
-from posenc_ref.conformance.surveys.options import Options
 from posenc_ref.conformance.surveys.record import Outcome
 from posenc_ref.conformance.surveys.transformers.sweep import Sweep
+from posenc_ref.conformance.surveys.verify import Options
 from posenc_ref.conformance.vectors.files import MANIFEST, shipped
 from posenc_ref.conformance.vectors.verify import verify_vectors
 from tests.mutants import CORRECT

@@ -14,8 +14,7 @@ from posenc_ref.backends import backend
 from posenc_ref.conformance import check
 from posenc_ref.conformance.exact.certificate import certify_entry
 from posenc_ref.conformance.registry import entry_of
-from posenc_ref.conformance.surveys.own_registered import judge_entry
-from posenc_ref.conformance.surveys.own_surfaces import wide
+from posenc_ref.conformance.surveys.own import judge_entry, wide
 from posenc_ref.conformance.surveys.record import Outcome
 from tests.conformance.registry.more_entry_checks import MORE_CHECKS
 from tests.posenc_ref.test_table_properties import CHECKS as PROPERTIES

@@ -18,8 +18,7 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance import load_vectors, registry
 from posenc_ref.conformance.cli.explain import explain
 from posenc_ref.conformance.exact.certificate import certify, certify_entry, format_table
-from posenc_ref.conformance.surveys.options import Options
-from posenc_ref.conformance.surveys.verify import verify
+from posenc_ref.conformance.surveys.verify import Options, verify
 from posenc_ref.conformance.vectors.make import generate, recipes
 from posenc_ref.conformance.vectors.verify import verify_vectors
 from tests.conformance.registry.entry_checks import CHECKS, on

@@ -10,7 +10,7 @@ from posenc_ref.conformance import load_vectors
 from posenc_ref.conformance.exact.bits import digest, write_array
 from posenc_ref.conformance.exact.certificate import dtypes
 from posenc_ref.conformance.registry import REGISTRY, entries, entry_of
-from posenc_ref.conformance.surveys.own_registered import labels
+from posenc_ref.conformance.surveys.own import labels
 from tests.conformance.registry.entry_checks import CHECKS, CHECKS_OF_ALL, on, rows_of
 from tests.tool import tool
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from posenc_ref import GivenFrequencies, Learned, RoPE, Sinusoidal, T5Bias, YaRN
 from posenc_ref.conformance import cli
-from posenc_ref.conformance.adapters.libraries import HEAVY, LIBRARIES, functions, missing
+from posenc_ref.conformance.adapters.library import HEAVY, LIBRARIES, functions, missing
 from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.surveys.gallery import document, run
 from posenc_ref.conformance.surveys.gallery.judge import compare

@@ -13,6 +13,7 @@ from posenc_ref.conformance import Finding, Report, cli
 from posenc_ref.conformance.surveys import runner
 from posenc_ref.conformance.surveys.expected import Expected, expected, explanation, stale
 from posenc_ref.conformance.surveys.record import Outcome, versions
+from posenc_ref.conformance.surveys.tables import plain_text
 from posenc_ref.conformance.surveys.transformers import document as sweep_document
 from posenc_ref.conformance.surveys.transformers import show as sweep_show
 from posenc_ref.conformance.surveys.transformers import sweep as sweeping
@@ -215,7 +216,7 @@ def test_what_is_printed():
         case="m.D(X)", verdict="deviates", codes=("sign",), messages=("backwards",), worst=1e6
     )
     found = Sweep([line_of(), deviating, line_of(verdict="refused")], known=(ENTRY,))
-    text = sweep_show.plain(found)
+    text = plain_text(sweep_show.parts(found))
     assert re.search(r"m\.D\(X\) +DEVIATES +> 999 +sign", text)
     assert "m.D(X): sign: backwards  [UNEXPLAINED]" in text
     assert "m.C(*: deviates sign" in text  # no longer so

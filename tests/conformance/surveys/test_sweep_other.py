@@ -15,8 +15,8 @@ from posenc_ref.conformance import cli
 from posenc_ref.conformance.harness.implementation import Implementation
 from posenc_ref.conformance.surveys.expected import expected, stale
 from posenc_ref.conformance.surveys.record import Outcome
+from posenc_ref.conformance.surveys.transformers.case import FAMILIES
 from posenc_ref.conformance.surveys.transformers.census import models_folder
-from posenc_ref.conformance.surveys.transformers.families import FAMILIES
 from posenc_ref.conformance.surveys.transformers.sweep import Sweep
 from posenc_ref.conformance.surveys.transformers_other import (
     document as sweep_other_document,

@@ -14,13 +14,12 @@ import pytest
 from posenc_ref import Shaw
 from posenc_ref.backends import backend
 from posenc_ref.conformance import registry
-from posenc_ref.conformance.adapters import libraries
+from posenc_ref.conformance.adapters import library
 from posenc_ref.conformance.exact.recipe import Recipe, numbers
 from posenc_ref.conformance.surveys import show, verify
-from posenc_ref.conformance.surveys.options import Options
-from posenc_ref.conformance.surveys.own_registered import judge_entry
+from posenc_ref.conformance.surveys.own import judge_entry
 from posenc_ref.conformance.surveys.record import Outcome
-from posenc_ref.conformance.surveys.verify import Verification
+from posenc_ref.conformance.surveys.verify import Options, Verification
 from posenc_ref.conformance.surveys.worker import Worker
 
 
@@ -121,8 +120,8 @@ def test_a_device_without_float64_is_skipped_in_float64():
 
 
 def test_missing_libraries_are_listed_with_what_to_install(monkeypatch):
-    monkeypatch.setattr(libraries, "version", lambda distribution: None)
-    assert libraries.missing() == libraries.LIBRARIES
+    monkeypatch.setattr(library, "version", lambda distribution: None)
+    assert library.missing() == library.LIBRARIES
     found = judge("*transformers*")
     assert {o.group for o in found.outcomes} == {"transformers", "x-transformers"}
     assert "pip install 'transformers>=5'" in show.plain(found)
@@ -169,6 +168,7 @@ def test_a_process_that_dies_is_an_error_and_not_the_end():
     assert Verification([outcome]).exit_code == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(
     importlib.util.find_spec("mpmath") is None, reason="the certificate needs mpmath"
 )
@@ -205,6 +205,7 @@ def without_libraries(*blocked, arguments=()):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
 
+@pytest.mark.nightly
 def test_where_there_is_nothing_but_numpy():
     run = without_libraries(*OTHERS, "mpmath")
     assert run.returncode == 0, run.stderr
@@ -213,6 +214,7 @@ def test_where_there_is_nothing_but_numpy():
     assert 'pip install "posenc-ref[cli]"' in run.stdout
 
 
+@pytest.mark.nightly
 def test_without_typer_the_certificate_is_printed():
     run = without_libraries(*OTHERS, arguments=["verify"])
     assert run.returncode == 0, run.stderr

@@ -13,8 +13,8 @@ from posenc_ref.backends import backends
 from posenc_ref.conformance import check
 from posenc_ref.conformance.check import check_reduced
 from posenc_ref.conformance.surveys import verify
-from posenc_ref.conformance.surveys.options import Options
-from posenc_ref.conformance.surveys.own_surfaces import own_surfaces
+from posenc_ref.conformance.surveys.own import own_surfaces
+from posenc_ref.conformance.surveys.verify import Options
 
 NUMPY = next(b for b in backends() if b.name == "numpy")
 OWN = {own.label: own for own in own_surfaces(NUMPY, "float32", None, 16)}

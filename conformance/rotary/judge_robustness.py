@@ -1,0 +1,99 @@
+"""Judge robustness: non-finite numbers, large and small values, and memory layouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.harness.driver import Refused
+from posenc_ref.conformance.harness.run import Run
+
+
+def judge(run: Run, dim: int) -> str:
+    """Judge that a NaN stays in its token, outputs scale with x, and memory layouts do not matter.
+
+    Return a message if the output does not scale with x, or else an empty string.
+    """
+    bent = ""
+    x = run.random((2, 3, 5, dim), 9)
+    clean = run.driver.apply(x, np.arange(5))
+    _hole(run, x, clean, "NaN", np.nan, (1, 2, 3, 0))
+    _hole(run, x, clean, "NaN", np.nan, (0, 0, 0, 1))
+    empty = x.copy()
+    empty[0, 1, 2] = 0.0
+    y = run.driver.apply(empty, np.arange(5))
+    run.count("robustness")
+    if not np.array_equal(y[0, 1, 2], np.zeros(dim)):
+        code = "nonfinite" if not np.isfinite(y).all() else "not-linear"
+        text = "a token of zeros does not come out as zeros"
+        run.add(code, text, f"{y[0, 1, 2, :3]} ...", by="robustness")
+    for factor in (2.0**-6, 64.0 if run.coarse == "float16" else 2.0**30, -1.0):
+        scaled = run.driver.apply(x * factor, np.arange(5))
+        run.count("robustness")
+        unit = Truth(clean * factor, np.abs(clean * factor), np.zeros_like(clean))
+        if not bent and (run.scores(scaled, unit) > run.budget).any():
+            bent = f"the output of {factor:g} x is not {factor:g} times the output of x"
+    if not bent:
+        _hole(run, x, clean, "infinity", np.inf, (0, 1, 4, 0))
+    _memory_order(run, x, clean)
+    return bent
+
+
+def _hole(
+    run: Run, x: np.ndarray, clean: np.ndarray, name: str, value: float, at: tuple[int, ...]
+) -> None:
+    """Judge that one non-finite input makes its own token non-finite, and no other."""
+    holed = x.copy()
+    holed[at] = value
+    token = np.zeros(x.shape[:3], dtype=bool)
+    token[at[:3]] = True
+    run.count("robustness")
+    try:
+        y = run.driver.apply(holed, np.arange(5))
+    except Refused as error:
+        run.limit(f"{name} in x: refused ({error})")
+        return
+    where = f"{name} at index {at}"
+    if not np.array_equal(y[~token], clean[~token]):
+        text = f"{'a NaN' if name == 'NaN' else name} in one token changes other tokens"
+        run.add("nonfinite", text, where, by="robustness")
+    elif np.isfinite(y[token]).all():
+        text = f"{'a NaN' if name == 'NaN' else name} goes in and only finite numbers come out"
+        run.add("nonfinite", text, where, by="robustness")
+    elif name != "NaN" and not np.isinf(y[token]).any():
+        run.limit(f"{where}: only NaN comes out, from a product with 0 or a guard")
+
+
+def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
+    """Judge the same values in other memory layouts: models pass transposed views."""
+    driver = run.driver
+    if driver.backend_name not in ("numpy", "torch") or driver.tensor_layout != "bhsd":
+        return
+    kind = driver.backend.asarray(x, run.dtype, driver.device)
+    given: dict[str, Any] = {}
+    if driver.backend_name == "torch":
+        given["heads and tokens transposed"] = kind.transpose(1, 2).contiguous().transpose(1, 2)
+    else:
+        given["strided"] = np.repeat(kind, 2, axis=-1)[..., ::2]
+        given["heads and tokens transposed"] = kind.swapaxes(1, 2).copy().swapaxes(1, 2)
+        given["reversed heads"] = kind[:, ::-1].copy()[:, ::-1]
+        locked = given["Fortran order, read-only"] = np.asfortranarray(kind)
+        locked.flags.writeable = False
+    for case, other in given.items():
+        run.count("robustness")
+        try:
+            at = driver.backend.asarray(
+                driver.arguments(x, np.arange(5))[1], "int64", driver.device
+            )
+            y = driver.array(driver.fn(other, at)).astype(np.float64)
+        except Exception as error:
+            run.limit(f"x in {case}: refused ({type(error).__name__}: {error})"[:200])
+            continue
+        if not np.array_equal(y, clean):
+            # Another kernel may round each term differently, not only their sum.
+            size = np.linalg.norm(clean, axis=-1, keepdims=True)
+            unit = Truth(clean, np.broadcast_to(size, clean.shape), np.zeros_like(clean))
+            if y.shape != clean.shape or (run.scores(y, unit) > run.budget).any():
+                run.failed("robustness", case, np.inf, f"x in {case} gives other values")

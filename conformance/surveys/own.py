@@ -1,0 +1,190 @@
+"""What `posenc verify` judges of our own encodings on every array library.
+
+Dask (a graph per call) and JAX (a compilation per shape) get a reduced workload: their encodings
+are the code that NumPy and torch run as well. ``--full`` asks every library for everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import posenc_ref
+from posenc_ref import ALiBi, Encoding, Learned, MultiAxisRoPE, RoPE, Sinusoidal, T5Bias, YaRN
+from posenc_ref._namespace import device_of, dtype_name, has_float64, is_array, namespace
+from posenc_ref.accuracy import budget
+from posenc_ref.backends import Backend
+from posenc_ref.backends import backend as backend_named
+from posenc_ref.conformance.exact.output import Output
+from posenc_ref.conformance.exact.recipe import Recipe
+from posenc_ref.conformance.exact.reference import Entry, sides
+from posenc_ref.conformance.registry import entries
+
+from .record import Outcome
+
+#: These dtypes, unless asked otherwise; small heads, and fewer shapes and calls.
+QUICK = {"dask": ("float32",), "jax": ("float32", "bfloat16")}
+
+
+@contextlib.contextmanager
+def scheduled(backend: Backend) -> Iterator[None]:
+    """Let Dask compute in this thread: its arrays are too small here to pass them to others."""
+    if backend.name != "dask":
+        yield
+        return
+    import dask
+
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+#: Heads of the biases: not a power of two, where recipes for slopes differ.
+HEADS = 12
+
+
+@dataclass(frozen=True)
+class Own:
+    """One surface of one of our encodings, with the arguments of ``check``."""
+
+    label: str
+    surface: str
+    encoding: Encoding
+    fn: Callable[..., Any]
+    once: bool = False  #: does not depend on the dtype, so judged in one of them
+
+
+def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64) -> list[Own]:
+    """Return the surfaces of our encodings on a ``device``, for heads of size ``dim``."""
+    half, pairs = RoPE(dim, layout="half"), RoPE(dim, layout="interleaved", base=500000.0)
+    # As gpt-oss has it, and M-RoPE as Qwen3-VL has it, where heads are whole ones.
+    yarn = RoPE(dim, layout="half", base=150000.0, scaling=YaRN(32, 4096, truncate=False))
+    sections = (12, 10, 10) if dim == 64 else (dim // 4, dim // 8, dim // 8)
+    mrope = MultiAxisRoPE(
+        dim, sections=sections, layout="half", arrangement="interleaved", base=5e6
+    )
+    sines, alibi = Sinusoidal(dim), ALiBi(HEADS)
+    table = _table()
+    there = backend.asarray(table, dtype, device)
+    t5, learned = T5Bias(there), Learned(there, offset=2)
+
+    def positions(start: int, stop: int) -> Any:
+        return backend.asarray(np.arange(start, stop), "int64", device)
+
+    def bias(encoding: Any) -> Callable[[int, int], Any]:
+        return lambda q_len, k_len: encoding.bias(
+            positions(k_len - q_len, k_len), positions(0, k_len), dtype=dtype
+        )
+
+    slopes = Own("ALiBi slopes", "slopes", alibi, lambda n: ALiBi(n).slopes(), once=True)
+    return [
+        Own("RoPE half", "apply", half, half.apply),
+        Own("RoPE interleaved", "apply", pairs, pairs.apply),
+        Own("RoPE YaRN", "apply", yarn, yarn.apply, once=True),
+        Own("M-RoPE", "apply", mrope, mrope.apply, once=True),
+        Own("RoPE cos_sin", "cos_sin", half, lambda p: half.cos_sin(p, dtype=dtype)),
+        Own("Sinusoidal", "table", sines, lambda p: sines.table(p, dtype=dtype)),
+        Own("Learned", "table", Learned(table, offset=2), learned.table),
+        Own("ALiBi", "bias", alibi, bias(alibi)),
+        *([slopes] if backend.name == "numpy" else []),  # NumPy's whatever the library
+        Own("T5Bias", "bias", T5Bias(table), bias(t5)),
+        Own("T5 bucket", "bucket", T5Bias(table), t5.bucket, once=True),
+    ]
+
+
+def wide(backend: Backend, device: str | None) -> bool:
+    """Return whether ``device`` has float64, so that angles are exact there."""
+    probe = backend.asarray(np.zeros(1), "float32", device)
+    return has_float64(namespace(probe), device_of(probe))
+
+
+def _table() -> np.ndarray:
+    """Return a learned table (32, HEADS) of different rows, exact in every dtype."""
+    return np.random.default_rng(0).integers(-127, 128, (32, HEADS)) / 8
+
+
+_ON_NUMPY = own_surfaces(backend_named("numpy"), "float32", None)
+LABELS = tuple(own.label for own in _ON_NUMPY)
+#: Judged in one dtype only.
+ONCE = tuple(own.label for own in _ON_NUMPY if own.once)
+
+
+def labels() -> dict[str, Entry]:
+    """Return registered entries by label; rotary encodings are judged by surface instead."""
+    return {f"{e.name} vectors": e for e in entries() if e.encoding.family != "rotary"}
+
+
+def judge_entry(
+    entry: Entry, backend: Backend, dtype: str, device: str | None, blank: Outcome, angles: Any
+) -> Outcome:
+    """Judge every case of every example on ``device``; perturbed results must be rejected."""
+    worst, executed, wrong, vacuous = 0.0, 0, [], []
+    for name, example in entry.examples.items():
+        e = on_library(example, backend, dtype, device)
+        for recipe, truth in _cases(entry, name):
+            result = call(e, recipe.inputs, backend, dtype, device)
+            host, case = backend.asnumpy(result), f"{name}-{recipe.name}"
+            if dtype_name(result) != dtype:
+                wrong.append(("dtype", f"{case} comes out in {dtype_name(result)}"))
+            score = truth.score(host, dtype, angles=angles)
+            if score > budget(dtype):
+                wrong.append(("inaccurate", f"{case} is off by {score:.3g} units"))
+            moved = truth.perturbed(host, dtype, angles)
+            if truth.score(moved, dtype, angles=angles) <= budget(dtype):
+                vacuous.append(case)
+            worst, executed = max(worst, score), executed + 1
+    reason = f"a perturbed output was accepted: {', '.join(vacuous)}" if vacuous else ""
+    return blank.replace(
+        surface=entry.surface,
+        verdict="error" if vacuous else "deviates" if wrong else "conforms",
+        reason=reason,
+        codes=tuple(code for code, _ in wrong),
+        messages=tuple(text for _, text in wrong),
+        encoding=entry.name,
+        worst=worst,
+        budget=budget(dtype),
+        executed=executed,
+    )
+
+
+@functools.cache
+def _cases(entry: Entry, name: str) -> tuple[tuple[Recipe, Output], ...]:
+    return tuple(entry.cases(name))
+
+
+def on_library(e: Any, backend: Backend, dtype: str, device: str | None) -> Any:
+    """Return the encoding with its learned numbers, float32 arrays, on an array library."""
+
+    def there(value: Any) -> Any:
+        if isinstance(value, Encoding):
+            return on_library(value, backend, dtype, device)
+        if isinstance(value, tuple):
+            return tuple(map(there, value))
+        if is_array(value) and value.dtype == np.float32:
+            return backend.asarray(value, dtype, device)
+        return value
+
+    fields = {f.name: getattr(e, f.name) for f in dataclasses.fields(e)}
+    changed = {name: there(value) for name, value in fields.items()}
+    return e.replace(**{n: v for n, v in changed.items() if v is not fields[n]})
+
+
+def call(e: Any, inputs: Any, backend: Backend, dtype: str, device: str | None) -> Any:
+    """Return the output of the encoding for inputs on ``device``."""
+
+    def there(x: np.ndarray, kind: str) -> Any:
+        return backend.asarray(x, kind, device)
+
+    if e.family == "table":
+        p = inputs["positions"]  # fractions of positions are exact in float32
+        return e.table(there(p, "int64" if p.dtype.kind == "i" else "float32"), dtype=dtype)
+    if e.family == "bias":
+        q_at, k_at = map(np.array, sides(inputs))
+        return e.bias(there(q_at, "int64"), there(k_at, "int64"), dtype=dtype)
+    q, k = (there(inputs[name], dtype) for name in "qk")
+    return posenc_ref.scores(e, q, k, *sides(inputs))
