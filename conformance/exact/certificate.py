@@ -21,7 +21,7 @@ from posenc_ref.angles import ERROR_BOUND, MAX_POSITION
 from .digits import DIGITS, exact_bucket, mpmath, nearest_quarter_turns
 from .output import Output
 from .recipe import numbers
-from .reference import Entry
+from .reference import Entry, sides
 from .rotation import cos_sin
 
 Call = Mapping[str, Any]
@@ -90,7 +90,7 @@ def certify_entry(entry: Entry, count: int = 8) -> Iterator[Row]:
     """The rows of one entry: for every example and dtype, near as in its vectors, and far."""
     for name, e in entry.examples.items():
         label = f"{entry.name}: {name}"
-        near = [_call(e, case.inputs) for case in entry.group(name).cases]
+        near = [case.inputs for case in entry.group(name).cases]
         yield from _rows(entry, e, label, "as in its vectors", near)
         for bits in REACH:
             far = _far(e, bits, count)
@@ -159,16 +159,6 @@ def _holds(dtype: str, truth: Output) -> bool:
     return dtype != "float16" or bool(np.abs(truth.hi).max() <= np.finfo(np.float16).max)
 
 
-def _call(e: Any, inputs: Call) -> Call:
-    """The inputs of a vector, the positions of queries and keys among them."""
-    if "positions" in inputs:
-        return inputs
-    by_length = e.family == "bias"
-    q_len, k_len = (inputs[f"{s}_len"] if by_length else inputs[s].shape[2] for s in "qk")
-    sides = {"q_positions": np.arange(k_len - q_len, k_len), "k_positions": np.arange(k_len)}
-    return {**{side: inputs[side] for side in "qk" if side in inputs}, **sides}
-
-
 def _far(e: Any, bits: int, count: int) -> Call | None:
     """A call with positions up to ``2**bits``; None where the encoding ends before."""
     rng = np.random.default_rng(bits)
@@ -187,11 +177,11 @@ def _far(e: Any, bits: int, count: int) -> Call | None:
     if any(getattr(e, name, None) for name in ("tokens", "rows", "mixes_queries")):
         return None  # a window, a table, or tokens that must be neighbours
     at = np.sort(rng.integers(0, 2**bits, 8))
-    sides = {"q_positions": at, "k_positions": at}
+    both = {"q_positions": at, "k_positions": at}
     if e.family == "bias":
-        return sides
+        return both
     q, k = (numbers(f"far-{side}", 1, e.heads or 2, at.size, e.head_dim) / 16 for side in "qk")
-    return {"q": q, "k": k, **sides}
+    return {"q": q, "k": k, **both}
 
 
 def _own(e: Any, call: Call, dtype: str) -> Any:
@@ -201,11 +191,11 @@ def _own(e: Any, call: Call, dtype: str) -> Any:
     if e.family == "rotary":
         apply = e.apply_queries if hasattr(e, "decays") else e.apply
         return apply(call["x"].astype(dtype), call["positions"])
-    sides = call["q_positions"], call["k_positions"]
+    q_at, k_at = map(np.array, sides(call))
     if e.family == "bias":
-        return e.bias(*sides, dtype=np.dtype(dtype))
+        return e.bias(q_at, k_at, dtype=np.dtype(dtype))
     q, k = (call[name].astype(dtype) for name in "qk")
-    return posenc_ref.scores(e, q, k, *sides)
+    return posenc_ref.scores(e, q, k, q_at, k_at)
 
 
 def _buckets(reach: int) -> Iterator[Row]:

@@ -170,7 +170,7 @@ def _table_truth(exact: Exact, e: Table, inputs: Mapping[str, Any]) -> Real:
 
 
 def _bias_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
-    q_at, k_at = sides(inputs, inputs.get("q_len"), inputs.get("k_len"))
+    q_at, k_at = sides(inputs)
     entries = [[[*map(counted, exact(e, i, j))] for j in k_at] for i in q_at]
     own = None
     if e.up_to_constant:  # rows are judged relative to each query's own key
@@ -185,7 +185,7 @@ def _bias_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
 
 def _score_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
     q, k = inputs["q"], inputs["k"]
-    q_at, k_at = sides(inputs, q.shape[2], k.shape[2])
+    q_at, k_at = sides(inputs)
 
     def head(b: int, h: int) -> list[Any]:
         queries, keys = q[b, h].tolist(), k[b, h].tolist()
@@ -209,10 +209,12 @@ _TRUTHS = {
 }
 
 
-def sides(inputs: Mapping[str, Any], q_len: Any, k_len: Any) -> tuple[list[Any], list[Any]]:
+def sides(inputs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
     """Positions of queries and keys: by default those of queries at the end of the keys."""
     if "q_positions" in inputs:
         return inputs["q_positions"].tolist(), inputs["k_positions"].tolist()
+    by_length = "q_len" in inputs
+    q_len, k_len = (inputs[f"{s}_len"] if by_length else inputs[s].shape[2] for s in "qk")
     return list(range(k_len - q_len, k_len)), list(range(k_len))
 
 

@@ -69,10 +69,6 @@ def axial_learned(e: AxialLearned, *p: Any) -> Sequence[Any]:
 _FORMULAS: dict[Any, Any] = {Learned: learned, Sinusoidal: sinusoidal, Time2Vec: time2vec}
 
 
-def _hybrid_rows(e: Hybrid) -> Iterable[Recipe]:
-    return [at("scattered", "Unsorted, and the last row.", 0, 5, 3, 1)]
-
-
 @register(
     Hybrid,
     spec="Ao et al. 2021, SpeechT5, arXiv:2110.07205 (a sum of tables); joined: the definition",
@@ -80,7 +76,7 @@ def _hybrid_rows(e: Hybrid) -> Iterable[Recipe]:
         "hybrid-sum": Hybrid((Sinusoidal(4), Learned(_WEIGHT))),
         "hybrid-concat": Hybrid((Learned(_WEIGHT), Sinusoidal(6)), combine="concat"),
     },
-    inputs=_hybrid_rows,
+    inputs=lambda e: [at("scattered", "Unsorted, and the last row.", 0, 5, 3, 1)],
 )
 def hybrid(e: Hybrid, p: Counted) -> Sequence[Any]:
     """The rows of the parts, added or side by side."""

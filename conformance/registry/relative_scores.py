@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from posenc_ref import TUPE, CoPE, DeBERTa, DecomposedRelative, PoPE, Shaw, T5Bias
@@ -20,7 +20,6 @@ from posenc_ref.conformance.exact.error_numbers import (
     softplus,
     total,
 )
-from posenc_ref.conformance.exact.recipe import Recipe
 from posenc_ref.conformance.exact.reference import tokens
 
 from . import each_key, numbers, register
@@ -117,11 +116,6 @@ def tupe(e: TUPE, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
     return dot(q, k) / scale + untied
 
 
-def _soft(e: CoPE) -> Iterable[Recipe]:
-    """Small numbers, so that gates are neither 0 nor 1."""
-    return [tokens(f"cope-{len(e.embedding)}", 2, e.head_dim, 7, size=2.0**-4)]
-
-
 @register(
     CoPE,
     spec="Golovneva et al. 2024, Contextual Position Encoding, arXiv:2405.18719, equations (3) to "
@@ -130,7 +124,8 @@ def _soft(e: CoPE) -> Iterable[Recipe]:
         "cope": CoPE(numbers("cope-embedding", 4, 8)),
         "cope-long": CoPE(numbers("cope-embedding", 9, 4)),
     },
-    inputs=_soft,
+    # Small numbers, so that gates are neither 0 nor 1.
+    inputs=lambda e: [tokens(f"cope-{len(e.embedding)}", 2, e.head_dim, 7, size=2.0**-4)],
 )
 def cope(e: CoPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]) -> Vector:
     """Query times key, plus the query times the embedding of the gated count of keys.

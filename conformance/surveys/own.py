@@ -184,7 +184,7 @@ def call(e: Any, inputs: Any, backend: Backend, dtype: str, device: str | None) 
         p = inputs["positions"]  # fractions of positions are exact in float32
         return e.table(there(p, "int64" if p.dtype.kind == "i" else "float32"), dtype=dtype)
     if e.family == "bias":
-        q_at, k_at = map(np.array, sides(inputs, inputs.get("q_len"), inputs.get("k_len")))
+        q_at, k_at = map(np.array, sides(inputs))
         return e.bias(there(q_at, "int64"), there(k_at, "int64"), dtype=dtype)
     q, k = (there(inputs[name], dtype) for name in "qk")
-    return posenc_ref.scores(e, q, k, *sides(inputs, q.shape[-2], k.shape[-2]))
+    return posenc_ref.scores(e, q, k, *sides(inputs))
