@@ -12,7 +12,7 @@ import numpy as np
 
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.backends import backends
-from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
+from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import SHORT, dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES
@@ -29,7 +29,7 @@ def no_head_dim(run: Run, surface: str) -> str:
         f"{'q and k' if surface == 'scores' else 'x'}: "
         "head_dim=64, or --head-dim 64 on the command line"
     )
-    taken = [d for d in _HEAD_DIMS if _works(_other(run), surface, d)]
+    taken = [d for d in _HEAD_DIMS if _works(run, surface, d)]
     if len(taken) == 1:
         return f"{text}; of the usual sizes this function takes {taken[0]} alone"
     if taken:
@@ -42,7 +42,7 @@ def no_head_dim(run: Run, surface: str) -> str:
 def for_apply(run: Run, dim: int) -> list[str]:
     """Return hints for a function that refuses the first call of ``apply``."""
     for n in _AXES if run.driver.axes == 1 else ():
-        if _works(_other(run, axes=n), "apply", dim):
+        if _works(run, "apply", dim, axes=n):
             return [f"positions ({n}, B, S) come out right: pass axes={n}, or --axes {n}"]
     return [*_libraries(run, "apply", dim), *arguments(run.driver.fn, "apply")]
 
@@ -102,18 +102,14 @@ def _libraries(run: Run, surface: str, dim: int = 0) -> Iterator[str]:
         if library.unusable() is not None or run.driver.dtype not in library.dtypes:
             continue
         name = library.name
-        if _works(_other(run, backend_name=name), surface, dim):
+        if _works(run, surface, dim, backend_name=name):
             yield f"it works on arrays of {name}: pass backend={name!r}, or --backend {name}"
             return
 
 
-def _other(run: Run, **changes: Any) -> Driver:
-    """Return a driver of the function with other settings."""
-    return replace(run.driver, out_dtypes=set(), **changes)
-
-
-def _works(driver: Driver, surface: str, dim: int) -> bool:
+def _works(run: Run, surface: str, dim: int, **settings: Any) -> bool:
     """Return whether x, q and k, or positions are taken, and x comes out finite in its shape."""
+    driver = replace(run.driver, out_dtypes=set(), **settings)
     try:
         if surface == "apply":
             return bool(np.isfinite(driver.apply(dense((2, 3, SHORT.size, dim), 0), SHORT)).all())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,9 @@ def _unscaled(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
         yield "with two frequencies, a scaling that keeps the first one is the same as another base"
     if encoding.base in PUBLISHED_BASES or m.rotary_dim <= 2:
         return
-    for known in PUBLISHED_BASES:
-        for factor in PLAIN:
-            if m.meets(known, pr.NTKScaling(factor)):
-                yield encoding.replace(base=known, scaling=pr.NTKScaling(factor))
+    for known, scaling in product(PUBLISHED_BASES, map(pr.NTKScaling, PLAIN)):
+        if m.meets(known, scaling):
+            yield encoding.replace(base=known, scaling=scaling)
 
 
 def _yarn(encoding: RoPE, s: Any, m: Measurement) -> Iterator[Encoding | str]:

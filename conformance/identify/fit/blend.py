@@ -118,9 +118,8 @@ def _llama3(
 ) -> Iterator[FrequencySchedule]:
     """Yield Llama 3 scalings: the share falls linearly with the frequency."""
     if not fitted:
-        for low, high in LOW_HIGH:
-            for length in LENGTHS:
-                yield pr.Llama3Scaling(factor, low, high, length)
+        for (low, high), length in product(LOW_HIGH, LENGTHS):
+            yield pr.Llama3Scaling(factor, low, high, length)
         return
     turns = m.plain(base) / (2 * np.pi)  # for a length of 1
     ends = ramp.line(turns)
@@ -167,10 +166,8 @@ def _yarns(
             )
 
     if not fitted:
-        for fast, slow in BETAS:
-            for length in LENGTHS:
-                for truncate in (True, False):
-                    yield from made(length, fast, slow, truncate)
+        for (fast, slow), length, truncate in product(BETAS, LENGTHS, (True, False)):
+            yield from made(length, fast, slow, truncate)
         return
     ends = ramp.line(np.arange(m.w.size).astype(float))
     if ends is None:
