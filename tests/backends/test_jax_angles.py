@@ -100,7 +100,7 @@ def test_refused_positions():
     half, sections = fused(ROTARY["half"]), fused(ROTARY["sections-half"])
     for call, at, error, message in (
         (half, np.zeros(4, np.int32), ValueError, "positions must have shape"),
-        (half, np.zeros(3, np.float32), TypeError, "positions are traced"),
+        (half, np.zeros(3, np.float32), TypeError, "positions must be concrete"),
         (fused(ROTARY["dynamic"]), np.zeros(3, np.int32), ValueError, "seq_len must be given"),
         (sections, np.zeros((2, 3), np.int32), ValueError, "one row for each axis"),
     ):
