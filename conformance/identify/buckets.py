@@ -95,7 +95,7 @@ def _thresholds(n: np.ndarray, level: np.ndarray) -> tuple[int, ...]:
 
 
 def t5_rule(past: Side, later: Side) -> tuple[T5Bias, tuple[str, ...]] | None:
-    """Return T5's parameters, and the relations that leave them open, or None for other rules."""
+    """Return T5's parameters and the range of max_distance, or None if the rule is not T5's."""
     seen = _thresholds(*past)
     if not seen:
         return None
