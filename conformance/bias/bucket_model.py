@@ -1,4 +1,4 @@
-"""T5's buckets with parts of the rule replaced by measured deviations."""
+"""T5's bucket rule with some parameters replaced by measured values."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _MOST_SQUARE = 2**23
 
 @dataclass(frozen=True)
 class Ruler:
-    """A comparison of two computed numbers in units of the dtype's roundoff."""
+    """The unit (a dtype's roundoff) and the tolerance for comparing computed numbers."""
 
     dtype: str = "float32"
     precision: str | None = None
@@ -74,7 +74,7 @@ class BiasCase:
     actual: np.ndarray
     judged: np.ndarray
     up_to_constant: bool = False  #: subtract each row's value at its own key
-    at_end: bool = True  #: whether queries sit at the end of the keys, or at the beginning
+    at_end: bool = True  #: whether queries have the last positions of the keys, or the first ones
 
     @property
     def name(self) -> str:

@@ -18,7 +18,7 @@ from .model import PLACES, Lines, fit, residual_of
 
 
 def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
-    """Report the causes that explain the biases of every length."""
+    """Report the causes that together explain the biases of all calls."""
     encoding: ALiBi = run.encoding
     ruler = Ruler.of(run)
     usable = [case for case in cases if case.k_len > 2]

@@ -20,7 +20,7 @@ Slopes = dict[int, np.ndarray]
 
 
 def diagnose_slopes(run: Run, got: Slopes) -> None:
-    """Report the causes that explain the slopes of every number of heads."""
+    """Report the causes that together explain the slopes of all calls."""
     encoding: ALiBi = run.encoding
     ruler = Ruler.of(run)
     true = {n: ALiBi(n, max_bias=encoding.max_bias).slopes() for n in got}

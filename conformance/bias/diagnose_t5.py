@@ -22,7 +22,7 @@ from .diagnose_slopes import scale_cause
 
 
 def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
-    """Report the causes that explain the biases of every length."""
+    """Report the causes that together explain the biases of all calls."""
     encoding: T5Bias = run.encoding
     if not cases:
         return

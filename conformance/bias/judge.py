@@ -54,7 +54,7 @@ class _Called:
 
 
 def judge_bias(run: Run) -> None:
-    """Judge ``fn(q_len, k_len)``: values, properties, state, and odd lengths."""
+    """Judge ``fn(q_len, k_len)``: its values, properties, state, and unusual lengths."""
     encoding: Bias = run.encoding
     translated = [TRANSLATION.name] if encoding.relative else []
     run.report.required = ("values", "replay", *translated)

@@ -49,7 +49,7 @@ class Lines:
 
 
 def fit(case: BiasCase, ruler: Ruler) -> Lines:
-    """Return lines fitted to the judged keys of every row, by least squares."""
+    """Return lines fitted to the judged keys of one call by least squares."""
     kinks = []
     for i in range(case.q_len):
         keys = np.flatnonzero(case.judged[i])

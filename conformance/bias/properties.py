@@ -1,4 +1,4 @@
-"""Properties of biases, computed from the function's own output alone."""
+"""Properties of biases, tested on the function's output without a reference."""
 
 from __future__ import annotations
 
@@ -257,5 +257,5 @@ ONE_RUN = Property("one run of distances per bucket", one_run, _own_again)
 
 
 def saturated(distance: int) -> Property:
-    """Return the property that keys beyond ``distance`` share their bias."""
+    """Return the property that all keys beyond ``distance`` have the same bias."""
     return Property("level beyond the last bucket", level_beyond(distance), _far_moved)

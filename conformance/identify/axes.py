@@ -31,7 +31,7 @@ _SCALES = (1.0, 2 * np.pi, np.pi)
 
 @dataclass(frozen=True)
 class Axes:
-    """Frequencies (A, pairs) on every axis and their errors."""
+    """The frequencies (A, pairs) on every axis, and their errors."""
 
     w: np.ndarray
     sigma: np.ndarray

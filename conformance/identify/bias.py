@@ -133,7 +133,7 @@ def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
 
 
 def _curved(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
-    """Identify a bias that is not linear: a known curve, or constant over ranges."""
+    """Identify a bias that is not linear: a known curve, or buckets."""
     one, other, own = profile.side(-1), profile.side(1), profile.own[:, None]
     _, i, j = np.intersect1d(one.r, other.r, return_indices=True)
     sizes = one.size[:, i] + other.size[:, j]

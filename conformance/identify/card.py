@@ -29,7 +29,7 @@ def listed(values: np.ndarray) -> str:
 
 
 class Unidentified(Exception):
-    """Stop the identification; the message says what could not be determined."""
+    """Raised to stop an identification; the message says what could not be determined."""
 
 
 @dataclass

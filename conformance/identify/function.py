@@ -96,7 +96,7 @@ def identify(
 
 
 def _convert(card: Card, to: Encoding) -> None:
-    """Fill in how to use the function as another encoding."""
+    """Fill in the steps and the code that convert the function to another encoding."""
     from .convert.convert import convert
 
     if card.encoding is None:

@@ -40,7 +40,7 @@ def no_head_dim(run: Run, surface: str) -> str:
 
 
 def for_apply(run: Run, dim: int) -> list[str]:
-    """Return hints for a function that refuses the first call of ``apply``."""
+    """Return hints for a function that fails in the first call of ``apply``."""
     for n in _AXES if run.driver.axes == 1 else ():
         if _works(run, "apply", dim, axes=n):
             return [f"positions ({n}, B, S) come out right: pass axes={n}, or --axes {n}"]

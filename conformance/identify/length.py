@@ -22,7 +22,7 @@ from .fit.measurement import PLAIN, Factor, Measurement, nice
 from .measure import reach, refined
 
 _Rope = RoPE | MultiAxisRoPE
-#: The text for frequencies without a rule; it is removed once a rule by length is found.
+#: The text for frequencies without a rule, removed if a rule by length is found.
 UNSPACED = "by which rule the frequencies are spaced"
 #: Lengths to try, from short to long: one more than each usual original length.
 LADDER = tuple(2**k + 1 for k in range(7, 18))
@@ -35,7 +35,7 @@ _SAME = 4
 
 
 class Lengths:
-    """The frequencies in calls of chosen lengths.
+    """Access to the frequencies in calls of chosen lengths.
 
     The length of a call is its last position plus one.
     """
@@ -44,9 +44,9 @@ class Lengths:
         self.run, self._tables, self.short = run, tables, short
         #: Whether one call can include early and late positions.
         self.whole = access.mode in ("any", "prefix")
-        self.seen: dict[int, bool] = {}  #: length -> frequencies equal those of the shortest call
+        self.seen: dict[int, bool] = {}  #: frequencies equal the shortest call's, by length
         self.last = 0  #: the last length before the frequencies change
-        self.longest = 0  #: the longest call that is accepted
+        self.longest = 0  #: the longest accepted call
         self._fresh = False
         if not short.linear:
             card.unknown.append("whether the length matters: nothing is known to compare with")
@@ -61,7 +61,7 @@ class Lengths:
 
     def refined(self, access: Reach) -> Phases:
         """Return the frequencies of short calls, refined up to the length that changes them."""
-        # In coarse results the length at which frequencies change is not known exactly.
+        # For coarse dtypes, the length at which frequencies change is uncertain.
         most = self.last // 2 if self.changed else reach(access)
         return refined(self._tables, self.short, most, self.run.coarse)
 

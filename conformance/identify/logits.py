@@ -35,7 +35,7 @@ class Logits:
         return 2.0**4 if self.run.coarse == "float16" else 2.0**10
 
     def of(self, q: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """Return logits (B, H, Q, K) of q (B, Q, d) and k (B, K, d), the same in every head."""
+        """Return logits (B, H, Q, K), with the same q (B, Q, d) and k (B, K, d) in every head."""
         b, n_q, n_k = q.shape[0], q.shape[1], k.shape[1]
         q, k = (np.repeat(x[:, None], self.heads, axis=1) for x in (q, k))
         y = self.run.driver.array(self.run.driver.call(q, k))

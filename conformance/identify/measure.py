@@ -73,13 +73,13 @@ def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
 
 
 def uncertainty(phases: Phases, dtype: str) -> np.ndarray:
-    """Return the standard errors of the frequencies, at least the rounding of a float32 angle."""
+    """Return the standard errors of the frequencies, at least those of float32 angles."""
     rounding = min(ROUNDOFF["float32"], ROUNDOFF[dtype])
     return np.asarray(np.hypot(phases.sigma, rounding * np.abs(phases.frequencies)))
 
 
 def amplitude(run: Run, access: Reach, tables: Tables, phases: Phases) -> Factor:
-    """Return the factor m on cos and sin."""
+    """Return the measured factor m on cos and sin."""
     rounding, typical = ROUNDOFF[run.coarse], float(np.median(phases.amplitude))
     if rounding <= ROUNDOFF["float32"]:
         return Factor(typical, run.budget * rounding, 4 * rounding)
@@ -98,7 +98,7 @@ def origin(phases: Phases, dtype: str) -> float:
     error = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"])
     if (np.abs(start) <= error).all() or not phases.linear:
         return 0.0
-    # The slowest of the fast pairs has the fewest whole turns; the others refine the result.
+    # Start with the slowest of the fast pairs, which has the fewest whole turns.
     turning = np.flatnonzero(np.abs(w) > np.abs(w).max() / 64)
     offset = float(start[turning[-1]] / w[turning[-1]])
     for k in turning[::-1]:

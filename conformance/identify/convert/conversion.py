@@ -57,7 +57,7 @@ class Conversion:
 
 
 class CannotBe(Exception):
-    """The conversion is impossible; the message says why."""
+    """Raised if a conversion is impossible; the message says why."""
 
 
 def times(text: str, factor: float) -> str:

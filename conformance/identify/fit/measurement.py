@@ -52,7 +52,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Frequencies of the ``rotary_dim / 2`` pairs, their standard errors, and the factor m."""
+    """Measured frequencies of all pairs, their standard errors, and the factor m."""
 
     w: np.ndarray
     sigma: np.ndarray
@@ -104,7 +104,7 @@ class Measurement:
         return predict(base, None, self.rotary_dim)
 
     def has_factor(self, m: float) -> bool:
-        """Return whether m is the measured attention factor."""
+        """Return whether m equals the measured attention factor."""
         return abs(self.factor.m - m) <= self.factor.error * max(1.0, m)
 
 

@@ -76,7 +76,7 @@ def _linear(m: Measurement) -> Iterator[Fit]:
 
 
 def _su(m: Measurement) -> Iterator[Fit]:
-    """Yield Su's scaling: the last pair is divided by the factor, the first by a root of the factor."""
+    """Yield Su's scaling, which divides the last pair by the factor, and the first by its root."""
     if m.w.size < 3:
         return
     for base in PUBLISHED_BASES:
