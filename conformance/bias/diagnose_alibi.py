@@ -190,7 +190,6 @@ def alignment_cause(
 
 
 def _range(fits: Sequence[Lines], true: np.ndarray, toward: float) -> Iterator[Cause]:
-    """Yield clamped distances, clamped key positions, and positions that restart at 0."""
     longest = max((f.case for f in fits), key=lambda c: c.k_len)
     near = next((f.before for f in fits if f.before is not None), true * toward)
     head, own = int(np.argmax(np.abs(near))), int(longest.rows[-1])
@@ -217,7 +216,6 @@ def _range(fits: Sequence[Lines], true: np.ndarray, toward: float) -> Iterator[C
 
 
 def _rounded(long: Lines, encoding: ALiBi) -> Iterator[Cause]:
-    """Yield half precision in each step of the formula."""
     true = encoding.slopes()
     where = f"{long.case.name}, head {int(np.argmax(true))}"
     same = bool((np.frexp(true)[0] == np.frexp(1.0)[0]).all())  # powers of two are exact

@@ -166,7 +166,6 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
 def _linear(
     first: tuple[int, ...], size: int, where: str, values: dict[str, Any]
 ) -> Iterator[Cause]:
-    """Yield buckets of equal width."""
     step = first[0] if first else 0
     if 3 <= len(first) < size and first == tuple(step * n for n in range(1, len(first) + 1)):
         wide = "one distance" if step == 1 else f"{step} distances"
@@ -176,7 +175,6 @@ def _linear(
 
 
 def _one_side(encoding: T5Bias, past: dict[int, int], later: dict[int, int]) -> Iterator[Cause]:
-    """Yield another rule for one direction only."""
     true = encoding.thresholds
     for name, profile in (("earlier", past), ("later", later)):
         first = _first(profile, _low(encoding, profile))

@@ -134,7 +134,6 @@ def _lengths(run: Run) -> list[tuple[int, int]]:
 
 
 def _largest(run: Run, accepted: int, refused: int) -> list[_Called]:
-    """Return the longest accepted call, found by bisection."""
     best: list[_Called] = []
     while refused - accepted > 1:
         middle = (accepted + refused) // 2
@@ -228,7 +227,6 @@ def _overwritten(one: _Called) -> bool:
 
 
 def _file(run: Run, one: _Called) -> None:
-    """Report a failed call."""
     if one.case is not None or any(f.code == "state" for f in run.report.findings):
         return
     if one.answer.code == "raises":

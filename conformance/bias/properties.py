@@ -222,7 +222,6 @@ def _same_heads(cases: Cases, ruler: Ruler) -> list[BiasCase]:
 
 
 def _longest(cases: Cases) -> tuple[BiasCase, np.ndarray]:
-    """Return the longest case and a copy of its values."""
     case = max(cases, key=lambda c: c.k_len)
     return case, np.array(case.actual)
 

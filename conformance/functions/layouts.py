@@ -104,7 +104,6 @@ def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
 
 
 def _norm(x: np.ndarray) -> np.ndarray:
-    """Return x divided by its root mean square."""
     return np.asarray(x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True)))
 
 

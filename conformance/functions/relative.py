@@ -75,7 +75,7 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 
 def _columns(h: int, w: int) -> np.ndarray:
-    """Return the window index for tokens in column-major order."""
+    """Return the window index for tokens numbered column by column."""
     x, y = np.divmod(np.arange(h * w), h)
     dy, dx = y[:, None] - y, x[:, None] - x
     return np.asarray((dy + h - 1) * (2 * w - 1) + dx + w - 1)
@@ -142,7 +142,6 @@ def _score_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -
 
 
 def _by_row(row: Function) -> Function:
-    """Return the function that gives ``q_i . rel[row]``."""
 
     def scores(q: np.ndarray, rel: np.ndarray) -> np.ndarray:
         size = len(q)

@@ -108,7 +108,6 @@ def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> A
 
 
 def _mixed(card: Card, dim: int, measured: Measured, axes: Axes, k: int) -> None:
-    """Identify RoPE-Mixed, in which a pair follows several axes."""
     names = np.flatnonzero(axes.follows[:, k]).tolist()
     card.facts["axes"] = f"pairs follow several axes at once (pair {k}: axes {names})"
     weight = np.where(axes.follows, axes.w, 0.0)
@@ -191,7 +190,6 @@ def _scale(first: float, error: float) -> float:
 
 
 def _runs(axes: np.ndarray) -> str:
-    """Describe which pairs follow which axis."""
     if (np.diff(axes) != 0).sum() < axes.size // 2:
         bounds = [0, *(np.flatnonzero(np.diff(axes)) + 1).tolist(), axes.size]
         parts = [f"{a}..{b - 1} axis {axes[a]}" for a, b in pairwise(bounds)]

@@ -29,7 +29,6 @@ def curve(
 
 
 def _kerple(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
-    """Yield both forms of KERPLE, with r1 and r2 fitted to every head."""
     if not (values < 0).all():
         return
     y = -values

@@ -96,7 +96,6 @@ def identify(
 
 
 def _convert(card: Card, to: Encoding) -> None:
-    """Fill in the steps and the code that convert the function to another encoding."""
     from .convert.convert import convert
 
     if card.encoding is None:

@@ -204,7 +204,6 @@ def _rules(
 
 
 def _near(value: float, slack: float) -> list[int]:
-    """Return usual lengths near ``value``."""
     return [n for n in (512, 1024, *LENGTHS) if abs(n / value - 1) < slack]
 
 

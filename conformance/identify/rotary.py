@@ -182,7 +182,6 @@ def encode(card: Card, found: Structure, fitted: Fit, m: Measurement, sign: int)
 
 
 def _no_rotation(access: Access, measured: Measured) -> str:
-    """Describe a function that rotates no channels."""
     dim, at = access.dim, access.within(np.arange(8))
     if access.rows(np.zeros((1, 1, at.size, dim)), at).any():
         return (

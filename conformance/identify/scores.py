@@ -135,7 +135,7 @@ def _part(
         try:
             return fn(*args)
         except Refused as error:
-            raise error.cause from None  # the error of the function
+            raise error.cause from None  # the function's own error
 
     part = make_run(driven, None, surface, dtype=run.coarse, name=surface, **options)
     found = Card(surface, surface, "numpy", run.coarse)

@@ -124,7 +124,6 @@ def _upright(phases: Phases, factor: Factor) -> tuple[Phases, float]:
 def _arranged(
     dim: int, fields: dict[str, Any], sines: np.ndarray, cosines: np.ndarray
 ) -> Iterator[Sinusoidal]:
-    """Yield the layouts with sines and cosines in these columns."""
     n = cosines.size
     for layout, first in product(("interleaved", "concat"), ("sin", "cos")):
         try:

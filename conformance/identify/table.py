@@ -59,7 +59,7 @@ def cos_sin(run: Run, card: Card) -> None:
 
 
 def open_table(run: Run, read: Callable[[Any, int], np.ndarray]) -> TableAccess:
-    """Return access to the rows of a table, after a first call succeeds."""
+    """Return access to the rows of a table."""
     access = TableAccess(run, read=read)
     at = np.arange(5)
     first = access.read(run.driver.call(at), at.size)

@@ -92,10 +92,7 @@ def _xpos(declared: XPos) -> Iterator[Mistake]:
 
 
 def _mirrored(call: Scored, declared: XPos) -> Scored:
-    """Return the call with the rotation of p and the decay of -p.
-
-    Mirrored channels at position -p give this.
-    """
+    """Return the call with the rotation of p and the decay of -p, by mirrored channels at -p."""
     _, second = declared.pairs()
     q, k = np.array(call.q), np.array(call.k)
     q[..., second] *= -1

@@ -93,10 +93,7 @@ def _one(call: Scored, name: str, change: Callable[[np.ndarray], np.ndarray]) ->
 
 
 def _left_over(call: Scored) -> Parts:
-    """Return the terms of Transformer-XL's shift without its causal mask.
-
-    After the query's own key it leaves one 0, then values of the next query's row.
-    """
+    """Return the terms of Transformer-XL's shift without its causal mask."""
     n_q, n_k = call.q.shape[2], call.k.shape[2]
     declared = call.terms()
     i, j = np.arange(n_q)[:, None], np.arange(n_k)

@@ -1,7 +1,4 @@
-"""Fit YaRN, Llama 3 and NTK-by-parts.
-
-Fast pairs give the base and slow pairs the factor.
-"""
+"""Fit YaRN, Llama 3 and NTK-by-parts: fast pairs give the base, slow pairs the factor."""
 
 from __future__ import annotations
 
@@ -51,7 +48,6 @@ def blends(m: Measurement) -> Iterator[Fit]:
         return
     for base in _fast_bases(m):
         ratio = m.w / m.plain(base)
-        # Try published constants with any factor before fitted ones.
         for fitted, factor in product((False, True), _factors(m, ratio)):
             inverse = 1 / factor
             linear = (1 - ratio) / (1 - inverse)
@@ -124,7 +120,7 @@ def _llama3(
         for (low, high), length in product(LOW_HIGH, LENGTHS):
             yield pr.Llama3Scaling(factor, low, high, length)
         return
-    turns = m.plain(base) / (2 * np.pi)  # turns per position
+    turns = m.plain(base) / (2 * np.pi)
     ends = ramp.line(turns)
     if ends is None:
         if ramp.k.size == 0 and ramp.first_divided < m.w.size:  # no pair is on the ramp
@@ -143,7 +139,6 @@ def _llama3(
 
 
 def _integers(value: float) -> list[int]:
-    """Return integers near ``value``, the roundest first."""
     if not 1 <= value < 2**40:
         return []
     return list(dict.fromkeys([round(v) for v in decimals(value)] + [round(value)]))
@@ -180,7 +175,6 @@ def _yarns(
         return
 
     def turns(k: float) -> float:
-        """Return the number of turns of pair k per position."""
         return float(base ** (-2.0 * k / m.rotary_dim) / (2 * np.pi))
 
     whole = (round(low), round(high))
