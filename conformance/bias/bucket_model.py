@@ -1,4 +1,4 @@
-"""T5's buckets with parts of the rule replaced by measured deviations."""
+"""T5's bucket rule with some parameters replaced by measured values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from posenc_ref import T5Bias
 from posenc_ref.conformance.phases.precision import rounded
 
-#: Farther positions, and more candidates than this, are not searched.
+#: The largest distance, and the largest number of candidates, to search.
 WIDEST = 4096
 
 
 @cache
 def starts(size: int, exact: int, max_distance: int, last: int | None = None) -> tuple[int, ...]:
-    """Return the smallest distance of bucket 1, 2, ... ``last``, by comparing integers."""
+    """Return the smallest distance in each bucket 1, 2, ... ``last``, computed with integers."""
     found = list(range(1, exact + 1))
     steps = size - exact
     for t in range(1, (size - 1 if last is None else last) - exact + 1):
         n = found[-1]
-        # The float estimate is only where the search starts.
+        # The search starts near the float estimate.
         n = max(n, int(exact * (max_distance / exact) ** (t / steps)) - 2)
         while n**steps * exact**t < max_distance**t * exact**steps:
             n += 1
@@ -30,7 +30,7 @@ def starts(size: int, exact: int, max_distance: int, last: int | None = None) ->
 
 
 def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray:
-    """Return the declared buckets of r with parts of the rule changed.
+    """Return the declared buckets of the relative positions r, with parts of the rule changed.
 
     ``change`` replaces sign, num_buckets, size (buckets of one direction), future ("offset",
     "same", "zero"), exact, max_distance, starts, future_starts, clamp, half, own (the bucket of
@@ -61,7 +61,7 @@ def model(encoding: T5Bias, change: dict[str, Any], r: np.ndarray) -> np.ndarray
 
 @cache
 def _half_log(max_distance: int, size: int, distances: int, name: str, order: str) -> np.ndarray:
-    """Buckets of ``range(distances)``, with the logarithm in half precision.
+    """Return the buckets of ``range(distances)``, with the logarithm in half precision.
 
     ``order`` is one of the usual orders of operations.
     """
@@ -81,14 +81,14 @@ def _half_log(max_distance: int, size: int, distances: int, name: str, order: st
 
 
 def bases(encoding: T5Bias) -> list[dict[str, Any]]:
-    """Return the changes by which a shift is measured: none, the mirror image, the direction."""
+    """Return the changes to combine with a shift: none, the other sign, the other direction."""
     half, both = encoding.num_buckets // 2, encoding.bidirectional
     other = {"size": encoding.num_buckets if both else half, "future": "zero" if both else "offset"}
     return [{}, {"sign": -1}, other]
 
 
 def shift(encoding: T5Bias, change: dict[str, Any], r: np.ndarray, b: np.ndarray) -> int:
-    """Return the smallest shift of r with which the buckets of ``change`` fit best."""
+    """Return the smallest shift of r for which the buckets of ``change`` best match ``b``."""
     known = (b >= 0) & (np.abs(r) <= WIDEST)
     r, b = r[known], b[known]
     reach = int(np.abs(r).max(initial=0)) + 8

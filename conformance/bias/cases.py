@@ -1,4 +1,4 @@
-"""The results of a bias function, the tolerance that judges them, and properties."""
+"""Results of a bias function, their tolerance, and properties that they must have."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from posenc_ref.conformance.harness.driver import Driver, Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import bias_truth
 
-#: A larger score says no more.
+#: Larger scores are clipped to this.
 WORST = 2.0**64
-#: Numbers in the square call of a long sequence, and no more: a call of one query is longer.
+#: The most numbers in a square call; calls with one query may be longer.
 _MOST_SQUARE = 2**23
 
 
 @dataclass(frozen=True)
 class Ruler:
-    """A comparison of two computed numbers in units of the dtype's roundoff."""
+    """The unit (a dtype's roundoff) and the tolerance for comparing computed numbers."""
 
     dtype: str = "float32"
     precision: str | None = None
 
     @classmethod
     def of(cls, run: Run) -> Ruler:
-        """Return the ruler of the run's dtype and precision."""
+        """Return a ruler with the run's dtype and precision."""
         return cls(run.dtype, run.settings.precision)
 
     @property
     def roundoff(self) -> float:
-        """The roundoff that judges."""
+        """The roundoff of the dtype or the precision, whichever is larger."""
         return max(ROUNDOFF[self.dtype], ROUNDOFF[self.precision or self.dtype])
 
     @property
@@ -44,7 +44,7 @@ class Ruler:
         return budget(self.dtype, self.precision)
 
     def score(self, actual: Any, expected: Any, terms: Any) -> np.ndarray:
-        """``|actual - expected|`` in units of ``roundoff * terms``; NaN scores infinity."""
+        """Return ``|actual - expected|`` in units of ``roundoff * terms``; infinity for NaN."""
         actual, expected, terms = (np.asarray(a, np.float64) for a in (actual, expected, terms))
         actual, expected, terms = np.broadcast_arrays(actual, expected, terms)
         with np.errstate(invalid="ignore"):
@@ -52,33 +52,33 @@ class Ruler:
             return np.asarray(truth.score(actual, dtype=self.dtype, precision=self.precision))
 
     def differ(self, actual: Any, expected: Any, terms: Any) -> np.ndarray:
-        """Where they differ by more than rounding."""
+        """Return a mask of the elements that differ by more than rounding."""
         return self.score(actual, expected, terms) > self.budget
 
     def residual(self, scores: np.ndarray) -> tuple[bool, float]:
-        """Whether all ``scores`` pass, and their size on a scale that no single one governs."""
+        """Return whether all ``scores`` pass, and the mean of their logarithms."""
         scores = np.minimum(scores, WORST)
         return bool((scores <= self.budget).all()), float(np.mean(np.log2(1 + scores)))
 
     def beyond(self, terms: float) -> float:
-        """A step that no rounding explains, where numbers of size ``terms`` are added."""
+        """Return a step larger than the rounding of a sum of terms of size ``terms``."""
         return 8 * self.budget * self.roundoff * terms or 1.0
 
 
 @dataclass(frozen=True)
 class BiasCase:
-    """The bias (H, Q, K) of one call, and where it is judged (Q, K)."""
+    """The bias (H, Q, K) of one call, and the mask (Q, K) of the elements to judge."""
 
     q_len: int
     k_len: int
     actual: np.ndarray
     judged: np.ndarray
-    up_to_constant: bool = False  #: rows are judged relative to the query's own key
-    at_end: bool = True  #: whether queries sit at the end of the keys, or at the beginning
+    up_to_constant: bool = False  #: subtract each row's value at its own key
+    at_end: bool = True  #: whether queries have the last positions of the keys, or the first ones
 
     @property
     def name(self) -> str:
-        """The lengths, in words."""
+        """The lengths in words."""
         return f"q_len {self.q_len}, k_len {self.k_len}"
 
     @cached_property
@@ -88,7 +88,7 @@ class BiasCase:
 
     @cached_property
     def offsets(self) -> np.ndarray:
-        """Key minus query, (Q, K)."""
+        """Key position minus query position, (Q, K)."""
         return np.asarray(np.arange(self.k_len) - self.rows[:, None])
 
     @cached_property
@@ -98,27 +98,27 @@ class BiasCase:
 
     @cached_property
     def moved(self) -> np.ndarray:
-        """The values as they are judged: relative to the own key where only that counts."""
+        """The values to judge, relative to the query's own key if ``up_to_constant``."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.actual - self.own) if self.up_to_constant else self.actual
 
     @cached_property
     def terms(self) -> np.ndarray:
-        """The sum of the absolute values that form ``moved``."""
+        """The sum of the absolute values of the terms of ``moved``."""
         size = np.abs(self.actual)
         return np.asarray(size + np.abs(self.own)) if self.up_to_constant else np.asarray(size)
 
     def with_values(self, actual: np.ndarray) -> BiasCase:
-        """The same case with other values."""
+        """Return the same case with other values."""
         return replace(self, actual=actual)
 
 
 @dataclass(frozen=True)
 class Property:
-    """A property of right outputs that needs no reference.
+    """A property of correct outputs, judged without a reference.
 
-    ``violation`` gives the first place where it does not hold, or an empty string; ``spoil`` moves
-    one number of the data so that it must not hold any more.
+    ``violation`` describes the first violation, or returns an empty string.  ``spoil`` changes one
+    number of the data so that the property is violated.
     """
 
     name: str
@@ -127,14 +127,14 @@ class Property:
 
 
 def right(run: Run, case: BiasCase) -> bool:
-    """Whether the bias of one call is the declared one."""
+    """Return whether the bias of one call is the declared one."""
     truth, moved, judged = bias_truth(run.encoding, case.q_len, case.k_len, case.actual)
     score = np.where(judged & case.judged, run.scores(moved, truth), 0.0)
     return bool((score <= run.budget).all())
 
 
 def judge_properties(run: Run, properties: Sequence[Property], data: Any) -> None:
-    """Judge each property, and that it rejects the function's own output with one flaw."""
+    """Judge each property, and verify that it rejects the function's output with one error."""
     ruler = Ruler.of(run)
     for item in properties:
         run.count(item.name)
@@ -157,7 +157,7 @@ class Answer:
 
 
 def ask(driver: Driver, *args: Any) -> Answer:
-    """Call the function; the values are a copy that later calls cannot change."""
+    """Call the function; return a copy of its result, or the failure."""
     try:
         raw = driver.call(*args)
         return Answer(np.array(driver.array(raw)), raw)
@@ -169,24 +169,24 @@ def ask(driver: Driver, *args: Any) -> Answer:
 
 @dataclass(frozen=True)
 class Span:
-    """The tokens of a bias of one window, or of one sequence, and the calls that it defines."""
+    """The sizes of calls of a bias that is defined for one window or a limited sequence."""
 
-    tokens: int  #: of the longest call
-    square: int  #: of the longest call with as many queries as keys
-    whole: bool  #: a window asks as a whole; a causal sequence is decoded too
+    tokens: int  #: number of keys in the longest call
+    square: int  #: number of keys in the longest call with Q = K
+    whole: bool  #: True for a window, which is always passed as a whole
 
 
 def span(run: Run, bias: Any) -> Span | None:
-    """Return the span of ``bias`` that is judged; None where any length has a meaning."""
+    """Return the call sizes that ``bias`` defines, or None if it defines every length."""
     tokens = getattr(bias, "tokens", None)
     if tokens is None:
         return None
     room = run.settings.up_to(tokens - 1) + 1
-    if bias.sees_future:  # a part of a window is no window
+    if bias.sees_future:  # a window cannot be cut
         return Span(tokens, tokens if room == tokens else 0, True)
     return Span(room, min(room, isqrt(_MOST_SQUARE // bias.num_heads)), False)
 
 
 def fresh(run: Run) -> Driver | None:
-    """Return a driver with a fresh instance, if there is a factory."""
+    """Return a driver with a fresh instance, or None if there is no factory."""
     return None if run.driver.factory is None else run.driver.fresh()

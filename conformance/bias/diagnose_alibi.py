@@ -1,4 +1,4 @@
-"""Diagnose a wrong ALiBi bias from its measured slopes, sign, scale and bend."""
+"""Diagnose a wrong ALiBi bias from its measured slopes, sign, scale and alignment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .model import PLACES, Lines, fit, residual_of
 
 
 def diagnose_alibi(run: Run, cases: Sequence[BiasCase]) -> None:
-    """Report the causes that explain the biases of every length."""
+    """Report the causes that together explain the biases of all calls."""
     encoding: ALiBi = run.encoding
     ruler = Ruler.of(run)
     usable = [case for case in cases if case.k_len > 2]
@@ -76,7 +76,7 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
 
 
 def _alignment(fits: Sequence[Lines], toward: float) -> tuple[dict[str, int], set[str]]:
-    """Return where each call's bias bends, and the calls that lie beyond the bend altogether."""
+    """Return each call's offset where the slope changes, and the calls entirely past it."""
     kinks: dict[str, int] = {}
     edges: set[str] = set()
     for f in fits:
@@ -110,7 +110,7 @@ def _sizes(
 
 
 def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Cause]:
-    """Keys after the query, against the mirror image of keys before it."""
+    """Yield mistakes of keys after the query, which should mirror the keys before it."""
     assert long.before is not None
     mirror = -long.before
     if ruler.differ(after, mirror, 4 * np.abs(mirror)).any():
@@ -139,7 +139,7 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
 
 
 def _signed(after: np.ndarray, mirror: np.ndarray, past_rewarded: bool) -> Cause:
-    """One straight line through both sides: the absolute value was not taken."""
+    """Return the cause that the distance is signed: one line through both sides of the query."""
     formula, side = ("m (i - j)", "before") if past_rewarded else ("m (j - i)", "after")
     head = int(np.argmax(np.abs(mirror)))
     return Cause(
@@ -157,9 +157,9 @@ def _signed(after: np.ndarray, mirror: np.ndarray, past_rewarded: bool) -> Cause
 def _aligned(
     kinks: dict[str, int], straight: set[str], fits: Sequence[Lines], after: np.ndarray | None
 ) -> Iterator[Cause]:
-    """Calls that bend elsewhere; only then does a causal judge see the other side.
+    """Yield wrong alignments of queries with keys.
 
-    Calls without a bend say nothing: they are taken to be right, or to be like the others.
+    Calls without a change of slope are assumed to be correct, or shifted like the others.
     """
     bends = [k for k in kinks.values() if k]
     for common in {0, max(bends, key=bends.count)} if bends else ():
@@ -171,11 +171,11 @@ def _aligned(
 def alignment_cause(
     kinks: dict[str, int], cases: Sequence[BiasCase], change: dict[str, Any]
 ) -> Cause:
-    """Return the cause that the bias bends (or starts) at another key than the query's own."""
+    """Return the cause that distance 0 is at another key than the query's own."""
     first = {case.name: case.q_len - case.k_len for case in cases}
     kinks = {name: k for name, k in kinks.items() if k}
     values = set(kinks.values())
-    # A number for every call explains much: whatever gives the same by one number stands first.
+    # A shift for every call can explain anything, so a single rule is preferred.
     rule, fitted = "shifted by a number that varies", 2
     if all(k == first[name] for name, k in kinks.items()):
         rule, fitted = "query i sits at key i", 1
@@ -190,7 +190,6 @@ def alignment_cause(
 
 
 def _range(fits: Sequence[Lines], true: np.ndarray, toward: float) -> Iterator[Cause]:
-    """Distances or positions that stop, or start again, somewhere."""
     longest = max((f.case for f in fits), key=lambda c: c.k_len)
     near = next((f.before for f in fits if f.before is not None), true * toward)
     head, own = int(np.argmax(np.abs(near))), int(longest.rows[-1])
@@ -211,16 +210,15 @@ def _range(fits: Sequence[Lines], true: np.ndarray, toward: float) -> Iterator[C
             f"{steps[start]:.6g} times the one near the query",
             {key: value},
             values={"measured": value},
-            # Counting by ones in half precision stops where the next integer is lost.
+            # In half precision, adding 1 has no effect from these numbers on.
             equivalent=("position-precision",) if value in (2**8, 2**11) else (),
         )
 
 
 def _rounded(long: Lines, encoding: ALiBi) -> Iterator[Cause]:
-    """Half precision in each place it can be, recomputed."""
     true = encoding.slopes()
     where = f"{long.case.name}, head {int(np.argmax(true))}"
-    same = bool((np.frexp(true)[0] == np.frexp(1.0)[0]).all())  # powers of two round nothing
+    same = bool((np.frexp(true)[0] == np.frexp(1.0)[0]).all())  # powers of two are exact
     for name in ("bfloat16", "float16"):
         for place, words in PLACES.items():
             codes = ("table-precision", "position-precision")

@@ -18,7 +18,7 @@ _MOST = 1024
 
 
 def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
-    """Report the causes that explain the bucket ``b`` of every relative position ``r``."""
+    """Report the causes that explain the buckets ``b`` of the relative positions ``r``."""
     encoding: T5Bias = run.encoding
     if np.array_equal(model(encoding, {}, r), b):
         return
@@ -43,7 +43,7 @@ def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
 
 
 def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None:
-    """Report where buckets are wrong by no known rule."""
+    """Report the wrong bucket nearest to the query, if no known rule explains the buckets."""
     wrong = np.flatnonzero(model(encoding, {}, r) != b)
     n = wrong[np.argmin(np.abs(r[wrong]))]
     outside = (b < 0) | (b >= encoding.num_buckets)
@@ -57,7 +57,7 @@ def by_no_rule(run: Run, encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> None
 
 
 def words(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> str:
-    """Return the measured map in words."""
+    """Describe the measured buckets."""
     past, later = _profile(r, b, -1), _profile(r, b, 1)
     shown = [
         f"{name}: buckets {min(p.values())}..{max(p.values())} first at {_list(_first(p, low))}"
@@ -71,11 +71,11 @@ def words(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> str:
 
 
 def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Cause]:
-    """Yield every deviation that the measured map suggests."""
+    """Yield the mistakes that the measured buckets suggest."""
     declared = model(encoding, {}, r)
     wrong = np.flatnonzero(declared != b)
     if not wrong.size or np.ptp(b) > max(_MOST, 4 * encoding.num_buckets):
-        return  # nothing wrong; or distances themselves, which are no buckets
+        return  # no error, or distances in place of buckets
     at = wrong[np.argmin(np.abs(r[wrong]))]
     where = f"bucket({r[at]}) = {b[at]}, declared {declared[at]}"
     past, later = _profile(r, b, -1), _profile(r, b, 1)
@@ -102,7 +102,7 @@ def bucket_causes(encoding: T5Bias, r: np.ndarray, b: np.ndarray) -> Iterator[Ca
         text = f"there are {number} buckets, not {encoding.num_buckets}"
         values = {"declared": encoding.num_buckets, "measured": number}
         yield Cause("bucket-spacing", text, where, {"num_buckets": number}, values=values)
-    # Each side is measured: with the opposite sign the past is on the other one.
+    # Both sides are measured: with the opposite sign, earlier keys are on the other side.
     varying = [p for p in (past, later) if len(set(p.values())) > 1]
     for profile in varying:
         yield from _spacings(encoding, profile, where)
@@ -126,7 +126,7 @@ def _directions(encoding: T5Bias, where: str) -> Iterator[Cause]:
 
 
 def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator[Cause]:
-    """The rule of one direction: other parameters, or the first distance of every bucket."""
+    """Yield rules for one direction: other parameters, or measured starts of buckets."""
     both, half = encoding.bidirectional, encoding.num_buckets // 2
     low = _low(encoding, profile)
     first, top = _first(profile, low), max(profile.values()) - low
@@ -166,7 +166,6 @@ def _spacings(encoding: T5Bias, profile: dict[int, int], where: str) -> Iterator
 def _linear(
     first: tuple[int, ...], size: int, where: str, values: dict[str, Any]
 ) -> Iterator[Cause]:
-    """Buckets of one width, as many as there are or fewer."""
     step = first[0] if first else 0
     if 3 <= len(first) < size and first == tuple(step * n for n in range(1, len(first) + 1)):
         wide = "one distance" if step == 1 else f"{step} distances"
@@ -176,7 +175,6 @@ def _linear(
 
 
 def _one_side(encoding: T5Bias, past: dict[int, int], later: dict[int, int]) -> Iterator[Cause]:
-    """Only one direction has another rule."""
     true = encoding.thresholds
     for name, profile in (("earlier", past), ("later", later)):
         first = _first(profile, _low(encoding, profile))
@@ -194,7 +192,7 @@ def _one_side(encoding: T5Bias, past: dict[int, int], later: dict[int, int]) -> 
 def _free(
     encoding: T5Bias, first: tuple[int, ...], values: dict[str, Any], other: tuple[str, ...]
 ) -> Cause:
-    """Any rule: the first distance of every bucket as measured."""
+    """Return the cause that buckets start at the measured distances."""
     true = encoding.thresholds
     n = next((k for k, (a, c) in enumerate(zip(first, true, strict=False)) if a != c), len(true))
     here, there = (side[n] if n < len(side) else "nowhere" for side in (first, true))
@@ -204,7 +202,7 @@ def _free(
 
 
 def _max_distances(first: tuple[int, ...], size: int, exact: int, declared: int) -> list[int]:
-    """Every max_distance that gives these first distances; likely ones first."""
+    """Return each max_distance whose buckets start at ``first``, the likeliest first."""
     if len(first) != size - 1 or first[:exact] != tuple(range(1, exact + 1)) or size - exact < 2:
         return []
     power = (size - exact) / (size - 1 - exact)
@@ -216,25 +214,25 @@ def _max_distances(first: tuple[int, ...], size: int, exact: int, declared: int)
 
 
 def _is_round(distance: int, declared: int) -> bool:
-    """A number that somebody would choose, or an off-by-one; any other may be a coincidence."""
+    """Return whether a distance is a round number, or within 1 of the declared one."""
     return distance % 10 == 0 or distance % 16 == 0 or abs(distance - declared) < 2
 
 
 def _profile(r: np.ndarray, b: np.ndarray, side: int) -> dict[int, int]:
-    """Bucket by distance on one side of the query."""
+    """Return the bucket of each distance on one side of the query."""
     keep = r * side > 0
     return dict(sorted(zip(np.abs(r[keep]).tolist(), b[keep].tolist(), strict=True)))
 
 
 def _low(encoding: T5Bias, profile: dict[int, int]) -> int:
-    """The half that the buckets of one direction are in: where they start counting."""
+    """Return the first bucket number of one direction: 0, or half the number of buckets."""
     half = encoding.num_buckets // 2
     upper = encoding.bidirectional and min(profile.values(), default=0) >= half
     return half if upper else 0
 
 
 def _first(profile: dict[int, int], low: int = 0) -> tuple[int, ...]:
-    """The first distance of bucket 1, 2, ... of one direction, as far as they grow."""
+    """Return the smallest distance in each bucket 1, 2, ... of one direction."""
     found: list[int] = []
     for n, v in profile.items():
         found += [n] * (min(v - low, WIDEST) - len(found))
@@ -249,7 +247,7 @@ def _list(first: tuple[int, ...]) -> str:
 
 
 def unique(causes: list[Cause]) -> list[Cause]:
-    """Return the first cause of each change."""
+    """Return the causes without those that repeat the change of an earlier one."""
     found: list[Cause] = []
     for cause in causes:
         if all(str(cause.change) != str(other.change) for other in found):

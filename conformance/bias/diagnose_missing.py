@@ -1,4 +1,4 @@
-"""Diagnose a missing bias: in all calls, or in those of a kind that decoding makes."""
+"""Diagnose a missing bias in all calls, or only in prefill or decoding calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from posenc_ref.conformance.harness.run import Run
 
 from .cases import BiasCase, right
 
-#: Kinds of calls that are forgotten, in words and by (q_len, k_len).
+#: Kinds of calls in which a bias may be missing: in words, and as a test of (q_len, k_len).
 CALLS: tuple[tuple[str, Callable[[int, int], bool]], ...] = (
     ("for a single query, as while decoding: calls of q_len 1", lambda q, k: q == 1),
     ("with a cache: calls of q_len < k_len", lambda q, k: q < k),
@@ -19,7 +19,7 @@ CALLS: tuple[tuple[str, Callable[[int, int], bool]], ...] = (
 
 
 def missing(run: Run, cases: Sequence[BiasCase]) -> bool:
-    """Report where the bias is missing, if nothing else is wrong; return whether it is."""
+    """Report a bias of zeros if all other calls are correct; return True if reported."""
     calls = []
     for case in cases:
         if case.actual.size == 0:
@@ -28,7 +28,7 @@ def missing(run: Run, cases: Sequence[BiasCase]) -> bool:
         flat = bool((np.where(case.judged, case.actual, 0.0) == 0).all())
         if not (declared or flat):
             return False
-        if flat != declared:  # where a bias is 0 as declared, nothing is known
+        if flat != declared:  # a declared bias of 0 shows nothing
             calls.append((case.q_len, case.k_len, flat))
     without = [(q, k) for q, k, flat in calls if flat]
     if not without:

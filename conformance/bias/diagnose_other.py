@@ -1,4 +1,4 @@
-"""Diagnose a bias of any family but ALiBi and T5, by substitution."""
+"""Diagnose biases other than ALiBi and T5 by substitution of known mistakes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .mistakes import bias_mistakes
 
 
 def diagnose_other(run: Run, cases: Sequence[BiasCase]) -> None:
-    """Report the first mistake that explains the biases of every length; else with one factor."""
+    """Report the first mistake that explains all calls, if necessary with a fitted factor."""
     declared, *others = (_of_cases(mistake) for mistake in bias_mistakes(run.encoding))
     calls = []
     for case in cases:
@@ -31,7 +31,7 @@ def diagnose_other(run: Run, cases: Sequence[BiasCase]) -> None:
 
 
 def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:
-    """Report rows that are right but for large constants, which softmax does not see."""
+    """Report rows that are correct except for large constants, which cancel in softmax."""
     where, size = max(((name, float(np.abs(own).max())) for name, own in rows), key=lambda p: p[1])
     run.add(
         "inaccurate",
@@ -44,7 +44,7 @@ def large_constants(run: Run, rows: Sequence[tuple[str, np.ndarray]]) -> None:
 
 
 def _of_cases(mistake: Mistake) -> Mistake:
-    """The mistake as one of biases (H, Q, K), on which a factor can be fitted."""
+    """Return the mistake with a prediction for a ``BiasCase``, to which a factor can be fitted."""
 
     def predicts(factor: float) -> Callable[[BiasCase], Truth | None]:
         def predict(case: BiasCase) -> Truth | None:

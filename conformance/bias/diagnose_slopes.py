@@ -1,4 +1,4 @@
-"""Diagnose wrong ALiBi slopes: the rule that the measured ones follow."""
+"""Diagnose wrong ALiBi slopes: find the rule that the measured slopes follow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Slopes = dict[int, np.ndarray]
 
 
 def diagnose_slopes(run: Run, got: Slopes) -> None:
-    """Report the causes that explain the slopes of every number of heads."""
+    """Report the causes that together explain the slopes of all calls."""
     encoding: ALiBi = run.encoding
     ruler = Ruler.of(run)
     true = {n: ALiBi(n, max_bias=encoding.max_bias).slopes() for n in got}
@@ -62,7 +62,7 @@ def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) ->
 
 
 def scale_cause(scale: float, where: str) -> Cause:
-    """Return the cause that the bias is multiplied by one factor."""
+    """Return the cause that the bias is multiplied by ``scale``."""
     text = f"the bias is multiplied by {_factor(scale)}"
     evidence = f"{where}: {scale:.9g} times the declared one"
     values = {"declared": 1.0, "measured": scale}
@@ -70,7 +70,7 @@ def scale_cause(scale: float, where: str) -> Cause:
 
 
 def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> Cause:
-    """Return the cause that the slopes are others, and say which."""
+    """Return the cause that the slopes are the measured ones, and describe them."""
     bad = ruler.differ(m, true, np.abs(true))
     head = int(np.argmax(bad))
     words = recipe(m, true, max_bias, ruler)
@@ -87,7 +87,7 @@ def slopes_cause(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler)
 
 
 def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Yield series that are taken for that of n heads: the message, the remedy, the slopes."""
+    """Yield the message, the remedy and the slopes of each known wrong series for n heads."""
     h = np.arange(1, n + 1)
     if n & (n - 1):
         c = 1 << (n.bit_length() - 1)
@@ -106,7 +106,7 @@ def known_series(n: int, max_bias: float) -> Iterator[tuple[str, str, np.ndarray
 
 
 def recipe(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> str:
-    """Return the rule that the measured slopes follow, in words."""
+    """Describe the rule that the measured slopes follow."""
     n = len(m)
     if not (m > 0).all():
         return f"heads {np.flatnonzero(~(m > 0)).tolist()} have no positive slope"
@@ -132,7 +132,7 @@ def recipe(m: np.ndarray, true: np.ndarray, max_bias: float, ruler: Ruler) -> st
 
 
 def _series(m: np.ndarray, ruler: Ruler) -> str:
-    """One geometric series, or nothing."""
+    """Describe the slopes as a geometric series, or return an empty string."""
     if len(m) < 2:
         return ""
     exponents = -np.log2(m)
@@ -145,7 +145,7 @@ def _series(m: np.ndarray, ruler: Ruler) -> str:
 
 
 def _factor(x: float) -> str:
-    """A number, and the root or reciprocal root that it is."""
+    """Return a number in words, as a root or reciprocal root if it is one."""
     for words, square in (("sqrt({})", x * x), ("1/sqrt({})", 1 / (x * x) if x else 0.0)):
         whole = round(square)
         if whole > 3 and abs(square - whole) * 2**12 < whole:

@@ -1,4 +1,4 @@
-"""Diagnose a wrong T5 bias: decode its values into buckets, then compare those."""
+"""Diagnose a wrong T5 bias: decode its values into buckets and compare the buckets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .diagnose_slopes import scale_cause
 
 
 def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
-    """Report the causes that explain the biases of every length."""
+    """Report the causes that together explain the biases of all calls."""
     encoding: T5Bias = run.encoding
     if not cases:
         return
@@ -53,9 +53,9 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
 
 
 def _placed(run: Run, cases: Sequence[BiasCase], ruler: Ruler) -> bool:
-    """Report queries that stand at other keys by a rule; return whether this explains everything.
+    """Report wrong query positions; return whether they explain every call.
 
-    It cannot be measured call by call: a causal query at key 0 has one bucket for every key.
+    One call is not enough: a causal query at key 0 has the same bucket for every key.
     """
     for message, place in QUERIES:
         values = [run.encoding.bias(place(c.q_len, c.k_len), np.arange(c.k_len)) for c in cases]
@@ -70,7 +70,7 @@ def _placed(run: Run, cases: Sequence[BiasCase], ruler: Ruler) -> bool:
 
 
 def _line(case: BiasCase) -> tuple[np.ndarray, np.ndarray]:
-    """One judged value per relative position: r (N,) and the bias of all heads (N, H)."""
+    """Return the relative positions r (N,) in one call, and the bias (N, H) of each."""
     r = case.offsets[case.judged]
     values = case.actual[:, case.judged].T
     kept, first = np.unique(r, return_index=True)
@@ -78,7 +78,7 @@ def _line(case: BiasCase) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _merged(decoded: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """One bucket per relative position; what could not be decoded is left out."""
+    """Return the bucket of each relative position in any call; omit undecoded ones."""
     r = np.concatenate([r[b >= 0] for r, b in decoded])
     b = np.concatenate([b[b >= 0] for r, b in decoded])
     kept, first = np.unique(r, return_index=True)
@@ -88,7 +88,7 @@ def _merged(decoded: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarra
 def _tables(
     table: np.ndarray, lines: Sequence[tuple[np.ndarray, np.ndarray]], ruler: Ruler
 ) -> list[Cause]:
-    """Changes of the table itself: heads exchanged, a factor, half precision."""
+    """Return mistakes of the table: permuted heads, a factor, half precision."""
     seen = np.unique(np.concatenate([v for _, v in lines]), axis=0)
     found = []
     best = _share(seen, table, ruler)
@@ -123,12 +123,12 @@ def _table(table: np.ndarray, change: dict[str, Any]) -> np.ndarray:
 
 
 def _share(seen: np.ndarray, table: np.ndarray, ruler: Ruler) -> float:
-    """How many of the values seen are rows of the table."""
+    """Return the share of values that are rows of the table."""
     return float((_decode(seen, table, ruler) >= 0).mean())
 
 
 def _decode(values: np.ndarray, table: np.ndarray, ruler: Ruler) -> np.ndarray:
-    """The bucket of every (N, H) value, -1 where no row or more than one fits."""
+    """Return the bucket of each of N values (N, H), or -1 if not exactly one row matches."""
     kinds, back = np.unique(values, axis=0, return_inverse=True)
     same = ~ruler.differ(kinds[:, None], table[None], np.abs(table)[None]).any(axis=-1)
     bucket = np.where(same.sum(axis=1) == 1, same.argmax(axis=1), -1)
@@ -136,7 +136,7 @@ def _decode(values: np.ndarray, table: np.ndarray, ruler: Ruler) -> np.ndarray:
 
 
 def _order(seen: np.ndarray, table: np.ndarray, ruler: Ruler) -> list[int] | None:
-    """The declared head whose numbers each head shows, if it is another order."""
+    """Return the declared head that each head matches, or None if heads are in order."""
     order = []
     for h in range(table.shape[1]):
         near = np.abs(table).T[:, None]
@@ -150,7 +150,7 @@ def _order(seen: np.ndarray, table: np.ndarray, ruler: Ruler) -> list[int] | Non
 def _scales(
     seen: np.ndarray, lines: Sequence[tuple[np.ndarray, np.ndarray]], table: np.ndarray
 ) -> list[float]:
-    """Common factors: of the own position, and of the rows that point the same way."""
+    """Return candidates for a common factor on the table."""
     found = []
     norms = (table * table).sum(axis=1)
     for r, v in lines[:1]:
@@ -171,7 +171,7 @@ def _residual(
     encoding: T5Bias, table: np.ndarray, cases: Sequence[BiasCase], ruler: Ruler
 ) -> Residual:
     lines = [_line(case) for case in cases]
-    # All near positions are compared, and every third far one.
+    # Compare all near positions and every third far one.
     lines = [(r[keep], v[keep]) for r, v in lines for keep in [(np.abs(r) < 600) | (r % 3 == 0)]]
     names = [case.name for case in cases]
     sizes = [len(r) for r, _ in lines]

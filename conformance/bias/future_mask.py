@@ -1,8 +1,8 @@
-"""Masked keys after the query, which are usually the mask of the caller of an encoding.
+"""Masked keys after the query; usually the caller of an encoding applies this mask.
 
-An encoding that declares later keys (``ALiBi(causal=False)``, a bidirectional T5) has a value
-there, so a mask is an error on every surface.  Rotations and tables declare nothing about later
-keys, so only the other keys are judged.
+If an encoding defines later keys (``ALiBi(causal=False)``, a bidirectional T5), a mask is an
+error on every surface.  Rotations and tables define nothing about later keys, so only the other
+keys are judged.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from posenc_ref.conformance.harness.run import Run
 from .cases import BiasCase, right
 
 MASKED = "keys after the query are masked"
-#: Numbers below stand for minus infinity; the mildest mask in use adds -10000 to a logit.
+#: Smaller numbers count as minus infinity; the mildest mask in use adds -10000 to a logit.
 _MASK = -5e3
 
 
 def masked(values: np.ndarray, later: np.ndarray) -> bool:
-    """Whether the ``later`` keys (Q, K) of values (..., Q, K) are masked, and no others."""
+    """Return whether exactly the ``later`` keys (Q, K) of values (..., Q, K) are masked."""
     return bool(later.any() and ((values < _MASK) == later).all())
 
 
 def without_masked(run: Run, cases: Sequence[BiasCase]) -> list[BiasCase]:
-    """Report masked keys that are declared; return the cases without them."""
+    """Report masks on keys that the encoding defines; return the cases without masked keys."""
     kept = []
     for case in cases:
         later = case.offsets > 0
@@ -43,7 +43,7 @@ def without_masked(run: Run, cases: Sequence[BiasCase]) -> list[BiasCase]:
 
 
 def mask_alone(run: Run, cases: Sequence[BiasCase]) -> bool:
-    """Whether only the mask is wrong."""
+    """Return whether a wrong mask is the only error."""
     if not any(f.message == MASKED for f in run.report.findings):
         return False
     return all(right(run, case) for case in cases)

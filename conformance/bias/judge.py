@@ -1,4 +1,4 @@
-"""Judge of biases."""
+"""Judge biases."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ Diagnosis = Callable[[Run, Sequence[BiasCase]], None]
 
 __all__ = ["judge_bias", "judge_bucket", "judge_slopes"]
 
-#: After the short ones, lengths that share one number with an earlier call: caches are keyed.
+#: Some lengths share q_len or k_len with an earlier call, to detect wrong cache keys.
 LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), (257, 300), (600, 600), *PROBED[3:])
-#: The reduced workload: queries alone, in the middle and at the end, and both sides of a square.
+#: The lengths of the reduced workload.
 FEW = ((5, 5), (1, 7), (3, 11), (2, 5), (5, 11), (64, 64), (16, 256), (4, 2050))
-#: A square call of this size stands in where q_len < k_len is refused.
+#: The size of an additional square call if q_len < k_len is refused.
 SQUARE = 512
-#: The farthest T5 bucket for which a longer square is added.
+#: The largest start of a T5 bucket for which a longer square call is added.
 FARTHEST = 1024
-#: Past the usual sizes of caches.
+#: A length beyond the usual sizes of caches.
 LONGEST = FAR
-#: The number of first calls that are replayed at the end.
+#: How many of the first calls are repeated at the end.
 REPEATED = 3
-#: The most numbers in the longest bias: a dense implementation must hold them.
+#: The most numbers in a bias, which must fit in memory.
 MOST_NUMBERS = 2**28
 
 
@@ -54,12 +54,12 @@ class _Called:
 
 
 def judge_bias(run: Run) -> None:
-    """Judge ``fn(q_len, k_len)``: values, properties, state, and odd lengths."""
+    """Judge ``fn(q_len, k_len)``: its values, properties, state, and unusual lengths."""
     encoding: Bias = run.encoding
     translated = [TRANSLATION.name] if encoding.relative else []
     run.report.required = ("values", "replay", *translated)
     called = [_call(run, run.driver, lengths) for lengths in _lengths(run)]
-    if not called:  # a window that max_position cuts
+    if not called:  # max_position is smaller than the window
         return
     first = called[0]
     if first.answer.code == "raises":
@@ -115,7 +115,7 @@ def _properties(encoding: Bias, longest: int) -> list[Property]:
 
 
 def _lengths(run: Run) -> list[tuple[int, int]]:
-    """(q_len, k_len) from short to long; the longest must not cost a dense builder gigabytes."""
+    """Return (q_len, k_len) from short to long, limited so that a dense bias fits in memory."""
     most = np.inf if run.settings.max_position is None else run.settings.max_position + 1
     if (one := span(run, run.encoding)) is not None:
         decoded = [] if one.whole else [(q, one.tokens) for q in (1, 2) if q < one.tokens]
@@ -134,7 +134,6 @@ def _lengths(run: Run) -> list[tuple[int, int]]:
 
 
 def _largest(run: Run, accepted: int, refused: int) -> list[_Called]:
-    """The longest call that is accepted, by bisection."""
     best: list[_Called] = []
     while refused - accepted > 1:
         middle = (accepted + refused) // 2
@@ -147,7 +146,7 @@ def _largest(run: Run, accepted: int, refused: int) -> list[_Called]:
 
 
 def _call(run: Run, driver: Driver, lengths: tuple[int, int]) -> _Called:
-    """Call for one pair of lengths; the values as (H, Q, K), or why there are none."""
+    """Call with (q_len, k_len); return the bias as (H, Q, K), or the failure."""
     q_len, k_len = lengths
     answer = ask(driver, q_len, k_len)
     if answer.values is None:
@@ -177,7 +176,7 @@ def _judge(run: Run, one: _Called) -> bool:
 
 
 def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[BiasCase]:
-    """Judge replays and fresh instances; the cases that earlier calls have not changed."""
+    """Judge repeated calls and fresh instances; return the cases unaffected by earlier calls."""
     ruler = Ruler.of(run)
     for one, again in zip([*called[:REPEATED], called[0]], replayed, strict=True):
         if one.case is None:
@@ -200,7 +199,7 @@ def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[Bia
     cases = [c.case for c in called if c.case is not None]
     stale = any(f.code == "state" for f in run.report.findings)
     if stale and run.driver.factory is None:
-        return cases[:1]  # later calls are not to be trusted
+        return cases[:1]  # later calls may be affected
     if stale:
         again_fresh = [_call(run, new, c.lengths).case for c in called if (new := fresh(run))]
         return [case for case in again_fresh if case is not None]
@@ -228,7 +227,6 @@ def _overwritten(one: _Called) -> bool:
 
 
 def _file(run: Run, one: _Called) -> None:
-    """Report a call without a result that can be judged."""
     if one.case is not None or any(f.code == "state" for f in run.report.findings):
         return
     if one.answer.code == "raises":
@@ -239,7 +237,7 @@ def _file(run: Run, one: _Called) -> None:
 
 
 def _empty(run: Run) -> None:
-    """No queries at all: optional."""
+    """Judge a call without queries, which may be refused."""
     if getattr(run.encoding, "tokens", None) is not None:
         return
     answer = _call(run, run.driver, (0, LENGTHS[0][1]))
@@ -248,7 +246,7 @@ def _empty(run: Run) -> None:
 
 
 def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
-    """Report values that are not finite at judged keys, and a misplaced mask."""
+    """Report a misplaced mask and other non-finite values."""
     for case in cases:
         bad = ~np.isfinite(case.actual).all(axis=0) & case.judged
         if not bad.any():

@@ -1,4 +1,4 @@
-"""Judge of T5's buckets of relative positions."""
+"""Judge T5 buckets of relative positions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from posenc_ref.conformance.oracle.apply import identical
 from .cases import Answer, Property, Ruler, ask, fresh, judge_properties
 from .diagnose_buckets import diagnose_buckets
 
-#: Far relative positions, negative and positive: long documents, and where int16 ends.
+#: Distances of long documents and beyond the range of int16; both signs are judged.
 FAR = (1000, 4097, 32767, 32769, 65536, 100000, 131071)
 
 
@@ -26,11 +26,11 @@ class Buckets:
 
     relative: np.ndarray
     bucket: np.ndarray
-    floats: str = ""  #: the dtype, where it is not an integer one
+    floats: str = ""  #: the dtype of the buckets if it is floating
 
 
 def judge_bucket(run: Run) -> None:
-    """Judge ``fn(key - query)``: every integer, its shape, and properties of the whole map."""
+    """Judge ``fn(key - query)``: its values, shapes and properties."""
     encoding: T5Bias = run.encoding
     properties = properties_of(encoding.num_buckets, encoding.bidirectional)
     run.report.required = ("values", "replay", *(p.name for p in properties))
@@ -101,7 +101,7 @@ def _judge(run: Run, encoding: T5Bias, found: Buckets) -> bool:
 
 
 def _shapes(run: Run, window: np.ndarray, whole: Buckets) -> list[Buckets]:
-    """Call with optional inputs: other shapes, other widths, far positions."""
+    """Return the results for other shapes, other dtypes and far positions."""
     far = np.array([sign * n for n in FAR for sign in (-1, 1)])
     far = far[np.abs(far) <= run.settings.up_to(int(np.abs(far).max()))]
     grid = np.arange(7)[None, :] - np.arange(3, 8)[:, None]
@@ -142,7 +142,7 @@ def _shapes(run: Run, window: np.ndarray, whole: Buckets) -> list[Buckets]:
 
 
 def properties_of(num_buckets: int, bidirectional: bool) -> list[Property]:
-    """Return the properties of every T5 map -n .. n, whatever max_distance is."""
+    """Return the properties of T5 buckets of -n .. n, for any max_distance."""
     half = num_buckets // 2 if bidirectional else num_buckets
     last, farther = num_buckets - 1, 4.0 * num_buckets
 
@@ -182,7 +182,7 @@ def _property(
     at: int,
     spoiled: Callable[[np.ndarray], Any],
 ) -> Property:
-    """The property that no (relative position, bucket) is ``bad``; ``spoiled`` changes ``at``."""
+    """Return the property that no bucket is ``bad``; ``spoiled`` changes the bucket of ``at``."""
 
     def violation(data: Buckets, ruler: Ruler) -> str:
         r, b = data.relative, data.bucket

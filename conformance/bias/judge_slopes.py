@@ -1,4 +1,4 @@
-"""Judge of ALiBi slopes, against the declared ones and by properties that need no reference."""
+"""Judge ALiBi slopes by their values and properties."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Slopes = dict[int, np.ndarray]
 
 
 def judge_slopes(run: Run) -> None:
-    """Judge ``fn(num_heads)``: values, properties, and that calls do not depend on each other."""
+    """Judge ``fn(num_heads)``: its values, properties and state."""
     declared: ALiBi = run.encoding
     run.report.required = ("values", "replay", POSITIVE.name)
     first = _slopes(run, run.driver, declared.num_heads)
@@ -60,7 +60,7 @@ def _slopes(run: Run, driver: Driver, n: int) -> Answer:
 
 
 def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: list[int]) -> None:
-    """A replay of the first call, and wrong counts on a fresh instance; ``got`` is cleaned."""
+    """Repeat the first call, and wrong calls on a fresh instance; correct ``got``."""
     ruler = Ruler.of(run)
     n, first = next(iter(got.items()))
     run.count("replay")
@@ -82,7 +82,7 @@ def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: l
 
 
 def positive(slopes: Slopes, ruler: Ruler) -> str:
-    """Every slope is a positive number."""
+    """Return a message if a slope is not positive."""
     for n, m in slopes.items():
         bad = ~(m > 0)
         if bad.any():
@@ -91,15 +91,15 @@ def positive(slopes: Slopes, ruler: Ruler) -> str:
 
 
 def distinct(slopes: Slopes, ruler: Ruler) -> str:
-    """No two heads share a slope."""
+    """Return a message if two heads share a slope."""
     found = (distinct_values(m, f"of {n} heads") for n, m in slopes.items())
     return next((problem for problem in found if problem), "")
 
 
 def prefix(slopes: Slopes, ruler: Ruler) -> str:
-    """``slopes(n)`` starts with ``slopes(c)`` and goes on with every second slope of 2c heads.
+    """Return a message unless slopes(n) is slopes(c), then every second slope of 2c heads.
 
-    c is the largest power of two up to n; for powers of two, ``slopes(2n)[1::2] == slopes(n)``.
+    Here c is the largest power of two up to n.  Also, ``slopes(2c)[1::2] == slopes(c)``.
     """
     for n, m in slopes.items():
         c = 1 << (n.bit_length() - 1)
@@ -119,7 +119,7 @@ def prefix(slopes: Slopes, ruler: Ruler) -> str:
 
 
 def geometric(slopes: Slopes, ruler: Ruler) -> str:
-    """The slopes of a power of two of heads have one ratio."""
+    """Return a message if the slopes of 2^k heads are not a geometric series."""
     for n, m in slopes.items():
         if n & (n - 1) or n < 3:
             continue

@@ -1,6 +1,6 @@
-"""Known mistakes of biases other than ALiBi's and T5's; the facts of a call are its positions.
+"""Known mistakes in biases other than ALiBi and T5.
 
-Positions are those of the queries (Q,) and of the keys (K,).
+Each predicts a bias from the positions of the queries (Q,) and of the keys (K,).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from posenc_ref.conformance.oracle.apply import exactly
 
 
 def bias_mistakes(declared: Bias) -> Iterator[Mistake]:
-    """Yield the declaration itself, then one change of it each, its own first."""
+    """Yield the declared bias, then biases with one change, those of its own class first."""
     yield _other("", "", declared)
     for form, of in _FORMS:
         if isinstance(declared, form):
@@ -94,7 +94,7 @@ def _fire(declared: FIRE) -> Iterator[Mistake]:
 
 
 def _from_zero(declared: FIRE, q: np.ndarray, k: np.ndarray) -> Truth:
-    """As if every query stood at 0, where the threshold normalises."""
+    """Return FIRE's bias normalised by the threshold, as for a query at position 0."""
     r, at = np.unique(k[None, :] - q[:, None], return_inverse=True)
     at = at.reshape(len(q), len(k))
     return each_part(declared.truth(np.array([0]), r), lambda part: part[:, 0][:, at])

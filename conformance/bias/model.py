@@ -1,4 +1,4 @@
-"""ALiBi biases: lines fitted to a measured one, the declared one with measured deviations."""
+"""Fit lines to a measured ALiBi bias, and compute the declared bias with changes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from posenc_ref.conformance.phases.precision import rounded
 
 from .cases import BiasCase, Ruler
 
-#: The numbers of one row, over all heads, that are compared: about so many.
+#: About how many numbers of a row, over all heads, are compared.
 NUMBERS = 8192
-#: About so many rows are compared.
+#: About how many rows are compared.
 ROWS = 9
 
-#: Where half precision can sit, and the words for it.
+#: The steps that may be rounded to half precision, in words.
 PLACES = {
     "slopes": "slopes are",
     "product of distances": "slope times distance is",
@@ -31,7 +31,7 @@ PLACES = {
 
 
 def _some(n: int, most: int) -> np.ndarray:
-    """Both ends of ``range(n)``, and some between; the step is odd, so no parity is left out."""
+    """Return numbers of ``range(n)`` with both ends; the odd step includes both parities."""
     part = most // 3
     if n <= most:
         return np.arange(n)
@@ -40,16 +40,16 @@ def _some(n: int, most: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Lines:
-    """The bias of one call as lines on both sides of a kink."""
+    """Two lines per head, fitted to the bias of one call, and the kink between them."""
 
     case: BiasCase
-    kink: int | None  #: key - query where the slope changes; None where no row bends
-    before: np.ndarray | None  #: change per key up to the kink, (H,)
-    after: np.ndarray | None  #: change per key from the kink on
+    kink: int | None  #: key - query where the slope changes, or None
+    before: np.ndarray | None  #: slope up to the kink, (H,)
+    after: np.ndarray | None  #: slope from the kink on, (H,)
 
 
 def fit(case: BiasCase, ruler: Ruler) -> Lines:
-    """Return lines fitted to the judged keys of every row, by least squares."""
+    """Return lines fitted to the judged keys of one call by least squares."""
     kinks = []
     for i in range(case.q_len):
         keys = np.flatnonzero(case.judged[i])
@@ -70,7 +70,7 @@ def fit(case: BiasCase, ruler: Ruler) -> Lines:
 
 
 def _line(case: BiasCase, side: Any) -> np.ndarray | None:
-    """The change per key on one side, a constant per row taken out; (H,)."""
+    """Return the slope (H,) on one side, fitted with a free constant for each row."""
     top: Any = 0.0
     bottom = 0.0
     for i in range(case.q_len):
@@ -85,7 +85,7 @@ def _line(case: BiasCase, side: Any) -> np.ndarray | None:
 
 
 def residual_of(encoding: ALiBi, cases: Sequence[BiasCase], ruler: Ruler) -> Residual:
-    """Return the residual of the changed declaration; rows count up to a constant each."""
+    """Return the function that scores a changed bias against all cases, up to row constants."""
     most = max(64, NUMBERS // encoding.num_heads)
     samples = [(case, _some(case.q_len, ROWS), _some(case.k_len, most)) for case in cases]
     true = encoding.slopes()
@@ -110,7 +110,7 @@ def residual_of(encoding: ALiBi, cases: Sequence[BiasCase], ruler: Ruler) -> Res
 def _values(
     true: np.ndarray, change: dict[str, Any], case: BiasCase, keys: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """The bias of keys (Q or 1, n) in rows (Q, 1), as (H, Q, n)."""
+    """Return the changed bias (H, Q, n) of keys (Q or 1, n) for queries (Q, 1)."""
     slope = np.asarray(change.get("slopes", true)) * change.get("sign", 1.0)
     scale = change.get("scale", 1.0)
     slope = slope * (scale.get(case.name, 1.0) if isinstance(scale, dict) else scale)

@@ -1,4 +1,4 @@
-"""Properties of biases, computed from the function's own output alone."""
+"""Properties of biases, tested on the function's output without a reference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Cases = Sequence[BiasCase]
 
 
 def translation(cases: Cases, ruler: Ruler) -> str:
-    """``b(i + s, j + s) == b(i, j)``, across rows and across lengths."""
+    """Return a message if b(i + s, j + s) differs from b(i, j), within or between calls."""
     longest = max(case.k_len for case in cases)
     shape = (len(cases[0].actual), 2 * longest)
     value, terms = np.zeros(shape), np.zeros(shape)
@@ -40,7 +40,7 @@ def translation(cases: Cases, ruler: Ruler) -> str:
 
 
 def linear(cases: Cases, ruler: Ruler) -> str:
-    """The second difference over distance is zero on either side of the query."""
+    """Return a message if the bias is not linear in the distance on each side of the query."""
     for case, head, side in _heads(cases):
         row, size = case.actual[head], case.terms[head]
         kept = (side[:, 1:] == side[:, :-1]) & (side[:, 1:] != 0)
@@ -58,7 +58,7 @@ def linear(cases: Cases, ruler: Ruler) -> str:
 
 
 def farther_is_less(cases: Cases, ruler: Ruler) -> str:
-    """The bias falls with the distance, for every head."""
+    """Return a message if the bias of a head does not fall with the distance."""
     for case, head, side in _heads(cases):
         row, size = case.actual[head], case.terms[head]
         with np.errstate(invalid="ignore"):
@@ -86,7 +86,7 @@ def farther_is_less(cases: Cases, ruler: Ruler) -> str:
 
 
 def heads_differ(cases: Cases, ruler: Ruler) -> str:
-    """No two heads have the same bias over the longest row."""
+    """Return a message if two heads have the same bias in the longest row."""
     case = max(cases, key=lambda c: c.k_len)
     drop = case.moved[:, -1][:, case.judged[-1]]
     drop = drop[:, 0] - drop[:, case.rows[-1]]
@@ -94,7 +94,7 @@ def heads_differ(cases: Cases, ruler: Ruler) -> str:
 
 
 def symmetric(cases: Cases, ruler: Ruler) -> str:
-    """The bias is the same at the distance before and after the query."""
+    """Return a message if the bias differs at equal distances before and after the query."""
     for case in cases:
         i, j = np.nonzero((case.offsets > 0) & (case.offsets <= case.rows[:, None]))
         mirror = 2 * case.rows[i] - j
@@ -111,7 +111,7 @@ def symmetric(cases: Cases, ruler: Ruler) -> str:
 
 
 def zero_at_own(cases: Cases, ruler: Ruler) -> str:
-    """The bias of a token towards itself is zero."""
+    """Return a message if the bias at a query's own key is not zero."""
     for case in cases:
         bad = ~(case.own[..., 0] == 0)
         if bad.any():
@@ -121,7 +121,7 @@ def zero_at_own(cases: Cases, ruler: Ruler) -> str:
 
 
 def one_run(cases: Cases, ruler: Ruler) -> str:
-    """Away from the query, a bucket's values never come back once they were left (T5)."""
+    """Return a message if a bucket's value returns at a larger distance (T5)."""
     for case, i, keys in _sides(cases):
         if i not in (0, case.q_len - 1):
             continue
@@ -141,7 +141,7 @@ def one_run(cases: Cases, ruler: Ruler) -> str:
 
 
 def level_beyond(distance: int) -> Callable[[Cases, Ruler], str]:
-    """All keys farther than ``distance`` on one side have the same bias (T5)."""
+    """Return the test that all keys beyond ``distance`` on one side share a bias (T5)."""
 
     def violation(cases: Cases, ruler: Ruler) -> str:
         for case, i, keys in _sides(cases):
@@ -160,7 +160,7 @@ def level_beyond(distance: int) -> Callable[[Cases, Ruler], str]:
 
 
 def distinct_values(values: np.ndarray, where: str) -> str:
-    """Return the first two heads that share a value, or an empty string."""
+    """Describe the first two heads with equal values, or return an empty string."""
     order = np.argsort(values)
     for a, b in pairwise(order):
         if values[a] == values[b] or not np.isfinite(values[[a, b]]).all():
@@ -169,15 +169,15 @@ def distinct_values(values: np.ndarray, where: str) -> str:
 
 
 def _first(bad: np.ndarray) -> tuple[int, int]:
-    """The first place (row, column) that is True."""
+    """Return the row and column of the first True element."""
     i, j = np.unravel_index(int(np.argmax(bad)), bad.shape)
     return int(i), int(j)
 
 
 def _heads(cases: Cases) -> Iterator[tuple[BiasCase, int, np.ndarray]]:
-    """Every head of every case: one at a time, as all together need much memory.
+    """Yield each case, the number of each head, and the direction of each step between keys.
 
-    For each step to the next key: 1 away from the query, -1 towards it, 0 if not judged.
+    The direction is 1 away from the query, -1 towards it, and 0 if a key is not judged.
     """
     for case in cases:
         side = np.where(case.offsets[:, 1:] > 0, 1, -1)
@@ -187,7 +187,7 @@ def _heads(cases: Cases) -> Iterator[tuple[BiasCase, int, np.ndarray]]:
 
 
 def _sides(cases: Cases) -> list[tuple[BiasCase, int, np.ndarray]]:
-    """Judged keys of every row, up to the query and from it on."""
+    """Return the judged keys of every row, up to the query and from the query on."""
     found = []
     for case in cases:
         for i, row in enumerate(case.rows):
@@ -197,9 +197,9 @@ def _sides(cases: Cases) -> list[tuple[BiasCase, int, np.ndarray]]:
 
 
 def _move(cases: Cases, ruler: Ruler, offset: int, amount: float = 1.0) -> list[BiasCase]:
-    """The cases with one element moved up: key - query = ``offset``, last row, last head."""
+    """Return the cases with one element at key - query = ``offset`` increased."""
     found = list(cases)
-    # Rows may hold large constants of their own, and are compared with one another.
+    # The step must exceed the rounding beside large row constants.
     size = max(
         float(np.abs(c.actual, where=np.isfinite(c.actual), out=np.zeros_like(c.actual)).max())
         for c in cases
@@ -222,7 +222,6 @@ def _same_heads(cases: Cases, ruler: Ruler) -> list[BiasCase]:
 
 
 def _longest(cases: Cases) -> tuple[BiasCase, np.ndarray]:
-    """The longest case, and a copy of its values."""
     case = max(cases, key=lambda c: c.k_len)
     return case, np.array(case.actual)
 
@@ -257,5 +256,5 @@ ONE_RUN = Property("one run of distances per bucket", one_run, _own_again)
 
 
 def saturated(distance: int) -> Property:
-    """Return the property that keys beyond ``distance`` share their bias."""
+    """Return the property that all keys beyond ``distance`` have the same bias."""
     return Property("level beyond the last bucket", level_beyond(distance), _far_moved)

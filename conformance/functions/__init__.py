@@ -1,1 +1,1 @@
-"""Judge plain functions, such as position ids, against the specification's own."""
+"""Judge plain functions, such as position ids, against those of ``posenc_ref``."""

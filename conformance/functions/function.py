@@ -1,4 +1,4 @@
-"""A plain function as a row of the table of surfaces: its reference, probes and mistakes."""
+"""How to judge the plain function of a surface: probes, reference, known mistakes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments of one call; one that is not required may be refused."""
+    """The arguments of one call, which the function may refuse unless ``required``."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -26,15 +26,15 @@ class Arguments:
 
 
 def written(code: str, message: str, function: Function, remedy: str = "") -> Mistake:
-    """Return the mistake of a wrong function.
+    """Return the mistake of using ``function`` in place of the declared one.
 
-    The function returns the values, or a Truth where these have a unit of their own.
+    ``function`` returns values, or a Truth if their tolerance differs from the row's.
     """
     return Mistake(code, message, lambda call: call.returned_by(function), remedy)
 
 
 def several(*rows: tuple[Any, ...]) -> Iterator[Mistake]:
-    """Yield a mistake for each row: the code, the message, the function, perhaps a remedy."""
+    """Yield a mistake for each row (code, message, function, optional remedy)."""
     return (written(*row) for row in rows)
 
 
@@ -44,43 +44,43 @@ def _identical(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> 
 
 @dataclass(frozen=True)
 class Plain:
-    """How to judge a surface; ``probes`` and ``mistakes`` get the declared encoding, or None."""
+    """How to judge a surface; callables take the declared encoding, or None if there is none."""
 
-    #: By encoding, seed and dtype, from small to large.
+    #: Return calls from small to large, given the encoding, the seed and the dtype.
     probes: Callable[[Any, int, str], Iterable[Arguments]]
     mistakes: Callable[[Any], Iterable[Mistake]]
-    otherwise: str  #: the code where no known mistake explains the result
-    integers: bool = True  #: whether integers (or bools) are wanted
+    otherwise: str  #: the code if no known mistake explains the result
+    integers: bool = True  #: whether the result must be integers (or bools)
     truth: Callable[[Any, tuple[Any, ...], np.ndarray], Truth] = _identical
     judged: Callable[[tuple[Any, ...]], np.ndarray | None] = lambda arguments: None
-    #: Mistakes that a wrong result suggests, by the encoding, the arguments and the result.
+    #: Return the mistakes that a wrong result suggests, given encoding, arguments and result.
     suggested: Callable[[Any, tuple[Any, ...], np.ndarray], Iterable[Mistake]] = (
         lambda encoding, arguments, actual: ()
     )
-    #: The arguments held to positions up to a last one.
+    #: Return the arguments cut to positions up to a largest one.
     within: Callable[[tuple[Any, ...], int], tuple[Any, ...]] = lambda arguments, last: arguments
-    #: A further diagnosis where no mistake explains the calls.
+    #: A further diagnosis if no mistake explains the calls.
     closer: Callable[[Run, list[JudgedCall]], None] | None = None
-    #: The part of a result that is compared.
+    #: Return the part of a result to compare.
     meaning: Callable[[np.ndarray], np.ndarray] = lambda result: result
 
 
 @dataclass(frozen=True)
 class PlainCall:
-    """One call of the function of a row."""
+    """The arguments of one judged call."""
 
     row: Plain
     encoding: Any
     arguments: tuple[Any, ...]
 
     def truth(self, value: np.ndarray) -> Truth:
-        """A result with its unit."""
+        """Return the reference of this call with ``value`` as its values."""
         return self.row.truth(
             self.encoding, self.arguments, self.row.meaning(np.asarray(value, np.float64))
         )
 
     def returned_by(self, function: Function) -> Truth | None:
-        """The result of another function; None where it has none."""
+        """Return the result of ``function`` for the same arguments, or None if it fails."""
         try:
             value = function(*self.arguments)
             if isinstance(value, Truth):

@@ -1,4 +1,4 @@
-"""Judge plain functions against ``posenc_ref``'s own function of that name."""
+"""Judge plain functions against the ``posenc_ref`` functions of the same name."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .models import MODEL_ROWS
 from .positions import POSITION_ROWS
 from .relative import RELATIVE_ROWS
 
-#: Every row that this judge is for.
+#: The plain function of every surface.
 ROWS: dict[str, Plain] = {**LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MODEL_ROWS}
 
 
 def judge(run: Run) -> None:
-    """Judge every probe against our own function, then replays; then diagnose."""
+    """Judge every probe and the state, then diagnose failures."""
     row = ROWS[run.report.surface]
     run.report.required = ("values", "state")
     own = run.surface.own(run.encoding, "float64")
@@ -48,7 +48,7 @@ def judge(run: Run) -> None:
             return
         except Malformed as error:
             malformed.append((str(error), where))
-            if run.failures and not probe.required:  # wrong in what fits, and then it ends
+            if run.failures and not probe.required:  # the required calls already failed
                 run.limit(f"{probe.name}: {error}")
                 continue
             run.add("shape", *malformed[0])
@@ -63,14 +63,14 @@ def judge(run: Run) -> None:
 
 
 def _rounded(run: Run, argument: Any) -> Any:
-    """Floating arrays as the function will see them."""
+    """Return a floating array rounded to the function's dtype; other arguments unchanged."""
     if isinstance(argument, np.ndarray) and argument.dtype.kind == "f":
         return run.driver.rounded(argument)
     return argument
 
 
 def _called(driver: Driver, call: PlainCall, shape: tuple[int, ...]) -> np.ndarray:
-    """The part of the result that is compared."""
+    """Call the function and return the part of its result to compare."""
     actual = np.asarray(driver.array(_listed(driver.call(*call.arguments))))
     if actual.shape != shape:
         raise Malformed(f"expected shape {shape}, got {actual.shape}")
@@ -82,7 +82,7 @@ def _listed(result: Any) -> Any:
 
 
 def _kind(run: Run, row: Plain) -> bool:
-    """Whether integers, or floating numbers, came out as they should."""
+    """Report a result of the wrong kind of dtype; return whether the kind is correct."""
     if not row.integers:
         return run.floats_only()
     for name in sorted(run.driver.out_dtypes & set(ROUNDOFF)):
@@ -95,13 +95,14 @@ def _judged(
     run: Run, call: PlainCall, case: str, expected: np.ndarray, actual: np.ndarray
 ) -> JudgedCall:
     row, truth = call.row, call.truth(expected)
-    if not (truth.terms.any() or truth.angle.any()) and not row.integers:  # copied, so rounded
+    # Copied values are only rounded.
+    if not (truth.terms.any() or truth.angle.any()) and not row.integers:
         truth = row.truth(run.encoding, call.arguments, run.driver.rounded(truth.value))
     return JudgedCall(case, actual, truth, call, row.judged(call.arguments))
 
 
 def _shown(run: Run, name: str, arguments: tuple[Any, ...]) -> str:
-    """The name of a call and its arguments, arrays in full where they are short."""
+    """Describe a call and its arguments; long arrays only by their shape."""
     parts = []
     for argument, a in zip(run.surface.arguments, arguments, strict=True):
         short = not isinstance(a, np.ndarray) or (a.size <= 16 and a.dtype.kind != "f")
@@ -111,7 +112,7 @@ def _shown(run: Run, name: str, arguments: tuple[Any, ...]) -> str:
 
 
 def _state(run: Run, seen: list[JudgedCall]) -> None:
-    """The first calls once more, and a result that is kept; wrong ones on a fresh instance."""
+    """Repeat the first calls, hold a result during a call, and repeat wrong calls afresh."""
     for one in seen[:3]:
         _replay(run, one)
     first, last = seen[0].facts.arguments, seen[-1].facts.arguments

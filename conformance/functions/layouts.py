@@ -1,7 +1,7 @@
-"""Rows of plain functions around the rotation: weights permuted, vectors normalised.
+"""Plain functions around the rotation: permuted weights, normalised vectors.
 
-``normed_apply``: A = |n1 cos| + |n2 sin| of the normalised and weighted channels n (|n| where they
-pass through), B = |p theta| m hypot(n1, n2).
+Tolerance of ``normed_apply``: A = |n1 cos| + |n2 sin| for the normalised and weighted channels n
+(|n| for channels that pass through), B = |p theta| m hypot(n1, n2).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .function import Arguments, Function, Plain, several, written
 
-#: (n_heads, head_dim, hidden): heads of 8 and more, as 4 channels hide the direction.
+#: (n_heads, head_dim, hidden); with a head_dim of 4, a permutation equals its inverse.
 WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32))
-#: The size of x, so large that no eps shows in the dtype.
+#: The size of x by dtype: large enough to make eps negligible.
 _LOUD = {"float64": 2.0**20, "float32": 2.0**10, "bfloat16": 2.0**10, "float16": 2.0**6}
 
 
@@ -33,7 +33,7 @@ def _rotary_dim(encoding: Any) -> int | None:
 
 def _weights(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     sizes: Sequence[tuple[int, int, int]] = WEIGHTS
-    if encoding is not None:  # its own head_dim, in several numbers
+    if encoding is not None:  # the declared head_dim
         sizes = tuple((n, encoding.head_dim, hidden) for n, _, hidden in WEIGHTS)
     for n, d, hidden in sizes:
         yield Arguments(f"{n} heads of {d}", (dense((n * d, hidden), seed + n + d), n))
@@ -45,7 +45,7 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
     d = _rotary_dim(encoding)
 
     def rows(order: Any) -> Function:
-        """Rows (head, channel) taken in another order, given as an array of their numbers."""
+        """Return the function that reorders rows by an array of row numbers."""
 
         def permuted(w: np.ndarray, n: int) -> np.ndarray:
             return np.asarray(w[order(np.arange(len(w)), n, len(w) // n)])
@@ -104,7 +104,6 @@ def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
 
 
 def _norm(x: np.ndarray) -> np.ndarray:
-    """x over the root of its mean square."""
     return np.asarray(x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True)))
 
 
@@ -112,7 +111,7 @@ def _normed_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) 
     x, weight, positions = arguments
     truth = apply_truth(encoding, weight * _norm(x), positions)
     terms = np.where(truth.terms > 0, truth.terms, np.abs(truth.value))
-    if not np.array_equal(value, truth.value):  # a mistake may have made more of it
+    if not np.array_equal(value, truth.value):  # a mistake may give larger values
         terms = np.maximum(terms, np.abs(value).max(axis=-1, keepdims=True))
     return Truth(value, terms, truth.angle)
 
@@ -164,7 +163,7 @@ def _before(turned: Function, factor: Function) -> Function:
 
 
 def rotary_variants(declared: Rotary) -> Iterator[tuple[str, str, Rotary]]:
-    """Yield the encodings that are taken for the declared rotation: code, message, encoding."""
+    """Yield the code, message and encoding of each rotation mistaken for the declared one."""
     if not isinstance(declared, pr.RoPE | pr.MultiAxisRoPE):
         return
     if declared.layout in ("half", "interleaved"):

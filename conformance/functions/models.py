@@ -1,6 +1,7 @@
-"""Rows of plain functions that a model is made of: table rows, layers, scale, a rank's slopes.
+"""Plain functions of a model: table rows, layers, softmax scale, slopes of a rank.
 
-``softmax_scale``: A = |value|, B = 0.  ``rows``: as the table; learned ones are bit-equal.
+Tolerance of ``softmax_scale``: A = |value|, B = 0.  ``rows`` has that of the table; rows of a
+learned table must be bit-equal.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LENGTHS = (5, 1, 2, 16, 64)
 
 
 def _longest(encoding: Any) -> int:
-    """How many rows a sequence may have."""
+    """Return the largest length of a sequence."""
     last = longest(encoding)
     return last if isinstance(encoding, Learned) else min(last, 2050)
 
@@ -47,7 +48,7 @@ def _rows_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) ->
 
 
 def _sized(truth: Truth, value: np.ndarray) -> Truth:
-    """``value`` with the A and B of the rows, and A at least its own size."""
+    """Return ``truth`` with other values, and A at least as large as these."""
     looked_up = (truth.terms == 0) & (truth.angle == 0) & (truth.amplitude == 0)
     terms = np.where(looked_up, 0.0, np.maximum(truth.terms, np.abs(value)))
     return Truth(value, terms, truth.angle, truth.amplitude)
@@ -86,7 +87,7 @@ def _row_suggestions(
 
 
 def _as_table(run: Run, seen: list[JudgedCall]) -> None:
-    """Diagnose the values as those of ``table``, in calls as long as those that returned."""
+    """Diagnose the rows as a ``table``, with calls of the lengths that succeeded."""
     if not isinstance(run.encoding, Sinusoidal | Learned):
         return
     fn, longest = run.driver.fn, max(one.facts.arguments[0] for one in seen)
@@ -97,7 +98,7 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
             raise Inexpressible(f"a sequence starts at 0 and has at most {longest} rows")
         return fn(int(p.size))
 
-    limits = list(run.report.limits)  # those of the view are no refusals
+    limits = list(run.report.limits)  # limits added by the view are dropped
     with seen_as(run, view, run.encoding, "lambda p: fn(len(p))") as viewed:
         judge_tables.judge_table(viewed)
     run.report.limits[:] = limits
@@ -149,7 +150,7 @@ def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
 
 
 def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
-    """Yield the factors on q . k that are known to be taken for the model's own, in words."""
+    """Yield each factor on q . k that may be mistaken for the model's, with a description."""
     scale = pr.softmax_scale(model)
     found: dict[str, float] = {}
     sizes = {e.head_dim for e in model.encodings.values() if isinstance(e, pr.Rotary)}
@@ -205,7 +206,7 @@ def _slope_mistakes(encoding: ALiBi) -> Iterator[Mistake]:
         return n // size
 
     def part(of: Function) -> Function:
-        """The rank's part of other slopes."""
+        """Return the function that gives the rank's part of the slopes ``of``."""
 
         def function(n: int, size: int, rank: int) -> np.ndarray:
             return np.asarray(of(n)[rank * held(n, size) : (rank + 1) * held(n, size)])

@@ -1,4 +1,4 @@
-"""Rows of plain functions that make positions: padding, packing, decoding, shards, token ids."""
+"""Plain functions that make positions: padding, packing, decoding, shards, token ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from posenc_ref.conformance.diagnosis.mistake import Mistake
 
 from .function import Arguments, Plain, several, written
 
-#: Longer sequences may be refused.
+#: The function may refuse longer sequences.
 _SHORT = 128
 
 
@@ -126,7 +126,7 @@ def _shards(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
 
 def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
     def per_document(of: Any) -> Any:
-        """A function of the length of a document, the size and the rank, for all documents."""
+        """Return the function that applies ``of(length, size, rank)`` to every document."""
 
         def positions(bounds: np.ndarray, size: int, rank: int) -> np.ndarray:
             lengths = np.diff(bounds)
@@ -135,7 +135,7 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
         return positions
 
     def halves(first: Any, second: Any) -> Any:
-        """Two chunks, of 2 size, by their numbers."""
+        """Return the function that gives a rank the chunks ``first`` and ``second`` of 2 size."""
 
         def of(n: int, size: int, rank: int) -> np.ndarray:
             chunk = n // (2 * size)
@@ -181,7 +181,7 @@ def _tokens(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     def ids(real: Any) -> np.ndarray:
         real = np.asarray(real)
         tokens = rng.integers(0, 50, real.shape)
-        tokens = tokens + (tokens >= padding)  # anything but padding
+        tokens = tokens + (tokens >= padding)  # no token equals the padding id
         return np.asarray(np.where(real, tokens, padding))
 
     left = np.arange(room) >= np.minimum([[0], [room // 2], [room - 1]], room - 1)

@@ -1,6 +1,6 @@
-"""Rows of plain functions about relative positions: window index, shift, scores by offset.
+"""Plain functions of relative positions: window index, shift, relative scores.
 
-``relative_scores``: A = sum of ``|q| |rel|`` over channels, B = 0.
+Tolerance of ``relative_scores``: A = sum of ``|q| |rel|`` over channels, B = 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _windows(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
 
 
 def classes(index: np.ndarray) -> np.ndarray:
-    """Which elements are equal: each numbered by where its value comes first."""
+    """Replace every element by the index of the first element that equals it."""
     _, first, inverse = np.unique(index, return_index=True, return_inverse=True)
     return np.asarray(first[inverse].reshape(index.shape), dtype=np.float64)
 
@@ -75,7 +75,7 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
 
 
 def _columns(h: int, w: int) -> np.ndarray:
-    """The index of tokens numbered in columns."""
+    """Return the window index for tokens numbered column by column."""
     x, y = np.divmod(np.arange(h * w), h)
     dy, dx = y[:, None] - y, x[:, None] - x
     return np.asarray((dy + h - 1) * (2 * w - 1) + dx + w - 1)
@@ -100,7 +100,7 @@ def _trick(x: np.ndarray, rows: slice) -> np.ndarray:
 
 
 def _taken(column: Function) -> Function:
-    """``x[i, column]``, clamped where there is none; it is judged where it is seen."""
+    """Return the function that gives ``x[i, column]``, with columns clamped to the valid range."""
 
     def shifted(x: np.ndarray) -> np.ndarray:
         q, k = x.shape
@@ -136,13 +136,12 @@ def _scored(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
 def _score_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
     q, rel = arguments
     terms = np.asarray(pr.relative_scores(np.abs(q), np.abs(rel)))
-    every = np.abs(q) @ np.abs(rel).T  # a mistake may have taken any row
+    every = np.abs(q) @ np.abs(rel).T  # a mistake may use any row
     terms = np.where(value == pr.relative_scores(q, rel), terms, every.max(axis=-1)[:, None])
     return Truth(value, terms, np.zeros_like(value))
 
 
 def _by_row(row: Function) -> Function:
-    """``q_i . rel[row]``."""
 
     def scores(q: np.ndarray, rel: np.ndarray) -> np.ndarray:
         size = len(q)

@@ -1,4 +1,4 @@
-"""Identify a function from outside, with nothing declared."""
+"""Identify the encoding of a function by calling it, with nothing declared."""
 
 from .function import identify
 

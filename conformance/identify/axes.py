@@ -31,16 +31,16 @@ _SCALES = (1.0, 2 * np.pi, np.pi)
 
 @dataclass(frozen=True)
 class Axes:
-    """Frequencies (A, pairs) on every axis and their errors."""
+    """The frequencies (A, pairs) on every axis, and their errors."""
 
     w: np.ndarray
     sigma: np.ndarray
-    first: Phases  #: what was measured of the first axis
+    first: Phases  #: the measured phases of the first axis
     linear: bool
 
     @property
     def follows(self) -> np.ndarray:
-        """The mask (A, pairs) of the axes that turn each pair."""
+        """The mask (A, pairs) of the axes on which each pair has a nonzero frequency."""
         noise = 8 * self.sigma + ROUNDOFF["float32"] * np.abs(self.w).max(axis=0, initial=0.0)
         return np.asarray(np.abs(self.w) > noise)
 
@@ -49,7 +49,7 @@ def identify(
     run: Run, access: Access, measured: Measured, lengths: Lengths, factor: Factor,
     card: Card,
 ) -> None:  # fmt: skip
-    """Fill in the card: which axis every pair follows, and its frequency."""
+    """Fill in the card with the axis and the frequency of every pair."""
     axes = _measure(run, access, measured, bool(lengths.changed))
     card.linear = card.linear and axes.linear
     if not axes.linear:
@@ -84,7 +84,7 @@ def identify(
 
 
 def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> Axes:
-    """Return the frequency of every pair on each axis, the others at 0."""
+    """Return the frequency of every pair on each axis, with all other axes at position 0."""
     count, dim = run.driver.axes, access.dim
     first = np.array([p.a for p in measured.pairs])
     out_a, out_b = [p.out_a for p in measured.pairs], [p.out_b for p in measured.pairs]
@@ -108,7 +108,6 @@ def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> A
 
 
 def _mixed(card: Card, dim: int, measured: Measured, axes: Axes, k: int) -> None:
-    """Identify RoPE-Mixed, whose pairs follow several axes at once."""
     names = np.flatnonzero(axes.follows[:, k]).tolist()
     card.facts["axes"] = f"pairs follow several axes at once (pair {k}: axes {names})"
     weight = np.where(axes.follows, axes.w, 0.0)
@@ -125,7 +124,7 @@ def _mixed(card: Card, dim: int, measured: Measured, axes: Axes, k: int) -> None
 def _shapes(
     dim: int, fields: dict[str, Any], measured: Measured, axis: np.ndarray
 ) -> Iterator[MultiAxisRoPE]:
-    """Yield layouts and arrangements that have the measured pairs and axes."""
+    """Yield the layouts and arrangements that give the measured pairs and axes."""
     layouts = ("half", "interleaved", "blockwise")
     arrangements = ("chunked", "interleaved", tuple(axis.tolist()))
     for arrangement, layout, out in product(arrangements, layouts, (None, *layouts)):
@@ -142,7 +141,7 @@ def _shapes(
 
 
 def _spaced(card: Card, shape: MultiAxisRoPE, m: Measurement) -> Rotary:
-    """Return the spacing, base, scale and scaling that give the measured frequencies."""
+    """Return the encoding with the measured frequencies, by a rule or as a list."""
     for tried in _spacings(shape, m):
         if m.agree(tried.frequencies()).all() and m.has_factor(tried.attention_factor()):
             card.aliases += identify_names.same_axes(tried)
@@ -153,7 +152,7 @@ def _spaced(card: Card, shape: MultiAxisRoPE, m: Measurement) -> Rotary:
 
 
 def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
-    """Yield every spacing, with published bases first, then fitted over all pairs or each axis."""
+    """Yield every spacing, with published bases first and then with fitted ones."""
     if not (m.w > 0).all():
         return
     known = m.noise + 4 * m.roundoff
@@ -185,13 +184,12 @@ def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
 
 
 def _scale(first: float, error: float) -> float:
-    """Return the shortest number, or multiple of pi, within the error of a frequency."""
+    """Return the shortest number or multiple of pi that equals ``first`` within ``error``."""
     plain, turns = nice(first, error), nice(first / np.pi, error)
     return float(turns * np.pi) if len(repr(turns)) < len(repr(plain)) else plain
 
 
 def _runs(axes: np.ndarray) -> str:
-    """Return the runs of pairs of one axis in words, or the first pairs if axes alternate."""
     if (np.diff(axes) != 0).sum() < axes.size // 2:
         bounds = [0, *(np.flatnonzero(np.diff(axes)) + 1).tolist(), axes.size]
         parts = [f"{a}..{b - 1} axis {axes[a]}" for a, b in pairwise(bounds)]

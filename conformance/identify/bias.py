@@ -1,4 +1,4 @@
-"""Identify a bias: Toeplitz or not, linear or in buckets, its slopes and its direction."""
+"""Identify a bias: ALiBi, T5 buckets or another function of key - query."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from .card import Card, Unidentified, listed
 from .curves import curve
 from .slopes import explain
 
-#: A square call shows both directions; the others show where queries sit, and long distances.
+#: Sizes of square calls, which show both directions.
 _SQUARES = (64, 16, 5)
 _OTHERS = ((3, 11), (1, 300), (300, 300), (4, 2050))
 #: The largest square call.
 _LARGEST = 1024
-#: Values at or below it are a mask.
+#: Values up to this count as masked.
 _MASK = -1e4
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The bias as a function of key minus query, or of the distance on one side."""
+    """The bias as a function of key - query, or of the distance on one side."""
 
-    r: np.ndarray  #: rising, (n,)
+    r: np.ndarray  #: key - query or distance, increasing, (n,)
     values: np.ndarray  #: (H, n)
-    size: np.ndarray  #: of what formed the values
+    size: np.ndarray  #: size of the terms that form the values
 
     @classmethod
     def of(cls, calls: list[BiasCase], ruler: Ruler) -> Profile | None:
-        """Return what all calls agree on; None if they differ at the same key minus query."""
+        """Return the bias by key - query, or None if calls disagree."""
         offsets = np.concatenate([c.offsets[c.judged] for c in calls])
         values = np.concatenate([c.moved[:, c.judged] for c in calls], axis=1)
         size = np.concatenate([c.terms[:, c.judged] for c in calls], axis=1)
@@ -46,11 +46,11 @@ class Profile:
 
     @property
     def own(self) -> np.ndarray:
-        """The values at the query's own key, (H,); 0 if it is hidden."""
+        """The values at the query's own key, (H,), or 0 if that key is masked."""
         return np.asarray(self.values[:, self.r == 0].sum(axis=1))
 
     def side(self, sign: int) -> Profile:
-        """Return the values by distance, of earlier keys (-1) or later ones (1)."""
+        """Return the values of earlier keys (-1) or later keys (1) by distance."""
         at = np.flatnonzero(sign * self.r > 0)[::sign]
         return Profile(sign * self.r[at], self.values[:, at], self.size[:, at])
 
@@ -92,7 +92,7 @@ def identify(run: Run, card: Card) -> None:
 
 
 def _call(run: Run, card: Card, q_len: int, k_len: int) -> BiasCase | None:
-    """Return one call as (H, Q, K); None, with a limit, if it is refused or has another shape."""
+    """Return the bias of one call; None, with a limit, if it fails or has a wrong shape."""
     answer = ask(run.driver, q_len, k_len)
     if answer.values is None:
         card.limits.append(f"fn({q_len}, {k_len}) is refused ({answer.problem})")
@@ -120,7 +120,7 @@ def _mask(card: Card, square: BiasCase) -> None:
 
 
 def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
-    """Identify earlier and later keys: linear in the distance, curved, or in buckets."""
+    """Identify a bias that is linear in the distance, curved, or in buckets."""
     slopes = _line(profile.side(-1), profile.own, ruler)
     if slopes is None:
         _curved(run, card, profile, ruler)
@@ -133,7 +133,7 @@ def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
 
 
 def _curved(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
-    """Identify a bias that is not linear: a known curve, or constant over ranges."""
+    """Identify a bias that is not linear: a known curve, or buckets."""
     one, other, own = profile.side(-1), profile.side(1), profile.own[:, None]
     _, i, j = np.intersect1d(one.r, other.r, return_indices=True)
     sizes = one.size[:, i] + other.size[:, j]
@@ -151,7 +151,7 @@ def _curved(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
 
 
 def _line(side: Profile, own: np.ndarray, ruler: Ruler) -> np.ndarray | None:
-    """Return the change per key of distance, if every head is linear in the distance."""
+    """Return the slope of each head, or None if a head is not linear in the distance."""
     if side.r.size < 2:
         return None
     slope = (side.values[:, -1] - own) / side.r[-1]
@@ -161,7 +161,7 @@ def _line(side: Profile, own: np.ndarray, ruler: Ruler) -> np.ndarray | None:
 
 
 def _linear(card: Card, profile: Profile, slopes: np.ndarray, ruler: Ruler) -> None:
-    """Identify a bias that is linear in the distance: ALiBi, or similar."""
+    """Identify a bias that is linear in the distance, such as ALiBi."""
     own, later = profile.own, profile.side(1)
     falls = slopes < 0
     card.facts["slopes"] = listed(-slopes)
@@ -227,7 +227,7 @@ def _bucketed(run: Run, card: Card, profile: Profile) -> None:
 def _farther(
     run: Run, card: Card, later: Profile, ahead: np.ndarray, earlier: Profile, past: np.ndarray
 ) -> tuple[Profile, np.ndarray]:
-    """Return later keys up to their last bucket, perhaps from one more square call."""
+    """Return the values and buckets of later keys, with a larger square call if needed."""
     last = int(earlier.r[np.argmax(past)])
     if last <= later.r[-1]:
         return later, ahead
@@ -241,7 +241,7 @@ def _farther(
 
 
 def _levels(side: Profile, own: np.ndarray, low: int) -> np.ndarray:
-    """Return the bucket of every distance; each change starts one, and so does ``low``."""
+    """Return the bucket of every distance; a new bucket starts at ``low`` and at each change."""
     before = np.column_stack([own, side.values[:, :-1]])
     new = (side.values != before).any(axis=0)
     new[:1] |= low > 0

@@ -1,4 +1,4 @@
-"""Identify a bucket function: where buckets start on both sides, and T5's parameters."""
+"""Identify a bucket function: the first distance of each bucket, and T5's parameters."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from posenc_ref.conformance.harness.run import Run
 
 from .card import Card, Unidentified
 
-#: Distances, in order, and the bucket of each.
+#: Increasing distances and the bucket of each.
 Side = tuple[np.ndarray, np.ndarray]
 
-#: Every relative position up to it is called, and some beyond it.
+#: Up to this distance, every relative position is called; beyond it, some.
 _NEAR = 2100
 _FAR = np.array([4096, 8191, 16384, 32768, 65536, 131071])
-#: The largest max_distance.
+#: The largest max_distance to report.
 _MOST = 2**31
 #: The most buckets of one direction.
 _LARGEST = 512
@@ -26,7 +26,7 @@ _USUAL = (128, 256, 64, 512, 1024, 20, 32, 48, 96, 160, 320, 800, 2048, 100, 200
 
 
 def identify(run: Run, card: Card) -> None:
-    """Fill in the card of ``fn(key minus query) -> integers``."""
+    """Fill in the card of ``fn(key - query) -> integers``."""
     r, b = _ask(run)
     own = int(b[r == 0][0])
     past, later = (-r[r < 0][::-1], b[r < 0][::-1]), (r[r > 0], b[r > 0])
@@ -46,7 +46,7 @@ def identify(run: Run, card: Card) -> None:
 def _ask(run: Run) -> Side:
     """Return relative positions and their buckets.
 
-    Functions that have only so many distances are asked for fewer.
+    If a call fails, a shorter range is tried.
     """
     for reach in (_NEAR, 512, 64, 8):
         reach = run.settings.up_to(reach)
@@ -71,7 +71,7 @@ def _ask(run: Run) -> Side:
 
 
 def _words(n: np.ndarray, b: np.ndarray) -> str:
-    """Return the distances at which the bucket changes, in words."""
+    """Describe the distances at which the bucket changes."""
     if not np.ptp(b):
         return f"all in bucket {b[0]}"
     at = n[1:][np.diff(b) != 0].tolist()
@@ -87,7 +87,7 @@ def _words(n: np.ndarray, b: np.ndarray) -> str:
 
 
 def _thresholds(n: np.ndarray, level: np.ndarray) -> tuple[int, ...]:
-    """Return the first distance of level 1, 2, ..., if levels grow from 0 or 1."""
+    """Return the first distance of level 1, 2, ..., or () if levels do not rise from 0 or 1."""
     steps = np.diff(level, prepend=0)
     if (steps < 0).any() or (level[n == 1] > 1).any():
         return ()
@@ -95,7 +95,7 @@ def _thresholds(n: np.ndarray, level: np.ndarray) -> tuple[int, ...]:
 
 
 def t5_rule(past: Side, later: Side) -> tuple[T5Bias, tuple[str, ...]] | None:
-    """Return T5's parameters, with a table of zeros, and what the buckets do not tell of them."""
+    """Return T5's parameters and the range of max_distance, or None if the rule is not T5's."""
     seen = _thresholds(*past)
     if not seen:
         return None
@@ -120,7 +120,7 @@ def t5_rule(past: Side, later: Side) -> tuple[T5Bias, tuple[str, ...]] | None:
 
 
 def _max_distance(seen: tuple[int, ...], size: int) -> tuple[int, int, int] | None:
-    """Return the likeliest max_distance, and the range that gives the same thresholds."""
+    """Return the likeliest max_distance and the range of those with the same thresholds."""
     exact = size // 2
 
     def same(distance: int) -> bool:
@@ -128,7 +128,7 @@ def _max_distance(seen: tuple[int, ...], size: int) -> tuple[int, int, int] | No
 
     if not 2 <= size <= _LARGEST or seen[:exact] != tuple(range(1, exact + 1)):
         return None
-    if size - exact < 2:  # every distance has its own bucket: any max_distance will do
+    if size - exact < 2:  # one bucket per distance
         return max(exact + 1, 128), exact + 1, _MOST
     power = (size - exact) / (size - 1 - exact)
     guess = int(exact * (seen[-1] / exact) ** power)

@@ -1,4 +1,4 @@
-"""The identity card: the measured properties of a function, in the words of the specification."""
+"""The identity card: the measured properties of a function, as specification parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from posenc_ref.conformance.harness.report import Finding, Report
 
 _WIDTH = 100
 _INDENT = 13
-#: The order of these facts on a card; other facts come before them.
+#: Facts at the end of a card, in this order.
 _ORDER = (
     "", "pairs", "axes", "columns", "frequencies", "amplitude", "sign", "origin", "length",
     "angles", "accuracy", "judged",
@@ -23,13 +23,13 @@ _ORDER = (
 
 
 def listed(values: np.ndarray) -> str:
-    """Return the first numbers of a list in words."""
+    """Return the first numbers of a list as text."""
     shown = ", ".join(f"{v:.6g}" for v in values[:8])
     return f"{shown}{', ...' if values.size > 8 else ''}"
 
 
 class Unidentified(Exception):
-    """What could not be determined, where nothing more can be said."""
+    """Raised to stop an identification; the message says what could not be determined."""
 
 
 @dataclass
@@ -39,33 +39,33 @@ class Card:
     Attributes
     ----------
     subject, surface, backend, dtype : str
-        What was identified, as what, and the library and dtype of its inputs.
+        The name of the function, its surface, and the array library and dtype of its inputs.
     encoding : Encoding, optional
-        What it is, or None where no encoding describes it.
+        The identified encoding, or None.
     facts : dict[str, str]
-        What was measured, by name.
+        The measured properties by name.
     rule, nearest : bool, str
-        False: ``encoding`` lists numbers as measured, no rule gives them; the nearest one does not.
+        Whether a rule gives the numbers of ``encoding``; if not, the nearest rule.
     softmax_scale : float, optional
-        The factor on q . k, where logits were measured.
+        The factor on q . k, for ``scores``.
     frequencies, uncertainty : np.ndarray
         Signed, in radians per position, (pairs,), and their standard errors.
     aliases, relations : tuple[Encoding, ...], tuple[str, ...]
-        Other values that are the same map; changes of parameters that no measurement tells apart.
+        Other encodings with the same results; changes of parameters without any effect.
     used_by, closest : tuple[str, ...]
-        Presets with the same encoding; presets that differ in one or two fields, and in which.
+        Presets with the same encoding; presets that differ in one or two fields, which are named.
     by_length : dict[int, np.ndarray]
-        Frequencies by the length of the call, where it matters.
+        Frequencies by the length of the call, if they depend on it.
     linear : bool
         Whether angles grow linearly with the position.
     residual, deviations : float, list[Finding]
-        The worst score against ``encoding``, in units, and the findings.
+        The largest score of the check against ``encoding``, and its findings.
     limits, unknown : list[str]
-        What it refused, and what could not be determined.
+        Refused calls; undetermined properties.
     origin : float
-        The position that position 0 is treated like.
+        The position that the function uses for position 0.
     conversion, converted : list[str], str
-        How to use it as ``to``: in words, and as a function ``converted`` that calls ``fn``.
+        How to use the function as ``to``: steps in words; code of a function that calls ``fn``.
     report : Report, optional
         The check against ``encoding``.
     """
@@ -98,11 +98,11 @@ class Card:
 
     @property
     def exact(self) -> bool:
-        """Whether ``encoding`` describes the function with nothing left over."""
+        """Whether the function passes the check against ``encoding``."""
         return self.report is not None and self.report.passed
 
     def fill(self, identify: Callable[..., None], *measured: Any) -> None:
-        """Fill in what ``identify(*measured, card)`` finds, up to where it can say no more."""
+        """Call ``identify(*measured, self)``; if it stops, note the reason as unknown."""
         try:
             identify(*measured, self)
         except Unidentified as reason:
@@ -158,7 +158,7 @@ class Card:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON knows of a part of a card."""
+    """Return a part of a card as a JSON value."""
     if isinstance(value, Encoding):
         return value.to_dict()
     if isinstance(value, Finding):

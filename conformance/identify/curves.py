@@ -1,4 +1,4 @@
-"""Identify biases that are curves over the distance: KERPLE's two forms and Sandwich."""
+"""Identify biases that are curved in the distance: both forms of KERPLE, and Sandwich."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 from posenc_ref import Bias, Kerple, Sandwich
 from posenc_ref.conformance.bias.cases import Ruler
 
-#: Widths of Sandwich that are tried.
+#: Widths of Sandwich to try.
 _WIDTHS = (*range(2, 514, 2), 768, 1024)
-#: Steps of the fit: it converges quadratically.
+#: The number of Gauss-Newton steps.
 _STEPS = 40
 
 
 def curve(
     r: np.ndarray, values: np.ndarray, terms: np.ndarray, causal: bool, ruler: Ruler
 ) -> Bias | None:
-    """Return the encoding that has these values (H, n) at distances r, relative to the own key."""
+    """Return the bias with values (H, n) at distances r, relative to the own key, or None."""
     d = r.astype(np.float64)
     for found in (*_kerple(d, values, causal), *_sandwich(d, values, causal)):
         at = np.arange(int(r[-1]) + 1)
@@ -29,7 +29,6 @@ def curve(
 
 
 def _kerple(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
-    """Yield both forms, with r1 and r2 fitted to every head by Gauss-Newton steps."""
     if not (values < 0).all():
         return
     y = -values
@@ -41,7 +40,7 @@ def _kerple(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
         fitted = [_fit(row, shape, slope) for row in y]
         pairs = [pair for pair in fitted if pair is not None]
         if len(pairs) == len(y) and (form == "log" or max(r for _, r in pairs) <= 2):
-            for digits in (6, 17):  # numbers that somebody wrote down, if they fit
+            for digits in (6, 17):  # few digits first
                 r1, r2 = (
                     tuple(float(f"{v:.{digits}g}") for v in part)
                     for part in zip(*pairs, strict=True)
@@ -52,7 +51,7 @@ def _kerple(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
 def _fit(
     y: np.ndarray, shape: Callable[..., np.ndarray], slope: Callable[..., np.ndarray]
 ) -> tuple[float, float] | None:
-    """Fit r1 and r2 of ``r1 shape(r2)`` in logarithms: the relative error of y is constant."""
+    """Fit r1 and r2 of ``y = r1 shape(r2)`` in logarithms; None if the fit fails."""
     goal = np.log(y)
     starts = np.geomspace(2.0**-12, 2.0**6, 37)
     log = min(
@@ -62,7 +61,7 @@ def _fit(
     for _ in range(_STEPS):
         r = np.exp(log)
         rest = goal - np.log(shape(r))
-        # The derivative of log(shape) by log(r2), centred.
+        # The centred derivative of log(shape) with respect to log(r2).
         change = r * slope(r) / shape(r)
         centred = change - change.mean()
         bottom = float(centred @ centred)
@@ -77,7 +76,7 @@ def _fit(
 
 
 def _sandwich(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
-    """Yield the width whose curve has the first head's values at two distances."""
+    """Yield Sandwich with each width that gives the first head's values at two distances."""
     heads = len(values)
     near = [0, min(6, d.size - 1)]
     for dim in _WIDTHS:

@@ -1,4 +1,4 @@
-"""``identify``: measure what a function is, with nothing declared."""
+"""The function ``identify``: find the encoding of a function, with nothing declared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .card import Card
 
 #: The surfaces whose functions can be identified.
 SURFACES = tuple(row.name for row in JUDGED.values() if row.identify)
-#: Surfaces whose x, or q and k, have channels.
+#: Surfaces with inputs of ``head_dim`` channels.
 _CHANNELS = ("apply", "scores")
 
 
@@ -33,22 +33,22 @@ def identify(
     to: Encoding | None = None,
     **options: Any,
 ) -> Card:
-    """Find out what ``fn`` is, and return it as an identity card.
+    """Identify the encoding that ``fn`` implements and return it as an identity card.
 
     Parameters
     ----------
     fn : callable
-        As for :func:`check`; an :class:`Implementation` brings its surface and sizes along.
+        As for :func:`check`; an :class:`Implementation` includes its surface and sizes.
     surface : {"apply", "cos_sin", "frequencies", "table", "slopes", "bias", "bucket", "scores"}
-        ``apply`` if nothing else is known.
+        By default, that of the :class:`Implementation`, else ``apply``.
     head_dim : int
-        Size of the last axis of x, or of q and k, for ``apply`` and ``scores``; the width of a
-        ``table`` shows by itself.
+        Size of the last axis of x, or of q and k, for ``apply`` and ``scores``; other surfaces do
+        not need it.
     axes : int
-        Position axes, where ``apply`` takes positions (A, B, S).
+        Number of position axes; with several, ``apply`` takes positions (A, B, S).
     to : Encoding, optional
-        What the function should be used as: ``.conversion`` says how, and ``.converted`` has the
-        lines that do it, or the reason why it cannot be.
+        The encoding to convert the function to: ``.conversion`` lists the steps, or the reason why
+        this is impossible, and ``.converted`` has the code.
     **options
         ``backend``, ``dtype``, ``tensor_layout``, ``device``, ``max_position``, ``factory``,
         ``seed`` and ``name`` as for :func:`check`.
@@ -56,15 +56,15 @@ def identify(
     Returns
     -------
     Card
-        ``.encoding`` (a value, or None), ``.deviations``, ``.frequencies``, ``.uncertainty``,
+        ``.encoding`` (or None), ``.deviations``, ``.frequencies``, ``.uncertainty``,
         ``.aliases``, ``.used_by``, ``.by_length``, ``.unknown``, ``.to_json()``; print it.
 
     Raises
     ------
     TypeError, ValueError
-        Settings that do not fit; whatever ``fn`` does is in the card.
+        Invalid settings.  Errors of ``fn`` are noted on the card instead.
     """
-    from . import hints, names  # a tenth of the import's time
+    from . import hints, names  # slow to import
 
     bound = fn if isinstance(fn, Implementation) else None
     surface = surface or (bound.surface if bound else "apply")
@@ -96,7 +96,6 @@ def identify(
 
 
 def _convert(card: Card, to: Encoding) -> None:
-    """Fill in how to use the function as another encoding."""
     from .convert.convert import convert
 
     if card.encoding is None:
@@ -115,7 +114,7 @@ def _convert(card: Card, to: Encoding) -> None:
 
 
 def _declared(card: Card, dim: int | None) -> Encoding | ModelEncoding:
-    """Return what is checked: the encoding, with the measured softmax scale if that differs."""
+    """Return the encoding to check, with the measured softmax scale if that differs."""
     assert card.encoding is not None
     scale, e = card.softmax_scale, card.encoding
     if scale is None or dim is None:
@@ -126,12 +125,12 @@ def _declared(card: Card, dim: int | None) -> Encoding | ModelEncoding:
 
 
 def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, Any]) -> None:
-    """Check the function against the identified encoding; findings are deviations.
+    """Check the function against the identified encoding; note findings as deviations.
 
-    A function that keeps what it has seen is checked on a fresh instance, or not at all.
+    A function with state is checked on a fresh instance, or not at all without a factory.
     """
     assert card.encoding is not None
-    if run.report.findings:  # state: nothing else is looked for before
+    if run.report.findings:  # only state is reported before the check
         card.deviations = list(run.report.findings)
         if run.driver.factory is None:
             card.unknown.append(
@@ -144,13 +143,13 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
     try:
         report = check(fn, _declared(card, head_dim), card.surface, head_dim=head_dim, **options)
     except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
-        # A fault of the suite: the card is returned without a check.
+        # An error in the check itself must not lose the card.
         card.unknown.append(f"whether it is exact: the check broke off ({error!r}); please report")
         return
     card.report = report
     known = {f.code for f in report.findings}
     card.deviations = [f for f in card.deviations if f.code not in known] + report.findings
-    if card.surface != "slopes":  # every number of heads that is refused is said already
+    if card.surface != "slopes":  # refused numbers of heads are on the card
         card.limits = list(dict.fromkeys([*card.limits, *report.limits]))
     if report.accuracy is not None:
         card.residual = report.accuracy.worst

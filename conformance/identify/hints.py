@@ -1,4 +1,4 @@
-"""Hints for functions that ``identify`` cannot call: other arguments are tried."""
+"""Hints for functions that ``identify`` cannot call, found by trying other arguments."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from posenc_ref.conformance.harness.probes import SHORT, dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.harness.signatures import SURFACES
 
-#: More position axes than any model has.
+#: Numbers of position axes to try.
 _AXES = (2, 3, 4)
 _HEAD_DIMS = (64, 128, 32, 80, 96, 256, 16, 8)
 
 
 def no_head_dim(run: Run, surface: str) -> str:
-    """Return the message for a missing head_dim, with the sizes that the function takes."""
+    """Return the message for a missing head_dim, with the sizes that the function accepts."""
     text = (
         f"head_dim is needed for surface {surface!r}, the size of the last axis of "
         f"{'q and k' if surface == 'scores' else 'x'}: "
@@ -40,7 +40,7 @@ def no_head_dim(run: Run, surface: str) -> str:
 
 
 def for_apply(run: Run, dim: int) -> list[str]:
-    """Return hints for a function that refuses the first call of ``apply``."""
+    """Return hints for a function that fails in the first call of ``apply``."""
     for n in _AXES if run.driver.axes == 1 else ():
         if _works(run, "apply", dim, axes=n):
             return [f"positions ({n}, B, S) come out right: pass axes={n}, or --axes {n}"]
@@ -48,7 +48,7 @@ def for_apply(run: Run, dim: int) -> list[str]:
 
 
 def for_tables(run: Run, surface: str, error: Refused | Malformed) -> list[str]:
-    """Return hints for a function of positions that refuses them or returns something else."""
+    """Return hints for a function of positions that fails or returns a wrong shape."""
     if isinstance(error, Malformed):
         other = {"cos_sin": "table", "table": "cos_sin"}.get(surface)
         return [f"what comes out may be that of surface {other!r}"] if other else []
@@ -56,8 +56,8 @@ def for_tables(run: Run, surface: str, error: Refused | Malformed) -> list[str]:
 
 
 def no_rotation(run: Run, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
-    """Yield what else a function that is not a rotation lacks; y is its result for x."""
-    half = 2 * run.driver.apply(x / 2, SHORT)  # exact, where the function is linear
+    """Yield why a function cannot be a rotation, given its result y for x."""
+    half = 2 * run.driver.apply(x / 2, SHORT)  # equals y if the function is linear
     off = np.abs(half - y)
     if (off > run.budget * ROUNDOFF[run.coarse] * (np.abs(y) + np.abs(half))).any():
         yield "it is not linear in x: half of x does not give half of what x gives"
@@ -66,7 +66,7 @@ def no_rotation(run: Run, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
 
 
 def arguments(fn: Callable[..., Any], surface: str) -> list[str]:
-    """Return a hint if the function takes another number of arguments."""
+    """Return a hint if the function does not take the surface's number of arguments."""
     passed, needed = len(SURFACES[surface].arguments), _needed(fn)
     if surface == "frequencies" or needed is None or needed[0] <= passed <= needed[1]:
         return []
@@ -83,7 +83,7 @@ def arguments(fn: Callable[..., Any], surface: str) -> list[str]:
 
 
 def _needed(fn: Callable[..., Any]) -> tuple[int, float] | None:
-    """Return the fewest and the most positional arguments; None where nothing is known."""
+    """Return the fewest and the most positional arguments, or None without a signature."""
     try:
         every = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
@@ -95,7 +95,7 @@ def _needed(fn: Callable[..., Any]) -> tuple[int, float] | None:
 
 
 def _libraries(run: Run, surface: str, dim: int = 0) -> Iterator[str]:
-    """Yield the first loaded array library that the function works with."""
+    """Yield a hint for the first loaded array library that the function accepts."""
     for library in backends():
         if library.name == run.driver.backend_name or library.module not in sys.modules:
             continue
@@ -108,7 +108,7 @@ def _libraries(run: Run, surface: str, dim: int = 0) -> Iterator[str]:
 
 
 def _works(run: Run, surface: str, dim: int, **settings: Any) -> bool:
-    """Return whether x, q and k, or positions are taken, and x comes out finite in its shape."""
+    """Return whether a call succeeds; ``apply`` must also return finite values like x."""
     driver = replace(run.driver, out_dtypes=set(), **settings)
     try:
         if surface == "apply":

@@ -1,4 +1,4 @@
-"""Identify whether frequencies change with the length of the call, and by which rule."""
+"""Identify how frequencies change with the length of the call."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from .fit.measurement import PLAIN, Factor, Measurement, nice
 from .measure import reach, refined
 
 _Rope = RoPE | MultiAxisRoPE
-#: The text for frequencies without a rule; it is removed once a rule by length is found.
+#: The text for frequencies without a rule, removed if a rule by length is found.
 UNSPACED = "by which rule the frequencies are spaced"
-#: Lengths that are tried, short ones first: one past each usual original length.
+#: Lengths to try, from short to long: one more than each usual original length.
 LADDER = tuple(2**k + 1 for k in range(7, 18))
-#: Rows that are compared between calls of different lengths; the shortest call has only these.
+#: Positions compared between calls of different lengths; the shortest call has only these.
 _EARLY = np.array([0, 1, 2, 4, 8, 16, 32, 63])
 _LONGEST = 2**20
 _SHORTEST = int(_EARLY[-1]) + 1
-#: Calls with the same frequencies agree to this number of roundings.
+#: The tolerance, in roundings, for two calls with the same frequencies.
 _SAME = 4
 
 
 class Lengths:
-    """The frequencies in calls of chosen lengths.
+    """Access to the frequencies in calls of chosen lengths.
 
-    Where a call takes one position, or one window, its length is the last position plus one.
+    The length of a call is its last position plus one.
     """
 
     def __init__(self, run: Run, access: Reach, tables: Tables, short: Phases, card: Card) -> None:
         self.run, self._tables, self.short = run, tables, short
-        #: Whether one call can have early rows and a late one.
+        #: Whether one call can include early and late positions.
         self.whole = access.mode in ("any", "prefix")
-        self.seen: dict[int, bool] = {}  #: whether a call has the short frequencies, by length
-        self.last = 0  #: the last length that has them, where longer ones have not
-        self.longest = 0  #: the longest call that is accepted
+        self.seen: dict[int, bool] = {}  #: frequencies equal the shortest call's, by length
+        self.last = 0  #: the last length before the frequencies change
+        self.longest = 0  #: the longest accepted call
         self._fresh = False
         if not short.linear:
             card.unknown.append("whether the length matters: nothing is known to compare with")
@@ -56,12 +56,12 @@ class Lengths:
 
     @property
     def changed(self) -> list[int]:
-        """The lengths whose calls have other frequencies."""
+        """The lengths with other frequencies than the shortest call."""
         return [n for n, same in self.seen.items() if not same]
 
     def refined(self, access: Reach) -> Phases:
-        """Return the frequencies of short calls, refined as far as the length lets them stand."""
-        # In coarse results the length at which frequencies change is not known exactly.
+        """Return the frequencies of short calls, refined up to the length that changes them."""
+        # For coarse dtypes, the length at which frequencies change is uncertain.
         most = self.last // 2 if self.changed else reach(access)
         return refined(self._tables, self.short, most, self.run.coarse)
 
@@ -89,7 +89,7 @@ class Lengths:
             what = "in calls of up to {} tokens" if self.whole else "at positions up to {}"
             card.facts["length"] = f"the same frequencies {what.format(max(self.seen) - 1)}"
             return
-        # Some functions keep the frequencies of the longest call for all but the shortest ones.
+        # Some functions keep the frequencies of the longest call in later calls.
         self._fresh = self.run.driver.factory is not None
         low = max((n for n in self.seen if n < self.changed[0]), default=_SHORTEST)
         high = self.changed[0]
@@ -99,18 +99,18 @@ class Lengths:
         self.last, self.longest = low, access.reach(_LONGEST - 1) + 1
 
     def _renew(self) -> None:
-        """Use a fresh instance, if long calls change later ones."""
+        """Use a fresh instance if long calls change later ones."""
         if self._fresh:
             self.run.driver.fn = self.run.driver.fresh().fn
 
     def rows(self, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return positions, cos and sin from a call of that length."""
+        """Return positions, cos and sin from a call of the given length."""
         self._renew()
         at = np.append(_EARLY, length - 1) if self.whole else np.array([length - 1])
         return at, *self._tables(at)
 
     def same(self, length: int) -> bool:
-        """Return whether a call of that length has the frequencies of the shortest."""
+        """Return whether a call of the given length has the frequencies of the shortest call."""
         if not self.whole:
             return self.meets(length, self.short.frequencies, self.short.amplitude)
         angle = np.abs(self.short.frequencies) * _EARLY[:, None]
@@ -123,7 +123,7 @@ class Lengths:
         )
 
     def phases(self, length: int) -> Phases:
-        """Measure frequencies at that length, or near it if every call has its own length."""
+        """Return the phases measured at or near the given length."""
         self._renew()
 
         def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -136,7 +136,7 @@ class Lengths:
         return refined(tables, found, length - 2, self.run.coarse) if self.whole else found
 
     def meets(self, length: int, w: np.ndarray, m: np.ndarray | float) -> bool:
-        """Return whether a call of that length has these (signed) frequencies and this factor."""
+        """Return whether a call of the given length has signed frequencies w and factor m."""
         at, cos, sin = self.rows(length)
         angle = self.short.start + at[:, None] * w
         slack = BUDGET[self.run.coarse] * ROUNDOFF[self.run.coarse]
@@ -146,14 +146,14 @@ class Lengths:
         return bool((off <= slack).all())
 
     def explain(self, card: Card, short: Measurement, live: np.ndarray) -> None:
-        """Fill in a rule for frequencies that change with the length.
+        """Fill in the rule for frequencies that change with the length, if one is found.
 
-        ``live`` are the numbers of the pairs that turn: tables have no others.
+        ``live`` has the numbers of the pairs in the table, those with nonzero frequency.
         """
         if not self.last:
             return
         known = {n: self.phases(n) for n in self.changed}
-        # Between powers of two as well: rules with steps and smooth rules agree at the powers.
+        # Rules with steps and smooth rules agree at powers of two, so other lengths are included.
         longest = max(self.seen)
         tried = [*self.seen, *(n + n // 2 for n in known if n + n // 2 <= longest)]
         rules = _rules(card.encoding, self, known, short, live)
@@ -178,7 +178,7 @@ class Lengths:
         card.unknown = [text for text in card.unknown if not text.startswith(UNSPACED)]
 
     def _follows(self, rule: _Rope, n: int, live: np.ndarray) -> bool:
-        """Return whether a call of length ``n`` is what the rule says."""
+        """Return whether a call of length ``n`` follows the rule."""
         w = rule.sign * rule.frequencies(n)[live]
         return self.meets(n, w, abs(rule.attention_factor(n)))
 
@@ -198,24 +198,23 @@ def _rules(
             yield encoding.replace(scaling=pr.QwenNTK(train))
     if live.size < short.w.size:
         return
-    # The longest call is the most exact; the first change may be the only one.
+    # The longest call is the most exact; the frequencies may change again after the first.
     for measured in (lengths.phases(lengths.longest), known[min(known)]):
         yield from _two_lists(encoding, start, measured, short, ROUNDOFF[lengths.run.coarse])
 
 
 def _near(value: float, slack: float) -> list[int]:
-    """Return usual lengths close to ``value``."""
     return [n for n in (512, 1024, *LENGTHS) if abs(n / value - 1) < slack]
 
 
 def _dynamic(encoding: _Rope, start: int, lengths: Lengths, longer: list[int]) -> Iterator[_Rope]:
-    """Yield dynamic NTK: its multiple of the base is linear in the length."""
+    """Yield dynamic NTK, in which the factor on the base is linear in the length."""
     k = encoding.frequencies().size - 1
     alpha = {}
     for n in longer:
         at, cos, sin = lengths.rows(n)
         angle = encoding.sign * float(np.arctan2(sin[-1, k], cos[-1, k]))
-        if 0 < angle < np.pi:  # the slowest pair; past half a turn it says nothing
+        if 0 < angle < np.pi:  # the slowest pair, unambiguous up to half a turn
             alpha[n] = float(encoding.frequencies()[k]) * float(at[-1]) / angle
     if len(alpha) < 2:
         return
@@ -234,7 +233,7 @@ def _dynamic(encoding: _Rope, start: int, lengths: Lengths, longer: list[int]) -
 def _two_lists(
     encoding: _Rope, start: int, long: Phases, short: Measurement, rounding: float
 ) -> Iterator[_Rope]:
-    """Yield LongRoPE: frequencies that change once."""
+    """Yield LongRoPE, in which frequencies change once."""
     m_long = float(np.median(long.amplitude))
     same_m = (
         abs(m_long - short.factor.m) <= 2 * short.factor.error * max(1.0, m_long) + FACTOR_SLACK / 8
@@ -257,11 +256,11 @@ def _two_lists(
 
 
 def _divisors(base: float, m: Measurement) -> list[float]:
-    """Return the divisor of every pair, with the digits that were measured."""
+    """Return the divisor of every pair, rounded within its uncertainty."""
     pairs = zip(m.plain(base) / m.w, m.noise + 4 * m.roundoff, strict=True)
     return [nice(float(v), float(e)) for v, e in pairs]
 
 
 def _digits(base: float, m: Measurement) -> int:
-    """Return how many digits it takes to write the divisors of ``base``."""
+    """Return the number of digits of all divisors for ``base``."""
     return sum(len(f"{v:.8g}") for v in _divisors(base, m))

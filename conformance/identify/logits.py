@@ -1,4 +1,4 @@
-"""Measure the four terms of logits, with inputs of one channel or none."""
+"""Measure the terms of logits with inputs of one nonzero channel, or of zeros."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 
-#: The number of queries and keys of the square call whose terms are measured.
+#: Queries and keys in the square call for measuring terms.
 _SQUARE = 6
-#: Heads that are tried: a bias may fix them, and shows its own where one head is broadcast.
+#: Numbers of heads to try, as a bias may require its own.
 _HEADS = tuple(dict.fromkeys((1, 8, 12, 16, 32, 4, 2, *range(3, 65))))
-#: Logits without content below it are a mask.
+#: Logits of zero inputs below this count as masked.
 _MASK = -1e4
-#: Elements of keys in one call.
+#: About how many elements of k to pass in one call.
 _CHUNK = 2**23
 
 
 @dataclass
 class Logits:
-    """Calls ``fn(q, k)`` with chosen channels, and takes the terms apart."""
+    """Access to the logits of ``fn(q, k)`` for inputs of chosen channels."""
 
     run: Run
     dim: int
     heads: int = 1
-    short: bool = True  #: whether there may be fewer queries than keys
+    short: bool = True  #: whether fewer queries than keys are accepted
 
     @property
     def size(self) -> float:
-        """The size of a channel: biases vanish beside it, and no dtype overflows."""
+        """The value of a nonzero channel: large compared to biases, without overflow."""
         return 2.0**4 if self.run.coarse == "float16" else 2.0**10
 
     def of(self, q: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """Return logits (B, H, Q, K) of q (B, Q, d) and k (B, K, d), the same in every head."""
+        """Return logits (B, H, Q, K), with the same q (B, Q, d) and k (B, K, d) in every head."""
         b, n_q, n_k = q.shape[0], q.shape[1], k.shape[1]
         q, k = (np.repeat(x[:, None], self.heads, axis=1) for x in (q, k))
         y = self.run.driver.array(self.run.driver.call(q, k))
@@ -45,7 +45,7 @@ class Logits:
         return y
 
     def learn(self) -> None:
-        """Find the number of heads, and whether there may be fewer queries than keys."""
+        """Find the number of heads, and whether fewer queries than keys are accepted."""
         zeros = np.zeros((1, _SQUARE, self.dim))
         errors: list[Exception] = []
         for self.heads in _HEADS:
@@ -64,7 +64,7 @@ class Logits:
             self.run.limit(f"fewer queries than keys are refused ({error}): square calls only")
 
     def at_end(self) -> bool:
-        """Return whether the only query of a call sits where the last one of a square call does."""
+        """Return whether a single query has the position of the last key."""
         if not self.short:
             return True
         x = self.run.driver.rounded(
@@ -75,14 +75,14 @@ class Logits:
         return bool((off <= 64 * ROUNDOFF[self.run.coarse] * (size + 1)).all())
 
     def hot(self, channels: np.ndarray, length: int) -> np.ndarray:
-        """Return x (channels, length, d): every token has one channel; channel -1 is none."""
+        """Return x (channels, length, d), one nonzero channel per batch item; -1 for all zeros."""
         x = np.zeros((channels.size, length, self.dim))
         at = np.flatnonzero(channels >= 0)
         x[at, :, channels[at]] = self.size
         return x
 
     def last(self, q: np.ndarray, k: np.ndarray, length: int) -> np.ndarray:
-        """Return logits (n, H, length) of the last query with channel q[n] and keys with k[n]."""
+        """Return logits (n, H, length) of the last query, for channel q[n] of q and k[n] of k."""
         step = max(1, _CHUNK // (length * self.dim * self.heads))
         n_q = 1 if self.short else length
         parts = [
@@ -92,11 +92,11 @@ class Logits:
         return np.concatenate(parts)
 
     def last_bias(self, length: int) -> np.ndarray:
-        """Return the last query's logits without content, (H, length)."""
+        """Return the last query's logits (H, length) for zero inputs."""
         return self.bias(1 if self.short else length, length)[:, -1]
 
     def bias(self, q_len: int, k_len: int) -> np.ndarray:
-        """Return the logits without content, (H, Q, K)."""
+        """Return the logits (H, Q, K) for zero inputs."""
         none = np.array([-1])
         y = self.of(self.hot(none, q_len), self.hot(none, k_len))[0]
         return np.asarray(np.where(y < _MASK, -np.inf, y))
@@ -104,18 +104,18 @@ class Logits:
 
 @dataclass(frozen=True)
 class Terms:
-    """``q' M k + a' q + b' k + c`` for every query i and key j of a square call, by head."""
+    """The terms of ``q' M k + a' q + b' k + c`` for every head, query and key of a square call."""
 
-    content: np.ndarray  #: M, (H, Q, K, d, d): channel of the query, channel of the key
+    content: np.ndarray  #: M, (H, Q, K, d, d): channels of q, channels of k
     query: np.ndarray  #: a, (H, Q, K, d)
     key: np.ndarray  #: b, (H, Q, K, d)
     bias: np.ndarray  #: c, (H, Q, K)
     visible: np.ndarray  #: (Q, K)
     bilinear: bool
-    noise: dict[str, float]  #: of each, where a sum was taken apart
+    noise: dict[str, float]  #: the rounding error of each term
 
     def same(self, name: str, along: str) -> bool:
-        """Whether a term is the same for all queries, all keys, all of one offset, or all."""
+        """Return whether a term is equal along queries, keys, all pairs, or pairs of one offset."""
         i, j = np.nonzero(self.visible)
         group = {"queries": j, "keys": i, "offsets": j - i, "all": 0 * i}[along]
         values = getattr(self, name)[:, i, j]
@@ -127,7 +127,7 @@ class Terms:
 
 
 def take_apart(logits: Logits) -> Terms:
-    """Measure the terms of a square call, one channel of queries and of keys at a time."""
+    """Return the terms of a square call, measured one channel of q and k at a time."""
     n, d, size = _SQUARE, logits.dim, logits.size
     every, none = np.arange(d), np.full(d, -1)
     bias = logits.bias(n, n)
@@ -158,7 +158,7 @@ def take_apart(logits: Logits) -> Terms:
 
 
 def _bilinear(logits: Logits, bias: np.ndarray, visible: np.ndarray) -> bool:
-    """Return whether twice the query gives twice what it adds, and so for the key."""
+    """Return whether logits are linear in q and in k, apart from constant terms."""
     random = np.random.default_rng(logits.run.settings.seed)
     q, k = logits.run.driver.rounded(random.normal(size=(2, 1, _SQUARE, logits.dim)))
     zero = np.zeros_like(q)

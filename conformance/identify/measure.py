@@ -1,4 +1,4 @@
-"""Measure rotated pairs exactly: frequencies at large positions, factor and origin."""
+"""Measure frequencies at large positions, the attention factor, and the origin."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from posenc_ref.conformance.phases.measure import Phases, Tables
 
 from .fit.measurement import Factor, nice
 
-#: Positions over which the amplitude of results coarser than float32 is averaged.
+#: Positions to average amplitudes over, for results coarser than float32.
 _MANY = np.arange(256)
-#: Where the amplitudes of xPos are compared.
+#: Positions at which the amplitudes of xPos are compared.
 _XPOS = np.array([0, 64, 128, 192])
-#: The largest position for frequencies, and the largest if every call starts at 0.
+#: The largest position for measuring frequencies, and the largest if calls start at 0.
 _LEVER, _PREFIX_LEVER = 2**19, 2**11
 
 
 def reach(access: Reach) -> int:
-    """Return the largest position to measure frequencies at."""
+    """Return the largest position for measuring frequencies."""
     return access.reach(_PREFIX_LEVER if access.mode == "prefix" else _LEVER)
 
 
 def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
-    """Refine frequencies at positions up to ``most``, as long as angles are as expected.
+    """Return the phases refined at positions up to ``most``, while angles stay linear.
 
-    Only powers of two: their products with a frequency round nothing.
+    Positions are powers of two, so that their products with a frequency are exact.
     """
     if not phases.linear:
         return phases
@@ -57,7 +57,7 @@ def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
 
 
 def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
-    """Fit frequencies over many large positions, for results coarser than float32."""
+    """Return frequencies fitted over many large positions, for results coarser than float32."""
     at = np.unique(np.linspace(most // 2, most, _MANY.size).astype(np.int64))
     try:
         cos, sin = tables(at)
@@ -65,7 +65,7 @@ def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
         return phases
     off = np.arctan2(sin, cos) - phases.start - at[:, None] * phases.frequencies
     off -= 2 * np.pi * np.rint(off / (2 * np.pi))
-    if np.abs(off).max() > 1:  # another turn might have been taken
+    if np.abs(off).max() > 1:  # the number of whole turns is uncertain
         return phases
     w = phases.frequencies + np.sum(at[:, None] * off, axis=0) / np.sum(at.astype(float) ** 2)
     sigma = np.minimum(phases.sigma, ROUNDOFF[dtype] / (most / 2 * np.sqrt(at.size)))
@@ -73,13 +73,13 @@ def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
 
 
 def uncertainty(phases: Phases, dtype: str) -> np.ndarray:
-    """Return the standard errors of the frequencies, at least the rounding of a float32 angle."""
+    """Return the standard errors of the frequencies, at least those of float32 angles."""
     rounding = min(ROUNDOFF["float32"], ROUNDOFF[dtype])
     return np.asarray(np.hypot(phases.sigma, rounding * np.abs(phases.frequencies)))
 
 
 def amplitude(run: Run, access: Reach, tables: Tables, phases: Phases) -> Factor:
-    """Return the factor m on cos and sin."""
+    """Return the measured factor m on cos and sin."""
     rounding, typical = ROUNDOFF[run.coarse], float(np.median(phases.amplitude))
     if rounding <= ROUNDOFF["float32"]:
         return Factor(typical, run.budget * rounding, 4 * rounding)
@@ -93,12 +93,12 @@ def amplitude(run: Run, access: Reach, tables: Tables, phases: Phases) -> Factor
 
 
 def origin(phases: Phases, dtype: str) -> float:
-    """Return the position whose angles position 0 has, or 0."""
+    """Return the position that the function uses for position 0."""
     w, start = phases.frequencies, phases.start
     error = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"])
     if (np.abs(start) <= error).all() or not phases.linear:
         return 0.0
-    # The slowest of the fast pairs has the fewest whole turns; the others refine the result.
+    # Start with the slowest of the fast pairs, which has the fewest whole turns.
     turning = np.flatnonzero(np.abs(w) > np.abs(w).max() / 64)
     offset = float(start[turning[-1]] / w[turning[-1]])
     for k in turning[::-1]:
@@ -110,9 +110,9 @@ def origin(phases: Phases, dtype: str) -> float:
 
 
 def xpos_rates(tables: Tables, access: Reach, dtype: str) -> tuple[np.ndarray, float] | None:
-    """Return the change of every log amplitude per position, and the scale_base of xPos.
+    """Return the slope of every pair's log amplitude, and the scale_base of xPos.
 
-    None where it is no constant; scale_base is 0 where it is not that of XPos.
+    Return None if a slope is not constant.  scale_base is 0 if the slopes do not follow XPos.
     """
     at = access.within(_XPOS)
     if at.size < _XPOS.size:

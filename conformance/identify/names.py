@@ -1,4 +1,4 @@
-"""Other names of an identified encoding, equivalent parameters, and models that use it."""
+"""Equivalent encodings, equivalent parameters, and models that use an encoding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Names = tuple[tuple[Encoding, ...], tuple[str, ...]]
 
 
 def same_as(encoding: RoPE, m: Measurement) -> Names:
-    """Return encodings that are the same map, and relations of parameters that keep it."""
+    """Return equivalent encodings, and changes of parameters that have no effect."""
     aliases: list[Encoding] = []
     relations: list[str] = []
     if m.w.size == 1:
@@ -37,7 +37,7 @@ def same_as(encoding: RoPE, m: Measurement) -> Names:
 
 
 def same_axes(encoding: MultiAxisRoPE) -> tuple[Encoding, ...]:
-    """Return the same map with positions divided by a scaling, not multiplied by a scale."""
+    """Return the encoding with linear scaling in place of a position scale, or vice versa."""
     scale, scaling = encoding.position_scale, encoding.scaling
     if isinstance(scaling, pr.LinearScaling) and scale == 1.0:
         return (encoding.replace(scaling=None, position_scale=1 / scaling.factor),)
@@ -104,7 +104,7 @@ def _yarn(encoding: RoPE, s: Any, m: Measurement) -> Iterator[Encoding | str]:
 
 
 def _together(scaling: Any, *names: str) -> str:
-    """Return the fields whose quotients alone count, with an example."""
+    """Describe fields that have no effect if all are multiplied by one number."""
     twice = scaling.replace(**{name: 2 * getattr(scaling, name) for name in names})
     return (
         f"the same function if {', '.join(names[:-1])} and {names[-1]} are all multiplied by one "
@@ -113,7 +113,7 @@ def _together(scaling: Any, *names: str) -> str:
 
 
 def _any_length(encoding: RoPE, s: Any, m: Measurement) -> Iterator[str]:
-    """Yield the lengths whose correction range is rounded to the same pairs, if several are."""
+    """Yield the range of original_max_position that gives the same frequencies."""
     kept = s.original_max_position
 
     def same(length: int) -> bool:
@@ -159,7 +159,7 @@ def _given(m: Measurement) -> Iterator[str]:
 
 
 def _pi(value: float) -> str:
-    """Return a number, and the multiple of pi that it is."""
+    """Return a number as text, with its name if it is a multiple of pi."""
     for words, known in (("2 pi", 2 * np.pi), ("pi", np.pi), ("pi / 2", np.pi / 2)):
         if abs(value - known) <= BUDGET["float32"] * ROUNDOFF["float32"] * known:
             return f"{value:.8g} = {words}"
@@ -167,7 +167,7 @@ def _pi(value: float) -> str:
 
 
 def unexplained(m: Measurement) -> tuple[str, ...]:
-    """Describe frequencies without a rule: in reverse order, or by divisors."""
+    """Describe frequencies without a rule as a reversed rule, or by a list of divisors."""
     if not (m.w > 0).all() or m.w.size < 4:
         return ()
     turned = fit(Measurement(m.w[::-1], m.sigma[::-1], roundoff=m.roundoff))
@@ -176,7 +176,7 @@ def unexplained(m: Measurement) -> tuple[str, ...]:
         return (f"base={turned.base:g}{rule}, with the pairs in reverse order",)
     for base in PUBLISHED_BASES:
         divided = m.plain(base) / m.w
-        # An eighth of the slack: with all of it, any number would be a short one.
+        # With the full tolerance, every number would have a short neighbour.
         pairs = zip(divided.tolist(), (m.error / 8).tolist(), strict=True)
         short = [nice(v, e) for v, e in pairs]
         if all(float(f"{v:.5g}") == v for v in short):
@@ -190,7 +190,7 @@ def unexplained(m: Measurement) -> tuple[str, ...]:
 
 @functools.cache
 def known() -> tuple[tuple[str, Encoding], ...]:
-    """Return every encoding of every preset that needs no fact from the caller."""
+    """Return the encodings of all presets that need no argument, with their names."""
     found = []
     for name in pr.presets():
         try:
@@ -202,12 +202,12 @@ def known() -> tuple[tuple[str, Encoding], ...]:
 
 
 def used_by(encoding: Encoding) -> tuple[str, ...]:
-    """Return presets that are the same map."""
+    """Return the presets with an equivalent encoding."""
     return tuple(dict.fromkeys(name for name, other in known() if is_same(other, encoding)))
 
 
 def closest(encoding: Encoding) -> tuple[str, ...]:
-    """Return presets that differ in the fewest fields, and in which."""
+    """Return the presets that differ in the fewest fields, with these fields."""
     mine = encoding.to_dict()
     sizes = {"head_dim", "dim", "num_heads"} & set(mine)
     rated = []
@@ -231,7 +231,7 @@ def closest(encoding: Encoding) -> tuple[str, ...]:
 
 
 def is_same(one: Encoding, other: Encoding) -> bool:
-    """Return whether two encodings are the same map of vectors."""
+    """Return whether two encodings give the same results."""
     if not isinstance(one, Rotary) or not isinstance(other, Rotary):
         return one == other
     if any(isinstance(e, XPos | MixedRoPE) for e in (one, other)):
@@ -243,7 +243,7 @@ def is_same(one: Encoding, other: Encoding) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _numbers(encoding: Rotary) -> tuple[Any, ...]:
-    """Return everything that the map depends on, as plain values."""
+    """Return all numbers that determine the results of an encoding."""
     axes = encoding.axes()
     arrays = (
         *encoding.pairs(),

@@ -1,4 +1,4 @@
-"""Find the nearest rule to frequencies that follow none, and their distance from it."""
+"""Find the frequency schedule nearest to frequencies that match none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .names import known
 
 
 def nearest(m: Measurement) -> str:
-    """Describe the rule that most pairs follow, if half do, else the one with the least error."""
+    """Describe the rule that matches most pairs (at least half), or has the smallest error."""
     if m.w.size < 2 or not (m.w > 0).all():
         return ""
     rated = []
@@ -34,7 +34,7 @@ def nearest(m: Measurement) -> str:
 
 
 def _candidates(m: Measurement) -> Iterator[Fit]:
-    """Yield published bases with plain factors, and the base that fits best."""
+    """Yield published bases with usual factors, and the best fitted base."""
     fitted = fitted_base(m, 1.0)
     near = () if fitted is None else tuple(decimals(fitted, digits=3))
     for base in (*PUBLISHED_BASES, *near):

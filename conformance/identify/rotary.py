@@ -1,4 +1,4 @@
-"""Identify a rotary function: structure, dependence on length, frequencies."""
+"""Identify a rotary function: layout, dependence on length, frequencies."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
 def follow(
     run: Run, access: Reach, tables: Tables, phases: Phases, card: Card, *, xpos: bool = False
 ) -> Lengths:
-    """Say whether angles are linear in the position, and measure calls of other lengths."""
+    """Note on the card whether angles are linear in the position; measure other lengths."""
     card.linear = phases.linear
     if not card.linear:
         card.unknown.append("angles or amplitudes do not follow the position evenly")
@@ -92,10 +92,10 @@ def follow(
 def explain(
     run: Run, card: Card, every: list[Structure], phases: Phases, factor: Factor, sign: int
 ) -> tuple[Measurement, np.ndarray]:
-    """Fill in the encoding, and return what it was fitted to and the slots of the pairs."""
+    """Fill in the encoding; return the fitted measurement and the slots of the pairs."""
     measured = [s.measurement(run.coarse, phases, factor, sign) for s in every]
     tried = list(zip(every, measured, map(closest_fit, measured), strict=True))
-    # Of several slices, prefer the one with a published base.
+    # Prefer the slice with a published base.
     found, measurement, fitted = min(
         tried, key=lambda each: not each[2].named or each[2].base not in PUBLISHED_BASES
     )
@@ -109,7 +109,7 @@ def explain(
 
 
 def closest_fit(m: Measurement) -> Fit:
-    """Return a fit as exact as the results, or else as exact as float32 angles."""
+    """Return the fit with the tolerance of the results, or else that of float32 angles."""
     found = fit(m)
     if found.named or m.roundoff == ROUNDOFF["float32"]:
         return found
@@ -118,7 +118,7 @@ def closest_fit(m: Measurement) -> Fit:
 
 
 def describe_pairs(card: Card, measured: Measured, every: list[Structure]) -> None:
-    """Describe which channels form the pairs."""
+    """Describe the channels of the pairs on the card."""
     names = {"interleaved": "interleaved (2k, 2k+1)", "half": "half-split (k, k + d/2)"}
     layout = every[0].fields["layout"] if every else ""
     channels = sorted({c for p in measured.pairs for c in (p.a, p.b)})
@@ -134,7 +134,7 @@ def describe_pairs(card: Card, measured: Measured, every: list[Structure]) -> No
 
 
 def numbers(card: Card, phases: Phases, factor: Factor, dtype: str) -> None:
-    """Describe frequencies, amplitude, sign and origin."""
+    """Describe frequencies, amplitude, sign and origin on the card."""
     w = phases.frequencies
     card.frequencies, card.uncertainty = w, uncertainty(phases, dtype)
     relative = card.uncertainty[w != 0] / np.abs(w[w != 0])
@@ -158,7 +158,7 @@ def numbers(card: Card, phases: Phases, factor: Factor, dtype: str) -> None:
 
 
 def encode(card: Card, found: Structure, fitted: Fit, m: Measurement, sign: int) -> RoPE | None:
-    """Return the encoding of one axis, with what else it may be called noted on the card."""
+    """Return the encoding of one axis, and note equivalent ones on the card."""
     scaling, base = fitted.scaling, fitted.base
     bare = 1.0 if scaling is None else scaling.magnitude(None)
     if not fitted.named:
@@ -182,7 +182,6 @@ def encode(card: Card, found: Structure, fitted: Fit, m: Measurement, sign: int)
 
 
 def _no_rotation(access: Access, measured: Measured) -> str:
-    """Return what a function that rotates no channels does."""
     dim, at = access.dim, access.within(np.arange(8))
     if access.rows(np.zeros((1, 1, at.size, dim)), at).any():
         return (

@@ -1,4 +1,4 @@
-"""Identify logits: their terms, their scale, and the encoding."""
+"""Identify the encoding, the terms and the scale of logits."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from .measure import reach, refined, xpos_rates
 from .rotary import closest_fit, describe_pairs, encode, numbers
 from .structure import structures
 
-#: The farthest key: a call has all keys between.
+#: The largest distance of a key from the query.
 _FARTHEST = 2**11
-#: The same where every call has as many queries as keys.
+#: The same if every call must have as many queries as keys.
 _SQUARE = 2**6
-#: Rows of a table added to embeddings: each is seen by as many calls as it has channels.
+#: Rows to measure of a table added to embeddings; each takes one call per channel.
 _ROWS = 2**10
 _TERMS = {
     "content": "content-content (q . k)",
@@ -75,7 +75,7 @@ def identify(run: Run, card: Card) -> None:
         raise Unidentified("logits with a rotation and a bias have no one encoding here")
 
 
-# -- content that positions do not move --------------------------------------------------------
+# -- content terms independent of positions ----------------------------------------------------
 
 
 def _unmoved(run: Run, logits: Logits, terms: Terms, present: list[str], card: Card) -> None:
@@ -96,7 +96,7 @@ def _unmoved(run: Run, logits: Logits, terms: Terms, present: list[str], card: C
 
 
 def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
-    """Find out whether the scale multiplies the bias as well."""
+    """Note on the card whether the scale multiplies the bias as well."""
     e = card.encoding
     if not isinstance(e, ALiBi) or s == 1.0:
         return
@@ -108,7 +108,7 @@ def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
 
 
 def _added(run: Run, card: Card, logits: Logits, s: float) -> None:
-    """Identify a table that is added to q and k, channel by channel."""
+    """Identify a table that is added to q and k."""
     every, none = np.arange(logits.dim), np.full(logits.dim, -1)
 
     def table(positions: np.ndarray) -> np.ndarray:
@@ -129,13 +129,13 @@ def _part(
     run: Run, card: Card, surface: str, fn: Callable[..., Any],
     identify_it: Callable[..., None], **options: Any,
 ) -> None:  # fmt: skip
-    """Identify a part of the logits as if it were a function of its own."""
+    """Identify a part of the logits as a function of another surface."""
 
     def driven(*args: Any) -> Any:
         try:
             return fn(*args)
         except Refused as error:
-            raise error.cause from None  # what the function said, not that it was refused twice
+            raise error.cause from None  # the function's own error
 
     part = make_run(driven, None, surface, dtype=run.coarse, name=surface, **options)
     found = Card(surface, surface, "numpy", run.coarse)
@@ -153,7 +153,7 @@ def _part(
 
 
 def _relative(card: Card, terms: Terms) -> None:
-    """Describe terms such as those of Shaw, Transformer-XL and DeBERTa."""
+    """Describe relative terms, such as those of Shaw, Transformer-XL and DeBERTa."""
     shapes = []
     for name in ("query", "key", "bias"):
         what = (
@@ -177,22 +177,22 @@ def _relative(card: Card, terms: Terms) -> None:
     )  # fmt: skip
 
 
-# -- content that positions turn ---------------------------------------------------------------
+# -- content terms rotated by positions --------------------------------------------------------
 
 
 class _Distances(Reach):
-    """cos and sin of every pair by how far the key is behind the last query."""
+    """The cos and sin of every pair, by the distance of a key from the last query."""
 
     def __init__(self, run: Run, logits: Logits, measured: Measured, scale: float) -> None:
         super().__init__(run, mode="any")
         self._logits, self._measured, self._scale = logits, measured, scale
 
     def touch(self, position: int) -> None:
-        """Evaluate one distance."""
+        """Call the function with keys up to one distance."""
         self.tables(np.array([position]))
 
     def tables(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the 2 x 2 block of every pair: its first row."""
+        """Return cos and sin of every pair, the first row of its 2 x 2 block."""
         if not self.run.settings.allows(int(positions.max())):
             raise Refused(ValueError("farther keys are not tried"))
         a, b = (np.array([getattr(p, c) for p in self._measured.pairs]) for c in "ab")
@@ -235,7 +235,7 @@ def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
         card.unknown.append("angles or amplitudes do not follow the distance evenly")
     lengths = Lengths(run, access, access.tables, phases, card)
     phases = refined(access.tables, phases, reach(access), run.coarse)
-    # Logits show only the scale times m squared; channels passed through show the scale.
+    # Rotated channels give the scale times m squared; channels passed through give the scale.
     passed = [own[c] for c in measured.passed]
     m = float(np.sqrt(turned / np.median(passed))) if passed else 1.0
     error = FACTOR_SLACK / 8 if passed else np.inf
@@ -263,7 +263,7 @@ def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
 
 
 def _amplitude(run: Run, card: Card, turned: float, dim: int, *, known: bool) -> None:
-    """Fill in the scale without the factor m squared."""
+    """Fill in the softmax scale, without the attention factor m squared."""
     e: Any = card.encoding
     m = abs(e.attention_factor()) if hasattr(e, "attention_factor") else 1.0
     own = dim**-0.5
@@ -281,7 +281,7 @@ def _amplitude(run: Run, card: Card, turned: float, dim: int, *, known: bool) ->
 
 
 def _scale(run: Run, card: Card, s: float, dim: int) -> None:
-    """Fill in the softmax scale as a round number."""
+    """Fill in the softmax scale, as a usual or short number if possible."""
     slack = FACTOR_SLACK / 8 + 8 * ROUNDOFF[run.coarse]
     known = {f"1/sqrt({dim})": dim**-0.5, "1": 1.0, f"1/{dim}": 1 / dim, "1/2": 0.5}
     near = [(name, v) for name, v in known.items() if abs(s / v - 1) <= slack]

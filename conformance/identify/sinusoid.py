@@ -1,4 +1,4 @@
-"""Identify a table: sinusoidal with all its fields, or a list of rows."""
+"""Identify a table as sinusoidal or as a list of learned rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .fit.measurement import Factor, Measurement, chosen, fitted_base, nice
 from .measure import amplitude, origin, reach, refined, uncertainty
 from .table import open_table
 
-#: The most rows of a table that is read as a list.
+#: The most rows of a learned table.
 _MANY_ROWS = 2**16
 _BASES = (*PUBLISHED_BASES, 20.0, 100.0, 2.0)
 
@@ -84,7 +84,7 @@ def identify(run: Run, card: Card) -> None:
 
 
 def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
-    """Describe a table without sinusoids: a list of rows, if it has a last one."""
+    """Describe a table without sinusoids, as learned rows if it has a last row."""
     last = access.reach(2**17 - 1)
     rows = access.rows(np.arange(min(last, 16) + 1))
     card.facts["table"] = (
@@ -94,12 +94,12 @@ def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
         raise Unidentified("all rows are zero: the table does not depend on positions")
     if (rows == rows[0]).all():
         raise Unidentified("all rows are equal: the table does not depend on positions")
-    if access.highest is None or last >= _MANY_ROWS:  # left out, not refused
+    if access.highest is None or last >= _MANY_ROWS:  # no last row was found
         text = "columns form no sinusoids, and rows go on: no table of rows, another function"
         if ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
             text += f"; or slow columns look alike in {run.coarse}: identify it in float32"
         raise Unidentified(text)
-    kind = "float64" if run.dtype == "float64" else "float32"  # wider than what came out
+    kind = "float64" if run.dtype == "float64" else "float32"  # exact for the dtype of the result
     table = access.rows(np.arange(last + 1)).astype(kind)
     card.encoding = Learned(table)
     card.facts["learned"] = "columns form no sinusoids, and the rows end: they are listed"
@@ -112,7 +112,7 @@ def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
 
 
 def _upright(phases: Phases, factor: Factor) -> tuple[Phases, float]:
-    """Turn half a turn of every pair into a negative scale; return both."""
+    """Return phases and scale, with a half turn in all pairs replaced by a negative scale."""
     size = factor.short
     turned = np.abs(np.abs(phases.start) - np.pi)
     if (turned > BUDGET["float32"] * max(factor.error, ROUNDOFF["float32"])).any():
@@ -124,7 +124,6 @@ def _upright(phases: Phases, factor: Factor) -> tuple[Phases, float]:
 def _arranged(
     dim: int, fields: dict[str, Any], sines: np.ndarray, cosines: np.ndarray
 ) -> Iterator[Sinusoidal]:
-    """Yield the arrangements that have these columns."""
     n = cosines.size
     for layout, first in product(("interleaved", "concat"), ("sin", "cos")):
         try:
@@ -137,7 +136,7 @@ def _arranged(
 
 
 def _scale(size: float, factor: Factor, dim: int) -> float:
-    """Return the amplitude, exactly where it is a root that somebody would choose."""
+    """Return the amplitude, as a usual root of ``dim`` if it equals one."""
     for known in (dim**-0.5, (2 / dim) ** 0.5, dim**0.5):
         if abs(abs(size) - known) <= factor.error * known:
             return float(np.copysign(known, size))
@@ -145,7 +144,7 @@ def _scale(size: float, factor: Factor, dim: int) -> float:
 
 
 def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
-    """Yield base, denominator and scale of positions: published ones, then fitted ones."""
+    """Yield base, denominator and position scale, published values first, then fitted ones."""
     first = float(m.w[0])
     whole = nice(first, float(m.error[0]))
     scales = [s for s in (1.0, 2 * np.pi, np.pi, whole, first) if abs(s / first - 1) <= m.error[0]]
@@ -156,7 +155,7 @@ def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
         if fitted is None:
             continue
         slope = float(np.log(fitted)) / m.w.size
-        for base in _BASES:  # another denominator, in halves
+        for base in _BASES:  # a denominator in steps of 1/2
             number = round(2 * float(np.log(base)) / slope) / 2
             if number > 0:
                 yield {"base": base, "denominator": number, "position_scale": scale}
@@ -167,7 +166,7 @@ def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
 
 
 def _relations(found: Sinusoidal, m: Measurement) -> tuple[str, ...]:
-    """Return what the frequencies do not tell."""
+    """Return the changes of parameters that keep the frequencies."""
     if m.w.size == 1:
         return ("any base: the only pair has the frequency of position_scale whatever it is",)
     if found.base not in _BASES or not isinstance(found.denominator, str):

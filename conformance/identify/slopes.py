@@ -1,4 +1,4 @@
-"""Identify slopes: ALiBi's for every number of heads, or others."""
+"""Identify ALiBi slopes, or other slopes by number of heads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def identify(run: Run, card: Card) -> None:
     card.limits += [f"{', '.join(n)} heads are refused ({why})" for why, n in refused.items()]
     if not got:
         raise Unidentified("no number of heads is accepted")
-    # Recipes differ for numbers that are not powers of two.
+    # A number of heads that is not a power of two distinguishes more recipes.
     n = max((k for k in got if k <= 12), default=min(got))
     again = ask(run.driver, n).values
     if again is None or not np.array_equal(again, got[n]):
@@ -44,7 +44,7 @@ def identify(run: Run, card: Card) -> None:
     found = {k: explain(np.abs(m), ruler) for k, m in got.items()}
     for k in sorted(k for k in (n, 12, 16) if k in got):
         card.facts[f"{k} heads"] = found[k][1]
-    # A single slope, or two, may be of any rule.
+    # One or two slopes match several rules.
     powers = {near for k, (near, _) in found.items() if not k & (k - 1) and k > 2}
     powers = powers or {near for near, _ in found.values()}
     if len(powers) == 1 and None not in powers:
@@ -55,7 +55,7 @@ def identify(run: Run, card: Card) -> None:
 
 
 def explain(m: np.ndarray, ruler: Ruler) -> tuple[float | None, str]:
-    """Return the max_bias of the nearest ALiBi, or None, and the rule in words."""
+    """Return the max_bias of the nearest ALiBi (or None), and a description of the rule."""
     n = m.size
     if not (m > 0).all():
         return None, f"heads {np.flatnonzero(m == 0).tolist()} have no slope"
@@ -74,11 +74,11 @@ def explain(m: np.ndarray, ruler: Ruler) -> tuple[float | None, str]:
 
 
 def _tops(m: np.ndarray) -> Iterator[float]:
-    """Yield 8, and max_bias by the last head of a power of two."""
+    """Yield candidates for max_bias: 8, then values computed from one slope."""
     c = 1 << (m.size.bit_length() - 1)
     yield 8.0
     top = float(-np.log2(m[c - 1]))
-    if top > 0 and np.isfinite(top):  # a slope of few bits tells it to few digits
+    if top > 0 and np.isfinite(top):  # in few digits, if the dtype is coarse
         yield from dict.fromkeys((*decimals(top, error=1 / 64), nice(top)))
 
 

@@ -1,4 +1,4 @@
-"""Find the layout and slice of measured pairs, as fields of ``RoPE``."""
+"""Find the layout and the rotated slice of measured pairs, as fields of ``RoPE``."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .fit.measurement import Factor, Measurement
 
 @dataclass(frozen=True)
 class Structure:
-    """Fields of ``RoPE``, and the slot of every measured pair; other slots stand still."""
+    """Fields of ``RoPE``, and the slot of every measured pair; other slots have frequency 0."""
 
     fields: dict[str, Any]
     slots: np.ndarray
     count: int
 
     def measurement(self, dtype: str, phases: Phases, factor: Factor, sign: int = 1) -> Measurement:
-        """Return the frequency of every slot, 0 where a pair stands still."""
+        """Return the frequency of every slot, 0 for slots without a measured pair."""
         w, sigma = np.zeros(self.count), np.zeros(self.count)
         w[self.slots], sigma[self.slots] = sign * phases.frequencies, phases.sigma
         return Measurement.of(dtype, w, sigma, factor)
 
 
 def structures(dim: int, measured: Measured) -> list[Structure]:
-    """Return layouts and slices that have the measured pairs, the smallest slice first.
+    """Return the layouts and slices that contain the measured pairs, the smallest slice first.
 
-    Pairs may be missing from a layout where their channels keep to themselves: they do not turn.
+    Pairs of a layout may be missing if their channels pass through: their frequency is 0.
     """
     every = []
     found = [(p.a, p.b) for p in measured.pairs]
@@ -60,7 +60,7 @@ def structures(dim: int, measured: Measured) -> list[Structure]:
 
 
 def _candidates(dim: int, found: list[tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
-    """Yield layout, pairs and first channel: the smallest slice, then ones with still pairs."""
+    """Yield layout, number of pairs and first channel, for the smallest slice first."""
     first, last = min(a for a, _ in found), max(b for _, b in found)
     apart = {b - a for a, b in found}
     half = apart.pop() if len(apart) == 1 else 0
@@ -70,11 +70,11 @@ def _candidates(dim: int, found: list[tuple[int, int]]) -> Iterator[tuple[str, i
         yield "interleaved", (last + 1 - first) // 2, first
         yield "interleaved", dim // 2, 0
     elif half:
-        # The distance is the number of pairs; the last, slow ones may have frequency 0.
+        # The channel distance is the number of pairs; the last ones may have frequency 0.
         yield "half", half, 0 if 2 * half == dim else first
 
 
 def _slots(layout: str, count: int, start: int) -> dict[tuple[int, int], int]:
-    """Return the number of every pair of channels."""
+    """Return the slot of every pair of channels."""
     first, second = layout_pairs(layout, count, start)
     return {(int(a), int(b)): k for k, (a, b) in enumerate(zip(first, second, strict=True))}

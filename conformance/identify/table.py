@@ -1,4 +1,4 @@
-"""Identify rotary cos and sin tables, and rotary frequencies."""
+"""Identify rotary cos and sin tables and rotary frequencies."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def open_table(run: Run, read: Callable[[Any, int], np.ndarray]) -> TableAccess:
 
 
 def _single(table: np.ndarray, layouts: list[str]) -> np.ndarray:
-    """Return one column for each pair, of a table that may have every column twice."""
+    """Return one column for each pair, and note the layout if columns are repeated."""
     n = table.shape[1] // 2
     if table.shape[0] > 1 and table.shape[1] % 2 == 0:
         if np.array_equal(table[:, :n], table[:, n:]):
@@ -81,7 +81,7 @@ def _single(table: np.ndarray, layouts: list[str]) -> np.ndarray:
         if np.array_equal(table[:, ::2], table[:, 1::2]):
             layouts.append("interleaved")
             return table[:, ::2]
-    if layouts:  # a call of one row shows no arrangement: the one seen before holds
+    if layouts:  # a call of one row has the layout of earlier calls
         return table[:, :n] if layouts[0] == "half" else table[:, ::2]
     return table
 
@@ -99,7 +99,7 @@ class _Anywhere(Reach):
 
 
 def frequencies(run: Run, card: Card) -> None:
-    """Fill in the card of ``fn()``, or ``fn(seq_len)``: frequencies, or those and the factor."""
+    """Fill in the card of ``fn()`` or ``fn(seq_len)``: frequencies, with or without a factor."""
     called: dict[int | None, tuple[np.ndarray, float]] = {}
 
     def ask(length: int | None) -> tuple[np.ndarray, float]:

@@ -1,4 +1,4 @@
-"""Known mistakes in the bias of logits."""
+"""Known mistakes in the bias added to logits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .changed import changed
 
 
 def mistakes_of_bias(declared: Bias) -> Iterator[Mistake]:
-    """Yield one change of the declared bias each."""
+    """Yield the known mistakes in the declared bias."""
     for words, of in CALLS:
         yield changed("bias-missing", f"the bias is missing {words}", _without(of))
     if isinstance(declared, T5Bias):
@@ -32,13 +32,13 @@ def mistakes_of_bias(declared: Bias) -> Iterator[Mistake]:
 
 
 def _in_logits(mistake: Mistake) -> Mistake:
-    """The mistake of a bias, in the logits that it is added to."""
+    """Return the mistake in logits that corresponds to a mistake in the bias."""
     of: Callable[[Any], Any] = mistake.predict
     return _truth(mistake.code, mistake.message, lambda call: of(call.positions))
 
 
 def _without(of: Callable[[int, int], bool]) -> Callable[[Scored], Parts]:
-    """No bias in calls of these lengths."""
+    """Return the function that omits the bias in calls for which ``of(q_len, k_len)`` is true."""
 
     def parts(call: Scored) -> Parts:
         lengths = call.q.shape[2], call.k.shape[2]
@@ -48,14 +48,14 @@ def _without(of: Callable[[int, int], bool]) -> Callable[[Scored], Parts]:
 
 
 def _truth(code: str, message: str, of: Callable[[Scored], Truth], remedy: str = "") -> Mistake:
-    """Another bias."""
+    """Return the mistake of another bias, with its reference."""
     return changed(
         code, message, lambda call: call.parts() | {"bias": call.added(of(call))}, remedy
     )
 
 
 def _with(code: str, message: str, of: Callable[[Scored], np.ndarray], remedy: str = "") -> Mistake:
-    """Another bias, by its exact values."""
+    """Return the mistake of another bias, given its exact values."""
     return _truth(code, message, lambda call: exactly(of(call)), remedy)
 
 

@@ -1,4 +1,4 @@
-"""A mistake in logits: other parts in the sum; a factor on each part can be fitted besides."""
+"""A mistake in logits: a sum of changed parts, with an optional fitted factor on each."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from . import factors
 
 
 def changed(code: str, message: str, parts: Callable[[Scored], Parts], remedy: str = "") -> Mistake:
-    """Return the mistake of other ``parts``."""
+    """Return the mistake of summing ``parts`` in place of the declared parts."""
 
     def predicts(by: dict[str, float]) -> Callable[[Scored], Truth | None]:
         def predict(call: Scored) -> Truth | None:
             try:
                 return call.total(parts(call), by)
-            except ValueError:  # positions that a table does not have
+            except ValueError:  # positions outside the table
                 return None
 
         return predict
@@ -41,5 +41,5 @@ def changed(code: str, message: str, parts: Callable[[Scored], Parts], remedy: s
 
 
 def other(code: str, message: str, encoding: Any) -> Mistake:
-    """Return the mistake of another encoding in place of the declared one."""
+    """Return the mistake of using ``encoding`` in place of the declared one."""
     return changed(code, message, lambda call: call.replace(encoding=encoding).parts())

@@ -1,4 +1,4 @@
-"""Known mistakes of each score encoding, then those that any of them may have."""
+"""Known mistakes of each score encoding, and mistakes common to all of them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from posenc_ref.conformance.table.mistakes import sinusoid_variants
 from .changed import changed, other
 from .term_mistakes import ABSOLUTE, absolute, by_offset, mistakes_of_any
 
-#: The longest table, and the rows that are made at once.
+#: The longest table to search, and the number of rows computed at once.
 _LONGEST_TABLE = 2**15
 _AT_ONCE = 2**10
 
 
 def score_mistakes(declared: Score) -> Iterator[Mistake]:
-    """Yield the declaration itself, then one change of it each, its own first."""
+    """Yield the declared encoding, its own known mistakes, and mistakes common to all."""
     yield changed("", "", lambda call: call.terms())
     for form, of in _FORMS:
         if isinstance(declared, form):
@@ -104,10 +104,10 @@ def _espnet(declared: ESPnetLegacy) -> Iterator[Mistake]:
 
 
 def table_length(declared: Score, seen: Sequence[JudgedCall]) -> Iterator[Mistake]:
-    """Yield a table of another length of ESPnet's legacy encoding, measured from logits.
+    """Yield ESPnet's legacy encoding with the table length measured from the logits.
 
-    It fits each query's own key in the first call, where R is that of position ``rows - K``.
-    Tables no longer than K are all alike.
+    At each query's own key in the first call, R is the row of position ``rows - K``.  All tables of
+    at most K rows give the same logits.
     """
     one = seen[0]
     call: Scored = one.facts
@@ -156,7 +156,7 @@ def _gated(declared: GatedBias) -> Iterator[Mistake]:
 
 
 def _positions_of(call: Scored, changed: Scored) -> Parts:
-    """The terms of the call, with the content-position term of a changed one."""
+    """Return the terms of ``call`` with the content-position term of ``changed``."""
     return call.terms() | {"content-position": changed.terms()["content-position"]}
 
 
@@ -219,7 +219,7 @@ def _pope(declared: PoPE) -> Iterator[Mistake]:
 
 
 def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:
-    """PoPE's logits with other sizes of queries and keys."""
+    """Return PoPE's logits with the magnitudes ``sizes(q)`` and ``sizes(k)``."""
     q, k = (sizes(x)[..., None, :] for x in (call.q, call.k))
     pairs = q * np.swapaxes(k, -2, -3) * call.scale
     q_at, k_at = call.grid

@@ -1,4 +1,4 @@
-"""Factors on the parts of logits: fitted by least squares, and named."""
+"""Fit factors on the parts of logits by least squares, and diagnose them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from posenc_ref.conformance.functions.models import scales
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 
-#: Factors are fitted to at least as many logits, where a call has them.
+#: Factors are fitted to a call with at least this many logits, if there is one.
 _FEW = 100
-#: A code, a message, and the values of a finding.
+#: The code, message and values of a finding.
 Named = tuple[str, str, dict[str, object]]
 
 
 def to_fit(calls: Sequence[JudgedCall]) -> JudgedCall:
-    """Return the smallest call with enough logits to fit factors to."""
+    """Return the smallest call with enough logits to fit factors, or else the last call."""
     enough = [one for one in calls if one.actual.size >= _FEW]
     return min(enough, key=lambda one: one.actual.size) if enough else calls[-1]
 
 
 def fitted(one: JudgedCall, parts: Parts) -> dict[str, float]:
-    """Return the factor of every part, by least squares over the logits of one call."""
+    """Return the factor on each part, fitted to the logits of one call by least squares."""
     mask = np.broadcast_to(True if one.mask is None else one.mask, one.actual.shape)
     if not np.isfinite(one.actual[mask]).all():
         return {}
@@ -40,7 +40,7 @@ def fitted(one: JudgedCall, parts: Parts) -> dict[str, float]:
 
 
 def named(run: Run, factors: dict[str, float], call: Scored) -> Iterator[Named]:
-    """Name the factors of the parts of logits."""
+    """Yield findings that explain the factors on the parts of logits."""
     if isinstance(call.encoding, Score):
         return of_terms(run, factors, call.scale, call.q.shape[-1])
     bias = of_bias(run, factors.get("bias", 1.0), call.q.shape[-1])
@@ -48,14 +48,14 @@ def named(run: Run, factors: dict[str, float], call: Scored) -> Iterator[Named]:
 
 
 def slack(run: Run) -> float:
-    """Return the largest difference from a factor that rounding explains."""
+    """Return the largest deviation of a fitted factor that rounding can cause."""
     return run.budget * ROUNDOFF[run.coarse]
 
 
 def of_terms(
     run: Run, factors: dict[str, float], own_scale: float, head_dim: int
 ) -> Iterator[Named]:
-    """Name the factors of the terms of a score: a common one, or one for each."""
+    """Yield findings for the factors on the terms of a score: a common one, or separate ones."""
     near = slack(run)
     off = {name: c for name, c in factors.items() if abs(c - 1.0) > near}
     if not off:
@@ -81,7 +81,7 @@ def _said(factor: float, near: float) -> str:
 
 
 def of_bias(run: Run, factor: float, head_dim: int) -> Iterator[Named]:
-    """Name the factor on a bias that is added to logits."""
+    """Yield a finding for the factor on the bias."""
     near, d = slack(run), head_dim
     if abs(factor - 1.0) <= near:
         return
@@ -98,7 +98,7 @@ def of_bias(run: Run, factor: float, head_dim: int) -> Iterator[Named]:
 
 
 def of_product(run: Run, factor: float, call: Scored) -> Iterator[Named]:
-    """Name the factor on ``q . k``: a softmax scale, or the attention factor of cos and sin."""
+    """Yield a finding for the factor on ``q . k``: a softmax scale or an attention factor."""
     near = slack(run)
     if abs(factor - 1.0) <= near:
         return

@@ -1,4 +1,4 @@
-"""Judge of ``scores``: logits of queries and keys, from short calls to long ones, and state."""
+"""Judge ``scores``: attention logits in short and long calls, and state."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from .encoding_mistakes import score_mistakes, table_length
 from .mistakes import logit_mistakes
 
 Size = tuple[int, int, int, int]
-#: (B, H, Q, K): as many keys as queries first; fewer queries may be refused.
+#: (B, H, Q, K); the function may refuse fewer queries than keys.
 SIZES: tuple[Size, ...] = ((2, 3, 5, 5), (3, 2, 4, 4), (1, 4, 2, 2), (1, 1, 33, 33))
 OPTIONAL: tuple[Size, ...] = (
     (2, 3, 1, 7), (1, 2, 3, 11), (1, 1, 1, 1), (1, 8, 64, 64), (1, 2, 150, 150), (1, 1, 1, 256),
     (1, 1, 1, 2050),
 )  # fmt: skip
-#: Channels of q and k where the encoding does not say.
+#: Channels of q and k if the encoding does not define them.
 _DIM = 64
-#: Calls with more logits have a batch of one.
+#: Calls with more logits than this use batch size 1.
 _MANY = 2**20
 
 
 def judge(run: Run) -> None:
-    """Judge ``fn(q, k)``: logits (B, H, Q, K) of queries at the end of the keys."""
+    """Judge ``fn(q, k)``: logits (B, H, Q, K) of queries at the last positions of the keys."""
     run.report.required = ("logits", "state")
     seen = drive(run, _probes(run), partial(_asked, run))
     if not seen:
@@ -64,7 +64,7 @@ def _probes(run: Run) -> Iterator[Probe]:
 
 
 def _of_score(run: Run, size: Size) -> Scored | None:
-    """The call of a size, cut to the whole of a window; None where there is no room for it."""
+    """Return a call of the given size, cut to the window, or None if it does not fit."""
     encoding: Score = run.encoding
     b, h, n_q, n_k = size
     whole = encoding.rows
@@ -77,7 +77,7 @@ def _of_score(run: Run, size: Size) -> Scored | None:
 
 
 def _of_encoding(run: Run, size: Size) -> Scored | None:
-    """The call of a size, cut to the encoding's span; None where there is no room for it."""
+    """Return a call of the given size, cut to the encoding's limits, or None if it does not fit."""
     declared: Any = run.encoding
     b, h, n_q, n_k = size
     model = declared if isinstance(declared, ModelEncoding) else None
@@ -87,7 +87,7 @@ def _of_encoding(run: Run, size: Size) -> Scored | None:
     if isinstance(encoding, Learned) and n_k > encoding.rows - max(encoding.offset, 0):
         return None
     if (one := span(run, encoding)) is not None:
-        if b == 1 and (one.whole or n_q == n_k):  # two batches of the whole are enough
+        if b == 1 and (one.whole or n_q == n_k):  # a larger batch of the same size is judged
             return None
         square = one.whole or n_q == n_k
         n_k = one.square if square else one.tokens
@@ -108,7 +108,7 @@ def _of_encoding(run: Run, size: Size) -> Scored | None:
 
 
 def _only(model: ModelEncoding) -> Any:
-    """The one encoding of a model; None where no layer has one."""
+    """Return the only encoding of a model, or None if no layer has one."""
     every = list(model.encodings.values())
     return None if all(e is None for e in every) else model.only
 
@@ -116,7 +116,7 @@ def _only(model: ModelEncoding) -> Any:
 def _drawn(
     run: Run, encoding: Any, size: Size, d: int, scale: float, factor: np.ndarray | None = None
 ) -> Scored | None:
-    """The call with random queries and keys, unless keys lie beyond the largest position."""
+    """Return a call with random q and k, or None if a key is past the largest position."""
     b, h, n_q, n_k = size
     if not run.settings.allows(n_k - 1):
         return None
@@ -143,7 +143,7 @@ def _called(run: Run, call: Scored) -> np.ndarray:
 
 
 def _judged(run: Run, call: Scored, actual: np.ndarray, case: str) -> np.ndarray | None:
-    """Which logits are compared: all, or those of keys up to the query."""
+    """Return the mask of the logits to compare, or None for all."""
     visible = np.broadcast_to(call.visible, actual.shape)
     if call.causal:
         return visible
@@ -169,6 +169,6 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
 
 
 def _beside_constants(one: JudgedCall) -> Truth | None:
-    """The reference to the rounding of the result, where rows count up to a constant."""
+    """Return the reference with the tolerance of the row constants, or None without any."""
     constant, t = one.facts.constant, one.truth
     return None if constant is None else Truth(t.value, t.terms + np.abs(constant), t.angle)

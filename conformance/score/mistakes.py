@@ -1,4 +1,4 @@
-"""Known mistakes in logits: another encoding, other positions, another bias, a missing one."""
+"""Known mistakes in logits: another encoding, other positions, another or no bias."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .changed import changed, other
 
 
 def logit_mistakes(declared: Any) -> Iterator[Mistake]:
-    """Yield the declaration itself, then one change of it each."""
+    """Yield the declared encoding, then its known mistakes."""
     yield changed("", "", Scored.parts)
     yield from _positions("bias-alignment" if isinstance(declared, Bias) else "decode-offset")
     if isinstance(declared, Rotary) and declared.num_axes == 1:
@@ -48,7 +48,7 @@ def logit_mistakes(declared: Any) -> Iterator[Mistake]:
 
 def _positions(code: str) -> Iterator[Mistake]:
     def moved(code: str, message: str, **places: Callable[[int, int], np.ndarray]) -> Mistake:
-        """Other positions of queries or keys, made from their numbers."""
+        """Return the mistake of other query or key positions, computed from Q and K."""
         return changed(
             code,
             message,
@@ -68,7 +68,7 @@ def _positions(code: str) -> Iterator[Mistake]:
 
 def _rotary(declared: Rotary) -> Iterator[Mistake]:
     def turned(code: str, message: str, q: int = 1, k: int = 1) -> Mistake:
-        """The positions of queries and keys, each times a number."""
+        """Return the mistake of query positions times ``q`` and key positions times ``k``."""
 
         def parts(call: Scored) -> Parts:
             q_at, k_at = call.positions
@@ -92,7 +92,7 @@ def _xpos(declared: XPos) -> Iterator[Mistake]:
 
 
 def _mirrored(call: Scored, declared: XPos) -> Scored:
-    """Rotation by p and decay by -p: rotated the other way at -p, with mirrored channels."""
+    """Return the call with the rotation of p and the decay of -p, by mirrored channels at -p."""
     _, second = declared.pairs()
     q, k = np.array(call.q), np.array(call.k)
     q[..., second] *= -1

@@ -1,4 +1,4 @@
-"""Known mistakes in the terms of a score: offsets, rows of tables, other terms."""
+"""Known mistakes in the terms of a score: offsets, table rows, other terms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .changed import changed
 
 
 def mistakes_of_any(declared: Score) -> Iterator[Mistake]:
-    """Yield the changes that every score encoding may have."""
+    """Yield the mistakes common to all score encodings."""
     if declared.relative:
         yield from _offsets()
     for message, place in QUERIES:
@@ -30,11 +30,11 @@ def _placed(queries: Callable[[int, int], np.ndarray]) -> Callable[[Scored], Par
 
 
 def _before(call: Scored) -> int:
-    """The number of keys before the first query."""
+    """Return the number of keys before the first query."""
     return int(call.k.shape[2] - call.q.shape[2])
 
 
-#: Positions that are taken in place of key - query, in words.
+#: Positions that may be used in place of key - query, in words and as a function.
 ABSOLUTE: tuple[tuple[str, Callable[[Scored], np.ndarray]], ...] = (
     ("key's own position", lambda call: call.grid[1]),
     ("query's own position", lambda call: call.grid[0]),
@@ -45,7 +45,7 @@ ABSOLUTE: tuple[tuple[str, Callable[[Scored], np.ndarray]], ...] = (
 
 
 def absolute(words: str, place: Callable[[Scored], np.ndarray]) -> Mistake:
-    """Return the mistake of ``place``, (Q, 1) or (1, K), in place of key - query."""
+    """Return the mistake of using ``place``, (Q, 1) or (1, K), in place of key - query."""
     return changed(
         "relative-absolute",
         f"what is called relative goes by the {words}",
@@ -54,7 +54,7 @@ def absolute(words: str, place: Callable[[Scored], np.ndarray]) -> Mistake:
 
 
 def by_offset(code: str, message: str, change: Callable[[np.ndarray], np.ndarray]) -> Mistake:
-    """Return the mistake of a ``change`` of key - query."""
+    """Return the mistake of applying ``change`` to key - query."""
     return changed(code, message, lambda call: call.by_offset(change))
 
 
@@ -87,13 +87,13 @@ def _offsets() -> Iterator[Mistake]:
 
 
 def _one(call: Scored, name: str, change: Callable[[np.ndarray], np.ndarray]) -> Parts:
-    """One term with ``change`` applied to key - query, the others as declared."""
+    """Return the declared terms, with ``change`` applied to key - query in one of them."""
     declared = call.terms()
     return declared | {n: t for n, t in call.by_offset(change).items() if n == name in declared}
 
 
 def _left_over(call: Scored) -> Parts:
-    """Transformer-XL's shift without its causal mask: 0 at j = i + 1, then the next query's row."""
+    """Return the terms of Transformer-XL's shift without its causal mask."""
     n_q, n_k = call.q.shape[2], call.k.shape[2]
     declared = call.terms()
     i, j = np.arange(n_q)[:, None], np.arange(n_k)

@@ -1,1 +1,1 @@
-"""Say how to use an identified function as another encoding."""
+"""Convert an identified function to another encoding."""

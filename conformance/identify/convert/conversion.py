@@ -1,4 +1,4 @@
-"""How to use a function as another encoding: in words, and as code."""
+"""The steps that convert a function to another encoding, in words and as code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
 
-#: The relative difference up to which frequencies or factors are equal.
+#: Frequencies or factors are equal up to this relative difference.
 SLACK = BUDGET["float32"] * ROUNDOFF["float32"]
 #: The arguments of the converted function, by surface.
 ARGUMENTS = {
@@ -20,7 +20,7 @@ ARGUMENTS = {
 
 @dataclass
 class Conversion:
-    """Steps in words, and the body of ``converted``; neither: there is nothing to do."""
+    """Steps in words and the lines of ``converted``; both are empty if nothing is to be done."""
 
     surface: str
     steps: list[str] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Conversion:
 
     @property
     def code(self) -> str:
-        """The function, with what it imports."""
+        """The code of ``converted``, with its imports."""
         if not self.body:
             return ""
         imports = ["import numpy as np"] if any("np." in line for line in self.body) else []
@@ -38,7 +38,7 @@ class Conversion:
         return "\n".join([*imports, head, *(f"    {line}" for line in self.body)])
 
     def move_positions(self, ratio: float, shift: float) -> str:
-        """Say what is done to positions, and return what to pass."""
+        """Add steps that multiply and shift positions; return the expression to pass."""
         at = "positions"
         if ratio != 1.0:
             whole = ratio == round(ratio)
@@ -57,9 +57,9 @@ class Conversion:
 
 
 class CannotBe(Exception):
-    """Why no change of inputs and outputs leads to the target."""
+    """Raised if a conversion is impossible; the message says why."""
 
 
 def times(text: str, factor: float) -> str:
-    """Return a product, unless the factor is 1."""
+    """Return the code of a product, or only ``text`` if the factor is 1."""
     return text if abs(factor - 1) <= SLACK else f"{text} * {factor!r}"

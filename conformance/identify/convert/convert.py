@@ -1,4 +1,4 @@
-"""Say how to use an identified function as another encoding: permute, shift and multiply."""
+"""Convert an identified function to another encoding: permute, shift and multiply."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .rotary import convert_rotary
 def convert(
     found: Encoding, target: Encoding, surface: str, origin: float = 0.0, scale: float | None = None
 ) -> Conversion:
-    """Return how to use a function that is ``found`` as ``target``.
+    """Return the steps that convert a function with encoding ``found`` to ``target``.
 
-    ``origin`` is the position that its position 0 is turned like, ``scale`` that of its logits.
+    ``origin`` is the position that the function uses for position 0, ``scale`` its softmax scale.
     """
     result = Conversion(surface)
     try:

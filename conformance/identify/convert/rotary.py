@@ -1,4 +1,4 @@
-"""Convert one rotary encoding to another: channels, positions and factors, not frequencies."""
+"""Convert one rotary encoding to another by its channels, positions and factors."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .conversion import SLACK, CannotBe, Conversion, times
 
 @dataclass(frozen=True)
 class _Map:
-    """A rotary encoding as numbers: one row for each pair, fast ones first, axis by axis."""
+    """A rotary encoding as arrays with one row for each pair, by axis and falling frequency."""
 
-    pairs: np.ndarray  #: (n, 2) channels that go in; exchanged where it turns the other way
-    out: np.ndarray  #: (n, 2) channels that come out, likewise
+    pairs: np.ndarray  #: (n, 2) input channels, exchanged for negative frequencies
+    out: np.ndarray  #: (n, 2) output channels, likewise
     axis: np.ndarray
     w: np.ndarray
 
@@ -35,7 +35,7 @@ class _Map:
 
 
 def convert_rotary(result: Conversion, e: Any, t: Any, origin: float, scale: float | None) -> None:
-    """Fill in the steps from one encoding to the other, or raise CannotBe."""
+    """Add the steps that convert encoding e to t, or raise CannotBe."""
     surface = result.surface
     moved, wanted = origin + getattr(e, "offset", 0.0), getattr(t, "offset", 0.0)
     own = e.head_dim**-0.5
@@ -72,7 +72,7 @@ def convert_rotary(result: Conversion, e: Any, t: Any, origin: float, scale: flo
         order = (a.w, e.frequencies()), (b.w, t.frequencies())
         if e.num_axes > 1 or any(not np.array_equal(w, own) for w, own in order):
             raise CannotBe("its pairs are in another order")
-        sine = factor * e.sign  # tables of the specification are those of +angle
+        sine = factor * e.sign  # the reference tables use +angle
         if sine != factor:
             result.steps.append("negate sin: it is that of -angle")
         if abs(factor - 1) > SLACK:
@@ -95,7 +95,7 @@ def convert_rotary(result: Conversion, e: Any, t: Any, origin: float, scale: flo
 
 
 def _ratio(e: Any, t: Any, a: _Map, b: _Map) -> float:
-    """Return the factor on positions; raise CannotBe if no single factor is enough."""
+    """Return the factor on positions, or raise CannotBe if one factor is not enough."""
     if e.depends_on_length or t.depends_on_length:
         if e.scaling != t.scaling or e.base != t.base:
             which = "it" if e.depends_on_length else "the target"
@@ -126,7 +126,7 @@ def _ratio(e: Any, t: Any, a: _Map, b: _Map) -> float:
 
 
 def _channels(a: _Map, b: _Map, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the permutations of input (``read``) and output channels (``write``)."""
+    """Return the permutations of input channels (``read``) and output channels (``write``)."""
     read, write = np.zeros(dim, dtype=int), np.zeros(dim, dtype=int)
     read[a.pairs], write[b.out] = b.pairs, a.out
     still = [np.setdiff1d(np.arange(dim), p) for p in (a.pairs, b.pairs, a.out, b.out)]
@@ -135,7 +135,7 @@ def _channels(a: _Map, b: _Map, dim: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _permute(result: Conversion, e: Any, t: Any, read: np.ndarray, write: np.ndarray) -> None:
-    """Add a permutation of channels, in words and as the line that defines ``read``."""
+    """Add a permutation of channels as a step and as code that defines ``read``."""
     straight = np.arange(read.size)
     call = _layout_call(e, t, read)
     if call:
@@ -170,7 +170,7 @@ def _permute(result: Conversion, e: Any, t: Any, read: np.ndarray, write: np.nda
 
 
 def _layout_call(e: Any, t: Any, read: np.ndarray) -> str:
-    """Return the arguments of ``permute_weights``, if that call is enough."""
+    """Return the arguments of ``permute_weights``, or "" if it cannot do the permutation."""
     layouts = ("half", "interleaved")
     source, goal = getattr(t, "layout", ""), getattr(e, "layout", "")
     if source not in layouts or goal not in layouts or source == goal:
@@ -185,7 +185,7 @@ def _layout_call(e: Any, t: Any, read: np.ndarray) -> str:
 
 
 def _multiply(result: Conversion, t: Any, factor: float, whole: bool) -> None:
-    """Add another attention factor, in words and as the lines that define ``size``."""
+    """Add a change of the attention factor as a step and as code that defines ``size``."""
     text = f"multiply rotated queries and keys by {factor:.9g}"
     if whole:
         text += f", or leave them and multiply the softmax scale by its square, {factor**2:.9g}"

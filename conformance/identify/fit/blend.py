@@ -1,4 +1,4 @@
-"""Fit YaRN, Llama 3 and NTK-by-parts: fast pairs give the base, slow ones the factor."""
+"""Fit YaRN, Llama 3 and NTK-by-parts: fast pairs give the base, slow pairs the factor."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from posenc_ref.conformance.phases.schedule_mistakes import BETAS, LENGTHS, LOW_
 
 from .measurement import PLAIN, Fit, Measurement, between, chosen, decimals, fitted_base, nice
 
-#: Published pairs of mscale and mscale_all_dim of DeepSeek.
+#: DeepSeek's published pairs of mscale and mscale_all_dim.
 MSCALES = ((1.0, 1.0), (0.707, 0.707), (1.0, 0.707), (0.707, 1.0), (0.5, 1.0), (1.0, 0.5))
 
 
-#: The ends of a ramp may be rounded, and pairs near them look like kept or divided ones.
+#: The ends of a ramp may be off by this many pairs, because of rounding.
 _ROUNDED = 2.5
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """The pairs between kept and divided by ``factor``: ``share`` goes from 0 to 1."""
+    """The pairs between those with kept and those with divided frequencies."""
 
     k: np.ndarray  #: the pairs on the ramp
-    share: np.ndarray  #: how much each of them is divided
+    share: np.ndarray  #: 0 for a kept frequency, 1 for a divided one
     error: np.ndarray
     last_kept: int
     first_divided: int
 
     def line(self, x: np.ndarray) -> tuple[float, float] | None:
-        """Return where a line through the shares over x reaches 0 and 1; None without two pairs."""
+        """Return the x at which a line through the shares is 0 and 1, or None without two pairs."""
         if self.k.size < 2:
             return None
         slope, start = np.polyfit(x[self.k], self.share, 1, w=1 / self.error).tolist()
@@ -43,12 +43,11 @@ class Ramp:
 
 
 def blends(m: Measurement) -> Iterator[Fit]:
-    """Yield every blend whose base and factor the frequencies suggest."""
+    """Yield blends with the bases and factors that the frequencies suggest."""
     if m.w.size < 2 or not (m.w > 0).all():
         return
     for base in _fast_bases(m):
         ratio = m.w / m.plain(base)
-        # Published constants with any factor, before fitted ones.
         for fitted, factor in product((False, True), _factors(m, ratio)):
             inverse = 1 / factor
             linear = (1 - ratio) / (1 - inverse)
@@ -67,7 +66,7 @@ def blends(m: Measurement) -> Iterator[Fit]:
 
 
 def _fast_bases(m: Measurement) -> list[float]:
-    """Return bases that the fastest pairs agree with, published ones first."""
+    """Return bases that match the fastest pairs, published ones first."""
     fast = np.arange(1, max(2, m.w.size // 8))
 
     def agrees(base: float) -> bool:
@@ -82,14 +81,14 @@ def _fast_bases(m: Measurement) -> list[float]:
 
 
 def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
-    """Return factors that the slowest pair, or m, suggests: likely ones first."""
+    """Return factors that the slowest pair or m suggests, the likeliest first."""
     slowest = 1 / float(ratio[-1])
     if slowest <= 1 + float(m.error[-1]):
         return []
     seen = nice(slowest, float(m.error[-1]))
     if seen in PLAIN or abs(ratio[-2] * slowest - 1) <= m.error[-2:].sum():
         return [seen]
-    # No pair is slow enough to give the factor: take it from m, or try usual ones.
+    # No pair is slow enough to give the factor: use m, or usual factors.
     size = m.factor.m
     suggested = float(np.exp((size - 1.0) * 10)) if size > 1.0 else 0.0
     near = [f for f in PLAIN if abs(suggested / f - 1) < 10 * (m.factor.error + 1 / 64)]
@@ -98,9 +97,9 @@ def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
 
 
 def _ramp(share: np.ndarray, error: np.ndarray) -> Ramp | None:
-    """Return the pairs between the plateaus 0 and 1; None if shares do not rise between them.
+    """Return the pairs with shares between 0 and 1, or None if the shares do not rise.
 
-    A ramp may end before it reaches 1: the slowest pair is not slow enough then.
+    A ramp may end before it reaches 1, if the slowest pair is not slow enough.
     """
     kept, divided = np.abs(share) <= error, np.abs(share - 1) <= error
     if (share < -error).any() or (share > 1 + error).any() or not kept[0]:
@@ -116,15 +115,15 @@ def _ramp(share: np.ndarray, error: np.ndarray) -> Ramp | None:
 def _llama3(
     m: Measurement, base: float, factor: float, ramp: Ramp, fitted: bool
 ) -> Iterator[FrequencySchedule]:
-    """Yield Llama 3 scalings: the share falls linearly with the frequency."""
+    """Yield Llama 3 scalings, whose shares are linear in the frequency."""
     if not fitted:
         for (low, high), length in product(LOW_HIGH, LENGTHS):
             yield pr.Llama3Scaling(factor, low, high, length)
         return
-    turns = m.plain(base) / (2 * np.pi)  # for a length of 1
+    turns = m.plain(base) / (2 * np.pi)
     ends = ramp.line(turns)
     if ends is None:
-        if ramp.k.size == 0 and ramp.first_divided < m.w.size:  # a step
+        if ramp.k.size == 0 and ramp.first_divided < m.w.size:  # no pair is on the ramp
             shortest, longest = 1 / turns[ramp.last_kept], 1 / turns[ramp.first_divided]
             for length in _integers(between(shortest, longest, 8192.0)):
                 yield pr.Llama3Scaling(factor, 1.0, 1.0, length)
@@ -140,7 +139,6 @@ def _llama3(
 
 
 def _integers(value: float) -> list[int]:
-    """Return integers near ``value``, the rounder ones first."""
     if not 1 <= value < 2**40:
         return []
     return list(dict.fromkeys([round(v) for v in decimals(value)] + [round(value)]))
@@ -149,11 +147,11 @@ def _integers(value: float) -> list[int]:
 def _yarns(
     m: Measurement, base: float, factor: float, ramp: Ramp, blend: str, fitted: bool
 ) -> Iterator[pr.YaRN]:
-    """Yield YaRN scalings: the share grows linearly with the number of the pair."""
+    """Yield YaRN scalings, whose shares are linear in the number of the pair."""
     per_turn = m.rotary_dim / (2 * math.log(base))
 
     def near(length: int, fast: float, slow: float) -> bool:
-        """Return whether the ramp may begin and end where it does: thousands are tried."""
+        """Return whether these parameters give about the measured ends of the ramp."""
         low, high = (per_turn * math.log(length / (2 * math.pi * b)) for b in (fast, slow))
         begins = abs(max(low, 0.0) - max(ramp.last_kept, 0)) <= _ROUNDED
         ends = high - ramp.first_divided <= _ROUNDED or ramp.first_divided == m.w.size
@@ -177,11 +175,10 @@ def _yarns(
         return
 
     def turns(k: float) -> float:
-        """Return how often pair k turns within a length of 1."""
         return float(base ** (-2.0 * k / m.rotary_dim) / (2 * np.pi))
 
     whole = (round(low), round(high))
-    for fast, slow in BETAS:  # rounded ends: any length, then any turns, that round to them
+    for fast, slow in BETAS:  # rounded ends: fit the length, then the turns
         least = max(fast / turns(whole[0]), slow / turns(whole[1] - 1))
         most = min(fast / turns(whole[0] + 1), slow / turns(whole[1]))
         if least < most:
@@ -199,7 +196,7 @@ def _yarns(
 
 
 def _with_factor(m: Measurement, base: float, bare: pr.YaRN) -> Iterator[Fit]:
-    """Yield ``bare`` with the measured m: its own, DeepSeek's quotient, or a number."""
+    """Yield ``bare`` with the measured m: by YaRN's rule, DeepSeek's, or as a number."""
     if not m.meets(base, bare):
         return
     if m.has_factor(bare.magnitude(None)):

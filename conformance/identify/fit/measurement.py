@@ -1,4 +1,4 @@
-"""Measured frequencies, and round numbers close to them."""
+"""Measured frequencies, and round numbers near them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN = (
     *FACTORS, 1.5, 2.5, 3.0, 5.0, 6.0, 10.0, 12.0, 20.0, 24.0, 48.0, 80.0, 100.0, 1000.0,
     7.0, 13.0, 57.0, 241.0,
 )  # fmt: skip
-#: The most digits of a constant that a person chooses.
+#: The most digits of a hand-written constant.
 _DIGITS = 7
 #: Digits of a float64.
 _MOST = 17
@@ -27,24 +27,24 @@ _MOST = 17
 
 @dataclass(frozen=True)
 class Fit:
-    """One explanation of the frequencies."""
+    """A base and a scaling that give the frequencies."""
 
     base: float
     scaling: FrequencySchedule | None
-    named: bool = True  #: False: no rule was found, the frequencies stand as they are
+    named: bool = True  #: False if the scaling only lists the frequencies
 
 
 @dataclass(frozen=True)
 class Factor:
-    """The factor m on cos and sin, as it was measured."""
+    """The measured factor m on cos and sin."""
 
     m: float = 1.0
-    error: float = 0.0  #: how far off another m may be and still be this one, relatively
-    sigma: float = 0.0  #: how exactly m is known: what is beyond it may be rounded away
+    error: float = 0.0  #: the relative tolerance for another m
+    sigma: float = 0.0  #: the relative uncertainty of m, for rounding it
 
     @property
     def short(self) -> float:
-        """1 within the error, else the shortest decimal within the uncertainty."""
+        """1 if it is within the error, else the shortest decimal within the uncertainty."""
         if abs(self.m - 1.0) <= self.error:
             return 1.0
         return nice(self.m, self.sigma, 4 * ROUNDOFF["float64"])
@@ -52,21 +52,21 @@ class Factor:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Frequencies of the ``rotary_dim / 2`` pairs, their standard errors, and the factor m."""
+    """Measured frequencies of all pairs, their standard errors, and the factor m."""
 
     w: np.ndarray
     sigma: np.ndarray
     factor: Factor = Factor()
-    roundoff: float = ROUNDOFF["float32"]  #: how exact the function's own frequencies may be
+    roundoff: float = ROUNDOFF["float32"]  #: roundoff of the function's own frequencies
 
     @classmethod
     def of(cls, dtype: str, w: np.ndarray, sigma: np.ndarray, factor: Factor) -> Measurement:
-        """Return a measurement of results of this dtype."""
+        """Return a measurement made from results of the given dtype."""
         return cls(w, sigma, factor, min(ROUNDOFF["float32"], ROUNDOFF[dtype]))
 
     @property
     def rotary_dim(self) -> int:
-        """Channels in pairs."""
+        """The number of rotated channels."""
         return 2 * self.w.size
 
     @property
@@ -76,7 +76,7 @@ class Measurement:
 
     @property
     def noise(self) -> np.ndarray:
-        """The relative uncertainty of each frequency; infinite where it is 0."""
+        """The relative uncertainty of each frequency, infinite for frequency 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.w == 0, np.inf, SIGMAS * self.sigma / np.abs(self.w))
 
@@ -86,30 +86,30 @@ class Measurement:
         return np.asarray(BUDGET["float32"] * self.roundoff + self.noise)
 
     def agree(self, predicted: np.ndarray) -> np.ndarray:
-        """Return where measured frequencies meet predicted ones."""
+        """Return the mask of the pairs with the predicted frequency."""
         slack = BUDGET["float32"] * self.roundoff * np.abs(predicted) + SIGMAS * self.sigma
         return np.asarray(np.abs(self.w - predicted) <= slack)
 
     def meets(self, base: float, scaling: FrequencySchedule | None) -> bool:
-        """Return whether a base and a scaling give every frequency."""
+        """Return whether a base and a scaling give all measured frequencies."""
         predicted = predict(base, scaling, self.rotary_dim)
         return predicted.size == self.w.size and bool(self.agree(predicted).all())
 
     def part(self, pairs: np.ndarray | slice, scale: float = 1.0) -> Measurement:
-        """Return some of the pairs, at positions divided by ``scale``."""
+        """Return the measurement of some pairs, with frequencies divided by ``scale``."""
         return replace(self, w=self.w[pairs] / scale, sigma=self.sigma[pairs] / scale)
 
     def plain(self, base: float) -> np.ndarray:
-        """Return unscaled frequencies."""
+        """Return the unscaled frequencies of a base."""
         return predict(base, None, self.rotary_dim)
 
     def has_factor(self, m: float) -> bool:
-        """Return whether m is the measured attention factor."""
+        """Return whether m equals the measured attention factor."""
         return abs(self.factor.m - m) <= self.factor.error * max(1.0, m)
 
 
 def predict(base: float, scaling: FrequencySchedule | None, d: int) -> np.ndarray:
-    """Return frequencies in float64 where there is a short way: thousands are tried."""
+    """Return the frequencies of a base and a scaling, with a fast formula for common scalings."""
     k = np.arange(d // 2)
     plain = np.asarray(base ** (-2.0 * k / d))
     if scaling is None:
@@ -125,12 +125,12 @@ def predict(base: float, scaling: FrequencySchedule | None, d: int) -> np.ndarra
         return LLAMA3_SHAPES["as declared"](Head(d, d, base), scaling)
     try:
         return np.array([float(w) for w in scaling.schedule(base, d, None)])
-    except ValueError:  # outside the domain of the formula
+    except ValueError:  # invalid parameters
         return np.zeros(0)
 
 
 def fitted_base(m: Measurement, factor: float, k: np.ndarray | None = None) -> float | None:
-    """Return the base of geometric frequencies that start at ``1 / factor``, by least squares."""
+    """Return the base that fits best if pair 0 has frequency ``1 / factor``, or None."""
     if m.w.size < 2:
         return None
     k = m.k if k is None else k
@@ -141,7 +141,7 @@ def fitted_base(m: Measurement, factor: float, k: np.ndarray | None = None) -> f
 
 
 def chosen(m: Measurement, fitted: float, k: np.ndarray | None = None) -> tuple[float, ...]:
-    """Return bases of few digits: first those within the uncertainty, then any nearby."""
+    """Return bases with few digits, those within the uncertainty first."""
     k = m.k if k is None else k
     weight = k / (m.noise[k] + m.roundoff)
     error = 16 * m.roundoff + m.w.size / float(np.sqrt(np.sum(weight**2)))
@@ -163,7 +163,7 @@ def nice(value: float, error: float = 0.0, least: float = ROUNDOFF["float32"]) -
 
 
 def between(low: float, high: float, usual: float) -> float:
-    """Return ``usual`` if it is in (low, high], else the shortest decimal that is."""
+    """Return ``usual`` if it is in (low, high], else the shortest decimal in that range."""
     if low < usual <= high:
         return usual
     for n in range(1, _DIGITS + 1):

@@ -1,7 +1,7 @@
-"""Fit a base and a scaling to measured frequencies: the simplest family that gives them all.
+"""Fit the simplest base and scaling that give all measured frequencies.
 
-Every candidate is a complete prediction: it stands only if it meets every measured frequency
-within its uncertainty.  Published constants are tried before fitted ones, one field before two.
+A candidate is accepted only if it predicts every frequency within its uncertainty.  Published
+constants are tried before fitted ones, and one field before two.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES, SIGMAS
 from .blend import blends
 from .measurement import PLAIN, Fit, Measurement, chosen, decimals, fitted_base, nice
 
-#: The most digits of a fraction that a person chooses.
+#: The most digits of a hand-written fraction.
 _DIGITS = 7
 
 
 def fit(m: Measurement) -> Fit:
-    """Return the simplest explanation; frequencies as they are, if nothing explains them."""
+    """Return the simplest base and scaling, or a list of the frequencies if none matches."""
     for found in (f for part in (_plain, _linear, _still, blends) for f in part(m)):
         if found.base > 1.0 and m.meets(found.base, found.scaling):
             return found
@@ -30,14 +30,14 @@ def fit(m: Measurement) -> Fit:
 
 
 def given(m: Measurement) -> pr.GivenFrequencies:
-    """Return the frequencies as they were measured, with the digits that the measurement has."""
+    """Return the measured frequencies, rounded within their uncertainty, as a scaling."""
     pairs = zip(m.w.tolist(), (m.noise / SIGMAS).tolist(), strict=True)
     w = tuple(nice(v, e, 4 * ROUNDOFF["float64"]) if v else 0.0 for v, e in pairs)
     return pr.GivenFrequencies(w, attention_factor=max(m.factor.short, TINY["float32"]))
 
 
 def _plain(m: Measurement) -> Iterator[Fit]:
-    """Yield published bases, bases of few digits, NTK by a plain factor, then any base."""
+    """Yield published bases, bases with few digits, NTK with usual factors, then any base."""
     if not (m.w > 0).all():
         return
     for base in PUBLISHED_BASES:
@@ -58,7 +58,7 @@ def _plain(m: Measurement) -> Iterator[Fit]:
 
 
 def _linear(m: Measurement) -> Iterator[Fit]:
-    """Yield position interpolation: the fastest pair gives the factor."""
+    """Yield position interpolation by the factor that the fastest pair gives."""
     if not (m.w > 0).all() or not m.w[0] < 1.0:
         return
     first = 1 / float(m.w[0])
@@ -76,7 +76,7 @@ def _linear(m: Measurement) -> Iterator[Fit]:
 
 
 def _su(m: Measurement) -> Iterator[Fit]:
-    """Yield Su's scaling: the last pair is divided by the factor, the first by a root of it."""
+    """Yield Su's scaling, which divides the last pair by the factor, and the first by its root."""
     if m.w.size < 3:
         return
     for base in PUBLISHED_BASES:
@@ -91,7 +91,7 @@ def _su(m: Measurement) -> Iterator[Fit]:
 
 
 def _still(m: Measurement) -> Iterator[Fit]:
-    """Yield proportional rotation: the last pairs have frequency 0."""
+    """Yield proportional rotation, in which the last pairs have frequency 0."""
     turning = int(np.count_nonzero(m.w))
     if not 0 < turning < m.w.size or not (m.w[:turning] > 0).all():
         return
@@ -108,7 +108,7 @@ def _still(m: Measurement) -> Iterator[Fit]:
 
 
 def fraction_of(turning: int, pairs: int) -> float:
-    """Return the quotient, if it is short; else the shortest fraction truncated to ``turning``."""
+    """Return ``turning / pairs`` if short, else the shortest fraction that keeps ``turning``."""
     if round(turning / pairs, 3) == turning / pairs:
         return turning / pairs
     for n in range(1, _DIGITS):
