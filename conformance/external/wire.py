@@ -2,8 +2,8 @@
 
 An array is ``{"dtype": ..., "shape": [...], "hex": ...}``: the bits of every element, row-major,
 each as a hexadecimal number of fixed width, most significant digit first (1.0 in float32 is
-``3f800000``).  It is the form that encodings have in JSON; exact, NaN and -0 included, the same on
-every machine, and read by a loop of one line without any library.
+``3f800000``).  The JSON form of encodings uses it too.  It is exact, also for NaN and -0, does not
+depend on the machine, and needs no library to parse.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 
 from posenc_ref._namespace import dtype_name
 
-#: Raised when an older program could misread a line.
+#: The version of the protocol, raised when an older program could misread a line.
 PROTOCOL = 1
-#: What may be in an array.
+#: The dtypes of arrays.
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "bool")
 _KEYS = {"dtype", "shape", "hex"}
 _ARRAY = '{"dtype": "float32", "shape": [2, 3], "hex": "..."}'
@@ -30,13 +30,13 @@ class WireError(ValueError):
 
 
 def request(number: int, call: str, arguments: tuple[Any, ...]) -> bytes:
-    """Return one call as a line: compact, ASCII, keys always in this order."""
+    """Return a call as one line of compact ASCII JSON, with keys in a fixed order."""
     head = line({"id": number, "call": call})[:-2]
     return b'%b,"arguments":%b}\n' % (head, _encode(arguments))
 
 
 def line(body: Mapping[str, Any]) -> bytes:
-    """Return a message as a line: compact, so that a program may search for fixed text."""
+    """Return a message as one line of compact JSON, so that programs can search for fixed text."""
     return _compact(body) + b"\n"
 
 
@@ -71,7 +71,7 @@ def outcome(body: Mapping[str, Any]) -> tuple[bool, Any]:
 
 
 def _encode(value: Any) -> bytes:
-    """Return JSON; the digits of arrays are joined as bytes, which is fast."""
+    """Return JSON, with the digits of arrays inserted as bytes for speed."""
     if isinstance(value, np.ndarray):
         name = dtype_name(value)
         if name not in DTYPES:
@@ -121,7 +121,7 @@ def _array(value: dict[str, Any]) -> np.ndarray:
         raw = bytes.fromhex(digits)
     except ValueError:
         raw = b""
-    if 2 * len(raw) != len(digits):  # fromhex skips white space
+    if 2 * len(raw) != len(digits):  # fromhex ignores white space
         raise WireError(f'has an array whose "hex" holds other things than digits: {digits[:40]!r}')
     bits = np.frombuffer(raw, f">u{dtype.itemsize}").astype(f"u{dtype.itemsize}")
     if name == "bool" and (bits > 1).any():

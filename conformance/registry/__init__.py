@@ -16,8 +16,8 @@ The keys of ``examples`` are the ids of their golden vectors; give two or three 
 different form, with learned numbers from :func:`numbers`, which every dtype holds exactly.
 The entry provides the rows of ``posenc verify`` and ``posenc accuracy``, the golden vectors
 (``posenc vectors --generate``), a section of ``docs/generated/encodings.md``
-(``python tools/encodings_page.py``) and tests in ``tests/conformance/registry``.  Rotary encodings get
-their golden vectors and their rows of ``posenc verify`` by surface instead.
+(``python tools/encodings_page.py``) and tests in ``tests/conformance/registry``.  Rotary encodings
+get their golden vectors and their rows of ``posenc verify`` by surface instead.
 """
 
 from __future__ import annotations
