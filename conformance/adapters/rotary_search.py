@@ -119,7 +119,7 @@ def find_rotation(
 def _widths(config: Any, width: int) -> Iterator[tuple[int, int | None]]:
     """Yield possible (head_dim, rotary_dim or None), most likely first.
 
-    Latent attention rotates a separate part of the head; the table's width limits the rest.
+    Partial rotation and latent attention rotate fewer channels than head_dim.
     """
     head_dim, latent = head_dim_of(config), attribute(config, "qk_rope_head_dim")
     for direct in dict.fromkeys(d for d in (head_dim, latent) if d):

@@ -107,7 +107,7 @@ def rotary_modules(target: Any) -> list[Any]:
         if _is_rotary(module):
             found.setdefault(type(module), module)
         elif table is not None and rotates:
-            holder = table if callable(table) else module  # the holder is RoFormer's embedding or GPT-J's attention
+            holder = table if callable(table) else module  # RoFormer, GPT-J
             found.setdefault(type(holder), holder)
     return list(found.values())
 

@@ -29,8 +29,8 @@ class UsageError(Exception):
 def load_target(target: str) -> Callable[..., Any]:
     """Return the callable that ``file.py:function`` or ``package.module:function`` names.
 
-    Methods are allowed (``module:Class.method``).  The folder of the file, or the working folder for
-    a module, is put on the import path.
+    Methods are allowed (``module:Class.method``).  The folder of the file, or the
+    working folder for a module, is put on the import path.
     """
     source, colon, name = target.rpartition(":")
     if not colon or not source or not name:
@@ -118,7 +118,7 @@ def _functions(owner: Any) -> list[str]:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean ...?``, or a list of known names, or "" if there are too many."""
+    """Return ``; did you mean ...?``, or some of the known names, or "" if there are none."""
     names = {n.lower(): n for n in sorted(known)}
     near = [names[n] for n in difflib.get_close_matches(name.lower(), names, n=3)]
     if near:

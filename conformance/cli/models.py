@@ -80,9 +80,9 @@ def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
 
 
 def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> Declared:
-    """Return what a model declares for a surface: one of its encodings.
+    """Return the encoding that a model declares for a surface, or a model if the surface needs it.
 
-    For ``scores`` it is the model with one layer type, its softmax scale and query scale.
+    For ``scores`` the model has only one layer type, with its softmax and query scales.
     """
     if surface in SURFACES and SURFACES[surface].families == ("model",):
         return model

@@ -69,8 +69,7 @@ class Program:
 
 @dataclass
 class Session:
-    """One process of a program, started by the first call and again after it died.
-    """
+    """One process of a program, started by the first call and again after it died."""
 
     program: Program
     name: str = ""
