@@ -28,7 +28,7 @@ def vectors_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Return show, verify or compute the golden vectors: exact inputs and outputs for any language.
+    """Show, verify or compute the golden vectors: exact inputs and outputs for any language.
 
     Exits with 0; with 1 if `--verify` finds a problem; with 2 for a usage error, or if the
     specification fails a case that `--generate` computed (nothing is written then).

@@ -109,7 +109,7 @@ def recording(
     libraries: Mapping[str, str] | None = None,
     **facts: Any,
 ) -> Iterator[NdjsonWriter | None]:
-    """Yield open a file, write the header and yield the writer; without ``path`` yield None.
+    """Open a file, write the header and yield the writer; without ``path`` yield None.
 
     ``libraries`` are additional versions; ``facts`` are the subject, surface, dtype and options of
     the run.

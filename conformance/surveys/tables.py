@@ -66,7 +66,7 @@ def plain_text(parts: Iterable[TextTable | str]) -> str:
 
 
 def swept_score(line: Outcome) -> str:
-    """Return the score of a judged outcome as text; a missing score is infinite."""
+    """Return the score of an outcome as text; a deviation without a score has "inf"."""
     if line.worst is None:
         return "inf" if line.verdict == "deviates" else ""
     return f"{line.worst:.2f}" if line.worst < 1e3 else "> 999"

@@ -24,8 +24,8 @@ from .scaled import rescaled
 TINY = {"num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 9}
 _GLM4V = {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}
 _XDROPE = {"alpha": 1000.0, "factor": 1.0, "xdrope_section": [16, 16, 16, 16]}
-#: Changes of default configurations that are inconsistent or incomplete (those of released
-#: checkpoints are neither), and image sizes large enough to be judged.
+#: Changes of default configurations, each with its reason: some are inconsistent, incomplete or not
+#: rotary, which those of released checkpoints are not; others have too small images.
 SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "CohereCompassTextConfig": (
         {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
@@ -167,9 +167,9 @@ def _arguments(cls: type, config: Any, target: Target) -> dict[str, Any]:
 
 
 def load(module: Any, config: Any) -> None:
-    """Fill the buffers of ``module`` by the model's ``_init_weights``; keep the other buffers.
+    """Fill the buffers of ``module`` by the model's ``_init_weights``.
 
-    A checkpoint would contain those others.
+    Buffers that it does not fill keep their values, which a checkpoint would provide.
     """
     import torch
 

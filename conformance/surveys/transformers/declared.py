@@ -61,7 +61,7 @@ def _slice(encoding: Encoding, head_dim: int | None) -> Encoding:
 def _on_a_grid(
     implementation: Implementation, encoding: MultiAxisRoPE, model: ModelEncoding
 ) -> tuple[Implementation, Encoding]:
-    """Return both with positions that are the rows and columns of an image."""
+    """Return both, adapted to positions that are the rows and columns of a grid of patches."""
     from posenc_ref.conformance.adapters.rotary_table import SIDE
 
     rotation = getattr(implementation.call, "rotation", None)

@@ -25,10 +25,10 @@ from .declared import model_of
 
 #: The positions of the tokens.
 POSITIONS = np.array([0, 1, 5, 37, 100, 211, 1021])
-#: A pattern of class names that are not self-attention of text.
+#: A pattern for names of classes that are not self-attention over text.
 _OTHER = re.compile("Vision|Cross|Audio|Layer|Merged|Flash|Sdpa|Indexer")
 _PROBE = "posenc_probe"
-#: A pattern of arguments that may be None.
+#: A pattern for arguments to pass as None.
 _NOTHING = re.compile("mask|past|cache|encoder|alibi|shared|value_embeds|topk")
 
 
