@@ -53,7 +53,7 @@ def role_of(parameter: str) -> str | None:
 
 
 def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return the named parameters of `function` by role, or by name where there is no role.
+    """Return the named parameters of `function` by role, or by name if they have no role.
 
     It omits `*args` and `**kwargs`, which can stay empty.
     """

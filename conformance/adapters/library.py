@@ -48,9 +48,9 @@ MODULES = (
 class LibraryFunction:
     """One function of a library, described from the library's source code."""
 
-    name: str  #: unique: the library, then the function
+    name: str  #: the unique name: the library, then the function
     library: str  #: the distribution to install
-    source: str  #: file and functions, inside the library
+    source: str  #: the file and functions in the library
     build: Callable[[], Implementation]
     #: The encoding according to the source; None if no encoding of posenc_ref describes it.
     expected: Encoding | None
@@ -58,7 +58,7 @@ class LibraryFunction:
     unknown: str = ""  #: what the identity card must say if ``expected`` is None
     deviations: tuple[str, ...] = ()  #: the codes that the identity card must report
     remark: str = ""  #: a surprising property, for the document
-    fast: bool = False  #: identified in every run of the tests
+    fast: bool = False  #: whether every run of the tests identifies it
     dtypes: tuple[str, ...] = ()  #: the dtypes in which ``posenc verify`` judges it, if any
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ def refuse_all_but(rows: str, positions: Any) -> None:
 
 
 def window_start(positions: Any) -> int:
-    """Return where a contiguous window of positions starts, or raise ValueError.
+    """Return the first of contiguous positions, or raise ValueError if they have gaps.
 
     A batch must have equal rows.
     """

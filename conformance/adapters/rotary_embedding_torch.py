@@ -49,7 +49,7 @@ def functions() -> list[LibraryFunction]:
 
 
 def rotary(rotary_dim: int = 64, **settings: Any) -> Implementation:
-    """Return `RotaryEmbedding.rotate_queries_or_keys`, unchanged.
+    """Return `RotaryEmbedding.rotate_queries_or_keys` as an `Implementation`.
 
     It takes an offset. It caches angles between calls, in the dtype of the first queries that
     reach a position.

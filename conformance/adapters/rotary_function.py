@@ -19,7 +19,7 @@ TABLE_SHAPES: dict[str, Callable[[Any], Any]] = {
     "(S, B, 1, W)": lambda table: table.transpose(0, 1)[:, :, None],
     "(1, S, W)": lambda table: _one_row(table),
 }
-# The shape of the probe in each tensor layout.
+# The shape of the trial vectors in each tensor layout.
 LAYOUTS: dict[str, Callable[[int, int], tuple[int, ...]]] = {
     "bhsd": lambda heads, width: (B, heads, S, width),
     "bshd": lambda heads, width: (B, S, heads, width),

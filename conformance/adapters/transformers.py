@@ -220,7 +220,7 @@ def _frequencies(module: Any, layer_type: str | None) -> Any:
 
 
 def _layer_types(module: Any, config: Any, chosen: str | None) -> tuple[str | None, ...]:
-    """Return the layer types to try: the chosen one, or all that the module knows."""
+    """Return the layer types to try: the chosen one, or all layer types of the module."""
     kinds = layer_types(module, config)
     if chosen is None:
         return (None,) if kinds == ("",) else (*kinds, None)
@@ -230,7 +230,7 @@ def _layer_types(module: Any, config: Any, chosen: str | None) -> tuple[str | No
 
 
 def layer_types(module: Any, config: Any) -> tuple[str, ...]:
-    """Return the layer types that a rotary module has a table for; ("",) if it has one for all."""
+    """Return the layer types with their own table; ("",) if all share one table."""
     if "layer_type" not in inspect.signature(module.forward).parameters:
         return ("",)
     kinds = getattr(module, "rope_type", None)

@@ -1,4 +1,4 @@
-"""Turn arguments of the command line into values: target functions and encodings.
+"""Load the functions and encodings that arguments of the command line name.
 
 Failures raise :class:`UsageError`, which says what is expected and suggests similar names.
 """

@@ -100,7 +100,7 @@ def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> D
 
 
 def preset_list(as_json: bool) -> str:
-    """Return a line for each preset: its encodings, or the facts that it needs."""
+    """Return a line for each preset: its encodings, or the facts that it requires."""
     if as_json:
         facts = {name: {need.fact: need.why for need in needs(name)} for name in presets()}
         return json.dumps([{"name": n, "needs": needed} for n, needed in facts.items()], indent=1)
@@ -124,7 +124,7 @@ def _summary(name: str) -> str:
 
 
 def describe(model: ModelEncoding, as_json: bool) -> str:
-    """Return a model with the source of each of its facts."""
+    """Return a model as text, with the source of each fact."""
     if as_json:
         return json.dumps(model.to_dict(), indent=1)
     width = max(map(len, model.provenance), default=0)

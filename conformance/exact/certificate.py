@@ -50,8 +50,8 @@ class Row:
     dtype: str
     positions: str
     elements: int
-    error: float  #: largest absolute error
-    score: float  #: largest score in the unit of `posenc_ref.accuracy`, ``angles="exact"``
+    error: float  #: the largest absolute error
+    score: float  #: the largest score, in units of `posenc_ref.accuracy` with ``angles="exact"``
     claimed: float | None = None  #: the certified bound of the absolute error, if any
 
     @property
@@ -169,7 +169,7 @@ def _far(e: Any, bits: int, count: int) -> Call | None:
         return {"positions": rng.integers(-(2**bits), 2**bits, shape) / 4}
     if e.family == "rotary":
         fastest = np.abs(e.frequencies()).max()
-        if hasattr(e, "decays") or 2.0**bits * fastest > MAX_POSITION:  # no dtype holds the decay
+        if hasattr(e, "decays") or 2.0**bits * fastest > MAX_POSITION:  # the decay overflows
             return None
         count //= 4  # every position has dim numbers
         at = rng.integers(0, 2**bits, (count,) if e.num_axes == 1 else (e.num_axes, 1, count))

@@ -51,7 +51,7 @@ class Counted:
     def __mul__(self, other: Any) -> Counted:
         o = counted(other)
         angle = amplitude = 0
-        if self.amplitude or o.amplitude:  # without sines and cosines both are 0
+        if self.amplitude or o.amplitude:  # both are 0 for numbers without sines and cosines
             angle = self.angle * o.terms + self.terms * o.angle
             amplitude = self.amplitude * o.terms + self.terms * o.amplitude
         return Counted(self.value * o.value, self.terms * o.terms, angle, amplitude)

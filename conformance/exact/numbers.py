@@ -19,7 +19,7 @@ Number = Any  # a 50-digit mpmath number
 
 @dataclass(frozen=True)
 class Real:
-    """Values, A and B as object arrays of 50-digit numbers, one shape."""
+    """Values, A and B as object arrays of 50-digit numbers with equal shape."""
 
     value: Array
     terms: Array  # A

@@ -114,7 +114,7 @@ class Output:
             if self.relative_to is not None:
                 wide = wide - self._constant(wide)
             error = np.abs((wide - self.hi) - self.lo)
-            # Where the unit is 0 only equality passes, to the last bit of a float64.
+            # Where the unit is 0, a result must equal the float64 value.
             error = np.where((unit == 0) & (wide == self.hi), 0.0, error)
             score = np.where(error == 0, 0.0, error / unit)
         seen = True if self.judged is None else self.judged

@@ -21,9 +21,9 @@ from .rotation import rotate
 #: table  ``exact(e, *p) -> row``: p is the position, one number for each axis; a list of ``dim``.
 #: bias   ``exact(e, i, j) -> values``: positions of query and key; one number for each head.
 #: score  ``exact(e, h, q, keys, i, at) -> logits``: head h, the vector of the query at i, those of
-#:        all keys and their positions; one logit for each key.  Where logits depend on other
-#:        queries (``mixes_queries``): the vectors of all queries and their positions, and a row of
-#:        logits for each.
+#:        all keys and their positions; one logit for each key.  If logits depend on other
+#:        queries (``mixes_queries``), q and i are all query vectors and their positions, and the
+#:        result has a row of logits for each query.
 #: rotary ``exact(e, seq_len) -> weights``: :data:`.rotation.Formula`.
 Exact = Callable[..., Sequence[Any]]
 
@@ -157,7 +157,7 @@ _INPUTS: dict[str, Callable[[Any, str], list[Recipe]]] = {
 }
 
 
-# --- truths --------------------------------------------------------------------------------------
+# --- expected outputs ----------------------------------------------------------------------------
 
 
 def _table_truth(exact: Exact, e: Table, inputs: Mapping[str, Any]) -> Real:

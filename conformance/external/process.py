@@ -50,7 +50,7 @@ class Program:
     deaths: list[str] = field(default_factory=list)
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return findings (message, evidence) since the last call, or raise HarnessError."""
+        """Return the findings (message, evidence) since the last call, or raise HarnessError."""
         deaths, self.deaths = self.deaths, []
         broken, self.broken = self.broken, ""
         if broken:

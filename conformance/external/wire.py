@@ -26,7 +26,7 @@ _ARRAY = '{"dtype": "float32", "shape": [2, 3], "hex": "..."}'
 
 
 class WireError(ValueError):
-    """A line breaks the protocol; the message says what was expected."""
+    """A line breaks the protocol; the message describes the expected line."""
 
 
 def request(number: int, call: str, arguments: tuple[Any, ...]) -> bytes:
@@ -58,7 +58,7 @@ def read_answer(text: bytes, number: int) -> dict[str, Any]:
 
 
 def outcome(body: Mapping[str, Any]) -> tuple[bool, Any]:
-    """Return whether the answer is a result, and the result or the reason of the refusal."""
+    """Return (True, the result) or (False, the reason of the refusal)."""
     keys = set(body) - {"id"}
     if keys not in ({"result"}, {"refused"}):
         found = ", ".join(sorted(keys)) or "nothing"
@@ -88,7 +88,7 @@ def _encode(value: Any) -> bytes:
 
 
 def decode(value: Any) -> Any:
-    """Return a result: an array, a number, or a tuple of these."""
+    """Return a decoded result: an array, a number, or a tuple of these."""
     if isinstance(value, dict):
         return _array(value)
     if isinstance(value, list):

@@ -105,7 +105,7 @@ def _limits(report: Report) -> list[str]:
 
 
 def _versions(recorded: Sequence[Recorded]) -> list[str]:
-    """Return a line for each set of versions."""
+    """Return a line for each distinct set of library versions."""
     lines = []
     for one in recorded:
         known = dict(one.header["versions"])

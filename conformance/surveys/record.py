@@ -87,7 +87,7 @@ class Outcome:
         return self.reason or "; ".join(said)
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed."""
+        """Return a copy with changed fields."""
         return dataclasses.replace(self, **changes)
 
     def to_dict(self, keys: Mapping[str, str] = VERIFY_KEYS) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def run(
     keep: Callable[[list[Outcome]], None] | None = None,
     progress: Progress | None = None,
 ) -> list[Outcome]:
-    """Return the outcomes of all cases, in the order in which they were done.
+    """Return the outcomes of all cases, in the order of their completion.
 
     Parameters
     ----------

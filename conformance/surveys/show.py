@@ -113,7 +113,7 @@ def legend(found: Verification) -> str:
 
 
 def sentences(found: Verification) -> list[str]:
-    """Return sentences about what deviates, raised an error or was skipped."""
+    """Return sentences about the outcomes that deviate, are errors or were skipped."""
     lines = []
     titles = {"deviates": "Deviations", "inconclusive": "Inconclusive", "error": "Errors",
               "skipped": "Skipped"}  # fmt: skip
@@ -136,7 +136,7 @@ def _sentence(o: Outcome) -> str:
 
 
 def summary(found: Verification) -> str:
-    """Return one line of counts."""
+    """Return the number of outcomes with each verdict in one line."""
     c = found.counts
     text = (
         f"{sum(c.values()) - c['skipped']} judged, {c['conforms']} conforming, {c['deviates']} "

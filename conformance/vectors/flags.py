@@ -156,7 +156,7 @@ _TABLE: tuple[tuple[str, str, str, Callable[[View], bool], str], ...] = (
      "logarithm (16, 32, 64) among them."),
     ("LastBucket", "required", "bucket-clamp", View.past_the_last_bucket,
      "The last bucket starting elsewhere, or left behind by far distances."),
-    # moved and counted
+    # shifted keys, layouts and position ids
     ("ShiftedKeys", "required", "sign stale-cache", on("shift_keys"),
      "Cached keys moved the other way, or rotated anew."),
     ("NormFirst", "required", "norm-order layout", on("normed_apply"),

@@ -71,7 +71,7 @@ def version() -> str:
 
 
 def models_folder() -> Path:
-    """Return the folder that has a folder for every model."""
+    """Return the folder of ``transformers`` with a subfolder for every model."""
     spec = importlib.util.find_spec("transformers")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("transformers is not installed; pip install 'transformers>=5'")

@@ -80,7 +80,7 @@ def _on_a_grid(
 
 
 def _vjepa2(config: Any, _: Implementation) -> Encoding:
-    """Return three axes with equal numbers of pairs; the other channels are not rotated.
+    """Return a RoPE of three axes with equal numbers of pairs; other channels are not rotated.
 
     Source: transformers 5.23, ``VJEPA2RopeAttention``; facebookresearch/vjepa2,
     ``src/models/utils/modules.py``.
@@ -91,7 +91,7 @@ def _vjepa2(config: Any, _: Implementation) -> Encoding:
 
 
 def _esmfold2(config: Any, _: Implementation) -> Encoding:
-    """Return three coordinates with one base, and the residue number with another.
+    """Return a RoPE of three coordinates with one base and a residue number with another.
 
     Source: transformers 5.23, ``EsmFold2RotaryEmbedding``: exponents i/n within each axis.
     """

@@ -117,7 +117,7 @@ def _scale(model: ModelEncoding, q: Any) -> float:
 
 
 class _Attention:
-    """An attention class with random weights that records what its attention function gets."""
+    """An attention class with random weights that records the arguments of attention."""
 
     def __init__(self, container: Any, config: Any, model: ModelEncoding, layer_type: str) -> None:
         from posenc_ref.conformance.adapters.transformers import layer_types, rotary_modules

@@ -60,7 +60,7 @@ def _sentence(found: Sweep, line: Outcome) -> str:
 
 
 def summary(found: Sweep) -> str:
-    """Return one line of counts."""
+    """Return the number of outcomes with each verdict in one line."""
     text = f"{counts(found.outcomes)}; "
     text += f"{len(found.unexplained)} unexplained" if found.unexplained else "all explained"
     return f"{text} ({found.seconds:.0f} s, {found.cpu_seconds:.0f} s of processor time)"

@@ -124,7 +124,7 @@ def sweep_cases(
     processes: int = 2,
     progress: Progress | None = None,
 ) -> Sweep:
-    """Judge cases, each with a name and a blank outcome.
+    """Return the sweep of ``cases``, each of which has a name and a blank outcome.
 
     ``file`` gets a line of JSON per outcome, and a last one with versions and counts.  ``resume``
     keeps the outcomes in ``file`` and does not judge them again.
