@@ -1,7 +1,6 @@
 """Functions of other libraries, adapted to surfaces.
 
-Each module imports its library only when something of that library is built, so that this package
-costs nothing and needs nothing. `libraries` lists every function that is known.
+Each module imports its library only when it builds one of that library's functions.
 """
 
 from .gguf import from_gguf

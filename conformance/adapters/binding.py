@@ -1,7 +1,6 @@
-"""Call a foreign function by the roles that its parameter names announce.
+"""Call a library's function by the roles of its parameters.
 
-Libraries spell the same argument in many ways (`q`, `xq`, `query_layer`). A role is what the
-argument means; `bind` fills a signature from roles and says which parameter it could not fill.
+Libraries name the same argument differently (`q`, `xq`, `query_layer`); a role is its meaning.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ ROLES: dict[str, str] = {
 
 
 class Unbound(ValueError):
-    """A required parameter has no role among those on offer."""
+    """A required parameter has none of the available roles."""
 
 
 def role_of(parameter: str) -> str | None:
-    """Return the role that a parameter's name announces."""
+    """Return the role that a parameter's name indicates, or None."""
     return next((role for role, names in ROLES.items() if re.fullmatch(names, parameter)), None)
 
 
 def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return the named parameters of `function` by role, or by name where there is no role.
+    """Return the named parameters of `function` by role, or by name if they have no role.
 
-    `*args` and `**kwargs` are left out: they can stay empty.
+    It omits `*args` and `**kwargs`, which can stay empty.
     """
     named = inspect.signature(function).parameters.values()
     return {
@@ -72,9 +71,9 @@ def bind(
     *,
     only_required: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
-    """Return keyword arguments for `function`, or raise `Unbound` naming what is missing.
+    """Return keyword arguments for `function`, or raise `Unbound` naming a missing parameter.
 
-    Roles in `only_required` are given to parameters without a default only.
+    Roles in `only_required` are passed only to parameters without a default.
     """
     arguments = {}
     for role, parameter in parameters(function).items():

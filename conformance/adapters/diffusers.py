@@ -12,7 +12,7 @@ from .library import LibraryFunction, functions_of, refuse_all_but
 
 LIBRARY = "diffusers"
 _EMBEDDINGS = "models/embeddings.py: "
-#: Positions along every axis of a video.
+#: The number of positions on every axis of a video.
 _SIDE = 1024
 _function = functions_of(LIBRARY, "")
 
@@ -75,7 +75,7 @@ def _tables() -> list[LibraryFunction]:
 
 
 def _apply(call: Any, head_dim: int = 64, axes: int = 1) -> Implementation:
-    """Adapt a function whose tables are (S, D): each row of a batch takes a call."""
+    """Adapt a function with (S, D) tables by calling it once per row of the batch."""
     import torch
 
     def rotate(x: Any, positions: Any) -> Any:
@@ -100,7 +100,7 @@ def _one(unbind: int = -1, real: bool = True, **settings: Any) -> Implementation
         )
         if real:
             return apply_rotary_emb(x, table, use_real_unbind_dim=unbind)
-        # Lumina's layout is (B, S, H, D), its table has a batch.
+        # Lumina's layout is (B, S, H, D), and its table has a batch axis.
         return apply_rotary_emb(x.transpose(1, 2), table[None], use_real=False).transpose(1, 2)
 
     return _apply(call)
@@ -115,9 +115,9 @@ def _flux() -> Implementation:
 
 
 def _thin(tables: Any, widths: tuple[int, ...]) -> Any:
-    """Take the rows of three axes from three grids, because a whole grid does not fit in memory.
+    """Return a function that looks up each axis in its own grid, as one 3-D grid is too large.
 
-    ``tables`` gives the (cos, sin) of a grid; ``widths`` are the channels of every axis.
+    ``tables`` returns the (cos, sin) of a grid; ``widths`` are the numbers of channels per axis.
     """
     import torch
 

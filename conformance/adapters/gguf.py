@@ -14,19 +14,19 @@ from posenc_ref.models.gguf_schedule import FREQS, LONG, SHORT
 def from_gguf(path: str | os.PathLike[str], *, layout: str | None = None) -> ModelEncoding:
     """Return the positional encoding of the model in a GGUF file.
 
-    The tensors that carry frequencies are read as well; the weights are not.
+    It reads the tensors that hold frequencies, and no weights.
 
     Parameters
     ----------
     path
-        The file; of a split model the first, which has the metadata.
+        The file; for a split model the first one, which has the metadata.
     layout
-        For an architecture that is not known ("half" or "interleaved").
+        The channel layout of an unknown architecture: "half" or "interleaved".
 
     Raises
     ------
     ValueError
-        If there is no such file, it is no GGUF file, or its architecture has no rotary encoding.
+        If there is no such file, it is not a GGUF file, or the architecture is not rotary.
     ImportError
         If the ``gguf`` package is not installed: ``pip install "posenc-ref[gguf]"``.
     """
@@ -52,5 +52,5 @@ def from_gguf(path: str | os.PathLike[str], *, layout: str | None = None) -> Mod
 
 
 def _wanted(name: str) -> bool:
-    """Return whether a field can matter: vocabularies are large, and do not."""
+    """Return whether a field is needed; it skips the large vocabularies."""
     return not name.startswith(("tokenizer.", "GGUF."))

@@ -1,6 +1,6 @@
-"""Functions of libraries: how each is built, and what the library's source says it is.
+"""Functions of libraries: how to build each, and its encoding according to the library's source.
 
-Nothing is imported, downloaded or built before ``build`` of a function is called.
+Nothing is imported or built before ``LibraryFunction.build`` is called.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 from posenc_ref import Encoding
 from posenc_ref.conformance.harness.implementation import Implementation
 
-#: The dtypes in which ``posenc verify`` judges a table or bias, and a rotation.
+#: The dtypes in which ``posenc verify`` judges tables and biases, and those for rotations.
 TABLES = ("float32",)
 VECTORS = ("float32", "bfloat16", "float16")
 
-#: What to install for each library, in the order of documents.
+#: The distribution to install for each library, in the order of the documents.
 LIBRARIES = {
     "transformers": "transformers>=5",
     "x-transformers": "x-transformers",
@@ -35,7 +35,7 @@ LIBRARIES = {
     "litgpt": "litgpt",
     "torchtune": "torchtune torchao==0.16.0",
 }
-#: In no extra of ours: these bring trainers, data sets or servers along.
+#: Not in any of our extras, because these install trainers, data sets or servers.
 HEAVY = ("mlx-lm", "litgpt", "torchtune")
 #: The modules of this package that list functions.
 MODULES = (
@@ -46,20 +46,20 @@ MODULES = (
 
 @dataclass(frozen=True)
 class LibraryFunction:
-    """One function. Everything but ``build`` is read in the source, nothing is measured."""
+    """One function of a library, described from the library's source code."""
 
-    name: str  #: unique: the library, then the function
+    name: str  #: the unique name: the library, then the function
     library: str  #: the distribution to install
-    source: str  #: file and functions, inside the library
+    source: str  #: the file and functions in the library
     build: Callable[[], Implementation]
-    #: What the source says it is; None if no encoding of ours describes it.
+    #: The encoding according to the source; None if no encoding of posenc_ref describes it.
     expected: Encoding | None
-    says: str = ""  #: what the source does, where the encoding does not show it
+    says: str = ""  #: a remark on the source, if the encoding does not say it
     unknown: str = ""  #: what the identity card must say if ``expected`` is None
     deviations: tuple[str, ...] = ()  #: the codes that the identity card must report
-    remark: str = ""  #: what is surprising about it, for the document
-    fast: bool = False  #: identified in every run of the tests
-    dtypes: tuple[str, ...] = ()  #: the dtypes in which ``posenc verify`` judges it; often none
+    remark: str = ""  #: a surprising property, for the document
+    fast: bool = False  #: whether every run of the tests identifies it
+    dtypes: tuple[str, ...] = ()  #: the dtypes in which ``posenc verify`` judges it, if any
 
     def __post_init__(self) -> None:
         if (self.expected is None) != bool(self.unknown):
@@ -67,18 +67,18 @@ class LibraryFunction:
 
     @property
     def label(self) -> str:
-        """The name without the library."""
+        """Return the name without the library."""
         return self.name.removeprefix(f"{self.library} ")
 
     def wanted(self, patterns: tuple[str, ...]) -> bool:
-        """Return whether one of ``patterns`` is in the name, or there are none."""
+        """Return whether the name contains one of ``patterns``, or there are no patterns."""
         return not patterns or any(
             fnmatch.fnmatchcase(self.name.lower(), f"*{pattern.lower()}*") for pattern in patterns
         )
 
 
 def functions_of(library: str, file: str) -> Callable[..., LibraryFunction]:
-    """Return a constructor of functions of ``library`` whose source is in ``file``."""
+    """Return a constructor for the functions of ``library`` in its source ``file``."""
 
     def function(
         name: str, functions: str, build: Callable[[], Implementation],
@@ -98,9 +98,9 @@ def refuse_all_but(rows: str, positions: Any) -> None:
 
 
 def window_start(positions: Any) -> int:
-    """Return where a contiguous window of positions starts, or raise ValueError.
+    """Return the first of contiguous positions, or raise ValueError if they have gaps.
 
-    Rows of positions are one window if they are all the same.
+    A batch must have equal rows.
     """
     rows = positions.tolist()
     if rows and isinstance(rows[0], list):
@@ -115,7 +115,7 @@ def window_start(positions: Any) -> int:
 
 @functools.cache
 def functions() -> tuple[LibraryFunction, ...]:
-    """Return every function, whether its library is installed or not."""
+    """Return every function, including those of libraries that are not installed."""
     parts = (importlib.import_module(f"{__package__}.{name}") for name in MODULES)
     found = tuple(function for part in parts for function in part.functions())
     assert len({function.name for function in found}) == len(found)
@@ -128,7 +128,7 @@ def judged_functions() -> tuple[LibraryFunction, ...]:
 
 
 def version(library: str) -> str | None:
-    """Return the installed version, or None."""
+    """Return the installed version of a library, or None."""
     try:
         return importlib.metadata.version(library)
     except importlib.metadata.PackageNotFoundError:
@@ -136,5 +136,5 @@ def version(library: str) -> str | None:
 
 
 def missing() -> dict[str, str]:
-    """Return the libraries that are not installed, and what to install for each."""
+    """Return the libraries that are not installed, each with the distribution to install."""
     return {name: pip for name, pip in LIBRARIES.items() if version(name) is None}

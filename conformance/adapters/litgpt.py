@@ -13,7 +13,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from .library import LibraryFunction, functions_of, refuse_all_but
 
 _HALF = partial(RoPE, 64, layout="half")
-#: Llama 3.1's and DeepSeek-V3's.
+#: The scaling of Llama 3.1, and of DeepSeek-V3.
 _LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
            "original_max_seq_len": 8192}  # fmt: skip
 _YARN = {"factor": 40.0, "beta_fast": 32.0, "beta_slow": 1.0, "original_max_seq_len": 4096,
@@ -21,7 +21,7 @@ _YARN = {"factor": 40.0, "beta_fast": 32.0, "beta_slow": 1.0, "original_max_seq_
 
 
 def functions() -> list[LibraryFunction]:
-    """Return both functions that rotate, and every scaling."""
+    """Return both rotary functions, with every scaling."""
     function = functions_of("litgpt", "model.py: ")
     cache = "build_rope_cache, apply_rope"
     return [
@@ -45,7 +45,7 @@ def functions() -> list[LibraryFunction]:
 
 
 def _inverted_yarn() -> tuple[float, ...]:
-    """``build_rope_cache`` for 64 channels, in float64: low = 10, high = 23 of base 10000."""
+    """Return the frequencies of ``build_rope_cache`` for 64 channels and base 10000, in float64."""
     factor, length, k = 40.0, 4096, np.arange(32)
     low, high = (64 * np.log(length / (b * 2 * np.pi)) / (2 * np.log(1e4)) for b in (32, 1))
     low, high = max(np.floor(low), 0), min(np.ceil(high), 31)

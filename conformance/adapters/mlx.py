@@ -1,4 +1,4 @@
-"""MLX on a CPU: its kernel, its layers, and the scaled ones of mlx-lm."""
+"""Functions of MLX on a CPU: its kernel and layers, and the scaled layers of mlx-lm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HALF = partial(RoPE, 64, layout="half")
 
 
 def functions() -> list[LibraryFunction]:
-    """Return those of MLX, then those of mlx-lm."""
+    """Return the functions of MLX, then those of mlx-lm."""
     return [*_mlx(), *_mlx_lm()]
 
 
@@ -57,7 +57,7 @@ def _mlx() -> list[LibraryFunction]:
 
 
 def _periods() -> np.ndarray:
-    """Thirty-two divisors of no published rule, exact in float32."""
+    """Return 32 periods that follow no published rule and are exact in float32."""
     return np.asarray(1.0 + np.arange(32.0) ** 2 / 8)
 
 
@@ -156,7 +156,7 @@ def _mlx_lm() -> list[LibraryFunction]:
 
 
 def _always_long() -> GivenFrequencies:
-    """``SuScaledRoPE`` from 4096 to 131072 positions, with 48 pairs of base 10000."""
+    """Return ``SuScaledRoPE``'s frequencies: 4096 to 131072 positions, 48 pairs, base 10000."""
     frequencies = 1 / (np.array(LONG) * 1e4 ** (np.arange(48) / 48))
     factor = float(np.sqrt(1 + np.log(131072 / 4096) / np.log(4096)))
     return GivenFrequencies(tuple(frequencies.tolist()), attention_factor=factor)

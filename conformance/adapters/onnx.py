@@ -1,4 +1,4 @@
-"""The rotary operators of ONNX: kernels of ONNX Runtime on a CPU, and ONNX's own evaluator."""
+"""The rotary operators of ONNX, run by ONNX Runtime on a CPU and by ONNX's own evaluator."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .library import LibraryFunction, refuse_all_but
 
 _INTERLEAVED = partial(RoPE, 64, layout="interleaved")
 _HALF = partial(RoPE, 64, layout="half")
-#: Rows of the tables that an exporter would put into the model.
+#: The number of rows of the cos and sin tables in the model.
 _ROWS = 131072
 
 
 def functions() -> list[LibraryFunction]:
-    """Return both operators, of halves and interleaved, of the whole head and part of it."""
+    """Return both operators, for both layouts, rotating the whole head or a part."""
     file = "contrib_ops/cpu/bert/rotary_embedding.cc: RotaryEmbedding"
     core = "core/providers/cpu/llm/rotary_embedding.cc: RotaryEmbedding"
     reference = "reference/ops/op_rotary_embedding.py: rotary_embedding"
@@ -58,11 +58,11 @@ def _build_onnx(
     four = ["batch", "heads", "sequence", 64]
     tables = ["rows", rotary_dim // 2]
     shapes = {"cos_cache": tables, "sin_cache": tables, "position_ids": ["batch", "sequence"]}
-    # The two operators take the same inputs in another order.
+    # The two operators take the same inputs in different order.
     order = ["cos_cache", "sin_cache"]
     order = ["input", "position_ids", *order] if domain else ["input", *order, "position_ids"]
     settings = {"interleaved": interleaved}
-    if rotary_dim != 64:  # one of the operators refuses this without a number of heads
+    if rotary_dim != 64:  # one of the operators then requires the number of heads
         settings |= {"rotary_embedding_dim": rotary_dim, "num_heads": 1}
     real = TensorProto.FLOAT
     node = helper.make_node("RotaryEmbedding", order, ["output"], domain=domain, **settings)
@@ -96,7 +96,7 @@ def _session(model: Any, evaluator: str) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # a refused position is an error that we expect
+    options.log_severity_level = 4  # rejected positions are expected errors
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]

@@ -49,10 +49,10 @@ def functions() -> list[LibraryFunction]:
 
 
 def rotary(rotary_dim: int = 64, **settings: Any) -> Implementation:
-    """Return `RotaryEmbedding.rotate_queries_or_keys`, unchanged.
+    """Return `RotaryEmbedding.rotate_queries_or_keys` as an `Implementation`.
 
-    It takes an offset. Positions, and a cache of angles that outlives the call, are built in the
-    precision of the first queries that reach so far.
+    It takes an offset. It caches angles between calls, in the dtype of the first queries that
+    reach a position.
     """
     from rotary_embedding_torch import RotaryEmbedding
 
@@ -64,7 +64,7 @@ def rotary(rotary_dim: int = 64, **settings: Any) -> Implementation:
 
 
 def _forward(**settings: Any) -> Implementation:
-    """Angles at any positions, without the cache that ``rotate_queries_or_keys`` goes through."""
+    """Return a rotation by ``RotaryEmbedding.forward``, at any positions and without the cache."""
     from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
 
     module = RotaryEmbedding(64, **settings)
@@ -96,7 +96,7 @@ def _xpos() -> Implementation:
             raise ValueError("every call rotates all that comes before")
         whole = x.new_zeros((*x.shape[:-2], end, x.shape[-1]))
         whole[..., end - x.shape[-2] :, :] = x
-        # A fresh module: the cache of scales keeps those of another length.
+        # A new module, because the cached scales are those of another length.
         module = RotaryEmbedding(64, use_xpos=True, cache_if_possible=False)
         return module.rotate_queries_and_keys(whole, whole)[0][..., end - x.shape[-2] :, :]
 

@@ -1,4 +1,4 @@
-"""A function that rotates, with the layouts of its vectors and its table."""
+"""A rotary function of a library, with the tensor layouts of its vectors and its table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from .binding import bind, parameters
 from .rotary_table import B, CosSinTable, H, S, length_of
 
-# How a table of shape (B, S, W) may have to be laid out.
+# Shapes that functions require for a table of shape (B, S, W).
 TABLE_SHAPES: dict[str, Callable[[Any], Any]] = {
     "(B, S, W)": lambda table: table,
     "(B, 1, S, W)": lambda table: table[:, None],
@@ -19,7 +19,7 @@ TABLE_SHAPES: dict[str, Callable[[Any], Any]] = {
     "(S, B, 1, W)": lambda table: table.transpose(0, 1)[:, :, None],
     "(1, S, W)": lambda table: _one_row(table),
 }
-# The shape of the probe in each tensor layout.
+# The shape of the trial vectors in each tensor layout.
 LAYOUTS: dict[str, Callable[[int, int], tuple[int, ...]]] = {
     "bhsd": lambda heads, width: (B, heads, S, width),
     "bshd": lambda heads, width: (B, S, heads, width),
@@ -29,7 +29,7 @@ LAYOUTS: dict[str, Callable[[int, int], tuple[int, ...]]] = {
 
 @dataclass(frozen=True)
 class Rotation:
-    """A function that rotates, with the table it needs and the layouts it wants."""
+    """A rotary function, its table, and the tensor layouts that it requires."""
 
     name: str
     function: Callable[..., Any]
@@ -37,8 +37,8 @@ class Rotation:
     tensor_layout: str
     table_shape: str
     head_dim: int
-    rotary_dim: int | None  # where attention, not the function, cuts the head: the leading part
-    before: Callable[[Any], Any] | None = None  # what attention does to vectors first
+    rotary_dim: int | None  # the leading channels that attention passes; None: all
+    before: Callable[[Any], Any] | None = None  # applied to vectors first
 
     def __call__(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
         """Return q and k rotated; positions are (S,), (B, S) or (A, B, S)."""
@@ -51,7 +51,7 @@ class Rotation:
             return one, two
         if self.tensor_layout != "bs(hd)":
             return self._rotate(q, k, positions)
-        # A method of an attention module knows its number of heads: as many calls as it takes.
+        # A method of an attention module has a fixed number of heads, so call it several times.
         owner = self.function.args[0] if isinstance(self.function, partial) else None
         width = int(getattr(owner, "num_heads", H)) * self.head_dim
         parts = zip(_filled(q, width), _filled(k, width), strict=True)
@@ -60,7 +60,7 @@ class Rotation:
         return one[..., : q.shape[-1]], two[..., : k.shape[-1]]
 
     def _rows_apart(self, positions: Any) -> bool:
-        """Return whether each row of a batch takes a call: vision towers have one sequence."""
+        """Return whether each row needs its own call, because the function takes one sequence."""
         alone = self.table_shape == "(1, S, W)" or self.table.arrangement == "(S, A)"
         return alone and bool(positions.ndim == 3 and positions.shape[1] > 1)
 
@@ -71,12 +71,12 @@ class Rotation:
             q, k = self.before(q), self.before(k)
         named = parameters(self.function)
         positions = positions if positions.ndim > 1 else positions[None]
-        if self.table.arrangement == "tuple":  # it makes its own cosines and sines
+        if self.table.arrangement == "tuple":  # the function computes cos and sin itself
             roles = {"positions": self.table.arranged(positions), "x": q}
             y = self.function(**bind(self.function, roles))
             return y, y if q is k else self.function(**bind(self.function, roles | {"x": k}))
         gathers = "positions" in named and named["positions"].default is inspect.Parameter.empty
-        if gathers and self.table.axes == 1:  # it wants every row, and picks its own
+        if gathers and self.table.axes == 1:  # the function looks up rows of the whole table
             every = torch.arange(length_of(positions, self.name), device=positions.device)
             cos, sin = (part[0] for part in self.table(q, every[None]))
         else:
@@ -110,14 +110,14 @@ class Rotation:
 
 
 def _one_row(table: Any) -> Any:
-    """Return the table's only row, which a function takes for every row of a batch."""
+    """Return the table's only row, which the function uses for the whole batch."""
     if not bool((table == table[:1]).all()):
         raise ValueError("rows of a batch share their positions here")
     return table[:1]
 
 
 def _filled(x: Any, width: int) -> list[Any]:
-    """Return (B, S, W) vectors in parts of `width` channels, the last one filled with zeros."""
+    """Return (B, S, W) vectors in parts of `width` channels, the last one padded with zeros."""
     import torch
 
     missing = -x.shape[-1] % width
@@ -125,15 +125,15 @@ def _filled(x: Any, width: int) -> list[Any]:
 
 
 def attribute(config: Any, name: str) -> Any:
-    """Return a configuration's value, or None where it is absent or differs between layers."""
+    """Return a configuration's value, or None if it is absent or differs between layers."""
     try:
         return getattr(config, name, None)
-    except Exception:  # what transformers raises for per-layer values is not an AttributeError
+    except Exception:  # per-layer values raise other errors than AttributeError
         return None
 
 
 def head_dim_of(config: Any) -> int | None:
-    """Return the width of an attention head, as configurations of `transformers` spell it."""
+    """Return the head size in a configuration of `transformers`."""
     width = attribute(config, "embed_dim") or attribute(config, "hidden_size")
     heads = attribute(config, "num_attention_heads")
     explicit = attribute(config, "head_dim")

@@ -1,4 +1,4 @@
-"""Find the function of a file that rotates, by its name, its callers, and by trying."""
+"""Find the rotary function of a modeling file by its name, its callers, and trial calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .rotary_table import CosSinTable, H, describe
 
 
 def rotating_functions(file: types.ModuleType) -> dict[str, tuple[Callable[..., Any], type | None]]:
-    """Return the functions of a file that rotate, and the methods with their class."""
+    """Return the rotary functions of a file by name; methods come with their class."""
     wanted = re.compile("(apply|rotate_queries).*(rotary|rope|keys)")
     found: dict[str, tuple[Callable[..., Any], type | None]] = {}
     for name, value in vars(file).items():
@@ -34,9 +34,10 @@ def rotating_functions(file: types.ModuleType) -> dict[str, tuple[Callable[..., 
 
 
 def ranked(module: Any, file: types.ModuleType, config: Any, target: Any) -> Iterator[Any]:
-    """Yield (name, function), first what the attention class named most like `module` calls.
+    """Yield (name, function), best candidate first.
 
-    A configuration with `rope_interleave` decides between two functions that both are called.
+    It ranks functions by how similar the name of the attention class that calls them is to
+    `module`; `rope_interleave` in the configuration decides between equals.
     """
     called = _called_by_attention(type(module).__name__, file)
     interleave = bool(getattr(config, "rope_interleave", True))
@@ -52,9 +53,9 @@ def ranked(module: Any, file: types.ModuleType, config: Any, target: Any) -> Ite
 
 
 def _called_by_attention(module: str, file: types.ModuleType) -> dict[str, int]:
-    """Return names that attention classes of the file use, with how alike the class names are.
+    """Return the names that attention classes use, with the similarity of class and module name.
 
-    Vision towers rotate on their own: their classes speak for vision modules only.
+    Attention classes of vision towers count for vision modules only.
     """
     called: dict[str, int] = {}
     for name, value in vars(file).items():
@@ -68,22 +69,22 @@ def _called_by_attention(module: str, file: types.ModuleType) -> dict[str, int]:
 
 
 def _instance(owner: type, config: Any, target: Any) -> Any:
-    """Return an object whose method can be called: the target's own, or a new one."""
+    """Return an instance of `owner`: the one inside `target`, or a new one."""
     own = next((module for module in target.modules() if isinstance(module, owner)), None)
     if own is not None or config is None:
         return own
     try:
         return owner(config)
-    except Exception:  # a constructor that wants more than the configuration
+    except Exception:  # the constructor requires other arguments
         return None
 
 
 def find_rotation(
     table: CosSinTable, functions: Iterator[Any], config: Any, width: int
 ) -> Rotation:
-    """Return how to rotate with `table`, or raise ValueError with what was tried.
+    """Return a working rotation with `table`, or raise ValueError with the failed attempts.
 
-    `width` is the table's. Whatever has a chance is tried on vectors of distinct sizes.
+    `width` is the table's. Every candidate is called on vectors with distinct axis sizes.
     """
     import torch
 
@@ -116,9 +117,9 @@ def find_rotation(
 
 
 def _widths(config: Any, width: int) -> Iterator[tuple[int, int | None]]:
-    """Yield (head_dim, rotary_dim or None) in the order of trust.
+    """Yield possible (head_dim, rotary_dim or None), most likely first.
 
-    Latent attention rotates a part of its own, and a table says how wide the rotated part is.
+    Partial rotation and latent attention rotate fewer channels than head_dim.
     """
     head_dim, latent = head_dim_of(config), attribute(config, "qk_rope_head_dim")
     for direct in dict.fromkeys(d for d in (head_dim, latent) if d):
@@ -130,9 +131,9 @@ def _widths(config: Any, width: int) -> Iterator[tuple[int, int | None]]:
 
 
 def find_direct(module: Any, config: Any) -> Rotation | None:
-    """Return how `module` rotates vectors by a method of its own that takes positions and no table.
+    """Return the rotation by a method of `module` that takes no table, or None without one.
 
-    Positions are then a tuple with one array for each axis.
+    The method takes positions as a tuple with one array for each axis.
     """
     import torch
 
@@ -147,7 +148,7 @@ def find_direct(module: Any, config: Any) -> Rotation | None:
             table = CosSinTable(module, "tuple", "?", axes)
             trial = Rotation(name, bound, table, "bhsd", "(B, S, W)", head_dim, None)
             x = torch.zeros(LAYOUTS["bhsd"](H, head_dim))
-            with contextlib.suppress(Exception):  # another number of axes, or another width
+            with contextlib.suppress(Exception):  # wrong number of axes, or wrong width
                 if trial(x, x, table.probe_positions())[0].shape == x.shape:
                     return trial
     return None

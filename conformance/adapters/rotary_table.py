@@ -1,7 +1,7 @@
-"""Find out by probing how a rotary module gives its cosines and sines.
+"""Find out by trial calls how a rotary module returns its cos and sin table.
 
-Every probe uses distinct sizes, none of them 1, so that a wrong guess cannot broadcast or index
-its way through.
+Every call uses distinct axis sizes, none of them 1, so that a wrong guess cannot succeed by
+broadcasting or indexing.
 """
 
 from __future__ import annotations
@@ -12,22 +12,20 @@ from typing import Any
 
 from .binding import bind, parameters
 
-# Batch, heads, sequence of every probe; axes are 2, 3 or 4.
+# Batch, heads and sequence length of every trial call; there are 2, 3 or 4 position axes.
 B, H, S = 5, 7, 11
 
-# How a module may want positions that are (B, S), or (A, B, S) where it has several axes. The last
-# one is the easiest to take for another.
+# Shapes in which modules take positions. "(S, A)" is last because it is easily mistaken.
 ARRANGEMENTS = ("(B, S)", "(A, B, S)", "(B, S, A)", "(S, A)")
 AXES = (2, 3, 4)
-# Rows and columns of the grid that is asked of modules whose tables are those of an image, and the
-# sizes of a patch that are tried.
+# Rows and columns of the patch grid for modules that take an image, and the patch sizes to try.
 SIDE = 160
 PATCHES = (1, 2, 4, 8, 14, 16, 32)
 
 
 @dataclass(frozen=True)
 class CosSinTable:
-    """A module's table of cosines and sines, and how it is asked for."""
+    """A module's cos and sin table, and how to get it from the module."""
 
     module: Any
     arrangement: str  # one of ARRANGEMENTS, "length", "buffer", "grid", "space", "points", "tuple"
@@ -36,7 +34,7 @@ class CosSinTable:
     layer_type: str | None = None
 
     def arranged(self, positions: Any) -> Any:
-        """Return (B, S) or (A, B, S) positions as the module wants them."""
+        """Return (B, S) or (A, B, S) positions in the shape that the module takes."""
         import torch
 
         if self.axes > 1 and positions.ndim == 2:  # text: all axes advance together
@@ -50,10 +48,10 @@ class CosSinTable:
         return torch.movedim(positions, 0, -1) if self.arrangement == "(B, S, A)" else positions
 
     def raw(self, x: Any, positions: Any) -> Any:
-        """Return what the module says at `positions`, (B, S) or (A, B, S), for vectors `x`."""
+        """Return the module's output for `positions`, (B, S) or (A, B, S), and vectors `x`."""
         import torch
 
-        if self.arrangement == "buffer":  # gathered, then in x's precision, as attention does it
+        if self.arrangement == "buffer":  # as in attention: gather, then cast to x's dtype
             rows = self.module.embed_positions
             index = positions[..., None].expand(*positions.shape, rows.shape[-1])
             every = rows.expand(len(positions), *rows.shape)
@@ -63,10 +61,10 @@ class CosSinTable:
         positions = self.arranged(positions)
         if self.arrangement == "grid":
             return grid_rows(self.module, x, positions)
-        if self.arrangement == "space":  # three coordinates, and the number of what they belong to
+        if self.arrangement == "space":  # three coordinates and the residue number
             roles = {"coordinates": torch.movedim(positions[:3], 0, -1), "identity": positions[3]}
             return self.module(**bind(self.module.forward, roles | {"dtype": x.dtype}))
-        if self.arrangement == "points":  # for which angles are a learned linear map
+        if self.arrangement == "points":  # keypoints, which a learned linear map turns into angles
             points = torch.movedim(positions, 0, -1).to(next(self.module.parameters()).dtype)
             with torch.no_grad():
                 return self.module(**bind(self.module.forward, {"points": points}))[0]
@@ -76,7 +74,7 @@ class CosSinTable:
         return self.module(**bind(self.module.forward, roles))
 
     def _rows(self, x: Any, positions: Any) -> Any:
-        """Take rows out of the table of a module that takes a length instead of positions."""
+        """Return rows of the table of a module that takes a length instead of positions."""
         name = type(self.module).__name__
         length = length_of(positions, name)
         raw = self.module(x.new_zeros((1, length, 1)))
@@ -101,14 +99,14 @@ class CosSinTable:
         return (cos, sin) if cos.ndim > 2 else (cos[None], sin[None])
 
     def probe_positions(self) -> Any:
-        """Return the largest probe that this arrangement has: B rows, or the only one."""
+        """Return trial positions: B rows, or one row if the arrangement allows only one."""
         import torch
 
         return torch.arange(S).expand(1 if self.arrangement == "(S, A)" else B, S)
 
 
 def find_table(module: Any, layer_types: tuple[str | None, ...] = (None,)) -> CosSinTable:
-    """Return how `module` is asked for its table, or raise ValueError with what was tried."""
+    """Return the table of `module`, or raise ValueError with the failed attempts."""
     import torch
 
     tried = []
@@ -134,17 +132,17 @@ def find_table(module: Any, layer_types: tuple[str | None, ...] = (None,)) -> Co
 
 
 def grid_rows(module: Any, x: Any, positions: Any) -> Any:
-    """Return the rows at (row, column), positions (2, B, S), of the table of a square image.
+    """Return rows of the table of a square image, at positions (2, B, S): patch rows and columns.
 
-    The module takes an image, whose patches it numbers row by row; tokens that follow them, such
-    as Llama 4's class token, are left out.
+    The module takes an image and numbers its patches row by row; later tokens, such as Llama 4's
+    class token, are omitted.
     """
     name = type(module).__name__
     if positions.is_floating_point() or bool((positions < 0).any()):
         raise ValueError(f"{name} has the rows and columns of a grid only")
     for patch in PATCHES:
         side = SIDE * patch
-        # The values are never looked at: one number stands for all, so that no memory is needed.
+        # The module ignores the values; expanding one number needs no memory.
         raw = module(x.new_zeros(()).expand(1, 3, side, side))
         parts = raw if isinstance(raw, tuple) else (raw,)
         rows = [part.numel() // part.shape[-1] for part in parts]
@@ -162,14 +160,14 @@ def grid_rows(module: Any, x: Any, positions: Any) -> Any:
 
 
 def length_of(positions: Any, name: str) -> int:
-    """Return the shortest sequence that has all `positions`: what starts at 0 has no others."""
+    """Return the length of the shortest sequence from 0 that contains all `positions`."""
     if positions.is_floating_point() or bool((positions < 0).any()):
         raise ValueError(f"{name} has integer positions from 0 only")
     return int(positions.max()) + 1
 
 
 def describe(error: Exception) -> str:
-    """Return one short line about an exception."""
+    """Return an exception as one short line."""
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0][:100]}"
 
@@ -181,7 +179,7 @@ def _questions(module: Any) -> list[tuple[str, int]]:
     if "positions" in names:
         streams, *others = ARRANGEMENTS[1:]
         several = [(a, n) for a in others for n in AXES]
-        # What takes several streams takes one as well, and spreads it; the other way round fails.
+        # Try several axes first: such a module also takes (B, S), and copies it to every axis.
         return [*((streams, n) for n in AXES), ("(B, S)", 1), *several]
     if {"coordinates", "identity"} <= set(names):
         return [("space", 4)]
@@ -200,7 +198,7 @@ def _require_rows(raw: Any, rows: tuple[int, ...]) -> None:
 
 
 def _require_axes(table: CosSinTable) -> None:
-    """Raise ValueError unless every axis changes a column: a module may use only the first."""
+    """Raise ValueError unless every axis changes a column, because a module may use only one."""
     import torch
 
     if table.axes == 1:
@@ -217,7 +215,7 @@ def _require_axes(table: CosSinTable) -> None:
 
 
 def _form(raw: Any) -> str:
-    """Return which part is cosines and which sines, from position 0, the probe's first row."""
+    """Return the form of the output: position 0, the first row, shows which part is cos."""
     parts = raw if isinstance(raw, tuple) else (raw,)
     if parts[0].is_complex():
         return "complex"

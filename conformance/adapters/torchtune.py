@@ -15,7 +15,7 @@ _INTERLEAVED = partial(RoPE, 64, layout="interleaved")
 
 
 def functions() -> list[LibraryFunction]:
-    """Return one function for each class."""
+    """Return one function for each rotary class."""
 
     def function(name: str, file: str, expected: RoPE, **settings: Any) -> LibraryFunction:
         build = partial(_build, file.removesuffix(".py").replace("/", "."), name, **settings)

@@ -3,8 +3,8 @@
     check(from_transformers(LlamaRotaryEmbedding(config), layout="half"))
     identify(from_transformers(model))
 
-There is one adapter and no glue for any one model: how a module wants to be called is read from
-its signature and its file, and settled by probing.
+No model has special code: the adapter finds out how to call a module from its signature, its
+modeling file and trial calls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .transformers_bias import alibi, alibi_of_model, relative_bias
 from .transformers_config import declared_rope
 from .transformers_table import position_table
 
-# What attention does to vectors before it calls the function that rotates; no signature says so.
+# Functions that attention applies to vectors before rotating them; no signature shows these.
 BEFORE = {"Qwen2_5OmniDiTRotaryEmbedding": "deinterleave_head_dim"}
 ROTARY_SURFACES = ("apply", "apply_qk", "cos_sin", "frequencies")
 
@@ -42,7 +42,7 @@ def from_transformers(
     num_heads: int | None = None,
     encoding: posenc_ref.Encoding | None = None,
 ) -> Implementation:
-    """Return a module, or what encodes positions inside a model, as an `Implementation`.
+    """Return a positional module, or the one inside a model, as an `Implementation`.
 
     Parameters
     ----------
@@ -50,21 +50,21 @@ def from_transformers(
         A rotary, sinusoidal or learned position module, an attention module with relative biases,
         a model that contains one of them, or a function that builds ALiBi biases.
     surface
-        What to expose; by default `apply` for rotary modules, `bias` for biases and `table` else.
+        The surface; by default `apply` for rotary modules, `bias` for biases, else `table`.
     layout
-        How channels are paired ("half" or "interleaved"). No configuration says it; with it, the
-        rotary encoding that the configuration declares is complete.
+        How channels are paired ("half" or "interleaved"). It completes the rotary encoding that
+        the configuration declares, because no configuration has it.
     layer_type
-        Which table of a module that has one per layer type; by default its first.
+        The layer type, for a module with one table per layer type; by default the first.
     num_heads
-        For ALiBi builders given without a configuration.
+        The number of heads, for ALiBi builders without a configuration.
     encoding
-        What it should be, where the caller knows; otherwise read from the configuration, or None.
+        The expected encoding; by default the one that the configuration declares, or None.
 
     Raises
     ------
     ValueError
-        If no way was found to drive it, with what was tried.
+        If no way to call the module was found; the message lists the attempts.
     """
     if not hasattr(target, "modules"):
         if not callable(target):
@@ -107,13 +107,13 @@ def rotary_modules(target: Any) -> list[Any]:
         if _is_rotary(module):
             found.setdefault(type(module), module)
         elif table is not None and rotates:
-            holder = table if callable(table) else module  # RoFormer's embedding, GPT-J's buffer
+            holder = table if callable(table) else module  # RoFormer, GPT-J
             found.setdefault(type(holder), holder)
     return list(found.values())
 
 
 def _is_rotary(module: Any) -> bool:
-    """Return whether a module is rotary by its name or its arguments: LightGlue's takes points."""
+    """Return whether a module is rotary, by its name or because it takes points (LightGlue)."""
     name = type(module).__name__
     named = bool(re.search("Rotary|RoPE|Rope", name)) and "Atten" not in name
     return named or list(parameters(module.forward))[:1] == ["points"]
@@ -130,7 +130,7 @@ def rotary(
     """Return a rotary module as an `Implementation`."""
     import torch
 
-    pristine = copy.deepcopy(module)  # before any probe, as modules keep what they computed
+    pristine = copy.deepcopy(module)  # before any call, because modules cache results
     config = getattr(module, "config", None) or getattr(target, "config", None)
     file = sys.modules[type(module).__module__]
     table = find_table(copy.deepcopy(module), _layer_types(module, config, layer_type))
@@ -207,7 +207,7 @@ def _call(table: CosSinTable, rotation: Rotation | None, surface: str) -> Callab
         raise ValueError(f"{type(table.module).__name__} keeps no frequencies, only a table")
 
     def frequencies(seq_len: int | None = None) -> Any:
-        if seq_len is not None:  # those that depend on the length are recomputed when it is seen
+        if seq_len is not None:  # a call updates frequencies that depend on the length
             table(torch.zeros(1, 1, 1, 2), torch.tensor([[seq_len - 1]]))
         return _frequencies(table.module, table.layer_type)
 
@@ -220,7 +220,7 @@ def _frequencies(module: Any, layer_type: str | None) -> Any:
 
 
 def _layer_types(module: Any, config: Any, chosen: str | None) -> tuple[str | None, ...]:
-    """Return the layer types to try: the chosen one, or all that the module knows."""
+    """Return the layer types to try: the chosen one, or all layer types of the module."""
     kinds = layer_types(module, config)
     if chosen is None:
         return (None,) if kinds == ("",) else (*kinds, None)
@@ -230,7 +230,7 @@ def _layer_types(module: Any, config: Any, chosen: str | None) -> tuple[str | No
 
 
 def layer_types(module: Any, config: Any) -> tuple[str, ...]:
-    """Return the layer types that a rotary module has a table for; ("",) if it has one for all."""
+    """Return the layer types with their own table; ("",) if all share one table."""
     if "layer_type" not in inspect.signature(module.forward).parameters:
         return ("",)
     kinds = getattr(module, "rope_type", None)

@@ -18,7 +18,7 @@ from .transformers_config import on_host
 def alibi_of_model(
     target: Any, surface: str | None, num_heads: int | None, encoding: posenc_ref.Encoding | None
 ) -> Implementation | None:
-    """Return the ALiBi biases that the file of `target` builds, or None if it builds none."""
+    """Return the ALiBi biases from the modeling file of `target`, or None if it builds none."""
     if surface not in (None, "bias", "slopes"):
         return None
     for name, builder in vars(sys.modules[type(target).__module__]).items():
@@ -35,7 +35,7 @@ def alibi(
     num_heads: int | None,
     encoding: posenc_ref.Encoding | None,
 ) -> Implementation:
-    """Return a function that builds biases from a number of heads and a length or a mask."""
+    """Return the biases of `builder`, which takes a number of heads and a length or a mask."""
     import torch
 
     name = getattr(builder, "__name__", type(builder).__name__)
@@ -58,7 +58,7 @@ def alibi(
         return builder(**bind(builder, roles, only_required=optional)).reshape(num_heads, 1, length)
 
     def slopes(num_heads: int) -> Any:
-        rows = build(num_heads, 2)[:, 0]  # one step towards the query
+        rows = build(num_heads, 2)[:, 0]  # the slope is the difference of two adjacent keys
         return rows[:, 1] - rows[:, 0]
 
     if encoding is None and heads is not None:

@@ -1,4 +1,4 @@
-"""Rotary functions of ``transformers``: one or more of every convention that it has.
+"""Rotary functions of ``transformers``: at least one for each of its conventions.
 
 Settings are those of released checkpoints; sizes that do not affect positions are small.
 """
@@ -25,12 +25,12 @@ from .library import VECTORS, LibraryFunction, functions_of
 from .transformers import from_transformers
 from .transformers_config import configuration_of, modeling_of
 
-#: Four heads of 64, 96 or 128 channels.
+#: Configurations with four heads of 64, 96 or 128 channels.
 _64, _96, _128 = (
     {"hidden_size": 4 * d, "num_attention_heads": 4, "num_key_value_heads": 4}
     for d in (64, 96, 128)
 )
-#: The same, where the size of the head has to be given.
+#: The same, for configurations that require the head size.
 _HEAD_64, _HEAD_128 = _64 | {"head_dim": 64}, _128 | {"head_dim": 128}
 
 
@@ -50,7 +50,7 @@ _GPT_OSS = _parameters(
     150000.0, "yarn", factor=32.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
     original_max_position_embeddings=4096,
 )  # fmt: skip
-#: As long as Phi-3's, 48 numbers of two decimals, and as far apart.
+#: LongRoPE factors like Phi-3's: 48 numbers with two decimals.
 SHORT = tuple((100 + 5 * k) / 100 for k in range(48))
 LONG = tuple((100 + 3 * k * k) / 100 for k in range(48))
 _PHI3 = _parameters(
@@ -64,7 +64,7 @@ _GEMMA3 = {
 _MROPE = _parameters(1000000.0, mrope_section=[16, 24, 24])
 _QWEN3_VL = _parameters(5000000.0, mrope_section=[24, 20, 20], mrope_interleaved=True)
 _APPLY = "apply_rotary_pos_emb"
-#: An image of 160 x 160 patches, whose patch i DINOv3 centres at (2 i + 1) / 160 - 1.
+#: The patches per side of an image; DINOv3 puts patch i at (2 i + 1) / 160 - 1.
 _SIDE = 160
 
 
@@ -72,7 +72,7 @@ def _build(
     model: str, module: str, config: str, settings: dict[str, Any], layer_type: str | None,
     surface: str | None,
 ) -> Implementation:  # fmt: skip
-    """Build a module in a container that has its configuration, as a model has."""
+    """Build a module inside a container that also has its configuration, like a model."""
     import torch
 
     box = torch.nn.Module()
@@ -84,7 +84,7 @@ def _build(
 def _function(
     name: str,
     model: str,
-    prefix: str,  #: of the names of the module and of its configuration
+    prefix: str,  #: the prefix of the class names of the module and its configuration
     settings: dict[str, Any],
     expected: RoPE | MultiAxisRoPE,
     functions: str = f"{{module}}, {_APPLY}",
@@ -216,7 +216,7 @@ def _several_axes() -> list[LibraryFunction]:
                   module="RopePositionEmbedding",
                   says="positions are centres of patches in [-1, 1], here of an image of "
                        "160 x 160"),
-        # Axis 0 is the row, axis 1 the column, and columns have the first pairs.
+        # Axis 0 is the row, axis 1 the column; the first pairs encode columns.
         vision("Llama 4, vision tower", "llama4", "Llama4",
                {"hidden_size": 256, "num_attention_heads": 4, "image_size": _SIDE * 14},
                MultiAxisRoPE(64, sections=(16, 16), layout="interleaved", spacing="restart",

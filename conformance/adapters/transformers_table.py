@@ -1,4 +1,4 @@
-"""Sinusoidal and learned position tables of `transformers`, found by name and asked by probing."""
+"""Find sinusoidal and learned position tables of `transformers` by name, and call them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .rotary_function import attribute
 from .rotary_table import S, describe, length_of
 from .transformers_config import on_host
 
-# Names that models give to the module that holds their position table.
+# Attribute names of position tables in models.
 TABLE_NAMES = r"(embed_positions?|positions?_embed(dings?|der)?|pos_emb(ed)?|wpe|position_encoder)$"
 TABLE_CLASSES = r"Sinus|Position(al|s)?(Embed|Enc)"
 
@@ -54,7 +54,7 @@ def _table(module: Any, target: Any, encoding: posenc_ref.Encoding | None) -> Im
 
 
 def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
-    """Return how a module is asked for rows, and their width, by probing."""
+    """Return a function that gets rows from a module, and their width, found by trial calls."""
     import torch
 
     weight = getattr(module, "weight", getattr(module, "weights", None))
@@ -83,7 +83,7 @@ def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
         given = roles(positions, start, shape)
         if start and "start" not in parameters(module.forward):
             raise ValueError(f"{type(module).__name__} starts at position 0")
-        if "embeddings" in parameters(module.forward):  # which cannot be padding
+        if "embeddings" in parameters(module.forward):  # token embeddings, which cannot be padding
             del given["tokens"]
         return module(**bind(module.forward, given))
 
@@ -126,7 +126,7 @@ def _two_dimensional(way: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
 
 
 def _learned(module: Any) -> posenc_ref.Encoding | None:
-    """Return the learned table that a trainable embedding is."""
+    """Return a trainable embedding as `Learned`, or None for other modules."""
     weight, name = getattr(module, "weight", None), type(module).__name__
     if weight is None or not weight.requires_grad or not re.search("Learned|^Embedding$", name):
         return None

@@ -14,7 +14,7 @@ from .library import TABLES, LibraryFunction, functions_of
 from .transformers import from_transformers
 from .transformers_config import configuration_of, modeling_of
 
-#: Rows that stand for a trained table.
+#: Random rows in place of trained ones.
 ROWS = np.random.default_rng(0).integers(-127, 128, (512, 64)).astype(np.float32) / 8
 
 
@@ -33,7 +33,7 @@ def _tables() -> list[LibraryFunction]:
     small = {"vocab_size": 9, "num_hidden_layers": 1}
 
     def fairseq(name: str, model: str, cls: str) -> LibraryFunction:
-        """A table of 1024 rows whose padding is token 1."""
+        """Return a table with 1024 rows and padding token 1."""
         return _function(name, model, f"{cls}.get_embedding", partial(_table, model, cls, 1024, 64,
                          1), halves(denominator="half-1", offset=2),
                          says="the first token is padding_idx + 1 = 2")  # fmt: skip
@@ -74,14 +74,14 @@ def _opt() -> Implementation:
 
 
 def _model(model: str, prefix: str, path: str, settings: dict[str, Any]) -> Implementation:
-    """A small model with :data:`ROWS` in its table."""
+    """Build a small model with :data:`ROWS` as its position table."""
     config = getattr(configuration_of(model), f"{prefix}Config")(**settings)
     made = getattr(modeling_of(model), f"{prefix}Model")(config)
     return _filled(made, made.get_submodule(path), ROWS)
 
 
 def _filled(module: Any, table: Any, rows: Any) -> Implementation:
-    """``module`` after ``rows`` were written into its table, as loading a checkpoint does."""
+    """Adapt ``module`` after writing ``rows`` to its table, as loading a checkpoint does."""
     import torch
 
     with torch.no_grad():
@@ -105,7 +105,7 @@ def _whisper() -> Implementation:
 
 
 def _biases() -> list[LibraryFunction]:
-    heads = 12  # not a power of two, where recipes for slopes differ
+    heads = 12  # not a power of two, for which slopes are defined differently
     bucket, bias = "T5Attention._relative_position_bucket", "T5Attention.compute_bias"
     encoder, decoder = (T5Bias(np.zeros((32, 1)), bidirectional=both) for both in (True, False))
 

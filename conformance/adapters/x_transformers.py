@@ -1,4 +1,4 @@
-"""Encodings of x-transformers, each with what it declares."""
+"""Functions of x-transformers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .library import TABLES, VECTORS, LibraryFunction, functions_of
 
 
 def functions() -> list[LibraryFunction]:
-    """Return rotations, a table, ALiBi and T5's buckets."""
+    """Return rotations, a sinusoidal table, ALiBi and T5's buckets and bias."""
     function = functions_of("x-transformers", "x_transformers.py: ")
     rope = partial(RoPE, 64, layout="interleaved")
     apply = "RotaryEmbedding, apply_rotary_pos_emb"
@@ -45,7 +45,7 @@ def functions() -> list[LibraryFunction]:
 
 
 def _rotary(*, rotary_dim: int = 64, **settings: Any) -> Implementation:
-    """`RotaryEmbedding` with `apply_rotary_pos_emb`: interleaved, leading channels."""
+    """Adapt `RotaryEmbedding` with `apply_rotary_pos_emb`: interleaved, leading channels."""
     from x_transformers.x_transformers import RotaryEmbedding, apply_rotary_pos_emb
 
     module = RotaryEmbedding(rotary_dim, **settings)
@@ -61,7 +61,7 @@ def _rotary(*, rotary_dim: int = 64, **settings: Any) -> Implementation:
 
 
 def _sinusoidal() -> Implementation:
-    """`ScaledSinusoidalEmbedding` as built: sines, then cosines, times dim ** -0.5."""
+    """Adapt an untrained `ScaledSinusoidalEmbedding`: sines, then cosines, times dim ** -0.5."""
     import torch
     from x_transformers.x_transformers import ScaledSinusoidalEmbedding
 
@@ -69,7 +69,7 @@ def _sinusoidal() -> Implementation:
 
     def table(positions: Any) -> Any:
         with torch.no_grad():
-            # Its own positions are integers too, and meet float32 frequencies.
+            # By default it uses integer positions and float32 frequencies too.
             return module(torch.zeros(1, len(positions), 64), pos=positions)
 
     return Implementation(
@@ -78,7 +78,7 @@ def _sinusoidal() -> Implementation:
 
 
 def _alibi(surface: str = "bias") -> Implementation:
-    """`AlibiPositionalBias`: -slope * |i - j|, queries at the end of the keys."""
+    """Adapt `AlibiPositionalBias`: -slope * |i - j|, queries at the end of the keys."""
     from x_transformers.x_transformers import AlibiPositionalBias
 
     module = AlibiPositionalBias(heads=12)
@@ -91,7 +91,7 @@ def _alibi(surface: str = "bias") -> Implementation:
 
 
 def _relative(*, surface: str = "bucket", causal: bool = False) -> Implementation:
-    """`RelativePositionBias`, whose table is T5's times 8, the root of the head size."""
+    """Adapt `RelativePositionBias`: its table is T5's times 8, the square root of head_dim."""
     import torch
     from x_transformers.x_transformers import RelativePositionBias
 

@@ -133,12 +133,12 @@ def check_command(
             "surface": chosen or fn.surface,
             "declared": describe(declared),
             "backend": library,
-            # Nothing for a library that ``check`` will refuse.
+            # Empty for an unknown library, which ``check`` rejects.
             "backend_version": next((b.version for b in backends() if b.name == library), ""),
             "dtype": dtype,
         }
         begin = time.perf_counter()
-        # What the function prints is not part of the report.
+        # Keep the function's own output out of the report.
         with recording(ndjson, "check", declared, **facts) as record, redirect_stdout(sys.stderr):
             report = check(
                 fn,

@@ -18,7 +18,7 @@ from .loading import UsageError, encodings, scalings
 from .output import usage_error
 
 WIDTH = 88
-#: What configurations and papers call them.
+#: Names of encodings and scalings in configurations and papers.
 ALIASES = {
     "linear": "LinearScaling", "pi": "LinearScaling", "ntk": "NTKScaling", "ntkaware": "NTKScaling",
     "dynamic": "DynamicNTK", "dynamicntk": "DynamicNTK", "llama3": "Llama3Scaling",
@@ -55,7 +55,7 @@ def explain(name: str | None = None) -> str:
     values = {c.__name__: c for c in [*encodings(), *scalings()]}
     wanted = name.strip().lower().replace("_", "-")
     surface = wanted.replace("-", "_")
-    if surface in SURFACES:  # slopes are a code as well
+    if surface in SURFACES:  # "slopes" is both a surface and a code
         known = f"surface {surface}\n{_hanging('call', SURFACES[surface].call)}"
         return f"{known}\n\n{_code(wanted)}" if wanted in CODES else known
     if wanted in CODES:
@@ -78,7 +78,7 @@ def explain(name: str | None = None) -> str:
 
 
 def _signature(cls: type) -> str:
-    """Return the constructor's arguments and defaults; the docstring has their types."""
+    """Return the constructor's arguments with their defaults."""
     plain = inspect.signature(cls)
     bare = [p.replace(annotation=p.empty) for p in plain.parameters.values()]
     arguments = str(plain.replace(parameters=bare, return_annotation=plain.empty))

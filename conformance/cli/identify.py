@@ -52,7 +52,7 @@ def identify_command(
     """
     try:
         fn = load_target(target)
-        with redirect_stdout(sys.stderr):  # what the function prints is not part of the card
+        with redirect_stdout(sys.stderr):  # keep the function's own output out of the card
             card = identify(
                 fn,
                 surface,

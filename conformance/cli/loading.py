@@ -1,6 +1,6 @@
-"""Turn arguments of the command line into values: target functions and encodings.
+"""Load the functions and encodings that arguments of the command line name.
 
-Every failure is a :class:`UsageError` that says what was expected, and suggests a near name.
+Failures raise :class:`UsageError`, which says what is expected and suggests similar names.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class UsageError(Exception):
 def load_target(target: str) -> Callable[..., Any]:
     """Return the callable that ``file.py:function`` or ``package.module:function`` names.
 
-    The function may be an attribute of something (``module:Class.method``).  The folder of a
-    file, or the working folder for a module, is put on the import path.
+    Methods are allowed (``module:Class.method``).  The folder of the file, or the
+    working folder for a module, is put on the import path.
     """
     source, colon, name = target.rpartition(":")
     if not colon or not source or not name:
@@ -66,7 +66,7 @@ def _load_file(path: Path) -> ModuleType:
         raise UsageError(f"{path} is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     hidden = sys.modules.get(path.stem)
-    sys.modules[path.stem] = module  # dataclasses and pickle look their module up there
+    sys.modules[path.stem] = module  # dataclasses and pickle look up their module there
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -98,7 +98,7 @@ def _on_path(folder: Path) -> None:
 
 
 def _where(error: BaseException, path: Path | None = None) -> str:
-    """Return the exception in one line, with the line of the user's file."""
+    """Return the exception as one line, with the line number in the user's file."""
     frames = traceback.extract_tb(error.__traceback__)
     at = [f for f in frames if path is not None and f.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else at[-1].lineno if at else None
@@ -106,7 +106,7 @@ def _where(error: BaseException, path: Path | None = None) -> str:
 
 
 def _functions(owner: Any) -> list[str]:
-    """Return the public callables of ``owner``; of a module only its own."""
+    """Return the public callables of ``owner``, without those that a module imports."""
     mine = getattr(owner, "__name__", None) if isinstance(owner, ModuleType) else None
     return [
         name
@@ -118,7 +118,7 @@ def _functions(owner: Any) -> list[str]:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean ...?``, the list of known names, or nothing."""
+    """Return ``; did you mean ...?``, or some of the known names, or "" if there are none."""
     names = {n.lower(): n for n in sorted(known)}
     near = [names[n] for n in difflib.get_close_matches(name.lower(), names, n=3)]
     if near:
@@ -129,7 +129,7 @@ def _near(name: str, known: Iterable[str]) -> str:
 def load_encoding(text: str, surface: str | None = None) -> Encoding:
     """Return the encoding that JSON text, or ``@file.json``, declares.
 
-    Learned numbers that the surface does not use may be left out (:func:`unread`).
+    Learned arrays that the surface does not use may be omitted (:func:`unread`).
     """
     where = "--encoding"
     if text.startswith("@"):
@@ -164,12 +164,12 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
     return value
 
 
-#: The learned arrays that some surface does not use, and their encodings.
+#: Learned arrays that some surface does not use, each with its encoding.
 _LEARNED = {"table": "T5Bias", "weight": "Learned"}
 
 
 def unread(surface: str | None) -> dict[str, int]:
-    """Return the learned tables that a surface does not use, each with a number of rows."""
+    """Return the learned arrays that a surface does not use, each with a number of rows."""
     return {"bucket": {"table": 32}, "ids_from_tokens": {"weight": 1024}}.get(surface or "", {})
 
 
@@ -189,5 +189,5 @@ def _public() -> list[type[Any]]:
 
 
 def _is_value(cls: type[Any]) -> bool:
-    """Return whether it is a dataclass, not the abstract base of a family."""
+    """Return whether ``cls`` is a dataclass and not the abstract base of a family."""
     return "__dataclass_fields__" in vars(cls)

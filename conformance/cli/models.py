@@ -26,8 +26,8 @@ def load_model(
 ) -> ModelEncoding:
     """Return the model that a preset, a ``config.json`` (or its folder) or a ``.gguf`` file names.
 
-    ``facts`` are ``NAME=VALUE`` for a preset that lacks them; learned tables that ``surface``
-    does not use may be left out.
+    ``facts`` are ``NAME=VALUE`` for a preset that requires them; learned tables that ``surface``
+    does not use may be omitted.
     """
     path = Path(source)
     given = dict(_fact(text) for text in facts)
@@ -45,7 +45,7 @@ def load_model(
 
 
 def _fact(text: str) -> tuple[str, Any]:
-    """Return the name and value of ``NAME=VALUE``: JSON, ``@file.npy`` or a word."""
+    """Return the name and value of ``NAME=VALUE``; a value is JSON, ``@file.npy`` or a word."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise UsageError(f"--fact must be NAME=VALUE, such as num_heads=12, got {text!r}")
@@ -61,7 +61,7 @@ def _fact(text: str) -> tuple[str, Any]:
 
 
 def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
-    """Return the encoding of a layer type, or of the only one if none is named."""
+    """Return the encoding of a layer type, or the only encoding if no layer type is given."""
     if layer_type is not None and layer_type not in model.encodings:
         listed = ", ".join(model.encodings)
         raise UsageError(f"--layer-type must be one of {listed}, got {layer_type!r}")
@@ -80,9 +80,9 @@ def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
 
 
 def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> Declared:
-    """Return what a model declares for a surface: the model, or one of its encodings.
+    """Return the encoding that a model declares for a surface, or a model if the surface needs it.
 
-    For the surface ``scores`` it is one layer type: encoding, softmax scale and query scale.
+    For ``scores`` the model has only one layer type, with its softmax and query scales.
     """
     if surface in SURFACES and SURFACES[surface].families == ("model",):
         return model
@@ -100,7 +100,7 @@ def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> D
 
 
 def preset_list(as_json: bool) -> str:
-    """Return a line for each preset: its encodings, or the facts that it needs."""
+    """Return a line for each preset: its encodings, or the facts that it requires."""
     if as_json:
         facts = {name: {need.fact: need.why for need in needs(name)} for name in presets()}
         return json.dumps([{"name": n, "needs": needed} for n, needed in facts.items()], indent=1)
@@ -124,7 +124,7 @@ def _summary(name: str) -> str:
 
 
 def describe(model: ModelEncoding, as_json: bool) -> str:
-    """Return a model with the source of each of its facts."""
+    """Return a model as text, with the source of each fact."""
     if as_json:
         return json.dumps(model.to_dict(), indent=1)
     width = max(map(len, model.provenance), default=0)

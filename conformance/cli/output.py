@@ -1,4 +1,4 @@
-"""What commands show: a progress bar, coloured tables, and messages about mistaken use."""
+"""Output of commands: a progress bar, coloured tables and usage errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from posenc_ref.conformance.surveys.tables import TextTable, plain_text
 
-#: Narrower terminals get the plain tables, because folded ones break words and lose columns.
+#: Narrower terminals get plain tables, because folded tables break words and lose columns.
 _WIDTH = 120
 COLOURS = {
     "conforms": "green", "deviates": "bold red", "inconclusive": "yellow", "error": "bold red",
@@ -26,7 +26,7 @@ COLOURS = {
 
 
 def usage_error(message: object) -> typer.Exit:
-    """Print a message for the user, and return the exception that ends the command with code 2."""
+    """Print a message, and return the exception that ends the command with exit code 2."""
     typer.echo(f"posenc: {message}", err=True)
     return typer.Exit(2)
 
@@ -40,9 +40,9 @@ def require_among(option: str, given: Iterable[str] | None, allowed: Iterable[st
 
 @contextmanager
 def progress() -> Iterator[Any]:
-    """Give a function to call with what was done last, how much is done, and how much there is.
+    """Yield a function ``(name, done, total)`` that updates a progress bar on standard error.
 
-    It moves a bar on standard error where that is a terminal, else it is None.
+    If standard error is not a terminal, yield None.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -58,7 +58,7 @@ def progress() -> Iterator[Any]:
 
 
 def show(parts: list[TextTable | str], exit_code: int) -> None:
-    """Print tables and paragraphs, the last of them a summary; in colour on a wide terminal."""
+    """Print tables, paragraphs and a final summary, in colour on a wide terminal."""
     styled = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     if not styled or Console().width < _WIDTH:
         typer.echo(plain_text(parts))

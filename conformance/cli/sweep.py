@@ -116,7 +116,7 @@ def sweep_command(
 def _other(families: list[str], only: Any, settings: dict[str, Any]) -> Any:
     """Return the sweep of other encodings, and a function that writes its document.
 
-    Their drivers are not in the wheel.
+    The wheel does not contain it.
     """
     try:
         from posenc_ref.conformance.surveys.transformers_other.document import markdown

@@ -64,7 +64,7 @@ def _generate(folder: Path, before: Path | None) -> None:
         raise ValueError(error) from error
 
 
-#: The names of members in the JSON of a case, each with its attribute.
+#: The keys in the JSON of a case, each with the attribute of its value.
 _KEYS = {
     **{name: name for name in ("id", "file", "surface")}, "encoding": "declared",
     **{name: name for name in ("spec", "comment", "flags", "kills", "level")},

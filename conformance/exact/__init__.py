@@ -1,1 +1,1 @@
-"""Arithmetic with 50 digits that shares no code with the specification, and the certificate."""
+"""Reference values in 50-digit arithmetic, which shares no code with ``posenc_ref``."""

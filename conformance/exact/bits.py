@@ -1,7 +1,7 @@
-"""Numbers in JSON: floats as big-endian bits in hexadecimal, integers as they are.
+"""Write arrays in JSON without rounding, in a form that any language can read.
 
-Nothing is rounded, and any language can read them: one string per row, a fixed number of digits
-per number.
+A row of floats is one string: their big-endian bits, a fixed number of hex digits per number.
+Integers are JSON numbers.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Any
 
 import numpy as np
 
-#: Lines of a file are folded past this length, except rows of numbers.
+#: The longest line of a file, except for rows of numbers.
 _WIDTH = 100
 
 
 def to_hex(values: Any, dtype: str) -> list[str]:
-    """``values`` as ``dtype``, one string of hex digits for each row (the last axis)."""
+    """Return ``values`` as ``dtype``: a string of hex digits for each row (the last axis)."""
     big = np.asarray(values, dtype=np.float64).astype(np.dtype(dtype).newbyteorder(">"))
     rows = big.reshape(-1, big.shape[-1]) if big.ndim else big.reshape(1, 1)
     return [row.tobytes().hex() for row in rows]
 
 
 def from_hex(rows: list[str], shape: list[int], dtype: str) -> np.ndarray:
-    """The array that :func:`to_hex` wrote, of native byte order."""
+    """Return the array that :func:`to_hex` wrote, in native byte order."""
     bits = np.frombuffer(bytes.fromhex("".join(rows)), dtype=np.dtype(dtype).newbyteorder(">"))
     return bits.astype(dtype).reshape(shape)
 
 
 def write_array(values: Any) -> Any:
-    """An input as JSON: an array with dtype and shape, or a plain number or string."""
+    """Return the JSON form of an input: an array with dtype and shape, a number or a string."""
     if not isinstance(values, np.ndarray):
         return values
     head = {"dtype": str(values.dtype), "shape": list(values.shape)}
@@ -40,7 +40,7 @@ def write_array(values: Any) -> Any:
 
 
 def read_array(data: Any) -> Any:
-    """The input that :func:`write_array` wrote."""
+    """Return the input that :func:`write_array` wrote."""
     if not isinstance(data, dict):
         return data
     if "hex" in data:
@@ -49,7 +49,7 @@ def read_array(data: Any) -> Any:
 
 
 def canonical(value: Any, level: int = 0) -> str:
-    """JSON text that is the same wherever it is made, with one row of numbers on each line."""
+    """Return JSON text that is the same on every machine, with one row of numbers per line."""
     line = json.dumps(value)
     flat = isinstance(value, list) and not any(isinstance(v, dict | list | str) for v in value)
     if not isinstance(value, dict | list) or flat or len(line) + level <= _WIDTH:
@@ -65,6 +65,6 @@ def canonical(value: Any, level: int = 0) -> str:
 
 
 def digest(value: Any) -> str:
-    """The SHA-256 of the value as JSON with sorted keys and no spaces."""
+    """Return the SHA-256 of the value as JSON with sorted keys and no spaces."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""The certificate: every encoding, dtype and range of positions against its formula in 50 digits.
+"""The certificate: the errors of ``posenc_ref`` for every encoding, dtype and range of positions.
 
-The formulas are those of the registry, which share no code with the specification.
+The reference values come from the registry's formulas in 50-digit arithmetic.
 ``posenc accuracy`` prints the table.
 """
 
@@ -26,7 +26,7 @@ from .rotation import cos_sin
 
 Call = Mapping[str, Any]
 
-#: Judged over every range of positions; all examples of the registry, over fewer ranges.
+#: Encodings judged over every range of positions; registry examples are judged over fewer.
 WIDE = (
     RoPE(64, layout="half"),
     RoPE(128, layout="interleaved", base=500000.0, rotary_dim=64),
@@ -34,36 +34,36 @@ WIDE = (
     Sinusoidal(64),
     Sinusoidal(64, layout="concat", denominator="half-1", offset=2),
 )
-#: Number of buckets, largest distance, and whether both directions have buckets.
+#: T5 buckets: their number, the largest distance, and whether they are bidirectional.
 BUCKETS = ((32, 128, True), (32, 128, False), (320, 800, True))
-#: Positions in each range: a few seconds, and two minutes.
+#: Number of positions in each range; QUICK takes a few seconds, FULL two minutes.
 QUICK, FULL = 48, 1024
-#: Powers of two up to which examples of the registry are judged.
+#: Powers of two: the largest positions at which registry examples are judged.
 REACH = (20, 40)
 
 
 @dataclass(frozen=True)
 class Row:
-    """The worst of one encoding in one dtype over one range of positions."""
+    """The largest error of one encoding in one dtype over one range of positions."""
 
     encoding: str
     dtype: str
     positions: str
     elements: int
-    error: float  #: largest absolute error
-    score: float  #: largest score in the unit of `posenc_ref.accuracy`, ``angles="exact"``
-    claimed: float | None = None  #: the largest absolute error that is certified, if one is
+    error: float  #: the largest absolute error
+    score: float  #: the largest score, in units of `posenc_ref.accuracy` with ``angles="exact"``
+    claimed: float | None = None  #: the certified bound of the absolute error, if any
 
     @property
     def passed(self) -> bool:
-        """Whether the score is within the budget and the error within the claim."""
+        """Return whether the score meets the budget and the error the certified bound."""
         certified = self.claimed is None or self.error <= self.claimed
         limit = 0.0 if self.dtype not in ROUNDOFF else budget(self.dtype)
         return certified and self.score <= limit
 
 
 def dtypes() -> list[str]:
-    """The floating dtypes of NumPy here, bfloat16 where ml_dtypes is installed."""
+    """Return the floating dtypes to judge, with bfloat16 if ml_dtypes is installed."""
     names = ["float64", "float32", "float16"]
     if importlib.util.find_spec("ml_dtypes"):
         import ml_dtypes  # noqa: F401  (registers bfloat16)
@@ -73,7 +73,7 @@ def dtypes() -> list[str]:
 
 
 def certify(entries: Iterable[Entry], count: int = QUICK) -> list[Row]:
-    """The rows of all entries, from ``count`` positions in each range."""
+    """Return the rows of all entries, with ``count`` positions in each range."""
     by_class = {entry.encoding: entry for entry in entries}
     rows: list[Row] = []
     for e in WIDE:
@@ -87,7 +87,7 @@ def certify(entries: Iterable[Entry], count: int = QUICK) -> list[Row]:
 
 
 def certify_entry(entry: Entry, count: int = 8) -> Iterator[Row]:
-    """The rows of one entry: for every example and dtype, near as in its vectors, and far."""
+    """Yield rows for every example and dtype: on the inputs of its vectors and at far positions."""
     for name, e in entry.examples.items():
         label = f"{entry.name}: {name}"
         near = [case.inputs for case in entry.group(name).cases]
@@ -99,13 +99,13 @@ def certify_entry(entry: Entry, count: int = 8) -> Iterator[Row]:
 
 
 def position_ranges(e: Any, count: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Positions for one axis, by the name of their range; ``count`` of each."""
+    """Return ``count`` positions of one axis for each range, by the name of the range."""
     rng = np.random.default_rng(seed)
     ranges: dict[str, Any] = {"0 .. 4096": [*rng.integers(0, 4097, count).tolist(), 0, 4096]}
     for bits in (20, 31, 40):
         powers = [2**b - d for b in range(bits - 9, bits + 1) for d in (0, 1)]
         ranges[f"up to 2**{bits}"] = [*rng.integers(0, 2**bits, count).tolist(), *powers]
-    # All 53 bits of the position in use.
+    # These positions use all 53 bits of a float64.
     ranges["fractions"] = 2.0 ** rng.uniform(-20, 40, count)
     ranges["negative"] = -np.rint(2.0 ** rng.uniform(0, 40, count))
     with mpmath().mp.workdps(DIGITS):
@@ -117,7 +117,7 @@ def position_ranges(e: Any, count: int, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def _wide(entry: Entry, e: Any, count: int) -> Iterator[Row]:
-    """The rows of an encoding of one axis over every range."""
+    """Yield the rows of an encoding with one axis over every range."""
     rng = np.random.default_rng(1)
     for where, positions in position_ranges(e, count).items():
         if e.family == "table":
@@ -135,12 +135,12 @@ def _wide(entry: Entry, e: Any, count: int) -> Iterator[Row]:
 def _rows(
     entry: Entry, e: Any, label: str, where: str, calls: list[Any], claim: float | None = None
 ) -> Iterator[Row]:
-    """A row for each dtype that holds the truth of a call; ``claim`` is that of float64."""
+    """Yield a row for each dtype that can hold the expected values; ``claim`` is for float64."""
     truths = [(entry.truth(e, call).output(), call) for call in calls]
     for dtype in dtypes():
         held = [(truth, call) for truth, call in truths if _holds(dtype, truth)]
         if held:
-            with np.errstate(all="ignore"):  # what is wrong may overflow
+            with np.errstate(all="ignore"):  # wrong values may overflow
                 pairs = [(truth, _own(e, call, dtype)) for truth, call in held]
                 yield _row(label, dtype, where, pairs, claim if dtype == "float64" else None)
 
@@ -148,34 +148,34 @@ def _rows(
 def _row(
     label: str, dtype: str, where: str, pairs: Iterable[tuple[Output, Any]], claim: float | None
 ) -> Row:
-    """The worst of several outputs."""
+    """Return the largest error of several outputs."""
     worst = [(*truth.worst(own, dtype, angles="exact"), truth.hi.size) for truth, own in pairs]
     errors, scores, sizes = zip(*worst, strict=True)
     return Row(label, dtype, where, sum(sizes), max(errors), max(scores), claim)
 
 
 def _holds(dtype: str, truth: Output) -> bool:
-    """Whether all values are within the range of the dtype: float16 ends at 65504."""
+    """Return whether the dtype can hold all values: the largest float16 is 65504."""
     return dtype != "float16" or bool(np.abs(truth.hi).max() <= np.finfo(np.float16).max)
 
 
 def _far(e: Any, bits: int, count: int) -> Call | None:
-    """A call with positions up to ``2**bits``; None where the encoding ends before."""
+    """Return a call with positions up to ``2**bits``, or None if they are not allowed."""
     rng = np.random.default_rng(bits)
     if e.family == "table":
-        if e.integers or bits > 30:  # fast coordinates end before 2**40
+        if e.integers or bits > 30:  # coordinates are limited to less than 2**40
             return None
         shape = (count,) if e.num_axes == 1 else (e.num_axes, count)
         return {"positions": rng.integers(-(2**bits), 2**bits, shape) / 4}
     if e.family == "rotary":
         fastest = np.abs(e.frequencies()).max()
-        if hasattr(e, "decays") or 2.0**bits * fastest > MAX_POSITION:  # no dtype holds the decay
+        if hasattr(e, "decays") or 2.0**bits * fastest > MAX_POSITION:  # the decay overflows
             return None
-        count //= 4  # every position has as many numbers as channels
+        count //= 4  # every position has dim numbers
         at = rng.integers(0, 2**bits, (count,) if e.num_axes == 1 else (e.num_axes, 1, count))
         return {"x": numbers("far-x", 1, 1, count, e.head_dim), "positions": at}
     if any(getattr(e, name, None) for name in ("tokens", "rows", "mixes_queries")):
-        return None  # a window, a table, or tokens that must be neighbours
+        return None  # limited to a window, table rows or contiguous tokens
     at = np.sort(rng.integers(0, 2**bits, 8))
     both = {"q_positions": at, "k_positions": at}
     if e.family == "bias":
@@ -185,7 +185,7 @@ def _far(e: Any, bits: int, count: int) -> Call | None:
 
 
 def _own(e: Any, call: Call, dtype: str) -> Any:
-    """The specification's output for a call."""
+    """Return the output of ``posenc_ref`` for a call."""
     if e.family == "table":
         return e.table(call["positions"], dtype=np.dtype(dtype))
     if e.family == "rotary":
@@ -199,7 +199,7 @@ def _own(e: Any, call: Call, dtype: str) -> Any:
 
 
 def _buckets(reach: int) -> Iterator[Row]:
-    """Buckets must be equal."""
+    """Yield a row for each bucket table; only equality passes."""
     r = np.arange(-reach, reach + 1)
     for buckets in BUCKETS:
         count, distance, both = buckets
@@ -213,10 +213,10 @@ def _buckets(reach: int) -> Iterator[Row]:
 
 
 def format_table(rows: Sequence[Row]) -> str:
-    """The rows as plain text: one line per encoding and range, with the units of each dtype.
+    """Return the rows as plain text: a line per encoding and range, a column per dtype.
 
-    Where cos and sin themselves are certified, a column has the largest absolute error of the
-    float64 ones in multiples of 2**-53.
+    Rows that certify cos and sin show the largest absolute error in float64, in multiples of
+    2**-53.
     """
     kinds = list(dict.fromkeys(row.dtype for row in rows))
     lines: dict[tuple[str, str], dict[str, Row]] = {}

@@ -1,4 +1,4 @@
-"""50-digit arithmetic: the package mpmath, quarter turns, slopes, buckets decided in integers."""
+"""50-digit arithmetic with mpmath: positions near quarter turns, ALiBi slopes, T5 buckets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DIGITS = 50
 
 
 def mpmath() -> Any:
-    """The package mpmath, or an ImportError that says how to get it."""
+    """Return the package mpmath, or raise an ImportError that says how to install it."""
     try:
         import mpmath as package
     except ImportError as error:
@@ -22,9 +22,9 @@ def mpmath() -> Any:
 
 
 def nearest_quarter_turns(frequency: Any, largest: int = MAX_POSITION) -> list[int]:
-    """Integer positions whose angle comes closest to a multiple of pi/4, by continued fractions.
+    """Return integer positions with angles very close to a multiple of pi/4.
 
-    There cos or sin vanish, or the quarter that is taken off changes.
+    There cos or sin is almost 0, or the range reduction switches to the next quarter.
     """
     mp = mpmath().mp
     found, before, k = [], 0, 1
@@ -38,9 +38,10 @@ def nearest_quarter_turns(frequency: Any, largest: int = MAX_POSITION) -> list[i
 
 
 def slope(num_heads: int, head: int, max_bias: float) -> Any:
-    """The slope of head 0, 1, ...
+    """Return the ALiBi slope of a head, counted from 0.
 
-    The series of the power of two below, then every second one of the series above it.
+    If the number of heads is no power of two, the heads past the power of two below it take
+    every second slope of the power of two above it.
     """
     mp = mpmath().mp
     below = 1
@@ -52,7 +53,7 @@ def slope(num_heads: int, head: int, max_bias: float) -> Any:
 
 
 def exact_bucket(r: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:
-    """The T5 bucket of ``r = key - query`` by a 50-digit logarithm, ties decided in integers."""
+    """Return the T5 bucket of ``r = key - query``; near an edge integer arithmetic decides."""
     mp = mpmath().mp
     nb = num_buckets // 2 if bidirectional else num_buckets
     first = nb if bidirectional and r > 0 else 0
@@ -62,7 +63,7 @@ def exact_bucket(r: int, num_buckets: int, max_distance: int, bidirectional: boo
     with mp.workdps(DIGITS):
         ratio = mp.log(mp.mpf(n) / me) / mp.log(mp.mpf(max_distance) / me) * (nb - me)
         t = int(mp.nint(ratio))
-        if abs(ratio - t) > mp.mpf(10) ** (10 - DIGITS):  # far from a tie
+        if abs(ratio - t) > mp.mpf(10) ** (10 - DIGITS):  # not near an edge
             t = int(mp.floor(ratio))
         elif Fraction(n, me) ** (nb - me) < Fraction(max_distance, me) ** t:
             t -= 1

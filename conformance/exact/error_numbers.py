@@ -1,4 +1,4 @@
-"""Numbers that carry their error unit along: a formula written in them gives value, A and B.
+"""Numbers that carry their error unit: a formula written in them gives the value, A and B.
 
 Values are 50-digit mpmath numbers.  The coefficients follow the formula by these rules, from which
 every family's stated unit comes: a given number has A = its size; sums add the coefficients;
@@ -19,18 +19,18 @@ from typing import Any
 
 from .digits import mpmath
 
-Number = Any  # a 50-digit mpmath number, or an int or float that is one exactly
+Number = Any  # a 50-digit mpmath number, or an int or float that equals one
 
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """A number with A (``terms``), B (``angle``) and the amplitude of its sines and cosines."""
+    """A value with A (``terms``), B (``angle``) and the amplitude of its sines and cosines."""
 
     value: Number
     terms: Number = None
     angle: Number = 0
     amplitude: Number = 0
-    given: bool = False  #: looked up in an array, so a table must have an equal number
+    given: bool = False  #: looked up in an array: results must be bit-equal
 
     def __post_init__(self) -> None:
         mpf = mpmath().mp.mpf
@@ -51,7 +51,7 @@ class Counted:
     def __mul__(self, other: Any) -> Counted:
         o = counted(other)
         angle = amplitude = 0
-        if self.amplitude or o.amplitude:  # without sines and cosines both are 0
+        if self.amplitude or o.amplitude:  # both are 0 for numbers without sines and cosines
             angle = self.angle * o.terms + self.terms * o.angle
             amplitude = self.amplitude * o.terms + self.terms * o.amplitude
         return Counted(self.value * o.value, self.terms * o.terms, angle, amplitude)
@@ -60,7 +60,7 @@ class Counted:
         return self * Counted(1 / counted(other).value)
 
     def __pow__(self, exponent: Any) -> Counted:
-        """``self ** exponent`` for a positive base, or 0; rounding the exponent counts."""
+        """Return ``self ** exponent`` for a base >= 0; A includes the rounded exponent."""
         e = counted(exponent)
         if self.value == 0:
             return Counted(0 if e.value else 1)
@@ -86,12 +86,12 @@ class Counted:
 
 
 def counted(number: Any) -> Counted:
-    """A number as it is given."""
+    """Return a plain number with A = its size, and a :class:`Counted` unchanged."""
     return number if isinstance(number, Counted) else Counted(number)
 
 
 def given(numbers: Any) -> Any:
-    """The entries of a learned array, nested as they are, as numbers that are only looked up."""
+    """Return the entries of a learned array, equally nested, as numbers that are looked up."""
     if hasattr(numbers, "tolist"):
         numbers = numbers.tolist()
     return (
@@ -100,68 +100,68 @@ def given(numbers: Any) -> Any:
 
 
 def total(numbers: Iterable[Any]) -> Counted:
-    """The sum."""
+    """Return the sum of the numbers."""
     return sum(numbers, start=Counted(0))
 
 
 def dot(a: Iterable[Any], b: Iterable[Any]) -> Counted:
-    """The sum of the products of two sequences of one length."""
+    """Return the dot product of two sequences of equal length."""
     return total(counted(x) * y for x, y in zip(a, b, strict=True))
 
 
 def sin(x: Any) -> Counted:
-    """The sine of an angle."""
+    """Return the sine of an angle."""
     x = counted(x)
     return Counted((value := mpmath().mp.sin(x.value)), abs(value), x.terms, 1)
 
 
 def cos(x: Any) -> Counted:
-    """The cosine of an angle."""
+    """Return the cosine of an angle."""
     x = counted(x)
     return Counted((value := mpmath().mp.cos(x.value)), abs(value), x.terms, 1)
 
 
 def exp(x: Any) -> Counted:
-    """e to the power of x."""
+    """Return e to the power of x."""
     x = counted(x)
     value = mpmath().mp.exp(x.value)
     return Counted(value, value * (1 + x.terms))
 
 
 def log(x: Any) -> Counted:
-    """The natural logarithm."""
+    """Return the natural logarithm of x."""
     x = counted(x)
     value = mpmath().mp.log(x.value)
     return Counted(value, abs(value) + x.terms / abs(x.value))
 
 
 def sigmoid(x: Any) -> Counted:
-    """``1 / (1 + exp(-x))``."""
+    """Return ``1 / (1 + exp(-x))``."""
     x = counted(x)
     s = 1 / (1 + mpmath().mp.exp(-x.value))
     return Counted(s, s + s * (1 - s) * x.terms)
 
 
 def softplus(x: Any) -> Counted:
-    """``log(1 + exp(x))``."""
+    """Return ``log(1 + exp(x))``."""
     x, mp = counted(x), mpmath().mp
     value = mp.log1p(mp.exp(x.value))
     return Counted(value, value + x.terms / (1 + mp.exp(-x.value)))
 
 
 def relu(x: Any) -> Counted:
-    """x, or 0 where it is negative; its A stays, as x may be on either side of 0."""
+    """Return max(x, 0) with the A of x, because a rounded x may have the other sign."""
     x = counted(x)
     return x if x.value > 0 else Counted(0, x.terms, x.angle, x.amplitude)
 
 
 def root(number: Any) -> Counted:
-    """The square root of a plain number, which is one exact number more."""
+    """Return the square root of a plain number; it counts as exact."""
     return Counted(mpmath().mp.sqrt(number))
 
 
 def power(base: Any, exponent: Any) -> Number:
-    """``base ** exponent`` of plain numbers in 50 digits: a frequency, say."""
+    """Return ``base ** exponent`` of plain numbers in 50 digits, such as a frequency."""
     return _power(base, exponent, mpmath().mp.prec)
 
 
@@ -171,10 +171,10 @@ def _power(base: Any, exponent: Any, precision: int) -> Number:
 
 
 def pi() -> Number:
-    """Pi."""
+    """Return pi in 50 digits."""
     return +mpmath().mp.pi
 
 
 def fraction(numerator: Any, denominator: Any) -> Number:
-    """A quotient of plain numbers in 50 digits."""
+    """Return the quotient of two plain numbers in 50 digits."""
     return mpmath().mp.mpf(numerator) / denominator

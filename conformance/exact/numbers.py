@@ -1,4 +1,4 @@
-"""The truth of one output in 50-digit mpmath, and how it is cut into hi, lo, A and B."""
+"""Expected values in 50-digit mpmath, and their rounding to hi, lo, A and B."""
 
 from __future__ import annotations
 
@@ -19,54 +19,54 @@ Number = Any  # a 50-digit mpmath number
 
 @dataclass(frozen=True)
 class Real:
-    """Values, A and B as object arrays of 50-digit numbers, one shape."""
+    """Values, A and B as object arrays of 50-digit numbers with equal shape."""
 
     value: Array
     terms: Array  # A
     angle: Array  # B
-    judged: Array | None = None  #: booleans, where not every element belongs to the encoding
-    relative_to: Array | None = None  #: (Q,) columns, where rows are judged up to a constant
+    judged: Array | None = None  #: booleans: False excludes an element
+    relative_to: Array | None = None  #: (Q,) reference columns, if rows may differ by a constant
     amplitude: Array | None = None  #: of the sines and cosines, for certificates
 
     def output(self) -> Output:
-        """The output as a judge has it: A and B in float32, and the amplitudes no file has."""
+        """Return the output with A and B in float32, and with the amplitudes, which files lack."""
         value = np.asarray(self.value, dtype=object)
         hi = value.astype(np.float64)
         with mpmath().mp.workdps(DIGITS):
             lo = np.asarray(value - hi).astype(np.float64)
         a, b = (np.asarray(part).astype(np.float64) for part in (self.terms, self.angle))
-        a = np.where((a > 0) & (b == 0), np.maximum(a, LEAST), a)  # with B no unit is 0
+        a = np.where((a > 0) & (b == 0), np.maximum(a, LEAST), a)  # where B > 0 the unit is never 0
         a, b = (part.astype(np.float32).astype(np.float64) for part in (a, b))
         more = {} if self.amplitude is None else {"amplitude": self.amplitude.astype(np.float64)}
         return Output(hi, lo, a, b, judged=self.judged, relative_to=self.relative_to, **more)
 
 
 def objects(shape: tuple[int, ...]) -> Array:
-    """An object array of exact zeros."""
+    """Return an object array of exact zeros."""
     made = np.empty(shape, dtype=object)
     made.fill(mpmath().mp.mpf(0))
     return made
 
 
 def sizes(values: Array) -> Array:
-    """The absolute value of every element."""
+    """Return the absolute value of every element."""
     return np.asarray(np.frompyfunc(abs, 1, 1)(values), dtype=object)
 
 
 def computed(real: Real) -> Real:
-    """The same where channels that are not rotated are computed too: A is at least |value|."""
+    """Return ``real`` with A at least |value|, for outputs that compute every channel."""
     terms = np.where(real.terms == 0, sizes(real.value), real.terms)
     return Real(real.value, terms, real.angle)
 
 
 def exactly(values: Array) -> Real:
-    """Numbers that are computed without an angle: A = |value|, B = 0."""
+    """Return values computed without an angle: A = |value|, B = 0."""
     value = np.asarray(values, dtype=object)
     return Real(value, sizes(value), objects(value.shape))
 
 
 def identical(values: Array) -> Real:
-    """Numbers that are moved and not computed: A = B = 0, only equality passes."""
+    """Return values that are only moved: A = B = 0, so only equality passes."""
     value = np.frompyfunc(mpmath().mp.mpf, 1, 1)(np.asarray(values, dtype=np.float64))
     value = np.asarray(value, dtype=object)
     return Real(value, objects(value.shape), objects(value.shape))

@@ -1,4 +1,4 @@
-"""The truth of one array, and the score of a result."""
+"""The expected values of one array, and the score of a result."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from posenc_ref.accuracy import Truth, budget
 
 from .bits import from_hex, to_hex
 
-#: The parts of an output of real numbers, with their dtypes in files.
+#: The parts of an output of floats, with their dtypes in files.
 _PARTS = (("hi", "float64"), ("lo", "float64"), ("A", "float32"), ("B", "float32"))
 
 
 @dataclass(frozen=True)
 class Output:
-    """The truth of one array: ``hi + lo`` with the coefficients A and B, or integers."""
+    """The expected values of one array: ``hi + lo`` with the coefficients A and B, or integers."""
 
     hi: np.ndarray
     lo: np.ndarray
     terms: np.ndarray  #: A
     angle: np.ndarray  #: B
-    whole: bool = False  #: integers: only equality passes
-    judged: np.ndarray | None = None  #: False where an element does not belong to the encoding
-    relative_to: np.ndarray | None = None  #: the column of each row that is subtracted from it
-    broadcasts: bool = False  #: a result may have any shape that broadcasts to this one
-    #: of the sines and cosines; files do not have it: for certificates, whose angles are exact
+    whole: bool = False  #: whether the values are integers: only equality passes
+    judged: np.ndarray | None = None  #: booleans: False excludes an element
+    relative_to: np.ndarray | None = None  #: each row's reference column
+    broadcasts: bool = False  #: whether a result may have a shape that broadcasts to this one
+    #: the amplitude of the sines and cosines, for certificates only; files lack it
     amplitude: np.ndarray = field(default_factory=lambda: np.zeros(()))
 
     @classmethod
     def integers(cls, values: Any, judged: np.ndarray | None = None) -> Output:
-        """The truth of integers."""
+        """Return an output of integers."""
         value = np.asarray(values, dtype=np.float64)
         zero = np.zeros_like(value)
         return cls(value, zero, zero, zero, whole=True, judged=judged)
 
     @classmethod
     def read(cls, data: Mapping[str, Any], broadcasts: bool = False) -> Output:
-        """The output of its JSON form."""
+        """Return the output that :meth:`to_json` wrote."""
         shape, columns, mask = data["shape"], data.get("relative_to"), None
         if "judged" in data:
             mask = np.array([[digit == "1" for digit in row] for row in data["judged"]])
@@ -53,7 +53,7 @@ class Output:
         return cls(hi, lo, a, b, judged=mask, relative_to=own, broadcasts=broadcasts)
 
     def to_json(self) -> dict[str, Any]:
-        """The output as the file has it."""
+        """Return the JSON form of the output."""
         data: dict[str, Any] = {"shape": list(self.shape)}
         if self.whole:
             data = {"dtype": "int64", **data, "values": [int(v) for v in self.hi.ravel()]}
@@ -68,18 +68,18 @@ class Output:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the array."""
+        """Return the shape of the array."""
         return self.hi.shape
 
     def fits(self, actual: np.ndarray) -> bool:
-        """Whether a result has the shape of the truth, or may broadcast to it."""
+        """Return whether a result has the expected shape, or may broadcast to it."""
         return self._shaped(actual).shape == self.shape
 
     def _shaped(self, actual: np.ndarray) -> np.ndarray:
         return _broadcast(actual, self.shape) if self.broadcasts else actual
 
     def unit(self, actual: np.ndarray, dtype: str, **how: Any) -> np.ndarray:
-        """The unit of every element of a result, the constant of its row included."""
+        """Return the unit of every element of a result, including that of its row's constant."""
         terms = self.terms
         if self.relative_to is not None:
             constant = self._constant(actual)
@@ -88,7 +88,7 @@ class Output:
         return np.broadcast_to(truth.unit(dtype, **how), self.shape)
 
     def _columns(self) -> np.ndarray:
-        """The column of every row that is subtracted from it."""
+        """Return the reference column of every row."""
         assert self.relative_to is not None
         return np.broadcast_to(self.relative_to[:, None], (*self.shape[:-1], 1))
 
@@ -96,11 +96,11 @@ class Output:
         return np.take_along_axis(actual, self._columns(), axis=-1)
 
     def score(self, actual: np.ndarray, dtype: str, **how: Any) -> float:
-        """The largest ``|actual - truth| / unit``; a wrong shape scores inf, and so does NaN."""
+        """Return the largest ``|actual - expected| / unit``; a wrong shape or a NaN scores inf."""
         return self.worst(actual, dtype, **how)[1]
 
     def worst(self, actual: np.ndarray, dtype: str, **how: Any) -> tuple[float, float]:
-        """The largest error, and the largest score."""
+        """Return the largest error and the largest score."""
         got = self._shaped(actual)
         if got.shape != self.shape or got.dtype.kind not in "fiuV":
             return np.inf, np.inf
@@ -114,7 +114,7 @@ class Output:
             if self.relative_to is not None:
                 wide = wide - self._constant(wide)
             error = np.abs((wide - self.hi) - self.lo)
-            # Where the unit is 0 only equality passes, to the last bit of a float64.
+            # Where the unit is 0, a result must equal the float64 value.
             error = np.where((unit == 0) & (wide == self.hi), 0.0, error)
             score = np.where(error == 0, 0.0, error / unit)
         seen = True if self.judged is None else self.judged
@@ -124,15 +124,15 @@ class Output:
         return float(np.max(error, initial=0.0)), float(np.max(score, initial=0.0))
 
     def perturbed(self, result: np.ndarray, dtype: str, angles: str | None = None) -> np.ndarray:
-        """A result with one judged element moved by three budgets: a judge must reject it.
+        """Return a result with one judged element off by three budgets, which must be rejected.
 
-        An integer, or a number of which only equality passes, is moved by one.
+        An integer, or a number that must be equal, is off by one.
         """
         part = np.array(result)
         size = np.abs(self.hi) + 1.0
         if self.judged is not None:
             size = size * self.judged
-        if self.relative_to is not None:  # moving the reference would move its row along
+        if self.relative_to is not None:  # a changed reference column would change its whole row
             np.put_along_axis(size, self._columns(), 0.0, axis=-1)
         place = np.unravel_index(int(np.argmax(size)), self.shape)
         unit = 0.0 if self.whole else self.unit(part, dtype, angles=angles)[place]
@@ -141,7 +141,7 @@ class Output:
 
 
 def _broadcast(got: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """``got`` in ``shape`` if it broadcasts to it without a batch of one, else unchanged."""
+    """Return ``got`` broadcast to ``shape`` if it can be, except from a batch of one."""
     while got.ndim > len(shape) and got.shape[0] == 1:
         got = got[0]
     try:

@@ -1,4 +1,4 @@
-"""The properties that an encoding declares, in words."""
+"""The declared properties of an encoding, as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .reference import Entry
 
 
 def declared(entry: Entry) -> dict[str, str]:
-    """Each declared property, with the names of the examples that do not have it."""
+    """Return the declared properties, each with the names of the examples that lack it."""
     of = {name: example.properties for name, example in entry.examples.items()}  # type: ignore[attr-defined]
     return {
         what: ", ".join(name for name, properties in of.items() if what not in properties)
@@ -19,13 +19,13 @@ def declared(entry: Entry) -> dict[str, str]:
 
 
 def in_a_line(entry: Entry) -> str:
-    """The declared properties, separated by commas."""
+    """Return the declared properties, separated by commas."""
     said = [f"{what} (not {but})" if but else what for what, but in declared(entry).items()]
     return ", ".join(said) or "none declared"
 
 
 def meanings(entry: Entry) -> Mapping[str, str]:
-    """What the names mean, from the docstring of the family's ``properties``."""
+    """Return the meaning of each property, from the docstring of the family's ``properties``."""
     base = next(c for c in reversed(entry.encoding.__mro__) if "properties" in vars(c))
     doc = inspect.getdoc(vars(base)["properties"]) or ""
     return dict(re.findall(r"^``(\S+)``\s+(.*)$", doc, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Recipes of golden vectors: the place and the inputs of each case, without its truth."""
+"""Recipes of golden vectors: the inputs of each case, without the expected outputs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Recipe:
-    """One case of a group; ``inputs`` are NumPy arrays and plain numbers, in call order."""
+    """One case of a group: its inputs are NumPy arrays and plain numbers, in call order."""
 
-    name: str  #: the id is that of the group and this name
+    name: str  #: the case's id is the id of the group followed by this name
     comment: str
     inputs: Mapping[str, Any]
 
@@ -44,7 +44,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Theme:
-    """One file."""
+    """The groups of one file."""
 
     name: str
     title: str
@@ -52,10 +52,10 @@ class Theme:
 
 
 def numbers(seed: str, *shape: int) -> np.ndarray:
-    """Multiples of 1/8, none of them 0, of both signs, below 8 in size: float32.
+    """Return float32 multiples of 1/8 between -8 and 8, none of them 0.
 
-    Every floating dtype holds them exactly.  They come from SHA-256, whose bytes no library
-    version changes.
+    Every floating dtype holds them exactly.  They come from SHA-256, so no library version
+    changes them.
     """
     count = int(np.prod(shape))
     blocks = range(-(-count // 16))
@@ -66,7 +66,7 @@ def numbers(seed: str, *shape: int) -> np.ndarray:
 
 
 def whole(*values: Any) -> np.ndarray:
-    """Nested integers as an int64 array."""
+    """Return nested integers as an int64 array."""
     return np.array(values, dtype=np.int64)
 
 
@@ -74,6 +74,6 @@ def rotated(
     group: str, name: str, comment: str, head_dim: int, positions: np.ndarray,
     batch: int = 1, heads: int = 1,
 ) -> Recipe:  # fmt: skip
-    """A case of ``apply``: x (batch, heads, S, head_dim) of its own for every id."""
+    """Return a case of ``apply``; x (batch, heads, S, head_dim) differs between ids."""
     x = numbers(f"{group}-{name}", batch, heads, positions.shape[-1], head_dim)
     return Recipe(name, comment, {"x": x, "positions": positions})

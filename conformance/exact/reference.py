@@ -1,7 +1,4 @@
-"""An entry of the registry: an encoding with examples and an independent formula.
-
-``conformance/registry/`` has an entry for every encoding; its docstring says how to add one.
-"""
+"""An entry of the registry: an encoding with examples and an independent formula."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ from .output import Output
 from .recipe import Group, Recipe, numbers, rotated, whole
 from .rotation import rotate
 
-#: The formula, by family, in counted numbers (rotary: in 50-digit numbers):
+#: The formula of each family, in counted numbers (rotary: in 50-digit numbers):
 #: table  ``exact(e, *p) -> row``: p is the position, one number for each axis; a list of ``dim``.
 #: bias   ``exact(e, i, j) -> values``: positions of query and key; one number for each head.
 #: score  ``exact(e, h, q, keys, i, at) -> logits``: head h, the vector of the query at i, those of
-#:        all keys and their positions; one logit for each key.  Where logits depend on other
-#:        queries (``mixes_queries``): the vectors of all queries and their positions, and a row of
-#:        logits for each.
+#:        all keys and their positions; one logit for each key.  If logits depend on other
+#:        queries (``mixes_queries``), q and i are all query vectors and their positions, and the
+#:        result has a row of logits for each query.
 #: rotary ``exact(e, seq_len) -> weights``: :data:`.rotation.Formula`.
 Exact = Callable[..., Sequence[Any]]
 
@@ -36,43 +33,43 @@ SURFACE = {"table": "table", "bias": "bias", "score": "scores", "rotary": "apply
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """An encoding with what the suite needs to judge it."""
+    """An encoding with its examples and its formula."""
 
     encoding: type[Encoding]
     spec: str  #: where the formula is published
     examples: Mapping[str, Encoding]  #: by the ids of their vectors
     exact: Exact
-    inputs: Callable[[Any], Iterable[Recipe]] | None = None  #: if those of the family do not fit
+    inputs: Callable[[Any], Iterable[Recipe]] | None = None  #: replaces the inputs of the family
 
     @property
     def name(self) -> str:
-        """The name of the class."""
+        """Return the name of the class."""
         return self.encoding.__name__
 
     @property
     def surface(self) -> str:
-        """The surface on which it is judged."""
+        """Return the surface on which the encoding is judged."""
         return (
             "apply_queries" if hasattr(self.encoding, "decays") else SURFACE[self.encoding.family]
         )
 
     def group(self, name: str) -> Group:
-        """The inputs of one example: its golden vectors without their truth."""
+        """Return the inputs of one example: its golden vectors without the expected outputs."""
         e: Any = self.examples[name]
         recipes = self.inputs(e) if self.inputs else _INPUTS[self.encoding.family](e, name)
         return Group(name, self.surface, e, self.spec, tuple(recipes))
 
     def truth(self, e: Any, inputs: Mapping[str, Any], digits: int = DIGITS) -> Real:
-        """The exact output of a case, for the inputs of the surface.
+        """Return the exact output for the inputs of a case.
 
-        Positions ``q_positions`` and ``k_positions`` may replace the lengths of a bias, and may
-        come with the q and k of a score.
+        A bias takes ``q_positions`` and ``k_positions`` or two lengths; a score takes them in
+        addition to q and k.
         """
         with mpmath().mp.workdps(digits):
             return _TRUTHS[e.family](self.exact, e, inputs)
 
     def cases(self, name: str) -> Iterator[tuple[Recipe, Output]]:
-        """The inputs of one example, and the truth of each."""
+        """Yield each case of one example: its inputs and its expected output."""
         for recipe in self.group(name).cases:
             yield recipe, self.truth(self.examples[name], recipe.inputs).output()
 
@@ -81,25 +78,25 @@ class Entry:
 
 
 def at(name: str, comment: str, *positions: Any) -> Recipe:
-    """A case of a table: positions, or a sequence of them for each axis."""
+    """Return a case of a table: positions, or a sequence of them for each axis."""
     array = np.array(positions)
     return Recipe(name, comment, {"positions": array.astype(array.dtype.kind + "8")})
 
 
 def lengths(q_len: int, k_len: int) -> Recipe:
-    """A case of a bias: the last ``q_len`` of ``k_len`` tokens are queries."""
+    """Return a case of a bias: the last ``q_len`` of ``k_len`` tokens are queries."""
     says = f"The last {q_len} of {k_len} tokens ask."
     return Recipe(f"{q_len}-of-{k_len}", says, {"q_len": q_len, "k_len": k_len})
 
 
 def tokens(ident: str, heads: int, dim: int, count: int, size: float = 1.0) -> Recipe:
-    """A case of a score among ``count`` tokens; ``size`` is a power of two, at most 1."""
+    """Return a case of a score among ``count`` tokens, with q and k scaled by ``size``."""
     q, k = (numbers(f"{ident}-{side}", 1, heads, count, dim) * np.float32(size) for side in "qk")
     return Recipe(f"{count}-tokens", f"{count} tokens ask each other.", {"q": q, "k": k})
 
 
 def _tables(e: Table, name: str) -> list[Recipe]:
-    """The first positions, far ones and fractions; the axes have different ones."""
+    """Return cases with the first positions, far ones and fractions; axes differ in order."""
     if e.integers:
         raise ValueError(f"{name} looks up rows: its entry must give inputs= with their positions")
     first, far, between = [0, 1, 2, 3], [257, 5003, 8191, 3001], [-1.5, 0.25, 33.75, 0.5]
@@ -116,24 +113,24 @@ def _tables(e: Table, name: str) -> list[Recipe]:
 
 
 def _biases(e: Any, name: str) -> list[Recipe]:
-    """All tokens of a window, or a few queries near and far."""
+    """Return a case with all tokens of the window; without a window, cases near and far."""
     if hasattr(e, "tokens"):
         return [lengths(e.tokens, e.tokens), lengths(2, e.tokens)]
     return [lengths(4, 4), lengths(2, 9), lengths(1, 40)]
 
 
 def _scores(e: Any, name: str) -> list[Recipe]:
-    """A few tokens, or as many as the table has rows."""
+    """Return a case with a few tokens, or with as many as the table has rows."""
     return [tokens(name, e.heads or 2, e.head_dim, min(e.rows or 7, 12))]
 
 
-#: Positions of three tokens on each axis, no two axes alike, and of four that are far.
+#: Positions of three tokens on each of four axes; no two axes are alike.
 PICTURE = [[3, 3, 3], [0, 1, 5], [2, 0, 7], [4, 6, 1]]
 FAR = [[65537, 1021], [4095, 37], [2049, 211], [9, 5]]
 
 
 def rotations(e: Any, ident: str) -> list[Recipe]:
-    """The first positions and a far one; with several axes, tokens in which they differ."""
+    """Return cases with the first positions and a far one; axes have different positions."""
     axes = e.num_axes
 
     def case(name: str, comment: str, positions: Any) -> Recipe:
@@ -160,7 +157,7 @@ _INPUTS: dict[str, Callable[[Any, str], list[Recipe]]] = {
 }
 
 
-# --- truths --------------------------------------------------------------------------------------
+# --- expected outputs ----------------------------------------------------------------------------
 
 
 def _table_truth(exact: Exact, e: Table, inputs: Mapping[str, Any]) -> Real:
@@ -173,7 +170,7 @@ def _bias_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
     q_at, k_at = sides(inputs)
     entries = [[[*map(counted, exact(e, i, j))] for j in k_at] for i in q_at]
     own = None
-    if e.up_to_constant:  # rows are judged relative to each query's own key
+    if e.up_to_constant:  # rows are judged relative to the key at the query's position
         own = np.array([k_at.index(i) for i in q_at])
         entries = [
             [[v - c for v, c in zip(heads, row[at], strict=True)] for heads in row]
@@ -210,7 +207,7 @@ _TRUTHS = {
 
 
 def sides(inputs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-    """Positions of queries and keys: by default those of queries at the end of the keys."""
+    """Return the positions of queries and keys; by default the queries are the last keys."""
     if "q_positions" in inputs:
         return inputs["q_positions"].tolist(), inputs["k_positions"].tolist()
     by_length = "q_len" in inputs
@@ -223,9 +220,9 @@ def _judged(e: Any, q_at: list[Any], k_at: list[Any]) -> np.ndarray:
 
 
 def _real(nested: Any, lookups: bool = False, **how: Any) -> Real:
-    """Nested counted numbers as values with A, B and amplitude.
+    """Return nested counted numbers as arrays of values, A, B and amplitude.
 
-    Rows of a table that are looked up, and nothing else, are bit-equal: A = 0.
+    With ``lookups``, values that are only looked up have A = 0: results must be bit-equal.
     """
     made = np.array(nested, dtype=object)
 

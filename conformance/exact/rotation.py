@@ -1,8 +1,7 @@
-"""Rotary encodings in 50-digit mpmath: channel pairs, angles and the rotation.
+"""The rotation of rotary encodings in 50-digit mpmath.
 
-Independent of the arithmetic of ``posenc_ref``: it reads the fields of an encoding and follows
-``docs/vectors.md``.  The registry has the formula of each encoding, which says how fast each pair
-turns.
+It uses the fields of an encoding, follows ``docs/vectors.md``, and shares no arithmetic with
+``posenc_ref``.  The frequencies come from the formulas in the registry.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from .digits import mpmath
 from .numbers import Array, Number, Real, exactly, objects, sizes
 from .schedules import depends_on_length, magnitude
 
-#: ``formula(e, seq_len)``: for each pair the radians per position on every axis that turns it.
+#: ``formula(e, seq_len)`` returns, for each pair, {axis: radians per position}.
 Formula = Callable[[Any, int | None], Sequence[dict[int, Number]]]
 
 
 def channels(e: Any, count: int, written: bool = False) -> list[tuple[int, int]]:
-    """The two channels from which each of ``count`` pairs is read, or to which it is written."""
+    """Return the two channels of each of ``count`` pairs, in x or (``written``) in the output."""
     start, layout = getattr(e, "rotary_start", 0), e.layout
     if written:
         layout = getattr(e, "output_layout", None) or layout
@@ -30,14 +29,14 @@ def channels(e: Any, count: int, written: bool = False) -> list[tuple[int, int]]
     if layout == "half":
         return [(start + k, start + count + k) for k in range(count)]
     found = []
-    for n in e.sections:  # blockwise: half-split inside the block of each axis
+    for n in e.sections:  # blockwise: half-split within the channels of each axis
         found += [(start + k, start + n + k) for k in range(n)]
         start += 2 * n
     return found
 
 
 def _call_length(e: Any, positions: np.ndarray) -> int | None:
-    """The length of a call with these positions, where the encoding depends on it."""
+    """Return the length of a call with these positions, or None if it does not matter."""
     follows = positions.size and depends_on_length(getattr(e, "scaling", None))
     return int(positions.max()) + 1 if follows else None
 
@@ -45,24 +44,24 @@ def _call_length(e: Any, positions: np.ndarray) -> int | None:
 def _angles(
     e: Any, weights: dict[int, Number], positions: np.ndarray, offset: float
 ) -> tuple[Array, Array]:
-    """The angles of a pair, and the sums over axes of their absolute parts."""
+    """Return the angles of a pair, and the sum over axes of their absolute values."""
     mpf = mpmath().mp.mpf
     at = positions if e.num_axes > 1 else positions[None]
-    if e.num_axes > 1 and at.ndim == 1:  # one axis of positions for all
+    if e.num_axes > 1 and at.ndim == 1:  # the same positions on every axis
         at = np.broadcast_to(at, (e.num_axes, *at.shape))
     parts = [(exact(at[a]) + mpf(offset)) * w for a, w in weights.items()]
     return sum(parts[1:], parts[0]), sum(map(sizes, parts[1:]), sizes(parts[0]))
 
 
 def exact(values: np.ndarray) -> Array:
-    """Floats or integers as 50-digit numbers."""
+    """Return floats or integers as 50-digit numbers."""
     if values.dtype == object:
         return values
     return np.asarray(np.frompyfunc(mpmath().mp.mpf, 1, 1)(values))
 
 
 def _decay(e: Any, k: int, positions: np.ndarray, power: int) -> tuple[Array, Array]:
-    """``zeta_k ** (power n)`` of xPos and ``|n ln zeta_k|``."""
+    """Return xPos's ``zeta_k ** (power n)`` and ``|n ln zeta_k|`` for positions n."""
     mp = mpmath().mp
     gamma = mp.mpf(e.gamma)
     zeta = (mp.mpf(2 * k) / e.head_dim + gamma) / (1 + gamma)
@@ -73,10 +72,10 @@ def _decay(e: Any, k: int, positions: np.ndarray, power: int) -> tuple[Array, Ar
 
 def rotate(formula: Formula, e: Any, x: np.ndarray, positions: np.ndarray, *, back: bool = False,
            decay: int = 0, again: bool = False) -> Real:  # fmt: skip
-    """``apply`` for x (B, H, S, D), floats or 50-digit numbers.
+    """Return x (B, H, S, D), floats or 50-digit numbers, rotated as by ``apply``.
 
-    ``back`` gives its transpose, ``decay`` xPos's power of zeta.  With ``again``, x was rotated
-    before, so m, the offset and the change of layout are in it.
+    ``back`` applies the transpose; ``decay`` is xPos's power of zeta.  ``again`` says that x is
+    already rotated, so it includes m, the offset and the change of layout.
     """
     mp = mpmath().mp
     seq_len = _call_length(e, positions)
@@ -96,7 +95,7 @@ def rotate(formula: Formula, e: Any, x: np.ndarray, positions: np.ndarray, *, ba
             growth, argument = _decay(e, k, positions, decay)
             factor = growth * factor
         tables: Any = np.frompyfunc(mp.cos_sin, 1, 2)(turn if sign > 0 else -turn)
-        # One axis for the heads: from here on everything broadcasts to (B, H, S).
+        # Add an axis for the heads, so that everything broadcasts to (B, H, S).
         c, s, size, argument, factor = (
             np.expand_dims(part, -2)
             for part in (*(factor * t for t in tables), size, argument, factor)
@@ -107,13 +106,13 @@ def rotate(formula: Formula, e: Any, x: np.ndarray, positions: np.ndarray, *, ba
         terms[..., one], terms[..., two] = sizes(x1c) + sizes(x2s), sizes(x2c) + sizes(x1s)
         radius = factor * np.frompyfunc(mp.hypot, 2, 1)(x1, x2)
         moved[..., one] = moved[..., two] = (size + argument) * radius
-        # Exact angles do not make exponents exact.
+        # xPos's exponents are rounded even if angles are exact.
         amplitude[..., one] = amplitude[..., two] = (1 + argument) * radius
     return Real(new, terms, moved, amplitude=amplitude)
 
 
 def cos_sin(formula: Formula, e: Any, positions: np.ndarray) -> tuple[Real, ...]:
-    """``m cos`` and ``m sin`` of every angle: (S, pairs) each; A = |value|, B = |angle| m."""
+    """Return ``m cos`` and ``m sin``, each (S, pairs); A = |value|, B = |angle| m."""
     mp, seq_len = mpmath().mp, _call_length(e, positions)
     m = magnitude(getattr(e, "scaling", None), seq_len)
     parts = [_angles(e, weight, positions, e.offset) for weight in formula(e, seq_len)]
@@ -124,13 +123,13 @@ def cos_sin(formula: Formula, e: Any, positions: np.ndarray) -> tuple[Real, ...]
 
 
 def frequencies(formula: Formula, e: Any, seq_len: int | None = None) -> tuple[Real, Real]:
-    """The frequency of every pair, and m, at a length."""
+    """Return the frequency of every pair, and m, for a sequence length."""
     each = [mpmath().mp.fsum(weight.values()) for weight in formula(e, seq_len)]
     return exactly(each), exactly(magnitude(getattr(e, "scaling", None), seq_len))
 
 
 def normed(x: np.ndarray, weight: np.ndarray) -> Array:
-    """Every vector over its root mean square, channel by channel times the weight."""
+    """Return RMSNorm of every vector: divided by its root mean square, times the weight."""
     mp = mpmath().mp
     old = exact(x)
     made = old.copy()

@@ -1,8 +1,7 @@
 """Frequencies of rotary encodings in 50-digit mpmath, from the fields of a schedule.
 
-Written from the papers and the models' code, and not from ``posenc_ref``: every formula here says
-in another way what the class there says, a power in place of a quotient, a logarithm in place of a
-power.
+The formulas follow the papers and the models' code, and are written differently from those of
+``posenc_ref``: a power instead of a quotient, a logarithm instead of a power.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from .numbers import Number
 
 
 def frequencies(s: Any, base: float, d: int, seq_len: int | None) -> list[Number]:
-    """The frequency of each of d/2 pairs under a schedule, or None: radians per position."""
+    """Return the frequency of each of d/2 pairs in radians per position; s None: no scaling."""
     base = mpmath().mp.mpf(base)
     if s is None:
         return _powers(base, d)
@@ -22,13 +21,13 @@ def frequencies(s: Any, base: float, d: int, seq_len: int | None) -> list[Number
 
 
 def depends_on_length(s: Any) -> bool:
-    """Whether the length of a call changes the frequencies or m."""
+    """Return whether the sequence length changes the frequencies or m."""
     kind = type(s).__name__
     return kind == "QwenNTK" or (kind in ("DynamicNTK", "LongRoPE") and s.policy == "current")
 
 
 def magnitude(s: Any, seq_len: int | None) -> Number:
-    """The attention factor m on cos and sin."""
+    """Return the attention factor m, which multiplies cos and sin."""
     mp, kind = mpmath().mp, type(s).__name__
     given = getattr(s, "attention_factor", None)
     if kind == "LongRoPE":
@@ -90,14 +89,14 @@ def _su(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
 
 
 def _correction(s: Any, base: Number, d: int, turns: float) -> Number:
-    """The (fractional) pair that turns so often within the trained length."""
+    """Return the (fractional) pair that makes ``turns`` turns within the trained length."""
     mp = mpmath().mp
     length = mp.mpf(s.original_max_position)
     return d * mp.log(length / (mp.mpf(turns) * 2 * mp.pi)) / (2 * mp.log(base))
 
 
 def _ramp(s: Any, base: Number, d: int, fast: float, slow: float, whole: bool) -> list[Number]:
-    """0 for pairs that turn often, 1 for pairs that turn rarely."""
+    """Return YaRN's ramp: 0 for high frequencies, 1 for low ones."""
     mp = mpmath().mp
     low, high = (_correction(s, base, d, turns) for turns in (fast, slow))
     if whole:

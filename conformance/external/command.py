@@ -11,7 +11,7 @@ from posenc_ref.conformance.harness.signatures import SURFACES
 
 from .process import Program, Session
 
-#: Seconds for one answer, unless something else is said.
+#: The default time limit for one answer, in seconds.
 TIMEOUT = 30.0
 
 
@@ -23,19 +23,19 @@ def from_command(
     tensor_layout: str = "bhsd",
     timeout: float = TIMEOUT,
 ) -> Implementation:
-    """Return the program that ``command`` starts as an implementation of a surface.
+    """Return the program that ``command`` starts as an `Implementation` of a surface.
 
     The program reads one request per line from standard input and writes one answer per line to
-    standard output, as docs/any-language.md defines them; C needs no library for it.
+    standard output; docs/any-language.md defines them.
 
     Parameters
     ----------
     command : sequence of str
-        The program and its arguments; no shell is involved.
+        The program and its arguments, run without a shell.
     surface : str
-        What it implements; see :func:`posenc_ref.conformance.check`.
+        The surface that it implements; see :func:`posenc_ref.conformance.check`.
     encoding : Encoding, optional
-        What it should be. The program gets it, so that one program may serve many encodings.
+        The expected encoding. The program receives it, so one program may serve many encodings.
     tensor_layout : str
         The tensor layout of x for ``apply``.
     timeout : float
@@ -49,7 +49,7 @@ def from_command(
     Raises
     ------
     HarnessError
-        It cannot be started, or does not answer hello as it should.
+        If the program cannot be started or does not answer hello correctly.
     """
     if isinstance(command, str) or not all(isinstance(word, str) for word in command):
         raise TypeError(f"command must be a list of words, ['./program', ...], got {command!r}")

@@ -18,11 +18,11 @@ import numpy as np
 
 from .wire import PROTOCOL, WireError, line, outcome, read_answer, request
 
-#: Seconds that a program has for ending.
+#: The time in seconds for a program to end after its input is closed.
 _LEAVE = 2.0
-#: Megabytes cross in one line: with a large pipe in fewer steps, where the system has any.
+#: The pipe size in bytes, where the system can set it: one line may have megabytes.
 _PIPE = 1 << 20
-#: The last lines of standard error that a message shows.
+#: The number of last lines of standard error that a message shows.
 _SHOWN = 5
 
 
@@ -40,17 +40,17 @@ class ProgramDied(Exception):
 
 @dataclass
 class Program:
-    """The command that is run, and the errors of all its processes."""
+    """The command to run, and the errors of all its processes."""
 
     command: tuple[str, ...]
-    call: str  #: the surface, which every request names
+    call: str  #: the surface, named in every request
     hello: Mapping[str, Any]
     timeout: float
-    broken: str = ""  #: why nothing more can be judged
+    broken: str = ""  #: the reason why nothing more can be judged
     deaths: list[str] = field(default_factory=list)
 
     def problems(self) -> list[tuple[str, str]]:
-        """Return findings (message, evidence) since the last call, or raise HarnessError."""
+        """Return the findings (message, evidence) since the last call, or raise HarnessError."""
         deaths, self.deaths = self.deaths, []
         broken, self.broken = self.broken, ""
         if broken:
@@ -69,10 +69,7 @@ class Program:
 
 @dataclass
 class Session:
-    """One process of a program, as one instance of a class.
-
-    The first call starts it, and so does the first call after it died.
-    """
+    """One process of a program, started by the first call and again after it died."""
 
     program: Program
     name: str = ""
@@ -99,7 +96,7 @@ class Session:
         return value
 
     def start(self) -> None:
-        """Run the command and say hello."""
+        """Run the command and exchange hello."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by _end)
         try:
             process = subprocess.Popen(
@@ -157,7 +154,7 @@ class Session:
             process.stdin.write(text)
             process.stdin.flush()
             answer = process.stdout.readline()
-        except BrokenPipeError:  # it ended, or it closed its input: found out below
+        except BrokenPipeError:  # it ended or closed its input; reading the answer tells
             pass
         finally:
             timer.cancel()
@@ -178,7 +175,7 @@ class Session:
             ) from None
 
     def _ended(self, what: str, answer: bytes) -> Exception:
-        """Return the exception for an output that ended before the answer."""
+        """Return the exception for a process that ended before it answered."""
         process = self._process
         assert process is not None
         part = f" after {len(answer)} characters of an unfinished line" if answer else ""
@@ -215,10 +212,10 @@ class Session:
 
 
 def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
-    """Close the input, which ends a program that follows the protocol; kill any other."""
+    """Close the input, then kill the program if it does not end."""
     for pipe in (process.stdin, process.stdout):
         assert pipe is not None
-        with contextlib.suppress(BrokenPipeError):  # what was not written yet will not be read
+        with contextlib.suppress(BrokenPipeError):  # unwritten input is not needed
             pipe.close()
     until = time.monotonic() + _LEAVE
     while process.poll() is None and time.monotonic() < until:
@@ -230,7 +227,7 @@ def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
 
 
 def _described(args: tuple[Any, ...]) -> str:
-    """Describe arguments: arrays by dtype and shape, short integer arrays in full."""
+    """Return arguments as text: arrays by dtype and shape, short integer arrays in full."""
     words = []
     for value in args:
         if isinstance(value, np.ndarray):

@@ -2,8 +2,8 @@
 
 An array is ``{"dtype": ..., "shape": [...], "hex": ...}``: the bits of every element, row-major,
 each as a hexadecimal number of fixed width, most significant digit first (1.0 in float32 is
-``3f800000``).  It is the form that encodings have in JSON; exact, NaN and -0 included, the same on
-every machine, and read by a loop of one line without any library.
+``3f800000``).  The JSON form of encodings uses it too.  It is exact, also for NaN and -0, does not
+depend on the machine, and needs no library to parse.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import numpy as np
 
 from posenc_ref._namespace import dtype_name
 
-#: Raised when an older program could misread a line.
+#: The version of the protocol, raised when an older program could misread a line.
 PROTOCOL = 1
-#: What may be in an array.
+#: The dtypes of arrays.
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "bool")
 _KEYS = {"dtype", "shape", "hex"}
 _ARRAY = '{"dtype": "float32", "shape": [2, 3], "hex": "..."}'
 
 
 class WireError(ValueError):
-    """A line breaks the protocol; the message says what was expected."""
+    """A line breaks the protocol; the message describes the expected line."""
 
 
 def request(number: int, call: str, arguments: tuple[Any, ...]) -> bytes:
-    """Return one call as a line: compact, ASCII, keys always in this order."""
+    """Return a call as one line of compact ASCII JSON, with keys in a fixed order."""
     head = line({"id": number, "call": call})[:-2]
     return b'%b,"arguments":%b}\n' % (head, _encode(arguments))
 
 
 def line(body: Mapping[str, Any]) -> bytes:
-    """Return a message as a line: compact, so that a program may search for fixed text."""
+    """Return a message as one line of compact JSON, so that programs can search for fixed text."""
     return _compact(body) + b"\n"
 
 
@@ -58,7 +58,7 @@ def read_answer(text: bytes, number: int) -> dict[str, Any]:
 
 
 def outcome(body: Mapping[str, Any]) -> tuple[bool, Any]:
-    """Return whether the answer is a result, and the result or the reason of the refusal."""
+    """Return (True, the result) or (False, the reason of the refusal)."""
     keys = set(body) - {"id"}
     if keys not in ({"result"}, {"refused"}):
         found = ", ".join(sorted(keys)) or "nothing"
@@ -71,7 +71,7 @@ def outcome(body: Mapping[str, Any]) -> tuple[bool, Any]:
 
 
 def _encode(value: Any) -> bytes:
-    """Return JSON; the digits of arrays are joined as bytes, which is fast."""
+    """Return JSON, with the digits of arrays inserted as bytes for speed."""
     if isinstance(value, np.ndarray):
         name = dtype_name(value)
         if name not in DTYPES:
@@ -88,7 +88,7 @@ def _encode(value: Any) -> bytes:
 
 
 def decode(value: Any) -> Any:
-    """Return a result: an array, a number, or a tuple of these."""
+    """Return a decoded result: an array, a number, or a tuple of these."""
     if isinstance(value, dict):
         return _array(value)
     if isinstance(value, list):
@@ -121,7 +121,7 @@ def _array(value: dict[str, Any]) -> np.ndarray:
         raw = bytes.fromhex(digits)
     except ValueError:
         raw = b""
-    if 2 * len(raw) != len(digits):  # fromhex skips white space
+    if 2 * len(raw) != len(digits):  # fromhex ignores white space
         raise WireError(f'has an array whose "hex" holds other things than digits: {digits[:40]!r}')
     bits = np.frombuffer(raw, f">u{dtype.itemsize}").astype(f"u{dtype.itemsize}")
     if name == "bool" and (bits > 1).any():

@@ -1,8 +1,7 @@
-"""The registry: for every encoding an entry with examples and an independent formula.
+"""The registry: an entry for every encoding, with examples and an independent formula.
 
-To add an entry, put a module beside this file; it is found without a list.  It writes the formula
-in the numbers of :mod:`posenc_ref.conformance.exact.error_numbers` and uses only the fields of the
-class::
+To add an entry, add a module to this folder; all modules here are imported.  The formula uses the
+numbers of :mod:`posenc_ref.conformance.exact.error_numbers` and only the fields of the class::
 
     @register(
         Kerple,
@@ -12,13 +11,13 @@ class::
     def kerple(e, i, j):
         return [-r1 * log(1 + r2 * abs(i - j)) for r1, r2 in zip(e.r1, e.r2, strict=True)]
 
-:mod:`posenc_ref.conformance.exact.reference` says what the function takes in each family.
-Examples are named by the ids of their golden vectors; take two or three small ones that differ in
-form, with learned numbers from :func:`numbers`, which every dtype holds exactly.  The entry
-provides the rows of ``posenc verify`` and ``posenc accuracy``, the golden vectors (``posenc vectors
---generate``), the section of ``docs/generated/encodings.md`` (``python tools/encodings_page.py``),
-and tests in ``tests/conformance/registry``.  Rotary encodings have golden vectors by surface, and
-rows of ``posenc verify`` by surface.
+:mod:`posenc_ref.conformance.exact.reference` lists the arguments of the function for each family.
+The keys of ``examples`` are the ids of their golden vectors; give two or three small examples of
+different form, with learned numbers from :func:`numbers`, which every dtype holds exactly.
+The entry provides the rows of ``posenc verify`` and ``posenc accuracy``, the golden vectors
+(``posenc vectors --generate``), a section of ``docs/generated/encodings.md``
+(``python tools/encodings_page.py``) and tests in ``tests/conformance/registry``.  Rotary encodings
+get their golden vectors and their rows of ``posenc verify`` by surface instead.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from posenc_ref.conformance.exact.reference import Entry, Exact
 
 __all__ = ["REGISTRY", "each_key", "entries", "entry_of", "numbers", "register"]
 
-#: The entries by class; :func:`entries` has them all.
+#: The entries by class, in the order of registration.
 REGISTRY: dict[type[Encoding], Entry] = {}
 
 
@@ -45,7 +44,7 @@ def register(
     examples: Mapping[str, Encoding],
     inputs: Callable[[Any], Iterable[Recipe]] | None = None,
 ) -> Callable[[Exact], Exact]:
-    """Register the decorated formula with examples of ``encoding``."""
+    """Return a decorator that registers a formula with examples of ``encoding``."""
 
     def decorated(exact: Exact) -> Exact:
         if encoding in REGISTRY:
@@ -63,7 +62,7 @@ def register(
 
 
 def each_key(formula: Callable[..., Any]) -> Exact:
-    """The formula of a score that is ``formula(e, h, q, k, i, j)`` for the key k at j."""
+    """Return a score's formula for all keys, from ``formula(e, h, q, k, i, j)`` for one key."""
 
     def logits(e: Any, h: int, q: Any, keys: Any, i: int, at: Any) -> list[Any]:
         return [formula(e, h, q, k, i, j) for k, j in zip(keys, at, strict=True)]
@@ -72,12 +71,12 @@ def each_key(formula: Callable[..., Any]) -> Exact:
 
 
 def entries() -> tuple[Entry, ...]:
-    """All entries, by the name of the class."""
+    """Return all entries, sorted by the name of the class."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     return tuple(sorted(REGISTRY.values(), key=lambda entry: entry.name))
 
 
 def entry_of(encoding: Encoding | None) -> Entry | None:
-    """The entry of an encoding, if there is one."""
+    """Return the entry of an encoding, or None if it has none."""
     return next((entry for entry in entries() if entry.encoding is type(encoding)), None)

@@ -1,4 +1,4 @@
-"""Biases that are functions of positions: KERPLE, Sandwich, FIRE; and of forget gates."""
+"""Biases computed from positions (KERPLE, Sandwich, FIRE) or from forget gates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .dynamic import network
     },
 )
 def kerple(e: Kerple, i: Any, j: Any) -> Sequence[Any]:
-    """Minus r1 times the logarithm, or the power, of the distance."""
+    """Return minus r1 times the logarithm, or the power, of the distance."""
     distance = counted(abs(i - j))
     if e.form == "log":
         return [-r1 * log(1 + r2 * distance) for r1, r2 in zip(e.r1, e.r2, strict=True)]
@@ -47,7 +47,7 @@ def kerple(e: Kerple, i: Any, j: Any) -> Sequence[Any]:
     },
 )
 def sandwich(e: Sandwich, i: Any, j: Any) -> Sequence[Any]:
-    """The inner product of two sinusoids less its largest value, over 8h/H."""
+    """Return the inner product of two sinusoids minus its maximum, divided by 8h/H."""
     waves = [power(e.base, fraction(-2 * k, e.dim)) for k in range(1, e.dim // 2 + 1)]
     product = total(cos(Counted((i - j) * w)) for w in waves) - e.dim // 2
     return [product * fraction(e.num_heads, 8 * h) for h in range(1, e.num_heads + 1)]
@@ -69,7 +69,7 @@ _LAYERS = (
     },
 )
 def fire(e: FIRE, i: Any, j: Any) -> Sequence[Any]:
-    """A network of the distance's logarithm over that of the query's position."""
+    """Return an MLP of log distance divided by the log of the query's position."""
 
     def psi(x: Any) -> Counted:
         return log(1 + e.c * counted(x))
@@ -87,5 +87,5 @@ def fire(e: FIRE, i: Any, j: Any) -> Sequence[Any]:
     },
 )
 def forgetting(e: ForgettingBias, i: Any, j: Any) -> Sequence[Any]:
-    """The sum up to the query less the sum up to the key."""
+    """Return the sum of log gates up to the query minus the sum up to the key."""
     return [total(g[: i + 1]) - total(g[: j + 1]) for g in e.log_gates.tolist()]

@@ -1,4 +1,4 @@
-"""Dynamic position biases: networks of the offset."""
+"""Dynamic position biases: an MLP of the offset."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from posenc_ref.conformance.exact.error_numbers import (
 
 from . import numbers, register
 
-#: What LayerNorm adds to the variance.
+#: The epsilon of LayerNorm.
 _EPS = 1e-5
 
 
 def _silu(x: Counted) -> Counted:
-    """x sigmoid(x)."""
+    """Return x sigmoid(x)."""
     s = sigmoid(x.value).value
     value = x.value * s
     return Counted(value, abs(value) + abs(s * (1 + x.value * (1 - s))) * x.terms)
 
 
 def _normed(x: Sequence[Counted], gain: Sequence[Any], shift: Sequence[Any]) -> list[Counted]:
-    """LayerNorm: its deviation counts as exact."""
+    """Return LayerNorm of x; its denominator counts as exact."""
     centred = [v - total(x) / len(x) for v in x]
     variance = total(Counted(c.value) * c.value for c in centred) / len(x)
     deviation = root(variance.value + _EPS)
@@ -45,7 +45,7 @@ def network(
     norms: Sequence[Any] = (),
     activation: Callable[[Any], Counted] = relu,
 ) -> list[Counted]:
-    """Linear layers, with a norm and an activation behind each but the last."""
+    """Return the output of an MLP: each hidden layer ends with a norm and an activation."""
     values = list(map(counted, x))
     for n, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         shift = [0.0] * len(weight) if bias is None else bias.tolist()
@@ -92,7 +92,7 @@ _GAINS, _SHIFTS = _norms("dynamic-normed", 4)
     },
 )
 def dynamic(e: DynamicBias, i: Any, j: Any) -> Sequence[Any]:
-    """A network of query minus key, or of its logarithm."""
+    """Return an MLP of query minus key, or of its logarithm."""
     x = counted(i - j)
     if e.log_distance:
         size = log(1 + abs(x))
@@ -110,6 +110,6 @@ def dynamic(e: DynamicBias, i: Any, j: Any) -> Sequence[Any]:
     },
 )
 def crossformer(e: DynamicWindowBias, i: Any, j: Any) -> Sequence[Any]:
-    """A network of the two offsets."""
+    """Return an MLP of the two offsets."""
     w = e.window[1]
     return _dynamic(e, [i // w - j // w, i % w - j % w])

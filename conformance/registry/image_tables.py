@@ -1,4 +1,4 @@
-"""Sinusoidal tables of one axis and of several: images and videos; standardised ones."""
+"""Sinusoidal tables with one axis or several (images, videos), and standardized ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Waves = tuple[list[Any], list[Any]]
 
 
 def _waves(width: int, base: float, denominator: Any, u: Any, more: int = 0) -> Waves:
-    """Sines (``more`` of them) and cosines of one axis of ``width`` columns, of the position u."""
+    """Return sines and cosines of the position u on one axis, with ``more`` additional sines."""
     pairs = width // 2
     n = {"dim": fraction(width, 2), "half-1": pairs - 1}.get(denominator, denominator)
     angles = [Counted(u * power(base, -fraction(k, n))) for k in range(pairs + more)]
@@ -37,7 +37,7 @@ def _waves(width: int, base: float, denominator: Any, u: Any, more: int = 0) -> 
 
 
 def _arranged(layout: str, first: str, axes: Sequence[Waves]) -> list[Any]:
-    """The columns of all axes, in the order of the axes."""
+    """Return the columns of all axes, arranged by ``layout`` with ``first`` in front."""
     halves = [axis if first == "sin" else axis[::-1] for axis in axes]
     if layout == "grouped":
         return [v for half in (0, 1) for axis in halves for v in axis[half]]
@@ -57,7 +57,7 @@ def _arranged(layout: str, first: str, axes: Sequence[Waves]) -> list[Any]:
     },
 )
 def sinusoidal(e: Sinusoidal, p: Any) -> Sequence[Any]:
-    """Sines and cosines of the position; the odd column is one more sine, or zero."""
+    """Return sines and cosines of the position; an odd last column is a sine or zero."""
     more = int(e.odd == "extra-sin") * (e.dim % 2)
     u = e.position_scale * (p.value + e.offset)
     sines, cosines = _waves(e.dim, e.base, e.denominator, u, more)
@@ -83,7 +83,7 @@ def sinusoidal(e: Sinusoidal, p: Any) -> Sequence[Any]:
     },
 )
 def sinusoidal_2d(e: Sinusoidal2D, y: Any, x: Any) -> Sequence[Any]:
-    """Half the columns for each axis."""
+    """Return a sinusoidal row whose halves belong to the two axes."""
     by_axis = {"h": y.value, "w": x.value}
     axes = [
         _waves(e.dim // 2, e.base, e.denominator, e.position_scale * (by_axis[axis] + e.offset))
@@ -103,7 +103,7 @@ def sinusoidal_2d(e: Sinusoidal2D, y: Any, x: Any) -> Sequence[Any]:
     },
 )
 def sinusoidal_3d(e: Sinusoidal3D, t: Any, y: Any, x: Any) -> Sequence[Any]:
-    """A table of its own width for each of time, height and width."""
+    """Return the sinusoidal rows of time, height and width, which may differ in length."""
     by_axis = dict(zip("thw", zip(e.sections, (t, y, x), strict=True), strict=True))
     axes = [
         _waves(width, e.base, e.denominator, p.value)
@@ -122,7 +122,7 @@ def sinusoidal_3d(e: Sinusoidal3D, t: Any, y: Any, x: Any) -> Sequence[Any]:
     },
 )
 def detr_sine(e: DETRSine, y: Any, x: Any) -> Sequence[Any]:
-    """Interleaved sines and cosines of the normalised row and column."""
+    """Return interleaved sines and cosines of the normalised row and column."""
     by_axis = {"h": (y.value, e.base), "w": (x.value, e.width_base or e.base)}
     of = [by_axis[axis] for axis in e.axis_order]
     return _arranged("interleaved", "sin", [_waves(e.dim // 2, base, "dim", p) for p, base in of])
@@ -138,7 +138,7 @@ def detr_sine(e: DETRSine, y: Any, x: Any) -> Sequence[Any]:
     },
 )
 def box_sine(e: BoxSine, *coordinates: Any) -> Sequence[Any]:
-    """Interleaved sines and cosines of every coordinate, y before x."""
+    """Return interleaved sines and cosines of every coordinate, y before x."""
     width, by_axis = e.dim // len(e.axes), dict(zip(e.axes, coordinates, strict=True))
     of = [e.scale * by_axis[axis].value for axis in e.axis_order]
     return _arranged("interleaved", "sin", [_waves(width, e.base, "dim", p) for p in of])
@@ -153,7 +153,7 @@ def box_sine(e: BoxSine, *coordinates: Any) -> Sequence[Any]:
     },
 )
 def standardized(e: StandardizedSinusoidal, p: Any) -> Sequence[Any]:
-    """The row less the mean of the table, over its deviation."""
+    """Return the row minus the table's mean, divided by its standard deviation."""
     plain = Sinusoidal(e.dim, base=e.base)
     every = [v for at in range(e.length) for v in sinusoidal(plain, Counted(at))]
     mean = total(every) / len(every)

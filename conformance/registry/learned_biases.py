@@ -1,4 +1,4 @@
-"""ALiBi's slopes; biases that look a number up, or ask a network: T5, WavLM, windows of vision."""
+"""ALiBi, and learned biases: T5, WavLM, and the windows of vision models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .dynamic import network
     examples={"alibi-6": ALiBi(6), "alibi-3-encoder-16": ALiBi(3, causal=False, max_bias=16.0)},
 )
 def alibi(e: ALiBi, i: Any, j: Any) -> Sequence[Any]:
-    """Minus the slope times the distance."""
+    """Return minus the slope times the distance."""
     slopes = (slope(e.num_heads, h, e.max_bias) for h in range(e.num_heads))
     return [Counted(-m * abs(i - j)) for m in slopes]
 
@@ -54,7 +54,7 @@ _BUCKETS = numbers("t5-few-buckets", 8, 2)
     },
 )
 def t5(e: T5Bias, i: Any, j: Any) -> Sequence[Any]:
-    """The row of the bucket of the distance."""
+    """Return the table's row for the bucket of the distance."""
     bucket = exact_bucket(j - i, e.num_buckets, e.max_distance, e.bidirectional)
     row: list[float] = e.table.tolist()[bucket]
     return row
@@ -66,7 +66,7 @@ def t5(e: T5Bias, i: Any, j: Any) -> Sequence[Any]:
     examples={"swin-2-by-3": SwinBias(numbers("swin", 3 * 5, 2), window=(2, 3))},
 )
 def swin(e: SwinBias, i: Any, j: Any) -> Sequence[Any]:
-    """The row of the two offsets: (2h - 1) times (2w - 1) of them, columns fastest."""
+    """Return the row of the two offsets; the table has (2h - 1) (2w - 1) rows, columns fastest."""
     h, w = e.window
     grid = e.table.reshape(2 * h - 1, 2 * w - 1, -1).tolist()
     row: list[float] = grid[i // w - j // w + h - 1][i % w - j % w + w - 1]
@@ -79,7 +79,7 @@ def swin(e: SwinBias, i: Any, j: Any) -> Sequence[Any]:
     examples={"beit-2-by-3": BEiTBias(numbers("beit", 3 * 5 + 3, 2), window=(2, 3))},
 )
 def beit(e: BEiTBias, i: Any, j: Any) -> Sequence[Any]:
-    """Three rows at the end for [CLS]: to others, from others, to itself."""
+    """Return Swin's row; [CLS] has the last three: to others, from others, to itself."""
     h, w = e.window
     rows: list[list[float]] = e.table.tolist()
     if i == 0 or j == 0:
@@ -94,7 +94,7 @@ def beit(e: BEiTBias, i: Any, j: Any) -> Sequence[Any]:
     examples={"levit-2-by-3": LeViTBias(numbers("levit", 2 * 3, 2), window=(2, 3))},
 )
 def levit(e: LeViTBias, i: Any, j: Any) -> Sequence[Any]:
-    """The row of the two distances."""
+    """Return the row of the two distances."""
     h, w = e.window
     grid = e.table.reshape(h, w, -1).tolist()
     row: list[float] = grid[abs(i // w - j // w)][abs(i % w - j % w)]
@@ -117,7 +117,7 @@ _LAYERS = (
     },
 )
 def log_cpb(e: LogCPB, i: Any, j: Any) -> Sequence[Any]:
-    """16 times the sigmoid of a network of log-spaced offsets."""
+    """Return 16 times the sigmoid of an MLP of log-spaced offsets."""
     (_, w), sides = e.window, e.pretrained_window or e.window
 
     def spaced(offset: int, n: int) -> Counted:
@@ -142,7 +142,7 @@ def log_cpb(e: LogCPB, i: Any, j: Any) -> Sequence[Any]:
     },
 )
 def convit(e: ConViTBias, i: Any, j: Any) -> Sequence[Any]:
-    """Three numbers of a head for the offset in x, in y, and its square."""
+    """Return each head's three weights times the offset in x, in y, and its squared length."""
     w = e.window[1]
     dx, dy = j % w - i % w, j // w - i // w
     parts = (dx, dy, dx**2 + dy**2)
@@ -168,7 +168,7 @@ _GATED_BUCKETS = T5Bias(numbers("gated-buckets", 8, 2), num_buckets=8, max_dista
 )
 @each_key
 def gated(e: GatedBias, h: int, q: Any, k: Any, i: int, j: int) -> Any:
-    """A number for each bucket, times two gates of the query."""
+    """Return the number of the bucket, times two gates computed from the query."""
     a, r = (
         sigmoid(dot(row, q) + c)
         for row, c in zip(e.weight.tolist(), e.linear_bias.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Learned tables, in factors, and beside other tables."""
+"""Learned tables: of one axis, one table per axis, and combined with other tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _learned_rows(e: Learned) -> Iterable[Recipe]:
     inputs=_learned_rows,
 )
 def learned(e: Learned, p: Any) -> Sequence[Any]:
-    """The row of the position, moved by the offset."""
+    """Return the row at the position plus the offset."""
     row: list[Any] = given(e.weight)[int(p.value) + e.offset]
     return row
 
@@ -55,7 +55,7 @@ def _axial_rows(e: AxialLearned) -> Iterable[Recipe]:
     inputs=_axial_rows,
 )
 def axial_learned(e: AxialLearned, *p: Any) -> Sequence[Any]:
-    """The rows of every axis, side by side or added."""
+    """Return the rows of all axes, concatenated or added."""
     index = [int(x.value) for x in p]
     if e.flat:
         index = [*divmod(index[0], len(e.tables[1]))]
@@ -79,7 +79,7 @@ _FORMULAS: dict[Any, Any] = {Learned: learned, Sinusoidal: sinusoidal, Time2Vec:
     inputs=lambda e: [at("scattered", "Unsorted, and the last row.", 0, 5, 3, 1)],
 )
 def hybrid(e: Hybrid, p: Counted) -> Sequence[Any]:
-    """The rows of the parts, added or side by side."""
+    """Return the rows of the parts, added or concatenated."""
     rows = [_FORMULAS[type(part)](part, p) for part in e.parts]
     if e.combine == "sum":
         return [sum(column) for column in zip(*rows, strict=True)]

@@ -38,7 +38,7 @@ Vector = Sequence[Any]
 )
 @each_key
 def shaw(e: Shaw, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
-    """The query times the key and times the vector of the clipped offset."""
+    """Return query times key, plus query times the vector of the clipped offset."""
     table = (e.keys[h] if e.keys.ndim == 3 else e.keys).tolist()
     offset = j - i if e.counted == "key-query" else i - j
     row = table[min(max(offset + e.before, 0), len(table) - 1)]
@@ -49,7 +49,7 @@ _KEYS, _QUERIES = numbers("deberta-keys", 2, 8, 4), numbers("deberta-queries", 2
 
 
 def _bucket(e: DeBERTa, r: int) -> int:
-    """The log bucket of query minus key by a 50-digit logarithm, ties decided in integers."""
+    """Return the log bucket of query minus key; near an edge integer arithmetic decides."""
     if e.buckets is None or e.max_position is None or abs(r) <= e.buckets // 2:
         return r
     mp, mid = mpmath().mp, e.buckets // 2
@@ -75,7 +75,7 @@ def _bucket(e: DeBERTa, r: int) -> int:
 )
 @each_key
 def deberta(e: DeBERTa, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
-    """Query times key, query times the offset's key, key times the offset's query."""
+    """Return query times key, plus query times the offset's key, plus key times its query."""
     tables = [t for t in (e.relative_keys, e.relative_queries) if t is not None]
     span = tables[0].shape[1] // 2
     there, back = (min(max(_bucket(e, r) + span, 0), 2 * span - 1) for r in (i - j, j - i))
@@ -105,7 +105,7 @@ _UNTIED = numbers("tupe-queries", 6, 2, 4), numbers("tupe-keys", 6, 2, 4)
 )
 @each_key
 def tupe(e: TUPE, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
-    """Query times key, plus the product of positions; [CLS] has numbers of its own."""
+    """Return query times key, plus the product of position vectors; [CLS] has its own biases."""
     scale = root(2 * len(q))
     if e.cls_to_others is not None and e.others_to_cls is not None and 0 in (i, j):
         untied = counted((e.cls_to_others if i == 0 else e.others_to_cls).tolist()[h])
@@ -124,13 +124,13 @@ def tupe(e: TUPE, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
         "cope": CoPE(numbers("cope-embedding", 4, 8)),
         "cope-long": CoPE(numbers("cope-embedding", 9, 4)),
     },
-    # Small numbers, so that gates are neither 0 nor 1.
+    # Small q and k, so that no gate rounds to 0 or 1.
     inputs=lambda e: [tokens(f"cope-{len(e.embedding)}", 2, e.head_dim, 7, size=2.0**-4)],
 )
 def cope(e: CoPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]) -> Vector:
-    """Query times key, plus the query times the embedding of the gated count of keys.
+    """Return query times key, plus query times the embedding at the sum of the gates.
 
-    A of the position term is what the class states: both rows, times how far they may be off.
+    A of the position term follows the docstring of the class.
     """
     products = [dot(q, k) / root(len(q)) for k in keys]
     gates = [sigmoid(x) if j <= i else Counted(0) for x, j in zip(products, at, strict=True)]
@@ -157,7 +157,7 @@ def cope(e: CoPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequenc
 )
 @each_key
 def decomposed(e: DecomposedRelative, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
-    """Query times key, plus the unscaled query times the vectors of both offsets."""
+    """Return query times key, plus the unscaled query times the vectors of both offsets."""
     height, width = e.grid
     (y, x), (v, u) = divmod(i, width), divmod(j, width)
     rows = e.height_table[y - v + height - 1], e.width_table[x - u + width - 1]
@@ -175,7 +175,7 @@ def decomposed(e: DecomposedRelative, h: int, q: Vector, k: Vector, i: int, j: i
 )
 @each_key
 def pope(e: PoPE, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
-    """Magnitudes of query and key times the cosine of their angle."""
+    """Return the magnitudes of query and key times the cosine of the angle between them."""
     d = len(q)
     theta = [power(e.base, fraction(-c, d)) for c in range(d)]
     delta = [0.0] * d if e.phases is None else e.phases[h].tolist()

@@ -17,7 +17,7 @@ _U, _V = numbers("transformer-xl-content", 2, 4), numbers("transformer-xl-positi
 
 
 def _biases(e: Any, h: int) -> Iterator[Vector]:
-    """The content bias and the position bias of a head."""
+    """Yield the content bias and the position bias of a head."""
     for bias in (e.content_bias, e.position_bias):
         yield [0.0] * e.head_dim if bias is None else bias[h].tolist()
 
@@ -35,7 +35,7 @@ def _biases(e: Any, h: int) -> Iterator[Vector]:
 )
 @each_key
 def transformer_xl(e: TransformerXL, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
-    """Query and biases times the key and the projected sinusoid of the offset."""
+    """Return query plus biases times the key and the projected sinusoid of the offset."""
     u, v = _biases(e, h)
     r = i - j if e.clamp is None else min(max(i - j, -e.clamp), e.clamp)
     wave = sinusoidal(e.sinusoid, Counted(r))
@@ -72,9 +72,10 @@ def espnet_legacy(
     q_at: Sequence[int],
     k_at: Sequence[int],
 ) -> Sequence[Vector]:
-    """Position scores, read from a flat list with a 0 before every row.
+    """Return logits with ESPnet's legacy relative shift.
 
-    Row i, column j of the result is entry ``Q + i K + j`` of that list.
+    A list holds the position scores row by row, with a 0 before every row; row i, column j of the
+    result is its entry ``Q + i K + j``.
     """
     n_q, n_k = len(queries), len(keys)
     last = max(e.max_len, n_k) - 1

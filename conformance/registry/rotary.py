@@ -1,4 +1,4 @@
-"""Rotary encodings: how fast every pair turns, in radians per position on each axis."""
+"""Rotary encodings: the frequencies of every pair, in radians per position on each axis."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Weights = Sequence[dict[int, Number]]
     },
 )
 def rope(e: RoPE, seq_len: int | None) -> Weights:
-    """The frequency of each pair of the rotated slice."""
+    """Return the frequency of each pair of the rotated channels."""
     d = e.rotary_dim or e.head_dim
     return [{0: w} for w in frequencies(e.scaling, e.base, d, seq_len)]
 
 
 def until_the_decay(e: XPos, kind: str = "queries") -> tuple[Recipe, ...]:
-    """Positions at which half precision still holds the decay of ``e``."""
+    """Return cases with positions at which float16 can hold the decay of ``e``."""
     ident = f"xpos-16-{e.layout}-{kind}"
     return (
         rotated(ident, "first", "The first four positions.", 16, whole(0, 1, 2, 3)),
@@ -56,7 +56,7 @@ def until_the_decay(e: XPos, kind: str = "queries") -> tuple[Recipe, ...]:
     inputs=until_the_decay,
 )
 def xpos(e: XPos, seq_len: int | None) -> Weights:
-    """RoPE's frequencies."""
+    """Return RoPE's frequencies."""
     return [{0: w} for w in frequencies(None, e.base, e.head_dim, seq_len)]
 
 
@@ -72,7 +72,7 @@ def xpos(e: XPos, seq_len: int | None) -> Weights:
     },
 )
 def mixed(e: MixedRoPE, seq_len: int | None) -> Weights:
-    """A learned frequency on every axis."""
+    """Return the learned frequencies of each pair on every axis."""
     return [{a: mpmath().mp.mpf(w) for a, w in enumerate(column)} for column in e.weight.T.tolist()]
 
 
@@ -89,7 +89,7 @@ def mixed(e: MixedRoPE, seq_len: int | None) -> Weights:
     },
 )  # fmt: skip
 def multi_axis(e: MultiAxisRoPE, seq_len: int | None) -> Weights:
-    """The frequency of each pair on its own axis, by the spacing."""
+    """Return the frequency of each pair on its axis, according to ``spacing``."""
     count, total = len(e.sections), sum(e.sections)
     bases = e.base if isinstance(e.base, tuple) else (e.base,) * count
     scale = e.position_scale
@@ -105,7 +105,7 @@ def multi_axis(e: MultiAxisRoPE, seq_len: int | None) -> Weights:
 
 
 def _axes(e: MultiAxisRoPE) -> Sequence[int]:
-    """The axis of every pair."""
+    """Return the axis of every pair."""
     if e.arrangement == "chunked":
         return [a for a, n in enumerate(e.sections) for _ in range(n)]
     if e.arrangement == "interleaved":

@@ -1,1 +1,1 @@
-"""Judge many implementations in one run: backends, libraries, all of transformers."""
+"""Judge many implementations in one run: backends, libraries, or all of transformers."""

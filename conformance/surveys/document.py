@@ -1,4 +1,4 @@
-"""Parts of the Markdown documents that surveys write."""
+"""Parts of Markdown documents that several surveys share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .record import Outcome, Survey, versions
 def document(
     title: str, libraries: Mapping[str, str], command: str, duration: str, parts: Sequence[str]
 ) -> str:
-    """Return a document whose head says what wrote it, when, and with which versions."""
+    """Return a document; its head states the command, the date and the library versions."""
     every = {**libraries, **versions()}
     order = (*libraries, "numpy", "python", "posenc_ref", "specification")
     named = ", ".join(f"{name} {every[name]}" for name in order)
@@ -32,10 +32,10 @@ def deviations(
     scripts: str,
     most: int | None = None,
 ) -> Iterator[str]:
-    """Yield what deviates, by what explains it.
+    """Yield a section about deviations, grouped by the entry that explains them.
 
-    ``scripts`` is the folder of their scripts inside ``folder``; at most ``most`` outcomes are
-    named for each explanation.
+    ``scripts`` is the subfolder of ``folder`` that holds their scripts; each group lists at most
+    ``most`` outcomes.
     """
     lines = [line for line in found.outcomes if line.verdict == "deviates"]
     if lines:

@@ -1,7 +1,7 @@
-"""Expected deviations and their reasons: the ``*_expected.json`` of a sweep.
+"""Expected deviations and their reasons, read from the ``*_expected.json`` of a sweep.
 
-Every entry names the modules that it is about (patterns), their verdict, and the evidence.
-A claim about somebody's work is either a ``bug`` or a ``convention`` of its own.
+Every entry has patterns of module names, the expected verdict, and the evidence.  Its claim about a
+library is either ``bug`` or ``convention``.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any
 
 from .record import Outcome
 
-#: What an expectation can be about.
+#: The verdicts that an entry can explain.
 OUTCOMES = ("deviates", "gap", "undrivable", "refused")
 CLAIMS = ("bug", "convention", "")
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Why some modules do not conform."""
+    """The reason why some modules do not conform."""
 
-    patterns: tuple[str, ...]  #: of names; only * and ? are wildcards, as names have brackets
+    patterns: tuple[str, ...]  #: patterns of names; the wildcards are * and ?
     title: str
     outcome: str
     reason: str
-    codes: tuple[str, ...] = ()  #: the codes of a deviation, exactly
+    codes: tuple[str, ...] = ()  #: all codes of the deviation
     claim: str = ""
     evidence: str = ""
-    script: str = ""  #: the script of a deviation, next to the document
+    script: str = ""  #: the file name of the deviation's script
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:
@@ -44,11 +44,11 @@ class Expected:
             raise ValueError(f"{self.title}: a deviation needs a claim, evidence and a script")
 
     def explains(self, line: Outcome) -> bool:
-        """Return whether this is the verdict on ``line``, with the same codes."""
+        """Return whether the name, verdict and codes of ``line`` match this entry."""
         return self.covers(line) and self.outcome == line.verdict and self.codes == line.codes
 
     def covers(self, line: Outcome) -> bool:
-        """Return whether this is about ``line``."""
+        """Return whether the name of ``line`` matches a pattern."""
         return any(_fits(pattern, line) for pattern in self.patterns)
 
 
@@ -65,12 +65,12 @@ def expected(file: Path) -> tuple[Expected, ...]:
 
 
 def explanation(line: Outcome, known: Sequence[Expected]) -> Expected | None:
-    """Return the entry that explains the verdict on ``line``."""
+    """Return the entry that explains the verdict of ``line``, or None."""
     return next((entry for entry in known if entry.explains(line)), None)
 
 
 def stale(lines: Sequence[Outcome], known: Sequence[Expected]) -> list[str]:
-    """Return the patterns that are about judged lines, and true of none of them."""
+    """Return the patterns that match judged outcomes but explain none of them."""
     found = []
     for entry in known:
         for pattern in entry.patterns:

@@ -1,7 +1,7 @@
-"""Reports as NDJSON: a line for each event, and a footer without which nothing counts.
+"""Reports as NDJSON: a header, a line for each event, and a footer.
 
-The header goes out before anything is judged, so that a run that breaks off leaves a file without
-a footer, never an older one that passes.  ``schemas/report.json`` defines the lines of reports.
+The header is written before anything is judged, so an interrupted run leaves a file without a
+footer, and never an older file that passes.  ``schemas/report.json`` defines the lines of reports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .record import VERIFY_KEYS, Outcome, versions
 from .verify import Verification
 
 FORMAT = "posenc-report-0"
-#: The kinds of reports, and the events that each may have between header and footer.
+#: The kinds of reports, each with the events that it may contain.
 EVENTS = {
     "check": ("check", "control", "finding", "accuracy", "limit"),
     "verify": ("outcome",),
@@ -30,11 +30,11 @@ EVENTS = {
 
 
 class NdjsonError(ValueError):
-    """A file that is no complete, consistent report; the message says why."""
+    """A file is not a complete, consistent report; the message says why."""
 
 
 class NdjsonWriter:
-    """Writes events as they happen; :func:`recording` opens one."""
+    """A file that is being written, event by event; :func:`recording` opens it."""
 
     def __init__(self, file: BinaryIO, kind: str) -> None:
         self._file = file
@@ -43,7 +43,7 @@ class NdjsonWriter:
         self._counts = dict.fromkeys(EVENTS.get(kind, ("outcome",)), 0)
 
     def write(self, event: str, identity: str, **body: Any) -> None:
-        """Write one event; an identity that was there before gets a number."""
+        """Write one event; a repeated identity gets a number."""
         self._counts[event] = self._counts.get(event, 0) + 1
         unique, n = identity, 1
         while unique in self._ids:
@@ -53,7 +53,7 @@ class NdjsonWriter:
         self._line({"event": event, "id": unique, **body})
 
     def report(self, report: Report, seconds: float) -> None:
-        """Write everything in the report of a check, and the footer."""
+        """Write the report of ``check`` as events, then the footer."""
         for name in dict.fromkeys((*report.executed, *report.required)):
             executed, required = report.executed.get(name, 0), name in report.required
             self.write("check", f"check: {name}", name=name, executed=executed, required=required)
@@ -74,7 +74,7 @@ class NdjsonWriter:
         )
 
     def verification(self, found: Verification) -> None:
-        """Write everything that ``posenc verify`` judged, and the footer."""
+        """Write the result of ``posenc verify`` as events, then the footer."""
         self.outcomes(found.outcomes)
         self.footer(
             verdicts=found.counts,
@@ -109,10 +109,10 @@ def recording(
     libraries: Mapping[str, str] | None = None,
     **facts: Any,
 ) -> Iterator[NdjsonWriter | None]:
-    """Begin a file with its header; None where no file is wanted.
+    """Open a file, write the header and yield the writer; without ``path`` yield None.
 
-    ``libraries`` are further versions; ``facts`` say what is judged and how: subject, surface,
-    dtype, options.
+    ``libraries`` are additional versions; ``facts`` are the subject, surface, dtype and options of
+    the run.
     """
     if path is None:
         yield None
@@ -130,12 +130,12 @@ def recording(
 def recorded_outcomes(
     path: Path, kind: str, keys: Mapping[str, str], libraries: Mapping[str, str]
 ) -> list[Outcome]:
-    """Return the outcomes in a file that may have broken off, if it has the same versions.
+    """Return the outcomes in a possibly incomplete file that was written with these versions.
 
     Raises
     ------
     NdjsonError
-        It is of another kind, or was written with other versions.
+        If the file is of another kind or was written with other versions.
     """
     if not path.exists():
         return []
@@ -155,7 +155,7 @@ def recorded_outcomes(
 
 @dataclass(frozen=True)
 class Recorded:
-    """A file that was read, and is complete and consistent."""
+    """The content of a complete and consistent report file."""
 
     header: Mapping[str, Any]
     events: tuple[Mapping[str, Any], ...]
@@ -163,12 +163,12 @@ class Recorded:
 
     @property
     def kind(self) -> str:
-        """The command that wrote it, ``check`` or ``verify``."""
+        """Return the command that wrote the file: ``check`` or ``verify``."""
         return str(self.header["kind"])
 
     @property
     def executed(self) -> int:
-        """How many cases were executed."""
+        """Return the number of executed cases."""
         return int(self.footer["executed"])
 
     def of(self, event: str) -> list[Mapping[str, Any]]:
@@ -176,7 +176,7 @@ class Recorded:
         return [e for e in self.events if e["event"] == event]
 
     def report(self) -> Report:
-        """Return the report of a check."""
+        """Return the report that ``check`` wrote."""
         accuracy = [_made(Accuracy, e) for e in self.of("accuracy")]
         return Report(
             subject=self.header["subject"],
@@ -194,7 +194,7 @@ class Recorded:
         )
 
     def verification(self) -> Verification:
-        """Return what ``posenc verify`` judged."""
+        """Return the result that ``posenc verify`` wrote."""
         outcomes = [_made(Outcome, e) for e in self.of("outcome")]
         return Verification(outcomes, self.footer["seconds"])
 
@@ -205,8 +205,8 @@ def read_ndjson(source: Path | str) -> Recorded:
     Raises
     ------
     NdjsonError
-        No header, or no footer: the run broke off; something after the footer; an identity that is
-        there twice; counts, verdict or digest that disagree with the lines.
+        If there is no header, no footer (the run was interrupted), or a line after the footer; an
+        identity occurs twice; or counts, verdict or digest do not match the lines.
     """
     path = Path(source)
     try:
@@ -263,7 +263,7 @@ def _unique(events: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _counted(kind: str, between: list[dict[str, Any]], footer: Mapping[str, Any]) -> None:
-    """Raise NdjsonError unless the lines are as many as the footer counts."""
+    """Raise NdjsonError unless the counts in the footer match the lines."""
     for event in between:
         if event["event"] not in EVENTS[kind]:
             raise NdjsonError(f"has an event {event['event']!r}, which {kind} does not know")
@@ -277,7 +277,7 @@ def _counted(kind: str, between: list[dict[str, Any]], footer: Mapping[str, Any]
 
 
 def _follows(recorded: Recorded) -> None:
-    """Raise NdjsonError unless the lines lead to the verdict in the footer."""
+    """Raise NdjsonError unless the verdict and exit code in the footer follow from the lines."""
     check, footer = recorded.kind == "check", recorded.footer
     stated = (footer.get("verdict" if check else "verdicts"), footer.get("exit_code"))
     try:
@@ -290,12 +290,12 @@ def _follows(recorded: Recorded) -> None:
 
 
 def _made(cls: type[Any], event: Mapping[str, Any]) -> Any:
-    """Return the value that an event was made from."""
+    """Return the instance of ``cls`` that was written as ``event``."""
     names = VERIFY_KEYS if cls is Outcome else [f.name for f in fields(cls)]
     body = {name: event[name] for name in names}
     if "errors" in body:  # infinity is null in JSON
         body["errors"] = {int(p): _number(e) for p, e in body["errors"].items()}
-    if cls is Accuracy or body.get("executed"):  # nothing was executed: there is no worst score
+    if cls is Accuracy or body.get("executed"):  # else there is no worst score
         body["worst"] = _number(body["worst"])
     tuples = ("equivalent", "known", "codes", "messages", "limits")
     return cls(**{k: tuple(v) if k in tuples else v for k, v in body.items()})

@@ -19,7 +19,7 @@ _HEAD = ("", "judged", "surface", "declared", "dtype", "cases", "worst", "verdic
 
 
 def markdown(recorded: Sequence[Recorded]) -> str:
-    """Return a summary table, findings with remedies, what was not judged, and versions."""
+    """Return a summary table, findings with remedies, limits of the judgement, and versions."""
     rows, found, skipped = [], [], []
     for one in recorded:
         if one.kind == "check":
@@ -48,7 +48,7 @@ def markdown(recorded: Sequence[Recorded]) -> str:
 
 
 def _counts(recorded: Sequence[Recorded]) -> list[str]:
-    """Return one sentence for each file: what was executed, and the verdict."""
+    """Return one sentence for each file: the number of executed cases and the verdict."""
     lines = []
     for one in recorded:
         if one.kind == "verify":
@@ -105,7 +105,7 @@ def _limits(report: Report) -> list[str]:
 
 
 def _versions(recorded: Sequence[Recorded]) -> list[str]:
-    """Return a line for each set of versions."""
+    """Return a line for each distinct set of library versions."""
     lines = []
     for one in recorded:
         known = dict(one.header["versions"])
@@ -117,7 +117,7 @@ def _versions(recorded: Sequence[Recorded]) -> list[str]:
 
 
 def _text(value: str) -> str:
-    """Return ``value`` for a line or a cell: markup is escaped, line breaks are removed."""
+    """Return ``value`` as one line with Markdown escaped."""
     for sign in "\\`*_[]<>|~":
         value = value.replace(sign, "\\" + sign)
     return " ".join(value.split())

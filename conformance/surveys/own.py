@@ -1,7 +1,7 @@
-"""What `posenc verify` judges of our own encodings on every array library.
+"""Judge the encodings of ``posenc_ref`` on every array library, for `posenc verify`.
 
-Dask (a graph per call) and JAX (a compilation per shape) get a reduced workload: their encodings
-are the code that NumPy and torch run as well. ``--full`` asks every library for everything.
+Dask (a graph per call) and JAX (a compilation per shape) get a reduced workload, because NumPy and
+torch run the same code. ``--full`` judges everything on every library.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from posenc_ref.conformance.registry import entries
 
 from .record import Outcome
 
-#: These dtypes, unless asked otherwise; small heads, and fewer shapes and calls.
+#: Libraries with a reduced workload by default, and the dtypes in which they are judged.
 QUICK = {"dask": ("float32",), "jax": ("float32", "bfloat16")}
 
 
 @contextlib.contextmanager
 def scheduled(backend: Backend) -> Iterator[None]:
-    """Let Dask compute in this thread: its arrays are too small here to pass them to others."""
+    """Let Dask compute in this thread, because the arrays are too small for parallel work."""
     if backend.name != "dask":
         yield
         return
@@ -44,25 +44,25 @@ def scheduled(backend: Backend) -> Iterator[None]:
         yield
 
 
-#: Heads of the biases: not a power of two, where recipes for slopes differ.
+#: The number of heads: not a power of two, for which slopes are defined differently.
 HEADS = 12
 
 
 @dataclass(frozen=True)
 class Own:
-    """One surface of one of our encodings, with the arguments of ``check``."""
+    """One surface of a ``posenc_ref`` encoding, with the arguments of ``check``."""
 
     label: str
     surface: str
     encoding: Encoding
     fn: Callable[..., Any]
-    once: bool = False  #: does not depend on the dtype, so judged in one of them
+    once: bool = False  #: whether to judge it in one dtype only
 
 
 def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64) -> list[Own]:
-    """Return the surfaces of our encodings on a ``device``, for heads of size ``dim``."""
+    """Return the surfaces to judge on a ``device``, for heads of size ``dim``."""
     half, pairs = RoPE(dim, layout="half"), RoPE(dim, layout="interleaved", base=500000.0)
-    # As gpt-oss has it, and M-RoPE as Qwen3-VL has it, where heads are whole ones.
+    # YaRN as in gpt-oss; M-RoPE as in Qwen3-VL, if heads have full size.
     yarn = RoPE(dim, layout="half", base=150000.0, scaling=YaRN(32, 4096, truncate=False))
     sections = (12, 10, 10) if dim == 64 else (dim // 4, dim // 8, dim // 8)
     mrope = MultiAxisRoPE(
@@ -91,31 +91,31 @@ def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64
         Own("Sinusoidal", "table", sines, lambda p: sines.table(p, dtype=dtype)),
         Own("Learned", "table", Learned(table, offset=2), learned.table),
         Own("ALiBi", "bias", alibi, bias(alibi)),
-        *([slopes] if backend.name == "numpy" else []),  # NumPy's whatever the library
+        *([slopes] if backend.name == "numpy" else []),  # always NumPy arrays
         Own("T5Bias", "bias", T5Bias(table), bias(t5)),
         Own("T5 bucket", "bucket", T5Bias(table), t5.bucket, once=True),
     ]
 
 
 def wide(backend: Backend, device: str | None) -> bool:
-    """Return whether ``device`` has float64, so that angles are exact there."""
+    """Return whether ``device`` has float64, which makes angles exact."""
     probe = backend.asarray(np.zeros(1), "float32", device)
     return has_float64(namespace(probe), device_of(probe))
 
 
 def _table() -> np.ndarray:
-    """Return a learned table (32, HEADS) of different rows, exact in every dtype."""
+    """Return a learned table (32, HEADS) with distinct rows, exact in every dtype."""
     return np.random.default_rng(0).integers(-127, 128, (32, HEADS)) / 8
 
 
 _ON_NUMPY = own_surfaces(backend_named("numpy"), "float32", None)
 LABELS = tuple(own.label for own in _ON_NUMPY)
-#: Judged in one dtype only.
+#: The labels of surfaces that are judged in one dtype only.
 ONCE = tuple(own.label for own in _ON_NUMPY if own.once)
 
 
 def labels() -> dict[str, Entry]:
-    """Return registered entries by label; rotary encodings are judged by surface instead."""
+    """Return the registered entries by label, except rotary ones, which are judged by surface."""
     return {f"{e.name} vectors": e for e in entries() if e.encoding.family != "rotary"}
 
 
@@ -158,7 +158,7 @@ def _cases(entry: Entry, name: str) -> tuple[tuple[Recipe, Output], ...]:
 
 
 def on_library(e: Any, backend: Backend, dtype: str, device: str | None) -> Any:
-    """Return the encoding with its learned numbers, float32 arrays, on an array library."""
+    """Return the encoding with its learned arrays, float32, moved to an array library."""
 
     def there(value: Any) -> Any:
         if isinstance(value, Encoding):
@@ -175,13 +175,13 @@ def on_library(e: Any, backend: Backend, dtype: str, device: str | None) -> Any:
 
 
 def call(e: Any, inputs: Any, backend: Backend, dtype: str, device: str | None) -> Any:
-    """Return the output of the encoding for inputs on ``device``."""
+    """Return the output of the encoding for the inputs, moved to ``device``."""
 
     def there(x: np.ndarray, kind: str) -> Any:
         return backend.asarray(x, kind, device)
 
     if e.family == "table":
-        p = inputs["positions"]  # fractions of positions are exact in float32
+        p = inputs["positions"]  # fractional positions are exact in float32
         return e.table(there(p, "int64" if p.dtype.kind == "i" else "float32"), dtype=dtype)
     if e.family == "bias":
         q_at, k_at = map(np.array, sides(inputs))

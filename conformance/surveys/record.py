@@ -13,7 +13,7 @@ import numpy as np
 from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.conformance.harness.report import ERROR, NOTE, Report, _finite
 
-#: The names of members in the JSON of ``posenc verify``, each with its field.
+#: The keys in the JSON of ``posenc verify``, each with the field of :class:`Outcome`.
 VERIFY_KEYS = {
     name: name
     for name in (
@@ -26,24 +26,24 @@ VERIFY_KEYS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one function, table or surface of one implementation, in one dtype."""
+    """The result of judging one function, table or surface in one dtype."""
 
     kind: str = ""  #: "backend", "certificate" or "library"; in a sweep the kind of encoding
     group: str = ""  #: the backend, library or model
     version: str = ""
-    label: str = ""  #: what of the group is judged
+    label: str = ""  #: the function, table or surface
     surface: str = ""
     device: str | None = None
     dtype: str = ""
-    #: As of a report, or ``skipped`` (not judged here).  Sweeps say ``gap`` where the limit is ours
-    #: (no encoding, or no judge, for it), ``undrivable`` where it cannot be built or called, and
-    #: ``refused`` where the model does not accept what was asked for.
+    #: The verdict of a report, or ``skipped`` (not judged).  Sweeps add ``gap`` (posenc_ref has no
+    #: encoding or no judge for it), ``undrivable`` (it cannot be built or called) and ``refused``
+    #: (the model does not accept the setting).
     verdict: str = "skipped"
-    reason: str = ""  #: why there is no verdict, or what the error was
+    reason: str = ""  #: why there is no verdict, or the error
     codes: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
-    encoding: str = ""  #: what it should be, or what it was identified as
+    encoding: str = ""  #: the expected encoding, or the identified one
     worst: float | None = None
     budget: float | None = None
     precision: str = ""
@@ -52,29 +52,29 @@ class Outcome:
     highest: int = 0
     executed: int = 0
     seconds: float = 0.0
-    case: str = ""  #: the name of what was judged in one go; else made of the fields above
+    case: str = ""  #: the name of the case; by default made of the fields above
     target: str = ""  #: the module or place in the census of a sweep
     module: str = ""  #: the class that is judged
     rope_type: str = ""
     layer_type: str = ""
-    part: str = ""  #: what of the target is judged, where that is not a layer type
+    part: str = ""  #: the part of the target, if it is not a layer type
     source: str = ""  #: file and line
-    settings: str = ""  #: settings of the configuration that are not its defaults, and why
-    measured: str = ""  #: what the function was measured to be
+    settings: str = ""  #: settings that differ from the configuration's defaults, and why
+    measured: str = ""  #: the measured encoding
     evidence: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tensor_layout: str = ""
-    right: str = ""  #: how an identity card agrees with the source
+    right: str = ""  #: the way in which the identity card agrees with the source
     card: str = ""  #: the identity card as printed
 
     @property
     def ours(self) -> bool:
-        """Whether a deviation would be our own fault."""
+        """Return whether the outcome is about ``posenc_ref`` itself."""
         return self.kind != "library"
 
     @property
     def name(self) -> str:
-        """What was judged, in one phrase."""
+        """Return the name of the case, or its group, label, surface and dtype."""
         parts = (self.group, self.version, self.device, self.label, self.dtype)
         case = self.case or " ".join(part for part in parts if part)
         inside = self.layer_type or self.part
@@ -82,16 +82,16 @@ class Outcome:
 
     @property
     def found(self) -> str:
-        """What was found, in words: the reason, or every code with its message."""
+        """Return the reason, or every code with its message."""
         said = (f"{code}: {text}" for code, text in zip(self.codes, self.messages, strict=False))
         return self.reason or "; ".join(said)
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed."""
+        """Return a copy with changed fields."""
         return dataclasses.replace(self, **changes)
 
     def to_dict(self, keys: Mapping[str, str] = VERIFY_KEYS) -> dict[str, Any]:
-        """Return JSON-ready data, the fields under their ``keys``; infinite numbers become null."""
+        """Return JSON-ready data with the names in ``keys``; infinite numbers become null."""
         return {key: _finite(getattr(self, name)) for key, name in keys.items()}
 
     @classmethod
@@ -105,23 +105,23 @@ class Outcome:
 
 @dataclass
 class Survey:
-    """Every outcome of a survey, and how long it took."""
+    """The outcomes of a survey, and its duration."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     seconds: float = 0.0
 
     def count(self, *verdicts: str) -> dict[str, int]:
-        """Return how many outcomes have each of the verdicts."""
+        """Return the number of outcomes with each of the verdicts."""
         return {v: sum(o.verdict == v for o in self.outcomes) for v in verdicts}
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time of everything that was judged."""
+        """Return the total processor time of the outcomes."""
         return sum(o.seconds for o in self.outcomes)
 
 
 def judged(blank: Outcome, report: Report) -> Outcome:
-    """Return ``blank`` with what a report says."""
+    """Return ``blank`` completed with the verdict, score and findings of a report."""
     errors = [f for f in report.findings if f.severity == ERROR]
     a = report.accuracy
     reasons = {
@@ -148,7 +148,7 @@ def judged(blank: Outcome, report: Report) -> Outcome:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that every outcome depends on."""
+    """Return the versions of the packages that every outcome depends on."""
     return {
         "posenc_ref": __version__,
         "specification": SPEC_VERSION,

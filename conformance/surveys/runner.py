@@ -11,7 +11,7 @@ from typing import Any
 from .record import Outcome
 from .worker import Judge, Worker, outcomes_here
 
-#: Called with the name of the last outcome, the number of cases done, and the number of all.
+#: Called with the name of the last outcome, the number of completed cases, and the total number.
 Progress = Callable[[str, int, int], None]
 
 
@@ -26,21 +26,21 @@ def run(
     keep: Callable[[list[Outcome]], None] | None = None,
     progress: Progress | None = None,
 ) -> list[Outcome]:
-    """Return the outcomes of all cases, in the order in which they were done.
+    """Return the outcomes of all cases, in the order of their completion.
 
     Parameters
     ----------
     judge, failed : callable
-        ``judge(case)`` gives the outcomes of a case, ``failed(case, reason)`` the outcome of one
-        that raised, crashed or took too long.
+        ``judge(case)`` returns the outcomes of a case; ``failed(case, reason)`` returns the outcome
+        of a case that raised, crashed or took too long.
     processes : int
-        How many cases are judged at a time; with 0 one by one, in this process.
+        The number of cases to judge at a time; 0 judges one by one in this process.
     time_limit : float, optional
-        Seconds for one case.
+        The time limit for one case, in seconds.
     reuse : bool
-        Whether one process judges many cases, or a new one is started for each.
+        Whether a process judges many cases; otherwise a new one is started for each.
     keep : callable, optional
-        Called with the outcomes of every case that is complete.
+        Called with the outcomes of each completed case.
     """
     outcomes: list[Outcome] = []
     done, stopped, lock = 0, threading.Event(), threading.Lock()
@@ -65,7 +65,7 @@ def run(
             if worker is not None and not reuse:
                 worker.end()
             with lock:
-                if stopped.is_set():  # interrupted: what was being judged counts as not begun
+                if stopped.is_set():  # interrupted: drop the unfinished case
                     return
                 outcomes.extend(new)
                 done += 1
@@ -88,7 +88,7 @@ def _in_processes(
     processes: int,
     stopped: threading.Event,
 ) -> None:
-    """Run ``work`` with that many workers; end them all if this is interrupted."""
+    """Run ``work`` in ``processes`` workers; end all of them on an interruption."""
     workers = [Worker(judge, time_limit) for _ in range(processes)]
 
     def with_worker(worker: Worker) -> None:

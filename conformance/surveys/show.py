@@ -12,7 +12,7 @@ from .verify import Verification
 
 
 def own_table(found: Verification) -> TextTable | None:
-    """Return the table of our own backends: a row per device and dtype, a column per encoding."""
+    """Return the table of our backends: a row per device and dtype, a column per encoding."""
     rows: dict[tuple[str, str, str], dict[str, Outcome]] = {}
     for o in found.outcomes:
         if o.kind == "backend" and o.label in LABELS:
@@ -33,7 +33,7 @@ def own_table(found: Verification) -> TextTable | None:
 
 
 def vectors_table(found: Verification) -> TextTable | None:
-    """Return the table of encodings on their vectors: a row for each, a column per library."""
+    """Return the table of golden vectors: a row per encoding, a column per library."""
     rows: dict[str, dict[str, Outcome]] = {}
     for o in found.outcomes:
         if o.kind == "backend" and o.label in labels():
@@ -55,7 +55,7 @@ def vectors_table(found: Verification) -> TextTable | None:
 
 
 def _badness(o: Outcome) -> tuple[bool, float]:
-    """Return a sort key: verdicts other than conforming first, then the larger scores."""
+    """Return a sort key that ranks failed outcomes above conforming ones, then larger scores."""
     return o.verdict != "conforms", (o.worst or 0.0) / (o.budget or 1.0)
 
 
@@ -98,7 +98,7 @@ def library_table(found: Verification) -> TextTable | None:
 
 
 def legend(found: Verification) -> str:
-    """Return how to read the tables."""
+    """Return an explanation of the tables."""
     text = (
         "Scores are errors in units of rounding (see README): up to 128 pass in float32 and "
         "float64,\n8 in bfloat16 and float16."
@@ -113,7 +113,7 @@ def legend(found: Verification) -> str:
 
 
 def sentences(found: Verification) -> list[str]:
-    """Return sentences about what deviates, raised an error or was skipped."""
+    """Return sentences about the outcomes that deviate, are errors or were skipped."""
     lines = []
     titles = {"deviates": "Deviations", "inconclusive": "Inconclusive", "error": "Errors",
               "skipped": "Skipped"}  # fmt: skip
@@ -136,7 +136,7 @@ def _sentence(o: Outcome) -> str:
 
 
 def summary(found: Verification) -> str:
-    """Return one line of counts."""
+    """Return the number of outcomes with each verdict in one line."""
     c = found.counts
     text = (
         f"{sum(c.values()) - c['skipped']} judged, {c['conforms']} conforming, {c['deviates']} "
@@ -154,7 +154,7 @@ def summary(found: Verification) -> str:
 
 
 def parts(found: Verification) -> list[TextTable | str]:
-    """Return the tables that there is something for, how to read them, sentences and a summary."""
+    """Return the non-empty tables, their legend, sentences and the summary."""
     every = (own_table(found), vectors_table(found), library_table(found))
     tables: list[TextTable | str] = [table for table in every if table is not None]
     if tables:

@@ -1,4 +1,4 @@
-"""Tables as plain text and as Markdown, and the words for verdicts in them."""
+"""Tables as plain text and as Markdown, and their words for verdicts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from .record import Outcome
 
-#: How a table calls a verdict.
+#: The word for each verdict in tables.
 WORDS = {
     "conforms": "ok",
     "deviates": "DEVIATES",
@@ -30,10 +30,10 @@ class TextTable:
     head: Sequence[str]
     rows: list[list[str]] = field(default_factory=list)
     states: list[list[str]] = field(default_factory=list)
-    numbers: frozenset[str] = frozenset()  #: columns that are aligned to the right
+    numbers: frozenset[str] = frozenset()  #: the right-aligned columns
 
     def add(self, cells: Iterable[tuple[str, str]]) -> None:
-        """Append a row of (text, verdict or nothing)."""
+        """Append a row of (text, verdict or "") cells."""
         texts, states = zip(*cells, strict=True)
         self.rows.append(list(texts))
         self.states.append(list(states))
@@ -54,7 +54,7 @@ class TextTable:
 def markdown_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[str] = ()
 ) -> str:
-    """Return a Markdown table, the columns called ``numbers`` aligned to the right."""
+    """Return a Markdown table with the columns ``numbers`` aligned to the right."""
     rule = ["--:" if name in numbers else "---" for name in head]
     escaped = ([re.sub(r"(?<!\\)\|", r"\\|", cell) for cell in row] for row in rows)
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *escaped))
@@ -66,7 +66,7 @@ def plain_text(parts: Iterable[TextTable | str]) -> str:
 
 
 def swept_score(line: Outcome) -> str:
-    """Return the score of an outcome of a sweep; an infinite one is null in its file."""
+    """Return the score of an outcome as text; a deviation without a score has "inf"."""
     if line.worst is None:
         return "inf" if line.verdict == "deviates" else ""
     return f"{line.worst:.2f}" if line.worst < 1e3 else "> 999"

@@ -1,7 +1,7 @@
-"""``verify``: judge every backend, and every known library found here.
+"""``verify``: judge every installed backend and every installed library.
 
-Each group (a backend, or a library) is judged in a separate process, so that a library is imported
-once, and a crash in one does not stop the others.
+Each group (a backend or a library) runs in a separate process, so a library is imported once and a
+crash does not stop the other groups.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from .own import LABELS, ONCE, QUICK, judge_entry, labels, own_surfaces, schedul
 from .record import Outcome, Survey, judged, one_line
 from .runner import Progress, run
 
-CERTIFICATE = "certificate"  #: the name of the group that recomputes our own values
-#: Judged unless asked otherwise: what other people's models compute in.
+CERTIFICATE = "certificate"  #: the group that judges posenc_ref with 50 digits
+#: The default dtypes for libraries.
 LIBRARY_DTYPES = ("float32", "bfloat16")
 NO_MPMATH = 'mpmath is not installed; pip install "posenc-ref[cli]"'
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to judge."""
+    """The selection of checks to run."""
 
     full: bool = False
     only: str | None = None
     dtypes: tuple[str, ...] = ()
 
     def wants(self, *words: str | None, dtype: str | None = None) -> bool:
-        """Return whether a check described by these words was asked for."""
+        """Return whether a check with these words in its name is selected."""
         if self.dtypes and dtype is not None and dtype not in self.dtypes:
             return False
         text = " ".join(w for w in (*words, dtype) if w).lower()
@@ -54,16 +54,16 @@ class Options:
 
 @dataclass
 class Verification(Survey):
-    """Every outcome: what was judged, and what was skipped and why."""
+    """The outcomes of ``verify``, including skipped checks with their reason."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many checks came to each verdict."""
+        """Return the number of checks with each verdict."""
         return self.count("conforms", "deviates", "inconclusive", "error", "skipped")
 
     @property
     def exit_code(self) -> int:
-        """1 where one of our own backends deviates, 2 for an error, 3 if nothing was executed."""
+        """Return 1 if a backend deviates, 2 for an error, 3 if nothing was executed, else 0."""
         if any(o.verdict in ("deviates", "inconclusive") and o.ours for o in self.outcomes):
             return 1
         if self.counts["error"]:
@@ -85,7 +85,7 @@ class Verification(Survey):
 def verify(
     options: Options | None = None, *, processes: int = 0, progress: Progress | None = None
 ) -> Verification:
-    """Judge everything found here; ``processes`` > 0 does it in that many at a time."""
+    """Judge every installed backend and library, in ``processes`` processes (0: in this one)."""
     begin = time.perf_counter()
     options = options or Options()
     done = run(
@@ -107,7 +107,7 @@ def _order() -> list[str]:
 
 
 def _groups(options: Options) -> list[str]:
-    """The names of the groups, first those that take longest."""
+    """Return the names of the groups, those that take longest first."""
     slow = {"jax": -4, "dask": -3, "transformers": -2, CERTIFICATE: 1}
     found = _backends()
 
@@ -134,7 +134,7 @@ def judge_group(group: str, options: Options) -> Iterator[Outcome]:
 
 
 def failed_group(group: str, reason: str) -> Outcome:
-    """Return the outcome of a group whose checks could not all be made."""
+    """Return the outcome of a group in which not all checks could run."""
     kinds = {CERTIFICATE: "certificate"} | dict.fromkeys(_backends(), "backend")
     return Outcome(kinds.get(group, "library"), group, verdict="error", reason=reason)
 
@@ -162,7 +162,7 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome]:
                 why = f"vectors in {kinds[0]} alone; --full, or --dtype {dtype}, judges them"
                 yield blank.replace(dtype=dtype, reason=why)
         once |= set(labels())
-    # Fewer channels are fewer calls; the libraries that most people use get whole heads.
+    # Fewer channels need fewer calls; NumPy and torch get heads of full size.
     dim = 64 if options.full or backend.name in ("numpy", "torch") else 16
     judge = check_reduced if backend.name in QUICK and not options.full else check
     devices = backend.devices()
@@ -199,7 +199,7 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome]:
 
 
 def _timed(blank: Outcome, judge: Callable[[], Report | Outcome]) -> Outcome:
-    """Return what was judged with its duration, or the error of the harness or an adapter."""
+    """Return the outcome of ``judge`` with its duration; exceptions become an error outcome."""
     begin = time.perf_counter()
     try:
         found = judge()
@@ -212,7 +212,7 @@ def _timed(blank: Outcome, judge: Callable[[], Report | Outcome]) -> Outcome:
 
 
 def _dtypes(backend: Backend, options: Options) -> list[str]:
-    """The dtypes of ``backend`` in which anything was asked for."""
+    """Return the dtypes of ``backend`` in which some check is selected."""
     return [
         d
         for d in backend.dtypes
@@ -240,13 +240,13 @@ def _judge_library(name: str, options: Options) -> Iterator[Outcome]:
 
 def _judge_function(function: LibraryFunction, dtype: str) -> Report:
     found = function.build()
-    # An adapter that reads weights knows more than the source: T5's table.
+    # Prefer the adapter's encoding, which has the weights (T5's table).
     encoding = function.expected if found.encoding is None else found.encoding
     return check(found, encoding, dtype=dtype)
 
 
 def _jobs(name: str, options: Options) -> list[tuple[LibraryFunction, str]]:
-    """The functions of the library ``name``, in each dtype that was asked for."""
+    """Return the functions of the library ``name``, each with every selected dtype."""
     every = options.full or options.dtypes
     return [
         (function, dtype)
@@ -258,7 +258,7 @@ def _jobs(name: str, options: Options) -> list[tuple[LibraryFunction, str]]:
 
 
 def _certificate(options: Options) -> Outcome:
-    """Judge cos, sin and every encoding by arithmetic that shares no code with them."""
+    """Return the outcome of the certificate: every encoding against 50-digit formulas."""
     blank = Outcome("certificate", CERTIFICATE, label="all encodings, NumPy")
     if importlib.util.find_spec("mpmath") is None:
         return blank.replace(reason=NO_MPMATH)

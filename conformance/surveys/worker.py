@@ -1,4 +1,4 @@
-"""A process that judges cases one by one, and is ended if a case takes too long."""
+"""A process that judges cases one by one and is ended when a case exceeds its time limit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any, Self
 
 from .record import Outcome, one_line
 
-#: Judges a case.  Where a worker does it, both must be picklable.
+#: A function that judges a case.  For a :class:`Worker` both must be picklable.
 Judge = Callable[[Any], Iterable[Outcome]]
 
 
 class Worker:
-    """Judge cases in a separate process; a new one is started after a crash or a time limit."""
+    """A separate process that judges cases; it is restarted after a crash or a time limit."""
 
     def __init__(self, judge: Judge, time_limit: float | None = None) -> None:
         self.judge = judge
@@ -40,7 +40,7 @@ class Worker:
         self.end()
 
     def outcomes(self, case: Any) -> Iterator[Outcome | str]:
-        """Yield the outcomes of a case, and then the reason if judging it broke off."""
+        """Yield the outcomes of a case, then a reason if the process crashed or was too slow."""
         if self._process is None:
             self._start()
         try:
@@ -58,7 +58,7 @@ class Worker:
         self.end()
 
     def stop(self) -> None:
-        """End the process, from another thread: what is being judged comes to nothing."""
+        """End the process from another thread, and drop the case that it judges."""
         process = self._process
         if process is not None:
             process.kill()
@@ -80,7 +80,7 @@ class Worker:
 
 
 def outcomes_here(judge: Judge, case: Any) -> Iterator[Outcome | str]:
-    """Do in this process what :meth:`Worker.outcomes` does in another."""
+    """Yield the same as :meth:`Worker.outcomes`, but judge the case in this process."""
     try:
         with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -90,14 +90,14 @@ def outcomes_here(judge: Judge, case: Any) -> Iterator[Outcome | str]:
 
 
 def _serve(pipe: Any, judge: Judge) -> None:
-    """Answer in the other process; what libraries print goes to standard error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the survey handles an interruption
+    """Judge the cases that come through ``pipe``; libraries print to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles interruptions
     os.dup2(2, 1)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # processes share the cores, not threads
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread per process
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    with contextlib.suppress(EOFError, BrokenPipeError):  # nobody listens any more
+    with contextlib.suppress(EOFError, BrokenPipeError):  # the parent has ended
         while True:
             for item in outcomes_here(judge, pipe.recv()):
                 pipe.send(item)

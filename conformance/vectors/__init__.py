@@ -1,7 +1,6 @@
 """Golden vectors: inputs with their exact outputs, for implementations in any language.
 
-``load_vectors()`` reads them; ``docs/vectors.md`` describes the files, which need nothing from
-this package.
+``load_vectors()`` reads the JSON files, which ``docs/vectors.md`` describes.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ def load_vectors(
     encoding: str | None = None,
     flags: Iterable[str] = (),
 ) -> list[VectorCase]:
-    """The golden vectors, or some of them.
+    """Return the golden vectors, or a selection of them.
 
-    Nothing is verified (``posenc vectors --verify`` does that).
+    It does not verify them; ``posenc vectors --verify`` does.
 
         >>> for case in load_vectors(surface="apply", encoding="RoPE"):
         ...     score = case.judge(my_rope(case.declared, *case.arguments()))
@@ -33,15 +32,15 @@ def load_vectors(
     Parameters
     ----------
     version : str
-        Of the format: "v0".
+        The version of the format: "v0".
     folder : path, optional
-        A copy of the vectors; by default those that are installed with the package.
+        A folder with a copy of the vectors; by default the package's own.
     surface : str, optional
-        Only those of one surface, such as "apply".
+        Return only vectors of this surface, such as "apply".
     encoding : str, optional
-        Only those of one class, such as "RoPE".
+        Return only vectors of this class, such as "RoPE".
     flags : iterable of str
-        Only those that have all of these flags.
+        Return only vectors that have all of these flags.
 
     Returns
     -------
@@ -50,7 +49,7 @@ def load_vectors(
     Raises
     ------
     ValueError
-        A choice that leaves no vector: a loop over none would pass without a judgement.
+        If no vector matches, because a loop over none would pass without judging anything.
     """
     home = shipped(version) if folder is None else Path(folder)
     wanted = set(flags)

@@ -1,4 +1,4 @@
-"""One vector: inputs, the truth for each output, and the judge."""
+"""One golden vector: its inputs, its expected outputs, and the score of a result."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from .surfaces import LISTS, OPTIONAL, SURFACES
 
 @dataclass(frozen=True)
 class VectorCase:
-    """One vector of a file, ready to judge a function in any library.
+    """A golden vector, which can judge a function of any library.
 
-    ``judge`` takes what the function returned for :meth:`arguments` and gives the worst score in
-    units; ``passes`` compares it with the budget of the dtype.
+    Call the function with :meth:`arguments`; ``judge`` returns the largest score of its result in
+    units, and ``passes`` compares the score with the budget of the dtype.
 
     Attributes
     ----------
     id : str
-        Its name, which is never used for another case.
+        The unique name, which is never reused for another case.
     file : str
-        The file that it is in.
+        The name of its file.
     group : str
-        The id of the cases that share its encoding.
+        The id of its group: cases with the same encoding.
     surface : str
-        The shape in which the function is called.
+        The signature of the function, such as "apply".
     declared : Mapping[str, Any] | None
         The encoding in JSON form; None for plain functions.
     spec : str
@@ -42,13 +42,13 @@ class VectorCase:
     comment : str
         What the case shows.
     flags : tuple[str, ...]
-        What its inputs are like, by name.
+        The names of properties of its inputs, such as "FirstPositions".
     kills : tuple[str, ...]
-        Wrong implementations of the corpus that this case rejects when it runs alone.
+        Wrong implementations of the corpus that fail this case.
     level : str
-        "required"; "optional": it may raise instead; "note": any answer will do.
+        "required"; "optional" (the function may raise instead); "note" (any result passes).
     data : Mapping[str, Any]
-        The case as the file has it.
+        The JSON form of the case.
     """
 
     id: str
@@ -65,7 +65,7 @@ class VectorCase:
 
     @classmethod
     def read(cls, file: str, group: Mapping[str, Any], case: Mapping[str, Any]) -> VectorCase:
-        """The case from its JSON form."""
+        """Return the case of its JSON form."""
         return cls(
             id=case["id"],
             file=file,
@@ -82,24 +82,24 @@ class VectorCase:
 
     @cached_property
     def encoding(self) -> Encoding | None:
-        """The declared encoding as a value."""
+        """Return the declared encoding, or None for plain functions."""
         return None if self.declared is None else from_dict(self.declared)
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
-        """The inputs by name: NumPy arrays and plain numbers."""
+        """Return the inputs by name: NumPy arrays and plain numbers."""
         return {name: read_array(data) for name, data in self.data["inputs"].items()}
 
     @cached_property
     def truth(self) -> dict[str, Output]:
-        """The truth of every output by name."""
+        """Return the expected outputs by name."""
         bias = self.surface == "bias"
         return {name: Output.read(data, bias) for name, data in self.data["truth"].items()}
 
     def arguments(self, dtype: str | None = None) -> tuple[Any, ...]:
-        """Copies of the inputs in call order, float32 arrays as ``dtype``.
+        """Return copies of the inputs in call order, with float32 arrays as ``dtype``.
 
-        The numbers of every float32 input are exact in float16 and bfloat16 too.
+        Every float32 input is exact in float16 and bfloat16 too.
         """
         names = [name for name in SURFACES[self.surface].arguments if name in self.inputs]
         return tuple(self._argument(name, dtype) for name in names)
@@ -113,24 +113,24 @@ class VectorCase:
         return value.astype(dtype if dtype and value.dtype == np.float32 else value.dtype)
 
     def shaped(self, result: Any) -> bool:
-        """Whether the result has as many arrays as it should, of the shapes they should have."""
+        """Return whether the result has the expected number of arrays, with the expected shapes."""
         judged = self._judged(result)
         return bool(judged) and all(truth.fits(part) for truth, part, _ in judged)
 
     def judge(self, result: Any, *, dtype: str | None = None, **how: Any) -> float:
-        """The worst score of a result: an array, or a tuple of them in the order of ``truth``.
+        """Return the largest score of a result: an array, or a tuple in the order of ``truth``.
 
-        Arrays of any library, and lists.  ``dtype`` says what the result was computed in, if not
-        in the dtype of the array; ``angles`` and ``precision`` are those of
+        Arrays may be of any library, or lists.  ``dtype`` is the dtype of the computation, if it
+        differs from that of the array; ``angles`` and ``precision`` are those of
         :class:`posenc_ref.accuracy.Truth`.
         """
         scores = (t.score(part, dtype or name, **how) for t, part, name in self._judged(result))
         return max(scores, default=np.inf)
 
     def _judged(self, result: Any) -> list[tuple[Output, np.ndarray, str]]:
-        """The truth, the array and its dtype for each part of a result.
+        """Return the expected output, the array and its dtype for each part of a result.
 
-        Empty if there are too few or too many parts.
+        The list is empty if the number of parts is wrong.
         """
         several = isinstance(result, tuple) or (isinstance(result, list) and len(self.truth) > 1)
         given = tuple(result) if several else (result,)
@@ -141,7 +141,7 @@ class VectorCase:
         return [(truth, self._halved(part), name) for truth, (part, name) in pairs]
 
     def _halved(self, table: np.ndarray) -> np.ndarray:
-        """A table of cos or sin that may hold every column twice, as the layout repeats them."""
+        """Return a cos or sin table without the repeated columns that its layout may have."""
         if self.surface != "cos_sin":
             return table
         pairs = self.truth["cos"].shape[-1]
@@ -152,18 +152,18 @@ class VectorCase:
         return one if np.array_equal(one, two) else table
 
     def passes(self, result: Any, *, dtype: str | None = None, **how: Any) -> bool:
-        """Whether :meth:`judge` stays within the budget of the dtype."""
+        """Return whether the score of :meth:`judge` is within the budget of the dtype."""
         names = [dtype or name for _, _, name in self._judged(result)]
         limit = max((budget(name, how.get("precision")) for name in names), default=0.0)
         return self.judge(result, dtype=dtype, **how) <= limit
 
     def run(self, fn: Callable[..., Any], dtype: str | None = None) -> float:
-        """``judge(fn(*arguments()))``; what ``fn`` raises is the caller's to handle."""
+        """Return ``judge(fn(*arguments()))``; exceptions of ``fn`` are passed on."""
         return self.judge(fn(*self.arguments(dtype)), dtype=dtype)
 
 
 def _host(value: Any) -> tuple[np.ndarray, str]:
-    """An array on the host and the name of its dtype; float64 where that is no floating dtype."""
+    """Return the value as a NumPy array, and its floating dtype, or float64 if it has none."""
     array = to_host(value) if is_array(value) else np.asarray(value)
     name = dtype_name(value) if is_array(value) else str(array.dtype)
     return array, name if name in ROUNDOFF else "float64"

@@ -1,4 +1,4 @@
-"""A folder of vectors: its files, its manifest, and the cases in it."""
+"""Read and write a folder of vectors: its files, its manifest and their cases."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from posenc_ref import Scaling, from_dict
 from posenc_ref._namespace import is_array
 from posenc_ref.conformance.exact.bits import canonical
 
-#: The version of the format, the name of its folder and of its schema.
+#: The version of the format, which also names its folder and its schema.
 VERSION = "v0"
 SCHEMA = f"posenc-vectors-{VERSION}"
 MANIFEST = "MANIFEST.json"
 
 
 def shipped(version: str = VERSION) -> Path:
-    """The folder that comes with this package."""
+    """Return the folder of the package's own vectors."""
     folder = Path(__file__).parent / version
     if not folder.is_dir():
         known = sorted(p.name for p in Path(__file__).parent.glob("v[0-9]*"))
@@ -29,7 +29,7 @@ def shipped(version: str = VERSION) -> Path:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a file, or a ValueError that says what is wrong with it."""
+    """Return the content of a JSON file, or raise a ValueError that says what is wrong."""
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -37,23 +37,23 @@ def read_json(path: Path) -> Any:
 
 
 def cases_of(document: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Every (group, case) of a file."""
+    """Yield every (group, case) of a file."""
     for group in document["groups"]:
         for case in group["cases"]:
             yield group, case
 
 
 def all_cases(folder: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Every (file, group, case) of a folder, in the order of its manifest."""
+    """Yield every (file, group, case) of a folder, in the order of its manifest."""
     for name in read_json(folder / MANIFEST)["files"]:
         for group, case in cases_of(read_json(folder / name)):
             yield name, group, case
 
 
 def semantics(group: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
-    """The parts of a case that may not change while its id is in use.
+    """Return the parts of a case that must not change as long as it keeps its id.
 
-    Fields with their default are left out, so that a class may get new fields.
+    It omits fields with default values, so that a class may get new fields.
     """
     declared = group["encoding"]
     return {
@@ -65,7 +65,7 @@ def semantics(group: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _minimal(value: Any) -> dict[str, Any]:
-    """The JSON form of an encoding without default and implied fields."""
+    """Return the JSON form of an encoding without default and implied fields."""
     full, implied = value.to_dict(), value._implied()
     kept = {value.kind: full[value.kind]}
     for field in dataclasses.fields(value):
@@ -80,7 +80,7 @@ def _minimal(value: Any) -> dict[str, Any]:
 
 
 def write(folder: Path, documents: dict[str, Any], header: dict[str, Any]) -> None:
-    """Write every file and the manifest; ``documents`` by file name."""
+    """Write ``documents``, which are given by file name, and the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     listed: dict[str, dict[str, Any]] = {}
     for name, document in documents.items():

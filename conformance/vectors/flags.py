@@ -1,4 +1,4 @@
-"""Flags: why a case is there.  They are recomputed, never trusted."""
+"""Flags name properties of a case's inputs, and are recomputed from these."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from posenc_ref import Encoding
 
 from .view import View, beyond, on
 
-#: What is asked of an implementation: the right answer; the right answer or a refusal; or, where
-#: tables of every language wrap around and nobody relies on it, nothing but a note.
+#: What an implementation must do: "required": return the right result; "optional": return it or
+#: raise; "note": anything.
 LEVELS = ("required", "optional", "note")
 
-#: The flag of a case that kills nothing, which is what justifies it.
+#: The flag of a case that rejects no wrong implementation, and only pins the definition.
 PINS = "PinsDefinition"
 
 
 @dataclass(frozen=True)
 class Flag:
-    """The definition of a flag, as files carry it, and its test."""
+    """The definition of a flag, as written to files, and its test."""
 
     level: str  #: one of LEVELS
     bug_type: tuple[str, ...]  #: codes of findings (``posenc explain CODE``)
@@ -30,11 +30,11 @@ class Flag:
     catches: str
 
     def to_json(self) -> dict[str, Any]:
-        """The definition without its test."""
+        """Return the definition without its test."""
         return {"bug_type": list(self.bug_type), "catches": self.catches, "level": self.level}
 
 
-#: For each flag: name, level, codes, test, what it catches.
+#: For each flag: name, level, codes, test, and the mistake that it catches.
 _TABLE: tuple[tuple[str, str, str, Callable[[View], bool], str], ...] = (
     # positions
     ("FirstPositions", "required", "layout sign not-a-rotation position-origin", View.contiguous,
@@ -156,7 +156,7 @@ _TABLE: tuple[tuple[str, str, str, Callable[[View], bool], str], ...] = (
      "logarithm (16, 32, 64) among them."),
     ("LastBucket", "required", "bucket-clamp", View.past_the_last_bucket,
      "The last bucket starting elsewhere, or left behind by far distances."),
-    # moved and counted
+    # shifted keys, layouts and position ids
     ("ShiftedKeys", "required", "sign stale-cache", on("shift_keys"),
      "Cached keys moved the other way, or rotated anew."),
     ("NormFirst", "required", "norm-order layout", on("normed_apply"),
@@ -202,14 +202,14 @@ FLAGS = {
 
 
 def level_of(flags: Sequence[str]) -> str:
-    """The mildest level of the flags of a case."""
+    """Return the mildest level of the flags of a case."""
     return max((FLAGS[name].level for name in flags), key=LEVELS.index, default=LEVELS[0])
 
 
 def flags_of(
     surface: str, encoding: Encoding | None, inputs: Mapping[str, Any], kills: Sequence[str]
 ) -> list[str]:
-    """The flags of a case, in the order of the table."""
+    """Return the flags of a case, in the order of the table."""
     view = View(surface, encoding, inputs)
     found = [name for name, flag in FLAGS.items() if flag.test(view)]
     return found if kills else [*found, PINS]

@@ -1,4 +1,4 @@
-"""The check of ``schema.json`` with the package jsonschema, which comes with the extra ``cli``."""
+"""Check JSON against ``schema.json`` with jsonschema, which the extra ``cli`` installs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-#: Longer messages lose their middle, where jsonschema quotes whole arrays.
+#: Longer messages are cut in the middle, because jsonschema quotes whole arrays.
 _LONGEST = 200
 
 
 @functools.cache
 def schema() -> dict[str, Any]:
-    """The content of ``schema.json``."""
+    """Return the content of ``schema.json``."""
     text = (Path(__file__).parent / "schema.json").read_text(encoding="utf-8")
     return json.loads(text)  # type: ignore[no-any-return]
 
 
 def violations(value: Any, definition: str = "file") -> list[str]:
-    """The places where ``value`` breaks a definition of the schema, and how."""
+    """Return the violations of a definition of the schema in ``value``, each with its place."""
     return [
         f"{error.json_path.replace('$', definition, 1)}: {_short(error.message)}"
         for error in _validator(definition).iter_errors(value)

@@ -9,12 +9,12 @@ from posenc_ref.conformance.harness.signatures.surface import Function
 
 SURFACES: dict[str, Surface] = {name: row for name, row in SIGNATURES.items() if row.outputs}
 
-#: Inputs that are handed over as a list of integers.
+#: Inputs that are passed as a list of integers.
 LISTS = ("chunks",)
 #: Outputs that a function may leave out.
 OPTIONAL = ("attention_factor",)
 
 
 def own_function(surface: str, encoding: Any, dtype: str = "float32") -> Function:
-    """``posenc_ref``'s function of a surface, as a vector wants to call it."""
+    """Return ``posenc_ref``'s function of a surface, for the arguments of a vector."""
     return SURFACES[surface].own(encoding, dtype)

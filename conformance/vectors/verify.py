@@ -1,7 +1,6 @@
 """``posenc vectors --verify``: check that a folder of vectors is complete and consistent.
 
-A copy in another repository is judged by itself; its differences from the vectors of this
-installation are listed separately.
+Differences from the vectors of this installation are listed, but are no problems.
 """
 
 from __future__ import annotations
@@ -28,26 +27,26 @@ Json = dict[str, Any]
 
 @dataclass
 class Verified:
-    """What was found in a folder."""
+    """The result of verifying a folder."""
 
     folder: str
     files: int = 0
     cases: int = 0
     size: int = 0  #: bytes
-    digest: str = ""  #: of the manifest
+    digest: str = ""  #: the digest of the manifest
     problems: list[str] = field(default_factory=list)
     worst: float = 0.0  #: the largest score of posenc_ref's own float64 functions, in units
     worst_case: str = ""
-    executed: int = 0  #: cases that posenc_ref's own functions were run on
-    age: str = ""  #: against the vectors that are shipped here
+    executed: int = 0  #: number of cases on which posenc_ref's own functions were run
+    age: str = ""  #: differences from the vectors of this installation
 
     @property
     def passed(self) -> bool:
-        """No problem, and every case was executed."""
+        """Return whether there is no problem and every case was executed."""
         return not self.problems and self.executed == self.cases > 0
 
     def to_dict(self) -> Json:
-        """Everything as JSON-ready data."""
+        """Return the result as JSON-ready data."""
         return {**asdict(self), "passed": self.passed}
 
     def __str__(self) -> str:
@@ -115,7 +114,7 @@ def _manifest_problems(home: Path, manifest: Json) -> Iterator[str]:
     yield from (f"{name}: not in {MANIFEST}" for name in sorted(present - set(listed)))
     for name, entry in listed.items():
         if name not in present:
-            continue  # reported where it is read
+            continue  # reported when it is read
         data = (home / name).read_bytes()
         if hashlib.sha256(data).hexdigest() != entry["sha256"]:
             yield f"{name}: its SHA-256 is not the one in {MANIFEST}"
@@ -154,7 +153,7 @@ def _case_problems(group: Json, case: Json) -> Iterator[str]:
 
 
 def _execute(found: Verified, case: VectorCase) -> None:
-    """Run our own function in float64 and float32; its result, perturbed, must be rejected."""
+    """Run ``posenc_ref`` in float64 and float32; the case must reject the perturbed results."""
     for dtype in ("float64", "float32"):
         result = own_function(case.surface, case.encoding, dtype)(*case.arguments(dtype))
         score = case.judge(result, dtype=dtype)
@@ -168,7 +167,7 @@ def _execute(found: Verified, case: VectorCase) -> None:
 
 
 def perturbed(case: VectorCase, result: Any, dtype: str) -> Any:
-    """``result`` with one element of its first array moved: every case must reject it."""
+    """Return ``result`` with one wrong element in its first array; every case must reject it."""
     several = isinstance(result, tuple | list)
     first, *others = result if several else (result,)
     moved = next(iter(case.truth.values())).perturbed(first, dtype)
@@ -176,7 +175,7 @@ def perturbed(case: VectorCase, result: Any, dtype: str) -> Any:
 
 
 def _age(home: Path) -> str:
-    """How a copy differs from the vectors of this installation."""
+    """Return how a copy differs from the vectors of this installation."""
 
     def ids(folder: Path) -> dict[str, str]:
         names = read_json(folder / MANIFEST)["files"]

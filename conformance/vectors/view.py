@@ -1,4 +1,4 @@
-"""A case as flags see it: questions about its surface, its encoding and its inputs."""
+"""Properties of a case's surface, encoding and inputs, from which flags are computed."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ class View:
 
     @property
     def positions(self) -> np.ndarray:
-        """The positions of the call, if it has any, else an empty array."""
+        """Return the positions of the call, or an empty array if it has none."""
         return np.asarray(self.inputs.get("positions", np.zeros(0)))
 
     @property
     def family(self) -> str:
-        """The family of the encoding, if there is one."""
+        """Return the family of the encoding, or "" without one."""
         return "" if self.encoding is None else self.encoding.family
 
     @property
     def rotary(self) -> Rotary | None:
-        """The encoding, if it is a rotary one."""
+        """Return the encoding if it is rotary, else None."""
         return self.encoding if isinstance(self.encoding, Rotary) else None
 
     def field(self, name: str, default: Any = None) -> Any:
-        """A field of the encoding; the default where it is an array of learned numbers."""
+        """Return a field of the encoding, or the default for an array of learned numbers."""
         value = getattr(self.encoding, name, default)
         return default if is_array(value) else value
 
     @property
     def length(self) -> int | None:
-        """The length of the call, where the encoding depends on it."""
+        """Return the length of the call, or None if the encoding does not depend on it."""
         if self.rotary is None or not self.rotary.depends_on_length:
             return None
         if self.positions.size:
@@ -51,20 +51,20 @@ class View:
         return None if seq_len is None else int(seq_len)
 
     def contiguous(self) -> bool:
-        """Whether the positions are 0, 1, 2, ... without a gap."""
+        """Return whether the positions are 0, 1, 2, ... without a gap."""
         p = self.positions
         return p.size > 0 and p.dtype.kind == "i" and bool((p == np.arange(p.shape[-1])).all())
 
     def scattered(self) -> bool:
-        """Whether there are positions other than 0, 1, 2, ..."""
+        """Return whether there are positions other than 0, 1, 2, ..."""
         return bool(self.positions.size) and not self.contiguous()
 
     def repeated(self) -> bool:
-        """Whether a position comes twice."""
+        """Return whether a position occurs twice."""
         return self.positions.ndim == 1 and np.unique(self.positions).size < self.positions.size
 
     def near_quarter_turn(self) -> bool:
-        """Whether cos or sin of an angle of 100 or more is below 2**-12: the value is all tail."""
+        """Return whether |cos| or |sin| of an angle of at least 100 is below 2**-12."""
         rope, at = self.rotary, self.positions
         if rope is None or rope.num_axes > 1 or at.ndim != 1:
             return False
@@ -74,25 +74,25 @@ class View:
         return bool((small & (angle >= 100)).any())
 
     def sizes_differ(self) -> bool:
-        """Whether batch, heads and sequence differ in size, so that none is taken for another."""
+        """Return whether the sizes of batch, heads and sequence all differ."""
         shape = np.shape(self.inputs.get("x", 0))
         return len(shape) == 4 and len(set(shape[:3])) == 3
 
     def several_axes(self) -> bool:
-        """Whether a token has several positions, one for each axis."""
+        """Return whether a token has several positions, one for each axis."""
         return self.rotary is not None and self.rotary.num_axes > 1 and self.positions.size > 0
 
     def axes_differ(self) -> bool:
-        """Whether the positions of the axes differ."""
+        """Return whether the positions of the axes differ."""
         at = self.positions
         return self.several_axes() and at.ndim > 1 and bool((at != at[0]).any())
 
     def attention_factor(self) -> bool:
-        """Whether cos and sin are multiplied by a factor."""
+        """Return whether cos and sin are multiplied by a factor."""
         return self.rotary is not None and self.rotary.attention_factor(self.length) != 1
 
     def bucket_edges(self) -> bool:
-        """Whether relative positions on both sides of every threshold are there."""
+        """Return whether there are relative positions on both sides of every bucket edge."""
         thresholds = self.field("thresholds")
         if self.surface not in ("bucket", "bias") or thresholds is None:
             return False
@@ -102,28 +102,28 @@ class View:
         return all({n - 1, n} <= r for n in thresholds)
 
     def past_the_last_bucket(self) -> bool:
-        """Whether some relative position is past the largest distance."""
+        """Return whether some relative position is past the largest distance."""
         if self.surface != "bucket":
             return False
         return bool(np.abs(self.inputs["relative_position"]).max() > self.field("max_distance"))
 
     def uneven_heads(self) -> bool:
-        """Whether the number of heads is no power of two."""
+        """Return whether the number of heads is no power of two."""
         heads = self.field("num_heads") if hasattr(self.encoding, "slopes") else 1
         n = self.inputs.get("num_heads") or heads
         return bool(n & (n - 1))
 
     def both_directions(self) -> bool:
-        """Whether the bias sees both directions."""
+        """Return whether the bias is bidirectional."""
         causal, bidirectional = self.field("causal"), self.field("bidirectional")
         return self.family == "bias" and (causal is False or bool(bidirectional))
 
 
 def on(*surfaces: str) -> Callable[[View], bool]:
-    """Whether a case is on one of the surfaces."""
+    """Return a test whether a case is on one of the surfaces."""
     return lambda v: v.surface in surfaces
 
 
 def beyond(limit: int) -> Callable[[View], bool]:
-    """Whether some position is further from 0 than ``limit``."""
+    """Return a test whether the absolute value of some position exceeds ``limit``."""
     return lambda v: bool(v.positions.size and np.abs(v.positions).max() > limit)

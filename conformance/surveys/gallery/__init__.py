@@ -1,5 +1,5 @@
-"""The gallery: functions of real libraries, identified from outside, against their source.
+"""The gallery: identify functions of libraries, and compare the results with their source code.
 
-The functions, and what the source of each says it is, are in :mod:`..adapters`; ``posenc gallery``
-identifies them with nothing declared, and compares.
+:mod:`..adapters` lists the functions with the encoding that the source of each defines;
+``posenc gallery`` identifies them without that declaration and compares.
 """

@@ -1,4 +1,4 @@
-"""The text that the gallery prints, and the document that it writes."""
+"""The gallery as text for the terminal and as a Markdown document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD = ("function", "source", "is", "card", "worst")
 
 
 def markdown(found: Gallery) -> str:
-    """Return the document: a table, what is surprising, and every card."""
+    """Return the document: a table, surprising properties, and every identity card."""
     parts = [
         f"**{found.summary.rpartition(' (')[0]}.**",
         READING,
@@ -44,7 +44,7 @@ def markdown(found: Gallery) -> str:
 
 
 def cells(function: LibraryFunction) -> list[str]:
-    """Return the cells of a row that are known without identifying anything."""
+    """Return the cells of a row that do not depend on the identification."""
     expected = function.expected
     what = f"none ({function.unknown})" if expected is None else f"`{expected!r}`"
     says = f": {function.says}" if function.says else ""
@@ -61,7 +61,7 @@ def _result(found: Outcome | None) -> list[str]:
 
 
 def plain(found: Gallery) -> str:
-    """Return one line for each function, and the summary."""
+    """Return a line for each function, and the summary."""
     width = max((len(function.name) for function in found.functions), default=0)
     lines = []
     for function in found.functions:

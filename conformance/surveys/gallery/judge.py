@@ -1,4 +1,4 @@
-"""Identify one function with nothing declared, and compare its card with its library's source."""
+"""Identify a function without a declared encoding, and compare the card with the source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from posenc_ref.conformance.identify.card import Card
 from posenc_ref.conformance.identify.function import identify
 from posenc_ref.conformance.surveys.record import Outcome
 
-#: How a card can be right, in the order of strength.
+#: The ways in which a card can be right, strongest first.
 RIGHT = {
     "equal": "the same value",
     "alias": "one of the aliases on the card",
@@ -26,7 +26,7 @@ RIGHT = {
 
 
 def judge_function(function: LibraryFunction) -> Outcome:
-    """Build a function, identify it, and compare its card with the source."""
+    """Return the outcome of identifying a function and comparing the card with the source."""
     begin = time.process_time()
     blank = blank_of(function)
     try:
@@ -49,12 +49,12 @@ def judge_function(function: LibraryFunction) -> Outcome:
 
 
 def blank_of(function: LibraryFunction) -> Outcome:
-    """Return the outcome of a function whose card is wrong, without the reason."""
+    """Return an outcome with verdict "deviates" and no reason, to be completed."""
     return Outcome("library", function.library, case=function.name, verdict="deviates")
 
 
 def compare(card: Card, function: LibraryFunction) -> tuple[str, str]:
-    """Return how the card is right, and else why it is wrong."""
+    """Return (key of :data:`RIGHT`, "") for a right card, or ("", reason) for a wrong one."""
     if function.expected is None:
         if card.exact:
             return "", f"it should be no encoding of ours, and the card says {card.encoding!r}"
@@ -76,11 +76,11 @@ def _codes(card: Card) -> tuple[str, ...]:
 
 
 def _same(card: Card, expected: Encoding) -> str:
-    """Return how the card names ``expected``, or "" if it does not."""
+    """Return the key of :data:`RIGHT` for how the card names ``expected``, or ""."""
     found = card.encoding
     assert found is not None
     if isinstance(found, T5Bias) and isinstance(expected, T5Bias):
-        # Buckets show no table; a bias was checked against the one that it was built with.
+        # Buckets do not depend on the table; a bias was checked with its own.
         if found.num_buckets != expected.num_buckets:
             return ""
         expected = expected.replace(table=found.table)
@@ -95,13 +95,13 @@ def _same(card: Card, expected: Encoding) -> str:
 
 
 def _unspaced(found: Encoding, expected: Encoding) -> bool:
-    """Return whether both are lists of frequencies, which are measured with an uncertainty."""
+    """Return whether both encodings list their frequencies, which are measured inexactly."""
     lists = (getattr(e, "scaling", None) for e in (found, expected))
     return all(isinstance(scaling, GivenFrequencies) for scaling in lists)
 
 
 def _one_map(found: Encoding, expected: Encoding, surface: str) -> bool:
-    """Return whether ``check`` says that one encoding conforms to the other."""
+    """Return whether ``check`` finds that ``found`` conforms to ``expected``."""
     if surface in ("cos_sin", "frequencies"):
         surface = "apply"
     if surface not in ("apply", "table", "bucket"):

@@ -1,4 +1,4 @@
-"""``gallery``: identify every function of the libraries, a few at a time, and count."""
+"""``gallery``: identify every function of the libraries, several at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from posenc_ref.conformance.surveys.runner import Progress, run
 
 from .judge import RIGHT, blank_of, judge_function
 
-#: The names of members in the JSON of the gallery, each with its field of an outcome.
+#: The keys in the JSON of the gallery, each with the field of :class:`Outcome`.
 KEYS = {
     "name": "name", "right": "right", "wrong": "reason", "encoding": "encoding", "score": "worst",
     "deviations": "codes", "card": "card", "seconds": "seconds",
@@ -29,7 +29,7 @@ KEYS = {
 
 @dataclass
 class Gallery(Survey):
-    """Every function that was asked for, and the outcomes where its library is installed."""
+    """The selected functions, and the outcomes of those with an installed library."""
 
     functions: tuple[LibraryFunction, ...] = ()
 
@@ -39,17 +39,17 @@ class Gallery(Survey):
 
     @property
     def absent(self) -> list[LibraryFunction]:
-        """Functions whose library is not installed."""
+        """Return the functions of libraries that are not installed."""
         return [function for function in self.functions if self.outcome(function) is None]
 
     @property
     def exit_code(self) -> int:
-        """0 if all cards are as their source says, and there are some; else 1."""
+        """Return 0 if there are cards and all of them agree with the source, else 1."""
         return 0 if self.outcomes and all(o.right for o in self.outcomes) else 1
 
     @property
     def summary(self) -> str:
-        """One line of counts."""
+        """Return the counts in one line."""
         good = [o.right for o in self.outcomes if o.right]
         text = f"{len(self.outcomes)} functions identified, {len(good)} as their source says"
         if good:
@@ -90,9 +90,9 @@ def installed() -> dict[str, str]:
 def gallery(
     only: Sequence[str] = (), *, processes: int = 2, progress: Progress | None = None
 ) -> Gallery:
-    """Identify the functions whose name has one of ``only`` in it, or all.
+    """Identify all functions, or those with one of ``only`` in their name.
 
-    ``processes`` 0 runs everything here; else that many are started, with one thread each.
+    ``processes`` is the number of processes, each with one thread; 0 uses this process.
     """
     begin = time.perf_counter()
     chosen = tuple(function for function in functions() if function.wanted(tuple(only)))
@@ -103,7 +103,7 @@ def gallery(
 
 
 def judge_name(name: str) -> Iterator[Outcome]:
-    """Yield the outcome of the function with this name, in this process or another."""
+    """Yield the outcome of the function with this name."""
     yield judge_function(_named(name))
 
 

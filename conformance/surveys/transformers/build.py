@@ -1,7 +1,7 @@
-"""Build a rotary module as its model does, and fill it as loading a checkpoint does.
+"""Build a rotary module as its model does, and fill its buffers as loading a checkpoint does.
 
-Models are built without memory and their tables filled in by ``_init_weights``, a second place
-where frequencies are written down.
+Transformers creates models on the meta device and fills their tables in ``_init_weights``, which
+is a second definition of the frequencies.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .case import AS_CONFIGURED, Unjudged
 from .census import Target
 from .scaled import rescaled
 
-#: Sizes that do not affect positions, made small where a whole model has to be built.
+#: Small values of sizes that do not affect positions, for building a whole model.
 TINY = {"num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 9}
 _GLM4V = {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}
 _XDROPE = {"alpha": 1000.0, "factor": 1.0, "xdrope_section": [16, 16, 16, 16]}
-#: Default configurations that contradict themselves, or leave out what the module needs; released
-#: checkpoints do not.  And an image large enough to be judged.
+#: Changes of default configurations, each with its reason: some are inconsistent, incomplete or not
+#: rotary, which those of released checkpoints are not; others have too small images.
 SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "CohereCompassTextConfig": (
         {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
@@ -61,14 +61,14 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 class Crashed(Exception):
-    """A configuration that its class accepts, and the module fails on."""
+    """The module fails on a configuration that its configuration class accepts."""
 
 
 def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
-    """Return the module inside a container that has its configuration, and that configuration.
+    """Return a container with the module and its configuration, and that configuration.
 
-    Raises :class:`Unjudged` with what was tried, or where the configuration or the module does not
-    take the ``rope_type``; :class:`Crashed` where the module accepts it, then fails.
+    Raises :class:`Unjudged` if no configuration works or the ``rope_type`` is not accepted, and
+    :class:`Crashed` if the module accepts it and then fails.
     """
     import torch
 
@@ -86,13 +86,13 @@ def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
             raise Crashed(reason) from error
     if not is_model(type(module)):
         load(module, config)
-    box = torch.nn.Module()  # contains the module and its configuration, as a model does
+    box = torch.nn.Module()  # holds the module and its configuration, like a model
     box.config, box.inside = config, module
     return box.eval(), config
 
 
 def is_model(cls: type) -> bool:
-    """Return whether it is a whole model, which fills its buffers itself."""
+    """Return whether the class is a whole model, which fills its own buffers."""
     return cls.__name__.endswith("Model")
 
 
@@ -114,7 +114,7 @@ def _as_configured(target: Target) -> tuple[Any, Any]:
 
 
 def _configurations(file: ModuleType, cls: type, target: Target) -> Iterator[Any]:
-    """Yield default configurations: the builder's, the module's own, nested ones, any."""
+    """Yield default configurations to try: the builder's, the module's, nested ones, then all."""
     own = next(iter(_annotations(cls)), "")
     every = [name for name, value in vars(file).items() if _is_configuration(value)]
     for name in dict.fromkeys((target.config, own, *every)):
@@ -123,7 +123,7 @@ def _configurations(file: ModuleType, cls: type, target: Target) -> Iterator[Any
         settings = SETTINGS.get(name, ({}, ""))[0] | (TINY if is_model(cls) else {})
         try:
             config = getattr(file, name)(**copy.deepcopy(settings))
-        except Exception:  # it wants arguments: another configuration has to do
+        except Exception:  # it requires arguments: try another configuration
             continue
         if name == target.config:
             for part in filter(None, target.path.split(".")):
@@ -147,7 +147,7 @@ def _is_configuration(value: Any) -> bool:
 
 
 def settings_of(config: Any) -> str:
-    """Return the settings that are not defaults of a configuration, and why."""
+    """Return the settings that differ from the configuration's defaults, and the reason."""
     settings, why = SETTINGS.get(type(config).__name__, ({}, ""))
     return f"built with {settings}: {why}" if settings else ""
 
@@ -167,9 +167,9 @@ def _arguments(cls: type, config: Any, target: Target) -> dict[str, Any]:
 
 
 def load(module: Any, config: Any) -> None:
-    """Let the model's own code fill the buffers of ``module`` again; keep the other buffers.
+    """Fill the buffers of ``module`` by the model's ``_init_weights``.
 
-    Buffers that it does not fill come with the checkpoint.
+    Buffers that it does not fill keep their values, which a checkpoint would provide.
     """
     import torch
 
@@ -186,7 +186,7 @@ def load(module: Any, config: Any) -> None:
 
 
 def _model(file: Any, config: Any) -> Any:
-    """Return an empty model of the file, whose class fills modules."""
+    """Return an empty model of the file, with an ``_init_weights`` method."""
     import torch
     from transformers import PreTrainedModel
 

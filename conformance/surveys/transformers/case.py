@@ -1,4 +1,4 @@
-"""One case of the sweep: a rotary module, and how it is judged."""
+"""One case of the sweep: a rotary module and the settings of its judgement."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from posenc_ref.conformance.surveys.record import Outcome, judged
 
 from .census import Target
 
-#: What a sweep judges unless asked otherwise.
+#: The default rope type, dtype and surface of a sweep.
 AS_CONFIGURED, FLOAT32, APPLY = "default", "float32", "apply"
-#: The function that rotates, or the logits of the attention class that calls it.
+#: ``apply`` judges the rotary function, ``scores`` the logits of the attention class.
 SURFACES = (APPLY, "scores")
-#: Kinds of places of other encodings, by the family of what they hold: ``--family``.
+#: The values of ``--family``, each with the kinds of places that are judged.
 FAMILIES: dict[str, tuple[str, ...]] = {
     "table": (
         "learned", "coordinates", "sines", "image sines", "timesteps", "fourier", "convolution",
@@ -25,20 +25,20 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 
 
 class Unjudged(Exception):
-    """There is nothing to judge: a verdict of a sweep, and the reason for it."""
+    """A case cannot be judged; it has a verdict of the sweep and a reason."""
 
     def __init__(self, verdict: str, reason: str) -> None:
         super().__init__(reason)
         self.verdict = verdict
 
     def about(self, blank: Outcome) -> Outcome:
-        """Return ``blank`` with this verdict."""
+        """Return ``blank`` with this verdict and reason."""
         return blank.replace(verdict=self.verdict, reason=str(self))
 
 
 @dataclass(frozen=True)
 class RotaryCase:
-    """One target, in one dtype, with one rope type, at one surface."""
+    """One target with a rope type, a dtype and a surface."""
 
     target: Target
     rope_type: str = AS_CONFIGURED
@@ -47,12 +47,12 @@ class RotaryCase:
 
     @property
     def name(self) -> str:
-        """The target, and every setting that is not the usual one."""
+        """Return the target and the settings that are not the defaults."""
         settings = ((self.rope_type, AS_CONFIGURED), (self.dtype, FLOAT32), (self.surface, APPLY))
         return " ".join([self.target.name, *(value for value, usual in settings if value != usual)])
 
     def blank(self) -> Outcome:
-        """Return an outcome about it, to be filled in."""
+        """Return an outcome for this case, to be completed."""
         return Outcome(
             group=self.target.model,
             surface=self.surface,
@@ -65,7 +65,7 @@ class RotaryCase:
 
 
 def judged_or_gap(blank: Outcome, report: Report) -> Outcome:
-    """Return ``blank`` with what a report says: without a verdict, the limit is ours."""
+    """Return ``blank`` completed from a report; ``inconclusive`` becomes ``gap``."""
     found = judged(blank, report)
     if found.verdict == "inconclusive":
         return found.replace(verdict="gap", reason=f"inconclusive: {found.reason}")

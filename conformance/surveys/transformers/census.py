@@ -1,7 +1,7 @@
-"""Find every rotary module class in the installed ``transformers`` in its source.
+"""Find every rotary module class in the source code of the installed ``transformers``.
 
-Nothing is imported: a class is found by its name, and what configuration it gets by the calls that
-build it.  One class may be built from several configurations (a text and an audio tower).
+It reads the code without importing it: names identify the classes, and calls that build a class
+show its configuration.  A class may have several (such as a text tower and an audio tower).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Names of rotary modules; attention classes that rotate by themselves are in :data:`WITHOUT`.
+#: A pattern for the names of rotary modules, which excludes attention classes.
 NAMES = re.compile(r"^(?!.*(Atten|Layer$|Model$)).*(Rotary|RoPE|Rope)")
-#: Rotary models whose file has no rotary module class: what holds their table, or rotates.
+#: Models without a rotary module class, each with the class that has the table or rotates.
 WITHOUT = {
     "codegen": "CodeGenAttention",
     "gptj": "GPTJAttention",
@@ -30,17 +30,17 @@ WITHOUT = {
 
 @dataclass(frozen=True, order=True)
 class Target:
-    """A rotary module class, and the configuration that a model builds it from."""
+    """A rotary module class, and the configuration with which a model builds it."""
 
     model: str  #: the folder under ``transformers.models``
     module: str
-    config: str = ""  #: configuration class of the class that builds it; its own where empty
-    path: str = ""  #: attributes from that configuration to the one that is passed on
+    config: str = ""  #: configuration class of the class that builds it; "" for its own
+    path: str = ""  #: attribute path from that configuration to the one passed
     scaled: bool = True  #: Molmo2 builds one instance without its scaling
 
     @property
     def name(self) -> str:
-        """The model's folder, the class, and the differences between its instances."""
+        """Return the model's folder, the class, and the differences between its instances."""
         parts = [self.config + (f".{self.path}" if self.path else "")]
         parts += [] if self.scaled else ["scaled=False"]
         inside = ", ".join(part for part in parts if part)
@@ -48,18 +48,18 @@ class Target:
 
     @property
     def file(self) -> str:
-        """The name of the modeling module."""
+        """Return the name of the modeling module."""
         return f"transformers.models.{self.model}.modeling_{self.model}"
 
 
 def census(only: Sequence[str] = ()) -> list[Target]:
-    """Return the targets whose name matches one of ``only`` (all, if empty), sorted."""
+    """Return the sorted targets that match one of ``only``, or all if it is empty."""
     patterns = [pattern.lower() for pattern in only or "*"]
     return [t for t in _every() if any(matches(t.name, t.model, p) for p in patterns)]
 
 
 def matches(name: str, model: str, pattern: str) -> bool:
-    """Return whether ``pattern`` is the model, a part of the name, or matches it by wildcards."""
+    """Return whether ``pattern`` equals the model, or matches the name or a part of it."""
     if any(c in pattern for c in "*?["):
         return fnmatch.fnmatchcase(name.lower(), pattern)
     return pattern == model or (pattern in name.lower() and "." in pattern)
@@ -71,7 +71,7 @@ def version() -> str:
 
 
 def models_folder() -> Path:
-    """Return the folder that has a folder for every model."""
+    """Return the folder of ``transformers`` with a subfolder for every model."""
     spec = importlib.util.find_spec("transformers")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("transformers is not installed; pip install 'transformers>=5'")

@@ -1,4 +1,4 @@
-"""Read in a configuration what its rotary module should be."""
+"""Read the encoding of a rotary module from its configuration."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from posenc_ref.conformance.harness.implementation import Implementation
 from .case import Unjudged
 from .census import Target
 
-#: Configuration classes without a model_type of their own, and whose they are like.
+#: Configuration classes without a model_type, each with the model_type to read it as.
 READ_AS = {"Qwen3OmniMoeCode2WavConfig": "llama", "SaProtConfig": "esm"}
-#: Layer types by the names that a module has for its tables.
+#: Layer types by the names of a module's tables.
 LABELS = {"main": "sliding_attention", "compress": "compressed_sparse_attention"}
 
 
 def model_of(config: Any) -> ModelEncoding:
-    """Return what ``from_config`` reads in a configuration."""
+    """Return the encodings that ``from_config`` reads from a configuration."""
     data = config.to_dict()
     name = READ_AS.get(type(config).__name__)
     return from_config(data if name is None else {**data, "model_type": name})
@@ -28,9 +28,9 @@ def model_of(config: Any) -> ModelEncoding:
 def declared(
     implementation: Implementation, target: Target, config: Any, layer_type: str
 ) -> tuple[Implementation, Encoding]:
-    """Return the implementation, and the encoding that ``config`` declares for it.
+    """Return the implementation and the encoding that ``config`` declares for it.
 
-    Raises :class:`Unjudged` where it cannot be expressed: our gap.
+    Raises :class:`Unjudged` if no encoding of ``posenc_ref`` describes it.
     """
     other = OTHERS.get(type(config).__name__)
     if other is not None:
@@ -39,7 +39,7 @@ def declared(
         model = model_of(config)
         name = layer_type if layer_type in model.encodings else LABELS.get(layer_type, layer_type)
         found: Encoding | None = model.encodings[name] if name else model.only
-    except Exception as error:  # whatever it is, it is ours
+    except Exception as error:  # from_config must not fail
         raise Unjudged("gap", f"from_config: {type(error).__name__}: {error}") from error
     if found is None:
         kind = layer_type or "any"
@@ -52,7 +52,7 @@ def declared(
 
 
 def _slice(encoding: Encoding, head_dim: int | None) -> Encoding:
-    """Return only the rotary part where functions get the slice that latent attention rotates."""
+    """Return only the rotary part if the function gets only the rotated channels."""
     if isinstance(encoding, RoPE) and head_dim == encoding.rotary_dim != encoding.head_dim:
         return encoding.replace(head_dim=head_dim, rotary_start=0, rotary_dim=None)
     return encoding
@@ -61,14 +61,14 @@ def _slice(encoding: Encoding, head_dim: int | None) -> Encoding:
 def _on_a_grid(
     implementation: Implementation, encoding: MultiAxisRoPE, model: ModelEncoding
 ) -> tuple[Implementation, Encoding]:
-    """Give rows and columns of an image the order and the scale of the declared positions."""
+    """Return both, adapted to positions that are the rows and columns of a grid of patches."""
     from posenc_ref.conformance.adapters.rotary_table import SIDE
 
     rotation = getattr(implementation.call, "rotation", None)
     if rotation is None or rotation.table.arrangement != "grid":
         return implementation, encoding
     axes = model.provenance.get("axes", "")
-    if "in [-1, 1]" in axes:  # patch i of n is centred at (2 i + 1 - n) / n
+    if "in [-1, 1]" in axes:  # the centre of patch i of n is (2 i + 1 - n) / n
         assert isinstance(encoding.position_scale, float)
         scale = encoding.position_scale * 2 / SIDE
         encoding = encoding.replace(position_scale=scale, offset=(1 - SIDE) / 2)
@@ -80,7 +80,7 @@ def _on_a_grid(
 
 
 def _vjepa2(config: Any, _: Implementation) -> Encoding:
-    """Return three axes with equal numbers of pairs; the other channels are not rotated.
+    """Return a RoPE of three axes with equal numbers of pairs; other channels are not rotated.
 
     Source: transformers 5.23, ``VJEPA2RopeAttention``; facebookresearch/vjepa2,
     ``src/models/utils/modules.py``.
@@ -91,7 +91,7 @@ def _vjepa2(config: Any, _: Implementation) -> Encoding:
 
 
 def _esmfold2(config: Any, _: Implementation) -> Encoding:
-    """Return three coordinates with one base, and the residue number with another.
+    """Return a RoPE of three coordinates with one base and a residue number with another.
 
     Source: transformers 5.23, ``EsmFold2RotaryEmbedding``: exponents i/n within each axis.
     """
@@ -106,7 +106,7 @@ def _esmfold2(config: Any, _: Implementation) -> Encoding:
 
 
 def _lightglue(_: Any, implementation: Implementation) -> Encoding:
-    """Return a learned linear map from keypoints to angles; its weights are the module's.
+    """Return a learned linear map from keypoints to angles, with the module's weights.
 
     Source: transformers 5.23, ``LightGluePositionalEncoder``; cvg/LightGlue,
     ``LearnableFourierPositionalEncoding``.
@@ -117,7 +117,7 @@ def _lightglue(_: Any, implementation: Implementation) -> Encoding:
     )
 
 
-#: Configurations of other models than text models and vision towers.
+#: Configurations that ``from_config`` does not read, each with a function that does.
 OTHERS: dict[str, Callable[[Any, Implementation], Encoding]] = {
     "EsmFold2AtomEncoderConfig": _esmfold2,
     "LightGlueConfig": _lightglue,

@@ -1,4 +1,4 @@
-"""The document that a sweep writes: dated, with versions, evidence and scripts."""
+"""The Markdown document of a sweep, with versions, evidence and scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .case import APPLY, AS_CONFIGURED, FLOAT32
 from .show import HEAD, cells, counts
 from .sweep import JUDGED, VERDICTS, Sweep, libraries
 
-#: How many modules are named under one deviation, and how many reasons for refusals.
+#: The largest number of modules listed for a deviation, and of reasons for refusals.
 _NAMED, _REASONS = 10, 12
 LOGITS = """\
 With other rope types, the default entry of `rope_parameters` is replaced (factor 4, or 8 for
@@ -24,7 +24,7 @@ that it hands to its attention function, at seven positions, against `ModelEncod
 k as they are at position 0. That shows the slice of the head, the layers that are not rotated, and
 every factor wherever it is put. Attention classes that could not be built or called with hidden
 states and position embeddings alone are counted as not drivable."""
-#: Where the scripts of the deviations are, beside the document.
+#: The folder of the deviations' scripts, next to the document.
 SCRIPTS = "sweep-deviations"
 TITLE = "Every rotary module of transformers, judged"
 READING = """\
@@ -43,7 +43,7 @@ built from several configurations, and may keep a table for each type of layer.
 
 
 def markdown(found: Sweep, folder: Path | None = None) -> str:
-    """Return the result as a document; scripts are read from ``folder`` where it has them."""
+    """Return the document, including the scripts that exist in ``folder``."""
     plain = [line for line in found.outcomes if _ordinary(line)]
     parts = [
         f"**As configured: {counts(plain)}.**" if plain else "",
@@ -84,7 +84,7 @@ def _reasons(found: Sweep) -> Iterator[str]:
             continue
         yield f"## {title}"
         named: dict[str, str] = {}
-        for line in lines:  # once, not for every rope type and dtype
+        for line in lines:  # one entry for all rope types and dtypes
             known = explanation(line, found.known)
             why = known.reason if known else line.found
             named.setdefault(line.target, f"- `{line.name}`: {why}")

@@ -1,4 +1,4 @@
-"""Judge one case of the sweep: build the module, drive it, read its configuration, check."""
+"""Judge one case of the sweep: build the module, read its configuration, and check it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .scores import judge_scores
 
 
 def judge_case(case: RotaryCase) -> Iterator[Outcome]:
-    """Yield one outcome for each table of the case: one, or one for each of its layer types."""
+    """Yield one outcome for each layer type of the case, or a single one."""
     begin = time.process_time()
     for line in _outcomes(case):
         now = time.process_time()
@@ -73,7 +73,7 @@ def _judge(case: RotaryCase, container: Any, config: Any, blank: Outcome) -> Out
 
 
 def _properties(found: Any, blank: Outcome, reason: str) -> Outcome:
-    """Measure what nobody could declare all the same."""
+    """Return an outcome with the measured encoding, although none is declared."""
     if found.axes > 1:
         return blank.replace(verdict="gap", reason=reason)
     try:

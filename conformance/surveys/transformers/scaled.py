@@ -1,4 +1,4 @@
-"""Give the default configuration of a model another rope type, as long-context models have."""
+"""Replace the rope type of a default configuration, as for long-context models."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from posenc_ref.conformance.surveys.record import one_line
 
 from .case import Unjudged
 
-#: The parameters that each rope type is judged with.  YaRN's attention factor is not 1 then, and
-#: the lengths are short enough that what depends on them is judged on both sides.
+#: The parameters of each rope type.  They make YaRN's attention factor differ from 1, and the
+#: lengths are so short that positions below and above them are judged.
 ROPE_TYPES: dict[str, dict[str, Any]] = {
     "linear": {"factor": 4.0},
     "dynamic": {"factor": 4.0},
@@ -32,15 +32,14 @@ ROPE_TYPES: dict[str, dict[str, Any]] = {
     },
     "longrope": {"factor": 4.0, "original_max_position_embeddings": 2048},
 }
-#: Classes that take the scaling of some layers only, by its older name.
+#: Classes that take ``rope_scaling``, the older name, for some layers only.
 OLDER_NAME = ("DeepseekV4Config",)
 
 
 def rescaled(module: Any, config: Any, rope_type: str, settings: Mapping[str, Any]) -> Any:
-    """Return ``config`` built again, with its default rope type replaced by another.
+    """Return a copy of ``config`` with another rope type instead of the default one.
 
-    Raises :class:`Unjudged` where there is no default rope type, or the class does not
-    accept it.
+    Raises :class:`Unjudged` if there is no default rope type or the class rejects the other.
     """
     given = getattr(config, "rope_parameters", None)
     nested = isinstance(given, Mapping) and not isinstance(given.get("rope_type"), str)

@@ -1,8 +1,8 @@
-"""Compare the effective logits of attention classes with those of the declared encoding.
+"""Compare the logits of attention classes with those of the declared encoding.
 
-Libraries put factors in different places: on cos and sin, on queries, on the softmax scale.  What
-an attention class hands to its attention function shows the product of all of them, the slice of
-the head that is rotated, and which layers are rotated at all.
+Libraries apply factors to cos and sin, to queries, or to the softmax scale.  The arguments of the
+attention function show the product of all factors, the rotated channels, and whether the layer
+rotates at all.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from posenc_ref.conformance.surveys.record import Outcome
 from .case import Unjudged
 from .declared import model_of
 
-#: One token each: early ones, a large one, and none twice.
+#: The positions of the tokens.
 POSITIONS = np.array([0, 1, 5, 37, 100, 211, 1021])
-#: Names of classes that attend to something else, or are no attention.
+#: A pattern for names of classes that are not self-attention over text.
 _OTHER = re.compile("Vision|Cross|Audio|Layer|Merged|Flash|Sdpa|Indexer")
 _PROBE = "posenc_probe"
-#: Arguments that may be None: no mask, no cache, no other source.
+#: A pattern for arguments to pass as None.
 _NOTHING = re.compile("mask|past|cache|encoder|alibi|shared|value_embeds|topk")
 
 
@@ -39,7 +39,7 @@ def judge_scores(blank: Outcome, container: Any, config: Any) -> Iterator[Outcom
     except Exception as error:
         yield blank.replace(verdict="gap", reason=f"from_config: {type(error).__name__}: {error}")
         return
-    if "scaled=False" in blank.target:  # a second table of the same attention class
+    if "scaled=False" in blank.target:  # the attention class has two tables
         yield blank.replace(verdict="undrivable", reason="only one of the class's tables is judged")
         return
     for layer_type in model.encodings:
@@ -81,9 +81,9 @@ def _judge(
 
 
 def _truth(model: ModelEncoding, layer_type: str, q0: Any, k0: Any, positions: np.ndarray) -> Truth:
-    """Return our logits for the q and k of position 0, with their unit.
+    """Return the expected logits for the q and k that the class gives at position 0.
 
-    A sums absolute products, B the angles of both sides.
+    A sums absolute products; B adds the angles of queries and keys.
     """
     encoding = model.encodings[layer_type]
     if encoding is None:
@@ -117,7 +117,7 @@ def _scale(model: ModelEncoding, q: Any) -> float:
 
 
 class _Attention:
-    """An attention class with random weights that records what its attention function gets."""
+    """An attention class with random weights that records the arguments of attention."""
 
     def __init__(self, container: Any, config: Any, model: ModelEncoding, layer_type: str) -> None:
         from posenc_ref.conformance.adapters.transformers import layer_types, rotary_modules
@@ -128,7 +128,7 @@ class _Attention:
         self.kind = layer_type if layer_type in kinds else kinds[0]
         layers = model.layers(layer_type)
         self.module, self.width = _build(self.rotary, config, layers[0] if layers else 0)
-        self.given = False  #: whether the last call was given the rotary table
+        self.given = False  #: whether the last call got the rotary table
 
     def __call__(self, positions: np.ndarray) -> tuple[Any, Any, float]:
         import torch
@@ -169,7 +169,7 @@ def _probe(
 ) -> tuple[Any, None]:
     """Record q, k and the scale instead of computing attention.
 
-    One key head is enough: which queries share it has nothing to do with positions.
+    It keeps one key head, because grouping of heads does not affect positions.
     """
     q, k = (x.detach().double().numpy() for x in (query, key[:, :1]))
     k = np.broadcast_to(k, (*q.shape[:2], *k.shape[2:]))
@@ -179,7 +179,7 @@ def _probe(
 
 
 def _build(rotary: Any, config: Any, layer: int) -> tuple[Any, int]:
-    """Return an attention module of the same file, with few heads, and its hidden size."""
+    """Return a small attention module of the rotary module's file, and its hidden size."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     ALL_ATTENTION_FUNCTIONS.register(_PROBE, _probe)
@@ -196,7 +196,7 @@ def _build(rotary: Any, config: Any, layer: int) -> tuple[Any, int]:
 
 
 def _filled(module: Any) -> Any:
-    """Fill all weights with numbers: some are left for a checkpoint to fill."""
+    """Return ``module`` with random weights, because some are not initialized."""
     import torch
 
     torch.manual_seed(0)
@@ -210,7 +210,7 @@ def _filled(module: Any) -> Any:
 
 
 def _classes(file: Any, config: Any) -> list[type]:
-    """Return attention classes that take position embeddings, first those for ``config``."""
+    """Return the attention classes that take position embeddings, those for ``config`` first."""
     found = []
     for name, value in vars(file).items():
         if not inspect.isclass(value) or "Attention" not in name or _OTHER.search(name):
@@ -225,7 +225,7 @@ def _classes(file: Any, config: Any) -> list[type]:
 
 
 def _small(config: Any) -> Any:
-    """Return the configuration with four heads of the same size, and the hidden size for them."""
+    """Return the configuration with four heads of unchanged size, and the hidden size to match."""
     from posenc_ref.conformance.adapters.rotary_function import attribute, head_dim_of
 
     small = copy.deepcopy(config)
@@ -254,6 +254,6 @@ def _arguments(module: Any, x: Any, embeddings: Any, positions: Any) -> dict[str
             found[name] = None
         elif parameter.default is parameter.empty and parameter.kind < parameter.VAR_POSITIONAL:
             raise Unjudged("undrivable", f"{type(module).__name__} wants {name}")
-        elif "scaling" in name:  # of the logits, from outside
+        elif "scaling" in name:  # a scale of the logits, computed by the caller
             raise Unjudged("undrivable", f"{type(module).__name__} is told {name}")
     return found

@@ -1,4 +1,4 @@
-"""The table and sentences that a sweep prints."""
+"""The table and sentences that ``posenc sweep`` prints."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from posenc_ref.conformance.surveys.tables import WORDS, TextTable, swept_score
 
 from .sweep import VERDICTS, Sweep
 
-#: The verdict that colours each verdict of a sweep.
+#: The verdict of :class:`TextTable` for each verdict of a sweep.
 STATES = {"conforms": "conforms", "deviates": "deviates", "gap": "inconclusive"}
 HEAD = ["module", "what it is", "verdict", "score", "angles", "findings"]
 
 
 def table(found: Sweep) -> TextTable:
-    """Return a row for each judged table; what was refused is counted elsewhere."""
+    """Return a table with a row for each outcome that was not refused."""
     made = TextTable("Positional encodings of transformers", HEAD, numbers=frozenset({"score"}))
     for line in found.outcomes:
         if line.verdict != "refused":
@@ -26,7 +26,7 @@ def table(found: Sweep) -> TextTable:
 
 
 def cells(line: Outcome) -> list[str]:
-    """Return the row of one judged table."""
+    """Return the cells of one outcome."""
     return [
         line.name,
         line.encoding or line.measured,
@@ -38,7 +38,7 @@ def cells(line: Outcome) -> list[str]:
 
 
 def sentences(found: Sweep) -> list[str]:
-    """Return what does not conform, and why, in words."""
+    """Return sentences about the outcomes that do not conform, with their reasons."""
     out: list[str] = []
     titles = {"deviates": "Deviations", "gap": "Our gaps", "undrivable": "Not drivable"}
     for verdict, title in titles.items():
@@ -60,14 +60,14 @@ def _sentence(found: Sweep, line: Outcome) -> str:
 
 
 def summary(found: Sweep) -> str:
-    """Return one line of counts."""
+    """Return the number of outcomes with each verdict in one line."""
     text = f"{counts(found.outcomes)}; "
     text += f"{len(found.unexplained)} unexplained" if found.unexplained else "all explained"
     return f"{text} ({found.seconds:.0f} s, {found.cpu_seconds:.0f} s of processor time)"
 
 
 def counts(lines: Sequence[Outcome]) -> str:
-    """Return how many tables came to each verdict, in words."""
+    """Return the number of outcomes with each verdict, as text."""
     c = Sweep(list(lines)).count(*VERDICTS)
     modules = len({(line.group, line.module) for line in lines})
     models = len({line.group for line in lines})
@@ -80,5 +80,5 @@ def counts(lines: Sequence[Outcome]) -> str:
 
 
 def parts(found: Sweep) -> list[TextTable | str]:
-    """Return the table, sentences about what does not conform, and a summary."""
+    """Return the table, sentences about outcomes that do not conform, and a summary."""
     return [table(found), "\n".join(sentences(found)), summary(found)]

@@ -1,7 +1,7 @@
 """``sweep``: judge every rotary module of the installed ``transformers``.
 
-A module that hangs is ended at the time limit, and one that crashes does not stop the others.
-Every outcome is written as soon as it is known, so that an interrupted sweep can be continued.
+The time limit ends modules that hang, and a crash does not stop the sweep.  Every outcome is
+written immediately, so that an interrupted sweep can be resumed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .judge import judge_case
 EXPECTED = Path(__file__).with_name("sweep_expected.json")
 TIME_LIMIT = 300.0
 VERDICTS = ("conforms", "deviates", "gap", "undrivable", "refused")
-#: Verdicts that need no explanation.
+#: The verdicts that need no entry in the file of expected deviations.
 GOOD = ("conforms", "refused")
-#: Verdicts on tables that were driven and compared.
+#: The verdicts of modules that were run and compared.
 JUDGED = ("conforms", "deviates")
-#: The names of members in the JSON of a sweep, each with its field of an outcome.
+#: The keys in the JSON of a sweep, each with the field of :class:`Outcome`.
 RENAMED = {"model": "group", "outcome": "verdict", "score": "worst"}
 KEYS = {
     name: RENAMED.get(name, name)
@@ -45,38 +45,38 @@ KEYS = {
 
 @dataclass
 class Sweep(Survey):
-    """Every outcome, with what explains those that do not conform."""
+    """The outcomes of a sweep, and the entries that explain expected deviations."""
 
     known: tuple[Expected, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many tables came to each verdict."""
+        """Return the number of outcomes with each verdict."""
         return self.count(*VERDICTS)
 
     @property
     def unexplained(self) -> list[Outcome]:
-        """Outcomes that do not conform, and that no expectation explains.
+        """Return the outcomes that do not conform and that no entry explains.
 
-        Logits are judged where an attention class can be asked for them, and nowhere else.
+        Logits that cannot be judged are not included.
         """
         return [line for line in self.outcomes if self.is_open(line)]
 
     def is_open(self, line: Outcome) -> bool:
-        """Return whether an outcome does not conform where it should, and nothing explains it."""
+        """Return whether an outcome should conform, does not, and no entry explains it."""
         wanted = line.surface == APPLY or line.verdict == "deviates"
         return line.verdict not in GOOD and wanted and explanation(line, self.known) is None
 
     @property
     def stale(self) -> list[str]:
-        """Expectations that are no longer true."""
+        """Return the entries that are no longer true."""
         return stale(self.outcomes, self.known)
 
     @property
     def exit_code(self) -> int:
-        """0 where everything conforms or is explained, and every explanation is still true.
+        """Return 0 if every outcome conforms or is explained and every entry is still true.
 
-        3 if nothing was judged at all, else 1.
+        It is 3 if nothing was judged, else 1.
         """
         if self.unexplained or self.stale:
             return 1
@@ -84,7 +84,7 @@ class Sweep(Survey):
 
 
 def libraries() -> dict[str, str]:
-    """Return the versions of the libraries that the outcome depends on."""
+    """Return the versions of the libraries that the outcomes depend on."""
     return {"transformers": version(), "torch": importlib.metadata.version("torch")}
 
 
@@ -96,9 +96,9 @@ def sweep(
     surfaces: Sequence[str] = (APPLY,),
     **settings: Any,
 ) -> Sweep:
-    """Judge every target that ``only`` names, or all of them.
+    """Judge every target that matches ``only``, or all targets.
 
-    Every rope type is judged in the first of ``dtypes``, the configured one in all.  The other
+    The configured rope type is judged in all ``dtypes``, any other in the first.  The other
     ``settings`` are those of :func:`sweep_cases`.
     """
     targets = census(only)
@@ -124,10 +124,10 @@ def sweep_cases(
     processes: int = 2,
     progress: Progress | None = None,
 ) -> Sweep:
-    """Judge cases, each with a name and a blank outcome.
+    """Return the sweep of ``cases``, each of which has a name and a blank outcome.
 
-    ``file`` gets one line of JSON per judged table, and a last one with versions and counts.  With
-    ``resume`` what it already has is kept, and not judged again.
+    ``file`` gets a line of JSON per outcome, and a last one with versions and counts.  ``resume``
+    keeps the outcomes in ``file`` and does not judge them again.
     """
     begin = time.perf_counter()
     old = recorded_outcomes(file, "sweep", KEYS, libraries()) if resume and file else []

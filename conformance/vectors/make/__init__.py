@@ -1,1 +1,1 @@
-"""Make the golden vectors: recipes, and the 50-digit arithmetic that computes their truth."""
+"""Make the golden vectors: recipes, and the 50-digit arithmetic of their expected outputs."""

@@ -1,7 +1,7 @@
-"""The truth of every surface in 50-digit mpmath.
+"""Expected outputs of every surface in 50-digit mpmath.
 
-The formula of each encoding is in the registry.  What a surface does with it is here, and in
-:mod:`.exact_integers`.
+The registry has the formula of each encoding; the functions here and in :mod:`.exact_integers`
+apply it as each surface does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Inputs = Mapping[str, Any]
 
 
 def truths(surface: str, encoding: Any, inputs: Inputs) -> dict[str, Output]:
-    """The truth of every output of a case."""
+    """Return the expected outputs of a case by name."""
     with mpmath().mp.workdps(DIGITS):
         found = ROUTES[surface](encoding, inputs)
     parts = found if isinstance(found, tuple) else (found,)
@@ -49,7 +49,7 @@ def truths(surface: str, encoding: Any, inputs: Inputs) -> dict[str, Output]:
 
 
 def registered(e: Any, inputs: Inputs, digits: int = DIGITS) -> Real:
-    """The output of an encoding on the surface of its entry."""
+    """Return the output of an encoding on the surface of its entry."""
     return _entry(e).truth(e, inputs, digits)
 
 
@@ -61,7 +61,7 @@ def _entry(e: Any) -> Entry:
 
 
 def _rotated(e: Any, x: np.ndarray, positions: Any = None, **how: Any) -> Real:
-    """x rotated at positions, by default those of its tokens."""
+    """Return x rotated at positions, by default 0, 1, 2, ..."""
     at = np.arange(x.shape[2]) if positions is None else positions
     return rotation.rotate(_entry(e).exact, e, x, at, **how)
 
@@ -73,7 +73,7 @@ def _bucket(e: T5Bias, relative_position: np.ndarray) -> np.ndarray:
 
 
 def grid(e: Any, inputs: Inputs, digits: int = DIGITS) -> Real:
-    """The rows of all patches, their positions not rounded: B holds what rounding them moves."""
+    """Return the rows of all patches at exact positions; B includes the rounding of positions."""
     h, w = inputs["height"], inputs["width"]
     tokens = range(h * w)
     if isinstance(e, Sinusoidal):
@@ -86,7 +86,7 @@ def grid(e: Any, inputs: Inputs, digits: int = DIGITS) -> Real:
 
 
 def _placed(e: Any, i: int, n: int) -> Number:
-    """The position of patch i of n on one axis."""
+    """Return the position of patch i of n on one axis."""
     mpf = mpmath().mp.mpf
     if isinstance(e, Sinusoidal2D):
         return mpf(i) if e.extent is None else i * mpf(e.extent) / n
@@ -96,18 +96,18 @@ def _placed(e: Any, i: int, n: int) -> Number:
 
 
 def _add(e: Any, x: np.ndarray) -> Real:
-    """x + table: A = |x| + |row|."""
+    """Return x + table, with A = |x| + |row|."""
     old = rotation.exact(x)
     rows = registered(e, {"positions": np.arange(x.shape[-2])})
     return Real(old + rows.value, sizes(old) + sizes(rows.value), objects(x.shape) + rows.angle)
 
 
 def _scores(e: Any, inputs: Inputs) -> Real:
-    """``q . k * scale`` of rotated q and k, or plus the bias, at positions 0, 1, ..., S-1.
+    """Return the logits of rotated q and k, or of q and k plus a bias, at positions 0 to S - 1.
 
-    A is the sum of the absolute terms of the fully expanded product.  B sums, over pairs, the B of
-    one side times the amplitude of the other.  Scores that depend on what q and k hold have it all
-    in their entry.
+    A is the sum of the absolute terms of the fully expanded product.  B sums, over pairs,
+    the B of q times the amplitude of k and vice versa.  Encodings of family "score" use the
+    formula of their entry.
     """
     mp = mpmath().mp
     q, k = inputs["q"], inputs["k"]
@@ -141,7 +141,7 @@ def _scores(e: Any, inputs: Inputs) -> Real:
 
 
 def _relative_shift(x: np.ndarray) -> Real:
-    """Every score carried from its distance to its key; only keys up to the query are judged."""
+    """Return scores moved from their distance to their key; only causal ones are judged."""
     rows, keys = x.shape
     made, judged = np.zeros_like(x), np.zeros(x.shape, dtype=bool)
     for i in range(rows):
@@ -151,7 +151,7 @@ def _relative_shift(x: np.ndarray) -> Real:
 
 
 def _relative_scores(q: np.ndarray, rel: np.ndarray) -> Real:
-    """Each query times the vector of its offset to each key: A = the sum of absolute products."""
+    """Return query times the vector of each offset; A = the sum of absolute products."""
     mp, size = mpmath().mp, len(q)
     value, terms = objects((size, size)), objects((size, size))
     for i, j in np.ndindex(size, size):
@@ -160,7 +160,7 @@ def _relative_scores(q: np.ndarray, rel: np.ndarray) -> Real:
     return Real(value, terms, objects((size, size)))
 
 
-#: By surface: a Real, integers, or a tuple of them in the order of the outputs.
+#: The function of each surface: it returns a Real, integers, or a tuple of these, one per output.
 ROUTES: dict[str, Callable[[Any, Inputs], Any]] = {
     "apply": lambda e, i: _rotated(e, i["x"], i["positions"]),
     "apply_offset": lambda e, i: _rotated(

@@ -1,4 +1,4 @@
-"""Channel permutations and position ids by plain counting."""
+"""Channel permutations and position ids, computed by counting."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 
 def _home(layout: str, d: int, pair: int, which: int) -> int:
-    """The channel in which a layout keeps the first or second number of a pair."""
+    """Return the channel that holds the first or second number of a pair in a layout."""
     return 2 * pair + which if layout == "interleaved" else pair + which * (d // 2)
 
 
 def convert_layout(x: np.ndarray, source: str, target: str, rotary_dim: int) -> np.ndarray:
-    """Each number of each pair carried from its channel in one layout to that in the other."""
+    """Return x with the numbers of each pair moved from one layout's channels to another's."""
     y = x.copy()
     for pair, which in np.ndindex(rotary_dim // 2, 2):
         old, new = (_home(layout, rotary_dim, pair, which) for layout in (source, target))
@@ -23,14 +23,14 @@ def convert_layout(x: np.ndarray, source: str, target: str, rotary_dim: int) -> 
 
 
 def permute_weights(w: np.ndarray, n_heads: int) -> np.ndarray:
-    """The same for the rows of a projection, head by head, half-split to interleaved."""
+    """Return a projection with the rows of each head moved from half-split to interleaved."""
     d = w.shape[0] // n_heads
     heads = np.moveaxis(w.reshape(n_heads, d, -1), 1, -1)
     return np.moveaxis(convert_layout(heads, "half", "interleaved", d), -1, 1).reshape(w.shape)
 
 
 def position_ids(attention_mask: np.ndarray) -> np.ndarray:
-    """Real tokens numbered from 0 in every row; padding 0."""
+    """Return position ids: real tokens counted from 0 in every row, and 0 for padding."""
     made = []
     for row in attention_mask.tolist():
         count, ids = 0, []
@@ -42,19 +42,19 @@ def position_ids(attention_mask: np.ndarray) -> np.ndarray:
 
 
 def packed(lengths: np.ndarray) -> np.ndarray:
-    """0, 1, 2, ... for every document."""
+    """Return position ids that start at 0 in every document."""
     return np.array([p for n in lengths.tolist() for p in range(n)])
 
 
 def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
-    """The position after the last real token of each prompt, and on."""
+    """Return the positions of the decoding steps after each prompt."""
     each = np.asarray(prompt_len)
     made = [[n + t for t in range(n_steps)] for n in each.ravel().tolist()]
     return np.array(made).reshape(*each.shape, -1)
 
 
 def shard_positions(cu_seqlens: np.ndarray, cp_size: int, cp_rank: int) -> np.ndarray:
-    """Chunk r and chunk 2n - 1 - r of every sequence, with the positions they have in it."""
+    """Return the positions of rank r: chunks r and 2n - 1 - r of every sequence."""
     made: list[int] = []
     for start, stop in pairwise(cu_seqlens.tolist()):
         chunk = (stop - start) // (2 * cp_size)
@@ -66,14 +66,14 @@ def shard_positions(cu_seqlens: np.ndarray, cp_size: int, cp_rank: int) -> np.nd
 def mrope_positions(
     token_types: np.ndarray, image_grids: np.ndarray, video_grids: np.ndarray
 ) -> np.ndarray:
-    """Token by token: text advances all axes, a picture spreads over its merged grid."""
+    """Return M-RoPE positions: text advances all axes, an image has those of its merged grid."""
     waiting = {1: image_grids.tolist(), 2: video_grids.tolist()}
     made = []
     for row in token_types.tolist():
         ids: list[tuple[int, ...]] = []
         start = 0
         while len(ids) < len(row):
-            kind = row[len(ids)]  # a token of text is a grid of one patch
+            kind = row[len(ids)]  # text counts as a grid of one patch
             frames, height, width = waiting[kind].pop(0) if kind else (1, 2, 2)
             grid = [
                 (start + t, start + h, start + w)
@@ -86,13 +86,13 @@ def mrope_positions(
 
 
 def grid_positions(height: int, width: int, merge_size: int) -> np.ndarray:
-    """Patches in row-major order, sorted by the block they are in (a stable sort)."""
+    """Return patch positions in row-major order within merged blocks, block by block."""
     patches = np.ndindex(height, width)
     return np.array(sorted(patches, key=lambda p: (p[0] // merge_size, p[1] // merge_size))).T
 
 
 def ids_from_tokens(e: Any, input_ids: np.ndarray) -> np.ndarray:
-    """Real tokens count on from ``padding_idx + 1``, less the offset of the table."""
+    """Return positions: real tokens count from ``padding_idx + 1``, minus the table's offset."""
     made = np.zeros_like(input_ids)
     for b, row in enumerate(input_ids.tolist()):
         at = e.padding_idx

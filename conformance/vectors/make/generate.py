@@ -1,8 +1,8 @@
-"""Make the vectors: recipes in, files out.
+"""Compute the vectors from their recipes and write the files.
 
-The truth of every case is computed in 50-digit mpmath.  Nothing is written unless the float64
-function of the specification passes every case.  Tests compare the files with a second route to the
-truth, the specification's own decimal arithmetic, to ``2**-AGREEMENT``.
+The expected outputs come from 50-digit mpmath.  Nothing is written unless ``posenc_ref`` passes
+every case in float64.  Tests compare the files with the decimal arithmetic of ``posenc_ref``, to
+``2**-AGREEMENT``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .recipes import themes
 Json = dict[str, Any]
 
 
-#: Bits to which a test has compared the truth with a second route, as the header of files says.
+#: Bits to which the expected outputs agree with a second computation, stated in the header.
 AGREEMENT = 90
 
 
@@ -45,9 +45,9 @@ class Disagreement(Exception):
 def generate(folder: Path, before: Path | None = None) -> dict[str, Json]:
     """Write all vectors to ``folder`` and return the documents by file name.
 
-    ``before`` is the folder whose ids are binding (by default ``folder`` itself, where it has
-    vectors): a case keeps its id only while its inputs and truth stay the same, and an id that was
-    given up is never used again.  What a case kills is carried over from there.
+    ``before`` is the folder of the previous vectors, by default ``folder``: an id must keep its
+    inputs and expected outputs, and a removed id must not be reused.  The ``kills`` of a case are
+    copied from there.
     """
     before = before or folder
     known = (before / MANIFEST).is_file()
@@ -80,7 +80,7 @@ def _header() -> Json:
 
 
 def _units() -> Json:
-    """What is needed to judge a dtype, so that no reader has to know it."""
+    """Return the constants that judge each dtype, so that readers need not know them."""
 
     def entry(dtype: str) -> Json:
         angle = "float64" if dtype == "float64" else "float32"
@@ -98,7 +98,7 @@ def _document(theme: Theme, old: dict[str, Json]) -> Json:
 
 
 def with_flags(document: Json) -> Json:
-    """The document with the definitions of the flags that its cases have."""
+    """Return the document with the definitions of the flags that its cases have."""
     used = {name for _, case in cases_of(document) for name in case["flags"]}
     flags = {name: flag.to_json() for name, flag in FLAGS.items() if name in used}
     return {**document, "flags": flags}
@@ -125,7 +125,7 @@ def _group(theme: Theme, group: Group, old: dict[str, Json]) -> Json:
 
 
 def _case(group: Group, recipe: Recipe, head: Json, kills: list[str]) -> Json:
-    """A case with its truth."""
+    """Return a case with its expected outputs."""
     truths = exact.truths(group.surface, group.encoding, recipe.inputs)
     inputs = {name: write_array(value) for name, value in recipe.inputs.items()}
     flags = flags_of(group.surface, group.encoding, recipe.inputs, kills)

@@ -1,4 +1,4 @@
-"""All vectors there are, file by file."""
+"""All recipes, file by file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import recipes_tables as tables
 
 
 def themes() -> list[Theme]:
-    """Every file, in the order of the manifest."""
+    """Return every file, in the order of the manifest."""
     return [
         rope.whole_head(),
         rope.slices(),
@@ -39,11 +39,11 @@ def themes() -> list[Theme]:
 
 
 def registered() -> list[Theme]:
-    """The examples of the registry, a file for each family."""
+    """Return the examples of the registry, a file for each family."""
     found: dict[str, list[Group]] = {}
     for entry in entries():
         if entry.encoding.family == "rotary":
-            continue  # its examples are in the files of surfaces
+            continue  # rotary encodings have files by surface
         groups = [entry.group(name) for name in entry.examples]
         found.setdefault(entry.encoding.family, []).extend(groups)
     return [

@@ -1,4 +1,4 @@
-"""The vectors of encodings with several position axes, of RoPE-Mixed and of xPos."""
+"""Recipes for encodings with several position axes, RoPE-Mixed and xPos."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ XPOS = "Sun et al. 2022, xPos, arXiv:2212.10554, section 3.2, equation (12) and 
 
 
 def _rows(group: Group) -> Group:
-    """The group with a batch of two rows besides."""
+    """Return the group with another case, a batch of two rows."""
     e: Any = group.encoding
     positions = np.stack([whole(*at[: e.num_axes])[:, :1] for at in (FAR, PICTURE)], axis=1)
     case = rotated(
@@ -40,12 +40,12 @@ def _rows(group: Group) -> Group:
 
 
 def _only(group: Group, *names: str) -> Group:
-    """The group with some of its cases."""
+    """Return the group with only the named cases."""
     return replace(group, cases=tuple(case for case in group.cases if case.name in names))
 
 
 def streams() -> Theme:
-    """M-RoPE: text, pictures and videos in one sequence."""
+    """Return the M-RoPE vectors: text, images and videos in one sequence."""
     two = MultiAxisRoPE(128, sections=(16, 24, 24), layout="half", base=1e6)
     three = MultiAxisRoPE(
         128, sections=(24, 20, 20), layout="half", arrangement="interleaved", base=5e6
@@ -68,12 +68,12 @@ def streams() -> Theme:
 
 
 def _restart(head_dim: int, layout: Any, *sections: int, **fields: Any) -> MultiAxisRoPE:
-    """The pairs of every axis have frequencies from the fastest on."""
+    """Return an encoding in which every axis starts with the highest frequency."""
     return MultiAxisRoPE(head_dim, sections=sections, layout=layout, spacing="restart", **fields)
 
 
 def grids() -> Theme:
-    """Vision towers, image and video models."""
+    """Return the vectors of vision towers, image models and video models."""
     alternating = _restart(72, "half", 18, 18, arrangement=(0, 1) * 18)
     strided = MultiAxisRoPE(64, sections=(16, 16), layout="half", spacing="strided")
     dino = _restart(96, "blockwise", 16, 16, 16, position_scale=(1.0, 0.5, 0.5))
@@ -94,7 +94,7 @@ def grids() -> Theme:
 
 
 def mixed() -> Theme:
-    """RoPE-Mixed and xPos."""
+    """Return the vectors of RoPE-Mixed and xPos."""
     weight = np.stack([numbers("rope-mixed-x", 8), numbers("rope-mixed-y", 8)]).astype(np.float64)
     groups = [brief("rope-mixed-16", MixedRoPE(16, weight / 4, layout="interleaved"), MIXED)]
     plain, half = (XPos(16, layout=layout) for layout in ("interleaved", "half"))

@@ -1,4 +1,4 @@
-"""The vectors of ALiBi and of T5's buckets and bias."""
+"""Recipes for ALiBi, T5's buckets and bias, and logits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T5 = "Raffel et al. 2019, arXiv:1910.10683, section 2.1; mesh_tensorflow _relati
 
 
 def alibi() -> Theme:
-    """Slopes and biases."""
+    """Return the vectors of ALiBi's slopes and biases."""
     groups = [_slopes(f"alibi-{n}-slopes", ALiBi(n), SLOPES) for n in (1, 6, 8, 12, 20, 40, 112)]
     groups += [_slopes(f"alibi-{n}-slopes-16", ALiBi(n, max_bias=16.0), MPT) for n in (16, 24)]
     groups += [
@@ -42,8 +42,8 @@ def alibi() -> Theme:
 
 
 def t5() -> Theme:
-    """Buckets, and the bias that looks them up."""
-    # The tables of the corpus of wrong implementations: any will do for buckets.
+    """Return the vectors of T5's buckets and biases."""
+    # Buckets do not depend on the table; the corpus of wrong implementations has these.
     empty, wide = np.zeros((32, 2), np.float32), np.zeros((64, 2), np.float32)
     sines = np.sin(np.arange(32 * 4, dtype=np.float64) * 1.7).reshape(32, 4) * 3
     table = sines.astype(np.float32)
@@ -61,7 +61,7 @@ def t5() -> Theme:
 
 
 def logits() -> Theme:
-    """Where the scale stands: beside the bias, or around it."""
+    """Return the vectors of logits: the scale applies to q.k only, or also to the bias."""
     scaled = T5Bias(numbers("t5-scaled", 32, 2), scaled=True)
     groups = (
         logits_of("alibi-2-inside-scores", ALiBi(2, bias_inside_scale=True), FALCON),
@@ -72,7 +72,7 @@ def logits() -> Theme:
 
 
 def scores() -> Theme:
-    """Logits of rotated queries and keys; scores by relative position."""
+    """Return the vectors of logits of rotary encodings and of relative-position scores."""
     yarn = YaRN(4.0, 32, attention_factor=1.5)
     vectors = {"q": numbers("relative-q", 4, 8), "rel": numbers("relative-r", 7, 8)}
     relative = Recipe("first", "Four queries and every offset.", vectors)
@@ -116,7 +116,7 @@ def _bucket(ident: str, encoding: T5Bias) -> Group:
 def logits_of(
     ident: str, encoding: Any, spec: str, comment: str = "Logits of five tokens."
 ) -> Group:
-    """The scores of five tokens, two heads where the encoding does not say how many."""
+    """Return the scores of five tokens, with two heads unless the encoding sets them."""
     shape = (1, getattr(encoding, "num_heads", 2), 5, getattr(encoding, "head_dim", 8))
     q, k = (numbers(f"{ident}-{name}", *shape) for name in "qk")
     case = Recipe("first", comment, {"q": q, "k": k})

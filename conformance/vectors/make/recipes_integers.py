@@ -1,4 +1,4 @@
-"""The vectors of channel layouts and position ids."""
+"""Recipes for channel layouts and position ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEGATRON = "NVIDIA Megatron-LM, get_batch_on_this_cp_rank; TE, thd_get_partition
 
 
 def layouts() -> Theme:
-    """Tensors and projection weights moved between layouts."""
+    """Return the vectors of layout changes of tensors and projection weights."""
 
     def convert(source: str, target: str, head_dim: int, rotary_dim: int) -> Group:
         ident = f"convert-{head_dim}-{source}-{target}-{rotary_dim}"
@@ -44,7 +44,7 @@ def layouts() -> Theme:
 
 
 def position_ids() -> Theme:
-    """Padding, packing, decoding, context-parallel shards, pictures."""
+    """Return the vectors of padding, packing, decoding, context-parallel shards and images."""
 
     def group(ident: str, surface: str, spec: str, **cases: tuple[str, dict[str, Any]]) -> Group:
         made = tuple(Recipe(name.replace("_", "-"), *case) for name, case in cases.items())

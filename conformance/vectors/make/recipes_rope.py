@@ -1,4 +1,4 @@
-"""The vectors of RoPE without scaling: the rotation, slices of the head, tables, frequencies."""
+"""Recipes for RoPE without scaling: rotation, partial rotation, tables, frequencies."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ MLA = "DeepSeek-AI 2024, DeepSeek-V2, arXiv:2405.04434, section 2.1.3 (decoupled
 QK_NORM = "Zhang, Sennrich 2019, RMSNorm, arXiv:1910.07467, section 3; q/k-norm of Qwen3, OLMo 2"
 DEEPSEEK_CODE = "deepseek-ai/DeepSeek-V3, modeling_deepseek.py, apply_rotary_pos_emb"
 
-#: Convergents of pi/2: at frequency 1 these positions are next to a multiple of it.
+#: Positions that, at frequency 1, are very close to a multiple of pi/2.
 QUARTERS = (355, 103993, 833719, 1146408)
 #: The first integer that float32 cannot hold.
 LAST = 2**24 + 1
 
 
 def half(head_dim: int, scaling: Any = None, **fields: Any) -> RoPE:
-    """A RoPE whose pairs are channels k and k + d/2."""
+    """Return a RoPE that pairs channels k and k + d/2."""
     return RoPE(head_dim, layout="half", scaling=scaling, **fields)
 
 
 def pairs(head_dim: int, scaling: Any = None, **fields: Any) -> RoPE:
-    """A RoPE whose pairs are channels 2k and 2k + 1."""
+    """Return a RoPE that pairs channels 2k and 2k + 1."""
     return RoPE(head_dim, layout="interleaved", scaling=scaling, **fields)
 
 
 def _spec_of(rope: RoPE) -> str:
-    """Where the pairs of a layout are defined."""
+    """Return the source that defines the pairs of a layout."""
     return ROFORMER if rope.layout == "interleaved" else NEOX
 
 
 def applied(ident: str, encoding: Any, spec: str, *cases: tuple[Any, ...]) -> Group:
-    """Cases of ``apply``: name, comment and positions, then batch and heads if there are more."""
+    """Return cases of ``apply`` from (name, comment, positions[, batch[, heads]])."""
     made = (
         rotated(ident, name, comment, encoding.head_dim, np.asarray(positions), *sizes)
         for name, comment, positions, *sizes in cases
@@ -49,7 +49,7 @@ def applied(ident: str, encoding: Any, spec: str, *cases: tuple[Any, ...]) -> Gr
 
 
 def standard(ident: str, encoding: Any, spec: str) -> Group:
-    """The first positions, a decoding step, scattered and far ones: nine rows."""
+    """Return nine rows: the first positions, a decoding step, scattered and far positions."""
     return applied(
         ident, encoding, spec,
         ("first", "The first three positions.", [0, 1, 2]),
@@ -60,12 +60,12 @@ def standard(ident: str, encoding: Any, spec: str) -> Group:
 
 
 def brief(ident: str, encoding: Any, spec: str) -> Group:
-    """Three rows: the first positions, and a far one."""
+    """Return three rows: the first positions and a far one."""
     return Group(ident, "apply", encoding, spec, tuple(rotations(encoding, ident)))
 
 
 def _more(group: Group, *chosen: str) -> Group:
-    """The group with more cases, of positions that implementations get wrong."""
+    """Return the group with further cases, at positions that implementations get wrong."""
     cases = (
         ("repeated", "One position twice.", [1021, 1021]),
         ("past-2048", "Where bfloat16 and float16 merge neighbours.", [257, 2049, 4097]),
@@ -87,7 +87,7 @@ def _more(group: Group, *chosen: str) -> Group:
 
 
 def whole_head() -> Theme:
-    """Both layouts of the whole head."""
+    """Return the vectors of both layouts, rotating the whole head."""
     tiny = brief("rope-2-interleaved", pairs(2), ROFORMER)
     groups = (
         _more(standard("rope-64-half", half(64), NEOX)),
@@ -103,14 +103,14 @@ def whole_head() -> Theme:
         ),
         brief("rope-64-half-1m", half(64, base=1e6), NEOX),
         brief("rope-64-interleaved-reversed", pairs(64, sign=-1), ROFORMER),
-        # Far positions say nothing of its only pair, which turns by a radian for each.
+        # Its only pair has frequency 1, so far positions add nothing.
         replace(tiny, cases=tiny.cases[:1]),
     )
     return Theme("rope", "RoPE over the whole head", groups)
 
 
 def slices() -> Theme:
-    """Partial rotary, trailing slices, output layouts."""
+    """Return the vectors of partial rotation, trailing channels and output layouts."""
     last = pairs(192, rotary_dim=64, rotary_start=128)
     last_to_half = last.replace(output_layout="half")
     groups = (
@@ -129,7 +129,7 @@ def slices() -> Theme:
 
 
 def tables() -> Theme:
-    """cos and sin, frequencies, gradients, and calls that do not start at the beginning."""
+    """Return the vectors of cos and sin, frequencies, gradients, and calls with an offset."""
     gpt_oss = half(64, YaRN(32.0, 4096, truncate=False), base=150000.0)
     learned = GivenFrequencies((1.25, 0.375, 0.0625, -0.03125))
     frequencies = {
@@ -159,7 +159,7 @@ def tables() -> Theme:
 
 
 def frequencies_of(ident: str, encoding: Any, spec: str, *lengths: int) -> Group:
-    """The frequencies, at every length where they depend on it."""
+    """Return the frequencies, for each length if they depend on it."""
     cases = [Recipe(f"at-{n}", f"Sequences of {n} tokens.", {"seq_len": n}) for n in lengths]
     cases = cases or [Recipe("all", "Every pair.", {})]
     return Group(f"{ident}-frequencies", "frequencies", encoding, spec, tuple(cases))
@@ -189,7 +189,7 @@ def _vjp(ident: str, rope: RoPE) -> Group:
 
 
 def _calls(rope: RoPE) -> list[Group]:
-    """Offsets, sequences in chunks, shifted keys, normalised heads."""
+    """Return cases of offsets, chunked sequences, shifted keys and normalized heads."""
 
     def group(
         name: str, surface: str, key: str, *cases: Any, of: RoPE = rope, spec: str = NEOX

@@ -1,4 +1,4 @@
-"""The vectors of frequency schedules for long contexts."""
+"""Recipes for frequency scaling."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ LONG = (
 )
 PROPORTIONAL = "Barbero et al. 2024, Round and Round We Go, arXiv:2410.06205, section 6 (p-RoPE)"
 
-#: Made up, in the shape of published lists: they grow from one, the long ones further.
+#: Invented LongRoPE factors: like published ones they grow from 1, the long ones faster.
 SHORT = tuple(round(1.0 + 0.3 * (j / 47) ** 2, 2) for j in range(48))
 LONGER = tuple(round(1.0 + 0.1 * j + 58.0 * (j / 47) ** 3, 2) for j in range(48))
 
 
 def by_length(ident: str, rope: RoPE, spec: str, *calls: tuple[int, ...]) -> Group:
-    """Calls whose last position decides the frequencies."""
+    """Return calls of different lengths, for frequencies that depend on the length."""
     cases = ((f"to-{max(at)}", f"A call of length {max(at) + 1}.", at) for at in calls)
     return applied(ident, rope, spec, *cases)
 
 
 def ntk() -> Theme:
-    """Linear interpolation and the NTK family."""
+    """Return the vectors of linear interpolation and NTK scaling."""
     dynamic, other = half(64, DynamicNTK(4.0, 2048)), half(128, DynamicNTK(2.0, 4096))
     qwen = half(64, QwenNTK(2048))
     static = half(128, DynamicNTK(2.0, 4096, policy="static"))
@@ -76,7 +76,7 @@ def ntk() -> Theme:
 
 
 def yarn() -> Theme:
-    """YaRN as three model families have it, and its options."""
+    """Return the vectors of YaRN: three model families, and its options."""
     oss = half(64, YaRN(32.0, 4096, truncate=False), base=150000.0)
     qwen = half(128, YaRN(4.0, 32768), base=1e6)
     deepseek, lite, split = (
@@ -105,7 +105,7 @@ def yarn() -> Theme:
 
 
 def others() -> Theme:
-    """Llama 3.1, LongRoPE, proportional."""
+    """Return the vectors of Llama 3.1, LongRoPE and proportional scaling."""
     three, narrow, step = (
         half(128, Llama3Scaling(8.0, low, high, 8192), base=500000.0)
         for low, high in ((1.0, 4.0), (2.0, 3.0), (2.0, 2.0))

@@ -1,4 +1,4 @@
-"""The vectors of sinusoidal and learned tables."""
+"""Recipes for sinusoidal and learned tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROBERTA = "facebookresearch/fairseq, utils.py, make_positions"
 
 
 def sinusoidal() -> Theme:
-    """The paper's table and its variants."""
+    """Return the vectors of the sinusoidal table and its variants."""
 
     def brief(ident: str, spec: str, dim: int, **fields: Any) -> Group:
         cases = (
@@ -79,7 +79,7 @@ def sinusoidal() -> Theme:
 
 
 def grids() -> Theme:
-    """The tables of whole images, in the order of their tokens."""
+    """Return the vectors of tables of whole images, in the order of their tokens."""
 
     def group(ident: str, table: Any, spec: str) -> Group:
         case = Recipe("2-by-3", "Two rows of three patches.", {"height": 2, "width": 3})
@@ -101,9 +101,9 @@ def grids() -> Theme:
 
 
 def learned() -> Theme:
-    """Lookups, which are bit-equal."""
+    """Return the vectors of learned tables, which must be bit-equal."""
     weight = numbers("learned-weight", 12, 8)
-    bart = Learned(np.zeros((40, 4), np.float32), padding_idx=1)  # ids do not see the rows
+    bart = Learned(np.zeros((40, 4), np.float32), padding_idx=1)  # ids ignore the rows
     roberta = Learned(weight, offset=2, padding_idx=1)
     tokens = whole([5, 6, 7, 8, 1, 1], [1, 1, 9, 5, 5, 6], [5, 1, 6, 1, 7, 8])
     first = at("first", "The first three positions.", 0, 1, 2)
