@@ -221,7 +221,7 @@ def test_whose_length_it_is(wrong, declared, where):
     """The ladder of lengths ends with the largest position: these pass all of it."""
     report = check(wrong, declared, "apply")
     assert report.codes == ["scaling-formula"]
-    assert report.findings[0].message.endswith(f"where it is in {where}")
+    assert report.findings[0].message.endswith(f"if that position is in {where}")
 
 
 PROPORTIONAL = pr.RoPE(64, layout="half", base=1e6, scaling=pr.Proportional(0.25))
