@@ -1,4 +1,4 @@
-"""Which encodings can be declared for each surface."""
+"""Which encodings can be declared for each surface, that is, each way of calling a function."""
 
 from __future__ import annotations
 

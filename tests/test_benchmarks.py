@@ -11,6 +11,8 @@ import pytest
 
 from posenc_ref.accuracy import Truth
 
+pytestmark = pytest.mark.nightly  # the report takes twenty seconds
+
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -51,7 +51,7 @@ def judge_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary, recipe:
 
 
 def _recalled(finding: Finding, encoding: Any, recipe: str) -> Finding:
-    """Return the finding with its reproducing code adapted to the function's own surface."""
+    """Return the finding with reproducing code that calls the function in its own way."""
     if "got = fn(" not in finding.reproduce:
         return finding
     if isinstance(encoding, Derived):  # its repr is not valid code

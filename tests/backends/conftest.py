@@ -83,13 +83,22 @@ def capabilities(backend: Backend) -> list[Place]:
     return [p for p in places if p.dtype != "float64" or p.working == "float64"]
 
 
+def _marks(place: Place) -> list[Any]:
+    """Return ``nightly`` for Dask beyond float32: every call makes a graph of NumPy calls."""
+    slow = place.backend.name == "dask" and place.dtype != "float32"
+    return [pytest.mark.nightly] if slow else []
+
+
 def parameters() -> list[Any]:
     """Return all capabilities; those of an unusable library are skipped with the reason."""
     found = []
     for backend in backends():
         reason = backend.missing()
         if reason is None:
-            found += [pytest.param(place, id=str(place)) for place in capabilities(backend)]
+            found += [
+                pytest.param(place, id=str(place), marks=_marks(place))
+                for place in capabilities(backend)
+            ]
         else:
             mark = pytest.mark.skip(reason=reason)
             absent = [Place(backend, None, dtype) for dtype in backend.dtypes]
@@ -111,4 +120,4 @@ def tested():
 @pytest.fixture
 def collected():
     """The parameters of ``place``, and whether each is skipped."""
-    return [(param.values[0], bool(param.marks)) for param in parameters()]
+    return [(p.values[0], any(m.name == "skip" for m in p.marks)) for p in parameters()]

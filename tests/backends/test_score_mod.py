@@ -163,6 +163,7 @@ def test_attention_and_its_gradients(name, rng):
         assert Truth(other, size, np.zeros(())).score(one).max() <= budget("float64")
 
 
+@pytest.mark.nightly
 def test_layers_with_different_constants(rng):
     """Layers may differ in their constants and sizes."""
     fires = [pr.FIRE(*network(rng, 1, w), c=0.1 * w, length=10.0 * w, eps=1e-6 * w) for w in (3, 4)]

@@ -52,7 +52,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Measured frequencies of all pairs, their standard errors, and the factor m."""
+    """Measured frequencies of all pairs, their standard errors, and the factor on cos and sin."""
 
     w: np.ndarray
     sigma: np.ndarray

@@ -35,7 +35,13 @@ ROWS = {
 }
 
 
-@pytest.fixture(params=["numpy", "numba", "numba's loop in Python"])
+@pytest.fixture(
+    params=[
+        "numpy",
+        "numba",
+        pytest.param("numba's loop in Python", marks=pytest.mark.nightly),
+    ]
+)
 def by(request, monkeypatch):
     """The library that writes large tables; here small ones count as large."""
     monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)  # several blocks

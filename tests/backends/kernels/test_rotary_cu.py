@@ -125,6 +125,7 @@ def sanitized(folder, source=None):
     return run_cases([str(path)], LD_PRELOAD=":".join(found), ASAN_OPTIONS="detect_leaks=0")
 
 
+@pytest.mark.nightly
 def test_under_sanitizers(tmp_path):
     """No case accesses memory outside an array or has undefined behaviour."""
     compiler()

@@ -228,6 +228,7 @@ def test_every_explanation_fits_one_screen(posenc, name):
     assert max(map(len, lines)) <= 88
 
 
+@pytest.mark.nightly
 def test_accuracy(posenc):
     result = posenc("accuracy", "--json")
     assert result.exit_code == 0

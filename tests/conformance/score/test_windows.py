@@ -110,6 +110,7 @@ def test_a_window_that_max_position_cuts_is_not_judged(surface):
     assert check(fn, SWIN, surface, max_position=5).verdict == "inconclusive"
 
 
+@pytest.mark.nightly
 def test_a_long_sequence_is_not_asked_as_a_square(rng):
     long = pr.ForgettingBias(-np.abs(numbers(rng, 2, 5000)))
     sizes = []

@@ -181,6 +181,7 @@ def test_harmless_only_if_every_logit_agrees():
     assert check(later, HALF, "apply_qk").verdict == "deviates"
 
 
+@pytest.mark.nightly
 def test_a_missing_scaling_shows_through_every_surface():
     declared = RoPE(D, layout="half", scaling=LinearScaling(4.0))
     for surface in SURFACES:
@@ -188,6 +189,7 @@ def test_a_missing_scaling_shows_through_every_surface():
         assert report.codes == ["scaling-missing"], report
 
 
+@pytest.mark.nightly
 def test_other_libraries_and_dtypes():
     torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
 

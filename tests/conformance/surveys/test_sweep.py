@@ -244,6 +244,7 @@ def test_the_document_has_claims_evidence_and_scripts(tmp_path):
         assert expected_text in text
 
 
+@pytest.mark.nightly
 def test_the_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = ["sweep", "--only", "llama", "--json", "s.ndjson", "--markdown", "s.md"]

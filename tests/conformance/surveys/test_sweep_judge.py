@@ -81,6 +81,7 @@ def test_a_module_conforms():
     assert line.seconds > 0
 
 
+@pytest.mark.nightly
 def test_every_layer_type_is_judged():
     target = Target("gemma3", "Gemma3RotaryEmbedding", "Gemma3TextConfig")
     lines = lines_of(Case(target, "yarn"))

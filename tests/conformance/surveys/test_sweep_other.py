@@ -58,6 +58,7 @@ def judged(*names):
     ]
 
 
+@pytest.mark.nightly
 def test_every_folder_of_the_library_is_something():
     found = classes()
     folders = {p.name for p in models_folder().iterdir() if (p / "__init__.py").is_file()}

@@ -141,6 +141,7 @@ def test_what_takes_long_is_left_out_unless_asked_for(monkeypatch):
     assert asked.verdict == "conforms"
 
 
+@pytest.mark.nightly
 def test_processes_give_the_same_outcomes():
     seen = []
     here = judge("learned float32")

@@ -182,6 +182,7 @@ def test_right_ones_pass_in_fewer_calls(label):
     assert few < len(calls) - few
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("library", ["dask", "jax"])
 def test_a_wrong_library_is_caught_by_verify(monkeypatch, library):
     """In its arrays the last position is the one before it."""
