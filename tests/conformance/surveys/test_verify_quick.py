@@ -161,7 +161,7 @@ def the_second_chunk_of_keys_is_the_first(fn):
 
 
 #: The first label of every fault; a pull request tries this one, the nightly run all labels.
-FIRST = {name: label for name, label in reversed(FAULTS)}
+FIRST = dict(reversed(FAULTS))
 
 
 @pytest.mark.parametrize(
