@@ -231,12 +231,24 @@ def test_torch_is_certified(cases):
         assert case.worst(c.numpy(), s.numpy()) <= ERROR_BOUND, case.name
 
 
-def test_dask_is_certified(cases):
+def sampled(few):
+    """Parametrize ``some``: a pull request tries these cases, the nightly run all of them."""
+    return pytest.mark.parametrize(
+        "some",
+        [
+            pytest.param(few, id="sample"),
+            pytest.param(slice(None), id="all", marks=pytest.mark.nightly),
+        ],
+    )
+
+
+@sampled(slice(None, None, 2))
+def test_dask_is_certified(cases, some):
     da = pytest.importorskip("dask.array", reason="Dask's arrays are what is tried")
     xp = pytest.importorskip(
         "array_api_compat.dask.array", reason="array_api_compat reads the arrays"
     )
-    for case in cases[::2]:  # the graphs take the time
+    for case in cases[some]:
         c, s = cos_sin(da.from_array(case.positions, chunks=50), case.turns, xp, None, case.offset)
         assert isinstance(c, da.Array)
         assert case.worst(*da.compute(c, s)) <= ERROR_BOUND, case.name
@@ -276,9 +288,10 @@ np.savez(sys.argv[2], **out)
 """
 
 
-def test_jax_is_certified_with_and_without_jit(cases, tmp_path):
+@sampled(slice(-1, None))
+def test_jax_is_certified_with_and_without_jit(cases, some, tmp_path):
     pytest.importorskip("jax", reason="JAX's arrays are what is tried")
-    cases = cases[-1:]  # each one is compiled
+    cases = cases[some]
     data = {"count": len(cases)}
     for i, case in enumerate(cases):
         data |= {f"{part}_{i}": getattr(case.turns, part) for part in ("t1", "t2", "t3")}
