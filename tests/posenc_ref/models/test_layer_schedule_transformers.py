@@ -5,7 +5,7 @@ import inspect
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from posenc_ref import config_layer_types, config_rope_layers
@@ -109,7 +109,6 @@ PERIODS = {
 
 
 @pytest.mark.parametrize("model_type", sorted(PERIODS))
-@settings(max_examples=25)
 @given(num_layers=st.integers(1, 30), n=st.integers(1, 8))
 def test_periods_are_read_as_transformers_reads_them(model_type, num_layers, n):
     facts = {"num_hidden_layers": num_layers, PERIODS[model_type]: n}
@@ -129,7 +128,6 @@ def test_periods_are_read_as_transformers_reads_them(model_type, num_layers, n):
         "qwen3",
     ],
 )
-@settings(max_examples=30)
 @given(
     num_layers=st.integers(1, 12),
     first=st.integers(0, 12),
@@ -162,7 +160,6 @@ def test_the_dense_prefix_of_cohere2_moe(num_layers, dense, prefix, n):
 
 
 @pytest.mark.parametrize("model_type", ["llama4_text", "mistral_large4_text", "smollm3"])
-@settings(max_examples=50)
 @given(
     num_layers=st.integers(1, 16),
     interval=st.none() | st.integers(1, 7),
