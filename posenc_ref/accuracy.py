@@ -60,7 +60,7 @@ class Truth:
         if angles not in ANGLES:
             raise ValueError(f"angles must be one of {', '.join(ANGLES)}, got {angles!r}")
         # Below the smallest normal number the roundoff is constant.
-        rounding = u_out * np.where(self.terms > 0, np.maximum(self.terms, TINY[dtype]), 0.0)
+        rounding = np.maximum(self.terms, TINY[dtype] * (self.terms > 0)) * u_out
         if angles == "exact":
             return rounding + ERROR_BOUND * self.amplitude
         return rounding + ROUNDOFF[angles] * self.angle
@@ -75,11 +75,13 @@ class Truth:
     ) -> np.ndarray:
         """Return ``|actual - truth| / unit`` per element: inf for a NaN where truth is finite."""
         name = dtype or str(actual.dtype)
-        error = np.abs(actual.astype(np.float64) - self.value)
-        unit = np.broadcast_to(self.unit(name, angles=angles, precision=precision), error.shape)
+        error = np.abs(actual.astype(np.float64, copy=False) - self.value)
         with np.errstate(divide="ignore", invalid="ignore"):
-            score = np.where(error == 0, 0.0, error / unit)
-        return np.where(np.isnan(score), np.inf, score)
+            score = np.asarray(error / self.unit(name, angles=angles, precision=precision))
+        undefined = np.isnan(score)
+        if undefined.any():
+            score[undefined] = np.where(error[undefined] == 0, 0.0, np.inf)
+        return score
 
 
 def budget(dtype: str, precision: str | None = None) -> float:

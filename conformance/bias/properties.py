@@ -17,25 +17,24 @@ def translation(cases: Cases, ruler: Ruler) -> str:
     longest = max(case.k_len for case in cases)
     shape = (len(cases[0].actual), 2 * longest)
     value, terms = np.zeros(shape), np.zeros(shape)
-    first: dict[int, str] = {}
+    first = np.full(2 * longest, "", dtype=object)  # where each offset was first judged
     for case in cases:
-        row, key = np.nonzero(case.judged)
-        at = case.offsets[row, key]
-        new, where = np.unique(at, return_index=True)
-        for offset, n in zip(new.tolist(), where.tolist(), strict=True):
-            if offset not in first:
-                first[offset] = f"row {row[n]} of {case.name}"
-                value[:, offset] = case.moved[:, row[n], key[n]]
-                terms[:, offset] = case.terms[:, row[n], key[n]]
-        for head in range(shape[0]):
-            here, size = case.moved[head, row, key], case.terms[head, row, key]
-            bad = ruler.differ(here, value[head, at], terms[head, at] + size)
-            if bad.any():
-                n = int(np.argmax(bad))
-                return (
-                    f"key - query = {at[n]}, head {head}: {here[n]:.9g} in row {row[n]} of "
-                    f"{case.name}, {value[head, at[n]]:.9g} in {first[int(at[n])]}"
-                )
+        at = case.offsets
+        place = np.full(2 * longest, -1)
+        judged = np.flatnonzero(case.judged)[::-1]
+        place[at.ravel()[judged]] = judged  # the last assignment, the first row, remains
+        for offset in np.flatnonzero((place >= 0) & (first == "")):
+            row, key = divmod(int(place[offset]), case.k_len)
+            first[offset] = f"row {row} of {case.name}"
+            value[:, offset], terms[:, offset] = case.moved[:, row, key], case.terms[:, row, key]
+        bad = ruler.differ(case.moved, value[:, at], terms[:, at] + case.terms) & case.judged
+        if bad.any():
+            head, row, key = (int(n) for n in np.unravel_index(np.argmax(bad), bad.shape))
+            offset = at[row, key]
+            return (
+                f"key - query = {offset}, head {head}: {case.moved[head, row, key]:.9g} in row "
+                f"{row} of {case.name}, {value[head, offset]:.9g} in {first[offset]}"
+            )
     return ""
 
 
@@ -71,10 +70,12 @@ def farther_is_less(cases: Cases, ruler: Ruler) -> str:
                 f"{case.offsets[i, n]}, {row[i, n + 1]:.9g} at {case.offsets[i, n + 1]}"
             )
         for ahead in (-1, 1):
-            end = np.where(side == ahead, np.arange(1, case.k_len) - (ahead < 0), -1)
-            near_end = np.where(end < 0, case.k_len, end).min(axis=1, initial=case.k_len)
-            far = end.max(axis=1, initial=-1) if ahead > 0 else near_end
-            some = np.flatnonzero((side == ahead).any(axis=1))
+            there = side == ahead
+            some = np.flatnonzero(there.any(axis=1))
+            if not some.size:
+                continue
+            last = there.shape[1] - np.argmax(there[:, ::-1], axis=1)
+            far = last if ahead > 0 else np.argmax(there, axis=1)
             level = ~(row[some, far[some]] < row[some, case.rows[some]])
             if level.any():
                 i = int(some[np.argmax(level)])
