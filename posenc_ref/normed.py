@@ -39,8 +39,8 @@ def normed_apply(
     Raises
     ------
     TypeError, ValueError
-        ``encoding`` is not rotary, x or weight has another shape, or ``apply`` refuses the
-        positions.
+        ``encoding`` is not rotary, x or weight has the wrong shape, or ``apply`` does not accept
+        the positions.
 
     Traps
         Norm and rotation do not commute: the rotation mixes channels that ``weight`` scales

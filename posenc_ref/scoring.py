@@ -48,7 +48,8 @@ def scores(
     TypeError
         If ``encoding`` is not an encoding, or q and k are not float arrays of one library.
     ValueError
-        If shapes or positions do not fit, or the encoding has no single logits (ConViTBias).
+        If shapes or positions do not fit, or the attention is not one softmax of logits
+        (ConViTBias blends two).
     """
     if not isinstance(encoding, Encoding):
         raise TypeError(f"encoding must be a posenc_ref encoding, got {type(encoding).__name__}")

@@ -33,7 +33,7 @@ class Proportional(FrequencySchedule):
     fraction : float
         From 0 (no rotation) to 1; ``partial_rotary_factor`` in configurations.
     factor : float
-        At least 1; divides the other frequencies.
+        Divides the frequencies of the pairs that rotate; at least 1.
     """
 
     fraction: float

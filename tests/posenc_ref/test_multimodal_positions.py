@@ -197,7 +197,7 @@ def test_seconds_become_positions():
         (
             lambda: mrope_positions([0], seconds_per_grid=[1.0], tokens_per_second=2),
             ValueError,
-            "one for each of 0 videos",
+            "one number for each of the 0 videos",
         ),
         (
             lambda: mrope_positions(
