@@ -50,7 +50,7 @@ def mrope_positions(
     ==================================  ======================================================
     model                               settings
     ==================================  ======================================================
-    Qwen2-VL, PaddleOCR-VL              none
+    Qwen2-VL, PaddleOCR-VL              the defaults
     Qwen2.5-VL                          ``seconds_per_grid``, ``tokens_per_second=2``
     Qwen3-VL, Qwen3.5, GLM-4.1V, 4.5V   ``split_frames=True``
     Ernie 4.5 VL                        ``temporal_merge_size=2``

@@ -50,7 +50,7 @@ class PoPE(Score):
 
     Notes
     -----
-    The definition is evaluated directly, which takes H Q K d numbers of memory.
+    This class evaluates the definition directly: it stores H Q K d numbers.
     """
 
     head_dim: int

@@ -64,7 +64,7 @@ def packed(lengths: Any) -> np.ndarray:
     Parameters
     ----------
     lengths : sequence of int
-        The number of tokens of each document, at least 0; ``diff(cu_seqlens)``.
+        The number of tokens of each document, at least 0: ``diff(cu_seqlens)``.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def packed(lengths: Any) -> np.ndarray:
     Raises
     ------
     TypeError, ValueError
-        Lengths that are not integers, negative ones, more than one axis.
+        ``lengths`` holds negative numbers or no integers, or has more than one axis.
     """
     lengths = _integers("lengths", lengths)
     if lengths.ndim != 1 or (lengths < 0).any():
@@ -100,7 +100,7 @@ def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
     Raises
     ------
     TypeError, ValueError
-        Lengths that are not integers, negative ones, more than one axis.
+        ``prompt_len`` or ``n_steps`` is negative or not an integer, or has more than one axis.
     """
     steps = np.arange(validate.integer("n_steps", n_steps, minimum=0), dtype=np.int64)
     if isinstance(prompt_len, int | np.integer):

@@ -94,7 +94,7 @@ def relative_shift(x: Array) -> Array:
 
     Traps
         ``_rel_shift`` reshapes to (K + 1, Q) and drops the *first* row, not the last.  Its result
-        needs a causal mask: for keys after query i it holds scores of query i + 1.
+        needs a causal mask: for keys after query i it holds 0 or scores of query i + 1.
     """
     x = _floating("x", x)
     if x.ndim < 2 or x.shape[-1] < x.shape[-2]:

@@ -26,7 +26,7 @@ def resize_matrix(
     align_corners: bool = False,
     scale: float | None = None,
 ) -> np.ndarray:
-    """Return the interpolation matrix of one axis: the weights of old points at new points.
+    """Return the interpolation matrix of one axis: the weight of each old point at each new point.
 
     Formula
         New point i lies at ``c = (i + 1/2) r - 1/2``, with ``r = size/new_size`` or ``1/scale``;
@@ -61,7 +61,8 @@ def resize_matrix(
     Raises
     ------
     TypeError, ValueError
-        A size below 1, an unknown mode, ``align_corners`` with ``antialias`` or ``scale``.
+        A size is below 1, the mode is unknown, or options are combined that exclude each other:
+        ``align_corners`` with ``antialias`` or ``scale``, or one of the first two with "nearest".
     """
     size = validate.integer("size", size, minimum=1)
     new_size = validate.integer("new_size", new_size, minimum=1)

@@ -106,9 +106,9 @@ class Rotary(Encoding, abstract=True):
     def properties(self) -> frozenset[str]:
         """The properties from this list that hold at a fixed length.
 
-        ``relative-logits``  ``R(m) q . R(n) k`` depends on m - n alone
+        ``relative-logits``  ``R(a) q . R(b) k`` depends on a - b alone
         ``scaled-rotation``  ``R(p)^T R(p) = m^2`` on the rotated channels
-        ``rotation``         the same with m = 1: norms are kept
+        ``rotation``         the same with m = 1: norms do not change
         ``composition``      ``R(a) R(b) = R(a + b)``, so that R(-p) is the inverse
         """
         found = {"relative-logits", "scaled-rotation"}

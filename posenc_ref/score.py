@@ -44,7 +44,7 @@ class Score(Encoding, abstract=True):
     def properties(self) -> frozenset[str]:
         """The properties from this list that hold for all positions.
 
-        ``translation``  a common shift of all positions changes no logit
+        ``translation``  adding the same number to all positions changes no logit
         ``prefix``       later tokens change no logit of earlier ones
         """
         return frozenset({"prefix", "translation"} if self.relative else {"prefix"})

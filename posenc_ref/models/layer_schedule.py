@@ -36,18 +36,18 @@ def every_nth(
         The period, at least 1; with 1 every layer is True.
     phase : {"last", "first", "from-end"} or int
     also : sequence of int
-        Further layers that are True, negative ones counted from the end: MiMo-V2 (0,), NeoMME and
-        Beam (-1,). Layers that the model does not have are ignored.
+        Further layers that are True: (0,) for MiMo-V2, (-1,) for NeoMME and Beam.  Negative numbers
+        count from the end.  Layers that the model does not have are ignored.
 
     Notes
     -----
-    ``"from-end"`` is the same as ``"last"`` where n divides num_layers, and the same as
-    ``"first"`` where n divides num_layers - 1: a test at such a depth cannot tell them apart.
+    ``"from-end"`` is the same as ``"last"`` if n divides num_layers, and the same as ``"first"`` if
+    n divides num_layers - 1. A test with such a number of layers cannot tell them apart.
 
     Raises
     ------
     TypeError, ValueError
-        A count that is not an integer, n below 1, an unknown phase.
+        A number is not an integer, ``n`` is below 1, or ``phase`` is unknown.
     """
     num_layers = _layers(num_layers)
     n = validate.integer("n", n, minimum=1)
@@ -63,7 +63,7 @@ def every_nth(
 def layer_types(
     chosen: Sequence[bool], *, full: str = "full_attention", other: str = "sliding_attention"
 ) -> tuple[str, ...]:
-    """Return the layer types of a schedule: ``full`` if ``chosen`` is True, else ``other``."""
+    """Return the type of each layer: ``full`` where ``chosen`` is True, else ``other``."""
     return tuple(full if validate.boolean("chosen", c) else other for c in chosen)
 
 

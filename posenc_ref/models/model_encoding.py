@@ -39,10 +39,10 @@ class ModelEncoding(Value):
     name : str
         A preset's name, or a configuration's ``model_type``.
     encodings : mapping of str to Encoding or None
-        By layer type; None where the layer attends without positional encoding (NoPE).  Layer types
-        without softmax attention (convolution, linear attention) are left out.
+        The encoding of each layer type; None for attention without positional encoding (NoPE).
+        Layer types without softmax attention (convolution, linear attention) are left out.
     layer_types : sequence of str
-        One per layer; empty if unknown.
+        The type of each layer; empty if unknown.
     softmax_scale : float, optional
         The *whole* factor on q . k; None means 1/sqrt(head_dim).
     query_scale : mapping of str to QueryScale
@@ -121,7 +121,7 @@ class ModelEncoding(Value):
         )
 
     def layers(self, layer_type: str) -> tuple[int, ...]:
-        """Return the numbers of the layers of this type."""
+        """Return the numbers of the layers of this type, from 0."""
         return tuple(i for i, name in enumerate(self.layer_types) if name == layer_type)
 
     # -- logits ------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class QueryScale(Value, abstract=True):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class QueryTemperature(QueryScale):
-    """Llama 4's temperature: a step up after every ``original_max_position`` positions.
+    """Llama 4's temperature: a factor that rises after every ``original_max_position`` positions.
 
     Formula
         ``1 + beta * ln(1 + floor((p + offset) / original_max_position))``

@@ -22,7 +22,7 @@ class NTKByParts(FrequencySchedule):
         ``base ** (-2k/d)``, and n_k is the frequency of :class:`NTKScaling` with this factor.  b_k
         and c_k are ramps like that of :class:`YaRN`, linear in k between two pairs: c_k rises from
         0 at the pair that turns gamma_0 times within the trained length to 1 at the pair that turns
-        gamma_1 times, and b_k from beta_0 to beta_1.
+        gamma_1 times; b_k does so from beta_0 to beta_1.
     Source
         bloc97 2023, jquesnelle/yarn ``LlamaPartNTKScaledRotaryEmbedding``, whose ``ntk_factor``
         and ``extrapolation_factor`` are 1 here.

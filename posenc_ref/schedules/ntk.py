@@ -46,8 +46,8 @@ class NTKScaling(FrequencySchedule):
         d is ``rotary_dim``, not ``head_dim``, and at least 4.  Some libraries multiply the base by
         ``factor`` itself, without the exponent (diffusers' ``ntk_factor``): give that product as
         ``base`` instead. HunYuan's ``alpha`` is this factor, although its configuration says
-        "dynamic". The frequencies alone cannot be told apart from those of plain RoPE with a larger
-        ``base``.
+        "dynamic". The frequencies are those of plain RoPE with a larger ``base``, so they do not
+        show which of the two a model uses.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ class DynamicNTK(FrequencySchedule):
     Traps
         "current": frequencies change with the length of the call, so keys cached in shorter calls
         have other angles, and logits no longer depend on the relative position alone. A batch uses
-        its longest length. "static" scales short prompts as well.  The YaRN paper's "dynamic NTK"
-        (section 3.3) has ``alpha = L / max_position``, which is ``factor=1`` here.
+        the length of its longest sequence. "static" scales short prompts as well.  The YaRN paper's
+        "dynamic NTK" (section 3.3) has ``alpha = L / max_position``, which is ``factor=1`` here.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class QwenNTK(FrequencySchedule):
         ``2 train_length``, 7 up to ``4 train_length``.
     Source
         Qwen-7B, ``modeling_qwen.py``, ``get_ntk_alpha``; configuration ``use_dynamic_ntk`` with
-        ``seq_length``.  It goes with ``LogNScale`` on queries (``use_logn_attn``).
+        ``seq_length``.  Qwen combines it with ``LogNScale`` on queries (``use_logn_attn``).
     Traps
         Qwen computes alpha for the prompt and keeps it while generating: then pass the prompt's
         length as ``seq_len``.  TeleChat has the same alpha, but multiplies cos and sin by
@@ -150,7 +150,7 @@ class QwenNTK(FrequencySchedule):
 
     @property
     def depends_on_length(self) -> bool:
-        """True."""
+        """True: alpha depends on the length."""
         return True
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:

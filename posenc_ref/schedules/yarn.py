@@ -79,16 +79,17 @@ class YaRN(FrequencySchedule):
         m is ``attention_factor``; else ``g(mscale) / g(mscale_all_dim)``; else ``g(1)``; with
         ``g(u) = 0.1 u ln(factor) + 1``.
     Source
-        Peng et al. 2023, *YaRN*, arXiv:2309.00071, sections 3.2 (the blend) and 3.4 (m, there
-        ``1/sqrt(t)``), and its code, jquesnelle/yarn ``LlamaYaRNScaledRotaryEmbedding``; mscale:
-        DeepSeek-V2 and V3, ``yarn_get_mscale``.
+        Peng et al. 2023, *YaRN*, arXiv:2309.00071, sections 3.2 (the blend) and 3.4 (m, which is
+        ``sqrt(1/t)`` there), and its code, jquesnelle/yarn ``LlamaYaRNScaledRotaryEmbedding``;
+        mscale: DeepSeek-V2 and V3, ``yarn_get_mscale``.
     Defaults
-        beta_fast 32 and beta_slow 1 (the paper's beta and alpha for Llama), rounding on.
+        beta_fast 32 and beta_slow 1 are the paper's beta and alpha for Llama.
     Traps
         * ``truncate``: gpt-oss needs False. Several libraries do not support it (one frequency is
           then off by 76 %), and Hugging Face ignores it in parameters nested by layer type.
-        * The ramp is linear in k, as in the code and all libraries.  The paper's own is linear in
-          the number of turns: ``Llama3Scaling(factor, beta_slow, beta_fast, L0)``.
+        * The ramp is linear in k, as in the paper's code and all libraries.  The formula in the
+          paper is linear in the number of turns: ``Llama3Scaling(factor, beta_slow, beta_fast,
+          L0)``.
         * ``d - 1`` is a channel index but k a pair index; some libraries clamp at ``d/2 - 1``.
         * Take L0 and ``factor`` from the configuration's scaling entries.  Do not use
           max_position_embeddings for L0, or max_position_embeddings / L0 for ``factor``.
@@ -96,8 +97,8 @@ class YaRN(FrequencySchedule):
           squared.
         * With mscale or mscale_all_dim missing or 0, Hugging Face ignores both and uses g(1);
           DeepSeek's code (vLLM, Megatron) replaces a missing mscale by 1 and a missing
-          mscale_all_dim by 0, with g(0) = 1. If the two give different results, this class raises:
-          give attention_factor.
+          mscale_all_dim by 0, with g(0) = 1. If the two differ, this class raises unless
+          attention_factor is given.
         * DeepSeek's own models have m = 1 and multiply all logits by g(mscale_all_dim) squared:
           that factor belongs to ``ModelEncoding.softmax_scale``.
 
@@ -108,14 +109,14 @@ class YaRN(FrequencySchedule):
     original_max_position : int
         The trained length L0. ValueError if the correction range is outside the pairs.
     beta_fast, beta_slow : float
-        Pairs with more than beta_fast turns within L0 keep their frequency; pairs with fewer than
-        beta_slow are interpolated.
+        Pairs with more than beta_fast turns within L0 keep their frequency; the frequencies of
+        pairs with fewer than beta_slow turns are divided by factor.
     truncate : bool
         Round the ends of the ramp outwards to whole pairs.
     attention_factor : float, optional
         m itself; mscale and mscale_all_dim are then not used.
     mscale, mscale_all_dim : float, optional
-        DeepSeek's split of m: both or neither.
+        DeepSeek's two parts of m, as in the formula; give both or neither.
     blend : {"linear", "geometric"}
         "geometric" is ``theta_k = f_k / factor ** w_k`` as in Grok ("yarn_log").
     """
