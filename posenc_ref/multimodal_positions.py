@@ -132,7 +132,8 @@ def mrope_positions(
     for kind, left in waiting.items():
         if left:
             raise ValueError(
-                f"{_NAMES[kind]}_grids must match token_types: {len(left)} grids have no tokens"
+                f"{_NAMES[kind]}_grids must have one grid for each {_NAMES[kind]} in token_types, "
+                f"got {len(left)} too many"
             )
     return positions if np.ndim(_host(token_types)) == 2 else positions[:, 0]
 
@@ -170,7 +171,8 @@ def _rows(token_types: Any, attention_mask: Any) -> tuple[np.ndarray, np.ndarray
         given = _integers("attention_mask", attention_mask, booleans=True)
         if given.shape != types.shape or ((given != 0) & (given != 1)).any():
             raise ValueError(
-                f"attention_mask must be zeros and ones of shape {types.shape}, got {given.shape}"
+                f"attention_mask must be zeros and ones of shape {types.shape}, got shape "
+                f"{given.shape} with values {np.unique(given)[:5].tolist()}"
             )
         mask = given == 1
     return np.atleast_2d(types), np.atleast_2d(mask)

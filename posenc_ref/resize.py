@@ -143,7 +143,10 @@ def resize_table(
     old, new = _grid("grid", grid), _grid("new_grid", new_grid)
     kept = validate.integer("kept", kept, minimum=0)
     if len(old) != len(new) or (scale is not None and len(scale) != len(old)):
-        raise ValueError(f"grid, new_grid and scale must have the same axes, got {old} and {new}")
+        raise ValueError(
+            f"grid, new_grid and scale must have the same number of axes, got {old}, {new} and "
+            f"{scale}"
+        )
     rows, dim = weight.shape
     if rows != kept + math.prod(old):
         raise ValueError(

@@ -98,7 +98,9 @@ def _yarn(
 def _longrope(meta: Reader, tensors: Mapping[str, Any], attention: float) -> FrequencySchedule:
     for name in (LONG, SHORT):
         if name not in tensors:
-            raise meta.wrong(f"LongRoPE needs the tensor {name!r}; pass it in tensors")
+            raise meta.wrong(
+                f"tensors must contain {name!r}, the divisors of LongRoPE; it is missing"
+            )
     return LongRoPE(
         [float(n) for n in np.ravel(tensors[SHORT])],
         [float(n) for n in np.ravel(tensors[LONG])],

@@ -108,8 +108,8 @@ def softmax_scale(model: ModelEncoding) -> float:
     sizes = {e.head_dim for e in model.encodings.values() if isinstance(e, Rotary)}
     if len(sizes) != 1:
         raise ValueError(
-            f"{model.name} states no softmax_scale, and its encodings have "
-            + (f"heads of {sorted(sizes)} channels" if sizes else "no head_dim to derive it from")
+            f"model must have a softmax_scale or one head_dim; {model.name} has no softmax_scale, "
+            + (f"and heads of {sorted(sizes)} channels" if sizes else "and no rotary encoding")
         )
     return float(sizes.pop() ** -0.5)
 

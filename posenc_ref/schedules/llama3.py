@@ -52,7 +52,8 @@ class Llama3Scaling(FrequencySchedule):
         if high < low:
             raise ValueError(
                 "high_freq_factor must be at least low_freq_factor (they count turns within the "
-                f"trained length; are they swapped?), got {high:g} and {low:g}"
+                f"trained length; are they swapped?), got high_freq_factor={high:g} and "
+                f"low_freq_factor={low:g}"
             )
         self._set(
             factor=validate.real("factor", self.factor, minimum=1.0),

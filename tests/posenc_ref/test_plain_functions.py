@@ -131,7 +131,7 @@ def test_relative_functions_on_other_libraries():
         (
             lambda: pr.softmax_scale(pr.ModelEncoding("m", encodings={"a": None})),
             ValueError,
-            "no head_dim to derive it from",
+            "no softmax_scale, and no rotary encoding",
         ),
     ],
 )

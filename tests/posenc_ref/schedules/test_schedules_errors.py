@@ -142,7 +142,8 @@ REFUSED = [
     (
         lambda: pr.Llama3Scaling(8, 4, 1, 8192),
         ValueError,
-        "^high_freq_factor must be at least low_freq_factor.*swapped.*got 1 and 4",
+        "^high_freq_factor must be at least low_freq_factor.*swapped.*got high_freq_factor=1 and "
+        "low_freq_factor=4",
     ),
     (lambda: pr.Llama3Scaling(8, 0, 4, 8192), ValueError, "^low_freq_factor must be greater than"),
     # LongRoPE
