@@ -61,7 +61,7 @@ class FusedBias:
         else:
             np.copyto(out, view)
         by = "numba" if by_numba else "numpy"
-        return (out, f"{by}: the full matrix, copied from {row.size} numbers") if explain else out
+        return (out, f"{by}: {row.size} numbers, copied into the full matrix") if explain else out
 
     def _specification(
         self, q_len: int, k_len: int, dtype: Any, out: np.ndarray | None, explain: bool
