@@ -52,7 +52,7 @@ class FusedRotary:
         out: Array | None = None,
         explain: bool = False,
     ) -> Any:
-        """Return ``encoding.apply(x, positions)``, or the inverse if this is an :attr:`inverse`.
+        """Return ``encoding.apply(x, positions)``; :attr:`inverse` returns ``encoding.inverse``.
 
         The result is written into ``out`` if it is given; ``out=x`` rotates in place.  With
         ``explain=True``, return a pair: the result and the name of the path that made it.
@@ -156,12 +156,13 @@ class FusedRotary:
         return (made, path) if explain else made
 
     def prepare(self, positions: Any, *, like: Array, seq_len: int | None = None) -> Prepared:
-        """Return a callable with ready tables for arrays of the library and device of ``like``.
+        """Return a callable that rotates arrays by tables made once for ``positions``.
 
-        ``prepare(range(8192), like=x)`` can rotate any window of these positions, in training and
-        in decoding. Tables for float32, float16 or bfloat16 fit arrays of all three dtypes.
+        The arrays must have the library and device of ``like``, and its dtype; float32, float16 and
+        bfloat16 count as one dtype.  The result of ``prepare(range(8192), like=x)`` rotates arrays
+        at any window of these positions, in training and in decoding.
 
-        Frequencies that depend on the length use one length for every window: ``seq_len``, or the
+        If frequencies depend on the length, every window uses one length: ``seq_len``, or the
         largest position plus one.
         """
         if isinstance(like, type) or not is_array(like):

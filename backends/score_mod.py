@@ -62,8 +62,9 @@ def score_mod(
     Parameters
     ----------
     encoding : Bias
-        ``ALiBi``, ``T5Bias``, ``Kerple``, ``FIRE``, or a bias of windows, whose positions are token
-        numbers (NaN outside the window); other relative biases need ``k_len``.
+        ``ALiBi``, ``T5Bias``, ``Kerple``, ``FIRE``, or a window bias.  The positions of a window
+        bias are token numbers, and the bias is NaN outside the window.  Other relative biases need
+        ``k_len``.
     like : torch.Tensor, shape (..., H, Q, d)
         Queries; only their number of heads, d, device and dtype are used, not their values.
     offset : int or integer tensor without axes

@@ -4,9 +4,8 @@ The graph holds the operator ``posenc_ref::phasors``.  When the graph runs, the 
 tables from exact angles, or takes them from the cache, so positions may be tensors and lengths may
 change. The rotation is written in torch operations, which Inductor fuses.
 
-Positions wrapped by ``torch.func`` (such as ``vmap``) use this module too.
-
-Imported only while a graph is captured.
+Calls with positions that ``torch.func`` has wrapped (such as ``vmap``) use this module too.  It is
+imported only for such calls and while a graph is captured.
 """
 
 from __future__ import annotations

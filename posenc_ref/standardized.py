@@ -16,12 +16,11 @@ from .table import ComputedTable
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StandardizedSinusoidal(ComputedTable):
-    """Sinusoidal table of ``length`` rows, minus its mean, divided by a multiple of its deviation.
+    """Sinusoidal table minus its mean, divided by a multiple of its standard deviation.
 
     Formula
-        ``PE(p) = (S(p) - mean) / (divisor std)``; S is ``Sinusoidal(dim)``, interleaved, and mean
-        and std are taken over all elements of S(0) .. S(length - 1), std with n - 1 in its
-        denominator.
+        ``PE(p) = (S(p) - mean) / (divisor std)``; S is ``Sinusoidal(dim)``, interleaved.  mean and
+        std are taken over all n elements of S(0) .. S(length - 1); std divides by n - 1.
     Source
         The code of Nie et al. 2022, *PatchTST*, arXiv:2211.14730 (``PositionalEncoding``,
         ``pe="sincos"``, ``normalize=True``); transformers: PatchTST and PatchTSMixer
@@ -33,7 +32,7 @@ class StandardizedSinusoidal(ComputedTable):
         ``torch.std`` divides by n - 1, ``numpy.std`` by n.
     Error unit
         A = ``(|S(p)| + mean of |S|) / (divisor std)``, B = ``(|angle| + mean of |angle|) / (divisor
-        std)``; the deviation is treated as exact.
+        std)``; std is treated as exact.
 
     Parameters
     ----------

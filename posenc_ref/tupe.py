@@ -19,8 +19,9 @@ class TUPE(Score):
 
     Formula
         ``A_ij = q_i . k_j / sqrt(2d) + v_ij``,
-        ``v_ij = (p_i U_Q) . (p_j U_K) / sqrt(2d) + b(j - i)``, but ``v_0j = cls_to_others`` and
-        ``v_i0 = others_to_cls`` for i > 0, where these are given.
+        ``v_ij = (p_i U_Q) . (p_j U_K) / sqrt(2d) + b(j - i)``.  If ``cls_to_others`` and
+        ``others_to_cls`` are given, they replace v at position 0: ``v_0j = cls_to_others``, and
+        ``v_i0 = others_to_cls`` for i > 0.
     Source
         Ke, He, Liu 2020, *Rethinking Positional Encoding in Language Pre-training*,
         arXiv:2006.15595, equations (7), (8) and (10): TUPE-A without b, TUPE-R with it.

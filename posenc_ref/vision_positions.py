@@ -1,9 +1,9 @@
 """Positions of image patches and video grids, one row for each axis.
 
-Axes come in the order (height, width), or (time, height, width) where frames are given; for models
-with x first (Llama 4, SAM 2, Kimi's MoonViT) reverse them, ``positions[::-1]``. Tokens without a
-patch (CLS, registers) get position 0 on every axis by :func:`with_unplaced`, so that they are not
-rotated.
+Axes are in the order (height, width), or (time, height, width) if frames are given.  Some models
+put x first (Llama 4, SAM 2, Kimi's MoonViT): reverse the axes for these, ``positions[::-1]``.
+Tokens without a patch (CLS, registers) must not be rotated: :func:`with_unplaced` gives them
+position 0 on every axis.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def linspace_positions(
         As for :func:`grid_positions`.
 
     Traps
-        diffusers 0.42 takes ``linspace(start, stop (n - 1) / n, n)``, which is the same for start 0
-        only: rows 4 to 28 in 24 steps are 0.9928 apart, not 1.
+        diffusers 0.42 uses ``linspace(start, stop (n - 1) / n, n)``, which is the same only if
+        start is 0: 24 rows from 4 to 28 are then 0.9928 apart, not 1.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def with_unplaced(positions: Any, *, before: int = 0, after: int = 0) -> np.ndar
     Raises
     ------
     TypeError, ValueError
-        Positions of another shape, a negative count.
+        The positions do not have the shape (A, N), or a count is negative.
     """
     positions = np.asarray(positions)
     if positions.ndim != 2:

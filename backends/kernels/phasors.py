@@ -153,7 +153,7 @@ def _factors(
     low, high = float(p.min()), float(p.max())
     span = high - low + 1
     step = min(_rows(pairs), max(16, isqrt(n)))
-    # For fewer rows exact angles are as fast, and a window of a table has the table's bits.
+    # For fewer rows exact angles are as fast, and the rows do not depend on the other positions.
     consecutive = span == n > 2 * _rows(pairs) and bool((np.diff(p) == 1).all())
     if not consecutive:
         step = 1 << max(6, int(np.log2(span)) // 2)

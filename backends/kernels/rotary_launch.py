@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from .pair_runs import PairRun
 
-#: The element type of the kernel for each dtype, and how many elements 16 bytes hold.
+#: For each dtype, the element type of the kernel, and how many elements 16 bytes hold.
 TYPES = {"float64": "double", "float32": "float", "float16": "half16", "bfloat16": "brain16"}
 PER_PACK = {"float64": 2, "float32": 4, "float16": 8, "bfloat16": 8}
 #: Threads per block, heads that a thread rotates, heads that it loads before it stores any.
 _THREADS, _HEADS, _IN_FLIGHT = 128, 16, 4
 #: The largest second dimension of a grid.
 _GRID_Y = 65535
-#: The same numbers as in rotary.cu.
+#: These numbers must equal those in rotary.cu.
 _MOST_RUNS = 12
 SIZE = 512
 _CALL = struct.Struct("<8Q4q2d")
@@ -226,7 +226,7 @@ def _fixed(
     runs: Sequence[PairRun],
     gaps: Sequence[tuple[int, int]],
 ) -> bytes:
-    """Return the bytes of ``RotaryArguments`` from its member ``strides`` to its end."""
+    """Return the bytes of ``RotaryArguments`` from its member ``x_strides`` to its end."""
     strides: list[int] = []
     for side in ("x", "y"):
         for slot in range(2):

@@ -1,4 +1,4 @@
-"""Rotation of torch tensors by an operator with its own gradient, or by operations that compile.
+"""Rotation of torch tensors, by an operator with its own gradient or by torch operations.
 
 In eager mode each run of pairs is one call of the operator ``posenc_ref::rotate``.  The rotation is
 linear in x: its gradient is the same operator with negated angles and the same attention factor, so
@@ -61,7 +61,7 @@ def make_tables(
 
     not_captured(device)
     factors = []
-    # Tables made in inference mode must work in training too, on this device whatever the default.
+    # Tables made in inference mode must work in training too.  The default device has no effect.
     with torch.inference_mode(False), torch.device("cpu"):
         for run in runs:
             part = phasors[..., run.pairs]
