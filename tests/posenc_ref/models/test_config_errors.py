@@ -112,7 +112,7 @@ def test_types_and_paths(tmp_path):
     with pytest.raises(ValueError, match=r"config.json is not JSON: "):
         from_config(tmp_path)
     with pytest.raises(
-        ValueError, match=r"layout must be one of .*'neox' elsewhere is 'half' here"
+        ValueError, match=r"layout must be one of .*use 'half', which some libraries call 'neox'"
     ):
         from_config({"model_type": "mine"}, layout="neox")
     with pytest.raises(ValueError, match="text_config names no model_type"):
