@@ -288,7 +288,7 @@ def test_positions_on_another_device():
 def test_float16_positions_of_torch():
     torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     for dtype, limit in ((torch.float16, 2048), (torch.bfloat16, 256)):
-        with pytest.raises(TypeError, match=f"past {limit}; build positions in int64"):
+        with pytest.raises(TypeError, match=f"above {limit}; build positions in int64"):
             ROPE.apply(torch.tensor(X), torch.arange(5, dtype=dtype))
 
 
