@@ -171,7 +171,9 @@ def _sources(settings: Settings, rotary: Rotary, place: Head) -> Mapping[str, st
         found["scaling"] = rotary.where if "default" in rotary.where else f"config: {rotary.where}"
         key = "original_max_position_embeddings"
         if rotary.rope_type == "yarn" and rotary.keys.get(key) is settings.get(key) is None:
-            found["scaling"] += f"; max_position_embeddings, as in transformers, without {key}"
+            found["scaling"] += (
+                f"; {key} is missing: max_position_embeddings replaces it, as in transformers"
+            )
     if "axes" in settings.conventions:
         found["axes"] = f"positions are ({settings.conventions['axes']}): {settings.code}"
     return found
