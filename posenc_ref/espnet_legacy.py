@@ -20,7 +20,8 @@ class ESPnetLegacy(TransformerXL):
     encoder, where queries attend to later keys too.
 
     Formula
-        As :class:`TransformerXL`, except for the part ``(q_i + v) . W R(i - j)``.  With K keys and
+        As :class:`TransformerXL`, except for the part ``(q_i + v) . W R(i - j)``, where v is
+        ``position_bias``, W ``projection`` and R(p) the row of ``sinusoid`` at p.  With K keys and
         L = max(max_len, K), this part is ``(q_i + v) . W R(L - K + i - j)`` for j <= i, 0 for
         j = i + 1, and ``(q_(i+1) + v) . W R(L + 1 + i - j)`` for j > i + 1, where q_(i+1) is the
         query of the *next* row.  The queries are at the positions of the last keys, in order.
