@@ -58,15 +58,15 @@ def check_queries_and_keys(q: Array, k: Array) -> None:
         raise TypeError(f"q and k must share a library, got {library(q)} and {library(k)}")
     if q.ndim < 2 or k.ndim < 2 or q.shape[-1] != k.shape[-1] or q.shape[:-2] != k.shape[:-2]:
         raise ValueError(
-            f"q and k must have shapes (..., Q, d) and (..., K, d), "
+            f"q and k must have shapes (..., Q, d) and (..., K, d), equal except for Q and K, "
             f"got {tuple(q.shape)} and {tuple(k.shape)}"
         )
 
 
 def check_counts(q: Array, k: Array, at: tuple[int, int], batch: int | None) -> None:
-    """Check that q and k have as many rows as ``at`` counts positions of queries and of keys.
+    """Check that q and k have one row for each position; ``at`` holds the numbers of positions.
 
-    For positions (B, Q), ``batch`` is B: q's first axis must have that size, or B is 1.
+    For positions (B, Q), ``batch`` is B, which must be 1 or the size of q's first axis.
     """
     if at != (q.shape[-2], k.shape[-2]):
         raise ValueError(
@@ -88,7 +88,7 @@ def check_place(name: str, array: Array, other: str, x: Array) -> None:
     if ours != theirs:
         raise TypeError(
             f"{name} are a {ours} array but {other} is a {theirs} array: "
-            f"pass {name} as NumPy integers or as a {theirs} array"
+            f"pass {name} as a NumPy array or as a {theirs} array"
         )
     here, there = device_of(array), device_of(x)
     if here is not None and there is not None and here != there:

@@ -35,7 +35,7 @@ def from_dict(data: Mapping[str, Any]) -> Any:
         ``data`` is not a mapping, its class or a field is unknown, or a required field is missing.
     """
     if not isinstance(data, Mapping):
-        raise TypeError(f"data must be a mapping such as json.loads gives, got {data!r}")
+        raise TypeError(f"data must be a mapping, such as parsed JSON, got {data!r}")
     kinds = [kind for kind in CLASSES if kind in data and isinstance(data[kind], str)]
     # A nested scaling has the key "scaling" with a mapping, so only a string names a class.
     if not kinds:

@@ -9,7 +9,7 @@ Only this module of ``posenc_ref`` knows array libraries.  Its rules:
 * Never call ``isdtype`` or ``finfo`` on a user's dtype (they refuse NumPy's bfloat16): compare
   dtypes by name (:func:`dtype_name`).
 * Ask the library each time whether a device has float64 (:func:`has_float64`), and never cache
-  the answer: JAX can change it by a flag.
+  the answer, because a flag of JAX changes it.
 """
 
 from __future__ import annotations

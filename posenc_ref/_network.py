@@ -17,10 +17,9 @@ EPS = 1e-5
 
 @dataclass(frozen=True)
 class Network:
-    """Linear layers with activations between them, and optionally a LayerNorm per activation.
+    """Linear layers with activations between them; an activation may have a LayerNorm before it.
 
-    The LayerNorm precedes its activation.  Each mapping holds one array per layer, in order; its
-    keys are the names in error messages.
+    Each mapping holds one array per layer, in order; its keys are the names in error messages.
     """
 
     weights: Mapping[str, Array]

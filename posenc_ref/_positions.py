@@ -163,7 +163,7 @@ def _as_array(positions: Any, name: str) -> Array:
 
 
 def first_axis(positions: Positions, num_axes: int) -> Positions:
-    """Return the first of the ``num_axes`` coordinates, (...) of (A, ...); all if there is one."""
+    """Return the positions (...) on the first of ``num_axes`` axes; unchanged with one axis."""
     return positions if num_axes == 1 else replace(positions, values=positions.values[0, ...])
 
 

@@ -73,7 +73,7 @@ class DeBERTa(Score):
             check_numbers(name, t, *self._table.shape)
         if self._table.shape[-2] % 2:
             raise ValueError(
-                "relative_keys must have an even number of rows (2 span), "
+                f"{next(iter(given))} must have an even number of rows (2 span), "
                 f"got {self._table.shape[-2]}"
             )
         self._set(p2c=validate.choice("p2c", self.p2c, ("code", "paper")))

@@ -38,7 +38,7 @@ class FIRE(Bias):
     output_bias : array (H,), optional
     c, length : float
         Positive. The paper's code learns both: c as the absolute value of a parameter, ``length``
-        as the absolute value of 512 times another parameter.
+        as 512 times the absolute value of another parameter.
     eps : float
     """
 

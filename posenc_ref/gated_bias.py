@@ -94,8 +94,8 @@ class GatedBias(Score):
         q_at, k_at = as_pairs(q_positions, k_positions, integers=True, x=x)
         if q_at.shape != (gates.shape[-1],):
             raise ValueError(
-                f"q_positions must be one for each of the {gates.shape[-1]} rows of x, got "
-                f"{q_at.shape}"
+                f"q_positions must have shape ({gates.shape[-1]},), one for each row of x, "
+                f"got {q_at.shape}"
             )
         r = k_at.values[None, :] - q_at.values[:, None]
         return astype(gates[..., None] * self._bias_like(gates, r), x.dtype)

@@ -134,5 +134,5 @@ def _inside(
     if model_type == whole and default is not None:
         model_type = default
     if not model_type:
-        raise ValueError(f"{part} names no model_type")
+        raise ValueError(f"{part} must name its model_type")
     return _part({**data, "model_type": model_type}, None)

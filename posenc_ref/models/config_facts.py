@@ -139,7 +139,7 @@ class Settings:
         """Return a required entry as an integer."""
         value = self.get(key)
         if value is None:
-            raise self.wrong(f"{key} is missing, and its class has no default for it")
+            raise self.wrong(f"{key} is missing, and the configuration class has no default")
         try:
             return validate.integer(key, value, minimum=minimum)
         except (TypeError, ValueError) as error:

@@ -99,7 +99,7 @@ def _types(settings: Settings) -> tuple[tuple[str, ...], str]:
         if given is not None or any(settings.given(key) is not None for key in _SCHEDULE):
             raise
         return _unknown_layers(settings), ""
-    settings.config = config  # for the code below
+    settings.config = config  # later readers use its layer_types
     return types, "config: layer_types" if given is not None else f"schedule of {settings.code}"
 
 

@@ -100,7 +100,7 @@ def _yarn(settings: Settings, rotary: Rotary) -> FrequencySchedule:
         rotary, "beta_fast", "beta_slow", "truncate", "attention_factor", "mscale", "mscale_all_dim"
     )
     if options.get("mscale", 1) == 1 and not options.get("mscale_all_dim"):
-        # If one is missing, Hugging Face and DeepSeek agree in this case only: g(s, 1).
+        # If one of them is missing, Hugging Face and DeepSeek agree only here: both have g(s, 1).
         options = {k: v for k, v in options.items() if k not in ("mscale", "mscale_all_dim")}
     if "yarn_attention_factor" in settings.conventions:
         options.setdefault("attention_factor", settings.conventions["yarn_attention_factor"])

@@ -252,7 +252,7 @@ def test_positions_of_another_library():
     strict = pytest.importorskip(
         "array_api_strict", reason="array_api_strict is the library that is tried"
     ).arange(5)
-    with pytest.raises(TypeError, match="pass positions as NumPy integers or as a torch array"):
+    with pytest.raises(TypeError, match="pass positions as a NumPy array or as a torch array"):
         ROPE.apply(torch.tensor(X), strict)
     with pytest.raises(TypeError, match="positions are a torch array but the table is a numpy"):
         Learned(W).table(torch.arange(5))

@@ -115,7 +115,7 @@ def test_types_and_paths(tmp_path):
         ValueError, match=r"layout must be one of .*use 'half', which some libraries call 'neox'"
     ):
         from_config({"model_type": "mine"}, layout="neox")
-    with pytest.raises(ValueError, match="text_config names no model_type"):
+    with pytest.raises(ValueError, match="text_config must name its model_type"):
         from_config({"model_type": "mine", "text_config": {}})
 
 
