@@ -35,7 +35,7 @@ class Positions:
 
     ``values`` are float64, or int64 if the encoding takes integers only. They stay in their
     library, except that float64 values of a device without float64 are on the host. Lazy positions
-    cannot be checked: those that :func:`as_positions` would refuse give rows of NaN.
+    cannot be checked: a position that :func:`as_positions` would refuse gives a row of NaN.
     """
 
     values: Array

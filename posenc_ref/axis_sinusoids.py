@@ -55,7 +55,7 @@ class AxisSinusoids(ComputedTable, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: those of every sinusoidal table."""
+        """The properties that hold, which are the same for all sinusoidal tables."""
         return PAIRED
 
     def parts(self) -> tuple[tuple[int, Sinusoidal], ...]:

@@ -21,9 +21,9 @@ _SHOWN = 16
 class Value:
     """A frozen dataclass with a JSON form, registered under its class name.
 
-    Subclasses of :class:`Encoding` are written ``{"encoding": "RoPE", ...}``, subclasses of
-    :class:`Scaling` ``{"scaling": "LinearScaling", ...}``, a :class:`QueryScale`
-    ``{"query_scale": "LogNScale", ...}``, a :class:`ModelEncoding` ``{"model": ...}``.
+    The JSON form names the kind and the class: ``{"encoding": "RoPE", ...}``,
+    ``{"scaling": "LinearScaling", ...}``, ``{"query_scale": "LogNScale", ...}`` or
+    ``{"model": ...}``.
     """
 
     kind: ClassVar[str]

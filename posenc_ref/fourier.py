@@ -145,7 +145,7 @@ class FourierFeatures(ComputedTable):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: those of every sinusoidal table, or none if include_input."""
+        """The properties that hold: as for every sinusoidal table, but none if include_input."""
         return frozenset() if self.include_input else PAIRED
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:

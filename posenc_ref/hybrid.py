@@ -77,7 +77,7 @@ class Hybrid(Table):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: for "concat" those that all parts have, for "sum" none."""
+        """The properties that hold: for "concat" the common properties of all parts, else none."""
         return (
             frozenset.intersection(*(part.properties for part in self.parts))
             if self.combine == "concat"

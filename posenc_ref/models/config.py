@@ -24,10 +24,10 @@ def from_config(
 ) -> ModelEncoding:
     """Return the positional encoding of a model from its Hugging Face configuration.
 
-    Every spelling is read. The rotary parameters are in ``rope_scaling`` or ``rope_parameters``,
-    for all layers or for each layer type; their type is ``type`` or ``rope_type``; base and partial
-    factor are among them or at the top level of the configuration. Facts that no configuration
-    states (layout, rotated slice, axis order) come from tables by ``model_type``, which follow the
+    Every spelling is read. The rotary parameters may be in ``rope_scaling`` or ``rope_parameters``,
+    and may differ by layer type. The type of scaling may be called ``type`` or ``rope_type``. Base
+    and partial factor may stand with them or at the top level. Facts that no configuration states
+    (layout, rotated slice, axis order) come from tables by ``model_type``, which follow the
     modelling code of transformers. Missing entries have the defaults of the configuration class.
 
     Parameters
