@@ -218,7 +218,7 @@ def test_properties_of_rotations(encoding, seed):
         ({"sections": 8}, r"sections must be a sequence of integers"),
         ({"sections": (4, 5)}, r"at most head_dim / 2 = 8 pairs, got \(4, 5\), which add up to 9"),
         ({"sections": (4, 0)}, r"sections\[1\] must be at least 1"),
-        ({"layout": "neox"}, r"'neox' elsewhere is 'half' here"),
+        ({"layout": "neox"}, r"use 'half', which some libraries call"),
         ({"arrangement": "chunk"}, r"did you mean 'chunked'"),
         ({"arrangement": (0, 1)}, r"must name the axis of each of the 8 pairs"),
         ({"arrangement": (0, 0, 0, 1, 1, 1, 1, 1)}, r"got \(3, 5\) in 8 entries"),
