@@ -67,10 +67,12 @@ class Truth:
         if angles not in ANGLES:
             raise ValueError(f"angles must be one of {', '.join(ANGLES)}, got {angles!r}")
         # Below the smallest normal number the roundoff is constant.
-        rounding = np.maximum(self.terms, TINY[dtype] * (self.terms > 0)) * u_out
+        unit = np.asarray(np.maximum(self.terms, TINY[dtype]))
+        unit *= u_out
+        unit[~(self.terms > 0)] = 0.0
         if angles == "exact":
-            return rounding + ERROR_BOUND * self.amplitude
-        return rounding + ROUNDOFF[angles] * self.angle
+            return unit + ERROR_BOUND * self.amplitude
+        return unit + ROUNDOFF[angles] * self.angle
 
     def score(
         self,
@@ -82,12 +84,14 @@ class Truth:
     ) -> np.ndarray:
         """Return ``|actual - truth| / unit`` per element; a NaN in ``actual`` scores inf."""
         name = dtype or str(actual.dtype)
-        error = np.abs(actual.astype(np.float64, copy=False) - self.value)
+        score = np.asarray(actual - self.value, dtype=np.float64)
+        np.abs(score, out=score)
         with np.errstate(divide="ignore", invalid="ignore"):
-            score = np.asarray(error / self.unit(name, angles=angles, precision=precision))
+            score /= self.unit(name, angles=angles, precision=precision)
         undefined = np.isnan(score)
         if undefined.any():
-            score[undefined] = np.where(error[undefined] == 0, 0.0, np.inf)
+            exact = np.broadcast_to(actual == self.value, score.shape)
+            score[undefined] = np.where(exact[undefined], 0.0, np.inf)
         return score
 
 

@@ -48,7 +48,7 @@ class Ruler:
         actual, expected, terms = (np.asarray(a, np.float64) for a in (actual, expected, terms))
         actual, expected, terms = np.broadcast_arrays(actual, expected, terms)
         with np.errstate(invalid="ignore"):
-            truth = Truth(expected, terms, np.zeros(expected.shape))
+            truth = Truth(expected, terms, np.zeros(()))
             return np.asarray(truth.score(actual, dtype=self.dtype, precision=self.precision))
 
     def differ(self, actual: Any, expected: Any, terms: Any) -> np.ndarray:
