@@ -23,35 +23,20 @@ Size = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Side:
-    """The queries, or the keys, of one call; ``others`` are the positions of the other tensor."""
+    """The queries, or the keys, of one call."""
 
     encoding: Rotary
     x: np.ndarray  #: (B, H, S, D)
     positions: np.ndarray  #: (S,), (B, S) or (A, B, S)
     others: np.ndarray  #: positions of the keys if these are queries, and vice versa
     keys: bool
-
-    @property
-    def length(self) -> int:
-        """Return the length of the sequence: the largest position of the call plus one."""
-        return max(int(self.positions.max()), int(self.others.max())) + 1
+    length: int  #: the length of the sequence: the largest position of the call plus one
 
     def truth(self) -> Truth:
-        """Return the reference."""
-        return self.at(self.positions)
-
-    def at(self, positions: np.ndarray) -> Truth:
-        """Return the result at other positions."""
-        return self.by(self.encoding, positions)
-
-    def by(
-        self, encoding: Rotary, positions: np.ndarray | None = None, keys: bool | None = None
-    ) -> Truth:
-        """Return the result of another encoding, optionally at other positions."""
-        p = self.positions if positions is None else positions
-        if isinstance(encoding, XPos):
-            return xpos_truth(encoding, self.x, p, keys=self.keys if keys is None else keys)
-        return at_length(encoding, self.x, p, self.length)
+        """Return the expected rotated queries or keys."""
+        if isinstance(self.encoding, XPos):
+            return xpos_truth(self.encoding, self.x, self.positions, keys=self.keys)
+        return at_length(self.encoding, self.x, self.positions, self.length)
 
 
 @dataclass(frozen=True)
@@ -76,8 +61,9 @@ def cases(run: Run) -> Iterator[PairCall]:
         required: bool = False,
     ) -> PairCall:
         q, k = (run.random((*size, dim), 31 * i + sum(size)) for i, size in enumerate(sizes))
-        one = Side(encoding, q, q_at, k_at, keys=False)
-        return PairCall(name, one, Side(encoding, k, k_at, q_at, keys=True), required)
+        length = max(int(q_at.max()), int(k_at.max())) + 1
+        query = Side(encoding, q, q_at, k_at, keys=False, length=length)
+        return PairCall(name, query, Side(encoding, k, k_at, q_at, True, length), required)
 
     for size in SIZES:
         at = np.arange(size[2])

@@ -27,7 +27,10 @@ MAYBE_HARMLESS = ("output-layout", "position-origin", "amplitude", "attention-fa
 
 
 def judge(run: Run) -> None:
-    """Judge ``fn(q, k, q_positions, k_positions) -> (q', k')``; then q and k as ``apply``."""
+    """Judge ``fn(q, k, q_positions, k_positions) -> (q', k')``.
+
+    If no known mistake is found, judge the queries and the keys as ``apply``.
+    """
     run.report.required = ("required inputs", "pairs", "state")
     sides = drive(run, _probes(run), lambda probe: _called(run, probe.facts))
     if sides is None:
@@ -56,9 +59,9 @@ def _probes(run: Run) -> Iterator[Probe]:
 def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
     """Diagnose xPos, which maps queries and keys differently.
 
-    If only the origin of the decay differs, the logits agree, and the finding is a note.
+    If only the centre of the decay differs, the logits agree, and a note is reported.
     """
-    if run.failures and not excused(run, logits, "the decay is counted from another position"):
+    if run.failures and not excused(run, logits, "the decay has another centre"):
         match(run, seen, [*qk_mistakes(run.encoding), *xpos_mistakes(run.encoding)])
 
 
@@ -73,11 +76,12 @@ def _called(run: Run, case: PairCall) -> list[JudgedCall]:
     ):
         y = driver.array(part)
         if y.shape != given.shape:
-            raise Malformed(f"{what}: expected shape {given.shape}, as went in, got {y.shape}")
+            raise Malformed(
+                f"{what}: expected shape {given.shape}, as the argument has, got {y.shape}"
+            )
         y = driver.restored(y, side.x.shape)
         found.append(JudgedCall(f"{what}, {case.name}", y, side.truth(), side))
-    highest = max(int(case.query.positions.max()), int(case.key.positions.max()))
-    run.reached(highest)
+    run.reached(case.query.length - 1)
     return found
 
 
@@ -89,7 +93,10 @@ def pair(result: Any) -> tuple[Any, Any]:
 
 
 def _each_side(run: Run) -> None:
-    """Judge queries as ``apply``, with the same x as keys; judge keys too if they differ."""
+    """Judge the queries as ``apply``; judge the keys too if both results differ.
+
+    Every call passes the same x and the same positions as queries and as keys.
+    """
     driver, differ = run.driver, [0]
 
     def both(x: Any, positions: Any) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,7 +28,11 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
             if only is not None and side.keys != only:
                 return side.truth()
             p = positions(side)
-            return None if p is None or p.shape[-1] != side.x.shape[2] else side.at(p)
+            return (
+                None
+                if p is None or p.shape[-1] != side.x.shape[2]
+                else replace(side, positions=p).truth()
+            )
 
         return predict
 
@@ -76,6 +81,6 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
         yield Mistake(
             "sign",
             "queries and keys turn opposite ways",
-            lambda side: side.at(-side.positions) if side.keys else side.truth(),
-            "Rotate both by +angle: the logit's own transpose brings the difference.",
+            lambda side: (replace(side, positions=-side.positions) if side.keys else side).truth(),
+            "Rotate both by +angle: their dot product then depends on the difference of positions.",
         )
