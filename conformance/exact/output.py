@@ -26,7 +26,7 @@ class Output:
     angle: np.ndarray  #: B
     whole: bool = False  #: whether the values are integers: only equality passes
     judged: np.ndarray | None = None  #: booleans: False excludes an element
-    relative_to: np.ndarray | None = None  #: each row's reference column
+    relative_to: np.ndarray | None = None  #: each row's reference column, whose element becomes 0
     broadcasts: bool = False  #: whether a result may have a shape that broadcasts to this one
     #: the amplitude of the sines and cosines, for certificates only; files lack it
     amplitude: np.ndarray = field(default_factory=lambda: np.zeros(()))
@@ -79,7 +79,11 @@ class Output:
         return _broadcast(actual, self.shape) if self.broadcasts else actual
 
     def unit(self, actual: np.ndarray, dtype: str, **how: Any) -> np.ndarray:
-        """Return the unit of every element of a result, including that of its row's constant."""
+        """Return the error unit of every element of a result.
+
+        Where rows are judged relative to a reference column, the unit includes the rounding of
+        this column's element.
+        """
         terms = self.terms
         if self.relative_to is not None:
             constant = self._constant(actual)
@@ -88,7 +92,7 @@ class Output:
         return np.broadcast_to(truth.unit(dtype, **how), self.shape)
 
     def _columns(self) -> np.ndarray:
-        """Return the reference column of every row."""
+        """Return the index of the reference column of every row."""
         assert self.relative_to is not None
         return np.broadcast_to(self.relative_to[:, None], (*self.shape[:-1], 1))
 
@@ -124,9 +128,9 @@ class Output:
         return float(np.max(error, initial=0.0)), float(np.max(score, initial=0.0))
 
     def perturbed(self, result: np.ndarray, dtype: str, angles: str | None = None) -> np.ndarray:
-        """Return a result with one judged element off by three budgets, which must be rejected.
+        """Return a result with a wrong element, which a judge must reject.
 
-        An integer, or a number that must be equal, is off by one.
+        The element is changed by three times the tolerance, or by 1 if the tolerance is 0.
         """
         part = np.array(result)
         size = np.abs(self.hi) + 1.0
@@ -141,7 +145,7 @@ class Output:
 
 
 def _broadcast(got: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return ``got`` broadcast to ``shape`` if it can be, except from a batch of one."""
+    """Return ``got`` broadcast to ``shape``, without a batch axis of 1, or unchanged."""
     while got.ndim > len(shape) and got.shape[0] == 1:
         got = got[0]
     try:

@@ -1,4 +1,4 @@
-"""Learned tables: of one axis, one table per axis, and combined with other tables."""
+"""Learned tables for one axis or several, and sums and joins of tables."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ def _learned_rows(e: Learned) -> Iterable[Recipe]:
 )
 def learned(e: Learned, p: Any) -> Sequence[Any]:
     """Return the row at the position plus the offset."""
-    row: list[Any] = given(e.weight)[int(p.value) + e.offset]
-    return row
+    return list(given(e.weight)[int(p.value) + e.offset])
 
 
 def _axial_rows(e: AxialLearned) -> Iterable[Recipe]:
@@ -79,7 +78,7 @@ _FORMULAS: dict[Any, Any] = {Learned: learned, Sinusoidal: sinusoidal, Time2Vec:
     inputs=lambda e: [at("scattered", "Unsorted, and the last row.", 0, 5, 3, 1)],
 )
 def hybrid(e: Hybrid, p: Counted) -> Sequence[Any]:
-    """Return the rows of the parts, added or concatenated."""
+    """Return the rows of the combined tables, added or concatenated."""
     rows = [_FORMULAS[type(part)](part, p) for part in e.parts]
     if e.combine == "sum":
         return [sum(column) for column in zip(*rows, strict=True)]

@@ -11,6 +11,7 @@ from posenc_ref.conformance.diagnosis.mistake import JudgedCall, each_part
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.rotary.as_apply import host_positions, starts
 
 
 def called(run: Run, highest: int, x: np.ndarray, *others: Any) -> np.ndarray:
@@ -23,6 +24,11 @@ def called(run: Run, highest: int, x: np.ndarray, *others: Any) -> np.ndarray:
         raise Malformed(f"expected shape {x.shape}, as {run.driver.names[0]} has, got {y.shape}")
     run.reached(highest)
     return y
+
+
+def first_positions(run: Run, positions: Any) -> np.ndarray:
+    """Return the first position of each row; raise Inexpressible unless each row is contiguous."""
+    return starts(host_positions(run, positions))
 
 
 def judge_repetition(run: Run, first: JudgedCall, *others: Any) -> None:

@@ -20,14 +20,10 @@ from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.oracle.transforms import alike
-from posenc_ref.conformance.rotary.as_apply import (
-    Inexpressible,
-    host_positions,
-    judge_as_apply,
-    starts,
-)
+from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
+from .call import first_positions
 from .offset_mistakes import Offset, offset_mistakes
 
 #: One call: the sizes (B, H, S), and the position of the first token.
@@ -186,7 +182,7 @@ def _state_mistakes() -> Iterator[Mistake]:
 
 
 def _view(run: Run, x: Any, positions: Any) -> Any:
-    start = starts(host_positions(run, positions))
+    start = first_positions(run, positions)
     if start.ndim or start < 0:
         raise Inexpressible("all rows of a call have the same offset, which is not negative")
     return run.driver.fn([(x, int(start))])[0]

@@ -13,16 +13,11 @@ from posenc_ref.conformance.diagnosis.match import match
 from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike
-from posenc_ref.conformance.rotary.as_apply import (
-    Inexpressible,
-    host_positions,
-    judge_as_apply,
-    starts,
-)
+from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .cache_mistakes import cache_mistakes
-from .call import called, judge_repetition
+from .call import called, first_positions, judge_repetition
 from .chunk_mistakes import Chunked, chunk_mistakes
 
 #: Lengths of chunks: a whole sequence, single tokens, a prompt with tokens, and mixed ones.
@@ -106,7 +101,7 @@ def _probe(
 
 
 def _view(run: Run, x: Any, positions: Any) -> Any:
-    start = starts(host_positions(run, positions))
+    start = first_positions(run, positions)
     if start.ndim or start != 0:
         raise Inexpressible("every sequence starts at 0")
     return run.driver.fn(x, [int(x.shape[2])])

@@ -16,14 +16,9 @@ from posenc_ref.conformance.harness.probes import SIZES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import one_table
 from posenc_ref.conformance.oracle.transforms import alike
-from posenc_ref.conformance.rotary.as_apply import (
-    Inexpressible,
-    host_positions,
-    judge_as_apply,
-    starts,
-)
+from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 
-from .call import called, judge_repetition
+from .call import called, first_positions, judge_repetition
 from .offset_mistakes import Offset, offset_mistakes
 
 #: (B, H, S), and a different offset for each row; one case has a single token per row.
@@ -105,7 +100,7 @@ def _same_token(run: Run, encoding: Any) -> None:
 
 
 def _view(run: Run, x: Any, positions: Any) -> Any:
-    start = starts(host_positions(run, positions))
+    start = first_positions(run, positions)
     if start.size and start.min() < 0:
         raise Inexpressible("no offset is negative")
     kind = "int32" if "int32" in str(positions.dtype) else "int64"

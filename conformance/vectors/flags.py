@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,29 +19,16 @@ LEVELS = ("required", "optional", "note")
 PINS = "PinsDefinition"
 
 
-@dataclass(frozen=True)
-class Flag:
-    """The definition of a flag, as written to files, and its test."""
-
-    level: str  #: one of LEVELS
-    bug_type: tuple[str, ...]  #: codes of findings (``posenc explain CODE``)
-    test: Callable[[View], bool]
-    catches: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the definition without its test."""
-        return {"bug_type": list(self.bug_type), "catches": self.catches, "level": self.level}
-
-
 #: For each flag: name, level, codes, test, and the mistake that it catches.
 _TABLE: tuple[tuple[str, str, str, Callable[[View], bool], str], ...] = (
     # positions
     ("FirstPositions", "required", "layout sign not-a-rotation position-origin", View.contiguous,
      "What is wrong at positions 0, 1, 2, ... already; every implementation must accept them."),
     ("ScatteredPositions", "optional", "decode-offset wrong-row position-origin position-range",
-     View.scattered,
+     lambda v: v.positions.size > 0 and not v.contiguous(),
      "The index of the token taken for its position, or a table that ends early."),
-    ("RepeatedPositions", "optional", "wrong-row", View.repeated,
+    ("RepeatedPositions", "optional", "wrong-row",
+     lambda v: v.positions.ndim == 1 and np.unique(v.positions).size < v.positions.size,
      "Tables built by counting on from the first position."),
     ("PastBfloat16", "optional", "position-precision angle-precision", beyond(256),
      "Positions or angles in bfloat16, which merges integers past 256."),
@@ -68,7 +54,8 @@ _TABLE: tuple[tuple[str, str, str, Callable[[View], bool], str], ...] = (
     ("RowPositions", "optional", "row-offset position-axis",
      lambda v: v.positions.ndim > 1 and v.positions.shape[-2] > 1,
      "Rows of a batch that are given other positions than their own."),
-    ("DistinctSizes", "required", "position-axis shape", View.sizes_differ,
+    ("DistinctSizes", "required", "position-axis shape",
+     lambda v: np.ndim(v.inputs.get("x")) == 4 and len(set(v.inputs["x"].shape[:3])) == 3,
      "The head or batch axis taken for the sequence: the three sizes differ."),
     ("Offset", "required", "decode-offset position-axis position-precision",
      lambda v: v.surface == "apply_offset" and len(set(v.inputs["offset"].tolist())) == 1,
@@ -108,7 +95,8 @@ _TABLE: tuple[tuple[str, str, str, Callable[[View], bool], str], ...] = (
     ("LengthDependent", "optional", "scaling-missing scaling-formula scaling-parameter",
      lambda v: v.rotary is not None and v.rotary.depends_on_length,
      "Frequencies that do not follow the length of the call."),
-    ("AttentionFactor", "required", "attention-factor amplitude", View.attention_factor,
+    ("AttentionFactor", "required", "attention-factor amplitude",
+     lambda v: v.rotary is not None and v.rotary.attention_factor(v.length) != 1,
      "The factor m on cos and sin left out, squared, or computed from something else."),
     ("EqualAxes", "required", "sections position-scale",
      lambda v: v.several_axes() and not v.axes_differ(),
@@ -146,7 +134,8 @@ _TABLE: tuple[tuple[str, str, str, Callable[[View], bool], str], ...] = (
      lambda v: "q_len" in v.inputs and v.inputs["q_len"] < v.inputs["k_len"],
      "Queries aligned with the first keys instead of the last."),
     ("BothDirections", "required", "future-keys bias-sign bucket-direction bucket-sign",
-     View.both_directions,
+     lambda v: v.family == "bias"
+     and (v.field("causal") is False or bool(v.field("bidirectional"))),
      "Keys after the query treated as in a decoder."),
     ("OneDirection", "required", "bucket-direction bucket-sign",
      lambda v: v.field("bidirectional") is False,
@@ -154,7 +143,9 @@ _TABLE: tuple[tuple[str, str, str, Callable[[View], bool], str], ...] = (
     ("BucketEdges", "required", "bucket-spacing", View.bucket_edges,
      "Buckets that start one distance early or late: every first distance is there, ties of the "
      "logarithm (16, 32, 64) among them."),
-    ("LastBucket", "required", "bucket-clamp", View.past_the_last_bucket,
+    ("LastBucket", "required", "bucket-clamp",
+     lambda v: v.surface == "bucket"
+     and bool(np.abs(v.inputs["relative_position"]).max() > v.field("max_distance")),
      "The last bucket starting elsewhere, or left behind by far distances."),
     # shifted keys, layouts and position ids
     ("ShiftedKeys", "required", "sign stale-cache", on("shift_keys"),
@@ -195,15 +186,16 @@ _TABLE: tuple[tuple[str, str, str, Callable[[View], bool], str], ...] = (
      "fixes what the definition says."),
 )  # fmt: skip
 
-FLAGS = {
-    name: Flag(level, tuple(codes.split()), test, catches)
-    for name, level, codes, test, catches in _TABLE
+#: The definition of each flag, as written to files. The codes are those of findings.
+FLAGS: dict[str, dict[str, Any]] = {
+    name: {"bug_type": codes.split(), "catches": catches, "level": level}
+    for name, level, codes, _, catches in _TABLE
 }
 
 
 def level_of(flags: Sequence[str]) -> str:
-    """Return the mildest level of the flags of a case."""
-    return max((FLAGS[name].level for name in flags), key=LEVELS.index, default=LEVELS[0])
+    """Return the level of a case with these flags: the last of LEVELS that a flag has."""
+    return max((FLAGS[name]["level"] for name in flags), key=LEVELS.index, default=LEVELS[0])
 
 
 def flags_of(
@@ -211,5 +203,5 @@ def flags_of(
 ) -> list[str]:
     """Return the flags of a case, in the order of the table."""
     view = View(surface, encoding, inputs)
-    found = [name for name, flag in FLAGS.items() if flag.test(view)]
+    found = [name for name, _, _, test, _ in _TABLE if test(view)]
     return found if kills else [*found, PINS]
