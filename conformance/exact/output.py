@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,7 +77,14 @@ class Output:
         return self._shaped(actual).shape == self.shape
 
     def _shaped(self, actual: np.ndarray) -> np.ndarray:
-        return _broadcast(actual, self.shape) if self.broadcasts else actual
+        """Return a result broadcast to the expected shape, or unchanged if it must not be."""
+        if not self.broadcasts:
+            return actual
+        while actual.ndim > len(self.shape) and actual.shape[0] == 1:
+            actual = actual[0]
+        with contextlib.suppress(ValueError):
+            return np.broadcast_to(actual, self.shape)
+        return actual
 
     def unit(self, actual: np.ndarray, dtype: str, **how: Any) -> np.ndarray:
         """Return the error unit of every element of a result.
@@ -142,13 +150,3 @@ class Output:
         unit = 0.0 if self.whole else self.unit(part, dtype, angles=angles)[place]
         part[place] += 3.0 * budget(dtype) * unit or 1
         return part
-
-
-def _broadcast(got: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return ``got`` broadcast to ``shape``, without a batch axis of 1, or unchanged."""
-    while got.ndim > len(shape) and got.shape[0] == 1:
-        got = got[0]
-    try:
-        return np.broadcast_to(got, shape)
-    except ValueError:
-        return got

@@ -77,7 +77,7 @@ def _bucket(e: DeBERTa, r: int) -> int:
 )
 @each_key
 def deberta(e: DeBERTa, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
-    """Return q.k, plus q times the key vector of the offset, plus k times its query vector."""
+    """Return q.k + q.a + k.b for the learned key vector a and query vector b of the offset."""
     tables = [t for t in (e.relative_keys, e.relative_queries) if t is not None]
     span = tables[0].shape[1] // 2
     there, back = (min(max(_bucket(e, r) + span, 0), 2 * span - 1) for r in (i - j, j - i))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
-from .cases_qk import PairCall, cases
+from .cases_qk import cases
 from .qk_mistakes import qk_mistakes
 from .xpos_mistakes import xpos_mistakes
 
@@ -32,7 +32,7 @@ def judge(run: Run) -> None:
     If no known mistake is found, judge the queries and the keys as ``apply``.
     """
     run.report.required = ("required inputs", "pairs", "state")
-    sides = drive(run, _probes(run), lambda probe: _called(run, probe.facts))
+    sides = drive(run, cases(run), partial(_called, run))
     if sides is None:
         return
     logits = [
@@ -43,17 +43,9 @@ def judge(run: Run) -> None:
         _xpos(run, sides, logits)
     elif not (match(run, sides, qk_mistakes(run.encoding)) and run.report.codes):
         _each_side(run)
-    first = next(cases(run))
-    for again, one in zip(_called(run, first), sides[:2], strict=True):
+    for again, one in zip(_called(run, next(cases(run))), sides[:2], strict=True):
         state.same_again(run, again.actual, one.actual, one.case)
     excuse(run, logits, MAYBE_HARMLESS)
-
-
-def _probes(run: Run) -> Iterator[Probe]:
-    for case in cases(run):
-        check = "required inputs" if case.required else "pairs"
-        words = f"q of shape {case.query.x.shape}, {case.name}" if case.required else ""
-        yield Probe(check, case.name, case, case.required, words)
 
 
 def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
@@ -65,23 +57,19 @@ def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
         match(run, seen, [*qk_mistakes(run.encoding), *xpos_mistakes(run.encoding)])
 
 
-def _called(run: Run, case: PairCall) -> list[JudgedCall]:
+def _called(run: Run, probe: Probe) -> list[JudgedCall]:
     driver = run.driver
-    q, q_at = driver.arguments(case.query.x, case.query.positions)
-    k, k_at = driver.arguments(case.key.x, case.key.positions)
-    result = driver.call(q, k, q_at, k_at)
-    found = []
+    sent, at = zip(*(driver.arguments(s.x, s.positions) for s in probe.facts), strict=True)
+    result, found = driver.call(*sent, *at), []
     for what, given, side, part in zip(
-        ("queries", "keys"), (q, k), (case.query, case.key), pair(result), strict=True
+        ("queries", "keys"), sent, probe.facts, pair(result), strict=True
     ):
         y = driver.array(part)
         if y.shape != given.shape:
-            raise Malformed(
-                f"{what}: expected shape {given.shape}, as the argument has, got {y.shape}"
-            )
+            raise Malformed(f"{what}: expected shape {given.shape}, as passed, got {y.shape}")
         y = driver.restored(y, side.x.shape)
-        found.append(JudgedCall(f"{what}, {case.name}", y, side.truth(), side))
-    run.reached(case.query.length - 1)
+        found.append(JudgedCall(f"{what}, {probe.case}", y, side.truth(), side))
+    run.reached(probe.facts[0].length - 1)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Channel permutations and position ids, computed by counting."""
+"""Permutations of channels, and position ids, computed in plain loops."""
 
 from __future__ import annotations
 
@@ -66,7 +66,11 @@ def shard_positions(cu_seqlens: np.ndarray, cp_size: int, cp_rank: int) -> np.nd
 def mrope_positions(
     token_types: np.ndarray, image_grids: np.ndarray, video_grids: np.ndarray
 ) -> np.ndarray:
-    """Return M-RoPE positions: text advances all axes, an image has those of its merged grid."""
+    """Return M-RoPE positions (3, B, S): frame, row and column of every token.
+
+    A text token has the same position on every axis. An image or video occupies a grid in which
+    2 x 2 patches are merged into one token.
+    """
     waiting = {1: image_grids.tolist(), 2: video_grids.tolist()}
     made = []
     for row in token_types.tolist():

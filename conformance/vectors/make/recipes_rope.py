@@ -49,7 +49,7 @@ def applied(ident: str, encoding: Any, spec: str, *cases: tuple[Any, ...]) -> Gr
 
 
 def standard(ident: str, encoding: Any, spec: str) -> Group:
-    """Return nine rows: the first positions, a decoding step, scattered and far positions."""
+    """Return cases with the first positions, one decoding step, scattered and far positions."""
     return applied(
         ident, encoding, spec,
         ("first", "The first three positions.", [0, 1, 2]),
@@ -60,7 +60,7 @@ def standard(ident: str, encoding: Any, spec: str) -> Group:
 
 
 def brief(ident: str, encoding: Any, spec: str) -> Group:
-    """Return three rows: the first positions and a far one."""
+    """Return cases with the first positions and a far one, or with several axes."""
     return Group(ident, "apply", encoding, spec, tuple(rotations(encoding, ident)))
 
 
