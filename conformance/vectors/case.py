@@ -68,11 +68,9 @@ class VectorCase:
     def read(cls, file: str, group: Mapping[str, Any], case: Mapping[str, Any]) -> VectorCase:
         """Return a case of a file from the JSON forms of its group and itself."""
         ident, surface, declared = (group[name] for name in ("id", "surface", "encoding"))
-        texts = {name: case[name] for name in ("id", "spec", "comment", "level")}
-        lists = {name: tuple(case[name]) for name in ("flags", "kills")}
-        return cls(
-            file=file, group=ident, surface=surface, declared=declared, data=case, **texts, **lists
-        )
+        own: dict[str, Any] = {name: case[name] for name in ("id", "spec", "comment", "level")}
+        own |= {name: tuple(case[name]) for name in ("flags", "kills")}
+        return cls(file=file, group=ident, surface=surface, declared=declared, data=case, **own)
 
     @cached_property
     def encoding(self) -> Encoding | None:

@@ -55,7 +55,7 @@ _TABLE: tuple[tuple[str, str, str, Callable[[View], bool], str], ...] = (
      lambda v: v.positions.ndim > 1 and v.positions.shape[-2] > 1,
      "Rows of a batch that are given other positions than their own."),
     ("DistinctSizes", "required", "position-axis shape",
-     lambda v: np.ndim(v.inputs.get("x")) == 4 and len(set(v.inputs["x"].shape[:3])) == 3,
+     lambda v: np.ndim(v.inputs.get("x", 0)) == 4 and len(set(v.inputs["x"].shape[:3])) == 3,
      "The head or batch axis taken for the sequence: the three sizes differ."),
     ("Offset", "required", "decode-offset position-axis position-precision",
      lambda v: v.surface == "apply_offset" and len(set(v.inputs["offset"].tolist())) == 1,
