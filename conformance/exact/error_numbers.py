@@ -1,10 +1,10 @@
-"""Numbers that carry their error unit: a formula of such numbers returns its own error unit.
+"""Numbers that carry the coefficients of their error unit through a formula.
 
 A :class:`Counted` holds a value and two coefficients, A and B. The error unit of a result is
 ``u_out * A + u_angle * B``, where ``u_out`` is the roundoff of the result's dtype and ``u_angle``
 that of the angles. Values are 50-digit mpmath numbers. The rules for A and B are:
 
-- A given number x has A = ``|x|`` and B = 0.
+- A given number x, such as a field of an encoding, has A = ``|x|`` and B = 0.
 - A sum adds the A, and adds the B, of its terms.
 - A product of x and y has A = ``A_x A_y`` and B = ``B_x A_y + A_x B_y``.
 - ``sin(x)`` has A = ``|sin(x)|`` and B = ``A_x``; ``cos(x)`` likewise.
@@ -31,7 +31,7 @@ Number = Any  # a 50-digit mpmath number, or an int or float that equals one
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """A value with the coefficients of its error unit, and the amplitude of its sines."""
+    """A value with the coefficients A and B of its error unit."""
 
     value: Number
     terms: Number = None  #: A
@@ -93,7 +93,7 @@ class Counted:
 
 
 def counted(number: Any) -> Counted:
-    """Return a plain number as a given number, and a :class:`Counted` unchanged."""
+    """Return a :class:`Counted` unchanged, and any other number as a given number."""
     return number if isinstance(number, Counted) else Counted(number)
 
 
@@ -160,7 +160,7 @@ def relu(x: Any) -> Counted:
 
 
 def root(number: Any) -> Counted:
-    """Return the square root of a plain number, as a given number."""
+    """Return the square root of a plain number, which counts as a given number."""
     return Counted(mpmath().mp.sqrt(number))
 
 

@@ -49,9 +49,8 @@ class Entry:
     @property
     def surface(self) -> str:
         """Return the surface on which the encoding is judged."""
-        return (
-            "apply_queries" if hasattr(self.encoding, "decays") else SURFACE[self.encoding.family]
-        )
+        decays = hasattr(self.encoding, "decays")
+        return "apply_queries" if decays else SURFACE[self.encoding.family]
 
     def group(self, name: str) -> Group:
         """Return the inputs of one example: its golden vectors without the expected outputs."""

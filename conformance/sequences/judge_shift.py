@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -63,9 +62,12 @@ def judge(run: Run) -> None:
         state.replay(run, lambda: _called(run, first.facts), first.actual, first.case)
         return
     calls += drive(run, _wide(run, encoding), ask) or []
-    with _short(run, _LONGEST) as short:
-        recipe = "lambda x, p: fn(x, int(p[0]))  # a shift has no attention factor and no offset"
-        judge_as_apply(short, partial(_view, run), shift(encoding), recipe)
+    last, highest = run.settings.up_to(_LONGEST), run.ledger.highest
+    run.ledger.highest = min(highest, last)
+    short = replace(run, settings=replace(run.settings, max_position=last, reduced=True))
+    recipe = "lambda x, p: fn(x, int(p[0]))  # a shift has no attention factor and no offset"
+    judge_as_apply(short, partial(_view, run), shift(encoding), recipe)
+    run.reached(highest)
     if run.failures and not run.report.codes:
         name_pattern(run, calls, "stale-cache", "keys are not moved by delta")
 
@@ -88,15 +90,6 @@ def _wide(run: Run, encoding: Rotary) -> Iterator[Probe]:
         call = Moved(encoding, run.random((*size, encoding.head_dim), 20 + i), 37 + i)
         case = f"B, H, S = {size}, delta {call.delta}"
         yield Probe("shifts", case, call, False, f"B, H, S = {size}")
-
-
-@contextmanager
-def _short(run: Run, longest: int) -> Iterator[Run]:
-    """Yield a run that judges fewer positions, up to ``longest``: each delta takes a call."""
-    last, highest = run.settings.up_to(longest), run.ledger.highest
-    run.ledger.highest = min(highest, last)
-    yield replace(run, settings=replace(run.settings, max_position=last, reduced=True))
-    run.reached(highest)
 
 
 def _called(run: Run, call: Moved) -> np.ndarray:

@@ -43,7 +43,7 @@ class Backward:
         m = self.encoding.attention_factor(int(self.positions.max()) + 1)
         return scaled(self.truth(), m**power)
 
-    def without_rest(self) -> Truth:
+    def rotated_only(self) -> Truth:
         """Return the result with 0 in the channels that are not rotated."""
         truth = self.truth()
         return Truth(np.where(truth.terms > 0, truth.value, 0.0), truth.terms, truth.angle)
@@ -135,7 +135,7 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
     text = "dx equals dy: nothing is rotated"
     yield Mistake("frequency-spacing", text, lambda call: identical(call.dy))
     text = "the gradient of the channels that are not rotated is 0"
-    yield Mistake("rotary-dim", text, lambda call: call.without_rest())
+    yield Mistake("rotary-dim", text, lambda call: call.rotated_only())
 
 
 def _back(call: Backward, output_layout: str | None) -> Truth:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -31,14 +31,10 @@ def permute_weights(w: np.ndarray, n_heads: int) -> np.ndarray:
 
 def position_ids(attention_mask: np.ndarray) -> np.ndarray:
     """Return position ids: real tokens counted from 0 in every row, and 0 for padding."""
-    made = []
-    for row in attention_mask.tolist():
-        count, ids = 0, []
-        for real in row:
-            ids.append(count if real else 0)
-            count += real
-        made.append(ids)
-    return np.array(made)
+    rows = attention_mask.tolist()
+    return np.array([
+        [n - 1 if real else 0 for n, real in zip(accumulate(row), row, strict=True)] for row in rows
+    ])  # fmt: skip
 
 
 def packed(lengths: np.ndarray) -> np.ndarray:
@@ -97,11 +93,8 @@ def grid_positions(height: int, width: int, merge_size: int) -> np.ndarray:
 
 def ids_from_tokens(e: Any, input_ids: np.ndarray) -> np.ndarray:
     """Return positions: real tokens count from ``padding_idx + 1``, minus the table's offset."""
-    made = np.zeros_like(input_ids)
-    for b, row in enumerate(input_ids.tolist()):
-        at = e.padding_idx
-        for s, token in enumerate(row):
-            real = token != e.padding_idx
-            at += real
-            made[b, s] = (at if real else e.padding_idx) - e.offset
-    return made
+    made = []
+    for row in input_ids.tolist():
+        real = [int(token != e.padding_idx) for token in row]
+        made.append([n * r for n, r in zip(accumulate(real), real, strict=True)])
+    return np.array(made) + e.padding_idx - e.offset
