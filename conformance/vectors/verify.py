@@ -111,7 +111,7 @@ def _manifest_problems(home: Path, manifest: Json) -> Iterator[str]:
     listed = manifest["files"]
     present = {path.name for path in home.glob("*.json")} - {MANIFEST}
     yield from (f"{name}: not in {MANIFEST}" for name in sorted(present - set(listed)))
-    for name in present & set(listed):  # a missing file is reported when it is read
+    for name in sorted(present & set(listed)):  # a missing file is reported when it is read
         data = (home / name).read_bytes()
         if hashlib.sha256(data).hexdigest() != listed[name]["sha256"]:
             yield f"{name}: its SHA-256 is not the one in {MANIFEST}"

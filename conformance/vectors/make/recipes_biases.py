@@ -43,7 +43,7 @@ def alibi() -> Theme:
 
 def t5() -> Theme:
     """Return the vectors of T5's buckets and biases."""
-    # Buckets do not depend on the table; the corpus of wrong implementations has these.
+    # Buckets do not depend on the values of the table.
     empty, wide = np.zeros((32, 2), np.float32), np.zeros((64, 2), np.float32)
     sines = np.sin(np.arange(32 * 4, dtype=np.float64) * 1.7).reshape(32, 4) * 3
     table = sines.astype(np.float32)

@@ -18,7 +18,7 @@ MLA = "DeepSeek-AI 2024, DeepSeek-V2, arXiv:2405.04434, section 2.1.3 (decoupled
 QK_NORM = "Zhang, Sennrich 2019, RMSNorm, arXiv:1910.07467, section 3; q/k-norm of Qwen3, OLMo 2"
 DEEPSEEK_CODE = "deepseek-ai/DeepSeek-V3, modeling_deepseek.py, apply_rotary_pos_emb"
 
-#: Positions that, at frequency 1, are very close to a multiple of pi/2.
+#: Positions whose angle at frequency 1 is very close to a multiple of pi/2.
 QUARTERS = (355, 103993, 833719, 1146408)
 #: The first integer that float32 cannot hold.
 LAST = 2**24 + 1
