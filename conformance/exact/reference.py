@@ -84,14 +84,14 @@ def at(name: str, comment: str, *positions: Any) -> Recipe:
 
 def lengths(q_len: int, k_len: int) -> Recipe:
     """Return a case of a bias: the last ``q_len`` of ``k_len`` tokens are queries."""
-    says = f"The last {q_len} of {k_len} tokens ask."
+    says = f"The queries are the last {q_len} of {k_len} tokens."
     return Recipe(f"{q_len}-of-{k_len}", says, {"q_len": q_len, "k_len": k_len})
 
 
 def tokens(ident: str, heads: int, dim: int, count: int, size: float = 1.0) -> Recipe:
     """Return a case of a score among ``count`` tokens, with q and k scaled by ``size``."""
     q, k = (numbers(f"{ident}-{side}", 1, heads, count, dim) * np.float32(size) for side in "qk")
-    return Recipe(f"{count}-tokens", f"{count} tokens ask each other.", {"q": q, "k": k})
+    return Recipe(f"{count}-tokens", f"{count} queries and keys.", {"q": q, "k": k})
 
 
 def _tables(e: Table, name: str) -> list[Recipe]:
@@ -106,8 +106,8 @@ def _tables(e: Table, name: str) -> list[Recipe]:
 
     return [
         at("first", "The first four positions.", *axes(first)),
-        at("far", "Past 256, 2048 and 5000.", *axes(far)),
-        at("between", "Left of the origin, and between tokens.", *axes(between)),
+        at("far", "Positions beyond 256, 2048 and 5000.", *axes(far)),
+        at("between", "Negative and fractional positions.", *axes(between)),
     ]
 
 
