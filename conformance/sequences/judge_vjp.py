@@ -127,10 +127,7 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
             "output-layout",
             lambda written: lambda call: _back(call, written),
             ("dy is read in the layout of x, not in the output layout", None),
-            (
-                "dy is read in the layout of x, and dx is written in the output layout",
-                output_layout,
-            ),
+            ("the layouts of dy and dx are exchanged", output_layout),
         )
     text = "dx equals dy: nothing is rotated"
     yield Mistake("frequency-spacing", text, lambda call: identical(call.dy))

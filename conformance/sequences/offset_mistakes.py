@@ -79,10 +79,10 @@ def offset_mistakes() -> Iterator[Mistake]:
         "decode-offset",
         at,
         ("the offset is used as the position of every token", lambda t: t.start),
-        ("the tokens of the call are counted in its offset", lambda t: t.position + t.size),
+        ("the offset of a call counts the call's own tokens", lambda t: t.position + t.size),
         ("the offset counts calls, not tokens", lambda t: t.start * t.size + t.index),
-        ("nonzero offsets are one position late", lambda t: t.position + (t.start > 0)),
-        ("nonzero offsets are one position early", lambda t: t.position - (t.start > 0)),
+        ("calls with an offset start one position late", lambda t: t.position + (t.start > 0)),
+        ("calls with an offset start one position early", lambda t: t.position - (t.start > 0)),
     )
     yield from of_any_start("the offset", HALVES)
     yield from mistakes(

@@ -97,4 +97,5 @@ def ids_from_tokens(e: Any, input_ids: np.ndarray) -> np.ndarray:
     for row in input_ids.tolist():
         real = [int(token != e.padding_idx) for token in row]
         made.append([n * r for n, r in zip(accumulate(real), real, strict=True)])
-    return np.array(made) + e.padding_idx - e.offset
+    first: int = e.padding_idx - e.offset
+    return first + np.array(made)

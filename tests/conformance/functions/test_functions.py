@@ -166,7 +166,7 @@ def test_state_is_told_from_a_mistake():
         (
             pr.ModelEncoding("m", encodings={"a": None}),
             "layers",
-            "m does not say which type each of its layers has",
+            "model must have layer_types, the type of each layer; m has none",
         ),
     ],
 )
