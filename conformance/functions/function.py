@@ -26,9 +26,9 @@ class Arguments:
 
 
 def written(code: str, message: str, function: Function, remedy: str = "") -> Mistake:
-    """Return the mistake of using ``function`` in place of the declared one.
+    """Return the mistake of computing ``function`` in place of the declared function.
 
-    ``function`` returns values, or a Truth if their tolerance differs from the row's.
+    ``function`` returns values, or a Truth if the tolerance of these values differs.
     """
     return Mistake(code, message, lambda call: call.returned_by(function), remedy)
 
@@ -74,18 +74,14 @@ class PlainCall:
     arguments: tuple[Any, ...]
 
     def truth(self, value: np.ndarray) -> Truth:
-        """Return the reference of this call with ``value`` as its values."""
-        return self.row.truth(
-            self.encoding, self.arguments, self.row.meaning(np.asarray(value, np.float64))
-        )
+        """Return ``value`` with the tolerance of this call."""
+        compared = self.row.meaning(np.asarray(value, np.float64))
+        return self.row.truth(self.encoding, self.arguments, compared)
 
     def returned_by(self, function: Function) -> Truth | None:
         """Return the result of ``function`` for the same arguments, or None if it fails."""
         try:
             value = function(*self.arguments)
-            if isinstance(value, Truth):
-                return value
-            value = np.asarray(value, dtype=np.float64)
+            return value if isinstance(value, Truth) else self.truth(value)
         except (ValueError, IndexError, ArithmeticError):
             return None
-        return self.truth(value)

@@ -19,7 +19,7 @@ PLAIN = (
     *FACTORS, 1.5, 2.5, 3.0, 5.0, 6.0, 10.0, 12.0, 20.0, 24.0, 48.0, 80.0, 100.0, 1000.0,
     7.0, 13.0, 57.0, 241.0,
 )  # fmt: skip
-#: The most digits of a hand-written constant.
+#: The most significant digits of a hand-written constant.
 _DIGITS = 7
 #: Digits of a float64.
 _MOST = 17
@@ -30,7 +30,7 @@ class Fit:
     """A base and a scaling that give the frequencies."""
 
     base: float
-    scaling: FrequencySchedule | None
+    scaling: FrequencySchedule | None = None
     named: bool = True  #: False if the scaling only lists the frequencies
 
 
@@ -44,7 +44,7 @@ class Factor:
 
     @property
     def short(self) -> float:
-        """1 if it is within the error, else the shortest decimal within the uncertainty."""
+        """1 if m equals 1 within ``error``, else m as the shortest decimal within ``sigma``."""
         if abs(self.m - 1.0) <= self.error:
             return 1.0
         return nice(self.m, self.sigma, 4 * ROUNDOFF["float64"])
@@ -68,11 +68,6 @@ class Measurement:
     def rotary_dim(self) -> int:
         """The number of rotated channels."""
         return 2 * self.w.size
-
-    @property
-    def k(self) -> np.ndarray:
-        """The numbers of the pairs."""
-        return np.arange(self.w.size)
 
     @property
     def noise(self) -> np.ndarray:
@@ -130,10 +125,10 @@ def predict(base: float, scaling: FrequencySchedule | None, d: int) -> np.ndarra
 
 
 def fitted_base(m: Measurement, factor: float, k: np.ndarray | None = None) -> float | None:
-    """Return the base that fits best if pair 0 has frequency ``1 / factor``, or None."""
+    """Return the base that fits pairs k best if pair 0 has frequency ``1 / factor``, or None."""
     if m.w.size < 2:
         return None
-    k = m.k if k is None else k
+    k = np.arange(m.w.size) if k is None else k
     weight = 1 / m.error[k] ** 2
     through = float(np.sum(weight * k * np.log(m.w[k] * factor)) / np.sum(weight * k * k))
     base = float(np.exp(-through * m.w.size))
@@ -142,7 +137,7 @@ def fitted_base(m: Measurement, factor: float, k: np.ndarray | None = None) -> f
 
 def chosen(m: Measurement, fitted: float, k: np.ndarray | None = None) -> tuple[float, ...]:
     """Return bases with few digits, those within the uncertainty first."""
-    k = m.k if k is None else k
+    k = np.arange(m.w.size) if k is None else k
     weight = k / (m.noise[k] + m.roundoff)
     error = 16 * m.roundoff + m.w.size / float(np.sqrt(np.sum(weight**2)))
     return (*decimals(fitted, _MOST, error * fitted), *decimals(fitted))
