@@ -154,15 +154,15 @@ def _by_row(row: Function) -> Function:
 
 def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
     return several(
-        ("relative-symmetric", "later keys get the rows of earlier keys at the same distance",
+        ("relative-symmetric", "an offset and its opposite share the row of the earlier key",
          _by_row(lambda i, j, n: n - 1 - abs(i - j))),
-        ("relative-symmetric", "earlier keys get the rows of later keys at the same distance",
+        ("relative-symmetric", "an offset and its opposite share the row of the later key",
          _by_row(lambda i, j, n: n - 1 + abs(i - j))),
-        ("relative-absolute", "the row is j for every query, the key's position",
+        ("relative-absolute", "the row is that of the key's own position",
          _by_row(lambda i, j, n: j)),
-        ("relative-absolute", "the row is S - 1 + j for every query, with the key's position j",
+        ("relative-absolute", "the row is S - 1 plus the key's own position",
          _by_row(lambda i, j, n: n - 1 + j)),
-        ("relative-absolute", "the row is i for every key, the query's position",
+        ("relative-absolute", "the row is that of the query's own position",
          _by_row(lambda i, j, n: i)),
         ("relative-shift",
          "the shift for causal attention is used: later keys get scores of the next query",
