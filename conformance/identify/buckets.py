@@ -10,6 +10,7 @@ from posenc_ref.conformance.bias.cases import ask
 from posenc_ref.conformance.harness.run import Run
 
 from .card import Card, Unidentified, require_same
+from .fit.measurement import equal_range
 
 #: Increasing distances and the bucket of each.
 Side = tuple[np.ndarray, np.ndarray]
@@ -130,9 +131,4 @@ def _max_distance(seen: tuple[int, ...], size: int) -> tuple[int, int, int] | No
     inside = next(filter(same, (*_USUAL, *range(guess + 2, max(guess // 2, exact), -1))), None)
     if inside is None:
         return None
-    low = high = inside
-    while same(low - 1):
-        low -= 1
-    while high < 4 * inside and same(high + 1):
-        high += 1
-    return inside, low, high
+    return inside, *equal_range(inside, same)

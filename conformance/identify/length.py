@@ -46,10 +46,9 @@ class Lengths:
         self.last = 0  #: the last length before the frequencies change
         self.longest = 0  #: the longest accepted call
         self._fresh = False
+        card.linear = short.linear
         if not short.linear:
-            card.unknown.append(
-                "the angles are not linear: the effect of longer calls is not measured"
-            )
+            card.unknown.append(f"{NOT_LINEAR}: longer calls are not measured")
             return
         self._first = self.rows(_SHORTEST)[1:] if self.whole else ()
         self._climb(access, card)
@@ -74,9 +73,7 @@ class Lengths:
             except (Refused, Malformed):
                 break
         if not self.seen:
-            card.unknown.append(
-                f"a call of {LADDER[0]} tokens fails: longer calls are not measured"
-            )
+            card.unknown.append(f"calls of {LADDER[0]} tokens fail: longer calls are not measured")
             return
         if self.whole and not self.same(_SHORTEST):
             first = min(self.changed, default=max(self.seen))
@@ -116,12 +113,9 @@ class Lengths:
             return self.meets(length, self.short.frequencies, self.short.amplitude)
         angle = np.abs(self.short.frequencies) * _EARLY[:, None]
         slack = ROUNDOFF[self.run.coarse] + ROUNDOFF["float32"] * angle
-        slack = _SAME * slack * self.short.amplitude
-        n = _EARLY.size
-        return all(
-            bool((np.abs(a[:n] - b[:n]) <= slack).all())
-            for a, b in zip(self.rows(length)[1:], self._first, strict=True)
-        )
+        calls = (self.rows(length)[1:], self._first)
+        now, first = (np.stack(tables)[:, : _EARLY.size] for tables in calls)
+        return bool((np.abs(now - first) <= _SAME * slack * self.short.amplitude).all())
 
     def phases(self, length: int) -> Phases:
         """Return the phases measured at or near the given length."""
@@ -165,10 +159,8 @@ class Lengths:
                 "longer calls have other frequencies, or the function changes positions"
             )
             return
-        card.facts["length"] = (
-            f"the frequencies change in calls of more than {self.last} tokens" if self.whole
-            else f"the frequencies change past position {self.last - 1}"
-        )  # fmt: skip
+        where = "in calls of more than {} tokens" if self.whole else "from position {} on"
+        card.facts["length"] = f"the frequencies change {where.format(self.last)}"
         card.by_length = {n: p.frequencies for n, p in known.items()}
         if found is None:
             card.unknown.append(_NO_RULE)

@@ -16,7 +16,16 @@ from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .fit.blend import MSCALES
-from .fit.measurement import PLAIN, Fit, Measurement, decimals, fitted_base, nice, predict
+from .fit.measurement import (
+    PLAIN,
+    Fit,
+    Measurement,
+    decimals,
+    equal_range,
+    fitted_base,
+    nice,
+    predict,
+)
 from .fit.schedule import fit
 
 
@@ -107,7 +116,6 @@ def _together(scaling: Any, *names: str) -> str:
 
 def _any_length(encoding: RoPE, s: Any, m: Measurement) -> Iterator[str]:
     """Yield the range of original_max_position that gives the same frequencies."""
-    kept = s.original_max_position
 
     def same(length: int) -> bool:
         try:
@@ -115,17 +123,7 @@ def _any_length(encoding: RoPE, s: Any, m: Measurement) -> Iterator[str]:
         except ValueError:
             return False
 
-    def last(direction: int) -> int:
-        inside, step = int(kept), max(int(kept) // 1024, 1)
-        while step >= 1:
-            further = inside + direction * step
-            if further >= 1 and abs(further) < 2**40 and same(further):
-                inside, step = further, step * 2
-            else:
-                step //= 2
-        return inside
-
-    low, high = last(-1), last(1)
+    low, high = equal_range(int(s.original_max_position), same)
     if high > low:
         yield f"any original_max_position from {low} to {high} gives the same frequencies"
 

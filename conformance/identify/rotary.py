@@ -26,7 +26,7 @@ from . import names as identify_names
 from .card import Card, Unidentified, require_finite, require_same
 from .fit.measurement import Factor, Fit, Measurement
 from .fit.schedule import fit
-from .length import NOT_LINEAR, UNSPACED, Lengths
+from .length import UNSPACED, Lengths
 from .measure import amplitude, like_xpos, origin, uncertainty
 
 UNKNOWN_LAYOUT = "the channel pairs match no known layout (half, interleaved)"
@@ -82,10 +82,9 @@ def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
             "of a pair: the card describes the other channels only"
         )
     factor = amplitude(run, access, tables, phases)
-    card.linear = phases.linear
-    if not card.linear:
-        card.unknown += [NOT_LINEAR, *like_xpos(tables, access, run.coarse)]
     lengths = Lengths(run, access, tables, phases, card)
+    if not phases.linear:
+        card.unknown += like_xpos(tables, access, run.coarse)
     describe_pairs(card, measured, every)
     if run.driver.axes > 1:
         identify_axes.identify(run, access, measured, lengths, factor, card)

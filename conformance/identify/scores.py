@@ -15,13 +15,12 @@ from posenc_ref.conformance.check import make_run
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.reach import Reach
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.harness.signatures import SURFACES, load
 from posenc_ref.conformance.phases.measure import Measured, channel_pairs, unwrap
 
-from . import bias as identify_bias
-from . import sinusoid as identify_sinusoid
 from .card import Card, Unidentified, require_same
 from .fit.measurement import Factor
-from .length import NOT_LINEAR, Lengths
+from .length import Lengths
 from .logits import Logits, Terms, take_apart
 from .measure import reach, refined, xpos_rates
 from .rotary import UNKNOWN_LAYOUT, closest_fit, describe_pairs, encode, numbers, structures
@@ -55,9 +54,7 @@ def identify(run: Run, card: Card) -> None:
     present = [name for name in _TERMS if getattr(terms, name).any()]
     card.facts["terms"] = ", ".join(_TERMS[name] for name in present) or "none"
     if not terms.bilinear:
-        raise Unidentified(
-            "logits are not linear in q and k: positions depend on content, as in CoPE"
-        )
+        raise Unidentified("logits are not linear in q and k: positions depend on content (CoPE)")
     if "content" not in present:
         raise Unidentified("the logits contain no q.k term")
     if np.abs(terms.content[:1] - terms.content).max() > terms.noise["content"]:
@@ -67,7 +64,7 @@ def identify(run: Run, card: Card) -> None:
         return
     card.fill(_rotary, run, logits, terms)
     if "bias" in present:
-        _part(run, card, "bias", logits.bias, identify_bias.identify)
+        _part(run, card, "bias", logits.bias)
         card.facts["bias"] = f"added to the rotated q.k: {card.encoding!r}"
         card.encoding = None
         raise Unidentified("no single encoding describes logits with both a rotation and a bias")
@@ -80,14 +77,12 @@ def _unmoved(run: Run, logits: Logits, terms: Terms, present: list[str], card: C
     content = terms.content[0][terms.visible][0]
     s = float(np.median(np.diagonal(content)))
     if np.abs(content - s * np.eye(logits.dim)).max() > terms.noise["content"]:
-        raise Unidentified(
-            "the content term is not a multiple of q . k: the function projects q or k"
-        )
+        raise Unidentified("the content term is no multiple of q . k: the function projects q or k")
     _scale(run, card, s, logits.dim)
     if present == ["content"]:
         raise Unidentified("positions make no difference: the logits are q . k without an encoding")
     if present == ["content", "bias"]:
-        _part(run, card, "bias", logits.bias, identify_bias.identify)
+        _part(run, card, "bias", logits.bias)
         _inside(run, card, s, logits)
     elif terms.same("query", "queries") and terms.same("key", "keys"):
         _added(run, card, logits, s)
@@ -104,9 +99,7 @@ def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
     seen = np.tril(np.ones((5, 5), bool), -1)
     if not Ruler(run.coarse).differ(got, s * expected, expected)[:, seen].any():
         card.encoding = e.replace(bias_inside_scale=True)
-        card.facts["recipe"] = (
-            "ALiBi's slopes times the softmax scale, which multiplies q . k as well"
-        )
+        card.facts["recipe"] = "ALiBi's slopes times the softmax scale on q . k"
 
 
 def _added(run: Run, card: Card, logits: Logits, s: float) -> None:
@@ -122,15 +115,12 @@ def _added(run: Run, card: Card, logits: Logits, s: float) -> None:
 
     card.facts["positions"] = "the row of a table for each position is added to q and k"
     last = _ROWS if logits.short else _SQUARE
-    _part(run, card, "table", table, identify_sinusoid.identify, max_position=last)
+    _part(run, card, "table", table, max_position=last)
     if isinstance(card.encoding, Learned):
         card.unknown.append("rows are measured from logits, so they are exact only to rounding")
 
 
-def _part(
-    run: Run, card: Card, surface: str, fn: Callable[..., Any],
-    identify_it: Callable[..., None], **options: Any,
-) -> None:  # fmt: skip
+def _part(run: Run, card: Card, surface: str, fn: Callable[..., Any], **options: Any) -> None:
     """Identify a part of the logits as a function of another surface."""
 
     def driven(*args: Any) -> Any:
@@ -142,7 +132,7 @@ def _part(
     part = make_run(driven, None, surface, dtype=run.coarse, name=surface, **options)
     facts, card.encoding = dict(card.facts), None
     try:
-        card.fill(identify_it, part)
+        card.fill(load(SURFACES[surface].identify), part)
     except (Refused, Malformed) as error:
         card.unknown.append(f"the {surface}: a call failed: {error}")
     card.facts |= facts  # keep the mask of the logits
@@ -151,26 +141,23 @@ def _part(
 
 def _relative(card: Card, terms: Terms) -> None:
     """Describe relative terms, such as those of Shaw, Transformer-XL and DeBERTa."""
-    shapes = []
     everywhere, relative = "the same everywhere", "a function of key minus query"
-    for name in ("query", "key", "bias"):
-        shapes.append(
-            "" if not getattr(terms, name).any() else everywhere if terms.same(name, "all")
-            else relative if terms.same(name, "offsets")
-            else "differs between elements with the same key minus query"
-        )  # fmt: skip
-        if shapes[-1]:
-            card.facts[_TERMS[name].partition(" (")[0]] = shapes[-1]
-    known: dict[tuple[str, ...], str] = {
-        (relative, "", ""): "Shaw: a vector for each offset, added to keys",
-        (relative, everywhere, relative): "Transformer-XL: offsets and two biases",
-        (relative, relative, ""): "DeBERTa: disentangled attention",
-    }
-    like = known.get(tuple(shapes))
-    raise Unidentified(
-        f"the terms are those of {like}; the vectors are not measured" if like
-        else "no known encoding has these terms"
-    )  # fmt: skip
+    shapes = {
+        name: everywhere if terms.same(name, "all") else relative if terms.same(name, "offsets")
+        else "differs between elements with the same key minus query"
+        for name in ("query", "key", "bias") if getattr(terms, name).any()
+    }  # fmt: skip
+    card.facts |= {_TERMS[name].partition(" (")[0]: shape for name, shape in shapes.items()}
+    known = {
+        "Shaw: a vector for each offset, added to keys": {"query": relative},
+        "Transformer-XL: offsets and two biases":
+            {"query": relative, "key": everywhere, "bias": relative},
+        "DeBERTa: disentangled attention": {"query": relative, "key": relative},
+    }  # fmt: skip
+    for name, expected in known.items():
+        if shapes == expected:
+            raise Unidentified(f"the terms are those of {name}; the vectors are not measured")
+    raise Unidentified("no known encoding has these terms")
 
 
 # -- content terms rotated by positions --------------------------------------------------------
@@ -195,11 +182,9 @@ class _Distances(Reach):
         length = int(positions.max()) + 1
         bias = self._logits.last_bias(length)[0]
         size = self._scale * self._logits.size**2
-        parts = []
-        for channel in (a, b):
-            y = self._logits.last(a, channel, length)[:, 0] - bias
-            parts.append(y[:, ::-1][:, positions].T / size)
-        return parts[0], parts[1]
+        rows = (self._logits.last(a, channel, length)[:, 0] - bias for channel in (a, b))
+        cos, sin = (y[:, ::-1][:, positions].T / size for y in rows)
+        return cos, sin
 
 
 def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
@@ -219,18 +204,13 @@ def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
         raise Unidentified("channels of q and k are not combined in pairs: this is not a rotation")
     turned = float(np.median([own[p.a] for p in measured.pairs]))
     if not logits.at_end():
-        card.facts["queries"] = (
-            "with fewer queries than keys, queries are not at the end of the keys"
-        )
+        card.facts["queries"] = "if fewer than the keys, queries are not at the end of the keys"
         raise Unidentified("without queries at the end of the keys, frequencies are not measured")
     farthest = _FARTHEST if logits.short else _SQUARE
     run = replace(run, settings=replace(run.settings, max_position=run.settings.up_to(farthest)))
     access = _Distances(run, logits, measured, turned)
     phases = unwrap(access.tables, run.coarse)
-    card.linear = phases.linear
     decay = None if phases.linear else xpos_rates(access.tables, access, run.coarse)
-    if not phases.linear and decay is None:
-        card.unknown.append(NOT_LINEAR)
     lengths = Lengths(run, access, access.tables, phases, card)
     phases = refined(access.tables, phases, reach(access), run.coarse)
     # Rotated channels give the scale times m squared; channels passed through give the scale.

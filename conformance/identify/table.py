@@ -16,7 +16,7 @@ from posenc_ref.conformance.phases.measure import Phases, unaliased
 
 from .card import Card, require_finite, require_same
 from .fit.measurement import Factor
-from .length import NOT_LINEAR, Lengths
+from .length import Lengths
 from .measure import amplitude
 from .rotary import Structure, explain, numbers
 
@@ -45,9 +45,6 @@ def cos_sin(run: Run, card: Card) -> None:
 
     phases = unaliased(tables, run.coarse)
     factor = amplitude(run, access, tables, phases)
-    card.linear = phases.linear
-    if not card.linear:
-        card.unknown.append(NOT_LINEAR)
     lengths = Lengths(run, access, tables, phases, card)
     phases = lengths.refined(access)
     numbers(card, phases, factor, run.coarse)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -167,3 +167,19 @@ def between(low: float, high: float, usual: float) -> float:
         if low < last <= high:
             return last
     return high
+
+
+def equal_range(value: int, same: Callable[[int], bool]) -> tuple[int, int]:
+    """Return the smallest and the largest integer around ``value`` for which ``same`` holds."""
+
+    def last(direction: int) -> int:
+        inside, step = value, max(value // 1024, 1)
+        while step >= 1:
+            further = inside + direction * step
+            if 1 <= further < 2**40 and same(further):
+                inside, step = further, step * 2
+            else:
+                step //= 2
+        return inside
+
+    return last(-1), last(1)

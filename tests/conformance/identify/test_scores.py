@@ -155,7 +155,7 @@ def offsets(q, k, shared):
 @pytest.mark.parametrize(
     ("fn", "words"),
     [
-        (bent, "as in CoPE"),
+        (bent, "content (CoPE)"),
         (lambda q, k: offsets(q, k, False), "Shaw"),
         (lambda q, k: offsets(q, k, True), "DeBERTa"),
         (lambda q, k: 0 * q @ k.swapaxes(2, 3), "no q.k term"),
@@ -181,7 +181,7 @@ FAMILIES = {
         TransformerXL(*NUMBERS[:2], NUMBERS[1], sinusoid=Sinusoidal(8, layout="concat")),
         "Transformer-XL: offsets and two biases",
     ),
-    "CoPE": (CoPE(NUMBERS[2]), "as in CoPE"),
+    "CoPE": (CoPE(NUMBERS[2]), "content (CoPE)"),
 }
 
 
