@@ -38,10 +38,6 @@ def several(*rows: tuple[Any, ...]) -> Iterator[Mistake]:
     return (written(*row) for row in rows)
 
 
-def _identical(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
-    return identical(value)
-
-
 @dataclass(frozen=True)
 class Plain:
     """How to judge a surface; callables take the declared encoding, or None if there is none."""
@@ -51,12 +47,11 @@ class Plain:
     mistakes: Callable[[Any], Iterable[Mistake]]
     otherwise: str  #: the code if no known mistake explains the result
     integers: bool = True  #: whether the result must be integers (or bools)
-    truth: Callable[[Any, tuple[Any, ...], np.ndarray], Truth] = _identical
+    #: Return values with their tolerance.
+    truth: Callable[..., Truth] = lambda encoding, arguments, value: identical(value)
     judged: Callable[[tuple[Any, ...]], np.ndarray | None] = lambda arguments: None
-    #: Return the mistakes that a wrong result suggests, given encoding, arguments and result.
-    suggested: Callable[[Any, tuple[Any, ...], np.ndarray], Iterable[Mistake]] = (
-        lambda encoding, arguments, actual: ()
-    )
+    #: Return further mistakes that a wrong result suggests.
+    suggested: Callable[..., Iterable[Mistake]] = lambda encoding, arguments, actual: ()
     #: Return the arguments cut to positions up to a largest one.
     within: Callable[[tuple[Any, ...], int], tuple[Any, ...]] = lambda arguments, last: arguments
     #: A further diagnosis if no mistake explains the calls.

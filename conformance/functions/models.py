@@ -152,7 +152,7 @@ def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
 
 
 def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
-    """Yield the message and the value of each known wrong factor on q . k."""
+    """Return the message and the value of each known wrong factor on q . k."""
     scale = pr.softmax_scale(model)
     found: dict[str, float] = {}
     sizes = {e.head_dim for e in model.encodings.values() if isinstance(e, pr.Rotary)}
@@ -178,7 +178,7 @@ def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
     found["the scale is the inverse of the declared scale"] = 1 / scale
     found["the scale is the square of the declared scale"] = scale**2
     found["the scale is the square root of the declared scale"] = scale**0.5
-    yield from ((message, value) for message, value in found.items() if value != scale)
+    return ((message, value) for message, value in found.items() if value != scale)
 
 
 def _scale_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
@@ -192,13 +192,11 @@ def _slopes(encoding: ALiBi, n: int) -> np.ndarray:
 
 def _ranks(encoding: ALiBi, seed: int, dtype: str) -> Iterator[Arguments]:
     declared = encoding.num_heads
-    for n, required in ((declared, True), *((n, False) for n in (8, 12, 40, 112, 144, 260))):
-        if not required and n == declared:
-            continue
+    for n in dict.fromkeys((declared, 8, 12, 40, 112, 144, 260)):
         for size in [s for s in (2, 4, 3, 5) if n % s == 0 and n > s][:2]:
             for rank in range(size):
-                yield Arguments(f"rank {rank} of {size}", (n, size, rank), required)
-    yield Arguments("one rank", (declared, 1, 0), encoding.num_heads in (1, 2, 3, 5))
+                yield Arguments(f"rank {rank} of {size}", (n, size, rank), n == declared)
+    yield Arguments("one rank", (declared, 1, 0), declared in (1, 2, 3, 5))
 
 
 def _slope_mistakes(encoding: ALiBi) -> Iterator[Mistake]:

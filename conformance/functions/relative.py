@@ -64,7 +64,7 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
         collision("dy is left out", lambda dy, dx, h, w: dx),
         collision("dx is left out", lambda dy, dx, h, w: dy),
         ("token-order", "tokens are numbered column by column",
-         of(lambda dy, dx, h, w: _columns(h, w))),
+         _by_columns),
         ("relative-absolute", "every pair of tokens has an index of its own",
          of(lambda dy, dx, h, w: np.arange(dy.size).reshape(dy.shape))),
         ("relative-absolute", "the index depends on the key only, not on the query",
@@ -74,11 +74,10 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
     )  # fmt: skip
 
 
-def _columns(h: int, w: int) -> np.ndarray:
+def _by_columns(window: tuple[int, int]) -> np.ndarray:
     """Return the window index for tokens numbered column by column."""
-    x, y = np.divmod(np.arange(h * w), h)
-    dy, dx = y[:, None] - y, x[:, None] - x
-    return np.asarray((dy + h - 1) * (2 * w - 1) + dx + w - 1)
+    order = np.arange(window[0] * window[1]).reshape(window).T.ravel()
+    return np.asarray(pr.relative_index(window))[np.ix_(order, order)]
 
 
 def _shifted(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -99,15 +98,15 @@ def _trick(x: np.ndarray, rows: slice) -> np.ndarray:
     return np.asarray(padded[rows].reshape(q, k))
 
 
+def _pick(x: np.ndarray, columns: int, index: Function) -> np.ndarray:
+    """Return ``x[i, index(i, j)]`` for j < ``columns``, with indices clamped to the valid range."""
+    i, j = np.ogrid[: len(x), :columns]
+    at = np.clip(index(i, j), 0, x.shape[1] - 1)
+    return np.take_along_axis(x, np.broadcast_to(at, (len(x), columns)), axis=1)
+
+
 def _taken(column: Function) -> Function:
-    """Return the function that gives ``x[i, column]``, with columns clamped to the valid range."""
-
-    def shifted(x: np.ndarray) -> np.ndarray:
-        q, k = x.shape
-        i, j = np.ix_(np.arange(q), np.arange(k))
-        return np.asarray(x[i, np.clip(column(i, j, q, k), 0, k - 1)])
-
-    return shifted
+    return lambda x: _pick(x, x.shape[1], lambda i, j: column(i, j, *x.shape))
 
 
 def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
@@ -143,13 +142,7 @@ def _score_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -
 
 
 def _by_row(row: Function) -> Function:
-    def scores(q: np.ndarray, rel: np.ndarray) -> np.ndarray:
-        size = len(q)
-        i, j = np.ix_(np.arange(size), np.arange(size))
-        index = np.clip(row(i, j, size), 0, len(rel) - 1)
-        return np.asarray(np.take_along_axis(q @ rel.T, np.broadcast_to(index, (size, size)), 1))
-
-    return scores
+    return lambda q, rel: _pick(q @ rel.T, len(q), lambda i, j: row(i, j, len(q)))
 
 
 def _score_mistakes(encoding: Any) -> Iterator[Mistake]:

@@ -78,9 +78,8 @@ def identify(run: Run, card: Card) -> None:
     for at_end, constant, words in (
         (True, False, "the bias depends on key minus query alone"),
         (False, False, "the bias depends on key minus query alone, if query i has position i"),
-        (True, True, "the bias depends on key minus query, plus a constant for each query, which "
-         "does not change the softmax"),
-    ):  # fmt: skip
+        (True, True, "the bias depends on key minus query, up to a constant for each query"),
+    ):
         read = [replace(c, at_end=at_end, up_to_constant=constant) for c in calls]
         profile = Profile.of(read, ruler)
         if profile is not None:
@@ -121,9 +120,7 @@ def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
     elif slopes.any():
         _linear(card, profile, slopes, ruler)
     else:
-        raise Unidentified(
-            "all earlier keys have the same bias, so it does not depend on the distance"
-        )
+        raise Unidentified("the bias of earlier keys does not depend on the distance")
 
 
 def _curved(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
@@ -202,8 +199,7 @@ def _bucketed(run: Run, card: Card, profile: Profile) -> None:
     if found is None:
         card.facts["earlier keys"] = f"the bias changes {past[-1]} times in {past.size} distances"
         raise Unidentified(
-            "the bias is neither linear in the distance, nor a curve of KERPLE or Sandwich, nor "
-            "constant over T5's buckets"
+            "the bias is neither linear, nor a curve of KERPLE or Sandwich, nor T5's"
         )
     rule, relations = found
     if rule.bidirectional:
@@ -227,9 +223,7 @@ def _farther(
         return later, ahead
     wide = _call(run, card, last + 1, last + 1) if last < _LARGEST_SQUARE else None
     if wide is None:
-        card.unknown.append(
-            f"the calls do not show the table's rows for later keys beyond distance {later.r[-1]}"
-        )
+        card.unknown.append(f"no call shows the rows of later keys beyond distance {later.r[-1]}")
         return later, ahead
     near = earlier.r <= last
     row = Profile(earlier.r[near], wide.actual[:, 0, earlier.r[near]], wide.terms[:, 0])

@@ -30,12 +30,12 @@ def no_head_dim(run: Run, surface: str) -> str:
         "head_dim=64, or --head-dim 64 on the command line"
     )
     taken = [d for d in _HEAD_DIMS if _works(run, surface, d)]
-    if len(taken) == 1:
-        return f"{text}; of the usual sizes this function takes {taken[0]} alone"
     if taken:
-        return f"{text}; this function takes {', '.join(map(str, sorted(taken)))} and maybe others"
-    first = _HEAD_DIMS[0]
-    found = for_apply(run, first) if surface == "apply" else arguments(run.driver.fn, surface)
+        return (
+            f"{text}; of the usual sizes, this function takes {', '.join(map(str, sorted(taken)))}"
+        )
+    fn = run.driver.fn
+    found = for_apply(run, _HEAD_DIMS[0]) if surface == "apply" else arguments(fn, surface)
     return "; ".join([text, *found])
 
 

@@ -182,11 +182,9 @@ def encode(card: Card, found: Structure, fitted: Fit, m: Measurement, sign: int)
         scaling = pr.GivenFrequencies(tuple(known.frequencies().tolist()), attention_factor=size)
         base = 10000.0
     encoding = RoPE(base=base, scaling=scaling, sign=sign, **found.fields)
-    for same in identify_names.same_as(encoding, m):
-        if isinstance(same, str):
-            card.relations += (same,)
-        else:
-            card.aliases += (same,)
+    same = list(identify_names.same_as(encoding, m))
+    card.aliases += tuple(other for other in same if not isinstance(other, str))
+    card.relations += tuple(text for text in same if isinstance(text, str))
     return encoding
 
 

@@ -23,7 +23,7 @@ from .fit.measurement import Factor
 from .length import Lengths
 from .logits import Logits, Terms, take_apart
 from .measure import reach, refined, xpos_rates
-from .rotary import UNKNOWN_LAYOUT, closest_fit, describe_pairs, encode, numbers, structures
+from .rotary import UNKNOWN_LAYOUT, closest_fit, describe_pairs, explain, numbers, structures
 
 #: The largest distance of a key from the query.
 _FARTHEST = 2**11
@@ -224,15 +224,13 @@ def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
     describe_pairs(card, measured, every)
     if not every:
         raise Unidentified(UNKNOWN_LAYOUT)
-    found = every[0]
-    measurement = found.measurement(run.coarse, phases, factor, phases.sign)
-    fitted = closest_fit(measurement)
-    if decay is not None and fitted.named and fitted.scaling is None:
-        layout, scale_base = found.fields["layout"], decay[1] or XPos.scale_base
-        card.encoding = XPos(logits.dim, layout=layout, base=fitted.base, scale_base=scale_base)
-    elif decay is None:
-        card.encoding = encode(card, found, fitted, measurement, phases.sign)
-        lengths.explain(card, measurement, found.index)
+    if decay is None:
+        lengths.explain(card, *explain(run, card, every, phases, factor, phases.sign))
+    else:
+        fitted = closest_fit(every[0].measurement(run.coarse, phases, factor, phases.sign))
+        if fitted.named and fitted.scaling is None:
+            layout, scale_base = every[0].fields["layout"], decay[1] or XPos.scale_base
+            card.encoding = XPos(logits.dim, layout=layout, base=fitted.base, scale_base=scale_base)
     _amplitude(run, card, turned, logits.dim, known=bool(passed))
     card.unknown.append(
         "logits do not show the origin of positions, the output layout, and whether a factor "

@@ -89,10 +89,9 @@ def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
     rows = access.rows(np.arange(min(last, 16) + 1))
     least = "at least " if last == 2**17 - 1 else ""
     card.facts["table"] = f"{dim} columns, {least}{last + 1} rows"
-    if not rows.any():
-        raise Unidentified("all rows are zero: the table does not depend on positions")
     if (rows == rows[0]).all():
-        raise Unidentified("all rows are equal: the table does not depend on positions")
+        what = "equal" if rows.any() else "zero"
+        raise Unidentified(f"all rows are {what}: the table does not depend on positions")
     if access.highest is None or last >= _MANY_ROWS:  # no last row was found
         text = "columns form no sinusoids, and the table has no last row, so it is not learned rows"
         if ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
@@ -101,9 +100,7 @@ def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
     kind = "float64" if run.dtype == "float64" else "float32"  # exact for the dtype of the result
     table = access.rows(np.arange(last + 1)).astype(kind)
     card.encoding = Learned(table)
-    card.facts["learned"] = (
-        "columns form no sinusoids; the table has a last row: all rows are in encoding"
-    )
+    card.facts["learned"] = "columns form no sinusoids; all rows of the table are in encoding"
     still = np.flatnonzero(~table.any(axis=1)).tolist()
     if still:
         card.facts["padding"] = f"row {', '.join(map(str, still[:4]))} is zeros, as for padding"
