@@ -66,8 +66,7 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
         (code, "columns are permuted, not rows",
          lambda w, n: np.asarray(pr.permute_weights(np.ascontiguousarray(w.T), n)).T,
          "Rows are output channels: permute axis 0."),
-        (code, "rows are sorted by channel, then by head",
-         rows(lambda at: at.transpose(1, 2, 0))),
+        (code, "rows are sorted by channel, then by head", rows(lambda at: at.transpose(1, 2, 0))),
         (code, "heads and halves are exchanged", rows(lambda at: at.swapaxes(0, 1))),
         (code, "the two halves of each head are exchanged", rows(lambda at: at[:, ::-1])),
         (code, "the channels of each pair are exchanged",
@@ -109,18 +108,12 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
     code = "norm-order"
     yield from several(
         (code, "the norm, or its weight alone, comes after the rotation",
-         lambda x, w, at: w * _norm(turned(x, at)),
-         order),
+         lambda x, w, at: w * _norm(turned(x, at)), order),
         (code, "the weight comes after the rotation",
-         lambda x, w, at: w * turned(_norm(x), at),
-         order),
-        (code, "there is no norm",
-         lambda x, w, at: turned(w * x, at),
-         order),
+         lambda x, w, at: w * turned(_norm(x), at), order),
+        (code, "there is no norm", lambda x, w, at: turned(w * x, at), order),
         (code, "the norm is over all heads, not over each",
-         lambda x, w, at: turned(
-             w * x / np.sqrt(np.mean(x * x, axis=(1, 3), keepdims=True)), at
-         )),
+         lambda x, w, at: turned(w * x / np.sqrt(np.mean(x * x, (1, 3), keepdims=True)), at)),
         (code, "the mean is subtracted first: the norm is LayerNorm, declared RMSNorm",
          lambda x, w, at: turned(w * _norm(x - x.mean(axis=-1, keepdims=True)), at)),
     )  # fmt: skip

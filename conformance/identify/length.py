@@ -242,7 +242,7 @@ def _two_lists(
 
 def _divisors(base: float, m: Measurement) -> list[float]:
     """Return the divisor of every pair, rounded within its uncertainty."""
-    pairs = zip(m.plain(base) / m.w, m.noise + 4 * m.roundoff, strict=True)
+    pairs = zip(m.predicted(base) / m.w, m.noise + 4 * m.roundoff, strict=True)
     return [nice(float(v), float(e)) for v, e in pairs]
 
 

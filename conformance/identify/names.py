@@ -16,16 +16,7 @@ from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .fit.blend import MSCALES
-from .fit.measurement import (
-    PLAIN,
-    Fit,
-    Measurement,
-    decimals,
-    equal_range,
-    fitted_base,
-    nice,
-    predict,
-)
+from .fit.measurement import PLAIN, Fit, Measurement, decimals, equal_range, fitted_base, nice
 from .fit.schedule import fit
 
 
@@ -96,7 +87,7 @@ def _yarn(encoding: RoPE, s: Any, m: Measurement) -> Iterator[Encoding | str]:
             if m.has_factor(other.magnitude(None)):
                 yield encoding.replace(scaling=other)
     yield _together(s, "original_max_position", "beta_fast", "beta_slow")
-    ratio = m.w / m.plain(encoding.base)
+    ratio = m.w / m.predicted(encoding.base)
     if not (np.abs(ratio * s.factor - 1) <= 2 * m.error).any():
         yield (
             "no pair is slow enough for the whole factor to divide its frequency: other factors "
@@ -145,7 +136,7 @@ def _given(m: Measurement) -> Iterator[str]:
         base = fitted_base(m, 1 / scale)
         if base is not None:
             base = nice(base, float(m.error.max()) * 4)
-            if m.agree(scale * m.plain(base)).all():
+            if m.agree(scale * m.predicted(base)).all():
                 yield f"base={base:g} with positions multiplied by {_pi(scale)}"
 
 
@@ -166,7 +157,7 @@ def unexplained(m: Measurement) -> tuple[str, ...]:
         rule = "" if turned.scaling is None else f" with {turned.scaling!r}"
         return (f"base={turned.base:g}{rule}, with the pairs in reverse order",)
     for base in PUBLISHED_BASES:
-        divided = m.plain(base) / m.w
+        divided = m.predicted(base) / m.w
         # With the full tolerance, every number would have a short neighbour.
         pairs = zip(divided.tolist(), (m.error / 8).tolist(), strict=True)
         short = [nice(v, e) for v, e in pairs]
@@ -185,7 +176,7 @@ def nearest(m: Measurement) -> str:
         return ""
     rated = []
     for n, found in enumerate(_candidates(m)):
-        off = np.abs(np.log(m.w / predict(found.base, found.scaling, m.rotary_dim)))
+        off = np.abs(np.log(m.w / m.predicted(found.base, found.scaling)))
         left = int((off > m.error).sum())
         rated.append((left if 2 * left < off.size else off.size, float(off.max()), n, found, off))
     _, worst, _, found, off = min(rated)
@@ -203,21 +194,16 @@ def _candidates(m: Measurement) -> Iterator[Fit]:
     """Yield published bases with usual factors, and the best fitted base."""
     fitted = fitted_base(m, 1.0)
     near = () if fitted is None else tuple(decimals(fitted, digits=3))
-    for base in (*PUBLISHED_BASES, *near):
-        if base <= 1.0:
-            continue
-        yield Fit(base, None)
+    for base in [b for b in (*PUBLISHED_BASES, *near) if b > 1.0]:
+        yield Fit(base)
         for factor in PLAIN:
             yield Fit(base, pr.LinearScaling(factor))
             if m.rotary_dim > 2:
                 yield Fit(base, pr.NTKScaling(factor))
     for _, e in known():
-        if (
-            isinstance(e, pr.RoPE)
-            and isinstance(e.scaling, pr.YaRN | pr.Llama3Scaling)
-            and (e.rotary_dim or e.head_dim) == m.rotary_dim
-        ):
-            yield Fit(e.base, e.scaling)
+        match e:
+            case pr.RoPE(scaling=pr.YaRN() | pr.Llama3Scaling()) if e.rotary_dim == m.rotary_dim:
+                yield Fit(e.base, e.scaling)
 
 
 @functools.cache
@@ -262,17 +248,13 @@ def closest(encoding: Encoding) -> tuple[str, ...]:
 
 def is_same(one: Encoding, other: Encoding) -> bool:
     """Return whether two encodings give the same results."""
-    if not isinstance(one, Rotary) or not isinstance(other, Rotary):
+    if any(not isinstance(e, Rotary) or isinstance(e, XPos | MixedRoPE) for e in (one, other)):
         return one == other
-    if isinstance(one, XPos | MixedRoPE) or isinstance(other, XPos | MixedRoPE):
-        return one == other
-    if one.head_dim != other.head_dim or one.depends_on_length != other.depends_on_length:
-        return False
     return _numbers(one) == _numbers(other)
 
 
 @functools.lru_cache(maxsize=1024)
-def _numbers(encoding: Rotary) -> tuple[Any, ...]:
+def _numbers(encoding: Any) -> tuple[Any, ...]:
     """Return the numbers that determine the results of an encoding."""
     axes = encoding.axes()
     arrays = (*encoding.pairs(), *encoding.output_pairs(), np.zeros(1) if axes is None else axes)

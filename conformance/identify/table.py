@@ -71,16 +71,13 @@ def open_table(run: Run, read: Callable[[Any, int], np.ndarray]) -> TableAccess:
 def _single(table: np.ndarray, layouts: list[str]) -> np.ndarray:
     """Return one column for each pair, and note the layout if columns are repeated."""
     n = table.shape[1] // 2
-    if table.shape[0] > 1 and table.shape[1] % 2 == 0:
-        if np.array_equal(table[:, :n], table[:, n:]):
-            layouts.append("half")
-            return table[:, :n]
-        if np.array_equal(table[:, ::2], table[:, 1::2]):
-            layouts.append("interleaved")
-            return table[:, ::2]
-    if layouts:  # a call of one row has the layout of earlier calls
-        return table[:, :n] if layouts[0] == "half" else table[:, ::2]
-    return table
+    copies = {"half": (table[:, :n], table[:, n:]), "interleaved": (table[:, ::2], table[:, 1::2])}
+    for layout, (first, second) in copies.items() if len(table) > 1 else ():
+        if np.array_equal(first, second):
+            layouts.append(layout)
+            return first
+    # A call of one row has the layout of earlier calls.
+    return copies[layouts[0]][0] if layouts else table
 
 
 def _structure(phases: Phases, layout: str = "half") -> Structure:
@@ -111,9 +108,9 @@ def frequencies(run: Run, card: Card) -> None:
         return called[length]
 
     try:
-        (w, m), by_length = ask(), False
+        w, m = ask()
     except Refused:
-        (w, m), by_length = ask(1), True
+        w, m = ask(1)
     require_finite(w)
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -127,8 +124,7 @@ def frequencies(run: Run, card: Card) -> None:
     numbers(card, phases, factor, run.coarse)
     measured, index = explain(run, card, [_structure(phases)], phases, factor, 1)
     try:
-        if not by_length:
-            ask(1)
+        ask(1)
     except Refused:
         card.facts["length"] = "the function takes no length"
         return

@@ -48,7 +48,7 @@ def blends(m: Measurement) -> Iterator[Fit]:
     if m.w.size < 2 or not (m.w > 0).all():
         return
     for base in _fast_bases(m):
-        ratio = m.w / m.plain(base)
+        ratio = m.w / m.predicted(base)
         for fitted, factor in product((False, True), _factors(m, ratio)):
             inverse = 1 / factor
             linear = (1 - ratio) / (1 - inverse)
@@ -71,7 +71,7 @@ def _fast_bases(m: Measurement) -> list[float]:
     fast = np.arange(1, max(2, m.w.size // 8))
 
     def agrees(base: float) -> bool:
-        return bool(m.agree(m.plain(base))[fast].all())
+        return bool(m.agree(m.predicted(base))[fast].all())
 
     found = [b for b in PUBLISHED_BASES if agrees(b)]
     if not found and m.w.size > 2:
@@ -121,7 +121,7 @@ def _llama3(
         for (low, high), length in product(LOW_HIGH, LENGTHS):
             yield pr.Llama3Scaling(factor, low, high, length)
         return
-    turns = m.plain(base) / (2 * np.pi)
+    turns = m.predicted(base) / (2 * np.pi)
     ends = ramp.line(turns)
     if ends is None:
         if ramp.k.size == 0 and ramp.first_divided < m.w.size:  # no pair is on the ramp

@@ -87,16 +87,16 @@ class Measurement:
 
     def meets(self, base: float, scaling: FrequencySchedule | None) -> bool:
         """Return whether a base and a scaling give all measured frequencies."""
-        predicted = predict(base, scaling, self.rotary_dim)
+        predicted = self.predicted(base, scaling)
         return predicted.size == self.w.size and bool(self.agree(predicted).all())
 
     def part(self, pairs: np.ndarray | slice, scale: float = 1.0) -> Measurement:
         """Return the measurement of some pairs, with frequencies divided by ``scale``."""
         return replace(self, w=self.w[pairs] / scale, sigma=self.sigma[pairs] / scale)
 
-    def plain(self, base: float) -> np.ndarray:
-        """Return the unscaled frequencies of a base."""
-        return predict(base, None, self.rotary_dim)
+    def predicted(self, base: float, scaling: FrequencySchedule | None = None) -> np.ndarray:
+        """Return the frequencies that a base and a scaling give."""
+        return predict(base, scaling, self.rotary_dim)
 
     def has_factor(self, m: float) -> bool:
         """Return whether m equals the measured attention factor."""

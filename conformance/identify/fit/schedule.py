@@ -74,7 +74,7 @@ def _su(m: Measurement) -> Iterator[Fit]:
     if m.w.size < 3:
         return
     for base in PUBLISHED_BASES:
-        divisor = m.plain(base) / m.w
+        divisor = m.predicted(base) / m.w
         if divisor[0] <= 1 or divisor[-1] <= divisor[0]:
             continue
         slope = np.log(np.log(divisor[0]) / np.log(divisor[-1])) / np.log(2 / m.rotary_dim)
