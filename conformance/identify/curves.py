@@ -19,7 +19,7 @@ Function = Callable[[float], np.ndarray]
 def curve(
     r: np.ndarray, values: np.ndarray, terms: np.ndarray, causal: bool, ruler: Ruler
 ) -> Bias | None:
-    """Return the bias with ``values`` (H, n), its difference from distance 0, at distances r."""
+    """Return the bias that equals ``values`` (H, n) at distances r, relative to distance 0."""
     d = r.astype(np.float64)
     for found in (*_kerple(d, values, causal), *_sandwich(d, values, causal)):
         at = np.arange(int(r[-1]) + 1)

@@ -37,7 +37,7 @@ _SAME = 4
 
 
 class Lengths:
-    """Access to the frequencies in calls of chosen lengths: the last position plus one."""
+    """Access to the frequencies in calls of a chosen length, which is the last position plus 1."""
 
     def __init__(self, run: Run, access: Reach, tables: Tables, short: Phases, card: Card) -> None:
         self.run, self._tables, self.short = run, tables, short

@@ -30,7 +30,7 @@ def reach(access: Reach) -> int:
 
 
 def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
-    """Return the phases, with frequencies measured at positions up to ``most`` if linear.
+    """Return the phases; if linear, with frequencies measured at positions up to ``most``.
 
     Positions are powers of two, so that their products with a frequency are exact.
     """

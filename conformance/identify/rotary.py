@@ -34,10 +34,10 @@ UNKNOWN_LAYOUT = "the channel pairs match no known layout (half, interleaved)"
 
 @dataclass(frozen=True)
 class Structure:
-    """Fields of ``RoPE``, and where the measured pairs stand among the pairs of that layout."""
+    """Fields of ``RoPE``, and the index of each measured pair among the pairs of that layout."""
 
     fields: dict[str, Any]
-    index: np.ndarray  #: the index of each measured pair; all other pairs have frequency 0
+    index: np.ndarray  #: all other pairs have frequency 0
     count: int  #: the number of pairs of the layout
 
     def measurement(self, dtype: str, phases: Phases, factor: Factor, sign: int = 1) -> Measurement:
@@ -117,7 +117,7 @@ def explain(
 
 
 def closest_fit(m: Measurement) -> Fit:
-    """Return the fit with the tolerance of the results, or with that of float32 angles."""
+    """Return the fit with the tolerance of the results or, if no rule fits, of float32 angles."""
     found = fit(m)
     if found.named or m.roundoff == ROUNDOFF["float32"]:
         return found

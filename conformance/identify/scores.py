@@ -175,7 +175,7 @@ class _Distances(Reach):
         self.tables(np.array([position]))
 
     def tables(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return cos and sin of every pair, the first row of its 2 x 2 block."""
+        """Return cos and sin of every pair: the first row of its 2 x 2 matrix."""
         if not self.run.settings.allows(int(positions.max())):
             raise Refused(ValueError("the distance is above max_position"))
         a, b = (np.array([getattr(p, c) for p in self._measured.pairs]) for c in "ab")

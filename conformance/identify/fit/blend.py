@@ -24,9 +24,9 @@ _ROUNDED = 2.5
 
 @dataclass(frozen=True)
 class Ramp:
-    """The pairs between fast ones with a kept frequency and slow ones with a divided frequency.
+    """The pairs of a blended schedule whose frequency is neither kept nor divided by the factor.
 
-    The share of a pair is 0 if its frequency is kept, 1 if it is divided, and between on the ramp.
+    The share of a pair is 0 if its frequency is kept, 1 if it is divided by the factor.
     """
 
     k: np.ndarray  #: the indices of the pairs on the ramp
@@ -98,7 +98,7 @@ def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
 
 
 def _ramp(share: np.ndarray, error: np.ndarray) -> Ramp | None:
-    """Return the pairs with a share between 0 and 1, or None if the shares do not rise.
+    """Return the ramp, or None if the shares do not rise from 0.
 
     If no pair is slow enough, the ramp ends at the last pair, before the share reaches 1.
     """
