@@ -113,7 +113,7 @@ class Terms:
     noise: dict[str, float]  #: the rounding error of each term
 
     def same(self, name: str, along: str) -> bool:
-        """Return whether a term is constant along queries, along keys, per offset, or everywhere."""
+        """Return whether a term is constant along queries, keys, one offset, or everywhere."""
         i, j = np.nonzero(self.visible)
         group = {"queries": j, "keys": i, "offsets": j - i, "all": 0 * i}[along]
         values = getattr(self, name)[:, i, j]
