@@ -229,8 +229,7 @@ def make_run(
     if isinstance(encoding, Rotary):
         if head_dim not in (None, encoding.head_dim):
             raise ValueError(
-                f"head_dim is the encoding's where one is given, {encoding.head_dim}, got "
-                f"{head_dim}"
+                f"head_dim must be {encoding.head_dim}, as in the encoding, got {head_dim}"
             )
         head_dim = encoding.head_dim
     head_dim = head_dim or (bound.head_dim if bound else None)

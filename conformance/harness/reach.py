@@ -79,7 +79,9 @@ class Reach:
         wanted = self.run.settings.up_to(wanted)
         if self.mode == "prefix" and wanted > self.longest:
             wanted = self.longest
-            self.run.limit(f"judged up to position {wanted}: every call has to start at 0")
+            self.run.limit(
+                f"judged up to position {wanted}: longer calls from position 0 are not made"
+            )
         if self.highest is not None and self.highest < wanted:
             return self.highest
         low, high = self.run.ledger.highest, wanted
@@ -100,14 +102,14 @@ def _wanted(run: Run, positions: np.ndarray) -> None:
 
 
 def _countable(positions: np.ndarray) -> None:
-    """Raise Refused for positions that no call 0, 1, 2, ... contains."""
+    """Raise Refused for negative and fractional positions: no call from position 0 has them."""
     if positions.dtype.kind not in "iu" or positions.min(initial=0) < 0:
         raise Refused(ValueError("only calls from position 0 on are accepted"))
 
 
 @dataclass
 class TableAccess(Reach):
-    """Rows of a function that takes positions only; ``read`` turns its result into rows."""
+    """The table of a function that takes positions only; ``read`` converts a result to rows."""
 
     read: Callable[[Any, int], np.ndarray] = lambda result, rows: result
 
@@ -146,9 +148,11 @@ class TableAccess(Reach):
 
 @dataclass
 class Access(Reach):
-    """Results of ``apply`` at chosen positions, by direct, single-token or prefix calls.
+    """The results of ``apply`` at chosen positions.
 
-    Each refused form of positions becomes a limit in the report.
+    ``mode`` is the most general form of positions that the function accepts: ``any``,
+    ``contiguous``, ``single`` (one token), or ``prefix`` (all positions from 0). Each refused form
+    is a limit in the report.
     """
 
     dim: int = 0
@@ -250,10 +254,10 @@ class Access(Reach):
         return np.concatenate(rows, axis=2)
 
     def _part(self, positions: np.ndarray, start: int, most: int) -> tuple[np.ndarray, int]:
-        """Return the token indices of one piece, and how many of them are new.
+        """Return the token indices of one piece, and how many of its results are used.
 
         If the frequencies depend on the length, every piece also contains the largest
-        position.
+        position; its result is then dropped.
         """
         part = np.arange(start, min(start + most, positions.size))
         last = int(np.argmax(positions))

@@ -83,7 +83,7 @@ def declare(encoding: Rotary) -> Declaration:
 
 
 def schedule_of(encoding: Rotary) -> Schedule:
-    """Return the declared frequencies, with their known mistakes."""
+    """Return the declared frequencies, and the known mistakes in computing them."""
     target = live(encoding, (encoding.frequencies(),))[0]
     if isinstance(encoding, MultiAxisRoPE):
         return Schedule(

@@ -16,7 +16,7 @@ _NEGATIVE = 64
 
 @dataclass(frozen=True)
 class Decoder:
-    """The candidate positions with their cos and sin, to find the nearest to measured ones."""
+    """The cos and sin of candidate positions; the nearest candidate is the decoded position."""
 
     frequencies: np.ndarray
     candidates: np.ndarray
@@ -25,7 +25,7 @@ class Decoder:
 
     @classmethod
     def of(cls, frequencies: np.ndarray, reach: int = REACH) -> Decoder:
-        """Return a decoder for these frequencies; it compares eight pairs, enough to be unique."""
+        """Return a decoder for these frequencies; eight pairs distinguish all candidates."""
         count = min(8, frequencies.size)
         chosen = np.unique(np.linspace(0, frequencies.size - 1, count).astype(int))
         candidates = np.arange(-_NEGATIVE, reach)

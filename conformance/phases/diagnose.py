@@ -7,7 +7,6 @@ of the angles and the positions used are diagnosed at large positions.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from posenc_ref.conformance.harness.run import Run
 from .declaration import Declaration, unit_size
 from .decode import Decoder
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
-from .frequencies import SIGMAS, FrequencyMistake, explain, unfilled
+from .frequencies import SIGMAS, FrequencyMistake, explain, report
 from .measure import Phases, Tables, unaliased
 from .position_map import large_angles, position_map
 from .precision import classify
@@ -29,8 +28,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     """Explain failed cases of a function whose pairs are the declared ones.
 
     Wrong positions are tried first, since they show at small positions too, and then the
-    frequencies. A frequency that matches no rule may really be a coarse table, or no rotation
-    at all.
+    frequencies. If a frequency matches no rule, the table may have half precision, or the pairs
+    may not rotate at all.
     """
     if _token_index(run, tables, declared):
         return
@@ -58,9 +57,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     theta = declared.frequencies
     k = int(np.argmax(np.abs(w / theta - 1)))
     evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
-    for e in found:
-        e = unfilled(e, w, declared.schedule.declared)
-        run.add(e.code, e.message, evidence, values=e.values, equivalent=e.equivalent)
+    report(run, found, w, declared.schedule.declared, evidence)
     _amplitude(run, tables, phases, declared)
     origin = _origin(run, phases, declared, w)
     # Substitute the findings into the declaration; any remaining error is another mistake.
@@ -159,7 +156,7 @@ def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
 
 
 def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Report half-precision angles, frequencies or tables; return whether a model matches."""
+    """Report angles, frequencies or tables in half precision; return whether there are any."""
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
     at = at[at <= max(run.ledger.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
@@ -182,29 +179,27 @@ def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
         t * s for t, s in zip(declared.exact(at), (1, declared.sign), strict=True)
     )
     angle = at[:, None] * declared.frequencies
-    fits = np.hypot(cos - true_cos, sin - true_sin) <= run.budget * ROUNDOFF[run.coarse] * (
-        1 + angle
-    )
+    slack, m = run.budget * ROUNDOFF[run.coarse] * (1 + angle), declared.amplitude
+    fits = np.hypot(cos - true_cos, sin - true_sin) <= slack
     n, k = (int(i) for i in np.argwhere(~fits)[0]) if (~fits).any() else (0, 0)
     where = (
         f"pair {k} at position {at[n]}: cos {cos[n, k]:.6g}, sin {sin[n, k]:.6g}, declared "
         f"{true_cos[n, k]:.6g}, {true_sin[n, k]:.6g}"
     )
-    slack, m = run.budget * ROUNDOFF[run.coarse] * (1 + angle), declared.amplitude
     for name, a, b in (("cos", 1.0, 1 / m), ("sin", 1 / m, 1.0)):
         one = np.maximum(np.abs(cos - a * true_cos), np.abs(sin - b * true_sin))
         if m != 1.0 and (one <= slack).all():
-            text = f"the attention factor {m:.6g} is on {name} alone: it goes on both"
+            text = f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin"
             run.add("attention-factor", text, where)
             return
     size = np.hypot(cos, sin)
     small = angle <= np.pi / 4
     folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
-    if (folded <= run.budget * ROUNDOFF[run.coarse] * (1 + angle)).all():
+    if (folded <= slack).all():
         run.add("not-a-rotation", "cos or sin has the wrong sign in some quadrants", where)
     elif fits[small].all() and np.abs(size - 1).max() <= 0.01:
         run.add("range-reduction", "small angles are right, larger ones are not", where)
-    elif np.abs(_turn(cos, sin, true_cos, true_sin)).max() <= 0.01:
+    elif np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max() <= 0.01:
         run.add("amplitude", "the size of cos and sin changes with the position", where)
     elif fits.any(axis=1).all() or np.ptp(size) > 0.01 or fits[small].all():
         run.add("not-a-rotation", "cos and sin are not those of one angle p * theta", where)
@@ -212,11 +207,6 @@ def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
         run.add(
             "uninitialised", "angles follow no frequency: they do not grow with the position", where
         )
-
-
-def _turn(cos: np.ndarray, sin: np.ndarray, true_cos: np.ndarray, true_sin: np.ndarray) -> Any:
-    """Return the angle between measured and exact cos and sin."""
-    return np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))
 
 
 def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
@@ -263,7 +253,7 @@ def _factor_message(factor: float, declared: Declaration) -> str:
 
 
 def _origin(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
-    """Report a wrong origin (the apparent position of position 0); return the measured origin."""
+    """Report if position 0 has the angles of another position; return the position it has."""
     grain = run.budget * ROUNDOFF[run.coarse]
     k = int(np.argmax(np.abs(w)))
     if w[k] == 0:

@@ -12,9 +12,9 @@ import numpy as np
 
 from posenc_ref import Proportional, RoPE, Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
-from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, unit_pairs
+from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, PER_ROW, unit_pairs
 from posenc_ref.conformance.harness.reach import Access
-from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.harness.run import Run, largest
 from posenc_ref.conformance.phases.declaration import declare, live
 from posenc_ref.conformance.phases.decode import Decoder
 from posenc_ref.conformance.phases.diagnose import diagnose_phases
@@ -273,10 +273,7 @@ def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
             f"{two[k]:.6g} rad",
         )
         return True
-    n, k = (
-        int(i)
-        for i in np.unravel_index(int(np.argmax(np.abs(m00 - m11) + np.abs(m01 + m10))), m00.shape)
-    )
+    n, k = largest(np.abs(m00 - m11) + np.abs(m01 + m10))
     p = measured.pairs[k]
     run.add(
         "not-a-rotation",
@@ -289,39 +286,26 @@ def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
 def _rows(run: Run) -> None:
     """Report failures of optional forms of positions: per row, single tokens, fractions."""
-    failed = {f.case: f for f in run.failures}
+    failed = {f.case: f.place for f in run.failures}
     rows = [case for case in failed if "per-row" in case]
-    first, other = ("per-row positions (B, S)", "other per-row positions (B, S)")
-    if other in rows and first not in rows:
-        run.add(
-            "state",
-            "positions (B, S) of an earlier call are used again",
-            failed[rows[0]].place,
-        )
+    if f"{PER_ROW}, other values" in rows and PER_ROW not in rows:
+        text = "positions (B, S) of an earlier call are used again"
+        run.add("state", text, failed[rows[0]])
     elif rows:
-        run.add(
-            "row-offset",
-            "with positions (B, S), rows do not use their own positions",
-            failed[rows[0]].place,
-        )
-    if ONE_EACH in failed and ONE_TOKEN not in failed:
-        run.add(
-            "row-offset",
-            "single tokens (decoding): the first row is right, later ones are not",
-            failed[ONE_EACH].place,
-        )
-    elif ONE_TOKEN in failed:
-        run.add(
-            "decode-offset",
-            "a single token (decoding) is not rotated to its position",
-            failed[ONE_TOKEN].place,
-        )
+        text = "with positions (B, S), rows do not use their own positions"
+        run.add("row-offset", text, failed[rows[0]])
+    if ONE_TOKEN in failed:
+        text = "a single token (decoding) is not rotated to its position"
+        run.add("decode-offset", text, failed[ONE_TOKEN])
+    elif ONE_EACH in failed:
+        text = "single tokens (decoding): the first row is right, the other rows are not"
+        run.add("row-offset", text, failed[ONE_EACH])
     for case in ("fractional positions", "repeated, unsorted positions", "int32 positions"):
         if case in failed:
             run.add(
                 "position-range",
                 f"{case} are accepted and rotated wrongly: refuse them, or rotate them right",
-                failed[case].place,
+                failed[case],
             )
 
 
@@ -335,8 +319,8 @@ def _permutation(encoding: Any, measured: str) -> str:
         f"once, from {encoding.layout} to {measured}: posenc_ref.permute_weights(w, n_heads, "
         f"source={encoding.layout!r}, target={measured!r}"
         + (f", rotary_dim={d}" if d != encoding.head_dim else "")
-        + f"). For q and k themselves, x[..., perm] with perm = {perm} before the function; logits "
-        "agree then. Never permute v."
+        + "). Or permute the channels of q and k before the function: x[..., perm] with perm = "
+        f"{perm}; the logits then equal the declared ones. Never permute v."
     )
 
 

@@ -39,7 +39,7 @@ def _torn(run: Run) -> bool:
     run.add(
         "sections",
         "the two channels of a pair follow different axes",
-        "with one axis moved alone, pairs are not rotated; with all alike, they are",
+        "pairs are not rotated if one axis changes alone; they are if all positions are equal",
         equivalent=("mixed-layout",),
     )
     return True
@@ -104,8 +104,7 @@ def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray)
         if np.array_equal(np.array(order)[wanted], axes):
             run.add(
                 "axis-order",
-                f"the axes are taken in the order {order}: where axis a is declared, axis "
-                "order[a] is followed",
+                f"the axes are in the order {order}, declared {tuple(range(count))}",
                 evidence,
                 values={"declared": list(range(count)), "measured": list(order)},
             )
@@ -165,7 +164,7 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
     run.add(
         "position-origin",
         f"axis {wrong[0]} starts at position {starts[wrong[0]]:g}, declared {encoding.offset:g}",
-        f"angles where every position is 0; origins by axis {[starts[a] for a in sorted(starts)]}",
+        f"a call with position 0 on every axis; origins by axis {list(starts.values())}",
         values={"declared": encoding.offset, "measured": starts[wrong[0]]},
     )
     return True

@@ -16,7 +16,7 @@ _OFF = 0.1
 
 
 def diagnose_calls(run: Run, encoding: Rotary) -> None:
-    """Diagnose the smallest failing call of those larger than the required ones."""
+    """Diagnose the smallest failing call of the sizes ``WIDE``."""
     failed = {f.case for f in run.failures}
     sizes = [size for size in WIDE if f"B, H, S = {size}" in failed]
     if not sizes:

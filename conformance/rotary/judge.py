@@ -14,6 +14,7 @@ from posenc_ref.conformance.harness.probes import (  # fmt: skip
     ONE_EACH,
     ONE_HOT,
     ONE_TOKEN,
+    PER_ROW,
     REPORTED,
     SHORT,
     SIZES,
@@ -99,7 +100,7 @@ def judge(run: Run) -> None:
 
 
 def _one_length_each(run: Run, access: Access) -> bool:
-    """Return whether each position needs a call whose length changes the frequencies."""
+    """Return whether every position is judged in a call with its own length and frequencies."""
     return bool(run.encoding.depends_on_length) and access.mode in ("single", "contiguous")
 
 
@@ -238,10 +239,10 @@ def _optional(run: Run, dim: int) -> None:
     """Judge inputs that may be refused, but must be right if they are accepted."""
     rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
     tries = {
-        "per-row positions (B, S)": ((2, 3, 5, dim), rows),
-        "other per-row positions (B, S)": ((2, 3, 5, dim), rows[::-1] + 2),
-        "per-row positions (B, S), B = H": ((2, 2, 5, dim), rows + 1),
-        "per-row positions (B, S), five rows": ((5, 3, 4, dim), _FIVE_ROWS),
+        PER_ROW: ((2, 3, 5, dim), rows),
+        f"{PER_ROW}, other values": ((2, 3, 5, dim), rows[::-1] + 2),
+        f"{PER_ROW}, B = H": ((2, 2, 5, dim), rows + 1),
+        f"{PER_ROW}, five rows": ((5, 3, 4, dim), _FIVE_ROWS),
         "repeated, unsorted positions": ((1, 2, 8, dim), np.array([7, 7, 3, 90, 3, 0, 0, 55])),
         "int32 positions": ((1, 2, 4, dim), np.arange(5, 9, dtype=np.int32)),
         "negative positions": ((1, 2, 4, dim), np.array([-1, -7, -64, -3])),
@@ -252,7 +253,7 @@ def _optional(run: Run, dim: int) -> None:
     refused: set[str] = set()
     for case, (shape, positions) in tries.items():
         # If positions (B, S) are refused, these sizes might be accepted by chance.
-        if ("B = H" in case or "five" in case) and "per-row positions (B, S)" in refused:
+        if ("B = H" in case or "five" in case) and PER_ROW in refused:
             continue
         x = run.random(shape, 7)
         try:
@@ -304,8 +305,7 @@ def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
         return driver.apply(given[:, :, : positions.size], positions)
 
     def right(y: np.ndarray, positions: np.ndarray) -> bool:
-        truth = _truth(run, given[:, :, : positions.size], positions)
-        return bool((run.scores(y, truth) <= run.budget).all())
+        return run.fits(y, _truth(run, given[:, :, : positions.size], positions))
 
     if access.mode != "single":
         state.same_length(run, evaluate, right)

@@ -68,8 +68,8 @@ sections: Channel pairs follow other position axes than declared.
 
 axis-order: The position axes are taken in another order (h and w exchanged, t last).
   trigger: if one position axis changes and the others are 0, another declared axis's pairs rotate
-  remedy: Stack the positions in the declared order of axes, or exchange the axes of the cos and sin
-    tables.
+  remedy: Stack the positions in the declared order of axes, or exchange them when the table is
+    built.
 
 attention-factor: cos and sin carry another attention factor than declared.
   trigger: the common amplitude of all rotated pairs

@@ -77,13 +77,13 @@ ROTARY = (
     ),
     Surface(
         "apply_vjp",
-        "fn(x, positions, dy) -> dx, the adjoint m R(-p) dy and not the inverse",
+        "fn(x, positions, dy) -> dx, the transposed (not the inverse) rotation of dy",
         lambda e, dtype: lambda x, positions, dy: e.adjoint(dy, positions),
         ("x", "positions", "dy"),
         ("rotary",),
         "sequences.judge_vjp:judge",
         outputs=("dx",),
-        meaning="the gradient dx for the gradient dy of y: m R(-p) dy, whatever x",
+        meaning="gradient dx for the gradient dy of y: the transposed rotation of dy, for any x",
         one_map=True,
         least=_LEAST,
     ),
@@ -124,7 +124,7 @@ ROTARY = (
     ),
     Surface(
         "key_cache",
-        "fn(k, chunks) -> all keys after the last chunk, rotated as at the last length",
+        "fn(k, chunks) -> all keys, with the frequencies of the length after the last chunk",
         _in_chunks,
         ("k", "chunks"),
         ("rotary",),
@@ -155,12 +155,13 @@ ROTARY = (
         "table.judge:judge_cos_sin",
         "identify.table:cos_sin",
         ("cos", "sin"),
-        "m cos and m sin at positions (S,), each (S, d/2); (S, d) is accepted",
+        "cos and sin at positions (S,), times the attention factor, each (S, d/2); (S, d) is "
+        "accepted",
         least=_LEAST,
     ),
     Surface(
         "frequencies",
-        "fn() -> (d/2,), or (frequencies, attention factor); fn(seq_len) where they depend on the "
+        "fn() -> (d/2,), or (frequencies, attention factor); fn(seq_len) if they depend on the "
         "length",
         _frequencies,
         ("seq_len",),
@@ -168,8 +169,8 @@ ROTARY = (
         "rotary.judge_frequencies:judge",
         "identify.table:frequencies",
         ("frequencies", "attention_factor"),
-        "radians per position of every pair (d/2,), and m, which may be left out; seq_len is "
-        "given where the scaling depends on it",
+        "radians per position of every pair (d/2,), and the attention factor, which may be left "
+        "out; seq_len is given if the scaling depends on the length",
     ),
     Surface(
         "permute_weights",
@@ -187,7 +188,7 @@ ROTARY = (
         ("x", "weight", "positions"),
         ("rotary",),
         outputs=("y",),
-        meaning="x over its root mean square (eps 1e-6) times weight, then rotated",
+        meaning="x divided by its root mean square (eps 1e-6), times weight, then rotated",
         one_map=True,
     ),
     Surface(

@@ -89,14 +89,14 @@ TABLES_AND_BIASES = (
     ),
     Surface(
         "bucket",
-        "fn(relative_position) -> integers; key minus query goes in",
+        "fn(relative_position) -> integers; relative_position is key position minus query position",
         method("bucket"),
         ("relative_position",),
         ("t5",),
         "bias.judge_buckets:judge_bucket",
         "identify.buckets:identify",
         ("bucket",),
-        "the bucket of each key position minus query position, integers",
+        "the bucket of every relative position (key position minus query position), integers",
     ),
     Surface(
         "scores",
@@ -142,7 +142,7 @@ TABLES_AND_BIASES = (
     ),
     Surface(
         "softmax_scale",
-        "fn() -> the whole factor on q . k",
+        "fn() -> the product of all factors on q . k before the softmax",
         lambda model, dtype: lambda: posenc_ref.softmax_scale(model),
         (),
         ("model",),
