@@ -132,7 +132,7 @@ def _vacuous(report: Report, minimum: int, required: Sequence[str]) -> list[str]
     if accepted:
         found.append(f"the check is vacuous: a perturbed output was accepted ({_and(accepted)})")
     elif not report.controls:
-        found.append("the check is vacuous: no perturbed output was judged beside the real one")
+        found.append("the check is vacuous: no perturbed output was judged")
     count = sum(report.executed.values())
     if count < minimum:
         found.append(

@@ -41,9 +41,8 @@ class Ledger:
     worst: float = 0.0  #: the largest score
     where: str = _NOTHING  #: the place of the largest score
     highest: int = 0  #: the highest position judged
-    sample: tuple[np.ndarray, Truth, np.ndarray] | None = (
-        None  #: one judged case, perturbed as a control
-    )
+    #: One judged case, perturbed as a control.
+    sample: tuple[np.ndarray, Truth, np.ndarray] | None = None
     only: str | None = None
     judged: set[str] = field(default_factory=set)  #: the checks that judged at least one case
     failing: set[str] = field(default_factory=set)  #: all checks that failed, ignored ones included

@@ -238,7 +238,7 @@ class Access(Reach):
             try:
                 return self.run.driver.apply(x, positions)
             except Refused as error:
-                most = longest_call(lambda size: self._comes_out(x, positions, size), n)
+                most = longest_call(lambda size: self._accepts(x, positions, size), n)
                 if not most:  # the length is not the reason
                     raise
                 self.most = most
@@ -267,10 +267,6 @@ class Access(Reach):
         part = part[: most - 1]
         return np.append(part, last), part.size
 
-    def _comes_out(self, x: np.ndarray, positions: np.ndarray, most: int) -> bool:
+    def _accepts(self, x: np.ndarray, positions: np.ndarray, most: int) -> bool:
         part, _ = self._part(positions, 0, most)
-        try:
-            self.run.driver.apply(x[:, :, part], positions[part])
-        except Refused:
-            return False
-        return True
+        return self.run.driver.accepts(x[:, :, part], positions[part])

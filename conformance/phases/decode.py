@@ -41,12 +41,7 @@ class Decoder:
 
     def positions(self, cos: np.ndarray, sin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return :meth:`position` for every token of cos and sin (..., pairs)."""
-        shape = cos.shape[:-1]
-        flat = [
-            self.position(c, s)
-            for c, s in zip(
-                cos.reshape(-1, cos.shape[-1]), sin.reshape(-1, sin.shape[-1]), strict=True
-            )
-        ]
-        found = np.array([p for p, _ in flat], dtype=np.int64).reshape(shape)
-        return found, np.array([m for _, m in flat]).reshape(shape)
+        shape, pairs = cos.shape[:-1], cos.shape[-1]
+        each = zip(cos.reshape(-1, pairs), sin.reshape(-1, pairs), strict=True)
+        found, misfit = np.array([self.position(c, s) for c, s in each]).reshape(-1, 2).T
+        return found.astype(np.int64).reshape(shape), misfit.reshape(shape)

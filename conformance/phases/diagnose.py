@@ -210,8 +210,11 @@ def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
 
 
 def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
+    """Report an amplitude that differs from the declared one."""
+    m = declared.amplitude
     if is_coarse(run) and run.ledger.highest > 128:
         off = amplitude_error(run, tables, declared)
+        factor, where = m * (1 + off), "mean norm of (cos, sin) at positions 1..128"
         if off and cut_short(run, tables, declared):
             run.add(
                 "table-precision",
@@ -220,36 +223,23 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) 
                 "cos and sin at positions 1..128",
                 remedy="Convert by rounding to nearest (a cast does): dropping the lower bits "
                 "makes every value smaller.",
-                values={"declared": declared.amplitude, "measured": declared.amplitude * (1 + off)},
+                values={"declared": m, "measured": factor},
             )
-        elif off:
-            factor = declared.amplitude * (1 + off)
-            run.add(
-                declared.amplitude_code,
-                _factor_message(factor, declared),
-                "mean norm of (cos, sin) at positions 1..128",
-                values={"declared": declared.amplitude, "measured": factor},
-            )
-        return
-    grain = run.budget * ROUNDOFF[run.coarse]
-    if (np.abs(phases.amplitude - declared.amplitude) > grain * abs(declared.amplitude)).any():
+            return
+    else:
+        grain = run.budget * ROUNDOFF[run.coarse]
+        off = bool((np.abs(phases.amplitude - m) > grain * abs(m)).any())
         factor = float(np.median(phases.amplitude))
-        run.add(
-            declared.amplitude_code,
-            _factor_message(factor, declared),
-            f"norm of every (cos, sin) pair, {phases.amplitude.min():.6g} to "
-            f"{phases.amplitude.max():.6g}",
-            values={"declared": declared.amplitude, "measured": factor},
-        )
-
-
-def _factor_message(factor: float, declared: Declaration) -> str:
-    """Return a message with the measured factor, and the known mistake that gives it."""
-    text = f"cos and sin are multiplied by {factor:.6g}, declared {declared.amplitude:.6g}"
-    for what, value in declared.other_factors.items():
-        if abs(factor - value) <= FACTOR_SLACK * abs(value):
-            return f"{text}: {what}"
-    return text
+        least, most = phases.amplitude.min(), phases.amplitude.max()
+        where = f"norm of every (cos, sin) pair, {least:.6g} to {most:.6g}"
+    if off:
+        text = f"cos and sin are multiplied by {factor:.6g}, declared {m:.6g}"
+        for what, value in declared.other_factors.items():
+            if abs(factor - value) <= FACTOR_SLACK * abs(value):
+                text += f": {what}"
+                break
+        values = {"declared": m, "measured": factor}
+        run.add(declared.amplitude_code, text, where, values=values)
 
 
 def _origin(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:

@@ -41,12 +41,9 @@ class Schedule:
     denominators: dict[str, float] = field(default_factory=dict)
     target: np.ndarray | None = None
     rebased: Callable[[float], np.ndarray] | None = None
-    variants: Callable[[], Iterable[FrequencyMistake]] = (
-        tuple  #: known mistakes that are tried first
-    )
-    late: Callable[[], Iterable[FrequencyMistake]] = (
-        tuple  #: known mistakes that are tried last, before fits
-    )
+    #: Known mistakes that are tried first, and those that are tried last, before fits.
+    variants: Callable[[], Iterable[FrequencyMistake]] = tuple
+    late: Callable[[], Iterable[FrequencyMistake]] = tuple
     plain: np.ndarray | None = None  #: the declared frequencies without their scaling
 
     @property

@@ -77,7 +77,8 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
 
 def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
     # If a pair does not follow an axis, its cos is exactly 1 and its sin exactly 0 there.
-    follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * _least(encoding)
+    least = np.abs(live(encoding, (encoding.frequencies(),))[0]).min()
+    follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * least
     several = follows.sum(axis=0)
     axes = np.where(several == 1, np.argmax(follows, axis=0), -1)
     if np.array_equal(axes, wanted):
@@ -172,8 +173,3 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
 
 #: Origins of axes that occur in code, common ones first.
 _ORIGINS = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0)
-
-
-def _least(encoding: Rotary) -> float:
-    """Return the smallest declared frequency."""
-    return float(np.abs(live(encoding, (encoding.frequencies(),))[0]).min())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posenc_ref import RoPE, Rotary
+from posenc_ref import RoPE
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis import reproduce, same_logits
 from posenc_ref.conformance.harness import state
@@ -104,13 +104,6 @@ def _one_length_each(run: Run, access: Access) -> bool:
     return bool(run.encoding.depends_on_length) and access.mode in ("single", "contiguous")
 
 
-def _truth(
-    run: Run, x: np.ndarray, positions: np.ndarray, lengths: np.ndarray | None = None
-) -> Truth:
-    assert isinstance(run.encoding, Rotary)
-    return apply_truth(run.encoding, x, positions, lengths)
-
-
 def required_inputs(run: Run, dim: int) -> bool:
     """Judge contiguous int64 positions from 0, in several sizes; return False to end the check."""
     for size in SIZES:
@@ -134,7 +127,7 @@ def required_inputs(run: Run, dim: int) -> bool:
             run.add("nonfinite", f"{y[at]} at index {at} for finite x", f"x of shape {x.shape}")
             return False
         if run.encoding is not None:
-            run.judge("required inputs", case, y, _truth(run, x, positions))
+            run.judge("required inputs", case, y, apply_truth(run.encoding, x, positions))
         else:
             run.count("required inputs")
     return True
@@ -171,7 +164,7 @@ def _one_hot(run: Run, access: Access, measured: Measured) -> None:
         run.count("one-hot")
         return
     at = measured.positions
-    truth = _truth(run, np.array(x), at, access.lengths(at))
+    truth = apply_truth(run.encoding, np.array(x), at, access.lengths(at))
     run.judge("one-hot", "one channel at a time", y, truth)
 
 
@@ -193,11 +186,11 @@ def _values(run: Run, access: Access, dim: int) -> None:
         positions = positions[positions <= highest]
         if positions.size:
             x = run.random((1, 2, positions.size, dim), 5)
-            truth = _truth(run, x, positions, access.lengths(positions))
+            truth = apply_truth(run.encoding, x, positions, access.lengths(positions))
             run.judge("values", case, access.rows(x, positions), truth)
     if access.mode != "prefix" and highest >= 37:  # decoding: one token per row
         x, positions = run.random((2, 3, 1, dim), 6), np.array([37])
-        y, truth = run.driver.apply(x, positions), _truth(run, x, positions)
+        y, truth = run.driver.apply(x, positions), apply_truth(run.encoding, x, positions)
         first = np.arange(2)[:, None, None, None] == 0
         run.judge("values", ONE_TOKEN, y, truth, first)
         run.judge("values", ONE_EACH, y, truth, ~first)
@@ -214,7 +207,8 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
     try:
         y = run.driver.apply(x, np.arange(tokens))
     except Refused as error:
-        tokens = longest_call(lambda n: _comes_out(run, x[:, :, :n]), tokens, known)
+        accepts = lambda n: run.driver.accepts(x[:, :, :n], np.arange(n))  # noqa: E731
+        tokens = longest_call(accepts, tokens, known)
         if not tokens or tokens != known:
             run.limit(f"B, H, S = {size}: refused ({error})")
         if not tokens:
@@ -223,16 +217,8 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
         y = run.driver.apply(x, np.arange(tokens))
     run.reached(tokens - 1)
     case = f"B, H, S = {(*size[:2], tokens)}"
-    run.judge("values", case, y, _truth(run, x, np.arange(tokens)))
+    run.judge("values", case, y, apply_truth(run.encoding, x, np.arange(tokens)))
     return known
-
-
-def _comes_out(run: Run, x: np.ndarray) -> bool:
-    try:
-        run.driver.apply(x, np.arange(x.shape[2]))
-    except Refused:
-        return False
-    return True
 
 
 def _optional(run: Run, dim: int) -> None:
@@ -267,7 +253,7 @@ def _optional(run: Run, dim: int) -> None:
             continue
         if run.encoding is None:
             continue
-        truth = _truth(run, x, positions.astype(np.float64))
+        truth = apply_truth(run.encoding, x, positions.astype(np.float64))
         if case == "negative positions":
             run.note(case, y, truth)
         else:
@@ -282,7 +268,7 @@ def _logits(run: Run, access: Access) -> None:
         for positions in (ONE_HOT + n, ONE_HOT[:3] * n):
             at = positions[positions <= access.reach(int(positions.max()))]
             x = run.random((1, 2, at.size, access.dim), 30 + len(sides))
-            sides.append((access.rows(x, at), _truth(run, x, at, access.lengths(at))))
+            sides.append((access.rows(x, at), apply_truth(run.encoding, x, at, access.lengths(at))))
         (q, query), (k, key) = sides
         calls.append(same_logits.BothSides(f"call {n}", q, k, query, key))
     same_logits.remark(run, calls)
@@ -305,7 +291,7 @@ def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
         return driver.apply(given[:, :, : positions.size], positions)
 
     def right(y: np.ndarray, positions: np.ndarray) -> bool:
-        return run.fits(y, _truth(run, given[:, :, : positions.size], positions))
+        return run.fits(y, apply_truth(run.encoding, given[:, :, : positions.size], positions))
 
     if access.mode != "single":
         state.same_length(run, evaluate, right)

@@ -256,7 +256,7 @@ def long_factor(encoding, factors):
         (PROPORTIONAL.replace(scaling=None).apply, PROPORTIONAL, "scaling-missing", "every pair"),
         (PROPORTIONAL.replace(layout="interleaved").apply, PROPORTIONAL, "layout", "interleaved"),
         (long_factor(LONG, (LONG.attention_factor(), 1.5)), LONG, "attention-factor", "1.5 in"),
-        (factor_on_cos_alone, YARN, "attention-factor", "on cos alone"),
+        (factor_on_cos_alone, YARN, "attention-factor", "only cos is multiplied by"),
         (
             MROPE_YARN.replace(scaling=pr.YaRN(4, 32768, truncate=False)).apply,
             MROPE_YARN,
@@ -281,7 +281,11 @@ WAVELENGTH = 2 * np.pi / (5e5 ** (-np.arange(64) / 64))
     ("frequencies", "code", "said"),
     [
         (2 * np.pi / WAVELENGTH / np.where(WAVELENGTH > 2048, 8, 1), "scaling-formula", "divided"),
-        (2 * np.pi / WAVELENGTH / np.where(WAVELENGTH > 8192, 8, 1), "scaling-formula", "kept"),
+        (
+            2 * np.pi / WAVELENGTH / np.where(WAVELENGTH > 8192, 8, 1),
+            "scaling-formula",
+            "not scaled at all",
+        ),
         (1e6 ** (-np.arange(64) / 64), "base", "and the declared scaling is missing"),
         (1e6 ** (-np.arange(64) / 64) / 8, "frequency-spacing", "64 of 64"),
     ],
