@@ -116,7 +116,7 @@ class Ledger:
             text = f"{len(self.failures)} cases are {what} ({budget:g} error units pass)"
             place = f"{first.check}: {first.place}"
             self.add(code, f"{text}, and no named cause explains them", place)
-        measured = self.report.accuracy or Accuracy(0.0, 0.0, "")
+        measured = self.report.accuracy or Accuracy()
         self.report.accuracy = replace(
             measured, worst=self.worst, budget=budget, where=self.where, highest=self.highest
         )

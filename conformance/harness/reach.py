@@ -26,6 +26,11 @@ def longest_call(accepts: Callable[[int], bool], refused: int, guess: int = 0) -
     for middle in (guess, guess + 1):
         if low < middle < high:
             low, high = (middle, high) if accepts(middle) else (low, middle)
+    return _bisect(accepts, low, high)
+
+
+def _bisect(accepts: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the largest accepted number below ``high``; ``low`` is known to be accepted."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if accepts(middle) else (low, middle)
@@ -59,14 +64,11 @@ class Reach:
         before = self.run.ledger.highest
         try:
             self.touch(position)
-        except Refused as error:
+        except (Refused, Malformed) as error:
             self.refused = str(error)
             self.run.ledger.highest = before
-            return False
-        except Malformed as error:  # not refused, but the result is malformed
-            self.refused = str(error)
-            self.run.ledger.highest = before
-            self.run.add("shape", str(error), f"position {position}")
+            if isinstance(error, Malformed):  # not refused, but the result is malformed
+                self.run.add("shape", str(error), f"position {position}")
             return False
         return True
 
@@ -84,15 +86,20 @@ class Reach:
             )
         if self.highest is not None and self.highest < wanted:
             return self.highest
-        low, high = self.run.ledger.highest, wanted
-        if low >= wanted or self.accepts(wanted):
+        judged = self.run.ledger.highest
+        if judged >= wanted or self.accepts(wanted):
             return wanted
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.accepts(middle) else (low, middle)
-        self.highest = low
-        self.run.limit(f"positions past {low} are refused ({self.refused})")
-        return low
+        self.highest = _bisect(self.accepts, judged, wanted)
+        self.run.limit(f"positions past {self.highest} are refused ({self.refused})")
+        return self.highest
+
+    def from_zero(self, refused: str) -> None:
+        """Record that every call must start at position 0."""
+        self.mode = "prefix"
+        self.run.limit(
+            f"positions that do not start at 0 are refused ({refused}); "
+            "judged inside contiguous calls from 0"
+        )
 
 
 def _wanted(run: Run, positions: np.ndarray) -> None:
@@ -121,11 +128,7 @@ class TableAccess(Reach):
         except (Refused, Malformed) as error:
             if isinstance(error, Malformed):  # no refusal: a wrong array
                 self.run.add("shape", str(error), "positions [3, 1, 7]")
-            self.mode = "prefix"
-            self.run.limit(
-                f"positions that do not start at 0 are refused ({error}); "
-                "judged inside contiguous calls from 0"
-            )
+            self.from_zero(str(error))
 
     def touch(self, position: int) -> None:
         """Evaluate one row."""
@@ -182,16 +185,11 @@ class Access(Reach):
             self.mode = mode
             break
         else:
-            self.mode = "prefix"
+            self.from_zero(self.refused)
         if self.mode in ("contiguous", "single"):
             self.run.limit(
                 f"positions that do not follow one another are refused ({self.refused}); "
                 "judged one position, or one window, per call"
-            )
-        elif self.mode == "prefix":
-            self.run.limit(
-                f"positions that do not start at 0 are refused ({self.refused}); "
-                "judged inside contiguous calls from 0"
             )
 
     def lengths(self, positions: np.ndarray) -> np.ndarray:

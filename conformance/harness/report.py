@@ -96,9 +96,9 @@ class Accuracy:
         The highest position judged.
     """
 
-    worst: float
-    budget: float
-    where: str
+    worst: float = 0.0
+    budget: float = 0.0
+    where: str = ""
     precision: str = ""
     errors: dict[int, float] = field(default_factory=dict)
     degrades_at: int | None = None

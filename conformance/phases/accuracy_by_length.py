@@ -57,7 +57,7 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declarati
         run.add(model.code, text, f"recomputed at {at.size} positions", severity=NOTE)
     if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
         name = "float32 angles or better"  # half-precision results cannot tell them apart
-    run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.ledger.highest)
+    run.report.accuracy = Accuracy(precision=name, errors=errors, degrades_at=degrades)
 
 
 def _errors(

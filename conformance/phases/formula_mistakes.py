@@ -99,7 +99,7 @@ YARN_SHAPES: dict[str, Shape] = {
     "the end of the ramp is clamped to d/2 - 1": partial(_yarn, top="d/2 - 1"),
     "the ramp runs over channels, not pairs": partial(_yarn, channels=True),
     "2 pi is missing from the wavelength": partial(_yarn, two_pi=1.0),
-    "pi stands for 2 pi in the wavelength": partial(_yarn, two_pi=np.pi),
+    "pi is used for 2 pi in the wavelength": partial(_yarn, two_pi=np.pi),
     "a decimal logarithm is divided by a natural one in the ramp": partial(_yarn, decimal=True),
     "frequencies are multiplied by the factor, not divided": partial(_yarn, inverted=True),
 }
@@ -186,7 +186,7 @@ PARAMETERS = (
     "the base is 10000 in the ramp",
     "head_dim is taken for rotary_dim in the ramp",
     "2 pi is missing from the wavelength",
-    "pi stands for 2 pi in the wavelength",
+    "pi is used for 2 pi in the wavelength",
     "a decimal logarithm is divided by a natural one in the ramp",
     "frequencies are multiplied by the factor, not divided",
     "low_freq_factor and high_freq_factor are exchanged in the blend",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -277,12 +278,8 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
 
 def _undeclared(encoding: RoPE) -> Iterator[FrequencyMistake]:
     """Yield scalings of released models, for an encoding that declares none."""
-    code = "scaling-formula"
-    for parameters in LLAMA3:
-        made = pr.Llama3Scaling(*parameters)
-        yield from _replaced(encoding, made, code, f"the scaling is {made!r}, declared none")
-    for factor in FACTORS:
-        for length in LENGTHS[:6]:
-            made_yarn = pr.YaRN(factor, length)
-            text = f"the scaling is {made_yarn!r}, declared none"
-            yield from _replaced(encoding, made_yarn, code, text)
+    llama3 = (pr.Llama3Scaling(*parameters) for parameters in LLAMA3)
+    yarn = (pr.YaRN(factor, length) for factor, length in product(FACTORS, LENGTHS[:6]))
+    for made in chain(llama3, yarn):
+        text = f"the scaling is {made!r}, declared none"
+        yield from _replaced(encoding, made, "scaling-formula", text)

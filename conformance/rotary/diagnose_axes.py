@@ -65,11 +65,10 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
         return False  # the same on all axes: one-axis checks show it
     first = wrong[0]
     back = ratios[first] < 0 and agree(w, np.sign(w) * expected, sigma).all()
+    how = "count backwards" if back else f"are multiplied by {ratios[first]:.6g}"
     run.add(
         "sign" if back else "position-scale",
-        f"positions of axis {first} "
-        + ("count backwards" if back else "are multiplied by ")
-        + ("" if back else f"{ratios[first]:.6g}"),
+        f"positions of axis {first} {how}",
         f"ratio of measured to declared frequencies by axis: {[round(r, 6) for r in ratios]}",
     )
     return True

@@ -165,19 +165,22 @@ def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
     start = getattr(scaling, "original_max_position", getattr(scaling, "max_position", 1))
     field = "max_position" if hasattr(scaling, "max_position") else "original_max_position"
     for text, seen in (
-        (f"one token early: a call of length {start} is taken for {start + 1}", lambda n: n + 1),
         (
-            f"one token late: a call of length {start + 1} is taken for {start}",
+            f"one token early: a call of length {start} gets those of length {start + 1}",
+            lambda n: n + 1,
+        ),
+        (
+            f"one token late: a call of length {start + 1} gets those of length {start}",
             lambda n: max(n - 1, 1),
         ),
-        ("token by token, by the position of each, not by the length of the call", lambda n: 0),
+        ("token by token: they depend on the position, not the length of the call", lambda n: 0),
     ):
-        yield Rule("scaling-parameter", f"{name} changes {text}", encoding, seen)
+        yield Rule("scaling-parameter", f"{name} changes the frequencies {text}", encoding, seen)
     for end in dict.fromkeys([round(start * (getattr(scaling, "factor", None) or 1.0)), *LENGTHS]):
         if hasattr(scaling, "short_factor") and end != start:
             yield Rule(
                 "scaling-parameter",
-                f"{name} changes after length {end}, declared {start}",
+                f"{name} changes the frequencies after length {end}, declared {start}",
                 encoding,
                 lambda n, end=end: start if n <= end else start + 1,  # type: ignore[misc]
             )

@@ -14,10 +14,6 @@ from .surface import Function, Surface, method
 _LEAST = 128
 
 
-def _offset(e: Any, dtype: str) -> Function:
-    return lambda x, offset: e.apply(x, offset[:, None] + np.arange(x.shape[-2]))
-
-
 def _in_chunks(e: Any, dtype: str) -> Function:
     """Return a function that rotates a sequence chunk by chunk, at consecutive positions."""
 
@@ -44,14 +40,6 @@ def _permuted(e: Any, dtype: str) -> Function:
     return lambda w, n_heads: posenc_ref.permute_weights(w, n_heads, rotary_dim=rotary_dim)
 
 
-def _both(e: Any, dtype: str) -> Function:
-    return lambda q, k, q_at, k_at: (e.apply(q, q_at), e.apply(k, k_at))
-
-
-def _calls(e: Any, dtype: str) -> Function:
-    return lambda calls: [e.apply(x, range(at, at + x.shape[-2])) for x, at in calls]
-
-
 ROTARY = (
     Surface(
         "apply",
@@ -69,7 +57,7 @@ ROTARY = (
     Surface(
         "apply_qk",
         "fn(q, k, q_positions, k_positions) -> (q', k')",
-        _both,
+        lambda e, dtype: lambda q, k, q_at, k_at: (e.apply(q, q_at), e.apply(k, k_at)),
         ("q", "k", "q_positions", "k_positions"),
         ("rotary",),
         "sequences.judge_qk:judge",
@@ -90,7 +78,7 @@ ROTARY = (
     Surface(
         "apply_offset",
         "fn(x, offset (B,)) -> like x; row b starts at offset[b]",
-        _offset,
+        lambda e, dtype: lambda x, offset: e.apply(x, offset[:, None] + np.arange(x.shape[-2])),
         ("x", "offset"),
         ("rotary",),
         "sequences.judge_offsets:judge",
@@ -102,7 +90,7 @@ ROTARY = (
     Surface(
         "calls",
         "fn([(x, offset), ...]) -> a list; independent calls of one instance, in order",
-        _calls,
+        lambda e, dtype: lambda calls: [e.apply(x, range(at, at + x.shape[-2])) for x, at in calls],
         ("x", "offset"),
         ("rotary",),
         "sequences.judge_calls:judge",

@@ -18,10 +18,6 @@ def _bias(e: Any, dtype: str) -> Function:
     )
 
 
-def _scores(e: Any, dtype: str) -> Function:
-    return lambda q, k: posenc_ref.scores(e, q, k, range(q.shape[-2]), range(k.shape[-2]))
-
-
 def _rank_slopes(e: Any, dtype: str) -> Function:
     def own(num_heads: int, tp_size: int, tp_rank: int) -> np.ndarray:
         held = num_heads // tp_size
@@ -101,7 +97,9 @@ TABLES_AND_BIASES = (
     Surface(
         "scores",
         "fn(q, k) -> logits (B, H, Q, K) before the mask; query i stands at K - Q + i",
-        _scores,
+        lambda e, dtype: (
+            lambda q, k: posenc_ref.scores(e, q, k, range(q.shape[-2]), range(k.shape[-2]))
+        ),
         ("q", "k"),
         ("rotary", "table", "bias", "score", "model"),
         "score.judge:judge",
