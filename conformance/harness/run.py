@@ -201,7 +201,7 @@ class Run:
     def _dtypes(self) -> None:
         declared = self.driver.dtype
         for name in sorted(self.driver.out_dtypes):
-            message = f"{declared} goes in, {name} comes out"
+            message = f"the input is {declared}, the result is {name}"
             if ROUNDOFF.get(name, 0.0) > ROUNDOFF[declared]:
                 self.add("dtype", message, f"result dtype {name}")
             elif 0 < ROUNDOFF.get(name, 0.0) < ROUNDOFF[declared] and self.driver.keeps_dtype:

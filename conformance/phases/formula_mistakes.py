@@ -92,7 +92,7 @@ YARN_SHAPES: dict[str, Shape] = {
     "frequencies are blended geometrically": partial(_yarn, geometric=True),
     "periods are blended, not frequencies": partial(_yarn, periods=True),
     "the base is 10000 in the ramp": partial(_yarn, base=10000.0),
-    "head_dim is taken for rotary_dim in the ramp": partial(_yarn, over_head=True),
+    "head_dim is used in place of rotary_dim in the ramp": partial(_yarn, over_head=True),
     "the ends of the ramp are rounded to the nearest integer": partial(_yarn, rounding="nearest"),
     "both ends of the ramp are rounded down": partial(_yarn, rounding="down"),
     "both ends of the ramp are rounded up": partial(_yarn, rounding="up"),
@@ -175,7 +175,7 @@ NTK_SHAPES: dict[str, Shape] = {
     "the exponent is n/(n-2) with n = d/2 pairs, not d/(d-2)": partial(
         _ntk, exponent=lambda d, head: d / (d - 4)
     ),
-    "head_dim is taken for rotary_dim in the exponent": partial(
+    "head_dim is used in place of rotary_dim in the exponent": partial(
         _ntk, exponent=lambda d, head: head / (head - 2)
     ),
     "the factor enters squared": partial(_ntk, exponent=lambda d, head: 2 * d / (d - 2)),
@@ -184,7 +184,7 @@ NTK_SHAPES: dict[str, Shape] = {
 #: Messages of the mistakes that change a number, not the form: their code is scaling-parameter.
 PARAMETERS = (
     "the base is 10000 in the ramp",
-    "head_dim is taken for rotary_dim in the ramp",
+    "head_dim is used in place of rotary_dim in the ramp",
     "2 pi is missing from the wavelength",
     "pi is used for 2 pi in the wavelength",
     "a decimal logarithm is divided by a natural one in the ramp",

@@ -234,7 +234,7 @@ def _accepted(
 def unaliased(tables: Tables, dtype: str) -> Phases:
     """Return :func:`unwrap`, measured at fractional positions if a frequency exceeds pi.
 
-    At integer positions, a frequency above pi cannot be told from a lower one.
+    At integer positions, a frequency above pi gives the same values as a lower one.
     """
     phases = unwrap(tables, dtype)
     try:

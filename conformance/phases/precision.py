@@ -18,7 +18,7 @@ from posenc_ref.angles import ERROR_BOUND
 from .frequencies import half_precision
 
 _HALF = ("bfloat16", "float16")
-#: Below this relative error, a wrong pi cannot be told from other float32 roundings.
+#: Below this relative error, a wrong pi looks like other float32 roundings.
 _NEAR = 8 * ROUNDOFF["float32"]
 #: Values of pi that occur in code: pi rounded or truncated to some digits, and in float32.
 _WRITTEN = {float(np.float32(np.pi))} | {

@@ -101,7 +101,7 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
     run.add(
         "position-axis",
         "the result depends on the batch row or the head of a token",
-        "the same token in every row and head comes out differently",
+        "equal tokens have other results in other rows or heads",
     )
     return True
 

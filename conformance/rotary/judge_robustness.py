@@ -60,7 +60,7 @@ def _hole(
         text = f"{'a NaN' if name == 'NaN' else name} in one token changes other tokens"
         run.add("nonfinite", text, where, by="robustness")
     elif np.isfinite(y[token]).all():
-        text = f"{'a NaN' if name == 'NaN' else name} goes in and only finite numbers come out"
+        text = f"{'a NaN' if name == 'NaN' else name} in x gives only finite results"
         run.add("nonfinite", text, where, by="robustness")
     elif name != "NaN" and not np.isinf(y[token]).any():
         run.limit(f"{where}: the result has NaN and no infinity (infinity times 0 is NaN)")

@@ -99,7 +99,7 @@ position-origin: All positions are shifted by a constant.
   trigger: the angles at position 0 correspond to the same other position for every pair
   remedy: The first token has position 0 (unless offset= declares otherwise).
 
-position-axis: The head or batch index is taken for the position.
+position-axis: The head or batch index is used as the position.
   trigger: positions decoded from the angles follow another axis than the sequence's
   remedy: Check the tensor layout the function expects, (B, H, S, D) or (B, S, H, D).
 

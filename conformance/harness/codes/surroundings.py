@@ -10,7 +10,7 @@ packing: Documents that share a row do not start again at position 0.
   trigger: positions of packed documents, compared with counting from each one's start
   remedy: Subtract where the document starts: arange(total) - repeat(starts, lengths).
 
-shard-offset: A rank's part of the sequence (or of the heads) is taken for the whole.
+shard-offset: A rank's part of the sequence (or of the heads) is treated as the whole.
   trigger: the rank's values equal those of tokens or heads that another rank holds
   remedy: Give every rank the positions (and slopes) that its tokens (and heads) have in the whole;
     zig-zag shards hold chunks r and 2 size - 1 - r.

@@ -74,14 +74,14 @@ TABLES_AND_BIASES = (
     ),
     Surface(
         "bias",
-        "fn(q_len, k_len) -> broadcastable to (H, Q, K); query i stands at k_len - q_len + i",
+        "fn(q_len, k_len) -> broadcastable to (H, Q, K); query i has position k_len - q_len + i",
         _bias,
         ("q_len", "k_len"),
         ("bias",),
         "bias.judge:judge_bias",
         "identify.bias:identify",
         ("bias",),
-        "(H, Q, K) or what broadcasts to it; query i sits at k_len - q_len + i",
+        "(H, Q, K) or what broadcasts to it; query i has position k_len - q_len + i",
     ),
     Surface(
         "bucket",
@@ -96,7 +96,7 @@ TABLES_AND_BIASES = (
     ),
     Surface(
         "scores",
-        "fn(q, k) -> logits (B, H, Q, K) before the mask; query i stands at K - Q + i",
+        "fn(q, k) -> logits (B, H, Q, K) before the mask; query i has position K - Q + i",
         lambda e, dtype: (
             lambda q, k: posenc_ref.scores(e, q, k, range(q.shape[-2]), range(k.shape[-2]))
         ),

@@ -85,7 +85,7 @@ def test_shapes_are_the_declared_formula_but_for_one_thing(scaling, shapes, base
         if what == "as declared":
             continue
         score = truth.score(shape(encoding, scaling)).max()
-        same = {"head_dim is taken for rotary_dim in the ramp", "the end of the ramp is clamped"}
+        same = {"head_dim is used in place of rotary_dim in the ramp", "the end of the ramp is clamped"}
         if not any(what.startswith(s) for s in same):
             assert score > budget("float64"), what
 
