@@ -15,7 +15,7 @@ from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, PER_ROW, unit_pairs
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run, largest
-from posenc_ref.conformance.phases.declaration import declare, live
+from posenc_ref.conformance.phases.declaration import declare, live, nonzero_frequencies
 from posenc_ref.conformance.phases.decode import Decoder
 from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.frequencies import agree
@@ -66,7 +66,7 @@ def declared_tables(access: Access, encoding: Rotary) -> Tables:
 def _rows_differ(run: Run, encoding: Rotary) -> bool:
     """Report rows or heads with other positions; return whether there are any."""
     first, second = live(encoding, encoding.pairs())
-    (w,) = live(encoding, (encoding.frequencies(),))
+    w = nonzero_frequencies(encoding)
     decoder = Decoder.of(w, reach=64)
     adjacent = (np.sort(np.r_[first, second])[::2], np.sort(np.r_[first, second])[1::2])
     for pairs, out in (
@@ -202,7 +202,7 @@ def _slice(
     pairs = [(p.a, p.b) for p in measured.pairs]
     if pairs == [(k, k + half) for k in range(len(pairs))] and 2 * len(pairs) == len(wanted):
         evidence = f"channel 0 is paired with {half}, declared with {encoding.pairs()[1][0]}"
-        expected, phases = live(encoding, (encoding.frequencies(),))[0], measured.phases
+        expected, phases = nonzero_frequencies(encoding), measured.phases
         if phases is not None and agree(phases.frequencies, expected, phases.sigma).all():
             run.add(
                 "layout",
@@ -224,7 +224,7 @@ def _slice(
     if isinstance(scaling, Proportional) and not_proportional(run, encoding, measured, rotated):
         return
     first, second = live(encoding, encoding.pairs())
-    timescale = 1 / live(encoding, (encoding.frequencies(),))[0]
+    timescale = 1 / nonzero_frequencies(encoding)
     lost = {
         int(c) for c in np.r_[first[timescale > _FLOAT16_MAX], second[timescale > _FLOAT16_MAX]]
     }
@@ -260,7 +260,7 @@ def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
     one, two = np.arctan2(-m01[0], m00[0]), np.arctan2(m10[0], m11[0])
     # Two tables are mixed if the angles of all channels are the frequencies, each occurring twice.
     every = np.sort(np.r_[np.abs(one), np.abs(two)])
-    doubled = np.sort(np.repeat(live(encoding, (encoding.frequencies(),))[0], 2))
+    doubled = np.sort(np.repeat(nonzero_frequencies(encoding), 2))
     both = every.size == doubled.size and np.abs(every - doubled).max() <= slack * 4
     if both and (np.sign(one) == np.sign(two)).all() and (np.abs(upper - lower) <= slack).all():
         k = int(np.argmax(np.abs(one - two)))

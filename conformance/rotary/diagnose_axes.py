@@ -9,7 +9,7 @@ import numpy as np
 from posenc_ref import MultiAxisRoPE, Rotary
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.phases.declaration import live
+from posenc_ref.conformance.phases.declaration import nonzero_frequencies
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured
 from posenc_ref.conformance.phases.schedule_mistakes import multi_axis_mistakes
@@ -47,7 +47,7 @@ def _torn(run: Run) -> bool:
 
 def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
     """Report an axis with scaled or negated positions; return whether there is one."""
-    expected = live(encoding, (encoding.frequencies(),))[0]
+    expected = nonzero_frequencies(encoding)
     at = np.arange(wanted.size)
     w, sigma = found.frequencies[wanted, at], found.sigma[wanted, at]
     others = multi_axis_mistakes(encoding) if isinstance(encoding, MultiAxisRoPE) else ()
@@ -76,7 +76,7 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
 
 def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
     # If a pair does not follow an axis, its cos is exactly 1 and its sin exactly 0 there.
-    least = np.abs(live(encoding, (encoding.frequencies(),))[0]).min()
+    least = np.abs(nonzero_frequencies(encoding)).min()
     follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * least
     several = follows.sum(axis=0)
     axes = np.where(several == 1, np.argmax(follows, axis=0), -1)
