@@ -162,7 +162,7 @@ def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
     cos, sin = unit_size(tables, at, declared)
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
     if model is not None and model.name == "float32 angles" and _strict(run):
-        text = "angles are float32, float64 is asked for"
+        text = "angles are float32, but float64 is required"
         run.add("angle-precision", text, f"recomputed at {at.size} positions")
         return True
     if model is None or not model.code or (model.table and model.table == run.settings.precision):

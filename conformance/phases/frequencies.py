@@ -110,7 +110,7 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
         return [replace(best, equivalent=tuple(others))]
     if declared.plain is not None and _scaled_otherwise(measured, sigma, declared):
         spacing = _spacing(measured, target, sigma)
-        text = f"the base is right, but the scaling is another: {spacing.message}"
+        text = f"the base is right, but another scaling is applied: {spacing.message}"
         return [FrequencyMistake("scaling-formula", text, measured, {}, ("scaling-parameter",))]
     return [_spacing(measured, target, sigma)]
 

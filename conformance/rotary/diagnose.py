@@ -126,8 +126,8 @@ def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
         c, at = next(iter(measured.moved.items()))
         run.add(
             "output-layout",
-            f"{len(measured.moved)} channels that are not rotated come out at other places",
-            f"channel {c} comes out at {at}",
+            f"{len(measured.moved)} channels that are not rotated are copied to other channels",
+            f"channel {c} is copied to channel {at}",
         )
         return False
     if measured.scaled and not set(measured.scaled) & wanted:
@@ -137,7 +137,7 @@ def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
         run.add(
             "attention-factor" if own else "amplitude",
             f"channels outside the rotary slice are multiplied by {size:.6g}"
-            + (", the attention factor of those inside" if own else ""),
+            + (", the attention factor of the rotated ones" if own else ""),
             f"channels {measured.scaled[:6]}",
         )
         return False
@@ -148,7 +148,9 @@ def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
         return False
     if measured.odd:
         columns = ", ".join(map(str, measured.odd[:4]))
-        run.add("not-a-rotation", f"channels {columns} are not turned in pairs", _support(measured))
+        run.add(
+            "not-a-rotation", f"channels {columns} are not rotated in pairs", _support(measured)
+        )
         return False
     if found != declared:
         other = "half" if layout == "interleaved" else "interleaved"

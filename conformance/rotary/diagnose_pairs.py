@@ -20,7 +20,7 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
     turning = int(np.count_nonzero(encoding.frequencies()))
     evidence = f"{len(rotated)} channels are rotated, declared {2 * turning}"
     if rotated == every:
-        text = "every pair turns: the declared Proportional scaling is missing"
+        text = "every pair is rotated: the declared Proportional scaling is missing"
         run.add("scaling-missing", text, evidence, equivalent=("proportional",))
         return True
     if [(p.a, p.b) for p in measured.pairs] == [(k, k + turning) for k in range(turning)]:
