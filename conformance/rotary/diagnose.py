@@ -148,9 +148,8 @@ def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
         return False
     if measured.odd:
         columns = ", ".join(map(str, measured.odd[:4]))
-        run.add(
-            "not-a-rotation", f"channels {columns} are not rotated in pairs", _support(measured)
-        )
+        text = f"channels {columns} are not rotated in pairs"
+        run.add("not-a-rotation", text, _support(measured))
         return False
     if found != declared:
         other = "half" if layout == "interleaved" else "interleaved"
