@@ -120,7 +120,7 @@ def _biases() -> list[LibraryFunction]:
         alibi("BLOOM", "slopes", bloom, dtypes=TABLES),
         alibi("BLOOM", "bias", bloom, dtypes=TABLES),
         alibi("Falcon", "bias", bloom, expected=None,
-              unknown="what it depends on beside key minus query", fast=True,
+              unknown="the bias depends on more than key minus query", fast=True,
               says="ALiBi, whose slopes and products are rounded to bfloat16 whatever the dtype",
               remark="The bias of a key is rounded to eight bits, in float32 models too: with "
                      "slope 2**-0.5, from key 1448 on 7 to 16 keys share one value, and the next "

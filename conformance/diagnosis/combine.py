@@ -31,7 +31,7 @@ class Cause:
     message: str
     evidence: str
     change: dict[str, Any]
-    fitted: int = 1  #: its price: 1 for a known constant, 3 for a fitted number
+    fitted: int = 1  #: the price: 1 for a known constant, 3 for a fitted number
     values: dict[str, Any] = field(default_factory=dict)
     equivalent: tuple[str, ...] = ()
     remedy: str = ""  #: empty: the remedy of the code
@@ -46,7 +46,7 @@ class Combination:
 
 
 def explain(residual: Residual, causes: Sequence[Cause]) -> Combination:
-    """Return the cheapest set of causes that explains the failure.
+    """Return the set of causes that explains the failure with the lowest sum of prices.
 
     If no set explains it completely, return the set with the smallest residual.
     """
