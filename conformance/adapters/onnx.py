@@ -10,7 +10,7 @@ import numpy as np
 from posenc_ref import RoPE
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import LibraryFunction, refuse_all_but
+from .library import LibraryFunction, require_indices
 
 _INTERLEAVED = partial(RoPE, 64, layout="interleaved")
 _HALF = partial(RoPE, 64, layout="half")
@@ -23,7 +23,7 @@ def functions() -> list[LibraryFunction]:
     file = "contrib_ops/cpu/bert/rotary_embedding.cc: RotaryEmbedding"
     core = "core/providers/cpu/llm/rotary_embedding.cc: RotaryEmbedding"
     reference = "reference/ops/op_rotary_embedding.py: rotary_embedding"
-    given = "cos and sin are the exporter's, here of base 10000; the kernel's is the layout"
+    given = "the kernel defines the layout; cos and sin are inputs, here with base 10000"
 
     def function(
         name: str, library: str, source: str, expected: RoPE, **settings: Any
@@ -80,7 +80,7 @@ def _build_onnx(
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
 
     def apply(x: Any, positions: Any) -> Any:
-        refuse_all_but("rows of a table", positions)
+        require_indices(positions)
         rows = np.broadcast_to(positions, (x.shape[0], x.shape[2])).astype(np.int64)
         feeds = {"input": x, "position_ids": rows, "cos_cache": cos, "sin_cache": sin}
         return session.run(None, feeds)[0]

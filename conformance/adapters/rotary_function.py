@@ -40,7 +40,11 @@ class Rotation:
     rotary_dim: int | None  # the leading channels that attention passes; None: all
     before: Callable[[Any], Any] | None = None  # applied to vectors first
 
-    def __call__(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
+    def __call__(self, x: Any, positions: Any) -> Any:
+        """Return x rotated, as for the surface ``apply``."""
+        return self.both(x, x, positions)[0]
+
+    def both(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
         """Return q and k rotated; positions are (S,), (B, S) or (A, B, S)."""
         import torch
 
@@ -77,7 +81,7 @@ class Rotation:
             return y, y if q is k else self.function(**bind(self.function, roles | {"x": k}))
         gathers = "positions" in named and named["positions"].default is inspect.Parameter.empty
         if gathers and self.table.axes == 1:  # the function looks up rows of the whole table
-            every = torch.arange(length_of(positions, self.name), device=positions.device)
+            every = torch.arange(length_of(positions), device=positions.device)
             cos, sin = (part[0] for part in self.table(q, every[None]))
         else:
             cos, sin = map(TABLE_SHAPES[self.table_shape], self.table(q, positions))
@@ -112,12 +116,12 @@ class Rotation:
 def _one_row(table: Any) -> Any:
     """Return the table's only row, which the function uses for the whole batch."""
     if not bool((table == table[:1]).all()):
-        raise ValueError("rows of a batch share their positions here")
+        raise ValueError("rows of a batch must have equal positions: the function takes one row")
     return table[:1]
 
 
 def _filled(x: Any, width: int) -> list[Any]:
-    """Return (B, S, W) vectors in parts of `width` channels, the last one padded with zeros."""
+    """Split the channels of (B, S, W) vectors into parts of size `width`; zeros fill the last."""
     import torch
 
     missing = -x.shape[-1] % width

@@ -81,7 +81,7 @@ def _model(model: str, prefix: str, path: str, settings: dict[str, Any]) -> Impl
 
 
 def _filled(module: Any, table: Any, rows: Any) -> Implementation:
-    """Adapt ``module`` after writing ``rows`` to its table, as loading a checkpoint does."""
+    """Write ``rows`` to the table of ``module``, like a checkpoint, and adapt the module."""
     import torch
 
     with torch.no_grad():
@@ -120,13 +120,13 @@ def _biases() -> list[LibraryFunction]:
         alibi("BLOOM", "slopes", bloom, dtypes=TABLES),
         alibi("BLOOM", "bias", bloom, dtypes=TABLES),
         alibi("Falcon", "bias", bloom, expected=None,
-              unknown="what it depends on beside key minus query", fast=True,
-              says="ALiBi, whose slopes and products are rounded to bfloat16 whatever the dtype",
-              remark="The bias of a key is rounded to eight bits, in float32 models too: with "
-                     "slope 2**-0.5, from key 1448 on 7 to 16 keys share one value, and the next "
-                     "is eight logits away. It is a line of the original model code, "
-                     "`slopes[..., None].bfloat16() * arange_tensor`; Falcon by the paper's "
-                     "formula differs."),
+              unknown="the query's position (FIRE)", fast=True,
+              says="ALiBi in bfloat16 for every dtype: slopes and biases are rounded",
+              remark="The bias of a key is rounded to eight bits, in float32 models too. With "
+                     "slope 2**-0.5, after key 1448, 7 to 16 neighbouring keys have the same bias, "
+                     "and the next bias differs by 8. The original model code has the same line, "
+                     "`slopes[..., None].bfloat16() * arange_tensor`; the paper's formula gives "
+                     "other logits than Falcon."),
         alibi("MPT", "slopes", mpt, fast=True),
         alibi("MPT", "bias", mpt),
         _function("T5 encoder, buckets", "t5", bucket, partial(_t5, "bucket", False), encoder,

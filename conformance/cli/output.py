@@ -87,7 +87,7 @@ def _coloured(table: TextTable | str) -> rich.table.Table:
             overflow="fold",
             no_wrap=name in ("implementation", "dtype", "library"),
         )
-    for cells, states in zip(table.rows, table.states, strict=True):
-        pairs = zip(map(escape, cells), states, strict=True)
-        made.add_row(*(f"[{COLOURS[s]}]{cell}[/]" if s else cell for cell, s in pairs))
+    for row in table.rows:
+        pairs = ((cell, "") if isinstance(cell, str) else cell for cell in row)
+        made.add_row(*(f"[{COLOURS[s]}]{escape(t)}[/]" if s else escape(t) for t, s in pairs))
     return made

@@ -58,7 +58,7 @@ class Program:
         if not deaths:
             return []
         many = "" if len(deaths) == 1 else f", and {len(deaths) - 1} times more"
-        text = "the program dies instead of answering; what it is not for it has to refuse"
+        text = "the program ends without an answer; it must refuse calls that it does not support"
         return [(text, f"ProgramDied: {deaths[0]}{many}")]
 
     def give_up(self, what: str) -> HarnessError:
@@ -111,8 +111,7 @@ class Session:
             self._errors.close()
             why = error.strerror or error
             raise self.program.give_up(
-                f"cannot be started: {why}; give a program that exists and may be run, "
-                "with its path (./my_binary)"
+                f"cannot be started: {why}; give the path of an executable file (./my_binary)"
             ) from None
         self._process, self._count = process, 0
         self._stop = weakref.finalize(self, _end, process, self._errors)
@@ -120,7 +119,7 @@ class Session:
         try:
             body = self._ask(line(hello), 0, "hello")
         except ProgramDied as error:
-            raise self.program.give_up(f"does not get as far as hello: it was {error}") from None
+            raise self.program.give_up(f"did not answer hello: {error}") from None
         if "refused" in body:
             raise self._broken(f"refuses to be judged: {body['refused']}")
         if body.get("protocol") != PROTOCOL or isinstance(body.get("protocol"), bool):
@@ -160,9 +159,9 @@ class Session:
             timer.cancel()
         if late.is_set():
             raise self._broken(
-                f"did not answer {what} within {self.program.timeout:g} s: does it flush its "
-                "output after every line, and read lines of any length? If it only is slow, give "
-                "it more time (--timeout)"
+                f"did not answer {what} within {self.program.timeout:g} s; it must flush its "
+                "output after every line and read lines of any length. If it is slow, raise the "
+                "time limit (--timeout)."
             )
         if not answer.endswith(b"\n"):
             raise self._ended(what, answer)
@@ -170,8 +169,8 @@ class Session:
             return read_answer(answer, number)
         except WireError as error:
             raise self._broken(
-                f"answered {what} with a line that {error}; standard output is for answers alone, "
-                f"one line each: print anything else to standard error"
+                f"answered {what} with a line that {error}; write only answers to standard output, "
+                "one line each, and anything else to standard error"
             ) from None
 
     def _ended(self, what: str, answer: bytes) -> Exception:
@@ -185,30 +184,29 @@ class Session:
             return self._broken(f"closed its standard output instead of answering {what}{part}")
         if status == 0:
             return self._broken(
-                f"ended (exit status 0) instead of answering {what}{part}: it has to go on until "
-                "its input ends, and to write a newline after every answer"
+                f"ended (exit status 0) instead of answering {what}{part}: it must answer requests "
+                "until standard input is closed, and write a newline after every answer"
             )
         how = f"ended with exit status {status}"
         if status < 0:
             names = {s.value: s.name for s in signal.Signals}
             how = f"killed by {names.get(-status, f'signal {-status}')}"
-        text = f"{how} in {what}{part}{self._last_words()}"
+        text = f"{how} in {what}{part}{self._last_errors()}"
         self.close()
         self.program.deaths.append(text)
         return ProgramDied(text)
 
     def _broken(self, what: str) -> HarnessError:
-        if self._process is not None:
-            what += self._last_words()
-            self.close()
+        what += self._last_errors()
+        self.close()
         return self.program.give_up(what)
 
-    def _last_words(self) -> str:
+    def _last_errors(self) -> str:
         """Return the last lines of standard error."""
         assert self._errors is not None
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        return f"; its last words: {' | '.join(lines[-_SHOWN:])}" if lines else ""
+        return f"; standard error: {' | '.join(lines[-_SHOWN:])}" if lines else ""
 
 
 def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:

@@ -34,8 +34,8 @@ def deviations(
 ) -> Iterator[str]:
     """Yield a section about deviations, grouped by the entry that explains them.
 
-    ``scripts`` is the subfolder of ``folder`` that holds their scripts; each group lists at most
-    ``most`` outcomes.
+    The folder ``scripts``, inside ``folder``, has a script for each deviation.  A group lists at
+    most ``most`` outcomes.
     """
     lines = [line for line in found.outcomes if line.verdict == "deviates"]
     if lines:
@@ -66,4 +66,4 @@ def _script(folder: Path | None, scripts: str, name: str) -> str:
     if path is None or not path.is_file():
         return ""
     code = path.read_text(encoding="utf-8").strip()
-    return f"`{scripts}/{name}` shows it without this project:\n\n```python\n{code}\n```"
+    return f"`{scripts}/{name}` shows it without posenc_ref:\n\n```python\n{code}\n```"

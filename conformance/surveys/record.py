@@ -123,9 +123,10 @@ class Survey:
 def judged(blank: Outcome, report: Report) -> Outcome:
     """Return ``blank`` completed with the verdict, score and findings of a report."""
     errors = [f for f in report.findings if f.severity == ERROR]
-    a = report.accuracy
+    measures = {} if report.accuracy is None else dict(vars(report.accuracy))
+    measures.pop("where", None)
     reasons = {
-        "error": "a perturbed output was accepted: the check is vacuous here",
+        "error": "the check accepted an output that was made wrong on purpose",
         "inconclusive": f"not executed: {', '.join(report.missing)}",
     }
     return blank.replace(
@@ -137,13 +138,8 @@ def judged(blank: Outcome, report: Report) -> Outcome:
         notes=tuple(f"{f.code}: {f.message}" for f in report.findings if f.severity == NOTE),
         limits=tuple(report.limits),
         measured=report.measured,
-        worst=float(a.worst) if a else None,
-        budget=float(a.budget) if a else None,
-        precision=a.precision if a else "",
-        errors={int(p): float(e) for p, e in a.errors.items()} if a else {},
-        degrades_at=None if a is None or a.degrades_at is None else int(a.degrades_at),
-        highest=int(a.highest) if a else 0,
         executed=sum(report.executed.values()),
+        **measures,
     )
 
 

@@ -51,7 +51,7 @@ class Gallery(Survey):
     def summary(self) -> str:
         """Return the counts in one line."""
         good = [o.right for o in self.outcomes if o.right]
-        text = f"{len(self.outcomes)} functions identified, {len(good)} as their source says"
+        text = f"{len(self.outcomes)} functions identified, {len(good)} as in the source"
         if good:
             text += f" ({', '.join(f'{good.count(k)} {k}' for k in RIGHT if k in good)})"
         if len(good) < len(self.outcomes):

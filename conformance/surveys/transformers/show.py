@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from posenc_ref.conformance.surveys.expected import explanation
 from posenc_ref.conformance.surveys.record import Outcome
-from posenc_ref.conformance.surveys.tables import WORDS, TextTable, swept_score
+from posenc_ref.conformance.surveys.tables import WORDS, Cell, TextTable, swept_score
 
 from .sweep import VERDICTS, Sweep
 
@@ -17,12 +17,12 @@ HEAD = ["module", "what it is", "verdict", "score", "angles", "findings"]
 
 def table(found: Sweep) -> TextTable:
     """Return a table with a row for each outcome that was not refused."""
-    made = TextTable("Positional encodings of transformers", HEAD, numbers=frozenset({"score"}))
+    rows: list[list[Cell]] = []
     for line in found.outcomes:
         if line.verdict != "refused":
-            state = STATES.get(line.verdict, "skipped")
-            made.add((cell, state if i == 2 else "") for i, cell in enumerate(cells(line)))
-    return made
+            name, encoding, verdict, *rest = cells(line)
+            rows.append([name, encoding, (verdict, STATES.get(line.verdict, "skipped")), *rest])
+    return TextTable("Positional encodings of transformers", HEAD, rows, numbers=["score"])
 
 
 def cells(line: Outcome) -> list[str]:

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import runpy
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -120,11 +121,8 @@ class Fake:
     def __init__(self, judge, time_limit):
         self.time_limit = time_limit
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return None
+    def close(self):
+        pass
 
     def stop(self):
         Fake.stopped += 1
@@ -199,7 +197,7 @@ def test_a_file_of_other_versions_is_not_continued(fake, tmp_path):
 
 @pytest.mark.nightly
 def test_a_worker_ends_what_takes_too_long_and_goes_on():
-    with Worker(judge_case, 0.01) as worker:
+    with closing(Worker(judge_case, 0.01)) as worker:
         assert list(worker.outcomes(RotaryCase(LLAMA))) == ["the time limit of 0.01 s was reached"]
         worker.time_limit = 300.0
         (line,) = worker.outcomes(RotaryCase(LLAMA))
