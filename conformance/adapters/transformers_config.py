@@ -8,14 +8,9 @@ from typing import Any
 from posenc_ref import RoPE, from_config
 
 
-def modeling_of(model: str) -> Any:
-    """Return the ``transformers`` module that defines the classes of a model."""
-    return importlib.import_module(f"transformers.models.{model}.modeling_{model}")
-
-
-def configuration_of(model: str) -> Any:
-    """Return the ``transformers`` module that defines the configurations of a model."""
-    return importlib.import_module(f"transformers.models.{model}.configuration_{model}")
+def file_of(model: str, kind: str = "modeling") -> Any:
+    """Return the modeling or configuration file of a model in ``transformers``."""
+    return importlib.import_module(f"transformers.models.{model}.{kind}_{model}")
 
 
 def declared_rope(config: Any, layout: str, head_dim: int, layer_type: str | None) -> RoPE | None:

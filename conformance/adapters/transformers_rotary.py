@@ -23,7 +23,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 
 from .library import VECTORS, LibraryFunction, functions_of
 from .transformers import from_transformers
-from .transformers_config import configuration_of, modeling_of
+from .transformers_config import file_of
 
 #: Configurations with four heads of 64, 96 or 128 channels.
 _64, _96, _128 = (
@@ -76,8 +76,8 @@ def _build(
     import torch
 
     box = torch.nn.Module()
-    box.config = getattr(configuration_of(model), config)(**settings)
-    box.inside = getattr(modeling_of(model), module)(box.config)
+    box.config = getattr(file_of(model, "configuration"), config)(**settings)
+    box.inside = getattr(file_of(model), module)(box.config)
     return from_transformers(box.eval(), layer_type=layer_type, surface=surface)
 
 
@@ -155,10 +155,8 @@ def _text() -> list[LibraryFunction]:
 
 
 def _scaled() -> list[LibraryFunction]:
-    rules = f"{{module}}, {_APPLY}; modeling_rope_utils.py: _compute_{{rule}}_parameters"
-
     def rule(name: str) -> str:
-        return rules.replace("{rule}", name)
+        return f"{{module}}, {_APPLY}; modeling_rope_utils.py: _compute_{name}_parameters"
 
     return [
         _function("Llama 3.1", "llama", "Llama", _128 | _LLAMA3,

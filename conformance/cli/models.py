@@ -80,9 +80,9 @@ def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
 
 
 def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> Declared:
-    """Return the encoding that a model declares for a surface, or a model if the surface needs it.
+    """Return the encoding of a model's layer type, or a model for surfaces that need factors.
 
-    For ``scores`` the model has only one layer type, with its softmax and query scales.
+    For ``scores`` this model has only the layer type, and its softmax and query scales.
     """
     if surface in SURFACES and SURFACES[surface].families == ("model",):
         return model

@@ -8,9 +8,10 @@ import typer
 
 from .loading import UsageError
 from .models import describe, load_model, preset_list
-from .output import usage_error
+from .output import usage_errors
 
 
+@usage_errors(UsageError)
 def presets_command(
     name: Annotated[
         str | None,
@@ -23,10 +24,4 @@ def presets_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the models whose positional encoding is known, or show one with its sources."""
-    try:
-        if name is None:
-            typer.echo(preset_list(as_json))
-        else:
-            typer.echo(describe(load_model(name, part), as_json))
-    except UsageError as error:
-        raise usage_error(error) from None
+    typer.echo(preset_list(as_json) if name is None else describe(load_model(name, part), as_json))

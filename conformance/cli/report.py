@@ -12,7 +12,7 @@ from posenc_ref.conformance.surveys.ndjson_markdown import markdown
 from posenc_ref.conformance.surveys.show import plain
 from posenc_ref.conformance.surveys.verify import Verification
 
-from .output import usage_error
+from .output import usage_errors
 
 
 def report_command(
@@ -27,10 +27,8 @@ def report_command(
     a file has no footer (the run was interrupted) or was changed: its counts, identities, verdict
     or digest do not match its lines.
     """
-    try:
+    with usage_errors(NdjsonError, OSError):
         recorded = [read_ndjson(path) for path in files]
-    except (NdjsonError, OSError) as error:
-        raise usage_error(error) from None
     if as_markdown:
         typer.echo(markdown(recorded), nl=False)
     else:

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -73,8 +73,8 @@ class Session:
 
     program: Program
     name: str = ""
-    _process: subprocess.Popen[bytes] | None = None
-    _errors: IO[bytes] | None = None
+    _process: Any = None  #: a :class:`subprocess.Popen`, or None before the first call
+    _errors: Any = None  #: the file that receives standard error
     _stop: Any = None  #: the finalizer that ends the process
     _count: int = 0
 
@@ -137,9 +137,6 @@ class Session:
 
     def _ask(self, text: bytes, number: int, what: str) -> dict[str, Any]:
         process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
         late = threading.Event()
 
         def give_up_waiting() -> None:
@@ -175,11 +172,9 @@ class Session:
 
     def _ended(self, what: str, answer: bytes) -> Exception:
         """Return the exception for a process that ended before it answered."""
-        process = self._process
-        assert process is not None
         part = f" after {len(answer)} characters of an unfinished line" if answer else ""
         try:
-            status = process.wait(_LEAVE)
+            status = self._process.wait(_LEAVE)
         except subprocess.TimeoutExpired:
             return self._broken(f"closed its standard output instead of answering {what}{part}")
         if status == 0:
@@ -202,17 +197,14 @@ class Session:
         return self.program.give_up(what)
 
     def _last_errors(self) -> str:
-        """Return the last lines of standard error."""
-        assert self._errors is not None
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         return f"; standard error: {' | '.join(lines[-_SHOWN:])}" if lines else ""
 
 
-def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+def _end(process: Any, errors: Any) -> None:
     """Close the input, then kill the program if it does not end."""
     for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
         with contextlib.suppress(BrokenPipeError):  # unwritten input is not needed
             pipe.close()
     until = time.monotonic() + _LEAVE
@@ -229,10 +221,8 @@ def _described(args: tuple[Any, ...]) -> str:
     words = []
     for value in args:
         if isinstance(value, np.ndarray):
-            text = f"{value.dtype} {value.shape}"
-            if value.dtype.kind == "i" and value.size <= 8:
-                text += f" = {value.tolist()}"
-            words.append(text)
+            short = value.dtype.kind == "i" and value.size <= 8
+            words.append(f"{value.dtype} {value.shape}" + f" = {value.tolist()}" * short)
         elif isinstance(value, list | tuple):
             words.append(f"[{_described(tuple(value))}]")
         else:

@@ -108,7 +108,13 @@ def _array(value: dict[str, Any]) -> np.ndarray:
         raise WireError(f"has an array with dtype {name!r}; allowed are {', '.join(DTYPES)}")
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise WireError(f"has an array with shape {json.dumps(shape)[:60]}, not a list of sizes")
-    dtype = _dtype(name)
+    if name == "bfloat16":
+        try:
+            import ml_dtypes  # noqa: F401  # registers the dtype
+        except ImportError as error:
+            text = "has an array of bfloat16, which needs `pip install ml_dtypes` here"
+            raise WireError(text) from error
+    dtype = np.dtype(name)
     count = int(np.prod(shape, dtype=object))
     width = 2 * dtype.itemsize
     if not isinstance(digits, str) or len(digits) != count * width:
@@ -127,18 +133,6 @@ def _array(value: dict[str, Any]) -> np.ndarray:
     if name == "bool" and (bits > 1).any():
         raise WireError('has an array of bool whose elements must be "00" or "01"')
     return bits.view(dtype).reshape(shape)
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    if name == "bfloat16":
-        try:
-            import ml_dtypes
-        except ImportError as error:
-            text = "has an array of bfloat16, which needs `pip install ml_dtypes` here"
-            raise WireError(text) from error
-        narrow: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return narrow
-    return np.dtype(name)
 
 
 def _shown(text: bytes) -> str:

@@ -7,6 +7,7 @@ run there is a file without a footer.  ``schemas/report.json`` defines the lines
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
@@ -245,12 +246,15 @@ def _result(
     for e in between:
         of[e["event"]].append(e)
     found: Report | Verification
+    computed: tuple[Any, int]
     try:
         if header["kind"] == "verify":
             found = Verification([_made(Outcome, e) for e in of["outcome"]], footer["seconds"])
-            computed = {"verdicts": found.counts, "exit_code": found.exit_code}
+            computed = (found.counts, found.exit_code)
         else:
-            facts = [header[name] for name in ("subject", "surface", "declared", "backend", "dtype")]
+            facts = [
+                header[name] for name in ("subject", "surface", "declared", "backend", "dtype")
+            ]
             found = Report(
                 *facts,
                 findings=[_made(Finding, e) for e in of["finding"]],
@@ -261,12 +265,15 @@ def _result(
                 controls={e["name"]: e["rejected"] for e in of["control"]},
                 measured=footer["measured"],
             )
-            computed = {"verdict": found.verdict, "exit_code": found.exit_code}
+            computed = (found.verdict, found.exit_code)
     except (KeyError, TypeError, ValueError) as error:
         raise NdjsonError(f"has a missing or wrong entry: {error!r}") from None
-    stated = {key: footer.get(key) for key in computed}
+    verdict = "verdicts" if header["kind"] == "verify" else "verdict"
+    stated = (footer.get(verdict), footer.get("exit_code"))
     if computed != stated:
-        raise NdjsonError(f"has lines that give {computed}, but its footer says {stated}")
+        raise NdjsonError(
+            f"has lines with the verdict and exit code {computed}, but its footer says {stated}"
+        )
     return found
 
 

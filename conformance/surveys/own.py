@@ -6,10 +6,10 @@ checks by default. ``--full`` judges everything on every library.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,16 +32,13 @@ from .record import Outcome
 QUICK = {"dask": ("float32",), "jax": ("float32", "bfloat16")}
 
 
-@contextlib.contextmanager
-def scheduled(backend: Backend) -> Iterator[None]:
+def scheduled(backend: Backend) -> AbstractContextManager[Any]:
     """Let Dask compute in this thread, because the arrays are too small for parallel work."""
-    if backend.name != "dask":
-        yield
-        return
+    if backend.name != "dask" or backend.missing() is not None:
+        return nullcontext()
     import dask
 
-    with dask.config.set(scheduler="synchronous"):
-        yield
+    return dask.config.set(scheduler="synchronous")  # type: ignore[no-any-return]
 
 
 #: The number of heads: not a power of two, for which slopes are defined differently.
@@ -69,7 +66,8 @@ def own_surfaces(backend: Backend, dtype: str, device: str | None, dim: int = 64
         dim, sections=sections, layout="half", arrangement="interleaved", base=5e6
     )
     sines, alibi = Sinusoidal(dim), ALiBi(HEADS)
-    table = _table()
+    # A learned table with distinct rows, exact in every dtype.
+    table = np.random.default_rng(0).integers(-127, 128, (32, HEADS)) / 8
     there = backend.asarray(table, dtype, device)
     t5, learned = T5Bias(there), Learned(there, offset=2)
 
@@ -101,11 +99,6 @@ def wide(backend: Backend, device: str | None) -> bool:
     """Return whether ``device`` has float64, in which posenc_ref computes exact angles."""
     probe = backend.asarray(np.zeros(1), "float32", device)
     return has_float64(namespace(probe), device_of(probe))
-
-
-def _table() -> np.ndarray:
-    """Return a learned table (32, HEADS) with distinct rows, exact in every dtype."""
-    return np.random.default_rng(0).integers(-127, 128, (32, HEADS)) / 8
 
 
 _ON_NUMPY = own_surfaces(backend_named("numpy"), "float32", None)

@@ -6,7 +6,7 @@ import dataclasses
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -110,9 +110,12 @@ class Survey:
     outcomes: list[Outcome] = field(default_factory=list)
     seconds: float = 0.0
 
-    def count(self, *verdicts: str) -> dict[str, int]:
-        """Return the number of outcomes with each of the verdicts."""
-        return {v: sum(o.verdict == v for o in self.outcomes) for v in verdicts}
+    verdicts: ClassVar[tuple[str, ...]] = ()  #: the verdicts that the survey gives
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return the number of outcomes with each verdict."""
+        return {v: sum(o.verdict == v for o in self.outcomes) for v in self.verdicts}
 
     @property
     def cpu_seconds(self) -> float:

@@ -11,15 +11,9 @@ from .record import Outcome
 
 #: The word for each verdict in tables.
 WORDS = {
-    "conforms": "ok",
-    "deviates": "DEVIATES",
-    "inconclusive": "inconclusive",
-    "error": "ERROR",
-    "skipped": "skipped",
-    "gap": "our gap",
-    "undrivable": "not drivable",
-    "refused": "refused",
-}
+    "conforms": "ok", "deviates": "DEVIATES", "inconclusive": "inconclusive", "error": "ERROR",
+    "skipped": "skipped", "gap": "our gap", "undrivable": "not drivable", "refused": "refused",
+}  # fmt: skip
 
 
 #: A text, or a text and the verdict that determines its colour.

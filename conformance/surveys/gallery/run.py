@@ -97,7 +97,11 @@ def gallery(
     begin = time.perf_counter()
     chosen = tuple(function for function in functions() if function.wanted(tuple(only)))
     names = [function.name for function in chosen if function.library not in missing()]
-    found = run(names, judge_name, _failed, processes=processes, progress=progress)
+
+    def failed(name: str, reason: str) -> Outcome:
+        return blank_of(_named(name)).replace(reason=reason)
+
+    found = run(names, judge_name, failed, processes=processes, progress=progress)
     found.sort(key=lambda o: names.index(o.case))
     return Gallery(found, time.perf_counter() - begin, chosen)
 
@@ -105,10 +109,6 @@ def gallery(
 def judge_name(name: str) -> Iterator[Outcome]:
     """Yield the outcome of the function with this name."""
     yield judge_function(_named(name))
-
-
-def _failed(name: str, reason: str) -> Outcome:
-    return blank_of(_named(name)).replace(reason=reason)
 
 
 def _named(name: str) -> LibraryFunction:

@@ -17,7 +17,7 @@ from .census import Target
 
 #: Configuration classes without a model_type, each with the model_type to read it as.
 READ_AS = {"Qwen3OmniMoeCode2WavConfig": "llama", "SaProtConfig": "esm"}
-#: Layer types by the names of a module's tables.
+#: The layer type for each name of a table that is no layer type.
 LABELS = {"main": "sliding_attention", "compress": "compressed_sparse_attention"}
 
 
