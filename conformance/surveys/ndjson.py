@@ -47,7 +47,8 @@ class NdjsonWriter:
         """Write one event; an identity that was written before gets a number."""
         self._counts[event] = self._counts.get(event, 0) + 1
         numbered = (f"{identity} #{n}" for n in itertools.count(2))
-        unique = next(name for name in (identity, *numbered) if name not in self._ids)
+        every = itertools.chain([identity], numbered)
+        unique = next(name for name in every if name not in self._ids)
         self._ids.add(unique)
         self._line({"event": event, "id": unique, **body})
 
@@ -161,6 +162,11 @@ class Recorded:
     header: Mapping[str, Any]
     footer: Mapping[str, Any]
     result: Report | Verification  #: of the command that wrote the file: ``check`` or ``verify``
+
+    def report(self) -> Report:
+        """Return the result of ``check``."""
+        assert isinstance(self.result, Report)
+        return self.result
 
 
 def read_ndjson(source: Path | str) -> Recorded:

@@ -173,7 +173,7 @@ def test_a_finding_names_who_follows_its_convention(one):
 def test_a_recorded_report_keeps_who_it_is(tmp_path):
     report = judged("interleaved pairs")
     recorded = read_ndjson(record(tmp_path / "a", report))
-    finding = recorded.result.findings[0]
+    finding = recorded.report().findings[0]
     assert finding.known == report.findings[0].known
     assert "  - also in: GPT-J, RoFormer, Cohere, GLM-4, " in markdown([recorded])
 

@@ -35,8 +35,8 @@ def in_any_order(report):
 def test_a_report_comes_back_as_it_was(tmp_path, make):
     report = make()
     got = read_ndjson(record(tmp_path / "r.ndjson", report))
-    assert str(got.result) == str(report)
-    assert in_any_order(got.result) == in_any_order(report)
+    assert str(got.report()) == str(report)
+    assert in_any_order(got.report()) == in_any_order(report)
     assert got.footer["verdict"] == report.verdict
     assert (
         got.footer["exit_code"]
@@ -53,7 +53,7 @@ def test_what_is_infinite_comes_back_infinite(tmp_path):
                     {"values": 3}, ("values", "state"), {"moved": True}, "m")  # fmt: skip
     assert report.verdict == "inconclusive"
     got = read_ndjson(record(tmp_path / "r.ndjson", report, subject="fn", declared="R"))
-    assert got.result == report
+    assert got.report() == report
 
 
 def test_the_header_says_what_was_judged_and_with_what(tmp_path):
