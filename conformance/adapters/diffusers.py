@@ -15,6 +15,7 @@ _EMBEDDINGS = "models/embeddings.py: "
 #: The number of positions on every axis of a video.
 _SIDE = 1024
 _function = functions_of(LIBRARY, "")
+_table = partial(Implementation, surface="table", name=LIBRARY, backend="torch")
 
 
 def functions() -> list[LibraryFunction]:
@@ -183,10 +184,6 @@ def _cogview() -> Implementation:
         return apply_rotary_emb(x, rows, use_real_unbind_dim=-2)
 
     return _apply(call, 64, 2)
-
-
-def _table(call: Any) -> Implementation:
-    return Implementation(call=call, surface="table", name=LIBRARY, backend="torch")
 
 
 def _timestep(**settings: Any) -> Implementation:

@@ -118,11 +118,6 @@ def functions() -> tuple[LibraryFunction, ...]:
     return found
 
 
-def judged_functions() -> tuple[LibraryFunction, ...]:
-    """Return the functions that ``posenc verify`` judges."""
-    return tuple(function for function in functions() if function.dtypes)
-
-
 def version(library: str) -> str | None:
     """Return the installed version of a library, or None."""
     try:

@@ -48,7 +48,9 @@ class Rotation:
         """Return q and k rotated; positions are (S,), (B, S) or (A, B, S)."""
         import torch
 
-        if self._rows_apart(positions):
+        # A function that takes one sequence is called once for each row.
+        takes_one = self.table_shape == "(1, S, W)" or self.table.arrangement == "(S, A)"
+        if takes_one and positions.ndim == 3 and positions.shape[1] > 1:
             rows = [self._rotate(q[b : b + 1], k[b : b + 1], positions[:, b : b + 1])
                     for b in range(len(q))]  # fmt: skip
             one, two = map(torch.cat, zip(*rows, strict=True))
@@ -62,11 +64,6 @@ class Rotation:
         rotated = [self._rotate(a, a if q is k else b, positions) for a, b in parts]
         one, two = (torch.cat(parts, -1) for parts in zip(*rotated, strict=True))
         return one[..., : q.shape[-1]], two[..., : k.shape[-1]]
-
-    def _rows_apart(self, positions: Any) -> bool:
-        """Return whether each row needs its own call, because the function takes one sequence."""
-        alone = self.table_shape == "(1, S, W)" or self.table.arrangement == "(S, A)"
-        return alone and bool(positions.ndim == 3 and positions.shape[1] > 1)
 
     def _rotate(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
         import torch

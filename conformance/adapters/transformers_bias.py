@@ -84,7 +84,7 @@ def relative_bias(
         and (surface == "bucket" or _weights(module) is not None)
     )
     module, bucket = next(found, (None, None))
-    if bucket is None:
+    if module is None or bucket is None:
         return None
     config = getattr(module, "config", None)
     settings: dict[str, Any] = {

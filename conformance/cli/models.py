@@ -19,10 +19,7 @@ from .loading import UsageError, unread
 
 
 def load_model(
-    source: str,
-    part: str | None = None,
-    facts: Sequence[str] = (),
-    surface: str | None = None,
+    source: str, part: str | None = None, facts: Sequence[str] = (), surface: str | None = None
 ) -> ModelEncoding:
     """Return the model that a preset, a ``config.json`` (or its folder) or a ``.gguf`` file names.
 
@@ -92,10 +89,7 @@ def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> D
     name = layer_type or next(t for t, e in model.encodings.items() if e == encoding)
     scale = {name: model.query_scale[name]} if name in model.query_scale else {}
     return ModelEncoding(
-        model.name,
-        encodings={name: encoding},
-        softmax_scale=model.softmax_scale,
-        query_scale=scale,
+        model.name, encodings={name: encoding}, softmax_scale=model.softmax_scale, query_scale=scale
     )
 
 

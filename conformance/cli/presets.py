@@ -14,12 +14,10 @@ from .output import usage_errors
 @usage_errors(UsageError)
 def presets_command(
     name: Annotated[
-        str | None,
-        typer.Argument(help="A preset, a config.json or its folder, or a .gguf file."),
+        str | None, typer.Argument(help="A preset, a config.json or its folder, or a .gguf file.")
     ] = None,
     part: Annotated[
-        str | None,
-        typer.Option(help="The part of a config.json: vision_config, ..."),
+        str | None, typer.Option(help="The part of a config.json: vision_config, ...")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -114,7 +114,7 @@ def _array(value: dict[str, Any]) -> np.ndarray:
         except ImportError as error:
             text = "has an array of bfloat16, which needs `pip install ml_dtypes` here"
             raise WireError(text) from error
-    dtype = np.dtype(name)
+    dtype: np.dtype[Any] = np.dtype(name)
     count = int(np.prod(shape, dtype=object))
     width = 2 * dtype.itemsize
     if not isinstance(digits, str) or len(digits) != count * width:

@@ -24,10 +24,7 @@ from .verify import Verification
 
 FORMAT = "posenc-report-0"
 #: The kinds of reports, each with the events that it may contain.
-EVENTS = {
-    "check": ("check", "control", "finding", "accuracy", "limit"),
-    "verify": ("outcome",),
-}
+EVENTS = {"check": ("check", "control", "finding", "accuracy", "limit"), "verify": ("outcome",)}
 
 
 class NdjsonError(ValueError):
@@ -258,11 +255,9 @@ def _result(
             found = Verification([_made(Outcome, e) for e in of["outcome"]], footer["seconds"])
             computed = (found.counts, found.exit_code)
         else:
-            facts = [
-                header[name] for name in ("subject", "surface", "declared", "backend", "dtype")
-            ]
             found = Report(
-                *facts,
+                header["subject"], header["surface"], header["declared"], header["backend"],
+                header["dtype"],
                 findings=[_made(Finding, e) for e in of["finding"]],
                 accuracy=next((_made(Accuracy, e) for e in of["accuracy"]), None),
                 limits=[e["text"] for e in of["limit"]],
@@ -270,7 +265,7 @@ def _result(
                 required=tuple(e["name"] for e in of["check"] if e["required"]),
                 controls={e["name"]: e["rejected"] for e in of["control"]},
                 measured=footer["measured"],
-            )
+            )  # fmt: skip
             computed = (found.verdict, found.exit_code)
     except (KeyError, TypeError, ValueError) as error:
         raise NdjsonError(f"has a missing or wrong entry: {error!r}") from None

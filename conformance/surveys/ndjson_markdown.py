@@ -28,7 +28,9 @@ def markdown(recorded: Sequence[Recorded]) -> str:
             blank = Outcome(case=report.subject, surface=report.surface, dtype=report.dtype)
             rows.append(_row(judged(blank, report).replace(encoding=report.encoding)))
             found += [line for f in report.findings for line in _finding(report.subject, f)]
-            skipped += _limits(report)
+            limits = [f"the required check {name!r} was not executed" for name in report.missing]
+            limits = [*report.limits, *limits]
+            skipped += [f"- {_text(report.subject)}: {_text(limit)}" for limit in limits]
         else:
             rows += [_row(o) for o in report.outcomes if o.verdict != "skipped"]
             found += [_outcome_finding(o) for o in report.outcomes if o.codes]
@@ -96,12 +98,6 @@ def _finding(subject: str, f: Finding) -> list[str]:
 def _outcome_finding(o: Outcome) -> str:
     pairs = zip(o.codes, o.messages, strict=False)
     return f"- **error** {_text(o.name)}: " + "; ".join(f"`{c}`: {_text(m)}" for c, m in pairs)
-
-
-def _limits(report: Report) -> list[str]:
-    limits = list(map(_text, report.limits))
-    limits += [f"the required check {_text(name)!r} was not executed" for name in report.missing]
-    return [f"- {_text(report.subject)}: {limit}" for limit in limits]
 
 
 def _versions(recorded: Sequence[Recorded]) -> list[str]:

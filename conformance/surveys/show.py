@@ -44,7 +44,9 @@ def _pivoted(
 ) -> TextTable | None:
     """Return a table of ``rows``, without empty columns; None if there are no rows."""
     used = [name for name in columns if any(name in cells for cells in rows.values())]
-    made = [[*key, *(_cell(cells.get(name)) for name in used)] for key, cells in rows.items()]
+    made: list[list[Cell]] = [
+        [*key, *(_cell(cells.get(name)) for name in used)] for key, cells in rows.items()
+    ]
     return TextTable(title, [*head, *used], made, numbers=used) if rows else None
 
 

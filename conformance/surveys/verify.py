@@ -16,12 +16,7 @@ from typing import Any
 
 from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.backends import Backend, backends
-from posenc_ref.conformance.adapters.library import (
-    LibraryFunction,
-    judged_functions,
-    missing,
-    version,
-)
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions, missing, version
 from posenc_ref.conformance.check import check, check_reduced
 from posenc_ref.conformance.harness.report import Report
 
@@ -98,7 +93,7 @@ def verify(
 
 
 def _order() -> list[str]:
-    libraries = dict.fromkeys(function.library for function in judged_functions())
+    libraries = dict.fromkeys(function.library for function in functions() if function.dtypes)
     return [*(b.name for b in backends()), CERTIFICATE, *libraries]
 
 
@@ -242,7 +237,7 @@ def _jobs(name: str, options: Options) -> list[tuple[LibraryFunction, str]]:
     every = options.full or options.dtypes
     return [
         (function, dtype)
-        for function in judged_functions()
+        for function in functions()
         if function.library == name
         for dtype in function.dtypes
         if (every or dtype in LIBRARY_DTYPES) and options.wants(name, function.label, dtype=dtype)

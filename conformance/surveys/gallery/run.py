@@ -68,12 +68,9 @@ class Gallery(Survey):
             "versions": installed() | versions(),
             "summary": self.summary,
             "entries": [
-                {
-                    "name": function.name,
-                    "library": function.library,
-                    "source": function.source,
+                {name: getattr(function, name) for name in ("name", "library", "source", "says")}
+                | {
                     "expected": function.expected and function.expected.to_dict(),
-                    "says": function.says,
                     "outcome": (found := self.outcome(function)) and found.to_dict(KEYS),
                 }
                 for function in self.functions
