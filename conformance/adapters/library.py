@@ -35,7 +35,7 @@ LIBRARIES = {
     "litgpt": "litgpt",
     "torchtune": "torchtune torchao==0.16.0",
 }
-#: Not in any of our extras, because these install trainers, data sets or servers.
+#: Libraries that are in no extra, because they install trainers, data sets or servers.
 HEAVY = ("mlx-lm", "litgpt", "torchtune")
 #: The modules of this package that list functions.
 MODULES = (

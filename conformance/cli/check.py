@@ -110,9 +110,9 @@ def check_command(
     needed = chosen not in SURFACES or SURFACES[chosen].needs_encoding
     if not said and head_dim is None and not bound and needed:
         raise UsageError(
-            "--encoding says what the function should be, e.g. --encoding "
+            "the expected encoding is missing: give --encoding "
             '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\', '
-            "or --preset llama-3.1-8b, or --config config.json; "
+            "--preset llama-3.1-8b or --config config.json; "
             "`posenc explain` lists the encodings, `posenc presets` the models"
         )
     declared: Declared = None if encoding is None else load_encoding(encoding, chosen)

@@ -68,7 +68,7 @@ def explain(name: str | None = None) -> str:
     texts = {c.name: f"{c.meaning} {c.remedy}" for c in CODES.values()}
     texts |= {known: inspect.getdoc(cls) or "" for known, cls in values.items()}
     mentioned = [known for known, text in texts.items() if wanted in text.lower()]
-    hint = "; `posenc explain` alone lists everything"
+    hint = "; `posenc explain` without a name lists everything"
     if near:
         hint = f"; did you mean {', '.join(by_lower.get(n, n) for n in near)}?"
     elif mentioned:
@@ -111,7 +111,7 @@ def _everything() -> str:
     for title, classes in (("Encodings:", encodings()), ("Scalings:", scalings())):
         lines += ["", title]
         lines += [_hanging(c.__name__, (c.__doc__ or "").split("\n")[0], 20) for c in classes]
-    lines += ["", "`posenc explain NAME` tells more about one."]
+    lines += ["", "`posenc explain NAME` explains one of them."]
     return "\n".join(lines)
 
 

@@ -38,7 +38,7 @@ def gallery_command(
     with progress() as bar:
         found = gallery(tuple(only or ()), processes=processes, progress=bar)
     if not found.functions:
-        raise usage_error(f"no function is called {' or '.join(map(repr, only or ()))}")
+        raise usage_error(f"no function has {' or '.join(map(repr, only or ()))} in its name")
     if markdown is not None:
         markdown.write_text(document(found), encoding="utf-8")
     if json_file is not None:

@@ -160,7 +160,7 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
     except (TypeError, ValueError) as error:
         raise UsageError(f"{where}: {error}") from error
     if not isinstance(value, Encoding):
-        raise UsageError(f"{where} declares a scaling alone; give it inside an encoding")
+        raise UsageError(f"{where} must declare an encoding, got only a scaling")
     return value
 
 

@@ -103,8 +103,8 @@ def preset_list(as_json: bool) -> str:
     incomplete = sum(bool(needs(name)) for name in presets())
     lines += [
         "",
-        f"{len(lines)} presets; {incomplete} of them need a fact that nobody could read. "
-        "`posenc presets NAME` shows one with the source of every fact.",
+        f"{len(lines)} presets; {incomplete} of them require a value that no public source "
+        "states. `posenc presets NAME` shows one with the source of every value.",
     ]
     return "\n".join(lines)
 

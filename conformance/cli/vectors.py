@@ -15,7 +15,7 @@ from .output import usage_error, usage_errors
 
 def vectors_command(
     folder: Annotated[
-        Path | None, typer.Argument(help="A folder with vectors; by default those shipped here.")
+        Path | None, typer.Argument(help="A folder with vectors; by default the installed ones.")
     ] = None,
     verify: Annotated[
         bool,

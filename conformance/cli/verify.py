@@ -50,9 +50,7 @@ def verify_command(
             record.verification(found)
     if not found.outcomes:
         raise usage_error(
-            f"nothing is called {only!r} here"
-            if only
-            else "nothing was judged: no backend has this dtype"
+            f"no check has {only!r} in its name" if only else "no backend has this dtype"
         )
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=1))

@@ -150,7 +150,7 @@ class Session:
             process.stdin.write(text)
             process.stdin.flush()
             answer = process.stdout.readline()
-        except BrokenPipeError:  # it ended or closed its input; reading the answer tells
+        except BrokenPipeError:  # it ended or closed its input, which is reported below
             pass
         finally:
             timer.cancel()

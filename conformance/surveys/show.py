@@ -86,7 +86,7 @@ def library_table(found: Verification) -> TextTable | None:
             for o in own
         ]
     numbers = ("worst", "> 2**-9 at", *lengths)
-    return TextTable("Other libraries, as they are installed", head, rows, numbers)
+    return TextTable("Installed libraries", head, rows, numbers)
 
 
 def legend(found: Verification) -> str:
