@@ -120,7 +120,7 @@ def _biases() -> list[LibraryFunction]:
         alibi("BLOOM", "slopes", bloom, dtypes=TABLES),
         alibi("BLOOM", "bias", bloom, dtypes=TABLES),
         alibi("Falcon", "bias", bloom, expected=None,
-              unknown="the query's position (FIRE)", fast=True,
+              unknown="the bias depends on more than key minus query", fast=True,
               says="ALiBi in bfloat16 for every dtype: slopes and biases are rounded",
               remark="The bias of a key is rounded to eight bits, in float32 models too. With "
                      "slope 2**-0.5, after key 1448, 7 to 16 neighbouring keys have the same bias, "

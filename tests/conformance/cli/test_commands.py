@@ -186,7 +186,7 @@ def test_a_bucket_needs_no_table(posenc, tmp_path):
         (["users_rope.py:half", "--encoding", '{"encoding": "RoPE"}'], "head_dim"),
         (
             ["users_rope.py:half", "--encoding", json.dumps(HALF | {"layout": "neox"})],
-            "'neox' elsewhere is 'half' here",
+            "use 'half', which some libraries call 'neox'",
         ),
         (["users_rope.py:half", "--encoding", "@half.json", "--surface", "bias"], "'bias'"),
         (["users_rope.py:half", "--encoding", "@half.json", "--dtype", "int8"], "float32"),
