@@ -1,3 +1,4 @@
+import gc
 import os
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# PyTorch, JAX and transformers hold a million objects: Python's default visits them too often.
+gc.set_threshold(20_000, 20, 20)
 
 #: A worker that has imported PyTorch, JAX and transformers takes 1.5 GiB of memory.
 MOST_WORKERS = 8

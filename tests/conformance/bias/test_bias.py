@@ -112,7 +112,16 @@ BUCKETS = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(BIASES)))
+def first_of_its_codes():
+    """Number the functions; a second one with the same codes and encoding is left to the night."""
+    seen = []
+    for number, (codes, encoding, _) in enumerate(BIASES):
+        again = any(codes == c and encoding is e for c, e in seen)
+        yield pytest.param(number, marks=pytest.mark.nightly if again else ())
+        seen.append((codes, encoding))
+
+
+@pytest.mark.parametrize("number", list(first_of_its_codes()))
 def test_wrong_bias(number):
     codes, encoding, fn = BIASES[number]
     report = check(fn, encoding, "bias")
