@@ -161,6 +161,6 @@ def _plain(value: Any) -> bool:
 
 
 def _same(old: np.ndarray, new: np.ndarray) -> bool:
-    return old.shape == new.shape and bool(
-        np.array_equal(old, new, equal_nan=old.dtype.kind == "f")
-    )
+    # Almost all arrays are equal: the slow search for NaN is rarely needed.
+    nan = old.dtype.kind == "f"
+    return np.array_equal(old, new) or (nan and np.array_equal(old, new, equal_nan=True))
