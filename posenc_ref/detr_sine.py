@@ -30,13 +30,13 @@ class DETRSine(AxisSinusoids):
         facebookresearch/detr, models/position_encoding.py.  Deformable DETR has shift -0.5.
         DAB-DETR and Grounding DINO have base 20; DAB-DETR has two settings, ``temperatureH`` for y
         and ``temperatureW`` for x.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = |value|, B = ``|angle|``, which also covers the roundings of the normalised position.
 
     Parameters
     ----------
     dim : int
-        Size of a row, a multiple of 4.
+        The number of columns, a multiple of 4.
     base : float
         The temperature T.
     width_base : float, optional
@@ -70,7 +70,10 @@ class DETRSine(AxisSinusoids):
     def __post_init__(self) -> None:
         dim = validate.integer("dim", self.dim, minimum=4)
         if dim % 4:
-            raise ValueError(f"dim must be a multiple of 4, sin and cos of two axes, got {dim}")
+            raise ValueError(
+                "dim must be a multiple of 4, because each of the 2 axes has pairs of a sine and a "
+                f"cosine; got {dim}"
+            )
         self._set(
             dim=dim,
             normalize=validate.boolean("normalize", self.normalize),

@@ -35,7 +35,7 @@ class ESPnetLegacy(TransformerXL):
         logits of all later utterances: then pass the longest length so far as ``max_len``.
         For keys j <= i, this encoding equals ``TransformerXL`` with
         ``sinusoid=Sinusoidal(D, offset=L - K)``.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         As :class:`TransformerXL`, but B uses the argument of R above instead of i - j.
 
     Parameters

@@ -41,9 +41,9 @@ class FourierFeatures(ComputedTable):
         Li et al. 2021, arXiv:2106.02795 (learnable Fourier features): ``unit="radian"``,
         ``first="cos"``, ``scale=dim ** -0.5``.  The two-layer network that follows these features
         is not part of this class.
-    Error unit
-        With ``m = |position_scale| (|v| + |offset|)``: A = |value| and
-        B = ``|scale| * unit * |matrix| m``.  The columns of u itself have A = m, B = 0.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = |value|, B = ``|scale| * unit * |matrix| m`` with ``m = |position_scale| (|v| +
+        |offset|)``.  The columns of u have A = m, B = 0.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class FourierFeatures(ComputedTable):
 
     @property
     def dim(self) -> int:  # type: ignore[override]
-        """Size of a row."""
+        """The number of columns of the table."""
         return int(2 * self.matrix.shape[0] + self.num_axes * self.include_input)
 
     @property

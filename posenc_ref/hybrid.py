@@ -24,9 +24,9 @@ class Hybrid(Table):
         SpeechT5's encoder prenet adds a sinusoid to the output of a convolution.  Kimi-K2.5 adds a
         fixed table, whose positions are frames, to a learned table, whose positions are patches.
         No known model concatenates learned and fixed columns.
-    Error unit
-        "sum": A and B are the sums of the parts' A and B, where a learned part has A = |value|.
-        "concat": each column has the A and B of its part.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        "sum": A = the sum of the A of all parts, B = the sum of their B; here a learned part has
+        A = |value|.  "concat": each column has the A and B of its part.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Hybrid(Table):
 
     @property
     def dim(self) -> int:  # type: ignore[override]
-        """Size of a row."""
+        """The number of columns of the combined table."""
         dims = [part.dim for part in self.parts]
         return sum(dims) if self.combine == "concat" else dims[0]
 

@@ -24,7 +24,7 @@ class MixedRoPE(Rotary):
     Source
         Heo et al. 2024, *Rotary Position Embedding for Vision Transformer*, arXiv:2403.13298,
         RoPE-Mixed.  LightGlue learns its angles the same way, as a linear map of coordinates.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A as in :class:`RoPE`; B = ``hypot(x1, x2) * sum over axes a of |p[a] weight[a, j]|`` for
         the channels x1 and x2 of pair j.
 

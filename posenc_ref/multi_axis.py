@@ -32,9 +32,8 @@ class MultiAxisRoPE(Rotary):
         code of Qwen2-VL (chunked), Qwen3-VL (interleaved), Ernie 4.5 VL (axis per pair).
         Axial: Qwen2-VL vision, Llama 4 vision, DINOv3, SAM 2, FLUX (``restart``); Pixtral
         (``strided``); Gemma 4 vision (``blockwise``).
-    Error unit
-        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with the A of :class:`RoPE` and
-        B = ``|(p[axis_j] + offset) theta_j| m hypot(x1, x2)``.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A as in :class:`RoPE`, B = ``|(p[axis_j] + offset) theta_j| m hypot(x1, x2)``.
 
     Parameters
     ----------

@@ -111,11 +111,11 @@ def resize_table(
     Source
         transformers, ``interpolate_pos_encoding`` of ViT, DeiT, CLIP, DINOv2 (bicubic), DINOv2 with
         registers (antialiased), DPT (bilinear).  Computed in float64 and rounded once.
-    Error unit
-        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with A = the sum of the absolute values
-        of the terms, and B = ``(|c_y| + 1) + (|c_x| + 1)`` times the sum of ``|old|`` over the
-        points that the kernel covers.  c is the coordinate of the new point, as in
-        :func:`resize_matrix`; B allows for float32 coordinates, which change the weights.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = the sum of the absolute values of the terms, B = ``(|c_y| + 1) + (|c_x| + 1)`` times the
+        sum of ``|old|`` over the points that the kernel covers.  c is the coordinate of the new
+        point, as in :func:`resize_matrix`; B allows for float32 coordinates, which change the
+        weights.
 
     Parameters
     ----------

@@ -28,10 +28,8 @@ class Sandwich(Bias):
         k starts at 1; the sinusoids of the Transformer start at 0. ``dim/2`` is the same for all
         keys of a query, so softmax ignores it, and ``check`` ignores a constant in each row. The
         sum does not decrease monotonically with the distance.
-    Error unit
-        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with
-        A = ``(sum of |cos| + dim/2) H / 8h`` and
-        B = ``(sum of |i - j| / base ** (2k/dim)) H / 8h``.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = ``(sum of |cos| + dim/2) H / 8h``, B = ``(sum of |i - j| / base ** (2k/dim)) H / 8h``.
 
     Parameters
     ----------

@@ -28,9 +28,9 @@ class Score(Encoding, abstract=True):
 
     A subclass defines ``_of_offset`` if its terms depend on key - query alone, else ``_of_pairs``.
 
-    Error unit
-        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`).  A of a logit is the sum of the
-        absolute values of all products in its terms; B is 0 unless the encoding uses sin or cos.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = the sum of the absolute values of all products in the terms of a logit.  B = 0 unless
+        the encoding uses sin or cos.
     """
 
     family = "score"

@@ -32,7 +32,7 @@ class Sinusoidal(ComputedTable):
         Vaswani et al. 2017, *Attention Is All You Need*, arXiv:1706.03762, section 3.5.
         ``denominator="half-1"``, ``layout="concat"``: the authors' own tensor2tensor code, then
         fairseq and Whisper.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = |value|, B = ``|angle| |scale|``; a column of zeros has A = B = 0.
 
     Parameters

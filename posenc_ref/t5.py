@@ -56,7 +56,7 @@ class T5Bias(Bias):
         Raffel et al. 2019, arXiv:1910.10683, section 2.1; mesh_tensorflow
         ``_relative_position_bucket``.  MPNet, WavLM and LayoutLMv2 are ``scaled``; LayoutLMv3 is
         ``scaled`` with ``bias_inside_scale``.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``|b|``, B = 0; a wrong bucket is always an error.
 
     The logarithm is not evaluated: bucket ``me + t`` starts at the smallest integer n with

@@ -34,9 +34,9 @@ class TransformerXL(Score):
         That is right for causal attention only: a key after the query gets a value from the row of
         the next query.  Ports without the reshape use the key's position instead of the distance.
         ESPnet's legacy table is :class:`ESPnetLegacy`.
-    Error unit
+    Error unit (see :mod:`posenc_ref.accuracy`)
         A = ``|scale|`` times the sum of ``|q| |k|``, ``|q| |W| |R|``, ``|u| |k|`` and
-        ``|v| |W| |R|`` over the channels.  B = ``|scale|`` times the sum of ``|q| |W|`` and
+        ``|v| |W| |R|`` over the channels, B = ``|scale|`` times the sum of ``|q| |W|`` and
         ``|v| |W|``, both times ``|(i - j) omega|``.
 
     Parameters
@@ -155,8 +155,8 @@ class XLNet(TransformerXL):
     Traps
         With ``attn_type="bi"`` there are columns for both signs of i - j.  The reshape that aligns
         them with the keys drops one column more than Transformer-XL's.
-    Error unit
-        As for :class:`TransformerXL`; the sum in A also contains ``|q| |e|`` and ``|s| |e|``.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        As :class:`TransformerXL`, but the sum in A also contains ``|q| |e|`` and ``|s| |e|``.
 
     Parameters
     ----------

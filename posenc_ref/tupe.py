@@ -30,8 +30,8 @@ class TUPE(Score):
         [CLS], the authors' code replaces the product ``(p_i U_Q) . (p_j U_K) / sqrt(2d)`` by a
         learned number and takes b from a bucket of its own.  ``cls_to_others`` and
         ``others_to_cls`` are each the sum of that number and that b.
-    Error unit
-        A = ``|scale|`` times the sum of ``|q| |k|`` and ``|p U_Q| |p U_K|``, plus ``|b|``; B = 0.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = ``|scale|`` times the sum of ``|q| |k|`` and ``|p U_Q| |p U_K|``, plus ``|b|``, B = 0.
 
     Parameters
     ----------

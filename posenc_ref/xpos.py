@@ -47,9 +47,10 @@ class XPos(Rotary):
     Source
         Sun et al. 2022, *A Length-Extrapolatable Transformer*, arXiv:2212.10554, equation (12)
         and Algorithm 1, which centres positions only to avoid overflow.
-    Error unit
-        A and B of the rotation, times ``zeta ** n``, with ``|n ln zeta|`` added to the angle in B,
-        because the exponent is rounded like the angle.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = ``zeta_k ** n`` times the A of :class:`RoPE`,
+        B = ``zeta_k ** n (|angle| + |n ln zeta_k|) hypot(x1, x2)``, both with -n in keys.  The
+        second term of B allows for rounding the exponent.
 
     Queries and keys have different maps, and both change the norm of a vector, so ``apply``,
     ``inverse``, ``adjoint``, ``shift`` and ``matrix`` raise TypeError.  Keys grow without bound:

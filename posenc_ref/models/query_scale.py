@@ -33,8 +33,8 @@ from posenc_ref.encoding import Value
 class QueryScale(Value, abstract=True):
     """Base class: a factor for each query position.
 
-    Error unit
-        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with A = the factor, B = 0.
+    Error unit (see :mod:`posenc_ref.accuracy`)
+        A = the factor, B = 0.
     """
 
     kind = "query_scale"
