@@ -45,7 +45,10 @@ class CoPE(Score):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold; "translation" is one: only the order of positions matters."""
+        """The properties listed in :attr:`Score.properties` that hold.
+
+        "translation" does, because only the order of positions matters.
+        """
         return frozenset({"prefix", "translation"})
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from .score import Score
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DecomposedRelative(Score):
-    """Relative positions decomposed over height and width.
+    """Relative positions, with separate terms for height and width.
 
     Formula
         ``A_ij = q_i . k_j / sqrt(d) + q_i . R_h[y_i - y_j + h - 1] + q_i . R_w[x_i - x_j + w - 1]``

@@ -21,10 +21,10 @@ class DETRSine(AxisSinusoids):
     Formula
         y and x of a pixel are the cumulative sums of ``mask`` down its column and along its row, so
         the first valid pixel has 1.  ``normalize`` replaces y by
-        ``scale (y + shift) / (y_last + eps)``, where y_last is the sum over the whole column, and
-        x likewise by the sum over its row.  ``PE = [s(y), s(x)]`` with
-        ``s(c)[2k] = sin(c / T**(2k/F))``, ``s(c)[2k + 1] = cos(c / T**(2k/F))``, F = dim/2,
-        k < F/2.
+        ``scale (y + shift) / (y_last + eps)`` and x by ``scale (x + shift) / (x_last + eps)``;
+        y_last is the sum over the whole column, x_last the sum over the whole row.
+        ``PE = [s(y), s(x)]`` with ``s(c)[2k] = sin(c / T**(2k/F))``,
+        ``s(c)[2k + 1] = cos(c / T**(2k/F))``, F = dim/2, k < F/2.
     Source
         Carion et al. 2020, *End-to-End Object Detection with Transformers*, arXiv:2005.12872;
         facebookresearch/detr, models/position_encoding.py.  Deformable DETR has shift -0.5.

@@ -76,7 +76,10 @@ class MixedRoPE(Rotary):
         return layout_pairs(self.layout, self.weight.shape[1], 0)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """Return the frequency of every pair for positions that are the same on all axes."""
+        """Return the sum over the axes of the frequencies of every pair.
+
+        This is the frequency of the pair at positions (p, p, ...), equal on all axes.
+        """
         with decimal_context():
             columns = self.weight.T.tolist()
             return tuple(sum(map(Decimal, column), Decimal(0)) for column in columns)

@@ -62,7 +62,8 @@ def resize_matrix(
     ------
     TypeError, ValueError
         A size is below 1, the mode is unknown, or options are combined that exclude each other:
-        ``align_corners`` with ``antialias`` or ``scale``, or one of the first two with "nearest".
+        ``align_corners`` with ``antialias`` or ``scale``, or "nearest" with ``align_corners`` or
+        ``antialias``.
     """
     size = validate.integer("size", size, minimum=1)
     new_size = validate.integer("new_size", new_size, minimum=1)

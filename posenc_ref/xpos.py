@@ -163,7 +163,10 @@ class XPos(Rotary):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: logits depend on the offset alone, but norms change."""
+        """The properties listed in :attr:`Rotary.properties` that hold.
+
+        Logits depend on the offset alone, but norms change.
+        """
         return frozenset({"relative-logits"})
 
     def _check_size(self, n: Array, dtype: str) -> None:

@@ -193,7 +193,7 @@ class LogTemperature(QueryScale):
     beta : float
         At least 0.
     length : int
-        The factor is 1 while p + 1 is at most ``length``, and grows beyond; at least 1.
+        At least 1.  The factor is 1 while p + 1 is at most ``length``; beyond, it grows with p.
     """
 
     beta: float
