@@ -1,4 +1,4 @@
-"""The backend of CuPy, which can be imported without a GPU but cannot make arrays there."""
+"""The backend of CuPy.  CuPy can be imported on a machine without a GPU, but makes no arrays."""
 
 from __future__ import annotations
 

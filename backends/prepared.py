@@ -26,7 +26,10 @@ def _names(dtype: Any) -> str:
 
 
 class Prepared:
-    """Tables of fixed positions, as a callable that rotates an array by a window of their rows."""
+    """A callable that rotates arrays by tables made once; row r of the tables is for position r.
+
+    The positions are fixed, and each call uses consecutive rows of the tables.
+    """
 
     # jax.jit needs a weak reference to the function that it traces.
     __slots__ = ("__weakref__", "_dtype", "_kind", "_layout", "_library", "_name", "_plain",

@@ -63,9 +63,10 @@ class Network:
     def size(self, x: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Return the error coefficient A of the outputs (..., H); ``size`` is A of the inputs x.
 
-        :mod:`posenc_ref.accuracy` defines A.  A linear layer turns A into ``|W| A + |b|``.  A LayerNorm turns A into
-        ``|gain| (A + mean(A)) / deviation + |shift|``; deviation is the standard deviation of its
-        inputs.  ReLU keeps A.  SiLU (s) turns A into ``|s(x)| + |s'(x)| A``.
+        :mod:`posenc_ref.accuracy` defines A.  A linear layer turns A into ``|W| A + |b|``.  A
+        LayerNorm turns A into ``|gain| (A + mean(A)) / deviation + |shift|``; deviation is the
+        standard deviation of its inputs.  ReLU keeps A.  SiLU (s) turns A into
+        ``|s(x)| + |s'(x)| A``.
         """
         weights, biases, gains, shifts = (
             [np.zeros(()) if array is None else _host(array) for array in part.values()]

@@ -78,8 +78,8 @@ class AxisSinusoids(ComputedTable, abstract=True):
         """Return the order of the columns: ``table = concatenated[..., columns()]``.
 
         ``concatenated`` is the concatenation of the tables of :meth:`parts`.  The layout "grouped"
-        puts the sines of all axes before the cosines of all axes, or the
-        cosines first with ``first="cos"``; the other layouts keep the order.
+        puts the sines of all axes before the cosines of all axes, or the cosines first with
+        ``first="cos"``; the other layouts keep the order.
         """
         order = np.arange(self.dim)
         if self.layout != "grouped":

@@ -89,7 +89,7 @@ class ConViTBias(WindowBias):
     ) -> Array:
         """Raise ValueError: the attention blends two softmaxes, so no single logits exist."""
         raise ValueError(
-            "ConViTBias has no scores: attention is a blend of two softmaxes, of q . k and of the "
+            "ConViTBias has no scores: its attention blends two softmaxes, of q . k and of the "
             "bias; use weights() for the attention, or bias() for the positional logits"
         )
 

@@ -74,8 +74,9 @@ def relative_shift(x: Array) -> Array:
     Transformer-XL's ``_rel_shift`` does the same.
 
     Formula
-        ``y[i, j] = x[i, Q - 1 - i + j]`` is the score of query i and key j, for keys ``j <= K - Q + i``, and 0 for keys after the
-        query, where ``_rel_shift`` leaves other values.
+        ``y[i, j]`` belongs to query i and key j.  It is ``x[i, Q - 1 - i + j]`` for keys
+        ``j <= K - Q + i``, and 0 for keys after the query, where ``_rel_shift`` leaves other
+        values.
     Source
         Dai et al. 2019, *Transformer-XL*, arXiv:1901.02860, appendix B.
 

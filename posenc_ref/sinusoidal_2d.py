@@ -24,8 +24,8 @@ class Sinusoidal2D(AxisSinusoids):
         Chen et al. 2021, *An Empirical Study of Training Self-Supervised Vision Transformers*
         (MoCo v3), arXiv:2104.02057: ``axis_order="wh"``, ``denominator="half-1"``.  He et al. 2021,
         *Masked Autoencoders*, arXiv:2111.06377: ``axis_order="wh"``; the code, which diffusers
-        (DiT, PixArt, SD3) copied, calls the columns of the width ``emb_h``.  Hugging Face's builder
-        and RT-DETR: ``axis_order="hw"``.  timm's ``build_sincos2d_pos_embed``:
+        (DiT, PixArt, SD3) copied, calls the columns of the width ``emb_h``.  RT-DETR in
+        transformers: ``axis_order="hw"``.  timm's ``build_sincos2d_pos_embed``:
         ``axis_order="hw"``, ``layout="grouped"``.
     Error unit (see :mod:`posenc_ref.accuracy`)
         A = |value|, B = ``|angle| |scale|``.

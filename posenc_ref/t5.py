@@ -60,8 +60,10 @@ class T5Bias(Bias):
         A = ``|b|``, B = 0; a wrong bucket is always an error.
 
     The logarithm is not evaluated: bucket ``me + t`` starts at the smallest integer n with
-    ``n**(nb-me) * me**t >= max_distance**t * me**(nb-me)``, compared in Python integers.  So ties
-    (n = 16, 32, 64 for 32 buckets and distance 128) get the formula's bucket on every device.
+    ``n**(nb-me) * me**t >= max_distance**t * me**(nb-me)``, compared in Python integers.  For some
+    n the number inside floor is exactly an integer (n = 16, 32, 64 with the defaults and
+    ``bidirectional``), and a rounded logarithm can give the bucket below.  Here these n have the
+    formula's bucket on every device.
 
     Parameters
     ----------

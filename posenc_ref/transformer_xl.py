@@ -153,8 +153,9 @@ class XLNet(TransformerXL):
         Yang et al. 2019, *XLNet*, arXiv:1906.08237, section 2.5.  The content stream and the query
         stream have the same terms, each with its own q.
     Traps
-        With ``attn_type="bi"`` there are columns for both signs of i - j.  The reshape that aligns
-        them with the keys drops one column more than Transformer-XL's.
+        With ``attn_type="bi"`` the code's array of scores by distance has columns for both signs of
+        i - j.  The reshape that aligns these columns with the keys drops one column more than
+        Transformer-XL's.
     Error unit (see :mod:`posenc_ref.accuracy`)
         As :class:`TransformerXL`, but the sum in A also contains ``|q| |e|`` and ``|s| |e|``.
 

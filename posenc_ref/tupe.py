@@ -100,7 +100,10 @@ class TUPE(Score):
     def _reset(
         self, found: dict[str, Array], q_at: Array, k_at: Array, q: Array
     ) -> dict[str, Array]:
-        """Replace the row and the column of position 0 by learned numbers."""
+        """Replace the terms of queries at position 0 and of keys at position 0 by learned numbers.
+
+        These are the first row and the first column of each Q x K matrix in ``found``.
+        """
         xp, device = namespace(q), device_of(q)
         first, last = (from_host(at, xp, device) if isinstance(at, np.ndarray) else at
                        for at in (q_at == 0, k_at == 0))  # fmt: skip

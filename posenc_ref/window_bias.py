@@ -112,9 +112,9 @@ class BEiTBias(WindowTable):
     """Relative position bias of BEiT: Swin's table with three more rows for the [CLS] token.
 
     Formula
-        As :class:`SwinBias` for the patches, which are tokens 1 .. h w.  Token 0 is [CLS], with the
-        last three of the table's n rows: ``b(0, j) = table[n - 3]``, ``b(i, 0) = table[n - 2]``,
-        ``b(0, 0) = table[n - 1]``.
+        As :class:`SwinBias` for the patches, which are tokens 1 .. h w.  Token 0 is [CLS].  The
+        biases of its pairs are the last three of the table's n rows: ``b(0, j) = table[n - 3]``,
+        ``b(i, 0) = table[n - 2]``, ``b(0, 0) = table[n - 1]``.
     Source
         Bao et al. 2021, *BEiT*, arXiv:2106.08254, and its code; also Data2Vec-vision.
     Error unit (see :mod:`posenc_ref.accuracy`)

@@ -72,8 +72,9 @@ class XPos(Rotary):
     gamma : float
         0.4 in the paper.
     centre : float
-        The position without decay. Logits do not depend on the centre if queries and keys share
-        one.  Libraries that use the middle of each *call* are wrong with cached keys.
+        The position without decay. Logits do not depend on the centre if queries and keys have the
+        same.  Some libraries take the middle of the positions in each *call* as the centre.  Their
+        logits are wrong with a KV cache, whose keys have the centres of earlier calls.
     """
 
     head_dim: int

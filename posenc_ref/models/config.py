@@ -27,9 +27,9 @@ def from_config(
     Every spelling is read. The rotary parameters may be in ``rope_scaling`` or ``rope_parameters``,
     and may differ by layer type. The type of scaling may be called ``type`` or ``rope_type``.
     ``rope_theta`` and ``partial_rotary_factor`` may be among the rotary parameters or at the top
-    level of the configuration. Facts that no configuration states
-    (layout, rotated slice, axis order) come from tables by ``model_type``, which follow the
-    modelling code of transformers. Missing entries have the defaults of the configuration class.
+    level of the configuration. Facts that no configuration states (layout, rotated slice, axis
+    order) come from tables by ``model_type``, which follow the modelling code of transformers.
+    Missing entries have the defaults of the configuration class.
 
     Parameters
     ----------

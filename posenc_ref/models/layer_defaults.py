@@ -198,7 +198,7 @@ def config_rope_layers(config: Mapping[str, Any]) -> tuple[bool, ...]:
 
     As in transformers 5.23, the first of these rules that applies decides:
 
-    * a layer uses RoPE if its entry in the list ``layer_rope_theta`` is not 0 or null;
+    * a layer uses RoPE if its entry in the list ``layer_rope_theta`` is not 0;
     * in Llama 4, SmolLM3 and Mistral Large 4, a layer uses RoPE if its entry in the list
       ``no_rope_layers`` is 1; without that list, every n-th layer uses none, where n is
       ``no_rope_layer_interval``;

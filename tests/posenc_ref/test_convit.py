@@ -136,7 +136,7 @@ def test_a_given_scale_and_large_logits(rng):
 
 
 def test_the_suite_refuses_scores():
-    with pytest.raises(ValueError, match="its softmax is blended"):
+    with pytest.raises(ValueError, match="its attention blends two softmaxes"):
         check(lambda q, k: q, ENCODING, "scores")
 
 
