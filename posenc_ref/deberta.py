@@ -115,7 +115,7 @@ class DeBERTa(Score):
 
     @cached_property
     def thresholds(self) -> tuple[int, ...]:
-        """The smallest |r| of each bucket mid + 1, mid + 2, ..., span.
+        """The smallest |i - j| of each bucket mid + 1, mid + 2, ..., span.
 
         They are found by comparing powers of integers, not rounded logarithms.
         """

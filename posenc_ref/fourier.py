@@ -28,8 +28,8 @@ class FourierFeatures(ComputedTable):
 
     Formula
         ``u = position_scale (v + offset)``; ``angle = unit * matrix u``;
-        ``PE(v) = scale [sin angle, cos angle]``, or ``[u, PE(v)]`` with ``include_input``.  The
-        fields ``layout`` and ``first`` set the order of the sines and cosines.
+        ``PE(v) = scale [sin angle, cos angle]``.  The fields ``layout`` and ``first`` set the order
+        of the sines and cosines.  With ``include_input``, the columns of u come before them.
     Source
         Tancik et al. 2020, arXiv:2006.10739: ``unit="turn"``, ``first="cos"``, and a ``matrix``
         drawn from a Gaussian.
