@@ -1,4 +1,4 @@
-"""The backend of CuPy.  CuPy can be imported on a machine without a GPU, but makes no arrays."""
+"""The backend of CuPy.  Without a GPU, CuPy can be imported but cannot make arrays."""
 
 from __future__ import annotations
 

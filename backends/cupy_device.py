@@ -51,8 +51,8 @@ def not_captured(reason: str) -> None:
 def _once(make: Callable[[Any], Any]) -> Any:
     """Return ``make`` with a cache, shared by all threads.
 
-    Without the lock, two threads could each make a value for the same key.  The cache keeps one and
-    frees the other, perhaps while a launch uses it.
+    Without the lock, two threads could each make a value for the same key.  The cache would then
+    keep one of the two and free the other, perhaps while a launch uses it.
     """
     kept, lock = functools.cache(make), threading.Lock()
 

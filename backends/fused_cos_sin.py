@@ -27,9 +27,7 @@ def cos_sin(
     if where or type(encoding)._tables is not Rotary._tables:
         made = encoding.cos_sin(positions, seq_len=seq_len, dtype=dtype)
         why = (
-            f"positions are arrays of {where}"
-            if where
-            else "the encoding has its own formula for cos and sin"
+            f"positions are arrays of {where}" if where else "the encoding has its own cos and sin"
         )
         if out is None:
             return made, f"no fast path: {why}"

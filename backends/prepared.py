@@ -26,9 +26,10 @@ def _names(dtype: Any) -> str:
 
 
 class Prepared:
-    """A callable that rotates arrays by tables made once; row r of the tables is for position r.
+    """A callable that rotates arrays by tables of cos and sin, which are made once.
 
-    The positions are fixed, and each call uses consecutive rows of the tables.
+    Row r of the tables belongs to ``positions[r]`` of :meth:`FusedRotary.prepare`.  Each call uses
+    consecutive rows.
     """
 
     # jax.jit needs a weak reference to the function that it traces.

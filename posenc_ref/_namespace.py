@@ -1,6 +1,6 @@
 """Array libraries: namespaces, devices, dtypes, and transfers between host and device.
 
-No other module of ``posenc_ref`` has code that depends on the array library.  The rules here:
+Code for the differences between array libraries belongs here.  Its rules:
 
 * NumPy is used directly; any other library goes through ``array_api_compat``, which is imported
   with the first array of another library.

@@ -1,6 +1,6 @@
 """Convert tensors and q/k projection weights from one channel layout to the other.
 
-Let ``half`` and ``interleaved`` rotate a vector x in these layouts, and let
+Let ``half(x)`` and ``interleaved(x)`` be x rotated by RoPE in these layouts, and let
 ``perm = [0, 2, 4, ..., 1, 3, 5, ...]`` over the rotary channels.  Then::
 
     half(x[perm]) == interleaved(x)[perm]

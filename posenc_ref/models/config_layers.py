@@ -125,7 +125,7 @@ def _kinds(settings: Settings, types: Sequence[str]) -> list[Kind | None]:
 
 
 def _bases(settings: Settings, types: Sequence[str]) -> list[float | None]:
-    """Return the base of each layer that the configuration lists (Granite SWA), else None."""
+    """Return for each layer the base that the configuration lists (Granite SWA), or None."""
     key = settings.conventions.get("layer_bases")
     given = None if key is None else settings.given(key)
     if given is None:

@@ -14,7 +14,7 @@ latent        Whether the last channels of a head rotate instead of the first.
 layers        The ``model_type`` that has the same layer schedule.
 sliding_base  The base of layers with a sliding window.
 softmax       The softmax scale, as a number; or {"blocks": n}: models with n layers have the scale
-              ``(embedding_length / head_count) ** -0.5``, others the usual one.
+              ``(embedding_length / head_count) ** -0.5``, others ``head_dim ** -0.5``.
 truncate      Whether YaRN's ramp is truncated.
 switch        Whether ``rope.scaling.finetuned = false`` means no positional encoding.
 ============  =====================================================================================

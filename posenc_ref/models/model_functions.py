@@ -96,8 +96,8 @@ def softmax_scale(model: ModelEncoding) -> float:
     Raises
     ------
     TypeError, ValueError
-        ``model`` is not a ModelEncoding; or it has no ``softmax_scale``, and its layer types do not
-        all have the same head_dim.
+        ``model`` is not a ModelEncoding; or it has no ``softmax_scale``, and it has no rotary
+        encoding or rotary encodings that differ in head_dim.
 
     Traps
         In DeepSeek's models the result includes the square of YaRN's

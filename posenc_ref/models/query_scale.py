@@ -193,7 +193,7 @@ class LogTemperature(QueryScale):
     beta : float
         At least 0.
     length : int
-        At least 1.  The factor is 1 while p + 1 is at most ``length``; beyond, it grows with p.
+        At least 1.  The factor is 1 while p + 1 is at most ``length``; for larger p it grows.
     """
 
     beta: float

@@ -4,9 +4,9 @@ The index k of a pair that turns r times within the trained length L0 is::
 
     r = L0 * base ** (-2k/d) / (2 pi)     <=>     k = d ln(L0 / (2 pi r)) / (2 ln base)
 
-This k is not an integer in general. The weight of the interpolated frequency, the ramp, rises from
-0 at k(beta_fast) to 1 at k(beta_slow), where k(r) is the right formula. These two ends are the
-correction range.
+This k is not an integer. The weight of the interpolated frequency is a ramp over the pairs: it
+rises from 0 where pairs turn ``beta_fast`` times to 1 where they turn ``beta_slow`` times. The pair
+indices of these two ends are the correction range.
 """
 
 from __future__ import annotations

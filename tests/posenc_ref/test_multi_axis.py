@@ -221,7 +221,7 @@ def test_properties_of_rotations(encoding, seed):
         ({"layout": "neox"}, r"use 'half', which some libraries call"),
         ({"arrangement": "chunk"}, r"did you mean 'chunked'"),
         ({"arrangement": (0, 1)}, r"must name the axis of each of the 8 pairs"),
-        ({"arrangement": (0, 0, 0, 1, 1, 1, 1, 1)}, r"got 8 entries, which give them \(3, 5\)"),
+        ({"arrangement": (0, 0, 0, 1, 1, 1, 1, 1)}, r"got 8 entries, in which they have \(3, 5\)"),
         ({"sections": (2, 6), "arrangement": "interleaved"}, r"no room for 6 pairs of axis 1"),
         ({"spacing": "shared"}, r"spacing must be one of 'global', 'restart', 'strided'"),
         ({"spacing": "strided", "sections": (3, 5)}, r"'strided' needs equal sections"),
