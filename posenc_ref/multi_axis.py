@@ -235,7 +235,7 @@ def _arrangement(value: Any, sections: tuple[int, ...]) -> str | tuple[int, ...]
     counted = tuple(axes.count(a) for a in range(count))
     if counted != sections or len(axes) != pairs:
         raise ValueError(
-            f"arrangement must name the axis of each of the {pairs} pairs, and sections states that "
-            f"the axes have {sections} pairs; got {len(axes)} entries, in which they have {counted}"
+            f"arrangement must name the axis of each of the {pairs} pairs, and sections states "
+            f"that the axes have {sections} pairs; got {len(axes)} entries, in which they have {counted}"
         )
     return axes
