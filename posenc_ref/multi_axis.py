@@ -236,6 +236,7 @@ def _arrangement(value: Any, sections: tuple[int, ...]) -> str | tuple[int, ...]
     if counted != sections or len(axes) != pairs:
         raise ValueError(
             f"arrangement must name the axis of each of the {pairs} pairs, and sections states "
-            f"that the axes have {sections} pairs; got {len(axes)} entries, in which they have {counted}"
+            f"that the axes have {sections} pairs; got {len(axes)} entries, in which they have "
+            f"{counted}"
         )
     return axes
