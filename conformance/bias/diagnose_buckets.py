@@ -34,9 +34,9 @@ def diagnose_buckets(run: Run, r: np.ndarray, b: np.ndarray) -> None:
             where = f"bucket(r) is the declared bucket(r {-moved:+d})"
             values = {"declared": 0, "measured": -moved}
             causes.append(Cause("bucket-spacing", text, where, {"shift": moved}, values=values))
-    found = explain(residual, unique(causes))
+    found, complete = explain(residual, unique(causes))
     run.report.measured = words(encoding, r, b)
-    if found.complete:
+    if complete:
         report(run, found)
     else:
         by_no_rule(run, encoding, r, b)

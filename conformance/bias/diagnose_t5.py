@@ -44,10 +44,10 @@ def diagnose_t5(run: Run, cases: Sequence[BiasCase]) -> None:
         aligned = [(r - shifts[c.name], b) for c, (r, b) in zip(cases, decoded, strict=True)]
         found += bucket_causes(encoding, *_merged(aligned))
     kept = unique([*found, *bucket_causes(encoding, *_merged(decoded))])
-    explanation = explain(_residual(encoding, table, cases, ruler), kept)
-    report(run, explanation)
+    causes, _ = explain(_residual(encoding, table, cases, ruler), kept)
+    report(run, causes)
     r, b = _merged(decoded)
-    if not explanation.causes and (model(encoding, {}, r) != b).any():
+    if not causes and (model(encoding, {}, r) != b).any():
         by_no_rule(run, encoding, r, b)
     run.report.measured = words(encoding, r, b)
 

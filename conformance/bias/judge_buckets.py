@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,16 +184,14 @@ def _property(
 ) -> Property:
     """Return the property that no bucket is ``bad``; ``spoiled`` changes the bucket of ``at``."""
 
-    def violation(data: Buckets, ruler: Ruler) -> str:
+    def violations(data: Buckets, ruler: Ruler) -> Iterator[str]:
         r, b = data.relative, data.bucket
         wrong = np.flatnonzero(bad(r, b))
-        if not wrong.size:
-            return ""
-        n = wrong[np.argmin(np.abs(r[wrong]))]
-        return f"bucket({r[n]}) = {b[n]:g}{words}"
+        for n in wrong[np.argsort(np.abs(r[wrong]), kind="stable")]:
+            yield f"bucket({r[n]}) = {b[n]:g}{words}"
 
     def spoil(data: Buckets, ruler: Ruler) -> Buckets:
         r, b = data.relative, data.bucket
         return Buckets(r, np.where(r == at, spoiled(b), b))
 
-    return Property(name, violation, spoil)
+    return Property(name, violations, spoil)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 import numpy as np
 
 from posenc_ref import ALiBi
@@ -12,7 +15,7 @@ from posenc_ref.conformance.oracle.apply import exactly
 
 from .cases import Answer, Property, Ruler, ask, fresh, judge_properties
 from .diagnose_slopes import diagnose_slopes
-from .properties import distinct_values
+from .properties import equal_values
 
 Slopes = dict[int, np.ndarray]
 
@@ -81,25 +84,23 @@ def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: l
                 del got[count]
 
 
-def positive(slopes: Slopes, ruler: Ruler) -> str:
-    """Return a message if a slope is not positive."""
+def positive(slopes: Slopes, ruler: Ruler) -> Iterator[str]:
+    """Report slopes that are not positive."""
     for n, m in slopes.items():
-        bad = ~(m > 0)
-        if bad.any():
-            return f"{n} heads: slope {m[bad][0]:.9g} of head {int(np.argmax(bad))}"
-    return ""
+        for head in np.flatnonzero(~(m > 0)):
+            yield f"{n} heads: slope {m[head]:.9g} of head {head}"
 
 
-def distinct(slopes: Slopes, ruler: Ruler) -> str:
-    """Return a message if two heads share a slope."""
-    found = (distinct_values(m, f"of {n} heads") for n, m in slopes.items())
-    return next((problem for problem in found if problem), "")
+def distinct(slopes: Slopes, ruler: Ruler) -> Iterator[str]:
+    """Report heads that share a slope."""
+    return chain.from_iterable(equal_values(m, f"of {n} heads") for n, m in slopes.items())
 
 
-def prefix(slopes: Slopes, ruler: Ruler) -> str:
-    """Return a message unless slopes(n) is slopes(c), then every second slope of 2c heads.
+def prefix(slopes: Slopes, ruler: Ruler) -> Iterator[str]:
+    """Report where slopes(n) is not slopes(c) followed by every second slope of 2c heads.
 
-    Here c is the largest power of two up to n.  Also, ``slopes(2c)[1::2] == slopes(c)``.
+    Here c is the largest power of two up to n. Also report where ``slopes(2c)[1::2]`` differs
+    from ``slopes(c)``.
     """
     for n, m in slopes.items():
         c = 1 << (n.bit_length() - 1)
@@ -111,22 +112,18 @@ def prefix(slopes: Slopes, ruler: Ruler) -> str:
         for left, right, words in pairs:
             if right is None or left.shape != right.shape:
                 continue
-            bad = ruler.differ(left, right, np.abs(left) + np.abs(right))
-            if bad.any():
-                h = int(np.argmax(bad))
-                return f"{words} differ: {left[h]:.9g} and {right[h]:.9g} at {h}"
-    return ""
+            for h in np.flatnonzero(ruler.differ(left, right, np.abs(left) + np.abs(right))):
+                yield f"{words} differ: {left[h]:.9g} and {right[h]:.9g} at {h}"
 
 
-def geometric(slopes: Slopes, ruler: Ruler) -> str:
-    """Return a message if the slopes of 2^k heads are not a geometric series."""
+def geometric(slopes: Slopes, ruler: Ruler) -> Iterator[str]:
+    """Report slopes of 2^k heads that are not a geometric series."""
     for n, m in slopes.items():
         if n & (n - 1) or n < 3:
             continue
         for h, (a, b, c) in enumerate(zip(m, m[1:], m[2:], strict=False)):
             if ruler.differ(b * b, a * c, abs(a * c) + b * b).any():
-                return f"{n} heads: {a:.9g}, {b:.9g}, {c:.9g} (from head {h}) have no common ratio"
-    return ""
+                yield f"{n} heads: {a:.9g}, {b:.9g}, {c:.9g} (from head {h}) have no common ratio"
 
 
 def _change(slopes: Slopes, n: int, h: int, value: float) -> Slopes:
