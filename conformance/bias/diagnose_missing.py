@@ -35,7 +35,7 @@ def missing(run: Run, cases: Sequence[BiasCase]) -> bool:
         return False
     where = ", ".join(f"fn({q}, {k})" for q, k in without[:4])
     if len(without) == len(calls):
-        run.add("bias-missing", "the bias is missing: zeros come out", where)
+        run.add("bias-missing", "the bias is missing: all values are 0", where)
         return True
     for words, of in CALLS:
         if all(of(q, k) == flat for q, k, flat in calls):

@@ -28,17 +28,14 @@ def mistakes_of_bias(declared: Bias) -> Iterator[Mistake]:
     elif isinstance(declared, ALiBi):
         yield from _alibi(declared)
     else:
-        yield from (_in_logits(mistake) for mistake in bias_mistakes(declared) if mistake.code)
-
-
-def _in_logits(mistake: Mistake) -> Mistake:
-    """Return the mistake in logits that corresponds to a mistake in the bias."""
-    of: Callable[[Any], Any] = mistake.predict
-    return _truth(mistake.code, mistake.message, lambda call: of(call.positions))
+        for one in bias_mistakes(declared):
+            if one.code:
+                of: Callable[[Any], Any] = one.predict
+                yield _added(one.code, one.message, lambda call, of=of: of(call.positions))
 
 
 def _without(of: Callable[[int, int], bool]) -> Callable[[Scored], Parts]:
-    """Return the function that omits the bias in calls for which ``of(q_len, k_len)`` is true."""
+    """Return a function that omits the bias in calls for which ``of(q_len, k_len)`` is true."""
 
     def parts(call: Scored) -> Parts:
         lengths = call.q.shape[2], call.k.shape[2]
@@ -47,20 +44,21 @@ def _without(of: Callable[[int, int], bool]) -> Callable[[Scored], Parts]:
     return parts
 
 
-def _truth(code: str, message: str, of: Callable[[Scored], Truth], remedy: str = "") -> Mistake:
-    """Return the mistake of another bias, with its reference."""
-    return changed(
-        code, message, lambda call: call.parts() | {"bias": call.added(of(call))}, remedy
-    )
+def _added(
+    code: str, message: str, of: Callable[[Scored], Truth | np.ndarray], remedy: str = ""
+) -> Mistake:
+    """Return the mistake of adding the bias ``of(call)``: a reference, or exact values."""
 
+    def parts(call: Scored) -> Parts:
+        bias = of(call)
+        truth = bias if isinstance(bias, Truth) else exactly(bias)
+        return call.parts() | {"bias": call.added(truth)}
 
-def _with(code: str, message: str, of: Callable[[Scored], np.ndarray], remedy: str = "") -> Mistake:
-    """Return the mistake of another bias, given its exact values."""
-    return _truth(code, message, lambda call: exactly(of(call)), remedy)
+    return changed(code, message, parts, remedy)
 
 
 def _t5(declared: T5Bias) -> Iterator[Mistake]:
-    yield _with(
+    yield _added(
         "bucket-sign",
         "the relative position has the opposite sign: query minus key",
         lambda call: call.encoding.bias(-call.positions[0], -call.positions[1]),
@@ -69,7 +67,7 @@ def _t5(declared: T5Bias) -> Iterator[Mistake]:
         other = declared.replace(bidirectional=not declared.bidirectional)
         words = [f"{'bi' if e.bidirectional else 'uni'}directional" for e in (other, declared)]
         text = f"buckets are {words[0]}, declared {words[1]}"
-        yield _with("bucket-direction", text, lambda call: other.bias(*call.positions))
+        yield _added("bucket-direction", text, lambda call: other.bias(*call.positions))
     table = np.asarray(declared.table, np.float64)
     size = declared.num_buckets // 2 if declared.bidirectional else declared.num_buckets
     for step in sorted({1, 2, 4, 8, max(declared.max_distance // size, 1)}):
@@ -83,7 +81,7 @@ def _t5(declared: T5Bias) -> Iterator[Mistake]:
 
         wide = "one distance" if step == 1 else f"{step} distances"
         text = f"buckets are linear: each is {wide} wide, up to the last"
-        yield _with("bucket-spacing", text, linear)
+        yield _added("bucket-spacing", text, linear)
 
 
 def _alibi(declared: ALiBi) -> Iterator[Mistake]:
@@ -98,17 +96,17 @@ def _alibi(declared: ALiBi) -> Iterator[Mistake]:
         return np.asarray(declared.bias(*call.positions))
 
     for message, remedy, slopes in known_series(declared.num_heads, declared.max_bias):
-        yield _with("slopes", message, recipe(slopes), remedy)
-    text = "the slopes run from the last head to the first"
-    yield _with("slopes", text, recipe(declared.slopes()[::-1]))
+        yield _added("slopes", message, recipe(slopes), remedy)
+    text = "the slopes are in reverse order"
+    yield _added("slopes", text, recipe(declared.slopes()[::-1]))
     if declared.causal:
         return
     for side, formula, sign in (("after", "m (j - i)", 1.0), ("before", "m (i - j)", -1.0)):
-        yield _with(
+        yield _added(
             "bias-sign",
             f"the bias is signed, {formula}: keys {side} the query are rewarded",
             lambda call, sign=sign: sign * plain(call) * np.where(call.visible, 1.0, -1.0),  # type: ignore[misc]
             "Take the absolute distance: -slope * |i - j|.",
         )
     text = "keys after the query have no bias"
-    yield _with("future-keys", text, lambda call: plain(call) * call.visible)
+    yield _added("future-keys", text, lambda call: plain(call) * call.visible)

@@ -1,4 +1,4 @@
-"""A mistake in logits: a sum of changed parts, with an optional fitted factor on each."""
+"""Mistakes in logits, predicted as a sum of changed parts; each part may have a fitted factor."""
 
 from __future__ import annotations
 

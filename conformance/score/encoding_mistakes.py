@@ -43,17 +43,17 @@ def score_mistakes(declared: Score) -> Iterator[Mistake]:
 
 
 def _deberta(declared: DeBERTa) -> Iterator[Mistake]:
-    where = {"code": "as the authors' code has it", "paper": "as the paper has it"}
+    where = {"code": "the authors' code", "paper": "the paper"}
     p2c = "paper" if declared.p2c == "code" else "code"
     if declared.relative_queries is not None:
-        text = f"position to content is taken {where[p2c]}, declared {where[declared.p2c]}"
+        text = f"position-to-content terms are as in {where[p2c]}, declared {where[declared.p2c]}"
         yield other("bucket-sign", text, declared.replace(p2c=p2c))
     if declared.buckets is not None:
         text = "offsets are not put into logarithmic buckets"
         yield other("bucket-spacing", text, declared.replace(buckets=None, max_position=None))
     span = declared.span
     for low, high in ((-span + 1, span - 1), (-span, span - 2)):
-        text = f"offsets query - key are held between {low} and {high}"
+        text = f"query - key is clamped to {low} .. {high}"
         yield by_offset("bucket-clamp", text, lambda r, a=low, b=high: -np.clip(-r, a, b))  # type: ignore[misc]
 
 
@@ -65,7 +65,7 @@ def _shaw(declared: Shaw) -> Iterator[Mistake]:
             yield other("table-offset", text, declared.replace(before=before))
     first, last = -declared.before, rows - 1 - declared.before
     for low, high in ((first + 1, last), (first, last - 1)):
-        text = f"offsets are held between {low} and {high}, declared {first} and {last}"
+        text = f"relative positions are clamped to {low} .. {high}, declared {first} .. {last}"
         yield by_offset(
             "bucket-clamp",
             text,
@@ -73,7 +73,7 @@ def _shaw(declared: Shaw) -> Iterator[Mistake]:
         )
     for words, place in ABSOLUTE:
         yield absolute(
-            f"{words}, which is taken for the row",
+            f"the {words} is used as the row of the table",
             lambda call, of=place: sign * (of(call) - declared.before),  # type: ignore[misc]
         )
 
@@ -89,25 +89,25 @@ def _transformer_xl(declared: TransformerXL) -> Iterator[Mistake]:
         text = "content_bias and position_bias are exchanged"
         yield other("wrong-row", text, declared.replace(content_bias=v, position_bias=u))
     if not isinstance(declared, ESPnetLegacy | XLNet) and declared.clamp is None:
-        text = "ESPnet's legacy encoding: distance 0 has the row of max_len less the length"
+        text = "ESPnet's legacy encoding is used: distance 0 has the row max_len - length"
         legacy = ESPnetLegacy(declared.projection, u, v, sinusoid=sinusoid, max_len=5000)
         yield other("relative-shift", text, legacy)
 
 
 def _espnet(declared: ESPnetLegacy) -> Iterator[Mistake]:
     parts = (declared.projection, declared.content_bias, declared.position_bias)
-    text = "the latest encoding: R goes by the offset, for later keys too"
+    text = "ESPnet's current encoding is used: rows of R follow key - query, also for later keys"
     yield other("relative-shift", text, TransformerXL(*parts, sinusoid=declared.sinusoid))
-    for length, words in ((1, "no longer than the sequence"), (5000, "of 5000 rows")):
-        text = f"the table is {words}, declared {declared.max_len}"
+    for length, words in ((1, "no more rows than the sequence has tokens"), (5000, "5000 rows")):
+        text = f"the table has {words}, declared {declared.max_len} rows"
         yield other("position-origin", text, declared.replace(max_len=length))
 
 
 def table_length(declared: Score, seen: Sequence[JudgedCall]) -> Iterator[Mistake]:
-    """Yield ESPnet's legacy encoding with the table length measured from the logits.
+    """Yield ESPnet's legacy encoding with the number of table rows measured from the logits.
 
-    At each query's own key in the first call, R is the row of position ``rows - K``.  All tables of
-    at most K rows give the same logits.
+    For a table of N rows and a first call with K keys, each query's own key has the sinusoid of
+    position ``N - K``. All tables of at most K rows give the same logits.
     """
     one = seen[0]
     call: Scored = one.facts
@@ -119,16 +119,11 @@ def table_length(declared: Score, seen: Sequence[JudgedCall]) -> Iterator[Mistak
     v = declared.position_bias
     x = call.q if v is None else call.q + np.asarray(v)[:, None, :]
     wide = np.matmul(x, np.asarray(declared.projection)).reshape(left.size, -1)
-    misfit = np.concatenate(
-        [
-            np.abs(
-                wide @ declared.sinusoid.table(np.arange(a, a + _AT_ONCE)).T - left.reshape(-1, 1)
-            ).max(axis=0)
-            for a in range(0, _LONGEST_TABLE, _AT_ONCE)
-        ]
-    )
-    rows = int(np.argmin(misfit)) + n_k
-    text = f"the table has {rows} rows, declared {declared.max_len}"
+    starts = range(0, _LONGEST_TABLE, _AT_ONCE)
+    tables = (declared.sinusoid.table(np.arange(a, a + _AT_ONCE)) for a in starts)
+    misfit = [np.abs(wide @ t.T - left.reshape(-1, 1)).max(axis=0) for t in tables]
+    rows = int(np.argmin(np.concatenate(misfit))) + n_k
+    text = f"the table has {rows} rows, declared {declared.max_len} rows"
     yield other("position-origin", text, declared.replace(max_len=rows))
 
 
@@ -143,20 +138,20 @@ def _gated(declared: GatedBias) -> Iterator[Mistake]:
     )
     sign = np.array([-1, 1])
     other_gate = declared.replace(weight=weight * sign[:, None], linear_bias=c * sign)
-    text = "the first gate is 1 less what is declared: the paper's update gate"
+    text = "the first gate is 1 - g, declared g: the paper's update gate"
     yield other("score-term", text, other_gate)
     mean = declared.replace(weight=weight / 4, linear_bias=c / 4)
     yield other("score-term", "the gates have the mean of the four outputs, not their sum", mean)
     yield changed("score-term", "the bias is not gated", _not_gated)
     ones = np.ones_like(np.asarray(declared.scale))
-    text = "the learned factor on the second gate is missing: it counts as 1"
+    text = "the learned factor on the second gate is missing"
     yield other("score-term", text, declared.replace(scale=ones))
-    text = "the learned constants inside the gates are missing"
+    text = "linear_bias, the learned constants added to the inputs of the gates, is missing"
     yield other("score-term", text, declared.replace(linear_bias=np.zeros_like(c)))
 
 
 def _positions_of(call: Scored, changed: Scored) -> Parts:
-    """Return the terms of ``call`` with the content-position term of ``changed``."""
+    """Return the terms of ``call``, except the content-position term, which is of ``changed``."""
     return call.terms() | {"content-position": changed.terms()["content-position"]}
 
 
@@ -170,7 +165,7 @@ def _not_gated(call: Scored) -> Parts:
 def _tupe(declared: TUPE) -> Iterator[Mistake]:
     if declared.cls_to_others is None:
         return
-    text = "position 0 is not untied from the others"
+    text = "the position term of position 0 is computed like that of other positions"
     tied = declared.replace(cls_to_others=None, others_to_cls=None)
     yield other("score-term", text, tied)
     text = "the row and the column of position 0 are exchanged"
@@ -181,7 +176,7 @@ def _tupe(declared: TUPE) -> Iterator[Mistake]:
 def _cope(declared: CoPE) -> Iterator[Mistake]:
     yield changed(
         "future-keys",
-        "gates of keys after the query are counted: they do not see the mask",
+        "gates of keys after the query are counted: the causal mask is not applied to gates",
         lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
     )
     text = "gates see logits that are not scaled"
@@ -202,13 +197,13 @@ def _decomposed(declared: DecomposedRelative) -> Iterator[Mistake]:
 
 
 def _pope(declared: PoPE) -> Iterator[Mistake]:
-    text = "frequencies are base ** (-2c/d), as of d/2 pairs, declared base ** (-c/d) of d channels"
+    text = "the frequency of channel c is base ** (-2c/d), declared base ** (-c/d)"
     yield other("denominator", text, declared.replace(base=declared.base**2))
     if (phases := declared.phases) is not None:
         yield other("bias-missing", "phases are left out", declared.replace(phases=None))
         text = "phases have the opposite sign: they are added to the queries' angles"
         yield other("bias-sign", text, declared.replace(phases=-phases))
-        text = "the phases' heads run from the last to the first"
+        text = "the phases of the heads are in reverse order"
         yield other("head-order", text, declared.replace(phases=phases[::-1, :]))
     for words, sizes in (
         ("q and k themselves, without softplus", np.copy),

@@ -169,6 +169,6 @@ def _explain(run: Run, calls: list[JudgedCall]) -> None:
 
 
 def _beside_constants(one: JudgedCall) -> Truth | None:
-    """Return the reference with the tolerance of the row constants, or None without any."""
+    """Return the reference with a tolerance that includes the row constants, or None."""
     constant, t = one.facts.constant, one.truth
     return None if constant is None else Truth(t.value, t.terms + np.abs(constant), t.angle)

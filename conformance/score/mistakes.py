@@ -48,7 +48,7 @@ def logit_mistakes(declared: Any) -> Iterator[Mistake]:
 
 def _positions(code: str) -> Iterator[Mistake]:
     def moved(code: str, message: str, **places: Callable[[int, int], np.ndarray]) -> Mistake:
-        """Return the mistake of other query or key positions, computed from Q and K."""
+        """Return the mistake of other positions, computed from the numbers of queries and keys."""
         return changed(
             code,
             message,
@@ -87,12 +87,15 @@ def _rotary(declared: Rotary) -> Iterator[Mistake]:
 def _xpos(declared: XPos) -> Iterator[Mistake]:
     for variant in xpos_variants(declared):
         yield other(*variant)
-    text = "the decay goes the other way: late keys grow"
+    text = "the decay has the opposite sign: it makes later keys larger"
     yield changed("amplitude", text, lambda call: _mirrored(call, declared).parts())
 
 
 def _mirrored(call: Scored, declared: XPos) -> Scored:
-    """Return the call with the rotation of p and the decay of -p, by mirrored channels at -p."""
+    """Return the call with the rotation of position p, and the decay of position -p.
+
+    A rotation by p is the rotation by -p if the second channel of each pair is negated before.
+    """
     _, second = declared.pairs()
     q, k = np.array(call.q), np.array(call.k)
     q[..., second] *= -1

@@ -22,7 +22,7 @@ def mistakes_of_any(declared: Score) -> Iterator[Mistake]:
         yield changed("bias-alignment", message, _placed(place))
     yield changed("wrong-row", REVERSED_KEYS, lambda call: call.terms(None, call.grid[1][:, ::-1]))
     if declared.heads is not None:
-        yield changed("head-order", "heads run from the last to the first", _heads)
+        yield changed("head-order", "the heads are in reverse order", _heads)
 
 
 def _placed(queries: Callable[[int, int], np.ndarray]) -> Callable[[Scored], Parts]:
@@ -38,17 +38,16 @@ def _before(call: Scored) -> int:
 ABSOLUTE: tuple[tuple[str, Callable[[Scored], np.ndarray]], ...] = (
     ("key's own position", lambda call: call.grid[1]),
     ("query's own position", lambda call: call.grid[0]),
-    ("key's own position, counted from the first query", lambda call: call.grid[1] - _before(call)),
-    ("query's own position, counted from the first query",
-     lambda call: call.grid[0] - _before(call)),
-)  # fmt: skip
+    ("key's position relative to the first query", lambda call: call.grid[1] - _before(call)),
+    ("query's position relative to the first query", lambda call: call.grid[0] - _before(call)),
+)
 
 
-def absolute(words: str, place: Callable[[Scored], np.ndarray]) -> Mistake:
+def absolute(message: str, place: Callable[[Scored], np.ndarray]) -> Mistake:
     """Return the mistake of using ``place``, (Q, 1) or (1, K), in place of key - query."""
     return changed(
         "relative-absolute",
-        f"what is called relative goes by the {words}",
+        message,
         lambda call: call.by_offset(lambda r: np.broadcast_to(place(call), r.shape)),
     )
 
@@ -59,30 +58,31 @@ def by_offset(code: str, message: str, change: Callable[[np.ndarray], np.ndarray
 
 
 def _offsets() -> Iterator[Mistake]:
-    text = "offsets have the opposite sign: each gets the row of its opposite"
+    text = "relative positions have the opposite sign"
     yield by_offset("bucket-sign", text, lambda r: -r)
     for name in ("content-position", "position-content", "position-position"):
         yield changed(
             "bucket-sign",
-            f"in the term {name} each offset gets the row of its opposite",
+            f"relative positions have the opposite sign in the term {name}",
             lambda call, name=name: _one(call, name, lambda r: -r),  # type: ignore[misc]
         )
     for sign in (1, -1):
-        text = "an offset and its opposite are treated alike"
+        text = "relative positions r and -r are treated alike"
         yield by_offset("relative-symmetric", text, lambda r, s=sign: s * np.abs(r))  # type: ignore[misc]
     for by, words in ((1, "late"), (-1, "early")):
         text = f"keys stand one position too {words}"
         yield by_offset("position-origin", text, lambda r, by=by: r + by)  # type: ignore[misc]
     for words, place in ABSOLUTE:
+        text = f"the {words} is used in place of key - query"
         for sign in (1, -1):
-            yield absolute(words, lambda call, of=place, sign=sign: sign * of(call))  # type: ignore[misc]
+            yield absolute(text, lambda call, of=place, sign=sign: sign * of(call))  # type: ignore[misc]
     yield changed(
         "relative-absolute",
-        "what is called relative goes by the key's own position, counted from the last one: "
-        "nothing is shifted",
+        "the key's position relative to the last key is used in place of key - query: the relative "
+        "shift is missing",
         lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
     )
-    text = "the causal shift is used where the future is seen: later keys get what it leaves there"
+    text = "the causal relative shift is applied without a causal mask: later keys have wrong rows"
     yield changed("relative-shift", text, _left_over)
 
 
@@ -93,7 +93,7 @@ def _one(call: Scored, name: str, change: Callable[[np.ndarray], np.ndarray]) ->
 
 
 def _left_over(call: Scored) -> Parts:
-    """Return the terms of Transformer-XL's shift without its causal mask."""
+    """Return the terms after Transformer-XL's relative shift, without the causal mask."""
     n_q, n_k = call.q.shape[2], call.k.shape[2]
     declared = call.terms()
     i, j = np.arange(n_q)[:, None], np.arange(n_k)

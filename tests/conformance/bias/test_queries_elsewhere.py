@@ -46,4 +46,4 @@ def test_a_number_that_does_vary_is_said_to():
     encoding = BOTH
     fn = placed(encoding, lambda q, k: np.arange(k - q, k) + k % 3)
     (finding,) = check(fn, encoding, "bias").findings
-    assert finding.message.endswith("shifted by a number that varies")
+    assert finding.message.endswith("the shift differs between calls")
