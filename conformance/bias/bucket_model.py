@@ -76,8 +76,7 @@ def _half_log(max_distance: int, size: int, distances: int, name: str, order: st
         far = half(log * ((size - exact) / whole))
     else:
         far = half(half(log / (half(whole) if order == "rounded" else whole)) * (size - exact))
-    far = np.minimum(exact + np.trunc(far), size - 1).astype(np.int64)
-    return np.where(n < exact, n, far)
+    return np.where(n < exact, n, np.minimum(exact + np.trunc(far), size - 1).astype(np.int64))
 
 
 def bases(encoding: T5Bias) -> list[dict[str, Any]]:

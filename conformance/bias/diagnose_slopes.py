@@ -58,8 +58,7 @@ def _causes(got: Slopes, true: Slopes, n: int, max_bias: float, ruler: Ruler) ->
         evidence = f"{where}: the declared slopes, rounded to {name}"
         yield Cause("table-precision", text, evidence, {"round": name}, values=values)
     free = {count: sign * m for count, m in got.items()}
-    other = slopes_cause(sign * got[n], true[n], max_bias, ruler)
-    yield replace(other, change={"slopes": free})
+    yield replace(slopes_cause(sign * got[n], true[n], max_bias, ruler), change={"slopes": free})
 
 
 def scale_cause(scale: float, where: str) -> Cause:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +19,7 @@ from .diagnose_missing import missing
 from .diagnose_other import diagnose_other
 from .diagnose_t5 import diagnose_t5
 from .future_mask import mask_alone, without_masked
-from .judge_buckets import judge_bucket
-from .judge_slopes import judge_slopes
 from .properties import FARTHER, HEADS, LINEAR, ONE_RUN, OWN, SYMMETRIC, TRANSLATION, saturated
-
-Diagnosis = Callable[[Run, Sequence[BiasCase]], None]
-
-__all__ = ["judge_bias", "judge_bucket", "judge_slopes"]
 
 #: Some lengths share q_len or k_len with an earlier call, to detect wrong cache keys.
 LENGTHS = (*PROBED[:3], (2, 5), (5, 11), (1, 1), (257, 300), (600, 600), *PROBED[3:])
@@ -49,7 +43,7 @@ class _Called:
 
     lengths: tuple[int, int]
     answer: Answer
-    case: BiasCase | None
+    case: BiasCase | None = None
     passed: bool = False
 
 
@@ -77,8 +71,8 @@ def judge_bias(run: Run) -> None:
         one.passed = _judge(run, one)
     if overwritten:
         run.failed("replay", "first result", np.inf, "the first result was written over")
-        text = "an array returned before is written over by later calls"
-        evidence = f"the result of fn{first.lengths}, compared with a copy taken at once"
+        text = "a later call overwrites an array that an earlier call returned"
+        evidence = f"the result of fn{first.lengths} differs from a copy made before other calls"
         run.add("state", text, evidence, by="replay")
     cases = _state(run, called, replayed)
     for one in called:
@@ -96,7 +90,7 @@ def judge_bias(run: Run) -> None:
     malformed = any(one.answer.code == "shape" for one in called)
     if run.failures and not malformed and not missing(run, cases) and not mask_alone(run, cases):
         finite = [c for c in cases if np.isfinite(c.actual[:, c.judged]).all()]
-        own: dict[type, Diagnosis] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
+        own: dict[type, Any] = {ALiBi: diagnose_alibi, T5Bias: diagnose_t5}
         run.explain(own.get(type(encoding), diagnose_other), finite)
 
 
@@ -150,7 +144,7 @@ def _call(run: Run, driver: Driver, lengths: tuple[int, int]) -> _Called:
     q_len, k_len = lengths
     answer = ask(driver, q_len, k_len)
     if answer.values is None:
-        return _Called(lengths, answer, None)
+        return _Called(lengths, answer)
     shape = (run.encoding.num_heads, q_len, k_len)
     values = answer.values
     while values.ndim > 3 and values.shape[0] == 1:
@@ -159,7 +153,7 @@ def _call(run: Run, driver: Driver, lengths: tuple[int, int]) -> _Called:
         values = np.array(np.broadcast_to(values, shape), dtype=np.float64)
     except ValueError:
         words = f"expected a shape that broadcasts to (H, Q, K) = {shape}, got {values.shape}"
-        return _Called(lengths, Answer(None, answer.raw, "shape", words), None)
+        return _Called(lengths, Answer(None, answer.raw, "shape", words))
     judged = np.ones((q_len, k_len), dtype=bool)
     if not run.encoding.sees_future:
         judged = np.arange(k_len) <= np.arange(k_len - q_len, k_len)[:, None]
@@ -182,19 +176,16 @@ def _state(run: Run, called: list[_Called], replayed: list[_Called]) -> list[Bia
         if one.case is None:
             continue
         run.count("replay")
-        problem = _changed(one, again, ruler)
-        if problem:
+        if problem := _changed(one, again, ruler):
             run.failed("replay", one.case.name, np.inf, problem)
-            text = f"fn{one.lengths} changes after other calls"
-            run.add("state", text, problem, by="replay")
+            run.add("state", f"fn{one.lengths} changes after other calls", problem, by="replay")
     for one in called:
         if one.passed or (new := fresh(run)) is None:
             continue
         clean = _call(run, new, one.lengths)
         if clean.case is not None and right(run, clean.case):
             why = one.answer.problem or "other values"
-            text = f"fn{one.lengths} is right on a fresh instance only"
-            run.add("state", text, why, by="replay")
+            run.add("state", f"fn{one.lengths} is right on a fresh instance only", why, by="replay")
             one.case, one.answer = clean.case, clean.answer
     cases = [c.case for c in called if c.case is not None]
     stale = any(f.code == "state" for f in run.report.findings)
@@ -210,20 +201,21 @@ def _changed(one: _Called, again: _Called, ruler: Ruler) -> str:
     if one.case is None or again.case is None:
         return again.answer.problem
     a, b = one.case, again.case
-    with np.errstate(invalid="ignore"):
-        bad = ruler.differ(b.moved, a.moved, a.terms + b.terms) & a.judged
-    bad &= ~((a.actual == b.actual) | (np.isnan(a.actual) & np.isnan(b.actual)))
+    same = (a.actual == b.actual) | (np.isnan(a.actual) & np.isnan(b.actual))
+    bad = ruler.differ(b.moved, a.moved, a.terms + b.terms) & a.judged & ~same
     if not bad.any():
         return ""
-    at = tuple(int(x) for x in np.argwhere(bad)[0])
+    at = tuple(np.argwhere(bad)[0].tolist())
     return f"head, query, key {at}: first {a.actual[at]:.9g}, now {b.actual[at]:.9g}"
 
 
 def _overwritten(one: _Called) -> bool:
     raw, values = one.answer.raw, one.answer.values
-    if values is None or not isinstance(raw, np.ndarray):
-        return False
-    return not np.array_equal(np.asarray(raw, np.float64), values, equal_nan=True)
+    return (
+        values is not None
+        and isinstance(raw, np.ndarray)
+        and not np.array_equal(np.asarray(raw, np.float64), values, equal_nan=True)
+    )
 
 
 def _file(run: Run, one: _Called) -> None:

@@ -37,16 +37,15 @@ def judge_bucket(run: Run) -> None:
     reach = 4 * encoding.thresholds[-1] + 2 * encoding.num_buckets
     reach = run.settings.up_to(reach)
     near, window = np.arange(-min(4, reach), min(4, reach) + 1), np.arange(-reach, reach + 1)
-    first = _call(run, run.driver, near)
-    if isinstance(first, Answer):
-        run.add(first.code, f"fn of {near.size} integers: {first.problem}", "the first call")
-        return
-    whole = _call(run, run.driver, window)
-    if isinstance(whole, Answer):
-        run.add(whole.code, f"fn of -{reach} .. {reach}: {whole.problem}", "int64, (S,)")
-        return
-    found = [first, whole]
-    found += _shapes(run, window, whole)
+    found: list[Buckets] = []
+    for r in (near, window):
+        one = _call(run, run.driver, r)
+        if isinstance(one, Answer):
+            run.add(one.code, f"fn of {r[0]} .. {r[-1]}: {one.problem}", "int64, (S,)")
+            return
+        found.append(one)
+    first, whole = found
+    found += _shapes(run, window)
     again = _call(run, run.driver, near)
     wrong = [f for f in found if not _judge(run, encoding, f)]
     changed = isinstance(again, Answer) or not np.array_equal(
@@ -60,10 +59,10 @@ def judge_bucket(run: Run) -> None:
     if changed:
         words = again.problem if isinstance(again, Answer) else str(again.bucket.tolist())
         run.failed("replay", "first call", np.inf, words)
-        text = f"{first.bucket.tolist()}, now {words}"
+        text = f"first {first.bucket.tolist()}, now {words}"
         run.add("state", "buckets change after other calls", text, by="replay")
-        found = [whole] if run.driver.factory is not None else [first]
-        whole = found[0]
+        whole = first if run.driver.factory is None else whole
+        found = [whole]
     if whole.floats:
         fraction = whole.bucket[whole.bucket != np.trunc(whole.bucket)]
         shown = f", such as {fraction[0]:.6g}" if fraction.size else ""
@@ -100,24 +99,20 @@ def _judge(run: Run, encoding: T5Bias, found: Buckets) -> bool:
     return run.judge("values", name, found.bucket, true)
 
 
-def _shapes(run: Run, window: np.ndarray, whole: Buckets) -> list[Buckets]:
+def _shapes(run: Run, window: np.ndarray) -> list[Buckets]:
     """Return the results for other shapes, other dtypes and far positions."""
     far = np.array([sign * n for n in FAR for sign in (-1, 1)])
     far = far[np.abs(far) <= run.settings.up_to(int(np.abs(far).max()))]
-    grid = np.arange(7)[None, :] - np.arange(3, 8)[:, None]
-    generic = np.random.default_rng(run.settings.seed).permutation(window)
-    optional = [
-        ("0-d", np.asarray(-min(3, window[-1]))),
-        ("2-d", np.clip(grid, window[0], window[-1])),
-        ("3-d", np.clip(grid, window[0], window[-1])[None]),
-        ("unordered", generic),
-        ("far", far),
-        ("empty", np.arange(0)),
-    ]
+    grid = np.clip(np.arange(7) - np.arange(3, 8)[:, None], window[0], window[-1])
+    optional = {
+        "0-d": np.asarray(-min(3, window[-1])),
+        "2-d": grid,
+        "3-d": grid[None],
+        "unordered": np.random.default_rng(run.settings.seed).permutation(window),
+    }
+    optional |= {"far": far} if far.size else {}
     found = []
-    for name, relative in optional:
-        if name == "far" and not far.size:
-            continue
+    for name, relative in (optional | {"empty": np.arange(0)}).items():
         answer = _call(run, run.driver, relative)
         if isinstance(answer, Buckets):
             found += [answer] if relative.size else []
@@ -159,10 +154,10 @@ def properties_of(num_buckets: int, bidirectional: bool) -> list[Property]:
         _property("buckets are 0 .. the last", lambda r, b: ~((b >= 0) & (b <= last)),
                   f": not in 0 .. {last}", -2, lambda b: last + 1.0),
         _property("buckets grow with the distance", steps_back,
-                  ": steps back with the distance", -2, lambda b: farther),
+                  ", less than at a smaller distance", -2, lambda b: farther),
     ]  # fmt: skip
     if half > 3:
-        name, text = "near distances have their own bucket", ": near ones have their own"
+        name, text = "near distances have their own bucket", ", not the distance"
         found.append(_property(name, near_shared, text, -1, lambda b: -1.0))
     if bidirectional:
         last_one = _property("bucket(n) = bucket(-n) + half",
@@ -182,7 +177,11 @@ def _property(
     at: int,
     spoiled: Callable[[np.ndarray], Any],
 ) -> Property:
-    """Return the property that no bucket is ``bad``; ``spoiled`` changes the bucket of ``at``."""
+    """Return the property that ``bad(r, b)`` is false for all buckets b of the positions r.
+
+    ``words`` say in the message what is wrong with a bucket. As a control, the bucket of the
+    relative position ``at`` is replaced by ``spoiled(b)``.
+    """
 
     def violations(data: Buckets, ruler: Ruler) -> Iterator[str]:
         r, b = data.relative, data.bucket

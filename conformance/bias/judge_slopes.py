@@ -36,7 +36,8 @@ def judge_slopes(run: Run) -> None:
         elif answer.code == "raises":
             run.limit(f"{n} heads are refused ({answer.problem})")
         else:
-            run.add("shape", f"fn({n}): {answer.problem}", "the declared number of heads is right")
+            where = f"fn({declared.num_heads}) has the expected shape"
+            run.add("shape", f"fn({n}): {answer.problem}", where)
     again = _slopes(run, run.driver, declared.num_heads)
     true = {n: exactly(ALiBi(n, max_bias=declared.max_bias).slopes()) for n in got}
     wrong = [n for n, m in got.items() if not run.judge("values", f"{n} heads", m, true[n])]
@@ -50,8 +51,7 @@ def judge_slopes(run: Run) -> None:
     applicable += [GEOMETRIC] if any(n > 3 and not n & (n - 1) for n in got) else []
     judge_properties(run, applicable, got)
     if run.failures:
-        finite = {n: m for n, m in got.items() if np.isfinite(m).all()}
-        run.explain(diagnose_slopes, finite)
+        run.explain(diagnose_slopes, {n: m for n, m in got.items() if np.isfinite(m).all()})
 
 
 def _slopes(run: Run, driver: Driver, n: int) -> Answer:
@@ -63,7 +63,10 @@ def _slopes(run: Run, driver: Driver, n: int) -> Answer:
 
 
 def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: list[int]) -> None:
-    """Repeat the first call, and wrong calls on a fresh instance; correct ``got``."""
+    """Compare repeated calls; replace or delete slopes in ``got`` that earlier calls changed.
+
+    The first call is repeated on the same instance, and each wrong call on a new instance.
+    """
     ruler = Ruler.of(run)
     n, first = next(iter(got.items()))
     run.count("replay")

@@ -65,8 +65,7 @@ def fit(case: BiasCase, ruler: Ruler) -> Lines:
     kink = int(np.median(kinks)) if kinks else None
     at = case.k_len if kink is None else kink
     before = _line(case, lambda r: r <= at)
-    after = before if kink is None else _line(case, lambda r: r >= at)
-    return Lines(case, kink, before, after)
+    return Lines(case, kink, before, before if kink is None else _line(case, lambda r: r >= at))
 
 
 def _line(case: BiasCase, side: Any) -> np.ndarray | None:

@@ -7,25 +7,25 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from posenc_ref import Score
-from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.diagnosis.mistake import each_part
 from posenc_ref.conformance.diagnosis.position_mistakes import QUERIES, REVERSED_KEYS
 from posenc_ref.conformance.oracle.scores import Parts, Scored
 
-from .changed import changed
+from .changed import Change, OfCall
 
 
-def mistakes_of_any(declared: Score) -> Iterator[Mistake]:
-    """Yield the mistakes common to all score encodings."""
+def changes_of_any(declared: Score) -> Iterator[Change]:
+    """Yield the changes that are mistakes of every score encoding."""
     if declared.relative:
         yield from _offsets()
     for message, place in QUERIES:
-        yield changed("bias-alignment", message, _placed(place))
-    yield changed("wrong-row", REVERSED_KEYS, lambda call: call.terms(None, call.grid[1][:, ::-1]))
+        yield "bias-alignment", message, _placed(place)
+    yield "wrong-row", REVERSED_KEYS, lambda call: call.terms(None, call.grid[1][:, ::-1])
     if declared.heads is not None:
-        yield changed("head-order", "the heads are in reverse order", _heads)
+        yield "head-order", "the heads are in reverse order", _heads
 
 
-def _placed(queries: Callable[[int, int], np.ndarray]) -> Callable[[Scored], Parts]:
+def _placed(queries: Callable[[int, int], np.ndarray]) -> OfCall:
     return lambda call: call.terms(queries(call.q.shape[2], call.k.shape[2])[:, None])
 
 
@@ -43,47 +43,43 @@ ABSOLUTE: tuple[tuple[str, Callable[[Scored], np.ndarray]], ...] = (
 )
 
 
-def absolute(message: str, place: Callable[[Scored], np.ndarray]) -> Mistake:
-    """Return the mistake of using ``place``, (Q, 1) or (1, K), in place of key - query."""
-    return changed(
-        "relative-absolute",
-        message,
-        lambda call: call.by_offset(lambda r: np.broadcast_to(place(call), r.shape)),
-    )
+def absolute(place: Callable[[Scored], np.ndarray]) -> OfCall:
+    """Return the parts with ``place(call)``, (Q, 1) or (1, K), in place of key - query."""
+    return lambda call: call.by_offset(lambda r: np.broadcast_to(place(call), r.shape))
 
 
-def by_offset(code: str, message: str, change: Callable[[np.ndarray], np.ndarray]) -> Mistake:
-    """Return the mistake of applying ``change`` to key - query."""
-    return changed(code, message, lambda call: call.by_offset(change))
+def by_offset(change: Callable[[np.ndarray], np.ndarray]) -> OfCall:
+    """Return the parts with ``change`` applied to key - query."""
+    return lambda call: call.by_offset(change)
 
 
-def _offsets() -> Iterator[Mistake]:
-    text = "relative positions have the opposite sign"
-    yield by_offset("bucket-sign", text, lambda r: -r)
+def _offsets() -> Iterator[Change]:
+    yield "bucket-sign", "relative positions have the opposite sign", by_offset(lambda r: -r)
     for name in ("content-position", "position-content", "position-position"):
-        yield changed(
+        yield (
             "bucket-sign",
             f"relative positions have the opposite sign in the term {name}",
             lambda call, name=name: _one(call, name, lambda r: -r),  # type: ignore[misc]
         )
     for sign in (1, -1):
         text = "relative positions r and -r are treated alike"
-        yield by_offset("relative-symmetric", text, lambda r, s=sign: s * np.abs(r))  # type: ignore[misc]
+        yield "relative-symmetric", text, by_offset(lambda r, s=sign: s * np.abs(r))  # type: ignore[misc]
     for by, words in ((1, "late"), (-1, "early")):
         text = f"keys stand one position too {words}"
-        yield by_offset("position-origin", text, lambda r, by=by: r + by)  # type: ignore[misc]
+        yield "position-origin", text, by_offset(lambda r, by=by: r + by)  # type: ignore[misc]
     for words, place in ABSOLUTE:
         text = f"the {words} is used in place of key - query"
         for sign in (1, -1):
-            yield absolute(text, lambda call, of=place, sign=sign: sign * of(call))  # type: ignore[misc]
-    yield changed(
+            change = absolute(lambda call, of=place, sign=sign: sign * of(call))  # type: ignore[misc]
+            yield "relative-absolute", text, change
+    yield (
         "relative-absolute",
         "the key's position relative to the last key is used in place of key - query: the relative "
         "shift is missing",
         lambda call: call.terms(np.full((call.q.shape[2], 1), call.k.shape[2] - 1)),
     )
     text = "the causal relative shift is applied without a causal mask: later keys have wrong rows"
-    yield changed("relative-shift", text, _left_over)
+    yield "relative-shift", text, _left_over
 
 
 def _one(call: Scored, name: str, change: Callable[[np.ndarray], np.ndarray]) -> Parts:

@@ -74,8 +74,7 @@ def _floored(encoding: Sinusoidal) -> Iterator[tuple[str, Waves]]:
     k = np.arange(encoding.columns()[0].size)
     for m in _WHOLE:
         power = f"{m} k" if m > 1 else "k"
-        text = f"the frequency of pair k is exp(-{power}): {FLOORED}"
-        yield text, (np.exp(-float(m) * k),) * 2
+        yield f"the frequency of pair k is exp(-{power}): {FLOORED}", (np.exp(-float(m) * k),) * 2
     text = "all frequencies are 1: a floor division (//) rounds every exponent to 0"
     yield text, (np.ones(k.size),) * 2
     if encoding.dim > 2:

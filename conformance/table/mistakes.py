@@ -107,15 +107,13 @@ def _of_axes(declared: Any) -> Iterator[Change]:
         yield "exponent", "the exponent is halved", {"denominator": 2 * n}
         for m, power in ((1, "k"), (2, "2 k"), (3, "3 k")):
             text = f"the frequency of pair k of an axis is exp(-{power}): {FLOORED}"
-            fields = {"denominator": float(pairs), "base": float(np.exp(m * pairs))}
-            yield "exponent", text, fields
+            yield "exponent", text, {"denominator": float(pairs), "base": float(np.exp(m * pairs))}
     yield from _bases(declared)
 
 
 def _arranged(declared: Any) -> Iterator[Change]:
     for layout in _LAYOUTS:
-        text = f"columns are {layout}, declared {declared.layout}"
-        yield "layout", text, {"layout": layout}
+        yield "layout", f"columns are {layout}, declared {declared.layout}", {"layout": layout}
     for first in ("sin", "cos"):
         yield "phase-order", f"{first} comes first, declared {declared.first}", {"first": first}
 
