@@ -58,7 +58,15 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
             {"sign": -1.0},
             values={"declared": -1, "measured": 1},
         )
-    kinks, edges = _alignment(fits, toward)
+    # In some calls, all keys are on the far side of the change of slope.
+    edges = {
+        f.case.name
+        for f in fits
+        if f.kink is None and f.before is not None and np.median(np.sign(f.before)) * toward <= 0
+    }
+    kinks = {
+        f.case.name: -int(f.case.rows[0]) if f.case.name in edges else f.kink or 0 for f in fits
+    }
     usable = [f for f in fits if f.before is not None and f.case.name not in edges]
     long = max(usable, key=lambda f: f.case.k_len) if usable else first
     assert long.before is not None
@@ -76,24 +84,6 @@ def _causes(encoding: ALiBi, fits: Sequence[Lines], ruler: Ruler) -> Iterator[Ca
     yield from _aligned(kinks, straight, fits, after if encoding.causal else None)
     yield from _range(fits, true, toward)
     yield from _rounded(long, encoding)
-
-
-def _alignment(fits: Sequence[Lines], toward: float) -> tuple[dict[str, int], set[str]]:
-    """Return key - query where the slope changes in each call, and the calls with no earlier key.
-
-    Both are by the name of the call.
-    """
-    kinks: dict[str, int] = {}
-    edges: set[str] = set()
-    for f in fits:
-        if f.kink is not None:
-            kinks[f.case.name] = f.kink
-        elif f.before is not None and np.median(np.sign(f.before)) * toward <= 0:
-            kinks[f.case.name] = -int(f.case.rows[0])
-            edges.add(f.case.name)
-        else:
-            kinks[f.case.name] = 0
-    return kinks, edges
 
 
 def _sizes(
@@ -119,20 +109,28 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
     """
     assert long.before is not None
     mirror = -long.before
-    if ruler.differ(after, mirror, 4 * np.abs(mirror)).any():
-        ratio = float(np.median(after / mirror))
-        if not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():
-            yield _signed(after, mirror, np.sign(long.before).sum() < 0)
-        else:
-            kind = ("are rewarded", "have no penalty", "have another penalty")[
-                int(np.sign(ratio)) + 1
-            ]
-            head = int(np.argmax(np.abs(mirror)))
-            text = f"keys after the query {kind}: {ratio:.6g} times the penalty of keys before it"
-            evidence = f"head {head}: {after[head]:+.9g} per key after the query, "
-            evidence += f"expected {mirror[head]:+.9g}, as before the query"
-            values = {"declared": mirror.tolist(), "measured": after.tolist()}
-            yield Cause("future-keys", text, evidence, {"after": after}, values=values)
+    head, ratio = int(np.argmax(np.abs(mirror))), float(np.median(after / mirror))
+    evidence = (
+        f"head {head}: {after[head]:+.9g} per key after the query, expected {mirror[head]:+.9g}"
+    )
+    values = {"declared": mirror.tolist(), "measured": after.tolist()}
+    if not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():  # the same slope on both sides
+        past = bool(np.sign(long.before).sum() < 0)
+        formula, side = ("m (i - j)", "before") if past else ("m (j - i)", "after")
+        yield Cause(
+            "bias-sign",
+            f"the bias is signed, {formula}: keys {side} the query are rewarded",
+            evidence,
+            {"sign": -1.0 if past else 1.0, "after": after},
+            values=values,
+            equivalent=("future-keys",),
+            remedy="Take the absolute distance: -slope * |i - j|.",
+        )
+    elif ruler.differ(after, mirror, 4 * np.abs(mirror)).any():
+        kind = "are rewarded" if ratio < 0 else "have another penalty"
+        kind = "have no penalty" if ratio == 0 else kind
+        text = f"keys after the query {kind}: {ratio:.6g} times the penalty of keys before it"
+        yield Cause("future-keys", text, evidence, {"after": after}, values=values)
     case = max((f.case for f in fits), key=lambda c: c.q_len)
     shown = case.actual[:, 0, case.rows[0] : case.rows[0] + 3]
     yield Cause(
@@ -142,22 +140,6 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
         {"anything after": True},
         fitted=3,
         values={"declared": mirror.tolist(), "measured": shown.tolist()},
-    )
-
-
-def _signed(after: np.ndarray, mirror: np.ndarray, past_rewarded: bool) -> Cause:
-    """Return the cause that the bias has the same slope before and after the query."""
-    formula, side = ("m (i - j)", "before") if past_rewarded else ("m (j - i)", "after")
-    head = int(np.argmax(np.abs(mirror)))
-    return Cause(
-        "bias-sign",
-        f"the bias is signed, {formula}: keys {side} the query are rewarded",
-        f"head {head}: {after[head]:+.9g} per key before and after the query, expected "
-        f"{mirror[head]:+.9g} after it",
-        {"sign": -1.0 if past_rewarded else 1.0, "after": after},
-        values={"declared": mirror.tolist(), "measured": after.tolist()},
-        equivalent=("future-keys",),
-        remedy="Take the absolute distance: -slope * |i - j|.",
     )
 
 

@@ -6,6 +6,7 @@ The mistakes of an encoding are its fields with other values, or other functions
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -131,10 +132,10 @@ def _swin(declared: SwinBias) -> Iterator[Change]:
         text = f"the {whose}'s own position is used as the row of the table"
         yield "relative-absolute", text, row(of)
         text = f"the {whose}'s own position in the window is used in place of the relative position"
-        index = row(
-            lambda q, k, of=of: (of(q, k) // w + h - 1) * (2 * w - 1) + of(q, k) % w + w - 1
-        )  # type: ignore[misc]
-        yield "relative-absolute", text, index
+        place = partial(
+            lambda p, q, k: (p(q, k) // w + h - 1) * (2 * w - 1) + p(q, k) % w + w - 1, of
+        )
+        yield "relative-absolute", text, row(place)
 
 
 def _beit(declared: BEiTBias) -> Iterator[Change]:

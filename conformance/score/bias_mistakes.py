@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -29,8 +28,8 @@ def changes_of_bias(declared: Bias) -> Iterator[Change]:
     else:
         for one in bias_mistakes(declared):
             if one.code:
-                of: Callable[[Any], Any] = one.predict
-                yield one.code, one.message, _added(lambda call, of=of: of(call.positions))
+                parts = _added(lambda call, one=one: one.predict(call.positions))  # type: ignore[misc]
+                yield one.code, one.message, parts
 
 
 def _without(of: Callable[[int, int], bool]) -> OfCall:

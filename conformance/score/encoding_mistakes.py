@@ -203,7 +203,7 @@ def _pope(declared: PoPE) -> Iterator[Change]:
         ("max(x, 0), not softplus", lambda x: np.maximum(x, 0.0)),
         ("|x|, not softplus", np.abs),
     ):
-        yield "amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of)  # type: ignore[misc]
+        yield "amplitude", f"sizes are {words}", lambda call, of=sizes: _sized(call, of)
 
 
 def _sized(call: Scored, sizes: Callable[[np.ndarray], np.ndarray]) -> Parts:

@@ -59,7 +59,7 @@ def _offsets() -> Iterator[Change]:
         yield (
             "bucket-sign",
             f"relative positions have the opposite sign in the term {name}",
-            lambda call, name=name: _one(call, name, lambda r: -r),  # type: ignore[misc]
+            lambda call, name=name: _one(call, name, lambda r: -r),
         )
     for sign in (1, -1):
         text = "relative positions r and -r are treated alike"

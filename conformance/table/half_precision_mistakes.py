@@ -32,7 +32,7 @@ def half_positions(encoding: Any, rows: Rows) -> Iterator[Mistake]:
             product = np.asarray(x, np.float32) * np.float32(encoding.scale)
             return np.asarray(cut(product) / encoding.scale)
 
-        steps = {f"positions are rounded to {half}": (cut,)}
+        steps: dict[str, tuple[Any, ...]] = {f"positions are rounded to {half}": (cut,)}
         if isinstance(encoding, BoxSine) and encoding.scale != 1.0:
             times = f"multiplied by {encoding.scale:.4g}"
             steps[f"coordinates {times} are rounded to {half}"] = (scaled,)

@@ -157,6 +157,7 @@ def _table(run: Run, positions: np.ndarray) -> np.ndarray:
 
 def _inputs(encoding: Table, run: Run) -> Inputs:
     rng = np.random.default_rng(run.settings.seed)
+    at: np.ndarray
     axes = encoding.num_axes
     last = run.settings.up_to(longest(encoding) - 1) + 1
     if isinstance(encoding, FourierFeatures | Time2Vec | DETRSine | BoxSine):
