@@ -155,11 +155,14 @@ class Answer:
     problem: str = ""
 
 
-def ask(driver: Driver, *args: Any) -> Answer:
+def ask(driver: Driver, *args: Any, shape: tuple[int, ...] | None = None) -> Answer:
     """Call the function; return a copy of its result, or the failure."""
     try:
         raw = driver.call(*args)
-        return Answer(np.array(driver.array(raw)), raw)
+        values = np.array(driver.array(raw))
+        if shape not in (None, values.shape):
+            raise Malformed(f"expected shape {shape}, got {values.shape}")
+        return Answer(values, raw)
     except Refused as refusal:
         return Answer(None, code="raises", problem=str(refusal))
     except Malformed as flaw:

@@ -113,8 +113,8 @@ def _lengths(run: Run) -> list[tuple[int, int]]:
     most = np.inf if run.settings.max_position is None else run.settings.max_position + 1
     if (one := span(run, run.encoding)) is not None:
         decoded = [] if one.whole else [(q, one.tokens) for q in (1, 2) if q < one.tokens]
-        return [*[(one.square, one.square)] * (one.square > 0), *decoded]
-    every = list(LENGTHS) if not run.settings.reduced else list(FEW)
+        return [(one.square, one.square)] * (one.square > 0) + decoded
+    every = list(FEW if run.settings.reduced else LENGTHS)
     reach = run.encoding.thresholds[-1] if isinstance(run.encoding, T5Bias) else 0
     if SQUARE < reach <= FARTHEST:
         every.append((reach + 8, reach + 16))
@@ -122,8 +122,7 @@ def _lengths(run: Run) -> list[tuple[int, int]]:
         every.append((1, LONGEST))
     kept = [pair for pair in every if pair[1] <= most]
     if len(kept) < len(every) and most >= 1:
-        last = int(most)
-        kept.append((min(4, last), last))
+        kept.append((min(4, int(most)), int(most)))
     return kept
 
 

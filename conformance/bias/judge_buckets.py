@@ -39,21 +39,21 @@ def judge_bucket(run: Run) -> None:
     near, window = np.arange(-min(4, reach), min(4, reach) + 1), np.arange(-reach, reach + 1)
     found: list[Buckets] = []
     for r in (near, window):
-        one = _call(run, run.driver, r)
+        one = _call(run.driver, r)
         if isinstance(one, Answer):
             run.add(one.code, f"fn of {r[0]} .. {r[-1]}: {one.problem}", "int64, (S,)")
             return
         found.append(one)
     first, whole = found
     found += _shapes(run, window)
-    again = _call(run, run.driver, near)
+    again = _call(run.driver, near)
     wrong = [f for f in found if not _judge(run, encoding, f)]
     changed = isinstance(again, Answer) or not np.array_equal(
         again.bucket, first.bucket, equal_nan=True
     )
     run.count("replay")
     if wrong and not changed and (new := fresh(run)) is not None:
-        clean = _call(run, new, window)
+        clean = _call(new, window)
         if not isinstance(clean, Answer) and not np.array_equal(clean.bucket, whole.bucket):
             changed, whole = True, clean
     if changed:
@@ -79,13 +79,10 @@ def judge_bucket(run: Run) -> None:
         run.explain(diagnose_buckets, r[keep], np.trunc(b[keep]).astype(np.int64))
 
 
-def _call(run: Run, driver: Driver, relative: np.ndarray) -> Buckets | Answer:
-    answer = ask(driver, relative)
+def _call(driver: Driver, relative: np.ndarray) -> Buckets | Answer:
+    answer = ask(driver, relative, shape=relative.shape)
     if answer.values is None:
         return answer
-    if answer.values.shape != relative.shape:
-        words = f"expected shape {relative.shape}, got {answer.values.shape}"
-        return Answer(None, None, "shape", words)
     kind = getattr(answer.raw, "dtype", answer.values.dtype)
     floats = "" if answer.values.dtype.kind in "iu" else str(kind).removeprefix("torch.")
     return Buckets(relative, answer.values.astype(np.float64), floats)
@@ -114,7 +111,7 @@ def _shapes(run: Run, window: np.ndarray) -> list[Buckets]:
     optional |= {"far": far} if far.size else {}
     found = []
     for name, relative in (optional | {"empty": np.arange(0)}).items():
-        answer = _call(run, run.driver, relative)
+        answer = _call(run.driver, relative)
         if isinstance(answer, Buckets):
             found += [answer] if relative.size else []
         elif answer.code == "raises" or not relative.size:

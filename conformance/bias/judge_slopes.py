@@ -8,7 +8,6 @@ from itertools import chain
 import numpy as np
 
 from posenc_ref import ALiBi
-from posenc_ref.conformance.harness.driver import Driver
 from posenc_ref.conformance.harness.probes import HEADS, MORE_HEADS
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
@@ -24,13 +23,13 @@ def judge_slopes(run: Run) -> None:
     """Judge ``fn(num_heads)``: its values, properties and state."""
     declared: ALiBi = run.encoding
     run.report.required = ("values", "replay", POSITIVE.name)
-    first = _slopes(run, run.driver, declared.num_heads)
+    first = ask(run.driver, declared.num_heads, shape=(declared.num_heads,))
     if first.values is None:
         run.add(first.code, f"fn({declared.num_heads}): {first.problem}", "the first call")
         return
     got = {declared.num_heads: first.values}
     for n in (*HEADS, *MORE_HEADS):
-        answer = first if n == declared.num_heads else _slopes(run, run.driver, n)
+        answer = first if n == declared.num_heads else ask(run.driver, n, shape=(n,))
         if answer.values is not None:
             got[n] = answer.values
         elif answer.code == "raises":
@@ -38,7 +37,7 @@ def judge_slopes(run: Run) -> None:
         else:
             where = f"fn({declared.num_heads}) has the expected shape"
             run.add("shape", f"fn({n}): {answer.problem}", where)
-    again = _slopes(run, run.driver, declared.num_heads)
+    again = ask(run.driver, declared.num_heads, shape=(declared.num_heads,))
     true = {n: exactly(ALiBi(n, max_bias=declared.max_bias).slopes()) for n in got}
     wrong = [n for n, m in got.items() if not run.judge("values", f"{n} heads", m, true[n])]
     for n, m in got.items():
@@ -54,14 +53,6 @@ def judge_slopes(run: Run) -> None:
         run.explain(diagnose_slopes, {n: m for n, m in got.items() if np.isfinite(m).all()})
 
 
-def _slopes(run: Run, driver: Driver, n: int) -> Answer:
-    answer = ask(driver, n)
-    if answer.values is not None and answer.values.shape != (n,):
-        words = f"expected shape ({n},), got {answer.values.shape}"
-        return Answer(None, answer.raw, "shape", words)
-    return answer
-
-
 def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: list[int]) -> None:
     """Compare repeated calls; replace or delete slopes in ``got`` that earlier calls changed.
 
@@ -75,7 +66,7 @@ def _replay_slopes(run: Run, got: dict[int, np.ndarray], again: Answer, wrong: l
         not same and ruler.differ(again.values, first, np.abs(first)).any()
     )
     for count in wrong:
-        clean = None if (new := fresh(run)) is None else _slopes(run, new, count).values
+        clean = None if (new := fresh(run)) is None else ask(new, count, shape=(count,)).values
         if clean is not None and not np.array_equal(clean, got[count], equal_nan=True):
             changed, got[count] = True, clean
     if changed:
@@ -135,21 +126,22 @@ def _change(slopes: Slopes, n: int, h: int, value: float) -> Slopes:
     return {**slopes, n: changed}
 
 
-def _step_prefix(slopes: Slopes, ruler: Ruler) -> Slopes:
-    n = next((n for n in slopes if 2 * n in slopes and not n & (n - 1)), 0)
-    if not n:
-        return slopes
-    return _change(slopes, n, 0, slopes[n][0] + ruler.beyond(abs(float(slopes[n][0]))))
-
-
-def _step_ratio(slopes: Slopes, ruler: Ruler) -> Slopes:
-    n = max((n for n in slopes if not n & (n - 1)), default=0)
-    return _change(slopes, n, 1, slopes[n][1] + ruler.beyond(abs(float(slopes[n][1]))))
+def _increased(slopes: Slopes, ruler: Ruler, n: int, h: int) -> Slopes:
+    value = float(slopes[n][h])
+    return _change(slopes, n, h, value + ruler.beyond(abs(value)))
 
 
 POSITIVE = Property("slopes are positive", positive, lambda s, r: _change(s, max(s), 0, -1.0))
 DISTINCT = Property(
     "slopes are distinct", distinct, lambda s, r: _change(s, max(s), 0, s[max(s)][-1])
 )
-PREFIX = Property("slopes(2n)[1::2] = slopes(n)", prefix, _step_prefix)
-GEOMETRIC = Property("one ratio for powers of two", geometric, _step_ratio)
+PREFIX = Property(
+    "slopes(2n)[1::2] = slopes(n)",
+    prefix,
+    lambda s, r: _increased(s, r, next(n for n in s if 2 * n in s and not n & (n - 1)), 0),
+)
+GEOMETRIC = Property(
+    "one ratio for powers of two",
+    geometric,
+    lambda s, r: _increased(s, r, max(n for n in s if not n & (n - 1)), 1),
+)

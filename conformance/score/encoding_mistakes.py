@@ -96,7 +96,7 @@ def _espnet(declared: ESPnetLegacy) -> Iterator[Change]:
     text = "ESPnet's current encoding is used: rows of R follow key - query, also for later keys"
     yield "relative-shift", text, TransformerXL(*parts, sinusoid=declared.sinusoid)
     for length, words in ((1, "no more rows than the sequence has tokens"), (5000, "5000 rows")):
-        text = f"the table has {words}, declared {declared.max_len} rows"
+        text = f"the table has {words}, declared {declared.max_len}"
         yield "position-origin", text, {"max_len": length}
 
 
@@ -119,7 +119,7 @@ def _table_length(declared: Score, one: JudgedCall) -> Iterator[Change]:
     tables = (declared.sinusoid.table(np.arange(a, a + _AT_ONCE)) for a in starts)
     misfit = [np.abs(wide @ t.T - left.reshape(-1, 1)).max(axis=0) for t in tables]
     rows = int(np.argmin(np.concatenate(misfit))) + n_k
-    text = f"the table has {rows} rows, declared {declared.max_len} rows"
+    text = f"the table has {rows} rows, declared {declared.max_len}"
     yield "position-origin", text, {"max_len": rows}
 
 

@@ -80,7 +80,9 @@ def _of_encoding(run: Run, size: Size) -> Scored | None:
     declared: Any = run.encoding
     b, h, n_q, n_k = size
     model = declared if isinstance(declared, ModelEncoding) else None
-    encoding = declared if model is None else _only(model)
+    encoding = declared
+    if model is not None:
+        encoding = None if all(e is None for e in model.encodings.values()) else model.only
     if isinstance(encoding, Bias):
         h = encoding.num_heads
     if isinstance(encoding, Learned) and n_k > encoding.rows - max(encoding.offset, 0):
@@ -104,11 +106,6 @@ def _of_encoding(run: Run, size: Size) -> Scored | None:
         if query_scale is not None:
             factor = np.asarray(query_scale.factor(np.arange(n_k - n_q, n_k)))
     return _drawn(run, encoding, (b, h, n_q, n_k), d, scale, factor)
-
-
-def _only(model: ModelEncoding) -> Any:
-    """Return the only encoding of a model, or None if no layer has one."""
-    return None if all(e is None for e in model.encodings.values()) else model.only
 
 
 def _drawn(
