@@ -114,7 +114,8 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
         f"head {head}: {after[head]:+.9g} per key after the query, expected {mirror[head]:+.9g}"
     )
     values = {"declared": mirror.tolist(), "measured": after.tolist()}
-    if not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():  # the same slope on both sides
+    wrong = ruler.differ(after, mirror, 4 * np.abs(mirror)).any()
+    if wrong and not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():
         past = bool(np.sign(long.before).sum() < 0)
         formula, side = ("m (i - j)", "before") if past else ("m (j - i)", "after")
         yield Cause(
@@ -126,7 +127,7 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
             equivalent=("future-keys",),
             remedy="Take the absolute distance: -slope * |i - j|.",
         )
-    elif ruler.differ(after, mirror, 4 * np.abs(mirror)).any():
+    elif wrong:
         kind = "are rewarded" if ratio < 0 else "have another penalty"
         kind = "have no penalty" if ratio == 0 else kind
         text = f"keys after the query {kind}: {ratio:.6g} times the penalty of keys before it"

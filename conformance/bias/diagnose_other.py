@@ -79,19 +79,17 @@ def _of_cases(mistake: Mistake) -> Mistake:
 
 
 def factor_on_bias(
-    run: Run, factor: float, head_dim: int | None = None
+    run: Run, factor: float, head_dim: int = 1
 ) -> Iterator[tuple[str, str, dict[str, object]]]:
     """Yield the code, message and values of a finding, if the factor on the bias is not 1."""
-    near = run.budget * ROUNDOFF[run.coarse]
-    known = [
+    d, near = head_dim, run.budget * ROUNDOFF[run.coarse]
+    known = (
         (1.0, "", ""),
         (-1.0, "bias-sign", "the bias has the opposite sign"),
         (0.0, "bias-missing", "the bias is missing"),
-    ]
-    if head_dim is not None:
-        d, code = head_dim, "bias-scale"
-        known.append((d**-0.5, code, f"the bias is inside the scale: divided by sqrt({d})"))
-        known.append((d**0.5, code, f"the bias is multiplied by sqrt({d})"))
+        (d**-0.5, "bias-scale", f"the bias is inside the scale: divided by sqrt({d})"),
+        (d**0.5, "bias-scale", f"the bias is multiplied by sqrt({d})"),
+    )
     code, text = next(
         (
             (code, text)

@@ -83,10 +83,9 @@ def _line(case: BiasCase) -> Line:
 
 def _merged(decoded: Sequence[Line]) -> Line:
     """Return all relative positions with a known bucket (not -1), and their buckets."""
-    r = np.concatenate([r[b >= 0] for r, b in decoded])
-    b = np.concatenate([b[b >= 0] for r, b in decoded])
-    kept, first = np.unique(r, return_index=True)
-    return kept, b[first]
+    r, b = (np.concatenate(parts) for parts in zip(*decoded, strict=True))
+    kept, first = np.unique(r[b >= 0], return_index=True)
+    return kept, b[b >= 0][first]
 
 
 def _tables(table: np.ndarray, lines: Sequence[Line], ruler: Ruler) -> list[Cause]:

@@ -64,7 +64,10 @@ def judge_bias(run: Run) -> None:
     called += [_call(run, run.driver, (k, k)) for k in sorted({min(k, SQUARE) for k in refused})]
     if refused and (1, 7) not in [c.lengths for c in called if c.answer.code == "raises"]:
         called += _largest(run, max(c.lengths[1] for c in called if c.case), min(refused))
-    overwritten = _overwritten(first)
+    raw = first.answer.raw
+    overwritten = isinstance(raw, np.ndarray) and not np.array_equal(
+        raw.astype(np.float64), first.answer.values, equal_nan=True
+    )
     replayed = [_call(run, run.driver, c.lengths) for c in called[:REPEATED]]
     replayed.append(_call(run, run.driver, first.lengths))
     for one in called:
@@ -152,7 +155,7 @@ def _call(run: Run, driver: Driver, lengths: tuple[int, int]) -> _Called:
         values = np.array(np.broadcast_to(values, shape), dtype=np.float64)
     except ValueError:
         words = f"expected a shape that broadcasts to (H, Q, K) = {shape}, got {values.shape}"
-        return _Called(lengths, Answer(None, answer.raw, "shape", words))
+        return _Called(lengths, Answer(None, None, "shape", words))
     judged = np.ones((q_len, k_len), dtype=bool)
     if not run.encoding.sees_future:
         judged = np.arange(k_len) <= np.arange(k_len - q_len, k_len)[:, None]
@@ -208,15 +211,6 @@ def _changed(one: _Called, again: _Called, ruler: Ruler) -> str:
     return f"head, query, key {at}: first {a.actual[at]:.9g}, now {b.actual[at]:.9g}"
 
 
-def _overwritten(one: _Called) -> bool:
-    raw, values = one.answer.raw, one.answer.values
-    return (
-        values is not None
-        and isinstance(raw, np.ndarray)
-        and not np.array_equal(np.asarray(raw, np.float64), values, equal_nan=True)
-    )
-
-
 def _file(run: Run, one: _Called) -> None:
     if one.case is not None or any(f.code == "state" for f in run.report.findings):
         return
@@ -239,14 +233,14 @@ def _empty(run: Run) -> None:
 def _nonfinite(run: Run, cases: list[BiasCase]) -> None:
     """Report a misplaced mask and other non-finite values."""
     for case in cases:
-        bad = ~np.isfinite(case.actual).all(axis=0) & case.judged
+        hidden = ~np.isfinite(case.actual).all(axis=0)
+        bad = hidden & case.judged
         if not bad.any():
             continue
         i, j = (int(x) for x in np.argwhere(bad)[0])
         there = case.actual[:, i, j]
         worst = float(there[~np.isfinite(there)][0])
         where = f"{worst} at query {i}, key {j} of {case.name}"
-        hidden = ~np.isfinite(case.actual).all(axis=0)
         kept = (~hidden).sum(axis=1)
         is_mask = np.array_equal(hidden, np.arange(case.k_len) >= kept[:, None])
         if is_mask and worst == -np.inf:

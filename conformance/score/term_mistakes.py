@@ -29,17 +29,12 @@ def _placed(queries: Callable[[int, int], np.ndarray]) -> OfCall:
     return lambda call: call.terms(queries(call.q.shape[2], call.k.shape[2])[:, None])
 
 
-def _before(call: Scored) -> int:
-    """Return the number of keys before the first query."""
-    return int(call.k.shape[2] - call.q.shape[2])
-
-
 #: Positions that may be used in place of key - query, in words and as a function.
 ABSOLUTE: tuple[tuple[str, Callable[[Scored], np.ndarray]], ...] = (
     ("key's own position", lambda call: call.grid[1]),
     ("query's own position", lambda call: call.grid[0]),
-    ("key's position relative to the first query", lambda call: call.grid[1] - _before(call)),
-    ("query's position relative to the first query", lambda call: call.grid[0] - _before(call)),
+    ("key's position relative to the first query", lambda call: call.grid[1] - call.grid[0][:1]),
+    ("query's position relative to the first query", lambda call: call.grid[0] - call.grid[0][:1]),
 )
 
 
