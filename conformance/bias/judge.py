@@ -65,8 +65,9 @@ def judge_bias(run: Run) -> None:
     if refused and (1, 7) not in [c.lengths for c in called if c.answer.code == "raises"]:
         called += _largest(run, max(c.lengths[1] for c in called if c.case), min(refused))
     raw, values = first.answer.raw, first.answer.values
-    overwritten = values is not None and isinstance(raw, np.ndarray)
-    overwritten &= not np.array_equal(np.asarray(raw, np.float64), values, equal_nan=True)
+    overwritten = False
+    if values is not None and isinstance(raw, np.ndarray):
+        overwritten = not np.array_equal(raw.astype(np.float64), values, equal_nan=True)
     replayed = [_call(run, run.driver, c.lengths) for c in called[:REPEATED]]
     replayed.append(_call(run, run.driver, first.lengths))
     for one in called:
