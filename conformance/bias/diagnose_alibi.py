@@ -110,9 +110,7 @@ def _future(after: np.ndarray, long: Lines, fits: Sequence[Lines], ruler: Ruler)
     assert long.before is not None
     mirror = -long.before
     head, ratio = int(np.argmax(np.abs(mirror))), float(np.median(after / mirror))
-    evidence = (
-        f"head {head}: {after[head]:+.9g} per key after the query, expected {mirror[head]:+.9g}"
-    )
+    evidence = f"head {head}: {after[head]:+.9g} per later key, expected {mirror[head]:+.9g}"
     values = {"declared": mirror.tolist(), "measured": after.tolist()}
     wrong = ruler.differ(after, mirror, 4 * np.abs(mirror)).any()
     if wrong and not ruler.differ(after, -mirror, 4 * np.abs(mirror)).any():

@@ -181,8 +181,7 @@ def _one_side(encoding: T5Bias, past: dict[int, int], later: dict[int, int]) -> 
         text = f"buckets of {name} keys start at {_list(first)}, declared {_list(true)}"
         used = f"{len(first)} of {len(true)} buckets are used"
         values = {"declared": list(true), "measured": list(first)}
-        where = f"only {name} keys have wrong starts; {used}"
-        yield Cause(code, text, where, change, 2, values)
+        yield Cause(code, text, f"only {name} keys have wrong starts; {used}", change, 2, values)
 
 
 def _free(

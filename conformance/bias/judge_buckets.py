@@ -69,7 +69,8 @@ def judge_bucket(run: Run) -> None:
         run.add("dtype", f"buckets are {whole.floats}, not integers{shown}", "the result's dtype")
     if not np.isfinite(whole.bucket).all():
         bad = whole.relative[~np.isfinite(whole.bucket)]
-        run.add("nonfinite", f"no bucket at relative position {bad[0]}", "the first one")
+        text = f"the bucket of relative position {bad[0]} is not finite"
+        run.add("nonfinite", text, f"{bad.size} buckets are not finite")
     if reach > 3:
         judge_properties(run, properties, whole)
     if run.failures:

@@ -84,7 +84,10 @@ def _line(case: BiasCase, side: Any) -> np.ndarray | None:
 
 
 def residual_of(encoding: ALiBi, cases: Sequence[BiasCase], ruler: Ruler) -> Residual:
-    """Return the function that scores a changed bias against all cases, up to row constants."""
+    """Return the function that compares a changed bias with all cases.
+
+    From each value, the value at the query's own key is subtracted.
+    """
     most = max(64, NUMBERS // encoding.num_heads)
     samples = [(case, _some(case.q_len, ROWS), _some(case.k_len, most)) for case in cases]
     true = encoding.slopes()

@@ -23,8 +23,7 @@ def mistakes_of(declared: Any, changes: Iterable[Change]) -> Iterator[Mistake]:
     """Yield the mistake of each change of the declared encoding."""
     for code, message, change, *remedy in changes:
         encoding = declared.replace(**change) if isinstance(change, dict) else change
-        parts = change if callable(change) else _other(encoding)
-        yield _changed(code, message, parts, *remedy)
+        yield _changed(code, message, change if callable(change) else _other(encoding), *remedy)
 
 
 def _other(encoding: Any) -> OfCall:

@@ -181,8 +181,7 @@ def _decomposed(declared: DecomposedRelative) -> Iterator[Change]:
     tables = {"height": declared.height_table, "width": declared.width_table}
     if h == w:
         text = "the tables of height and width are exchanged"
-        turned = {"height_table": tables["width"], "width_table": tables["height"]}
-        yield "axis-order", text, turned
+        yield "axis-order", text, {"height_table": tables["width"], "width_table": tables["height"]}
     for axes in (("height",), ("width",), ("height", "width")):
         flipped = {f"{axis}_table": tables[axis][::-1] for axis in axes}
         text = f"the relative {' and '.join(axes)} has the opposite sign: key minus query"

@@ -60,9 +60,9 @@ def _positions(code: str) -> Iterator[Change]:
 
     for message, place in QUERIES:
         yield code, message, moved(q_at=place)
-    text = "queries stand one position too late"
+    text = "the positions of queries are 1 too large"
     yield "position-origin", text, moved(q_at=lambda n_q, n_k: np.arange(n_k - n_q, n_k) + 1)
-    text = "keys stand one position too late"
+    text = "the positions of keys are 1 too large"
     yield "position-origin", text, moved(k_at=lambda n_q, n_k: np.arange(n_k) + 1)
     yield "wrong-row", REVERSED_KEYS, moved(k_at=lambda n_q, n_k: np.arange(n_k)[::-1])
 
@@ -80,7 +80,7 @@ def _rotary(declared: Rotary) -> Iterator[Change]:
     yield "frequency-spacing", "queries are not rotated", turned(q=0)
     yield "frequency-spacing", "keys are not rotated", turned(k=0)
     if isinstance(declared, RoPE | MultiAxisRoPE):
-        yield "sign", "queries and keys turn opposite ways", turned(k=-1)
+        yield "sign", "queries and keys are rotated in opposite directions", turned(k=-1)
     yield from rotary_variants(declared)
 
 

@@ -59,8 +59,8 @@ def _offsets() -> Iterator[Change]:
     for sign in (1, -1):
         text = "relative positions r and -r are treated alike"
         yield "relative-symmetric", text, by_offset(lambda r, s=sign: s * np.abs(r))  # type: ignore[misc]
-    for by, words in ((1, "late"), (-1, "early")):
-        text = f"keys stand one position too {words}"
+    for by, words in ((1, "large"), (-1, "small")):
+        text = f"the positions of keys are 1 too {words}"
         yield "position-origin", text, by_offset(lambda r, by=by: r + by)  # type: ignore[misc]
     for words, place in ABSOLUTE:
         text = f"the {words} is used in place of key - query"

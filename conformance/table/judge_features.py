@@ -94,7 +94,7 @@ def table_mistakes(
 ) -> Iterator[Mistake]:
     """Yield mistakes with one field of the declaration changed.
 
-    ``positions`` takes a table and the facts of a call, and returns the positions of the rows.
+    ``positions(table, facts)`` returns the positions of the rows in the call with these facts.
     """
     for code, message, table in changed_tables(run.encoding):
         predict = looked_up(partial(rows_of, run, table), partial(positions, table))

@@ -1,6 +1,6 @@
 """Judge ``add`` and ``grid``: a table added to x, and a table over the patches of an image.
 
-The error unit of ``grid`` is that of the table. For ``add``, ``A = |x| + |PE|``, and B is that of
+``grid`` has the error unit of the table. The unit of ``add`` has ``A = |x| + |PE|`` and the B of
 the table.
 """
 
@@ -184,7 +184,7 @@ def _reordered(run: Run, seen: list[JudgedCall]) -> bool:
         found = each_part(one.truth, lambda part: np.broadcast_to(part, rows.shape)[order])  # noqa: B023
         if len(set(order)) < len(order) or not fits(run, one, found):
             return False
-        run.add("token-order", "patches come in another order", f"{one.case}: {order[:12]}")
+        run.add("token-order", "the patches are permuted", f"{one.case}: {order[:12]}")
     return True
 
 

@@ -246,13 +246,12 @@ def sinusoid_variants(declared: Sinusoidal, what: str = "columns") -> Iterator[C
     """Yield sinusoids mistaken for the declared one: another arrangement or exponent."""
     layout = "concat" if declared.layout == "interleaved" else "interleaved"
     first = "cos" if declared.first == "sin" else "sin"
+    text = f"the denominator is {{}}, declared {declared.denominator}"
     changes: list[Change] = [
         ("layout", f"{what} are {layout}, declared {declared.layout}", {"layout": layout}),
         ("phase-order", f"{first} comes first, declared {declared.first}", {"first": first}),
+        *(("denominator", text.format(n), {"denominator": n}) for n in ("dim", "half-1")),
     ]
-    for n in ("dim", "half-1"):
-        text = f"the denominator is {n}, declared {declared.denominator}"
-        changes.append(("denominator", text, {"denominator": n}))
     return _valid(declared, changes)
 
 
