@@ -1,4 +1,7 @@
-"""array-api-strict: only the standard's functions, on simulated devices, one without float64."""
+"""The backend of array-api-strict, which has only the functions of the Array API standard.
+
+Its devices are simulated; the device ``no_float64`` has no float64.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ class Backend:
     install : str
         The command that installs it.
     dtypes : tuple[str, ...]
-        Floating dtypes in which results are rounded once.
+        The floating dtypes of arrays that encodings accept; each result is rounded once, to the
+        dtype of its array.
     devices : callable
         ``devices()`` returns the names of the devices of this machine, the default first.
     asarray : callable

@@ -1,4 +1,4 @@
-"""CuPy, which imports without a GPU but cannot make an array there."""
+"""The backend of CuPy, which can be imported without a GPU but cannot make arrays there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frequencies, positions and tables on the device for ``rotary.cu``, cached for each stream."""
+"""Make the tables or frequencies that the CUDA kernel needs, and cache them for each stream."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _KEPT = 64
 
 @dataclass(slots=True)
 class Group:
-    """The pair runs that one launch rotates, and their angles on the device.
+    """The runs of channel pairs that one launch rotates, and their angles on the device.
 
-    All runs are interleaved, or all are halves.
+    The runs are all interleaved, or all have their pairs in two halves.
     """
 
     runs: tuple[PairRun, ...]
@@ -45,7 +45,7 @@ class CupyTables:
     groups: tuple[Group, ...]
     table: bool  #: whether ``angles`` is a table (rows, 2, pairs) and positions its rows
     positions: Array | None  #: int64 on the device; None for ``first``, ``first + 1``, ...
-    place: tuple[int, ...]  #: strides of positions along each axis of x but the last
+    place: tuple[int, ...]  #: strides of positions along all axes of x except the last
     axis_stride: int
     rows: int
     first: int
@@ -78,30 +78,31 @@ class CupyAngles:
                 return self._of_device(x, positions, seq_len)
             return self._of_host(x, positions, seq_len)
 
-    def prepared(self, found: np.ndarray, like: Array) -> CupyTables:
-        """Return :meth:`table` of ``found`` on the device of ``like``, for use on any stream."""
+    def prepared(self, phasors: np.ndarray, like: Array) -> CupyTables:
+        """Return the table of ``phasors`` on the device of ``like``, for use on any stream."""
         import cupy
 
         with on_device_of(like):
-            made = self.table(found)
+            made = self.table(phasors)
             cupy.cuda.get_current_stream().synchronize()
         return made
 
-    def table(self, found: np.ndarray, index: tuple[Any, ...] = ()) -> CupyTables:
-        """Return the table of the phasors ``found`` (..., S, pairs), which include factor and sign.
+    def table(self, phasors: np.ndarray, index: tuple[Any, ...] = ()) -> CupyTables:
+        """Return the table of ``phasors`` (..., S, pairs) on the current device.
 
-        ``index`` inserts the axes of x that the positions lack.
+        The phasors include the attention factor and the sign of the rotation.  ``index`` adds an
+        axis to the positions for each axis that only x has.
         """
-        rows = found.reshape(-1, found.shape[-1])
+        rows = phasors.reshape(-1, phasors.shape[-1])
         groups = []
         for runs, gaps in _groups(self.runs, self.encoding.head_dim):
             chosen = rows[:, _pairs(runs)]
             entries = np.stack([chosen.real, chosen.imag], axis=1)
             groups.append(Group(runs, gaps, _send(entries), None))
-        counted = np.arange(len(rows)).reshape(found.shape[:-1])[index or ...]
+        counted = np.arange(len(rows)).reshape(phasors.shape[:-1])[index or ...]
         return CupyTables(
             self.runs, self.encoding.head_dim, tuple(groups), True, None,
-            _places(counted), 0, found.shape[-2], 0, 0, len(rows) - 1, 0, 1.0, 1.0,
+            _places(counted), 0, phasors.shape[-2], 0, 0, len(rows) - 1, 0, 1.0, 1.0,
         )  # fmt: skip
 
     def _can_stay(self, positions: Any, seq_len: int | None) -> bool:
@@ -145,7 +146,10 @@ class CupyAngles:
     def _make(
         self, values: np.ndarray, length: int | None, index: tuple[Any, ...], wide: bool
     ) -> CupyTables:
-        """Return the angles of host positions: float64, (S,) or (B, S) after the position axes."""
+        """Return the angles of float64 host positions, (S,) or (B, S).
+
+        With A > 1 position axes, ``values`` is (A, S) or (A, B, S).
+        """
         encoding = self.encoding
         several = encoding.num_axes > 1
         if several and bool((values == values[:1]).all()):
@@ -202,8 +206,8 @@ class CupyAngles:
     def _keep(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return the cached value for this key, device and stream; call ``make`` if there is none.
 
-        CuPy's pool may reuse freed memory on the stream that allocated it, while a kernel on
-        another stream still reads it; so a table serves one stream.
+        CuPy's pool may reuse freed memory on the stream that allocated it while a kernel on
+        another stream still reads it.  So only one stream may use a table.
         """
         import cupy
 
@@ -211,7 +215,10 @@ class CupyAngles:
         key = (key, cupy.cuda.runtime.getDevice(), stream.ptr)
 
         def allowed() -> Any:
-            not_captured("positions must be those of an earlier call, or int64 on the device")
+            not_captured(
+                "positions must equal those of an earlier call on this stream (whose tables are "
+                "cached), or be int64 on the device"
+            )
             return make()
 
         return self.kept.get(key, allowed)
@@ -220,7 +227,10 @@ class CupyAngles:
 def _groups(
     runs: tuple[PairRun, ...], dim: int
 ) -> list[tuple[tuple[PairRun, ...], tuple[tuple[int, int], ...]]]:
-    """Group interleaved runs and halves; the first group also gets the channels to copy."""
+    """Return the interleaved runs and the other runs as groups (runs, channels to copy).
+
+    The first group copies all channels that are not rotated.
+    """
     if any(not run.interleaved for run in runs):  # a single pair counts as halves
         runs = tuple(replace(run, interleaved=run.interleaved and run.size > 1) for run in runs)
     kinds = [tuple(r for r in runs if r.interleaved is kind) for kind in (False, True)]
@@ -237,7 +247,7 @@ def _send(values: np.ndarray) -> Array:
 
 
 def _pairs(runs: tuple[PairRun, ...]) -> np.ndarray:
-    """Return the numbers of the pairs, in the order of the runs."""
+    """Return the indices of the pairs, in the order of the runs."""
     every = [np.arange(run.pairs.start, run.pairs.stop) for run in runs]
     return np.concatenate([np.zeros(0, np.int64), *every])
 

@@ -38,7 +38,7 @@ def empty_like(x: Array) -> Array:
 
 
 def not_captured(reason: str) -> None:
-    """Raise while a graph is captured: its replays would use memory that was freed meanwhile."""
+    """Raise while a graph is captured, because its replays would use memory freed in between."""
     import cupy
 
     if cupy.cuda.get_current_stream().is_capturing():
@@ -48,7 +48,8 @@ def not_captured(reason: str) -> None:
 def _once(make: Callable[[Any], Any]) -> Any:
     """Return ``make`` with a cache, shared by all threads.
 
-    Two threads never make a value each: the one dropped would be freed while a launch may use it.
+    The lock keeps two threads from making a value each.  The cache would drop one of the two and
+    free it, perhaps while a launch uses it.
     """
     kept, lock = functools.cache(make), threading.Lock()
 
@@ -82,16 +83,18 @@ def flag_of(device: int) -> Any:
     return flag
 
 
-def start(launch: Launch, block: bytes, x: Array) -> None:
-    """Launch the kernel on the current stream of x's device; ``block`` is its argument in bytes."""
+def start(launch: Launch, argument: bytes, x: Array) -> None:
+    """Launch the kernel, with the bytes of its argument, on the current stream of x's device."""
     with on_device_of(x):
-        kernel(launch.kernel)(launch.grid, launch.block, (np.frombuffer(block, _ARGUMENTS),))
+        given = np.frombuffer(argument, _ARGUMENTS)
+        kernel(launch.kernel)(launch.grid, launch.block, (given,))
 
 
 def out_of_bounds(device: int = 0) -> bool:
-    """Return whether a position was out of bounds since the last call; its row is NaN then.
+    """Return whether a position was out of bounds since the last call of this function.
 
-    Waits for the current stream of ``device``.
+    The result has NaN in the row of such a position.  This function waits for the current stream of
+    ``device``.
     """
     flag = flag_of(device)
     found = bool(to_host(flag)[0])

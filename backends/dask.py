@@ -1,4 +1,7 @@
-"""Dask arrays, which are lazy: applying an encoding computes nothing and gathers no chunks."""
+"""The backend of Dask, whose arrays are lazy.
+
+Applying an encoding to a Dask array computes nothing and gathers no chunks.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Choose the fastest correct path for an encoding: ``fused(encoding)``.
 
-A fast path differs from the specification by a few roundings of the output. Arrays without a fast
-path go through the specification itself.
+The specification of an encoding is its own method in ``posenc_ref``: ``apply``, ``table`` or
+``bias``.  A fast path differs from the specification by a few roundings of the output.  For arrays
+without a fast path, ``fused`` calls the specification.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ def fused(
     """Return a callable that applies an encoding by the fastest correct path.
 
     ``fused(rotary)(x, positions)`` equals ``apply``, ``fused(sinusoidal)(positions)`` equals
-    ``table``, and ``fused(bias)(q_len, k_len)`` is the bias of the last ``q_len`` of ``k_len``
-    positions.  Each takes ``out=``, and with ``explain=True`` returns a pair of the result and the
-    name of the path. ``fused(rotary).cos_sin(positions)`` makes only the tables.
+    ``table``, and ``fused(bias)(q_len, k_len)`` equals ``bias`` for keys at positions
+    ``0 .. k_len - 1`` and queries at the last ``q_len`` of these.  Each takes ``out=``, and with
+    ``explain=True`` returns a pair of the result and the name of the path.
+    ``fused(rotary).cos_sin(positions)`` makes only the tables.
 
     Parameters
     ----------
@@ -71,7 +73,7 @@ def fused(
     if isinstance(encoding, XPos):
         raise TypeError(
             "encoding must rotate queries and keys alike, which XPos does not: call its "
-            "apply_queries and apply_keys, which take every array"
+            "apply_queries and apply_keys, which accept arrays of every library"
         )
     if isinstance(encoding, Rotary):
         return FusedRotary(encoding, tensor_layout)
@@ -94,11 +96,11 @@ def _instead(given: Any) -> str:
         return f"; choose one of its encodings: {layers}"
     if isinstance(given, Encoding):
         calls = [name for name in ("table", "add", "scores") if hasattr(given, name)]
-        return f"; its own methods ({', '.join(calls)}) take every array" if calls else ""
+        return f"; call its own method: {' or '.join(calls)}" if calls else ""
     if isinstance(given, type):
-        return f"; make a value of the class first: {given.__name__}(...)"
+        return f"; pass an instance of the class: {given.__name__}(...)"
     if isinstance(given, dict):
-        return "; from_dict(data) makes the value"
+        return "; pass the encoding that from_dict returns for this dict"
     if isinstance(given, str):
-        return "; a model's is preset(name).only"
+        return "; for the name of a model, pass preset(name).only"
     return ""

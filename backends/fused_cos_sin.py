@@ -26,12 +26,12 @@ def cos_sin(
     where = foreign_library(positions, out)
     if where or type(encoding)._tables is not Rotary._tables:
         made = encoding.cos_sin(positions, seq_len=seq_len, dtype=dtype)
-        why = f"positions are of {where}" if where else "its tables are its own"
+        why = f"positions are arrays of {where}" if where else "the encoding overrides its tables"
         if out is None:
-            return made, f"specification: {why}"
+            return made, f"no fast path: {why}"
         for given, table in zip(_checked(out, made[0].shape, dtype), made, strict=True):
             given[...] = table
-        return out, f"specification: {why}"
+        return out, f"no fast path: {why}"
     values = np.asarray(p.values, dtype=np.float64)
     length = encoding._seq_len(seq_len, p)
     turns, axes = encoding._turns(length), encoding.axes()
@@ -49,7 +49,7 @@ def cos_sin(
         offset=encoding.offset,
         amplitude=float(encoding.attention_factor(length)),
     )
-    return (cos, sin), f"{by}: products of two phasors, {cos.dtype}"
+    return (cos, sin), f"{by}: angle addition, {cos.dtype}"
 
 
 def _checked(out: Any, shape: tuple[int, ...], dtype: Any) -> tuple[np.ndarray, np.ndarray]:

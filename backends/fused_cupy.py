@@ -1,9 +1,11 @@
 """Rotation of CuPy arrays by one launch of a CUDA kernel, ``kernels/rotary.cu``.
 
 The kernel computes the angles of integer positions exactly, from frequencies in 128-bit fractions
-of a turn; fractional and prepared positions come from a table.  A call reads nothing back from the
-device, so a CUDA graph can capture it: a position outside the domain gives NaN and sets a flag
-(:func:`~posenc_ref.backends.cupy_device.out_of_bounds`).
+of a turn.  Fractional positions, and the positions given to ``prepare``, use a table instead.
+
+A call reads nothing back from the device, so a CUDA graph can capture it.  For a position out of
+bounds, the kernel writes NaN and sets a flag, which
+:func:`~posenc_ref.backends.cupy_device.out_of_bounds` reads.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def rotate(
     positions: Any,
     seq_len: int | None,
 ) -> Array:
-    """Return ``x`` (..., S, dim) rotated to host ``positions``: ``chunk`` rotates one chunk."""
+    """Return ``x`` (..., S, dim) rotated to host ``positions``; ``chunk`` rotates one chunk."""
     import dask.array as da
 
     if math.isnan(x.shape[-2]):

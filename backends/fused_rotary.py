@@ -52,7 +52,7 @@ class FusedRotary:
         out: Array | None = None,
         explain: bool = False,
     ) -> Any:
-        """Return ``encoding.apply(x, positions)``; on :attr:`inverse`, ``encoding.inverse(...)``.
+        """Return ``encoding.apply(x, positions)``; :attr:`inverse` returns ``encoding.inverse``.
 
         The result is written into ``out`` if it is given; ``out=x`` rotates in place.  With
         ``explain=True``, return a pair: the result and the name of the path that made it.
@@ -62,15 +62,15 @@ class FusedRotary:
             from . import torch_graph
 
             made = torch_graph.call(source, layout, x, positions, seq_len, out)
-            return (made, "torch: written out, tables from an operator") if explain else made
+            return (made, "torch: plain operations, tables made at run time") if explain else made
         view = heads_first(x, layout, dim)
         validate.check_x(view, dim, "head_dim")
         reason = source.refusal(x)
         lazy = is_array(positions) and is_lazy(positions)
         if lazy:
-            reason = "specification: positions are lazy or traced"
+            reason = "no fast path: positions are lazy or traced"
         if wants_gradients(positions):
-            reason = "specification: gradients reach the positions"
+            reason = "no fast path: positions require gradients"
         if library(x) == "dask" and source.runs is not None and not lazy and out is None:
             rotated = fused_dask.rotate(
                 _rotate_chunk, self.encoding, self._inverse, view, positions, seq_len
@@ -82,7 +82,7 @@ class FusedRotary:
                 self.encoding, source.runs, self._inverse, view, positions, seq_len
             )
             result = rotate(x, view, tables, layout, out)
-            path = "jax: from phases in the trace"
+            path = "jax: angles computed in the trace"
         elif reason:
             result, path = self._specification(x, view, positions, seq_len, out), reason
         else:
@@ -104,16 +104,17 @@ class FusedRotary:
     ) -> Any:
         """Rotate queries and keys; by default keys are at ``positions`` too.
 
-        Frequencies that depend on the length use one length for both, from the largest position of
-        either. With ``explain=True``, return the pair (q, k) and the name of the path that made it.
+        If frequencies depend on the length, queries and keys use one length: ``seq_len``, or the
+        largest of all their positions plus one.  With ``explain=True``, return the pair (q, k) and
+        the name of the path that made it.
         """
         at = positions if k_positions is None else k_positions
         graph = in_graph(q)
         if self.encoding.depends_on_length and seq_len is None and k_positions is not None:
             if graph:
                 raise ValueError(
-                    "seq_len must be given where the frequencies depend on the length and a graph "
-                    "is captured, got None"
+                    "seq_len must be given if the frequencies depend on the length, k_positions "
+                    "are given and a graph is captured, got None"
                 )
             both = [self.encoding._positions(p) for p in (positions, at)]
             lengths = [self.encoding._seq_len(None, p) for p in both]
@@ -134,7 +135,7 @@ class FusedRotary:
         if not explain:
             return one, other
         same = one[1] == other[1]
-        return (one[0], other[0]), one[1] if same else f"q by {one[1]}; k by {other[1]}"
+        return (one[0], other[0]), one[1] if same else f"for q, {one[1]}; for k, {other[1]}"
 
     def cos_sin(
         self,
@@ -147,32 +148,34 @@ class FusedRotary:
     ) -> Any:
         """Return ``encoding.cos_sin(positions)``: float64, or in ``dtype``, or written to ``out``.
 
-        ``out`` is a pair of arrays. Host positions give NumPy arrays; for positions of another
-        library the specification makes the tables in that library. :attr:`inverse` has the same
-        tables, because they do not contain the sign.
+        ``out`` is a pair of arrays. Host positions give NumPy arrays.  For positions of another
+        library, ``encoding.cos_sin`` makes the tables in that library.  :attr:`inverse` returns the
+        same tables as this callable.
         """
         made, path = cos_sin(self.encoding, positions, seq_len, dtype, out)
         return (made, path) if explain else made
 
     def prepare(self, positions: Any, *, like: Array, seq_len: int | None = None) -> Prepared:
-        """Return a callable with ready tables for arrays of the library and device of ``like``.
+        """Return a callable that rotates arrays by tables made once for ``positions``.
 
-        ``prepare(range(8192), like=x)`` can rotate any window of these positions, in training and
-        in decoding. Tables for float32, float16 or bfloat16 fit arrays of all three dtypes.
+        The arrays must have the library and device of ``like``, and its dtype; float32, float16 and
+        bfloat16 count as one dtype.  The result of ``prepare(range(8192), like=x)`` rotates arrays
+        at any window of these positions, in training and in decoding.
 
-        Frequencies that depend on the length use one length for every window: ``seq_len``, or the
+        If frequencies depend on the length, every window uses one length: ``seq_len``, or the
         largest position plus one.
         """
         if isinstance(like, type) or not is_array(like):
             raise TypeError(f"like must be an array such as x, got {type(like).__name__}")
         reason = self._tables.refusal(like)
         if reason:
-            raise ValueError(f"like must be an array with a fused path, got one for the {reason}")
+            raise ValueError(f"like must be an array with a fast path, got one with {reason}")
         p = self.encoding._positions(positions)
         values = on_host(p)
         if values.ndim != (1 if self.encoding.num_axes == 1 else 2):
             raise ValueError(
-                f"positions must be one row, (S,), to be prepared, got {np.shape(positions)}"
+                "positions must be one row, of shape (S,) or (A, S) for A position axes, got "
+                f"{np.shape(positions)}"
             )
         length = self.encoding._seq_len(seq_len, p)
         tables = self._tables.make(values, length, like)
@@ -201,5 +204,5 @@ def _rotate_chunk(
 
 @functools.lru_cache(maxsize=16)
 def _of_worker(encoding: Rotary, inverse: bool) -> FusedRotary:
-    """Return the cached instance that rotates all chunks in this worker process."""
+    """Return the instance that rotates all chunks in this worker process, cached."""
     return FusedRotary(encoding, "bhsd", inverse)

@@ -32,15 +32,15 @@ class FusedTable:
     ) -> Any:
         """Return ``encoding.table(positions)``: float64, or in ``dtype``, or written to ``out``.
 
-        Host positions give a NumPy array; for positions of another library the specification makes
-        the table in that library.
+        Host positions give a NumPy array.  For positions of another library, ``encoding.table``
+        makes the table in that library.
         """
         encoding = self.encoding
         p = encoding._positions(positions)
         if where := foreign_library(positions, out):
             made = encoding.table(positions, dtype=dtype)
-            where = f"specification: positions are of {where}"
-            return (made, where) if explain else made
+            path = f"no fast path: positions are arrays of {where}"
+            return (made, path) if explain else made
         values = np.asarray(p.values, dtype=np.float64)
         shape = (*values.shape, encoding.dim)
         out = empty_floats(shape, dtype) if out is None else checked_shape(out, shape, dtype)
@@ -58,7 +58,7 @@ class FusedTable:
         )
         if encoding.odd == "zero-pad" and encoding.dim % 2:
             flat[:, -1] = 0
-        path = f"{by}: products of two phasors, {out.dtype}"
+        path = f"{by}: angle addition, {out.dtype}"
         return (out, path) if explain else out
 
 

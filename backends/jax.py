@@ -1,4 +1,4 @@
-"""JAX, where float64 is available only if jax_enable_x64 is set."""
+"""The backend of JAX, which has float64 only if jax_enable_x64 is set."""
 
 from __future__ import annotations
 

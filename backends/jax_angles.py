@@ -1,9 +1,9 @@
 """Exact angles of traced integer positions in JAX, without 64-bit types.
 
 A phase is a fraction of a turn in units of 2^-32, and a frequency has 64 bits after the point.
-The product of position and frequency overflows by whole turns only, so precision is the same at
-every position: the phase is off by less than 2^-31 turns. Sine and cosine are then taken of at most
-an eighth of a turn.
+The product of position and frequency overflows by whole turns only, so the error of the phase is
+less than 2^-31 turns at every position.  Each phase is reduced to a quarter turn and a rest of at
+most an eighth of a turn, and sine and cosine are computed for the rest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from .kernels.phasors import factor_and_sign
 
 
 def takes(x: Array, positions: Array) -> bool:
-    """Return whether this module makes the tables: integer positions, without jax_enable_x64."""
+    """Return whether :func:`tables` accepts these JAX positions.
+
+    It accepts integers, unless jax_enable_x64 is set.
+    """
     if library(x) != "jax" or library(positions) != "jax":
         return False
     import jax
@@ -40,7 +43,7 @@ def tables(
     positions: Array,
     seq_len: int | None,
 ) -> JaxTables:
-    """Return float32 cos and sin at traced ``positions``; NaN outside the domain."""
+    """Return float32 cos and sin at traced ``positions``; NaN at positions out of bounds."""
     import jax.numpy as jnp
 
     at, several, index = align(encoding.num_axes, positions, x)
@@ -62,7 +65,10 @@ def tables(
 
 
 def _phases(at: Array, fixed: np.ndarray, offset: float) -> Array:
-    """Return ``(at + offset) * frequency`` modulo one turn, uint32; ``fixed`` is the frequency."""
+    """Return the phases ``(at + offset) * frequency`` of the positions ``at``, uint32.
+
+    ``fixed`` holds the frequencies as :func:`fixed_point` returns them.
+    """
     import jax
     import jax.numpy as jnp
 

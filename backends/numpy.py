@@ -1,4 +1,4 @@
-"""NumPy, the library of the specification's own computations; bfloat16 comes from ml_dtypes."""
+"""The backend of NumPy, whose bfloat16 comes from ml_dtypes."""
 
 from __future__ import annotations
 

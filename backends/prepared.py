@@ -83,7 +83,8 @@ class Prepared:
             ) from None
         if start < 0 or start + count > self._rows:
             raise ValueError(
-                f"start must leave {count} of the {self._rows} prepared rows, got {start}"
+                f"start must be at least 0 and start + S at most {self._rows}, the number of "
+                f"prepared rows, got start = {start} and S = {count}"
             )
         tables = tables.window(start, start + count)
         if isinstance(x, np.ndarray) and x.strides[-1] != x.itemsize:

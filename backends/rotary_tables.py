@@ -33,11 +33,12 @@ class RotaryTables:
     Attributes
     ----------
     runs : tuple of PairRun, or None
-        The channels of the pairs; None if only the specification can rotate them.
+        The channels of the pairs, as runs; None if the encoding has no fast path.
     description : str
         The encoding as JSON, an argument of the operator in a torch graph.
     num_axes : int
-        The number of position axes of the encoding; torch cannot trace the encoding's property.
+        The number of position axes.  It is stored here because ``torch.compile`` cannot trace the
+        property ``encoding.num_axes``.
     """
 
     def __init__(self, encoding: Rotary, inverse: bool) -> None:
@@ -53,19 +54,19 @@ class RotaryTables:
         self.kept = Kept(KEPT)
 
     def refusal(self, x: Array) -> str:
-        """Return the reason why only the specification can rotate ``x``, or an empty string."""
+        """Return the reason why ``x`` has no fast path, or an empty string."""
         if self.runs is None:
-            return "specification: the pairs of this encoding do not lie in a few slices"
+            return "no fast path: the pairs of this encoding do not lie in a few slices"
         if library(x) == "torch":
-            return "" if torch_state.is_dense(x) else "specification: x is a sparse tensor"
+            return "" if torch_state.is_dense(x) else "no fast path: x is a sparse tensor"
         if library(x) in ("jax", "cupy"):
             return ""
         if library(x) != "numpy":
-            return f"specification: no fused path for {library(x)} arrays"
+            return f"no fast path: x is an array of {library(x)}"
         if type(x) is not np.ndarray or not x.dtype.isnative:
-            return "specification: x is not a plain array of native numbers"
+            return "no fast path: x is an np.ndarray subclass or not in native byte order"
         if x.strides[-1] != x.itemsize and x.size:
-            return "specification: the last axis of x is not contiguous"
+            return "no fast path: the last axis of x is not contiguous"
         return ""
 
     def of(self, x: Array, positions: Any, seq_len: int | None) -> Tables:
@@ -91,7 +92,7 @@ class RotaryTables:
     ) -> Tables:
         """Return new tables of float64 positions ``values`` for arrays like ``x``.
 
-        ``index`` inserts the axes of x that the positions lack.
+        ``index`` adds an axis to the tables for each axis that only x has.
         """
         assert self.runs is not None
         dim = self.encoding.head_dim

@@ -1,8 +1,9 @@
 """Attention biases as a ``score_mod`` of torch's ``flex_attention``, with no array of Q times K.
 
-The attention kernel computes the bias of each score from the indices of its query and key, with
-small look-up tables: slopes, a learned table and the bucket of each near distance, or the offsets
-of a window.  Learned tensors are used directly, so gradients reach them.
+The attention kernel computes the bias of each score from the indices of its query and key.  The
+kernel reads small tables: slopes for ALiBi, a learned table and the bucket of each near distance
+for T5, and a learned table by offset for windows.  Learned tensors are used directly, so gradients
+reach them.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ def score_mod(
     Parameters
     ----------
     encoding : Bias
-        ``ALiBi``, ``T5Bias``, ``Kerple``, ``FIRE``, or a bias of windows, whose positions are token
-        numbers (NaN outside the window); other relative biases need ``k_len``.
+        ``ALiBi``, ``T5Bias``, ``Kerple``, ``FIRE``, or a window bias.  The positions of a window
+        bias are token numbers, and the bias is NaN outside the window.  Other relative biases need
+        ``k_len``.
     like : torch.Tensor, shape (..., H, Q, d)
         Queries; only their number of heads, d, device and dtype are used, not their values.
     offset : int or integer tensor without axes
@@ -83,7 +85,7 @@ def score_mod(
     Raises
     ------
     TypeError, ValueError
-        The encoding is no bias, or its bias is not a function of one query and one key; ``like``
+        The encoding is not a bias, or its bias depends on more than one query and one key; ``like``
         has another shape or number of heads; ``k_len`` is missing.
 
     Notes
@@ -147,8 +149,8 @@ def _element(encoding: Bias, like: Tensor, k_len: int | None) -> Element:
             return _window(encoding, like)
     if not encoding.relative:
         raise TypeError(
-            f"{type(encoding).__name__} has no score_mod: its bias is neither a function of "
-            "key - query nor one of the other forms supported"
+            f"{type(encoding).__name__} has no score_mod: it must depend on key - query alone, or "
+            "be FIRE, SwinBias, BEiTBias, LeViTBias or LogCPB"
         )
     if k_len is None:
         raise ValueError(
@@ -164,13 +166,14 @@ def _numbers(values: Any, like: Tensor) -> Tensor:
     if library(values) == "torch":
         if values.device != like.device:
             raise ValueError(
-                f"like is on {like.device}, but a tensor of the encoding on {values.device}: "
+                f"like is on {like.device}, but a tensor of the encoding is on {values.device}: "
                 "move one of them"
             )
         return values
     if library(values) != "numpy":
         raise TypeError(
-            f"the arrays of the encoding must be torch tensors or NumPy's, got {library(values)}'s"
+            "the arrays of the encoding must be torch tensors or NumPy arrays, got arrays of "
+            f"{library(values)}"
         )
     wide = torch.float64 if like.dtype == torch.float64 else torch.float32
     return torch.tensor(values.astype(np.float64), dtype=wide, device=like.device)

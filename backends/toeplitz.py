@@ -33,12 +33,12 @@ class FusedBias:
         out: np.ndarray | None = None,
         explain: bool = False,
     ) -> Any:
-        """Return the bias (H, q_len, k_len), with the queries at the end of the keys.
+        """Return the bias (H, q_len, k_len); queries are at the last q_len positions of the keys.
 
         A bias that depends only on key - query is a read-only view of H (q_len + k_len - 1)
-        numbers, float64 unless ``dtype`` is given.  With ``out`` it is written in full;
-        ``out=tensor.numpy()`` fills a tensor.  torch and JAX have no such views: if the learned
-        arrays belong to them, the specification makes the bias, which is then differentiable.
+        numbers, float64 unless ``dtype`` is given.  With ``out``, all H q_len k_len numbers are
+        written; ``out=tensor.numpy()`` fills a tensor.  torch and JAX have no such views: if the
+        learned arrays are theirs, ``encoding.bias`` makes the bias, which is then differentiable.
         """
         q_len = validate.integer("q_len", q_len, minimum=0)
         k_len = validate.integer("k_len", k_len, minimum=0)
@@ -61,7 +61,7 @@ class FusedBias:
         else:
             np.copyto(out, view)
         by = "numba" if by_numba else "numpy"
-        return (out, f"{by}: {row.size} numbers, written out") if explain else out
+        return (out, f"{by}: {row.size} numbers, copied into the full matrix") if explain else out
 
     def _specification(
         self, q_len: int, k_len: int, dtype: Any, out: np.ndarray | None, explain: bool
@@ -72,18 +72,20 @@ class FusedBias:
         if home != "numpy":  # the arrays may need gradients, or be traced
             if out is not None:
                 raise TypeError(
-                    f"out cannot be given where the learned arrays are of {home}: the bias is made "
-                    "there"
+                    f"out cannot be given where the learned arrays are arrays of {home}: the bias "
+                    "is an array of that library too"
                 )
-            made, why = finish(whole, dtype), f"its learned arrays are of {home}"
-            return (made, f"specification: {why}") if explain else made
+            made, why = finish(whole, dtype), f"the learned arrays are arrays of {home}"
+            return (made, f"no fast path: {why}") if explain else made
         like = empty_floats((), dtype) if out is None else checked_shape(out, whole.shape, dtype)
         if out is None:
             out = whole.astype(like.dtype, copy=False)
         else:
             out[...] = whole
-        why = "no function of key - query" if not self.encoding.relative else "nothing to compute"
-        return (out, f"specification: {why}") if explain else out
+        why = "nothing to compute"
+        if not self.encoding.relative:
+            why = "the bias depends on more than key - query"
+        return (out, f"no fast path: {why}") if explain else out
 
 
 def toeplitz_view(row: np.ndarray, q_len: int, k_len: int) -> np.ndarray:

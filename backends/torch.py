@@ -1,4 +1,4 @@
-"""PyTorch, on the CPU and on CUDA devices."""
+"""The backend of PyTorch, on the CPU and on CUDA devices."""
 
 from __future__ import annotations
 

@@ -4,9 +4,8 @@ The graph holds the operator ``posenc_ref::phasors``.  When the graph runs, the 
 tables from exact angles, or takes them from the cache, so positions may be tensors and lengths may
 change. The rotation is written in torch operations, which Inductor fuses.
 
-Positions wrapped by ``torch.func`` (such as ``vmap``) use this module too.
-
-Imported only while a graph is captured.
+Calls with positions that ``torch.func`` has wrapped (such as ``vmap``) use this module too.  It is
+imported only for such calls and while a graph is captured.
 """
 
 from __future__ import annotations
@@ -57,7 +56,10 @@ def prepared(
     if isinstance(start, torch.Tensor):
         tables = _window(tables, start, count)
     elif start < 0 or start + count > tables.rows:
-        raise ValueError(f"start must leave {count} of the {tables.rows} prepared rows")
+        raise ValueError(
+            f"start must be at least 0 and start + S at most {tables.rows}, the number of prepared "
+            f"rows, got start = {start} and S = {count}"
+        )
     else:
         tables = tables.window(start, start + count)
     result = heads_first(written_out(view, tables), layout, tables.dim, back=x)
@@ -127,7 +129,10 @@ def _tensor(positions: Any, view: Tensor) -> Tensor:
 def phasors(
     positions: torch.Tensor, text: str, seq_len: int | None, wide: bool, device: torch.device
 ) -> torch.Tensor:
-    """Return cos and sin (2, ..., S, pairs) of the encoding in ``text``, float64 if ``wide``."""
+    """Return cos and sin (2, ..., S, pairs) of the encoding with JSON ``text``.
+
+    The result is float64 if ``wide``, else float32.
+    """
     source = _described(text)
     # A copy, because a graph may overwrite an operator's result.
     return source.tensor(to_host(positions), seq_len, wide, device).clone()

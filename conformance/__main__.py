@@ -1,4 +1,4 @@
-"""The command ``posenc``; without typer, a plain ``posenc verify`` of NumPy only."""
+"""The command ``posenc``; if typer is missing, only ``posenc verify`` works, for NumPy alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def _plain(arguments: list[str]) -> int:
-    """Print ``posenc verify`` of NumPy as plain text, without typer, and return the exit code."""
+    """Run ``posenc verify`` for NumPy, print plain text without typer, return the exit code."""
     from .surveys.show import plain
     from .surveys.verify import CERTIFICATE, Options, Verification, verify
 

@@ -39,7 +39,7 @@ class ExpectedFailure:
         for code in self.codes:
             if code not in CODES:
                 near = difflib.get_close_matches(str(code), CODES, n=3) or sorted(CODES)
-                raise ValueError(f"code must be that of a finding, got {code!r}; {_or(near)}?")
+                raise ValueError(f"code must be a key of CODES, got {code!r}; {_or(near)}")
         if not self.codes:
             raise ValueError("code must name at least one finding that is expected, got none")
         if not isinstance(self.reason, str):
@@ -132,12 +132,12 @@ def _vacuous(report: Report, minimum: int, required: Sequence[str]) -> list[str]
     if accepted:
         found.append(f"the check is vacuous: a perturbed output was accepted ({_and(accepted)})")
     elif not report.controls:
-        found.append("the check is vacuous: no perturbed output was judged beside the real one")
+        found.append("the check is vacuous: no perturbed output was judged")
     count = sum(report.executed.values())
     if count < minimum:
         found.append(
-            f"too little was judged: {count} cases, at least {minimum} must be; a function that "
-            "refuses everything is a test to skip, not one that passes or fails as expected"
+            f"too little was judged: {count} cases, at least {minimum} must be; if the function "
+            "refuses all inputs, skip the test"
         )
     missing = [name for name in required if not report.executed.get(name)]
     if missing:
@@ -149,7 +149,7 @@ def _vacuous(report: Report, minimum: int, required: Sequence[str]) -> list[str]
 def _unexpected(report: Report, expected: ExpectedFailure | None) -> list[str]:
     """Return how the verdict differs from the expected one, or an empty list if it does not."""
     if expected is None:
-        return [] if report.passed else [f"{report.subject} is not what was declared"]
+        return [] if report.passed else [f"{report.subject} does not conform to its declaration"]
     because = f"(expected because: {expected.reason})"
     if report.passed:
         return [
@@ -170,4 +170,4 @@ def _and(words: Sequence[str]) -> str:
 
 
 def _or(words: Sequence[str]) -> str:
-    return "did you mean " + " or ".join(words) if len(words) <= 3 else f"one of {_and(words)}"
+    return f"did you mean {' or '.join(words)}?" if len(words) <= 3 else f"use one of {_and(words)}"

@@ -193,13 +193,15 @@ def make_run(
 ) -> Run:
     """Check the arguments, which are those of :func:`check`, and return the run to be judged."""
     encoding = on_host(encoding)
-    bound = fn if isinstance(fn, Implementation) else None
+    own_name = str(getattr(fn, "__name__", type(fn).__name__))
+    bound = fn if isinstance(fn, Implementation) else Implementation(fn, surface, own_name)
     _choice("dtype", dtype, tuple(ROUNDOFF))
     _choice("precision", precision, (None, *ROUNDOFF))
     _choice("angles", angles, (None, *ANGLES))
-    layout = tensor_layout or (bound.tensor_layout if bound else "bhsd")
+    layout = tensor_layout or bound.tensor_layout
     _choice("tensor_layout", layout, TENSOR_LAYOUTS)
-    library = backend or (bound.backend if bound else "numpy")
+    library = backend or bound.backend
+    several = encoding.num_axes if isinstance(encoding, Rotary) else 1
     driver = Driver(
         fn,
         library,
@@ -209,8 +211,8 @@ def make_run(
         inplace=inplace,
         keeps_dtype=surface == "apply",
         names=SIGNATURES[surface].arguments,
-        factory=factory or (bound.factory if bound else None),
-        axes=max(axes, _axes(encoding, bound)),
+        factory=factory or bound.factory,
+        axes=max(axes, bound.axes, several),
     )
     reason = driver.backend.missing()
     if reason is not None:
@@ -225,23 +227,16 @@ def make_run(
             f"dtype must be one that {library} has here, {', '.join(driver.backend.dtypes)}; "
             f"got {dtype!r}"
         )
-    label = name or (bound.name if bound else "") or str(getattr(fn, "__name__", type(fn).__name__))
     if isinstance(encoding, Rotary):
         if head_dim not in (None, encoding.head_dim):
             raise ValueError(
-                f"head_dim is the encoding's where one is given, {encoding.head_dim}, got "
-                f"{head_dim}"
+                f"head_dim must be {encoding.head_dim}, as in the encoding, got {head_dim}"
             )
         head_dim = encoding.head_dim
-    head_dim = head_dim or (bound.head_dim if bound else None)
+    head_dim = head_dim or bound.head_dim
     settings = Settings(angles, precision, max_position, seed, head_dim, reduced)
-    report = Report(label, surface, describe(encoding), library, dtype)
+    report = Report(name or bound.name or own_name, surface, describe(encoding), library, dtype)
     return Run(driver, encoding, settings, Ledger(report))
-
-
-def _axes(encoding: Declared, bound: Implementation | None) -> int:
-    declared = encoding.num_axes if isinstance(encoding, Rotary) else 1
-    return max(declared, bound.axes if bound else 1)
 
 
 def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

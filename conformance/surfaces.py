@@ -62,7 +62,7 @@ def refuse(surface: str, declared: Declared) -> None:
         if isinstance(declared, ModelEncoding):
             hint = f": pass .only, or one of .encodings ({', '.join(declared.encodings)})"
         elif surface == "grid":
-            hint = "; tables of one axis number the patches row by row, those of two have both"
+            hint = "; a table with one axis numbers patches row by row, one with two axes has both"
         raise ValueError(
             f"surface {surface!r} is for {_listed(families)}, got {type(declared).__name__}{hint}"
         )
@@ -81,8 +81,8 @@ def refuse(surface: str, declared: Declared) -> None:
         )
     if isinstance(declared, XPos) and SURFACES[surface].one_map:
         raise ValueError(
-            f"XPos has no one map for surface {surface!r}: queries and keys are treated "
-            "differently; surface 'apply_qk' judges both"
+            f"surface {surface!r} treats queries and keys alike, but XPos scales them differently; "
+            "judge both on surface 'apply_qk'"
         )
     if surface == "shift_keys" and isinstance(declared, Rotary) and declared.depends_on_length:
         raise ValueError(

@@ -1,7 +1,8 @@
 """posenc_ref: the executable specification of Transformer positional encodings.
 
-An encoding is a value: its fields are the convention, its methods the mathematics, and the same
-code runs on NumPy, PyTorch, CuPy, JAX, Dask and any other Array API library::
+An encoding is an immutable dataclass.  Its fields state the convention (channel layout, base,
+...), its methods compute the encoding.  The same code runs on NumPy, PyTorch, CuPy, JAX, Dask and
+any other Array API library::
 
     >>> import numpy as np, posenc_ref as pr
     >>> rope = pr.RoPE(64, layout="half", base=500000.0)

@@ -23,7 +23,10 @@ from ._namespace import (
 
 
 def check_numbers(name: str, value: Any, *shape: str | int) -> Array:
-    """Return ``value``; raise unless it is a float array of this shape (letters: any size)."""
+    """Return ``value``; raise unless it is a floating array whose shape fits ``shape``.
+
+    A letter in ``shape`` stands for any size above 0.
+    """
     shown = f"({', '.join(map(str, shape))})"
     if not is_array(value) or dtype_name(value) not in FLOATING:
         raise TypeError(
@@ -44,7 +47,10 @@ def _kind(value: Any) -> str:
 
 
 def check_queries_and_keys(q: Array, k: Array) -> None:
-    """Check that q (..., Q, d) and k (..., K, d) are floats of one library and fit together."""
+    """Check that q (..., Q, d) and k (..., K, d) have floating dtypes and share a library.
+
+    The shapes must agree in every axis except Q and K.
+    """
     for name, x in (("q", q), ("k", k)):
         if not is_array(x) or dtype_name(x) not in FLOATING:
             raise TypeError(f"{name} must be a real floating array, got {_kind(x)}")
@@ -52,13 +58,16 @@ def check_queries_and_keys(q: Array, k: Array) -> None:
         raise TypeError(f"q and k must share a library, got {library(q)} and {library(k)}")
     if q.ndim < 2 or k.ndim < 2 or q.shape[-1] != k.shape[-1] or q.shape[:-2] != k.shape[:-2]:
         raise ValueError(
-            f"q and k must have shapes (..., Q, d) and (..., K, d), "
+            f"q and k must have shapes (..., Q, d) and (..., K, d), equal except for Q and K, "
             f"got {tuple(q.shape)} and {tuple(k.shape)}"
         )
 
 
 def check_counts(q: Array, k: Array, at: tuple[int, int], batch: int | None) -> None:
-    """Check that each row of q and k has a position, and that B of (B, Q) is q's first axis."""
+    """Check that q and k have one row for each position; ``at`` holds the numbers of positions.
+
+    For positions (B, Q), ``batch`` is B, which must be 1 or the size of q's first axis.
+    """
     if at != (q.shape[-2], k.shape[-2]):
         raise ValueError(
             f"q_positions and k_positions must have one position for each row of q and k, "
@@ -72,14 +81,14 @@ def check_counts(q: Array, k: Array, at: tuple[int, int], batch: int | None) -> 
 
 
 def check_place(name: str, array: Array, other: str, x: Array) -> None:
-    """Check that ``array`` shares the library and device of x; host arrays fit any x."""
+    """Check that ``array`` is a NumPy array, or shares the library and device of ``x``."""
     ours, theirs = library(array), library(x)
     if ours == "numpy":
         return
     if ours != theirs:
         raise TypeError(
             f"{name} are a {ours} array but {other} is a {theirs} array: "
-            f"pass {name} as NumPy integers or as a {theirs} array"
+            f"pass {name} as a NumPy array or as a {theirs} array"
         )
     here, there = device_of(array), device_of(x)
     if here is not None and there is not None and here != there:
@@ -111,7 +120,7 @@ def dot(q: Array, k: Array, scale: float, bias: Array | None = None) -> Array:
 
 
 def gathered(x: Array, index: Array) -> Array:
-    """Return ``x[..., i, index[i, j]]`` for x (..., Q, R) and an integer index (Q, K) below R."""
+    """Return ``x[..., i, index[i, j]]`` for x (..., Q, R) and integers index (Q, K), each < R."""
     xp, device = namespace(x), device_of(x)
     rows, columns = int(x.shape[-2]), int(x.shape[-1])
     first = columns * np.arange(rows)[:, None]
@@ -133,9 +142,9 @@ def clip(r: Array, low: int, high: int) -> Array:
 def lookup(name: str, table: Array, index: Array) -> Array:
     """Return ``table[index]`` for an integer index of any shape; raise if it is outside the table.
 
-    Libraries differ past the end (NumPy raises, CuPy wraps round, JAX fills NaN, a CUDA assert
-    kills the process), so the range is checked first.  Traced or lazy indices cannot be checked and
-    give NaN rows outside the table.
+    The range is checked first, because libraries treat an index outside the table differently:
+    NumPy raises, CuPy wraps round, JAX fills with NaN, and in PyTorch a CUDA assert kills the
+    process.  A traced or lazy index cannot be checked: outside the table it gives rows of NaN.
     """
     xp, device, (rows, width) = namespace(table), device_of(table), table.shape
     shape, lazy = tuple(index.shape), is_lazy(index)

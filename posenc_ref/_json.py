@@ -1,4 +1,7 @@
-"""The JSON form of values; arrays are stored without loss as dtype, shape and hexadecimal bits."""
+"""The JSON form of encodings, scalings, query scales and model encodings.
+
+Arrays are stored without loss, as dtype, shape and hexadecimal bits.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from ._registry import CLASSES
 
 
 def from_dict(data: Mapping[str, Any]) -> Any:
-    """Return the value that ``to_dict`` wrote.
+    """Return the encoding, scaling, query scale or model encoding that ``to_dict`` wrote.
 
     Parameters
     ----------
     data : mapping
-        ``{"encoding": "RoPE", ...}``, ``{"scaling": ...}``, ``{"query_scale": ...}`` or
-        ``{"model": ...}`` with the fields of the class, such as parsed JSON.  A missing field
-        has its default.
+        Parsed JSON: ``{"encoding": "RoPE", ...}``, ``{"scaling": ...}``,
+        ``{"query_scale": ...}`` or ``{"model": ...}``, with the fields of the class.  A missing
+        field has its default.
 
     Returns
     -------
@@ -29,10 +32,10 @@ def from_dict(data: Mapping[str, Any]) -> Any:
     Raises
     ------
     TypeError, ValueError
-        ``data`` is no mapping, its class or a field is unknown, or a required field is missing.
+        ``data`` is not a mapping, its class or a field is unknown, or a required field is missing.
     """
     if not isinstance(data, Mapping):
-        raise TypeError(f"data must be a mapping such as json.loads gives, got {data!r}")
+        raise TypeError(f"data must be a mapping, such as parsed JSON, got {data!r}")
     kinds = [kind for kind in CLASSES if kind in data and isinstance(data[kind], str)]
     # A nested scaling has the key "scaling" with a mapping, so only a string names a class.
     if not kinds:
@@ -61,7 +64,7 @@ def from_dict(data: Mapping[str, Any]) -> Any:
 
 
 def encode(value: Any) -> Any:
-    """Return a field of a value as JSON-ready data."""
+    """Return the value of a field as JSON-ready data."""
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if is_array(value):
@@ -77,7 +80,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """Return the field that :func:`encode` wrote."""
+    """Return the value that :func:`encode` wrote."""
     if isinstance(value, Mapping):
         if set(value) == {"dtype", "shape", "hex"}:
             dtype = np.dtype(dtype_like(np, value["dtype"]))

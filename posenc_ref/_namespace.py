@@ -7,8 +7,9 @@ Only this module of ``posenc_ref`` knows array libraries.  Its rules:
 * Never rely on dtype promotion: casts are explicit (libraries disagree about
   ``float64 * bfloat16``).
 * Never call ``isdtype`` or ``finfo`` on a user's dtype (they refuse NumPy's bfloat16): compare
-  names.
-* The namespace states whether a device has float64; this is never cached.
+  dtypes by name (:func:`dtype_name`).
+* Ask the library each time whether a device has float64 (:func:`has_float64`), and never cache
+  the answer, because a flag of JAX changes it.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ EPS = 1e-5
 
 @dataclass(frozen=True)
 class Network:
-    """Linear layers with activations between them; each may have a LayerNorm before it.
+    """Linear layers with activations between them; an activation may have a LayerNorm before it.
 
     Each mapping holds one array per layer, in order; its keys are the names in error messages.
     """
@@ -60,10 +60,11 @@ class Network:
         return x
 
     def size(self, x: np.ndarray, size: np.ndarray) -> np.ndarray:
-        """Return the error coefficient A of the outputs (..., H); ``size`` is that of the inputs x.
+        """Return the error coefficient A of the outputs (..., H); ``size`` is A of the inputs x.
 
-        ``|W| A + |b|`` of a layer; ``|gain| (A + mean of A) / deviation + |shift|`` of a norm; ReLU
-        does not change A; SiLU s gives ``|s(x)| + |s'(x)| A``.
+        A linear layer turns A into ``|W| A + |b|``.  A LayerNorm turns A into
+        ``|gain| (A + mean(A)) / deviation + |shift|``; deviation is the standard deviation of its
+        inputs.  ReLU keeps A.  SiLU (s) turns A into ``|s(x)| + |s'(x)| A``.
         """
         weights, biases, gains, shifts = (
             [np.zeros(()) if array is None else _host(array) for array in part.values()]

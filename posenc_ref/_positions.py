@@ -34,8 +34,8 @@ class Positions:
     """Checked positions, and the library ``xp`` and ``device`` of the caller's array.
 
     ``values`` are float64, or int64 if the encoding takes integers only. They stay in their
-    library, or are copied to the host if their device has no float64. Lazy positions cannot be
-    checked: outside the domain they give NaN rows instead of an error.
+    library, except that float64 values of a device without float64 are on the host. Lazy positions
+    cannot be checked: a position that :func:`as_positions` would refuse gives a row of NaN.
     """
 
     values: Array
@@ -61,19 +61,20 @@ def as_positions(
     largest: float = MAX_POSITION,
     name: str = "positions",
 ) -> Positions:
-    """Check ``positions`` and convert them; the domain is ``|position| <= largest``.
+    """Return checked ``positions``; raise unless each is finite and ``|position| <= largest``.
 
-    An int or float is one position, ``range(n)`` the first n, a list or a NumPy array (host
-    positions) works with any ``x``; positions of another library must share x's library and device.
-    float16 and bfloat16 are refused: they cannot represent all integers above 2048 and 256.
+    Positions are a number, a range, a list or an array.  An int or float is one position.  NumPy
+    arrays, ranges and lists (host positions) go with any ``x``; positions of another library must
+    share x's library and device.  float16 and bfloat16 are refused, because they cannot represent
+    all integers above 2048 and 256.
     """
     array = _as_array(positions, name)
     kind = dtype_name(array)
     if kind in ("float16", "bfloat16"):
         limit = {"float16": 2048, "bfloat16": 256}[kind]
         raise TypeError(
-            f"{name} must be integers, float32 or float64, got {kind}: it cannot tell integers "
-            f"apart past {limit}; build positions in int64"
+            f"{name} must be integers, float32 or float64, got {kind}: {kind} cannot represent all "
+            f"integers above {limit}; build positions in int64"
         )
     if kind not in INTEGER and kind not in FLOATING:
         raise TypeError(f"{name} must be integers or real floats, got dtype {kind}")
@@ -87,7 +88,7 @@ def as_positions(
         if lazy:
             raise TypeError(
                 f"{name} must be concrete on a device without float64, got a traced or lazy array: "
-                "pass host positions (a range, NumPy), or enable float64 (jax_enable_x64)"
+                "pass a range or a NumPy array, or enable float64 (jax_enable_x64)"
             )
         array = to_host(array)
     here = namespace(array)
@@ -101,7 +102,7 @@ def as_positions(
         extreme = max(-float(here.min(wide)), float(here.max(wide)))
         if not extreme <= largest:
             raise ValueError(
-                f"{name} must be finite and at most {largest:g} in size, got {extreme:g}"
+                f"{name} must be finite and at most {largest:g} in absolute value, got {extreme:g}"
             )
     return Positions(values, xp, device)
 
@@ -109,9 +110,9 @@ def as_positions(
 def as_pairs(
     q_positions: Any, k_positions: Any, *, integers: bool, x: Array | None = None
 ) -> tuple[Positions, Positions]:
-    """Check the positions (Q,) of queries and (K,) of keys, or (B, Q) and (B, K), together.
+    """Return the checked positions (Q,) of queries and (K,) of keys, or (B, Q) and (B, K).
 
-    Both are returned in one library: if one is on the host, it is copied to the other's device.
+    Both are in one library: if only one is on the host, it is copied to the other's device.
     """
     q = as_positions(q_positions, x=x, integers=integers, name="q_positions")
     k = as_positions(k_positions, x=x, integers=integers, name="k_positions")
@@ -162,15 +163,15 @@ def _as_array(positions: Any, name: str) -> Array:
 
 
 def first_axis(positions: Positions, num_axes: int) -> Positions:
-    """Return the positions (...) of the first axis of (A, ...); unchanged for one axis."""
+    """Return the positions (...) on the first of ``num_axes`` axes; unchanged with one axis."""
     return positions if num_axes == 1 else replace(positions, values=positions.values[0, ...])
 
 
 def broadcast_axes(positions: Positions, x: Array) -> tuple[Any, ...]:
     """Return the index that inserts axes so that positions broadcast with ``x`` (..., S, dim).
 
-    (S,) applies to every row; (B, S) has B on x's first axis and applies to all axes between; other
-    positions must have ``x.ndim - 1`` axes.
+    Positions (S,) are shared by all leading axes of x.  In positions (B, S), B is the size of x's
+    first axis, and the axes between share them.  Other positions must have ``x.ndim - 1`` axes.
     """
     lead = tuple(x.shape[:-1])
     shape = positions.shape
@@ -199,7 +200,7 @@ def broadcast_axes(positions: Positions, x: Array) -> tuple[Any, ...]:
 def cut_like(p: Positions, x: Array, num_axes: int = 1) -> Positions:
     """Return host positions as a Dask array chunked like x (..., S, dim), if x is a Dask array.
 
-    Without chunks, every task would receive the table of all positions.
+    Without chunks, Dask would send the cos and sin of all positions to the task of every chunk.
     """
     if library(x) != "dask" or not isinstance(p.values, np.ndarray):
         return p
@@ -213,7 +214,7 @@ def cut_like(p: Positions, x: Array, num_axes: int = 1) -> Positions:
 
 
 def target(p: Positions, xp: Namespace = None, device: Any = None) -> tuple[Namespace, Any]:
-    """Return the library and device of results that are made from positions without an x."""
+    """Return the library and device of a table: ``xp`` and ``device``, by default those of p."""
     device = p.device if device is None else device
     if xp is None:
         return p.xp, device

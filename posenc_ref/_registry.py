@@ -1,4 +1,4 @@
-"""The classes that can appear in JSON, by kind and class name."""
+"""The classes that have a JSON form, by kind (the keys of ``CLASSES``) and class name."""
 
 from __future__ import annotations
 

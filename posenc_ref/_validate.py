@@ -23,7 +23,10 @@ def integer(name: str, value: Any, *, minimum: int | None = None, why: str = "")
 def real(
     name: str, value: Any, *, above: float | None = None, minimum: float | None = None
 ) -> float:
-    """Return ``value`` as a finite Python float, above ``above`` and at least ``minimum``."""
+    """Return ``value`` as a Python float; raise unless it is finite and within the limits.
+
+    It must be greater than ``above`` and at least ``minimum``, where they are given.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a real number, got {value!r}")
     try:
@@ -49,9 +52,10 @@ def boolean(name: str, value: Any) -> bool:
 def choice(
     name: str, value: Any, allowed: Sequence[Any], aliases: Mapping[str, Any] | None = None
 ) -> Any:
-    """Return ``value``; raise, with the nearest suggestion, unless it is one of ``allowed``.
+    """Return ``value``; raise ValueError unless it is one of ``allowed``.
 
-    ``aliases`` maps other libraries' names to ours, for the suggestion only.
+    The message suggests the nearest allowed value.  ``aliases`` maps names in other libraries to
+    allowed values, for that suggestion only.
     """
     if any(value == a and type(value) is type(a) for a in allowed):
         return value
@@ -63,7 +67,7 @@ def choice(
         known = (aliases or {}).get(value.lower())
         near = difflib.get_close_matches(value.lower(), [a for a in allowed if isinstance(a, str)])
         if known is not None:
-            hint = f"; {value!r} elsewhere is {known!r} here"
+            hint = f"; use {known!r}, which some libraries call {value!r}"
         elif near:
             hint = f"; did you mean {near[0]!r}?"
     raise ValueError(f"{name} must be one of {listed}, got {value!r}{hint}")
@@ -75,8 +79,8 @@ def check_x(x: Array, dim: int, what: str) -> None:
         raise TypeError(f"x must be an array, got {type(x).__name__}")
     if type(x).__name__ == "DTensor":
         raise TypeError(
-            "x must be the part that this rank holds, got a DTensor: give x.to_local() with the "
-            "positions of its own tokens, and DTensor.from_local the result"
+            "x must be the tensor of this rank, got a DTensor: pass x.to_local() and the positions "
+            "of its tokens, then wrap the result with DTensor.from_local"
         )
     if dtype_name(x) not in FLOATING:
         raise TypeError(f"x must have a real floating dtype, got {dtype_name(x)}; cast it first")

@@ -1,21 +1,28 @@
-"""The error unit and the largest scores that pass. No other module defines a tolerance.
+"""The error unit and the budgets. No other module defines a tolerance.
 
-Each element of a reference (class ``Truth``) has two error coefficients:
-
-``A``  the sum of the absolute values of its terms (0 for an unrotated channel, which must be
-       bit-equal);
-``B``  the sum over axes of ``|position * frequency|`` times the amplitude of the pair: how much
-       rounding the angle changes the element.
+The score of an element is its error, measured in its own unit.  The budget is the largest score
+that passes.  The unit follows from two error coefficients, which each element of a reference has
+(class ``Truth``)::
 
     unit  = u_out * A + u_angle * B
     score = |actual - truth| / unit          (0 / 0 counts as 0, x / 0 as inf)
 
-``u_out`` is the roundoff of the output dtype (or of ``precision``, if coarser).  ``u_angle`` is
-2**-24 for every output dtype, because float32 angles are common practice, but 2**-53 for float64
-outputs and for ``angles="float64"``; with ``angles="exact"`` the angle term is the reference's own
-error bound, at every position.  In the corpus of ``tests/mutants`` correct float32 code measures at
-most 13 units, correct bfloat16 arithmetic 4, and the smallest error of a wrong implementation 660:
-the budgets lie between, nearer to the correct ones.
+``A``        The sum of the absolute values of the terms in the element's formula.  It is 0 for an
+             unrotated channel, which must be bit-equal.
+``B``        The sum over position axes of ``|position * frequency|``, times the amplitude of the
+             channel pair.  The product of B and a relative error of the angle bounds the error of
+             the element.
+``u_out``    The roundoff of the output dtype, or of ``precision``, if that is coarser.
+``u_angle``  The roundoff of ``angles``: 2**-24 for "float32", 2**-53 for "float64".  The default
+             is "float64" for float64 outputs, and "float32" for all other dtypes, because float32
+             angles are common practice.
+
+With ``angles="exact"`` the term ``u_angle * B`` is replaced by the error bound of the reference,
+which is the same at every position.
+
+The correct float32 implementations in ``tests/mutants`` have scores up to 13, correct bfloat16
+arithmetic up to 4.  The smallest score of a wrong implementation is 660.  The budgets lie between
+these scores, nearer to those of correct implementations.
 """
 
 from __future__ import annotations
@@ -44,7 +51,7 @@ ANGLES = ("float32", "float64", "exact")
 
 @dataclass(frozen=True)
 class Truth:
-    """Reference values, with A and B of the error unit for each element."""
+    """Reference values, with the error coefficients A and B of each element."""
 
     value: np.ndarray
     terms: np.ndarray  # A
@@ -52,7 +59,7 @@ class Truth:
     amplitude: np.ndarray = field(default_factory=lambda: np.zeros(()))
 
     def unit(self, dtype: str, *, angles: str | None = None, precision: str | None = None) -> Any:
-        """Return the unit of every element for outputs of ``dtype``."""
+        """Return the error unit of each element for outputs of ``dtype``."""
         if dtype not in ROUNDOFF:
             raise ValueError(f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r}")
         u_out = max(ROUNDOFF[dtype], ROUNDOFF[precision or dtype])
@@ -73,7 +80,7 @@ class Truth:
         precision: str | None = None,
         dtype: str | None = None,
     ) -> np.ndarray:
-        """Return ``|actual - truth| / unit`` per element: inf for a NaN where truth is finite."""
+        """Return ``|actual - truth| / unit`` per element; a NaN in ``actual`` scores inf."""
         name = dtype or str(actual.dtype)
         error = np.abs(actual.astype(np.float64) - self.value)
         unit = np.broadcast_to(self.unit(name, angles=angles, precision=precision), error.shape)

@@ -19,7 +19,8 @@ from .bias import Bias
 def slopes(n: int, max_bias: float) -> tuple[float, ...]:
     """Return ``m_h = 2 ** (-max_bias h / n)``, h = 1 .. n, where n is a power of two.
 
-    For other n: the slopes of the largest power of two c below n, then every second slope of 2c.
+    For other n, c is the largest power of two below n: the c slopes for c heads come first, then
+    the first n - c of every second slope for 2c heads.
     """
     c = 1 << (n.bit_length() - 1)  # the largest power of two that is at most n
     first = [Decimal(h) / c for h in range(1, c + 1)]
@@ -34,14 +35,15 @@ class ALiBi(Bias):
     """Attention with linear biases.
 
     Formula
-        ``b_h(i, j) = -m_h |i - j|``; logits are ``q . k / sqrt(d) + b``, and
-        ``(q . k + b) / sqrt(d)`` with ``bias_inside_scale``;
-        ``m_h = 2 ** (-max_bias * h / n)``, h = 1 .. n, for n a power of two; otherwise the slopes
-        of the power of two c below n, followed by every second slope of 2c, until there are n.
+        ``b_h(i, j) = -m_h |i - j|``.  Logits are ``q . k / sqrt(d) + b``, or
+        ``(q . k + b) / sqrt(d)`` with ``bias_inside_scale``.
+        If the number of heads n is a power of two, ``m_h = 2 ** (-max_bias * h / n)``, h = 1 .. n.
+        For other n, c is the largest power of two below n: the c slopes for c heads come first,
+        then the first n - c of every second slope for 2c heads.
     Source
-        Press, Smith, Lewis 2021, *Train Short, Test Long*, arXiv:2108.12409, section 3; head
-        counts that are not powers of two: the authors' code (``get_slopes``).  BLOOM, MPT and
-        Falcon-RW have the same slopes.
+        Press, Smith, Lewis 2021, *Train Short, Test Long*, arXiv:2108.12409, section 3.  The rule
+        for other n is in the authors' code (``get_slopes``).  BLOOM, MPT and Falcon-RW have the
+        same slopes.
     Error unit
         A = ``|b|``, B = 0.
 
@@ -49,8 +51,8 @@ class ALiBi(Bias):
     ----------
     num_heads : int
     causal : bool
-        True: queries attend only to keys j <= i (as in the paper). The formula is evaluated at
-        later keys too; the caller masks them.  False: the symmetric form of encoders.
+        True: queries attend only to keys j <= i, as in the paper. The formula is evaluated at
+        later keys too; the caller masks them.  False: queries attend to all keys.
     max_bias : float
         8 in the paper; ``alibi_bias_max`` in MPT.
     bias_inside_scale : bool
@@ -59,8 +61,8 @@ class ALiBi(Bias):
 
     Notes
     -----
-    Slopes are positive, positions may be fractional.  Results are float64 unless ``dtype=``: in
-    bfloat16 distances past 256 merge.
+    Positions may be fractional.  The result is float64 unless ``dtype=`` is given, because bfloat16
+    cannot represent all distances above 256.
     """
 
     num_heads: int
@@ -86,7 +88,10 @@ class ALiBi(Bias):
 
     @property
     def up_to_constant(self) -> bool:  # type: ignore[override]
-        """True if causal: ``+ m_h j`` differs by a constant per row, which softmax ignores."""
+        """Whether a constant per row may be added, which softmax ignores; True if causal.
+
+        For j <= i, the common form ``m_h j`` is ``b_h(i, j)`` plus the constant ``m_h i``.
+        """
         return self.causal
 
     def slopes(self) -> np.ndarray:

@@ -4,13 +4,13 @@ The definition is one line::
 
     angles = positions[..., None] * frequencies;  cos(angles), sin(angles)
 
-In float64 the error of that line is up to ``2**-53 * angle``, at position 2**20 about 2**15
-roundings: too much for a reference.  This module keeps the angle *in turns*, where dropping whole
+In float64, rounding the angle alone gives that line an error of up to ``2**-53 * angle``: too much
+for a reference at large positions.  This module keeps the angle *in turns*, where dropping whole
 turns is exact. Frequencies are 50-digit decimals, so neither ``base ** (-2k/d)`` nor 2 pi is
 rounded to float64.
 
-Certificate: ``tests/posenc_ref/test_angles.py`` and ``posenc accuracy`` compare with mpmath at
-50 digits.
+``tests/posenc_ref/test_angles.py`` and ``posenc accuracy`` verify the error bound: they compare
+these cosines and sines with those of mpmath at 50 digits.
 """
 
 from __future__ import annotations
@@ -98,11 +98,12 @@ def cos_sin(
 
     1. Split every position into a high and a low half of at most 26 bits each (Veltkamp).
     2. Multiply each half by each 24-bit frequency part: four products of at most 50 bits.
-    3. Drop whole turns from each product, and add the products, keeping the rounding error of
-       each addition (two-sum). Add these errors, ``position * t3`` and the rounding error of
-       ``+ offset``: they are tiny, so rounding them costs far less than 2**-53.
-    4. Subtract the nearest quarter turn: the remainder lies in [-1/8, 1/8] turns, where the
-       conversion to radians and the library's cos and sin add about one rounding.
+    3. Drop whole turns from each product. Add the products; two-sum gives the rounding error of
+       each addition. Sum these errors, ``position * t3`` and the rounding error of ``+ offset``
+       in plain float64: all are tiny, so rounding this sum costs far less than 2**-53.
+    4. Subtract the nearest quarter turn and add the sum of step 3. The remainder lies in
+       [-1/8, 1/8] turns; there the conversion to radians and the library's cos and sin add an
+       error of about 2**-53.
     """
     t1, t2, t3 = (from_host(part, xp, device) for part in (turns.t1, turns.t2, turns.t3))
     at = positions[..., None] if axes is None else _per_pair(positions, axes, xp, device)
@@ -151,8 +152,9 @@ def tables(
 ) -> tuple[Array, Array]:
     """Return :func:`cos_sin` of positions on the host or on ``device``, in ``dtype`` of ``xp``.
 
-    ``dtype=None`` is float64, or float32 on a device without float64.  On such a device, and for
-    host positions with traced arrays, NumPy makes the tables, which are then copied.
+    ``dtype=None`` is float64, or float32 on a device without float64.  For host positions, NumPy
+    computes the tables, which are then copied to ``device``.  Positions of a device without
+    float64 must be on the host.
     """
     if dtype is None:
         dtype = xp.float64 if has_float64(xp, device) else xp.float32

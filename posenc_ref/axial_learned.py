@@ -30,20 +30,22 @@ class AxialLearned(LearnedTable):
     Formula
         ``PE(p_0, p_1, ...) = [E_0[p_0], E_1[p_1], ...]`` or their sum.
     Source
-        Kitaev et al. 2020, *Reformer*, arXiv:2001.04451 (``flat``).  DETR's learned encoding,
-        arXiv:2005.12872: 50 rows for each axis, ``order=(1, 0)``: the columns of x first, although
-        DETR's sinusoids have those of y first.  ViViT, MViT and VideoPrism add ("sum").
+        Kitaev et al. 2020, *Reformer*, arXiv:2001.04451 (``flat=True``).  DETR's learned encoding
+        (Carion et al. 2020, arXiv:2005.12872) has 50 rows for each axis and ``order=(1, 0)``: the
+        columns of x come first, although in DETR's sinusoids the columns of y come first.  ViViT,
+        MViT and VideoPrism add the rows of the axes (``combine="sum"``).
     Error unit
-        Concatenated rows are looked up: A = B = 0. A sum has A = the sum of the absolute values, B
-        = 0.
+        "concat": A = B = 0, because the numbers are copied from the tables.  "sum": A = the sum of
+        the absolute values of the added numbers, B = 0.
 
     Parameters
     ----------
     tables : sequence of arrays, shapes (rows of the axis, columns of the axis)
-        In the order of the position axes, of one library and dtype. Stored without a copy.
+        One table for each position axis, in the order of the axes. All share a library and a dtype.
+        Stored without a copy.
     combine : {"concat", "sum"}
     order : sequence of int, optional
-        The axes in the order of their columns.
+        The axis numbers in the order in which the rows are concatenated. Default: 0, 1, ...
     flat : bool
         Positions are single integers, ``p = (p_0 * rows_1 + p_1) * rows_2 + ...``: the last axis
         runs fastest.
@@ -51,9 +53,9 @@ class AxialLearned(LearnedTable):
     Raises
     ------
     TypeError
-        Positions that are not integers, tables that are not real floating arrays.
+        Positions are not integers, or tables are not real floating arrays.
     ValueError
-        A position outside its table: nothing is clamped or wrapped round.
+        A position is outside its table: nothing is clamped or wrapped round.
     """
 
     tables: tuple[Array, ...]
@@ -102,7 +104,7 @@ class AxialLearned(LearnedTable):
         return math.prod(int(t.shape[0]) for t in self.tables)
 
     def truth(self, positions: Any) -> Truth:
-        """Return ``table`` with the error coefficients A and B; both are 0 for rows looked up."""
+        """Return ``table`` with the error coefficients A and B, as the class states them."""
         p = self._positions(np.asarray(positions))
         parts = [np.asarray(astype(part, "float64")) for part in self._parts(p)]
         if self.combine == "concat":
@@ -116,7 +118,7 @@ class AxialLearned(LearnedTable):
         return p if self.flat else self._of_axes(p)
 
     def _parts(self, p: Positions) -> list[Array]:
-        """Return the rows of each axis, in the order of their columns."""
+        """Return the table rows of each axis, in ``order``."""
         check_place("positions", p.values, "the table", self.tables[0])
         if self.flat:
             at, left = [], p.values

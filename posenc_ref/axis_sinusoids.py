@@ -23,10 +23,10 @@ _ORDERS = {"yx": "hw", "xy": "wh", "zyx": "thw"}
 class AxisSinusoids(ComputedTable, abstract=True):
     """Base class of the sinusoidal tables of several axes.
 
-    A subclass supplies ``sections`` (the number of columns of each axis), ``axis_order`` (the
-    letters of the axes in the order of the columns), ``axes`` (the letters in the order of the
-    positions), and the fields of :class:`Sinusoidal`. A and B of an element are those of the table
-    of its axis.
+    A subclass supplies the number of columns of each axis (``_sections``), the letters of the axes
+    in the order of the columns (``axis_order``) and in the order of the positions (``axes``), and
+    the fields of :class:`Sinusoidal`. Each column belongs to one axis, whose :class:`Sinusoidal`
+    table gives its error coefficients A and B.
     """
 
     axes: str
@@ -41,7 +41,7 @@ class AxisSinusoids(ComputedTable, abstract=True):
         raise NotImplementedError(f"{type(self).__name__} defines no sections")
 
     def _of_axis(self) -> dict[str, Any]:
-        """Return the other :class:`Sinusoidal` fields of the table of each axis."""
+        """Return further :class:`Sinusoidal` fields of this class's axes, by default none."""
         return {}
 
     def _base(self, axis: int) -> float:
@@ -55,7 +55,7 @@ class AxisSinusoids(ComputedTable, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """All three properties hold."""
+        """The properties that hold, which are the same for all sinusoidal tables."""
         return PAIRED
 
     def parts(self) -> tuple[tuple[int, Sinusoidal], ...]:
@@ -70,9 +70,10 @@ class AxisSinusoids(ComputedTable, abstract=True):
         )
 
     def columns(self) -> np.ndarray:
-        """Return, for each column, its column number in the concatenated tables of :meth:`parts`.
+        """Return which column of the concatenated :meth:`parts` each column of the table is.
 
-        "grouped" puts the first kind (such as the sines) of all axes before the second.
+        The layout "grouped" puts the sines of all axes before the cosines of all axes, or the
+        cosines first with ``first="cos"``; the other layouts keep the order.
         """
         order = np.arange(self.dim)
         if self.layout != "grouped":

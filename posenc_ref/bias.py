@@ -33,12 +33,12 @@ class Bias(Encoding, abstract=True):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties from this list that hold for all positions.
+        """The names of the properties that this bias has at all positions.
 
         ``translation``  ``b(i + s, j + s) = b(i, j)``
         ``symmetric``    ``b(i, j) = b(j, i)``
-        ``zero-at-own``  ``b(i, i) = 0``
-        ``decay``        among keys j <= i, an earlier key never has a larger bias
+        ``zero-at-own``  ``b(i, i) = 0``: the key at the query's own position has no bias
+        ``decay``        ``b(i, j) <= b(i, j + 1)`` for j < i: no earlier key has a larger bias
         """
         return self.holds | {"translation"} if self.relative else self.holds
 
@@ -61,7 +61,7 @@ class Bias(Encoding, abstract=True):
     def truth(self, q_positions: Any, k_positions: Any) -> Truth:
         """Return the bias (H, Q, K) with the error coefficients A and B, as NumPy float64.
 
-        Positions are on the host.  A relative bias is computed once for each distinct offset.
+        Positions must be on the host.  A relative bias is computed once for each distinct offset.
         """
         if not self.relative:
             return _sized(self.bias(q_positions, k_positions))
@@ -77,27 +77,34 @@ class Bias(Encoding, abstract=True):
                        for part in (truth.value, truth.terms, truth.angle)))  # fmt: skip
 
     def _truth_of(self, offsets: np.ndarray) -> Truth:
-        """Return the reference (H, n) of offsets (n,); by default A = |value|, B = 0."""
+        """Return the bias (H, n) of offsets (n,) with the error coefficients A and B.
+
+        A is the absolute value of the bias and B is 0, unless a subclass overrides this method.
+        """
         return _sized(self._of_offset(offsets[None, :])[..., 0, :])
 
     def bias(self, q_positions: Any, k_positions: Any, *, dtype: DType = None) -> Array:
         """Return the bias (H, Q, K) of query positions (Q,) and key positions (K,).
 
         Positions (B, Q) and (B, K) give (B, H, Q, K).  The result has the library and device of the
-        positions or of the learned arrays. It is float64, or has the dtype of the learned table it
-        is looked up in, unless ``dtype=`` is given.
+        positions or of the learned arrays. Without ``dtype=``, a bias from a learned table has the
+        dtype of that table, and every other bias is float64.
         """
         q, k = as_pairs(q_positions, k_positions, integers=self.integers)
         bias = self._of_pairs(q.values[..., :, None], k.values[..., None, :])
         return finish(send(bias, q.xp, q.device), dtype)
 
     def toeplitz(self, q_len: int, k_len: int) -> Array:
-        """Return the bias by offset, t (H, q_len + k_len - 1), with queries at the end of the keys.
+        """Return the bias of each offset key - query, as t (H, q_len + k_len - 1).
 
+        Keys are at 0 .. k_len - 1, queries at the last ``q_len`` of these positions:
         ``bias(range(k_len - q_len, k_len), range(k_len))[h, i, j] == t[h, j - i + q_len - 1]``.
         """
         if not self.relative:
-            raise ValueError(f"{type(self).__name__} is no function of key - query: use bias()")
+            raise ValueError(
+                f"the bias of {type(self).__name__} does not depend on key - query alone, so it "
+                "has no Toeplitz form: use bias()"
+            )
         q_len = validate.integer("q_len", q_len, minimum=1)
         k_len = validate.integer("k_len", k_len, minimum=1)
         kind = np.int64 if self.integers else np.float64
@@ -110,11 +117,11 @@ class Bias(Encoding, abstract=True):
 
         ``(q . k + bias) * scale`` where ``bias_inside_scale``.
         """
-        bias = self._for(q, k, q_positions, k_positions)
+        bias = self._like_logits(q, k, q_positions, k_positions)
         return dot(q, k, scale, bias * scale if self.bias_inside_scale else bias)
 
-    def _for(self, q: Array, k: Array, q_positions: Any, k_positions: Any) -> Array:
-        """Return the bias with axes that broadcast to the logits, in q's dtype on its device."""
+    def _like_logits(self, q: Array, k: Array, q_positions: Any, k_positions: Any) -> Array:
+        """Return the bias in the dtype and on the device of q; its axes broadcast to the logits."""
         if q.ndim < 3 or q.shape[-3] != self.num_heads:
             raise ValueError(
                 f"q and k must have shape (..., H, S, d) with H = {self.num_heads} heads, "

@@ -20,20 +20,23 @@ class BoxSine(AxisSinusoids):
     """Sinusoidal encoding of reference points (x, y) or boxes (x, y, w, h) between 0 and 1.
 
     Formula
-        ``s(c)[2k], s(c)[2k + 1] = sin, cos of scale c / base ** (2k/F)``, k < F/2, for each of the
-        n coordinates c; F = dim/n; ``PE = [s(y), s(x), s(w), s(h)]`` by ``axis_order``.
+        Each of the n coordinates c has F = dim/n columns: for k < F/2,
+        ``s(c)[2k] = sin(angle)`` and ``s(c)[2k + 1] = cos(angle)`` with
+        ``angle = scale * c / base ** (2k/F)``.  ``PE = [s(y), s(x), s(w), s(h)]``, in the order of
+        ``axis_order``.
     Source
         The code of Meng et al. 2021, *Conditional DETR*, arXiv:2108.06152, and of Liu et al. 2022,
         *DAB-DETR*, arXiv:2201.12329 (``gen_sineembed_for_position``): y before x, where the paper
-        of DAB-DETR, section 4, writes x, y, w, h.  Also Grounding DINO, LW-DETR, RF-DETR, SAM 3.
-        Zhu et al. 2020, *Deformable DETR*, arXiv:2010.04159, two stages
-        (``get_proposal_pos_embed``): in the order of the box, "xywh".
-        Points alone are ``BoxSine(dim, axes="xy", axis_order="yx")``.
+        of DAB-DETR, section 4, writes x, y, w, h.  Grounding DINO, LW-DETR, RF-DETR and SAM 3 have
+        the same function.  The two-stage variant of Zhu et al. 2020, *Deformable DETR*,
+        arXiv:2010.04159 (``get_proposal_pos_embed``), has ``axis_order="xywh"``.
+        For points, use ``BoxSine(dim, axes="xy", axis_order="yx")``.
     Traps
-        The columns of y come before those of x, but w before h. Coordinates are given: there is no
-        cumulative sum over a mask and no half pixel, as :class:`DETRSine` has.  Grounding DINO
-        sends the *numbers* of text tokens through the same function: multiplied by 2 pi, so that
-        column 0 is 0 and column 1 is 1 for every token (``Sinusoidal(dim, position_scale=2 pi)``).
+        The columns of y come before those of x, but those of w before those of h. The caller passes
+        the coordinates: unlike :class:`DETRSine`, this class neither counts the pixels of a mask
+        nor shifts by half a pixel.  Grounding DINO encodes the integer positions of text tokens
+        with the same function.  It multiplies them by 2 pi, so for every token column 0 is 0 and
+        column 1 is 1 (``Sinusoidal(dim, position_scale=2 pi)``).
     Error unit
         A = |value|, B = ``|angle|``.
 
@@ -46,7 +49,7 @@ class BoxSine(AxisSinusoids):
     axis_order : str
         The coordinates in the order of their columns, a permutation of ``axes``.
     base : float
-        The temperature T; 10000 in the models above, DAB-DETR's images have 20.
+        The temperature T, 10000 in the models above.  (DAB-DETR's :class:`DETRSine` has 20.)
     scale : float
         The factor on coordinates.
     """

@@ -30,8 +30,8 @@ class ConViTBias(WindowBias):
     Traps
         The positional logits are *not* added to ``q . k``: there are two softmaxes, so ``scores``
         raises.  Offsets are key minus query, x first, and not normalised.  The paper has three
-        weights per head; the code's linear layer adds a bias, which the softmax ignores: rows are
-        judged up to a constant.
+        weights per head; the code's linear layer adds a bias.  The softmax ignores this bias, so an
+        implementation may differ from this class by a constant per query and head.
     Error unit
         A = ``|weight| . (|dx|, |dy|, dx^2 + dy^2) + |proj_bias|``, B = 0.
 
@@ -63,7 +63,7 @@ class ConViTBias(WindowBias):
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
-        """Rows of the weight."""
+        """Number of heads H, the number of rows of ``weight``."""
         return int(self.weight.shape[0])
 
     def weights(
@@ -79,7 +79,7 @@ class ConViTBias(WindowBias):
             raise ValueError(f"k must hold at least one key, got shape {tuple(k.shape)}")
         scale = self.own_scale(int(q.shape[-1])) if scale is None else scale
         wide = widen(q)
-        bias = self._for(wide, k, q_positions, k_positions)
+        bias = self._like_logits(wide, k, q_positions, k_positions)
         s = sigmoid(like("gate", self.gate, wide))[:, None, None]
         mixed = (1.0 - s) * _softmax(dot(wide, widen(k), scale)) + s * _softmax(bias)
         return astype(mixed, q.dtype)

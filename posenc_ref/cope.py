@@ -1,4 +1,4 @@
-"""Contextual position encoding (CoPE): each query counts the keys it gates."""
+"""Contextual position encoding (CoPE): positions are sums of gates computed from q . k."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ class CoPE(Score):
     """Contextual position encoding.
 
     Formula
-        ``g_ij = sigmoid(q_i . k_j / sqrt(d))`` for keys j <= i, ``p_ij = min(sum of g_it for t from
-        j to i, P - 1)``; ``A_ij = q_i . k_j / sqrt(d) + q_i . e[p_ij]``, with e interpolated
-        linearly between the rows on either side of p_ij.
+        The gates are ``g_ij = sigmoid(q_i . k_j / sqrt(d))`` for keys j <= i, the positions
+        ``p_ij = min(sum of g_it for t from j to i, P - 1)``, and the logits
+        ``A_ij = q_i . k_j / sqrt(d) + q_i . e[p_ij]``.  ``e[p]`` is interpolated linearly between
+        the rows ``e[floor(p)]`` and ``e[floor(p) + 1]``.
     Source
         Golovneva et al. 2024, *Contextual Position Encoding*, arXiv:2405.18719, equations (3) to
-        (5), and its code (appendix B), where gates see the scaled and masked logits.
+        (5), and its code (appendix B), which computes gates from the scaled and masked logits.
     Traps
-        Gates must see the mask: an unmasked sigmoid counts later keys.  The position term is not
-        scaled, and the sum runs from the key to the query.
+        The mask must be applied before the gates: an unmasked sigmoid counts later keys.  The
+        position term is not scaled, and the sum runs from the key to the query.
     Error unit
-        A = the sum of ``|q| |k|``, scaled, of ``|q| |e|`` at both rows, and of the effect of
-        rounding the gates, ``(p + sum of A_it / 4) |q| (|e below| + |e above|)``; B = 0.
+        A = ``C_ij + (1 + p_ij + sum of C_it / 4 over t <= i) E_ij``, B = 0.  C is ``|q| |k|``,
+        scaled; E is ``|q| |e|``, summed over the two interpolated rows.  The factor of E allows
+        for rounding the gates and their sum.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ class CoPE(Score):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: only the order of positions matters, not a common shift."""
+        """The properties that hold; "translation" is one: only the order of positions matters."""
         return frozenset({"prefix", "translation"})
 
     def __post_init__(self) -> None:
@@ -75,7 +77,7 @@ class CoPE(Score):
         return {"content-content": logits, "content-position": self._at(p, by_row)}
 
     def _at(self, p: Array, by_row: Array) -> Array:
-        """Return ``sum_m max(0, 1 - |p - m|) by_row[..., m]``: linear interpolation."""
+        """Return ``by_row`` (..., Q, P), interpolated linearly at p (..., Q, K)."""
         xp = namespace(p)
         total = xp.zeros_like(p)
         for m in range(int(by_row.shape[-1])):
@@ -86,7 +88,7 @@ class CoPE(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Return each term with the error coefficients A and B."""
+        """Return each term of the logits with the error coefficients A and B."""
         values = self._of_pairs(q, k, q_at, k_at, scale)
         size = product(np.abs(q), np.abs(k)) * abs(scale)
         p = self.positions(values["content-content"], q_at, k_at)

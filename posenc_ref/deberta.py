@@ -27,30 +27,33 @@ class DeBERTa(Score):
     """Disentangled attention.
 
     Formula
-        ``A_ij = (q_i . k_j + q_i . Kr[d(i, j)] + k_j . Qr[d(i, j)]) / sqrt(d (1 + terms))``,
-        ``terms`` being how many of the last two terms are present; ``d(i, j) = clip(b(i - j) +
-        span, 0, 2 span - 1)`` with ``span = rows / 2``.  b is the identity in v1; in v2 and v3,
-        with mid = buckets // 2, ``b(r) = r`` for |r| <= mid, else ``sign(r) (mid +
-        ceil(log(|r|/mid) / log((max_position - 1)/mid) (mid - 1)))``.
+        ``A_ij = (q_i . k_j + q_i . Kr[d(i, j)] + k_j . Qr[d(i, j)]) / sqrt(n d)``.  n is the number
+        of terms: 3, or 2 without Kr or without Qr.  Rows are
+        ``d(i, j) = clip(b(i - j) + span, 0, 2 span - 1)`` with ``span = rows / 2``.
+        In DeBERTa v1, which has no buckets, ``b(r) = r``.  In DeBERTa v2 and v3, with
+        mid = buckets // 2, ``b(r) = r`` for |r| <= mid, and for other r
+        ``b(r) = sign(r) (mid + ceil(log(|r|/mid) / log((max_position - 1)/mid) (mid - 1)))``.
     Source
-        He et al. 2020, arXiv:2006.03654, equations (2) to (4); buckets: the authors' code
-        (``make_log_bucket_position``).
+        He et al. 2020, arXiv:2006.03654, equations (2) to (4).  The buckets b are in the authors'
+        code (``make_log_bucket_position``).
     Traps
-        The paper writes ``Qr[d(j, i)]`` in equation (4); the authors' code, and transformers', has
-        ``d(i, j)`` (``p2c="code"``).  The offset is query minus key. Offsets span and span - 1
-        share a row; -span has a row of its own.
+        The paper writes ``Qr[d(j, i)]`` in equation (4) (``p2c="paper"``).  The authors' code and
+        transformers have ``Qr[d(i, j)]`` (``p2c="code"``).  The offset is query minus key.  Offsets
+        span and span - 1 share the last row of a table, but -span and 1 - span have two rows.
     Error unit
         A = the sum of ``|q| |k|``, ``|q| |Kr|`` and ``|k| |Qr|`` over the channels, scaled; B = 0.
 
     Parameters
     ----------
     relative_keys : array (H, 2 span, d), real floating, or None
-        Kr, the projected relative embeddings that are multiplied with queries (c2p).
+        Kr, the relative embeddings after the key projection; multiplied with queries (c2p).
     relative_queries : array (H, 2 span, d), real floating, or None
-        Qr, those that are multiplied with keys (p2c).
+        Qr, the relative embeddings after the query projection; multiplied with keys (p2c).
     buckets, max_position : int, optional
-        ``position_buckets`` (256) and ``max_relative_positions`` (512) of v2 and v3; None in v1.
+        ``position_buckets`` (256) and ``max_relative_positions`` (512) of DeBERTa v2 and v3; None
+        in v1.
     p2c : {"code", "paper"}
+        "code": the last term has ``Qr[d(i, j)]``; "paper": it has ``Qr[d(j, i)]``.
     """
 
     relative_keys: Array | None
@@ -70,7 +73,7 @@ class DeBERTa(Score):
             check_numbers(name, t, *self._table.shape)
         if self._table.shape[-2] % 2:
             raise ValueError(
-                "relative_keys must have an even number of rows (2 span), "
+                f"{next(iter(given))} must have an even number of rows (2 span), "
                 f"got {self._table.shape[-2]}"
             )
         self._set(p2c=validate.choice("p2c", self.p2c, ("code", "paper")))
@@ -90,7 +93,7 @@ class DeBERTa(Score):
 
     @property
     def span(self) -> int:
-        """Half of the rows."""
+        """Half of the number of rows of a table."""
         return int(self._table.shape[-2]) // 2
 
     @property
@@ -100,17 +103,20 @@ class DeBERTa(Score):
 
     @property
     def heads(self) -> int | None:
-        """The first axis of the tables."""
+        """Number of heads H, the size of the first axis of the tables."""
         return int(self._table.shape[0])
 
     def own_scale(self, dim: int) -> float:
-        """Return ``1 / sqrt(d (1 + terms))``."""
+        """Return ``1 / sqrt(n d)``, n the number of terms."""
         terms = sum(t is not None for t in (self.relative_keys, self.relative_queries))
         return float((dim * (1 + terms)) ** -0.5)
 
     @cached_property
     def thresholds(self) -> tuple[int, ...]:
-        """The smallest |r| of buckets mid + 1, mid + 2, ..., span, compared in Python integers."""
+        """The smallest |r| of each bucket mid + 1, mid + 2, ..., span.
+
+        They are found by comparing powers of integers, not rounded logarithms.
+        """
         if self.buckets is None or self.max_position is None:
             return ()
         mid, starts = self.buckets // 2, [self.buckets // 2 + 1]
@@ -122,9 +128,9 @@ class DeBERTa(Score):
         return tuple(starts)
 
     def bucket(self, relative_position: Any) -> Array:
-        """Return b(r) of relative positions ``query - key``: integers (...) to int64 (...).
+        """Return b(r) of integer relative positions ``query - key`` (...), as int64 (...).
 
-        Results are clipped to -span .. span, beyond which all offsets share a row.
+        Results are clipped to -span .. span, because all offsets beyond share a row.
         """
         r = relative_position if is_array(relative_position) else np.asarray(relative_position)
         if dtype_name(r) not in INTEGER:

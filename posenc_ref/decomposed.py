@@ -22,8 +22,8 @@ class DecomposedRelative(Score):
     Source
         Li et al. 2021, *MViTv2*, arXiv:2112.01526, equation (4); ViTDet and SAM's image encoder.
     Traps
-        The position terms use the unscaled query.  For a grid of another size, resize
-        the table first.
+        The position terms use the unscaled query.  For a grid of another size, resize both tables
+        first.
     Error unit
         A = the sum of ``|q| |k|``, scaled, ``|q| |R_h|`` and ``|q| |R_w|``; B = 0.
 
@@ -31,7 +31,7 @@ class DecomposedRelative(Score):
     ----------
     height_table, width_table : array (2h - 1, d) and (2w - 1, d), real floating
     grid : (int, int)
-        Height and width.
+        Height h and width w of the grid, in tokens.
     """
 
     height_table: Array

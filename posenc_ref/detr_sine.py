@@ -19,14 +19,17 @@ class DETRSine(AxisSinusoids):
     """Sinusoidal position encoding of the valid part of an image, normalised by its size.
 
     Formula
-        ``y = cumsum(mask, rows)``, counting from 1, x the same along columns; with ``normalize``
-        ``y <- scale (y + shift) / (y_last + eps)``, y_last the count at the end of the column;
-        ``PE = [sin, cos of y/T**(2k/F), interleaved; the same of x]``, F = dim/2, k < F/2.
+        y and x of a pixel are the cumulative sums of ``mask`` down its column and along its row, so
+        the first valid pixel has 1.  ``normalize`` replaces y by
+        ``scale (y + shift) / (y_last + eps)``, where y_last is the sum over the whole column, and
+        x likewise by the sum over its row.  ``PE = [s(y), s(x)]`` with
+        ``s(c)[2k] = sin(c / T**(2k/F))``, ``s(c)[2k + 1] = cos(c / T**(2k/F))``, F = dim/2,
+        k < F/2.
     Source
         Carion et al. 2020, *End-to-End Object Detection with Transformers*, arXiv:2005.12872;
-        facebookresearch/detr, models/position_encoding.py.  Deformable DETR: shift -0.5.
-        DAB-DETR and Grounding DINO: base 20; DAB-DETR has two settings, ``temperatureH`` for y and
-        ``temperatureW`` for x.
+        facebookresearch/detr, models/position_encoding.py.  Deformable DETR has shift -0.5.
+        DAB-DETR and Grounding DINO have base 20; DAB-DETR has two settings, ``temperatureH`` for y
+        and ``temperatureW`` for x.
     Error unit
         A = |value|, B = ``|angle|``, which also covers the roundings of the normalised position.
 
@@ -41,9 +44,10 @@ class DETRSine(AxisSinusoids):
     normalize : bool
         False is the default of DETR's class; its models pass True.
     scale : float
-        The largest normalised position; at 2 pi channel 0 is back at 0.
+        The normalised position of the last valid pixel, without ``shift`` and ``eps``.  With 2 pi,
+        the sine of frequency 1 runs through one whole period.
     shift, eps : float
-        ``shift`` is added before the normalisation, ``eps`` in its denominator.
+        ``shift`` is added to the sums, ``eps`` to the denominator.
     axis_order : {"hw", "wh"}
         "hw": columns of y first (in DETR's *learned* table, x comes first).
     """
@@ -83,8 +87,8 @@ class DETRSine(AxisSinusoids):
 
         They have the library and device of ``mask`` (NumPy for nested lists) and are float64, or
         float32 on a device without float64. A traced mask cannot be checked: a pixel that is
-        neither 0 nor 1 gives NaN at every later position. A column (or row) without a valid pixel
-        has position ``scale * shift / eps``, 0 without a shift; DETR masks these pixels.
+        neither 0 nor 1 gives NaN positions in its column and row. With ``normalize``, a column (or
+        row) without a valid pixel has position ``scale * shift / eps``; DETR masks these pixels.
         """
         mask = mask if is_array(mask) else np.asarray(mask)
         if mask.ndim < 2 or not (is_lazy(mask) or np.isin(to_host(mask), (0, 1)).all()):

@@ -22,22 +22,28 @@ class DynamicBias(Bias):
     """Dynamic position bias of a sequence, a network applied to the offset.
 
     Formula
-        ``b(i, j) = f(i - j)``, or with ``log_distance`` ``f(sign(i - j) log(1 + |i - j|))``;
-        f is a linear layer, SiLU, ..., a linear layer with an output for each head.
+        ``b(i, j) = f(i - j)``, or ``b(i, j) = f(sign(i - j) log(1 + |i - j|))`` with
+        ``log_distance``.  f is a network of linear layers with activations between them; its last
+        layer has one output for each head.
     Source
-        x-transformers, ``DynamicPositionBias`` (``dynamic_pos_bias=True``), with or without its
-        norms (the first norm has no shift), after Wang et al. 2021, *CrossFormer*, arXiv:2108.00154
-        (:class:`DynamicWindowBias`).
+        x-transformers, ``DynamicPositionBias`` (``dynamic_pos_bias=True``), which optionally has
+        LayerNorms; its first LayerNorm has no shift.  It is a variant of CrossFormer's bias (Wang
+        et al. 2021, arXiv:2108.00154, :class:`DynamicWindowBias`).
     Traps
         The offset is query minus key, not divided by the length.
     Error unit
-        A is propagated through the layers: ``|W| A + |b|``; for SiLU s ``|s(x)| + |s'(x)| A``.  It
-        starts with |i - j|, or the logarithm and 1 for rounding its argument.  B = 0.
+        A starts as |i - j|, or as ``1 + log(1 + |i - j|)`` with ``log_distance``; the 1 allows for
+        rounding inside the logarithm.  A linear layer turns A into ``|W| A + |b|``, SiLU (s) turns
+        A into ``|s(x)| + |s'(x)| A``, ReLU keeps A, and a LayerNorm turns A into
+        ``|gain| (A + mean(A)) / deviation + |shift|``; deviation is the standard deviation of its
+        inputs.  B = 0.
 
     Parameters
     ----------
     weights : tuple of arrays (W1, 1), (W2, W1), ..., (H, W), real floating
-    biases : tuple of arrays, one for each of them: (W1,), ..., (H,)
+        The weights of the linear layers.
+    biases : tuple of arrays (W1,), (W2,), ..., (H,)
+        The biases of the linear layers.
     gains, shifts : tuples of arrays, one for each hidden layer, or none
         Parameters of a LayerNorm between a hidden layer and its activation.
     activation : {"silu", "relu"}
@@ -58,7 +64,7 @@ class DynamicBias(Bias):
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
-        """Outputs of the last layer."""
+        """Number of heads H, the number of outputs of the last layer."""
         return int(self.weights[-1].shape[0])
 
     def _input(self, offset: Array) -> Array:
@@ -83,8 +89,8 @@ class DynamicWindowBias(WindowBias):
 
     Formula
         ``b(i, j) = f(y_i - y_j, x_i - x_j)`` for tokens of an h x w window in row-major order,
-        added to ``q . k / sqrt(d)``; f is a linear layer, then three times LayerNorm, ReLU and a
-        linear layer, the last with an output for each head.
+        added to ``q . k / sqrt(d)``.  In CrossFormer, the network f has four linear layers, with a
+        LayerNorm and a ReLU before each except the first.  The last has one output for each head.
     Source
         Wang et al. 2021, *CrossFormer*, arXiv:2108.00154, and its code
         (``DynamicPosBias``, ``residual=False``).  Swin v2 (:class:`LogCPB`) takes logarithms of the
@@ -93,8 +99,7 @@ class DynamicWindowBias(WindowBias):
         Offsets count tokens and are not normalised. Inputs of the network are (dy, dx), in that
         order.
     Error unit
-        A is propagated as in :class:`DynamicBias`; a norm makes it
-        ``|gain| (A + mean of A) / deviation + |shift|``.  B = 0.
+        A starts as (|dy|, |dx|) and changes in each layer as in :class:`DynamicBias`.  B = 0.
 
     Parameters
     ----------
@@ -118,7 +123,7 @@ class DynamicWindowBias(WindowBias):
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
-        """Outputs of the last layer."""
+        """Number of heads H, the number of outputs of the last layer."""
         return int(self.weights[-1].shape[0])
 
     def _input(self, dy: Array, dx: Array) -> Array:

@@ -1,6 +1,6 @@
 """The base classes of encodings: frozen dataclasses whose fields state the conventions.
 
-Equality, hash, repr and JSON are defined by the fields.
+Equality, hash, repr and JSON form depend on the fields alone.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _SHOWN = 16
 class Value:
     """A frozen dataclass with a JSON form, registered under its class name.
 
-    Subclasses of :class:`Encoding` are written ``{"encoding": "RoPE", ...}``, subclasses of
-    :class:`Scaling` ``{"scaling": "LinearScaling", ...}``, a :class:`QueryScale`
-    ``{"query_scale": "LogNScale", ...}``, a :class:`ModelEncoding` ``{"model": ...}``.
+    The JSON form names the kind and the class: ``{"encoding": "RoPE", ...}``,
+    ``{"scaling": "LinearScaling", ...}``, ``{"query_scale": "LogNScale", ...}`` or
+    ``{"model": ...}``.
     """
 
     kind: ClassVar[str]
@@ -34,25 +34,28 @@ class Value:
             register(cls.kind, cls)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the value as JSON-ready data; arrays as dtype, shape and hexadecimal bits."""
+        """Return JSON-ready data that :func:`posenc_ref.from_dict` reads."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         body = {f.name: encode(getattr(self, f.name)) for f in fields}
         return {self.kind: type(self).__name__, **body}
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Self:
-        """Return the value with these fields of :meth:`to_dict`; :func:`from_dict` calls this."""
+        """Return an instance with the fields in ``body``, in the form that :meth:`to_dict` writes.
+
+        :func:`posenc_ref.from_dict` calls this.
+        """
         return cls(**{key: decode(value) for key, value in body.items()})
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, checked like a new value."""
+        """Return a copy with some fields changed; the copy is checked like a new instance."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         # Derived fields are computed again: rotary_dim from head_dim, for example.
         implied = {f.name: f.default for f in fields if f.name in self._implied()}
         return dataclasses.replace(self, **{**implied, **changes})  # type: ignore[type-var]
 
     def _implied(self) -> tuple[str, ...]:
-        """Return the names of fields that have derived values; the repr omits them."""
+        """Return the names of fields whose values follow from other fields; the repr omits them."""
         return ()
 
     def _set(self, **fields: Any) -> None:
@@ -88,7 +91,7 @@ class Encoding(Value, abstract=True):
     ``table``    embeddings, by addition           ``table(positions)``, ``add(x, ...)``
     ``rotary``   queries and keys, by rotation     ``apply(x, positions)``
     ``bias``     scores, by addition               ``bias(q_positions, k_positions)``
-    ``score`` scores, from the content of q and k      ``terms(q, k, q_positions, k_positions)``
+    ``score``    scores, from the content of q, k  ``terms(q, k, q_positions, ...)``
     ===========  ================================  =====================================
 
     Raises

@@ -1,4 +1,4 @@
-"""ESPnet's relative encoding up to 2020, which checkpoints of that time need."""
+"""ESPnet's relative encoding until 2020, for checkpoints that were trained with it."""
 
 from __future__ import annotations
 
@@ -14,33 +14,38 @@ from .transformer_xl import TransformerXL
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ESPnetLegacy(TransformerXL):
-    """ESPnet's ``rel_pos_type: legacy``: Transformer-XL's causal shift in an encoder.
+    """Relative sinusoids of ESPnet with ``rel_pos_type: legacy``.
+
+    ESPnet shifts the logits by reshaping, as Transformer-XL does in causal attention, but in an
+    encoder, where queries attend to later keys too.
 
     Formula
-        As :class:`TransformerXL`, except for the terms with R.  With K keys and L = max(max_len,
-        K): ``(q_i + v) . W R(L - K + i - j)`` for j <= i, 0 for j = i + 1, and ``(q_(i+1) + v) . W
-        R(L + 1 + i - j)`` for later keys; q_(i+1) is the query of the *next* row.  Queries are the
-        last keys, in order.
+        As :class:`TransformerXL`, except for the part ``(q_i + v) . W R(i - j)``, where v is
+        ``position_bias``, W ``projection`` and R(p) the row of ``sinusoid`` at p.  With K keys and
+        L = max(max_len, K), this part is ``(q_i + v) . W R(L - K + i - j)`` for j <= i, 0 for
+        j = i + 1, and ``(q_(i+1) + v) . W R(L + 1 + i - j)`` for j > i + 1, where q_(i+1) is the
+        query of the *next* row.  The queries are at the positions of the last keys, in order.
     Source
         espnet/espnet, ``LegacyRelPositionalEncoding`` and ``LegacyRelPositionMultiHeadedAttention``
-        (version 202511); pull request 2816 replaced it by ``TransformerXL(...,
-        sinusoid=Sinusoidal(D))``.
+        (version 202511).  Pull request 2816 replaced this encoding by
+        ``TransformerXL(..., sinusoid=Sinusoidal(D))``.
     Traps
-        Distance 0 uses row L - K, so the logits of a pair depend on the length of the utterance.
-        The table grows with the longest utterance so far: beyond ESPnet's own ``max_len``, logits
-        depend on earlier utterances; give the longest length as ``max_len`` then. For keys up to
-        the query, this encoding equals the current one with ``Sinusoidal(D, offset=L - K)``.
+        Distance 0 uses R(L - K), so the logits of a pair depend on the length K of the utterance.
+        In ESPnet, an utterance longer than ``max_len`` enlarges the table of R, which changes the
+        logits of all later utterances: then pass the longest length so far as ``max_len``.
+        For keys j <= i, this encoding equals ``TransformerXL`` with
+        ``sinusoid=Sinusoidal(D, offset=L - K)``.
     Error unit
-        As :class:`TransformerXL`; B uses the position of the row of R.
+        As :class:`TransformerXL`, but B uses the argument of R above instead of i - j.
 
     Parameters
     ----------
     projection, content_bias, position_bias, sinusoid
         As in :class:`TransformerXL`; the sinusoid is ``Sinusoidal(D)``.
     clamp : None
-        Not supported: offsets are not clamped.
+        Must be None, because this encoding does not clamp offsets.
     max_len : int
-        Rows of the table: 5000, or the longest utterance so far.
+        Number of rows of ESPnet's table: 5000, or the length of the longest utterance so far.
     """
 
     _: KW_ONLY
@@ -51,17 +56,19 @@ class ESPnetLegacy(TransformerXL):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: none, because rows are counted from the end of the sequence."""
+        """The properties that hold; not "prefix", because R depends on the number of keys."""
         return frozenset({"translation"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clamp is not None:
-            raise ValueError(f"clamp must be None: it has no effect here, got {self.clamp}")
+            raise ValueError(
+                f"clamp must be None, because ESPnetLegacy does not clamp offsets, got {self.clamp}"
+            )
         self._set(max_len=validate.integer("max_len", self.max_len, minimum=1))
 
     def _places(self, q_at: Array, k_at: Array) -> Array:
-        """Return the position (Q, K) at which R is evaluated for each pair."""
+        """Return the argument (Q, K) of the sinusoid R for each pair of query and key."""
         d, length = q_at - k_at, max(self.max_len, int(k_at.shape[-1]))
         xp = namespace(d)
         return xp.where(d >= 0, d + (length - int(k_at.shape[-1])), d + (length + 1))
@@ -75,7 +82,7 @@ class ESPnetLegacy(TransformerXL):
     def _of_tables(
         self, q: Array, k: Array, q_at: Array, k_at: Array, rows: Array, scale: float
     ) -> dict[str, Array]:
-        """Return the terms of the logits for rows R (Q, K, D) of the sinusoid."""
+        """Return the terms of the logits; ``rows`` (Q, K, D) holds R for each query and key."""
         xp, device = namespace(q), device_of(q)
         own, later = (
             astype(from_host(m, xp, device) if isinstance(m, np.ndarray) else m, q.dtype)
@@ -92,7 +99,7 @@ class ESPnetLegacy(TransformerXL):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Return each term with the error coefficients A and B."""
+        """Return each term of the logits with the error coefficients A and B."""
         places = self._places(q_at, k_at)
         rows, moved = self._table(places, q), self._angles(places)
         values = self._of_tables(q, k, q_at, k_at, rows, scale)

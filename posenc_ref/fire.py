@@ -23,21 +23,22 @@ class FIRE(Bias):
         ``psi(x) = log(1 + c x)`` and ``f(x) = output relu(hidden x + hidden_bias) + output_bias``.
     Source
         Li et al. 2023, *Functional Interpolation for Relative Positions*, arXiv:2310.04418,
-        equation (7) and its code (appendix), which adds eps.
+        equation (7), and its code (appendix), which has eps.
     Traps
-        The normaliser depends on the query, so for i beyond ``length`` the bias is not a function
+        The denominator depends on the query, so for i beyond ``length`` the bias is not a function
         of j - i alone.  Positions count from 0.
     Error unit
-        A = the sum of the absolute values of all products in f, with ``x + 1 / psi(max(i,
-        length))`` for its argument x, to allow for rounding inside the logarithm.  B = 0.
+        A = the sum of the absolute values of all products in f(x), with x replaced by
+        ``x + 1 / psi(max(i, length))``.  The added part allows for rounding inside the logarithm.
+        B = 0.
 
     Parameters
     ----------
     hidden : array (W, 1);  hidden_bias : array (W,);  output : array (H, W), real floating
     output_bias : array (H,), optional
     c, length : float
-        Positive. The code learns both: c is an absolute value, ``length`` that of a factor times
-        512.
+        Positive. The paper's code learns both: c as the absolute value of a parameter, ``length``
+        as 512 times the absolute value of another parameter.
     eps : float
     """
 
@@ -70,11 +71,11 @@ class FIRE(Bias):
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
-        """Rows of the output layer."""
+        """Number of heads H, the number of rows of ``output``."""
         return int(self.output.shape[0])
 
     def _argument(self, q: Array, k: Array) -> tuple[Array, Array]:
-        """Return the argument of f (0 for later keys) and the normaliser."""
+        """Return the argument of f (0 for later keys) and its denominator."""
         xp = namespace(q)
         distance = xp.maximum(q - k, xp.zeros_like(q - k))
         norm = xp.log1p(self.c * xp.maximum(q, xp.full_like(q, self.length))) + self.eps

@@ -21,29 +21,29 @@ class ForgettingBias(Bias):
     """The bias of one sequence's forget gates.
 
     Formula
-        ``b_h(i, j) = sum of log f_h,t for t = j + 1 .. i``, j <= i, added to ``q . k / sqrt(d)``;
-        ``log_gates`` holds ``log f_h,t = log sigmoid(w_h . x_t + c_h)`` of hidden states x_t
-        (:meth:`of`).
+        ``b_h(i, j) = sum of log f_h,t for t = j + 1 .. i``, for keys j <= i, added to
+        ``q . k / sqrt(d)``.  ``log_gates`` holds ``log f_h,t = log sigmoid(w_h . x_t + c_h)``;
+        x_t is the hidden state of token t (:meth:`of`).
     Source
         Lin et al. 2025, *Forgetting Transformer* (FoX), arXiv:2503.02130, section 3; its kernel
         takes ``log_fgate``.  x-transformers, ``data_dependent_alibi``.
-        CABLE (Veisi et al. 2025, *Context-aware Biases for Length Extrapolation*,
-        arXiv:2503.08067), in its code, adds ``-softplus(w_h . x_t + c_h)``, which is FoX with the
-        signs of w and c changed (:meth:`cable`). It has no 1/sqrt(d): the code divides by
-        sqrt(C/n_embd), which is 1.
+        The code of CABLE (Veisi et al. 2025, *Context-aware Biases for Length Extrapolation*,
+        arXiv:2503.08067) sums ``-softplus(w_h . x_t + c_h)``.  This is FoX with the opposite signs
+        of w and c (:meth:`cable`).  CABLE's code does not divide ``q . k`` by sqrt(d): its divisor
+        sqrt(C/n_embd) is 1.
     Traps
-        The key's own gate is not in the sum, the query's is: b(i, i) = 0.  With one gate g for all
-        tokens this is ALiBi of slope -log g.
+        The sum includes the query's own gate and excludes the key's, so b(i, i) = 0.  If all tokens
+        have the same gate g, this is ALiBi of slope -log g.
     Error unit
-        A = the sums of ``|log f|`` up to i and up to j, as kernels subtract one cumulative sum
-        from another; B = 0.
+        A = the sum of ``|log f|`` up to i plus the sum up to j, because kernels subtract one
+        cumulative sum from the other; B = 0.
 
     Parameters
     ----------
     log_gates : array (H, S), real floating
         Log gates of the tokens at positions 0 .. S - 1, finite and at most 0 (a gate of 0 would
-        give inf - inf). Stored without a copy and not checked, because every sequence has new ones
-        on the device.
+        give inf - inf). Stored without a copy. The numbers are not checked: every sequence has new
+        gates, and a check would copy them from the device.
     scaled : bool
         Whether ``q . k`` is divided by sqrt(d): True in FoX, False in CABLE's code.
     """
@@ -75,12 +75,12 @@ class ForgettingBias(Bias):
 
     @classmethod
     def cable(cls, x: Array, weight: Array, bias: Array | None = None) -> Self:
-        """Return the bias of CABLE for the same arguments."""
+        """Return the bias of CABLE for hidden states x (S, D), weight (H, D) and bias (H,)."""
         return cls.of(x, -weight, None if bias is None else -bias, scaled=False)
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
-        """The number of heads, which is the number of rows of the gates."""
+        """Number of heads H, the number of rows of ``log_gates``."""
         return int(self.log_gates.shape[0])
 
     @property
@@ -94,7 +94,7 @@ class ForgettingBias(Bias):
 
     @cached_property
     def _sums(self) -> Array:
-        """The cumulative sums (S, H) of the log gates up to each position."""
+        """The sums (S, H) of the log gates from position 0 up to each position."""
         wide = astype(self.log_gates, working_dtype(self.log_gates))
         xp: Any = namespace(wide)
         return xp.matrix_transpose(xp.cumulative_sum(wide, axis=-1))

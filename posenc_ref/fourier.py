@@ -28,19 +28,22 @@ class FourierFeatures(ComputedTable):
 
     Formula
         ``u = position_scale (v + offset)``; ``angle = unit * matrix u``;
-        ``PE(v) = scale [sin angle, cos angle]``, the pairs arranged by ``layout`` and ``first``,
-        preceded by u itself if ``include_input``.
+        ``PE(v) = scale [sin angle, cos angle]``.  ``layout`` and ``first`` order these columns.
+        With ``include_input``, u itself precedes them.
     Source
-        Tancik et al. 2020, arXiv:2006.10739: "turn", cos first, rows of ``matrix`` drawn from a
-        Gaussian; score SDE (Song et al. 2021, arXiv:2011.13456) the same with sin first; SAM
-        (Kirillov et al. 2023, arXiv:2304.02643): "turn", ``position_scale=2, offset=-0.5``,
-        coordinates (x, y) in 0 .. 1.  NeRF (Mildenhall et al. 2020, arXiv:2003.08934): :meth:`nerf`
-        and Perceiver (Jaegle et al. 2021, arXiv:2103.03206): :meth:`perceiver`.  Learnable Fourier
-        features (Li et al. 2021, arXiv:2106.02795): "radian", cos first, ``scale=dim ** -0.5``,
-        before a two-layer network that is not positional.
+        Tancik et al. 2020, arXiv:2006.10739: ``unit="turn"``, ``first="cos"``, and a ``matrix``
+        drawn from a Gaussian.
+        Song et al. 2021, arXiv:2011.13456 (score SDE): the same, with ``first="sin"``.
+        Kirillov et al. 2023, arXiv:2304.02643 (SAM): ``unit="turn"``, ``position_scale=2``,
+        ``offset=-0.5``, coordinates (x, y) in 0 .. 1.
+        Mildenhall et al. 2020, arXiv:2003.08934: :meth:`nerf`.
+        Jaegle et al. 2021, arXiv:2103.03206: :meth:`perceiver`.
+        Li et al. 2021, arXiv:2106.02795 (learnable Fourier features): ``unit="radian"``,
+        ``first="cos"``, ``scale=dim ** -0.5``.  The two-layer network that follows these features
+        is not part of this class.
     Error unit
-        A = |value|, B = ``|scale| unit sum over axes |matrix| |u|``; u itself has
-        A = ``|u| + |position_scale offset|``, B = 0.
+        With ``m = |position_scale| (|v| + |offset|)``: A = |value| and
+        B = ``|scale| * unit * |matrix| m``.  The columns of u itself have A = m, B = 0.
 
     Parameters
     ----------
@@ -48,20 +51,22 @@ class FourierFeatures(ComputedTable):
         One row for each pair of a sine and a cosine, one column for each coordinate.  Kept as a
         copy in float64.
     unit : {"turn", "half-turn", "radian"}
-        2 pi, pi or 1. There is no default, because implementations differ.
+        The factor on ``matrix u``: 2 pi, pi or 1 radian. There is no default, because
+        implementations differ.
     layout : {"concat", "interleaved", "grouped"}
-        "concat": all sines, then all cosines (or the reverse, by ``first``); "interleaved": the two
-        of a pair side by side; "grouped": the same as "concat" for A pairs at a time (NeRF: all
-        coordinates of one frequency).
+        "concat": all sines, then all cosines.  "interleaved": sine and cosine of each pair side by
+        side.  "grouped": A sines, then their A cosines, then the next A sines, and so on; in NeRF,
+        each group of A has one frequency for all coordinates.
     first : {"sin", "cos"}
+        "cos" puts cosines before sines in each layout.
     include_input : bool
-        Whether the coordinates are the first columns.
+        Whether the first columns are u.
     offset, position_scale, scale : float
 
     Notes
     -----
     Positions are coordinates (...), or (A, ...) for A > 1, in the order of the columns of
-    ``matrix``. Those of images are usually (x, y); the caller normalises them.
+    ``matrix``. Coordinates of images are usually (x, y); the caller normalises them.
     """
 
     matrix: np.ndarray
@@ -106,8 +111,8 @@ class FourierFeatures(ComputedTable):
     ) -> Self:
         """Return NeRF's features ``sin(2**l pi x), cos(2**l pi x)``, l = 0 .. num_bands - 1.
 
-        As in the paper.  The released code (and most others) has no pi, ``unit="radian"``, and
-        ``include_input``.
+        This is the formula of the paper.  NeRF's released code, like most others, has no factor pi
+        (``unit="radian"``) and has ``include_input=True``.
         """
         bands = validate.integer("num_bands", num_bands, minimum=1)
         axes = validate.integer("num_axes", num_axes, minimum=1)
@@ -116,10 +121,10 @@ class FourierFeatures(ComputedTable):
 
     @classmethod
     def perceiver(cls, num_bands: int, resolution: tuple[int, ...]) -> Self:
-        """Return Perceiver's ``sin(pi f x), cos(pi f x)``, with f from 1 to half the resolution.
+        """Return Perceiver's features ``sin(pi f x), cos(pi f x)`` of coordinates x in -1 .. 1.
 
-        Coordinates run from -1 to 1 and are the first columns; frequencies are linear, not
-        geometric.
+        The frequencies f are equally spaced (not geometric) from 1 to half the resolution of the
+        axis.  The first columns are the coordinates.
         """
         bands = validate.integer("num_bands", num_bands, minimum=1)
         sizes = [validate.integer("resolution", size, minimum=2) for size in resolution]
@@ -140,11 +145,11 @@ class FourierFeatures(ComputedTable):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: all three, unless the coordinates themselves are columns."""
+        """The properties that hold: as for every sinusoidal table, but none if include_input."""
         return frozenset() if self.include_input else PAIRED
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns of the sines and of the cosines, in the order of matrix's rows."""
+        """Return the column numbers of the sines and of the cosines, in the row order of matrix."""
         pairs = np.arange(self.matrix.shape[0])
         size = {"concat": pairs.size, "interleaved": 1}.get(self.layout, self.num_axes)
         one = pairs // size * 2 * size + pairs % size + self.num_axes * self.include_input
@@ -165,7 +170,7 @@ class FourierFeatures(ComputedTable):
         return Truth(value, terms, angle, amplitude)
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
-        """Raise ValueError: every library has its own coordinates for patches."""
+        """Raise ValueError: FourierFeatures defines no coordinates of patches; libraries differ."""
         raise ValueError(
             "FourierFeatures has no grid of its own: pass coordinates to table, such as "
             "patch_centres(height, width)[::-1] for (x, y) between -1 and 1"

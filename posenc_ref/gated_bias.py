@@ -21,30 +21,30 @@ class GatedBias(Score):
     """Gated relative position bias.
 
     Formula
-        ``A_ij = q_i . k_j / sqrt(d) + g_i b(j - i)``, b the ``bias`` of head h,
-        ``g_i = 2 + a_i (scale_h r_i - 1)``, ``a_i = sigmoid(w_0 . x_i + c_0)``,
-        ``r_i = sigmoid(w_1 . x_i + c_1)``; w = ``weight`` and c = ``linear_bias`` are the same
-        for all heads, x_i has the channels of head h.  With the paper's update gate u = 1 - a this
-        is ``b (1 + u + (1 - u) scale_h r)``.
+        The logits of head h are ``A_ij = q_i . k_j / sqrt(d) + g_i b_h(j - i)``, where b_h is the
+        ``bias`` of the head.  The gate is ``g_i = 2 + a_i (scale_h r_i - 1)`` with
+        ``a_i = sigmoid(w_0 . x_i + c_0)`` and ``r_i = sigmoid(w_1 . x_i + c_1)``.
+        All heads share w = ``weight`` and c = ``linear_bias``; x_i holds the d channels of head h.
+        The paper writes the gate with u = 1 - a: ``g_i = 1 + u_i + (1 - u_i) scale_h r_i``.
     Source
         Chen et al. 2021, *WavLM*, arXiv:2110.13900, section III, after Chi et al. 2021, *XLM-E*,
-        arXiv:2106.16138: x is the query, as in :meth:`terms`.  The authors' code and transformers
-        cut the *hidden states* into heads instead, before any projection (:meth:`gated_bias`);
-        another branch of the authors' code (TorchScript, TPU, incremental) uses the projected
-        query, scaled by 1/sqrt(d).
+        arXiv:2106.16138.  In the paper, x is the query, as in :meth:`terms`.  In the authors' code
+        and transformers, x is the *hidden state*, cut into heads before any projection
+        (:meth:`gated_bias`).  In another branch of the authors' code (TorchScript, TPU,
+        incremental), x is the projected query, scaled by 1/sqrt(d).
     Traps
-        The bias is added to the scaled product.  ``gru_rel_pos_linear`` has eight outputs; each
-        sigmoid takes the sum of four. All layers share the table, but each has its own gates. WavLM
-        has 320 buckets, up to a distance of 800.
+        The bias is added to the scaled product.  ``gru_rel_pos_linear`` has eight outputs; the
+        argument of each sigmoid is the sum of four. All layers share the table of ``bias``, but
+        each layer has its own gates. WavLM has 320 buckets, up to a distance of 800.
     Error unit
-        A = ``|q| |k|``, scaled, and ``|b| (2 + A_a (1 + |scale| A_r))`` with
-        ``A_s = s + s (1 - s) S`` for each sigmoid s, S the sum of ``|w| |x|`` and ``|c|``.  B = 0.
+        A is the sum of ``|q| |k|``, scaled, and ``|b| (2 + A_a (1 + |scale| A_r))``; B = 0.
+        For each sigmoid s (a or r), ``A_s = s + s (1 - s) (|w| |x| + |c|)``.
 
     Parameters
     ----------
     bias : T5Bias
     weight : array (2, d), real floating
-        The sums of rows 0 to 3 and of rows 4 to 7 of ``gru_rel_pos_linear.weight``.
+        The sum of rows 0 to 3 and the sum of rows 4 to 7 of ``gru_rel_pos_linear.weight``.
     linear_bias : array (2,), real floating
         The same sums of ``gru_rel_pos_linear.bias``.
     scale : array (H,), real floating
@@ -65,12 +65,12 @@ class GatedBias(Score):
 
     @property
     def head_dim(self) -> int:  # type: ignore[override]
-        """Channels of a head."""
+        """Number of channels d of a head."""
         return int(self.weight.shape[1])
 
     @property
     def heads(self) -> int | None:
-        """Heads of the bias."""
+        """Number of heads H."""
         return self.bias.num_heads
 
     def gates(self, x: Array) -> Array:
@@ -94,13 +94,13 @@ class GatedBias(Score):
         q_at, k_at = as_pairs(q_positions, k_positions, integers=True, x=x)
         if q_at.shape != (gates.shape[-1],):
             raise ValueError(
-                f"q_positions must be one for each of the {gates.shape[-1]} rows of x, got "
-                f"{q_at.shape}"
+                f"q_positions must have shape ({gates.shape[-1]},), one for each row of x, "
+                f"got {q_at.shape}"
             )
         r = k_at.values[None, :] - q_at.values[:, None]
-        return astype(gates[..., None] * self._beside(gates, r), x.dtype)
+        return astype(gates[..., None] * self._bias_like(gates, r), x.dtype)
 
-    def _beside(self, x: Array, r: Array) -> Array:
+    def _bias_like(self, x: Array, r: Array) -> Array:
         """Return ``b`` (H, Q, K) of relative positions key - query (Q, K), on the device of x."""
         return like("bias", self.bias._of_offset(r), x)
 
@@ -112,13 +112,13 @@ class GatedBias(Score):
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
         return {
             "content-content": product(q, k) * scale,
-            "content-position": self.gates(q)[..., None] * self._beside(q, r),
+            "content-position": self.gates(q)[..., None] * self._bias_like(q, r),
         }
 
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Return each term with the error coefficients A and B."""
+        """Return each term of the logits with the error coefficients A and B."""
         r = k_at - q_at
         values = self._of_offset(q, k, r, scale)
         bias = np.abs(np.asarray(to_host(self.bias._of_offset(r)), np.float64))

@@ -21,22 +21,24 @@ class Hybrid(Table):
     Formula
         ``PE(p) = PE_1(p) + PE_2(p) + ...`` or ``[PE_1(p), PE_2(p), ...]``.
     Source
-        SpeechT5's encoder prenet adds a sinusoid to a convolution's output, Kimi-K2.5 a fixed table
-        of frames to a learned one of patches; no model is known that concatenates learned and fixed
-        columns.
+        SpeechT5's encoder prenet adds a sinusoid to the output of a convolution.  Kimi-K2.5 adds a
+        fixed table, whose positions are frames, to a learned table, whose positions are patches.
+        No known model concatenates learned and fixed columns.
     Error unit
-        A and B of a sum are the sums of the parts' A and B; a learned row has A = |value| in a sum.
+        "sum": A and B are the sums of the parts' A and B, where a learned part has A = |value|.
+        "concat": each column has the A and B of its part.
 
     Parameters
     ----------
     parts : sequence of table encodings
-        They take the same positions; for "sum" they have the same ``dim``.
+        All parts take the same positions.  For "sum" they must have the same ``dim``.
     combine : {"sum", "concat"}
 
     Raises
     ------
     TypeError, ValueError
-        Parts that are not tables or do not fit together; positions that one part refuses.
+        A part is not a table, the parts differ in position axes or (for "sum") in ``dim``, or a
+        part refuses the positions.
     """
 
     parts: tuple[Table, ...]
@@ -75,7 +77,7 @@ class Hybrid(Table):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: concatenated rows keep those that all parts have."""
+        """The properties that hold: for "concat" the common properties of all parts, else none."""
         return (
             frozenset.intersection(*(part.properties for part in self.parts))
             if self.combine == "concat"
@@ -83,7 +85,11 @@ class Hybrid(Table):
         )
 
     def table(self, positions: Any, *, dtype: DType = None) -> Array:
-        """Return the rows, float64 unless ``dtype=`` is given, in the library of learned parts."""
+        """Return the rows PE(p) (..., dim), float64 unless ``dtype=`` is given.
+
+        They have the library and device of the first part that returns no NumPy array, such as a
+        learned table on a GPU.
+        """
         parts: list[Any] = list(self.parts)
         rows = [part.table(positions) for part in parts]
         home = next((r for r in rows if not isinstance(r, np.ndarray)), rows[0])
@@ -91,7 +97,7 @@ class Hybrid(Table):
         return finish(self._combined(there), dtype)
 
     def grid_positions(self, height: int, width: int) -> np.ndarray:
-        """Return the first part's positions of the patches of an image."""
+        """Return the positions of the patches of an image, as the first part defines them."""
         return self.parts[0].grid_positions(height, width)
 
     def truth(self, positions: Any) -> Truth:

@@ -29,8 +29,8 @@ class Kerple(Bias):
         Both parameters are positive, and r2 is at most 2 in the power form; the code clamps them to
         at least 0.01.  With form="power" and r2 = 1 this is ALiBi with slopes r1.
     Error unit
-        A = ``r1 (1 + log(1 + r2 |i - j|))``, the 1 allows for rounding the argument; in the power
-        form ``|b| (1 + r2 log |i - j|)``.  B = 0.
+        A = ``r1 + |b|`` in the log form, where r1 allows for rounding inside the logarithm, and
+        ``|b| (1 + r2 log |i - j|)`` in the power form.  B = 0.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Kerple(Bias):
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
-        """The number of heads, one for each pair of parameters."""
+        """Number of heads H, the number of pairs r1, r2."""
         return len(self.r1)
 
     @property

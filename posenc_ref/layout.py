@@ -4,8 +4,9 @@ With ``perm = [0, 2, 4, ..., 1, 3, 5, ...]`` over the rotary channels::
 
     half(x[perm]) == interleaved(x)[perm]
 
-so a model written for one layout runs in the other once q and k weights (and biases, and q/k-norm
-weights) are permuted.  Logits do not change; values must not be permuted.
+so a model written for one layout runs in the other if the weights of the q and k projections are
+permuted, and with them their biases and q/k-norm weights.  Logits do not change.  The weights of
+the v projection must not be permuted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def layout_permutation(
     Raises
     ------
     TypeError, ValueError
-        Another layout, a rotary_dim that is odd or larger than head_dim.
+        A layout is unknown, or rotary_dim is odd or larger than head_dim.
     """
     head_dim = validate.integer("head_dim", head_dim, minimum=2)
     d = head_dim if rotary_dim is None else validate.integer("rotary_dim", rotary_dim, minimum=2)
@@ -60,7 +61,7 @@ def convert_layout(x: Array, *, source: str, target: str, rotary_dim: int | None
     ----------
     x : array (..., head_dim)
     source, target : {"interleaved", "half"}
-        The layout of x, and that of the result.
+        The layout of x and the layout of the result.
     rotary_dim : int, optional
         Only the first ``rotary_dim`` channels are permuted. None: all.
 
@@ -72,7 +73,7 @@ def convert_layout(x: Array, *, source: str, target: str, rotary_dim: int | None
     Raises
     ------
     TypeError, ValueError
-        Another layout, no array, a rotary_dim that is odd or larger than head_dim.
+        x is not an array, a layout is unknown, or rotary_dim is odd or larger than x's last axis.
     """
     if not is_array(x):
         raise TypeError(f"x must be an array, got {type(x).__name__}")
@@ -89,7 +90,7 @@ def permute_weights(
     target: str = "interleaved",
     rotary_dim: int | None = None,
 ) -> Array:
-    """Return projection weights converted to the other layout.
+    """Return projection weights ``w`` with the channels of each head moved to another layout.
 
     Use it on q with the number of query heads and on k with the number of *key* heads.
 
@@ -100,19 +101,20 @@ def permute_weights(
     n_heads : int
         Heads of this projection.
     source, target : {"interleaved", "half"}
-        The layout of the heads in w, and that in the result.
+        The layout of the heads in w and in the result.
     rotary_dim : int, optional
         Only the first ``rotary_dim`` channels of a head are permuted. None: all.
 
     Returns
     -------
     array of the shape of w
-        In its library, device and dtype.
+        In w's library, device and dtype.
 
     Raises
     ------
     TypeError, ValueError
-        Another layout, no array, rows that n_heads does not divide.
+        w is not an array, a layout is unknown, n_heads does not divide the number of rows, or
+        rotary_dim is odd or larger than head_dim.
     """
     if not is_array(w):
         raise TypeError(f"w must be an array, got {type(w).__name__}")

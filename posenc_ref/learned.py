@@ -27,16 +27,16 @@ class Learned(LearnedTable):
     Formula
         ``PE(p) = weight[p + offset]``
     Source
-        Gehring et al. 2017, arXiv:1705.03122, section 3.1; BERT (offset 0); OPT and BART keep two
-        rows for padding (offset 2); RoBERTa numbers the real tokens from padding_idx + 1
-        (:meth:`ids_from_tokens`).
+        Gehring et al. 2017, arXiv:1705.03122, section 3.1.  BERT has offset 0.  OPT and BART have
+        offset 2: the first two rows are for padding.  RoBERTa numbers the tokens that are not
+        padding from padding_idx + 1 (:meth:`ids_from_tokens`).
     Error unit
-        A = B = 0: rows are looked up, bit for bit.
+        A = B = 0: the rows of ``weight`` are copied bit for bit.
 
     Parameters
     ----------
     weight : array, shape (rows, dim), real floating
-        Stored without a copy; results are its rows, bit for bit, in its library, device and dtype.
+        Stored without a copy. Results have its library, device and dtype.
     offset : int
         Added to every position.
     padding_idx : int, optional
@@ -45,9 +45,9 @@ class Learned(LearnedTable):
     Raises
     ------
     TypeError
-        Positions that are not integers, a weight that is not a real floating array.
+        Positions are not integers, or weight is not a real floating array.
     ValueError
-        A position outside ``0 <= p + offset < rows``: nothing is clamped or wrapped round.
+        A position is outside ``0 <= p + offset < rows``: nothing is clamped or wrapped round.
     """
 
     weight: Array
@@ -77,10 +77,10 @@ class Learned(LearnedTable):
         return int(self.weight.shape[1])
 
     def ids_from_tokens(self, input_ids: Array) -> Array:
-        """Return positions for token ids (..., S), with which ``table`` returns RoBERTa's rows.
+        """Return RoBERTa's positions (..., S) of token ids (..., S), as fairseq's make_positions.
 
-        Padding tokens get row ``padding_idx``; the other tokens get ``padding_idx + 1``, ``+ 2``,
-        ...  (fairseq, ``make_positions``.)
+        With these positions, ``table`` returns row ``padding_idx`` for every padding token, and
+        rows ``padding_idx + 1``, ``padding_idx + 2``, ... for the other tokens in order.
         """
         if self.padding_idx is None:
             raise ValueError("padding_idx must be given for ids_from_tokens(), got None")

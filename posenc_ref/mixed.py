@@ -20,15 +20,15 @@ class MixedRoPE(Rotary):
     """Rotary position embedding with a learned frequency for every pair on every axis.
 
     Formula
-        Pair j turns by ``sum over axes a of p[a] * weight[a, j]``: a rotation for each axis in
-        turn, which equals one rotation by the sum.
+        Pair j is rotated by the angle ``sum over axes a of p[a] * weight[a, j]``.
     Source
         Heo et al. 2024, *Rotary Position Embedding for Vision Transformer*, arXiv:2403.13298,
-        RoPE-Mixed; LightGlue learns its angles the same way, as a linear map of coordinates.
+        RoPE-Mixed.  LightGlue learns its angles the same way, as a linear map of coordinates.
     Error unit
-        A as :class:`RoPE` has it, B = ``sum over axes of |p[a] weight[a, j]| hypot(x1, x2)``.
+        A as in :class:`RoPE`; B = ``hypot(x1, x2) * sum over axes a of |p[a] weight[a, j]|`` for
+        the channels x1 and x2 of pair j.
 
-    A value describes one head of one layer, because each head has learned frequencies of its own.
+    An instance describes one head of one layer, because each head has its own learned frequencies.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class MixedRoPE(Rotary):
         return layout_pairs(self.layout, self.weight.shape[1], 0)
 
     def decimal_frequencies(self, seq_len: int | None = None) -> tuple[Decimal, ...]:
-        """Return the frequency of every pair if all axes advance together: the sum over axes."""
+        """Return the frequency of every pair for positions that are the same on all axes."""
         with decimal_context():
             columns = self.weight.T.tolist()
             return tuple(sum(map(Decimal, column), Decimal(0)) for column in columns)

@@ -24,33 +24,36 @@ class MultiAxisRoPE(Rotary):
     """Rotary position embedding in which every channel pair follows one of several axes.
 
     Formula
-        Pair j turns by ``sign * (p[axis_j] + offset) * theta_j``, with
-        ``theta_j = position_scale * base ** -e_j`` and the exponent e_j of the ``spacing``.
+        Pair j is turned by the angle ``sign * (p[axis_j] + offset) * theta_j`` and multiplied by
+        the scaling's factor m.  ``theta_j = position_scale * base ** -e_j``; ``spacing`` defines
+        the exponent e_j.
     Source
         M-RoPE: Wang et al. 2024, *Qwen2-VL*, arXiv:2409.12191, section 2.1 and the Hugging Face
         code of Qwen2-VL (chunked), Qwen3-VL (interleaved), Ernie 4.5 VL (axis per pair).
         Axial: Qwen2-VL vision, Llama 4 vision, DINOv3, SAM 2, FLUX (``restart``); Pixtral
         (``strided``); Gemma 4 vision (``blockwise``).
     Error unit
-        A as :class:`RoPE` has it, B = ``|(p[axis_j] + offset) theta_j| m hypot(x1, x2)``.
+        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with the A of :class:`RoPE` and
+        B = ``|(p[axis_j] + offset) theta_j| m hypot(x1, x2)``.
 
     Parameters
     ----------
     head_dim : int
         Size of x's last axis.
     sections : sequence of int
-        Channel *pairs* of each axis, in the order of the axes of ``positions``.  Channels beyond
-        them pass through.
+        The number of channel *pairs* of each axis, in the order of the axes of ``positions``.
+        Channels outside all pairs pass through.
     layout : {"interleaved", "half", "blockwise"}
         Which channels form pair j: (2j, 2j+1), (j, j + P) with P the number of pairs, or half-split
         inside the block of channels of each axis (chunked only).
     arrangement : {"chunked", "interleaved"} or sequence of int
-        The axis of each pair. "chunked": the pairs of an axis form a block. "interleaved": axis a >
-        0 takes pairs a, a + A, a + 2A, ... up to its number of pairs, and axis 0 the rest. A
-        sequence states the axis of every pair.
+        The axis of each pair. "chunked": the pairs of an axis form a block. "interleaved": with A
+        axes, axis a > 0 takes pairs a, a + A, a + 2A, ... up to its number of pairs, and axis 0 the
+        rest. A sequence states the axis of every pair.
     spacing : {"global", "restart", "strided"}
-        The exponent: j/P over all pairs; i/n for the i-th of the n pairs of an axis, so that every
-        axis starts again at the highest frequency; or (A i + a)/P for the i-th pair of axis a.
+        The exponent of pair j, which is pair i = 0, 1, ... of axis a. "global": j/P. "restart":
+        i/n with n the number of pairs of the axis, so every axis starts at the highest frequency.
+        "strided": (A i + a)/P.
     base : float or sequence of float
         One number for all axes, or one for each (not with ``spacing="global"``).
     scaling : FrequencySchedule, optional
@@ -81,11 +84,14 @@ class MultiAxisRoPE(Rotary):
         head_dim = validate.integer("head_dim", self.head_dim, minimum=2)
         sections = _integers("sections", self.sections, minimum=1)
         if len(sections) < 2:
-            raise ValueError(f"sections must name at least two axes (else RoPE), got {sections}")
+            raise ValueError(
+                f"sections must have a number for each of at least two axes, got {sections}; "
+                "use RoPE for one axis"
+            )
         if 2 * sum(sections) > head_dim:
             raise ValueError(
                 f"sections must add up to at most head_dim / 2 = {head_dim // 2} pairs, got "
-                f"{sections}, {sum(sections)} in all"
+                f"{sections}, which add up to {sum(sections)}"
             )
         layouts = (*LAYOUTS, "blockwise")
         layout, out = self.layout, self.output_layout
@@ -221,15 +227,15 @@ def _arrangement(value: Any, sections: tuple[int, ...]) -> str | tuple[int, ...]
         for a, n in enumerate(sections):
             if chosen == "interleaved" and a and a + count * (n - 1) >= pairs:
                 raise ValueError(
-                    f"arrangement 'interleaved' has no room for {n} pairs of axis {a} among "
-                    f"{pairs}: every {count}th pair from {a} on"
+                    f"arrangement 'interleaved' has no room for {n} pairs of axis {a}: the axis "
+                    f"takes pairs {a}, {a + count}, {a + 2 * count}, ... below {pairs}"
                 )
         return chosen
     axes = _integers("arrangement", value, minimum=0)
     counted = tuple(axes.count(a) for a in range(count))
     if counted != sections or len(axes) != pairs:
         raise ValueError(
-            f"arrangement must name the axis of each of the {pairs} pairs, as often as sections "
-            f"{sections} say, got {counted} of {len(axes)}"
+            f"arrangement must name the axis of each of the {pairs} pairs, with {sections} pairs "
+            f"for the axes in order (sections), got {counted} in {len(axes)} entries"
         )
     return axes

@@ -32,9 +32,10 @@ def mrope_positions(
 ) -> np.ndarray:
     """Return M-RoPE positions (time, height, width) of text, images and videos.
 
-    A run of text starting at position c has c, c + 1, ... on all three axes.  The tokens of an
-    image or video that starts at c have ``c + (t, h, w)``, its merged grid in row-major order,
-    frame by frame.  The text after it starts, depending on ``text_after``, at
+    Text that starts at position c has c, c + 1, ... on all three axes.  In an image or video that
+    starts at c, the token in frame t, row h and column w of the merged grid has ``c + (t, h, w)``;
+    tokens are in row-major order, frame by frame.  ``text_after`` defines where the next text
+    starts:
 
     ``"max"``
         one more than the largest position so far, on any axis: Wang et al. 2024 (Qwen2-VL),
@@ -43,13 +44,13 @@ def mrope_positions(
         ``c + max(height, width)`` of the merged grid, however long the video: transformers 5.23.
 
     The two agree for images and single frames. They differ for a video with more frames than its
-    height and width: in transformers 5.23, the text after it repeats positions of the video, and
-    decoding still continues at the largest position plus one.
+    height and width. With "extent" the text after such a video repeats positions of the video.
+    Decoding continues at the largest position plus one in both.
 
     ==================================  ======================================================
     model                               settings
     ==================================  ======================================================
-    Qwen2-VL, PaddleOCR-VL              none
+    Qwen2-VL, PaddleOCR-VL              the defaults
     Qwen2.5-VL                          ``seconds_per_grid``, ``tokens_per_second=2``
     Qwen3-VL, Qwen3.5, GLM-4.1V, 4.5V   ``split_frames=True``
     Ernie 4.5 VL                        ``temporal_merge_size=2``
@@ -60,15 +61,15 @@ def mrope_positions(
     token_types : integers, shape (S,) or (B, S)
         0 text, 1 image, 2 video: the ``mm_token_type_ids`` of transformers.
     image_grids, video_grids : integers, shape (n, 3)
-        Frames, height and width in *patches* (before merging) of all images and videos, in order of
-        occurrence, row by row of the batch.
+        Frames, height and width of each image or video in *patches* (before merging), in order of
+        occurrence: first those of the first row of the batch, then those of the second, ...
     attention_mask : integers or booleans, like token_types, optional
-        Padding (0) gets position 0 and is not counted.
+        0 marks padding, which gets position 0 and is not counted.
     spatial_merge_size, temporal_merge_size : int
         Patches per token along height and along width; frames per token in videos.
     split_frames : bool
-        Every frame of a video is treated as an image, with timestamps as text in between; its time
-        position is that of its first token.
+        Treat every frame of a video as an image, with timestamps as text in between.  All tokens of
+        a frame then have the same time position.
     seconds_per_grid : floats, one per video, optional
         Seconds between frames of the grid, for Qwen2.5-VL: frame k is at time
         ``trunc(k * tokens_per_second * seconds)`` instead of k.  Computed in float32, as in that
@@ -81,18 +82,18 @@ def mrope_positions(
     Returns
     -------
     int64 array, shape (3, S) or (3, B, S)
-        Decoding continues at ``positions.max() + 1`` of the row, on all axes.
+        Decoding continues on all axes at one more than the largest position of the row.
 
     Traps
-        vLLM and transformers 4 multiply by the seconds first, which is one lower at a few frames
-        (165 of 76,800 at common frame rates); transformers 4.57 cuts the seconds to whole numbers
-        first (huggingface/transformers#48669).
+        vLLM and transformers 4 compute ``k * seconds`` first, and get a time that is one lower for
+        a few frames (165 of 76,800 at common frame rates).  transformers 4.57 truncates the seconds
+        to whole numbers first (huggingface/transformers#48669).
 
     Raises
     ------
     ValueError
-        A run of image or video tokens that does not fit its grids, more grids than runs, a merge
-        size that does not divide a grid, unknown types or settings.
+        The image or video tokens do not fit the grids, a grid has no tokens, a merge size does not
+        divide a grid, or a token type or setting is unknown.
     """
     types, mask = _rows(token_types, attention_mask)
     space = validate.integer("spatial_merge_size", spatial_merge_size, minimum=1)
@@ -131,7 +132,8 @@ def mrope_positions(
     for kind, left in waiting.items():
         if left:
             raise ValueError(
-                f"{_NAMES[kind]}_grids must match token_types: {len(left)} grids have no tokens"
+                f"{_NAMES[kind]}_grids must have one grid for each {_NAMES[kind]} in token_types, "
+                f"got {len(left)} too many"
             )
     return positions if np.ndim(_host(token_types)) == 2 else positions[:, 0]
 
@@ -169,7 +171,8 @@ def _rows(token_types: Any, attention_mask: Any) -> tuple[np.ndarray, np.ndarray
         given = _integers("attention_mask", attention_mask, booleans=True)
         if given.shape != types.shape or ((given != 0) & (given != 1)).any():
             raise ValueError(
-                f"attention_mask must be zeros and ones of shape {types.shape}, got {given.shape}"
+                f"attention_mask must be zeros and ones of shape {types.shape}, got shape "
+                f"{given.shape} with values {np.unique(given)[:5].tolist()}"
             )
         mask = given == 1
     return np.atleast_2d(types), np.atleast_2d(mask)
@@ -192,7 +195,7 @@ def _grids(name: str, grids: Any, space: int, time: int) -> list[tuple[int, int,
 
 
 def _steps(seconds: Any, rate: Any, videos: int) -> list[float]:
-    """Return time between the frames of each video."""
+    """Return the time between the frames of each video."""
     if seconds is None:
         if rate is not None:
             raise ValueError("tokens_per_second needs seconds_per_grid, one number for each video")
@@ -201,7 +204,9 @@ def _steps(seconds: Any, rate: Any, videos: int) -> list[float]:
         raise ValueError("seconds_per_grid needs tokens_per_second (2 in Qwen2.5-VL)")
     given = np.ravel(_host(seconds)).tolist()
     if len(given) != videos:
-        raise ValueError(f"seconds_per_grid must have one for each of {videos} videos, got {given}")
+        raise ValueError(
+            f"seconds_per_grid must have one number for each of the {videos} videos, got {given}"
+        )
     rate = validate.real("tokens_per_second", rate, minimum=0.0)
     return [rate * validate.real("seconds_per_grid", s, minimum=0.0) for s in given]
 

@@ -18,7 +18,6 @@ def normed_apply(
         ``R(p) (w * x / sqrt(mean(x ** 2) + eps))``, the mean over the head's channels.
     Source
         q/k-norm of Qwen3, OLMo 2 and Gemma 3; RMSNorm: Zhang and Sennrich 2019, arXiv:1910.07467.
-        Computed in float64 and rounded once.
 
     Parameters
     ----------
@@ -34,13 +33,14 @@ def normed_apply(
     Returns
     -------
     array (..., S, head_dim)
-        In x's library, device and dtype.
+        In x's library, device and dtype; computed in float64 (float32 if the device has no float64)
+        and rounded once.
 
     Raises
     ------
     TypeError, ValueError
-        ``encoding`` is not rotary, x or weight has another shape, or ``apply`` refuses the
-        positions.
+        ``encoding`` is not rotary, x or weight has the wrong shape, or ``apply`` does not accept
+        the positions.
 
     Traps
         Norm and rotation do not commute: the rotation mixes channels that ``weight`` scales

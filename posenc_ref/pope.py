@@ -1,4 +1,4 @@
-"""PoPE: queries and keys determine the magnitudes of the terms, positions the angles."""
+"""PoPE: q and k determine the magnitudes of a logit's terms, positions determine their angles."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ class PoPE(Score):
         ``polar_pos_emb``.
     Traps
         Every channel has a frequency: d of them, where RoPE has d/2.  softplus is positive, so only
-        the position changes the sign of a term. Kernels use the doubled width ``[mu cos, mu sin]``:
-        unless d is passed, they scale by 1/sqrt(2 d). delta is added to the keys' angles;
-        x-transformers clamps it to [-2 pi, 0] when it is used.
+        the position changes the sign of a term.  Attention kernels take the vectors
+        ``[softplus(x) cos, softplus(x) sin]`` of size 2d, and scale by 1/sqrt(2d) unless the caller
+        passes 1/sqrt(d).  delta is added to the keys' angles; x-transformers clamps it to
+        [-2 pi, 0] in every call.
     Error unit
-        A = the sum of ``s(q) s(k) |cos|`` with ``s(x) = softplus(x) + sigmoid(x) |x|``; B = the sum
-        of ``s(q) s(k) (|(j - i) theta| + |delta|)``; both scaled.
+        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with A = the sum of
+        ``s(q) s(k) |cos|`` and B = the sum of ``s(q) s(k) (|(j - i) theta| + |delta|)``, both
+        multiplied by the scale; ``s(x) = softplus(x) + sigmoid(x) |x|``.
 
     Parameters
     ----------
@@ -48,7 +50,7 @@ class PoPE(Score):
 
     Notes
     -----
-    The definition is evaluated directly, which takes H Q K d numbers of memory.
+    This class evaluates the definition directly: it stores H Q K d numbers.
     """
 
     head_dim: int
@@ -86,7 +88,7 @@ class PoPE(Score):
         return {"content-content": xp.sum(pairs * self._cosines(r, q), axis=-1) * scale}
 
     def _cosines(self, r: Array, q: Array) -> Array:
-        """Return ``cos(r theta + delta)``, (Q, K, d) or (H, Q, K, d), on the device of q."""
+        """Return ``cos(r theta + delta)`` for relative positions r: (Q, K, d) or (H, Q, K, d)."""
         xp = namespace(q) if isinstance(r, np.ndarray) else None
         rows = astype(self._waves.table(r, xp=xp, device=device_of(q)), q.dtype)
         sin, cos = rows[..., : self.head_dim], rows[..., self.head_dim :]
@@ -99,7 +101,7 @@ class PoPE(Score):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Return the logits with the error coefficients A and B."""
+        """Return the logits with A and B of their error unit."""
         r = k_at - q_at
         ((name, value),) = self._of_offset(q, k, r, scale).items()
         of_q, of_k = (softplus(x) + np.abs(x) * sigmoid(x) for x in (q, k))

@@ -27,22 +27,22 @@ def position_ids(attention_mask: Any, *, padding: int = 0) -> np.ndarray:
     attention_mask : integers or booleans, shape (..., S)
         1 where the token is real.
     padding : int
-        The position of padding tokens, at least -1.  It affects no unmasked output, but tables look
-        it up: transformers 4 used 1 (some models still do), 5 uses 0, and OPT uses -1, because its
-        ``Learned(offset=2)`` has row 1 for padding.
+        The position of padding tokens, at least -1.  Masked attention ignores it, but a learned
+        table must have a row for it.  transformers 4 used 1 (some models still do), 5 uses 0.  OPT
+        uses -1, because its table ``Learned(offset=2)`` has the row of padding at index 1.
 
     Returns
     -------
     int64 array, shape (..., S)
 
     Traps
-        ``arange(S)`` gives wrong positions to every left-padded row but the longest
-        (unslothai/unsloth#4078, huggingface/transformers#48028).
+        ``arange(S)`` is wrong for every left-padded row (unslothai/unsloth#4078,
+        huggingface/transformers#48028).
 
     Raises
     ------
     TypeError, ValueError
-        Not an array of zeros and ones.
+        ``attention_mask`` is not an array of zeros and ones, or ``padding`` is below -1.
     """
     mask = _integers("attention_mask", attention_mask, booleans=True)
     if mask.ndim < 1 or ((mask != 0) & (mask != 1)).any():
@@ -64,7 +64,7 @@ def packed(lengths: Any) -> np.ndarray:
     Parameters
     ----------
     lengths : sequence of int
-        Tokens of each document, at least 0 (from ``cu_seqlens`` it is ``diff(cu_seqlens)``).
+        The number of tokens of each document, at least 0: ``diff(cu_seqlens)``.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def packed(lengths: Any) -> np.ndarray:
     Raises
     ------
     TypeError, ValueError
-        Lengths that are not integers, negative ones, more than one axis.
+        ``lengths`` holds negative numbers or no integers, or has more than one axis.
     """
     lengths = _integers("lengths", lengths)
     if lengths.ndim != 1 or (lengths < 0).any():
@@ -83,13 +83,13 @@ def packed(lengths: Any) -> np.ndarray:
 
 
 def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
-    """Return the positions of the tokens generated after a prompt, from its length on.
+    """Return the positions of the tokens generated after a prompt: its length, its length + 1, ...
 
     Parameters
     ----------
     prompt_len : int or integers, shape (B,)
-        The number of *real* tokens of each prompt (not of its padded row).  After M-RoPE, the
-        largest position of the prompt plus one.
+        The number of *real* tokens of each prompt, without padding.  For a prompt with M-RoPE
+        positions, pass the largest position plus one instead.
     n_steps : int
         Number of tokens, at least 0.
 
@@ -100,7 +100,7 @@ def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
     Raises
     ------
     TypeError, ValueError
-        Lengths that are not integers, negative ones, more than one axis.
+        ``prompt_len`` or ``n_steps`` is negative or not an integer, or has more than one axis.
     """
     steps = np.arange(validate.integer("n_steps", n_steps, minimum=0), dtype=np.int64)
     if isinstance(prompt_len, int | np.integer):
@@ -112,7 +112,7 @@ def decode_positions(prompt_len: Any, n_steps: int) -> np.ndarray:
 
 
 def shard_indices(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
-    """Return the indices of the packed tokens that a context-parallel rank has, in its order.
+    """Return the indices of the packed tokens of a context-parallel rank, in the rank's order.
 
     Formula
         Every sequence is cut into ``2 * cp_size`` equal chunks; rank r holds chunk r and then chunk
@@ -126,7 +126,7 @@ def shard_indices(cu_seqlens: Any, cp_size: int, cp_rank: int) -> np.ndarray:
     cu_seqlens : integers, shape (sequences + 1,)
         The start of each sequence in the packed batch, from 0, and then the total length.
     cp_size, cp_rank : int
-        Number of ranks, and this one, from 0.
+        The number of ranks, and the number of the rank, from 0.
 
     Returns
     -------

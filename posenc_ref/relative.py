@@ -1,6 +1,6 @@
-"""Relative positions as matrices: window indices, the shift trick, scores by offset.
+"""Relative positions as matrices: window indices, Transformer-XL's shift, scores by offset.
 
-Each function is the direct definition, a reference for faster implementations by reshaping.
+Each function evaluates its formula directly. Faster implementations reshape.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ def relative_index(window: Any) -> np.ndarray:
     Returns
     -------
     int64 array, shape (h w, h w)
-        From 0 to ``(2h - 1)(2w - 1) - 1``; two pairs share a row only if both offsets agree.
+        From 0 to ``(2h - 1)(2w - 1) - 1``.  Two pairs of tokens have the same row only if they have
+        the same dy and the same dx.
 
     Raises
     ------
     TypeError, ValueError
-        A window that is not one or two integers of at least 1.
+        ``window`` is not one or two integers of at least 1.
 
     Traps
-        The factor of dy is ``2w - 1``: with ``2h - 1``, windows wider than high give different
-        offsets the same index.
+        The factor of dy is ``2w - 1``.  With ``2h - 1``, different offsets have the same row if the
+        window is wider than high.
     """
     sizes = (window, window) if isinstance(window, int | np.integer) else window
     if isinstance(sizes, str) or not isinstance(sizes, Sequence | np.ndarray) or len(sizes) != 2:
@@ -70,8 +71,8 @@ def relative_shift(x: Array) -> Array:
     """Return scores by key from scores by distance, as Transformer-XL's ``_rel_shift`` does.
 
     Formula
-        ``y[i, j] = x[i, Q - 1 - i + j]`` for keys ``j <= K - Q + i``, and 0 for later keys, where
-        ``_rel_shift`` leaves arbitrary values.
+        ``y[i, j] = x[i, Q - 1 - i + j]`` for keys ``j <= K - Q + i``, and 0 for keys after the
+        query, where ``_rel_shift`` leaves other values.
     Source
         Dai et al. 2019, *Transformer-XL*, arXiv:1901.02860, appendix B.
 
@@ -89,11 +90,11 @@ def relative_shift(x: Array) -> Array:
     Raises
     ------
     TypeError, ValueError
-        No real floating array, or more queries than keys.
+        ``x`` is not a real floating array, or has more queries than keys.
 
     Traps
-        After the reshape to (K + 1, Q), the *first* row is dropped, not the last. The reshape is
-        for causal attention: at later keys it has values from the next row.
+        ``_rel_shift`` reshapes to (K + 1, Q) and drops the *first* row, not the last.  Its result
+        needs a causal mask: for keys after query i it holds 0 or scores of query i + 1.
     """
     x = _floating("x", x)
     if x.ndim < 2 or x.shape[-1] < x.shape[-2]:
@@ -105,13 +106,13 @@ def relative_shift(x: Array) -> Array:
 
 
 def relative_scores(q: Array, rel: Array) -> Array:
-    """Return ``q_i . r_(i-j)`` for every pair of positions, including later keys.
+    """Return ``q_i . r_(i-j)`` for every query i and key j, also for keys after the query.
 
     Formula
         ``y[i, j] = q[i] . rel[S - 1 - (i - j)]``
     Source
-        Shaw et al. 2018, arXiv:1803.02155, equation (4), without clipping; the full table of
-        Conformer (Gulati et al. 2020, arXiv:2005.08100), whose first row is offset S - 1.
+        Shaw et al. 2018, arXiv:1803.02155, equation (4), without clipping of offsets.  Conformer
+        (Gulati et al. 2020, arXiv:2005.08100) has the same order of rows in ``rel``.
 
     Parameters
     ----------
@@ -121,8 +122,9 @@ def relative_scores(q: Array, rel: Array) -> Array:
 
     Returns
     -------
-    array (..., S, S), before any scale
-        In q's library, device and dtype; float64 inside.
+    array (..., S, S), not scaled
+        In q's library, device and dtype; computed in float64 (float32 if the device has no
+        float64) and rounded once.
 
     Raises
     ------

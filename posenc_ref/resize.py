@@ -26,20 +26,21 @@ def resize_matrix(
     align_corners: bool = False,
     scale: float | None = None,
 ) -> np.ndarray:
-    """Return the interpolation matrix of one axis: the weights of old points at new points.
+    """Return the interpolation matrix of one axis: the weight of each old point at each new point.
 
     Formula
-        New point i lies at ``c = (i + 1/2) r - 1/2``, ``r = size/new_size`` or ``1/scale``; with
-        ``align_corners`` at ``c = i (size - 1)/(new_size - 1)``.
-        "bicubic": ``w_j = k(c - j)`` for the four nearest j, indices past an end being clamped to
-        it; Keys' kernel ``k(t) = (a+2)|t|^3 - (a+3)t^2 + 1`` for |t| <= 1, ``a|t|^3 - 5a t^2 +
-        8a|t| - 4a`` up to 2, with a = -3/4.
-        "bilinear": ``k(t) = 1 - |t|`` and c clamped to at least 0.  "nearest": ``j = floor(i r)``.
-        ``antialias``: ``w_j`` proportional to ``k((c - j)/max(r, 1))``, over the points inside,
-        normalised to sum 1, with a = -1/2.
+        New point i lies at ``c = (i + 1/2) r - 1/2``, with ``r = size/new_size`` or ``1/scale``;
+        with ``align_corners`` at ``c = i (size - 1)/(new_size - 1)``.
+        "bicubic": ``w_j = k(c - j)`` for the four nearest j.  An index j outside the old points is
+        clamped to the first or last one.  ``k(t)`` is Keys' kernel with a = -3/4: ``(a+2)|t|^3 -
+        (a+3)t^2 + 1`` for |t| <= 1, and ``a|t|^3 - 5a t^2 + 8a|t| - 4a`` for 1 < |t| < 2.
+        "bilinear": the same with ``k(t) = 1 - |t|``, the two nearest j, and c clamped to at least
+        0.  "nearest": the only weight is at ``j = floor(i r)``.
+        ``antialias``: ``w_j`` is proportional to ``k((c - j)/max(r, 1))`` for all old points j, and
+        the weights of a new point sum to 1.  In the bicubic kernel a is then -1/2.
     Source
         Keys 1981, *Cubic convolution interpolation for digital image processing*; PyTorch,
-        ``UpSampleKernel.cpp`` (a = -3/4, and -1/2 where antialiased, which is PIL's).
+        ``UpSampleKernel.cpp`` (a = -3/4, and with antialiasing a = -1/2 as in PIL).
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def resize_matrix(
     antialias, align_corners : bool
         Not both, and neither with "nearest".
     scale : float, optional
-        PyTorch's ``scale_factor``, if it is not ``new_size/size``: DINO passes
+        PyTorch's ``scale_factor``; None means ``new_size/size``.  DINO passes
         ``(new_size + 0.1)/size``.
 
     Returns
@@ -60,7 +61,8 @@ def resize_matrix(
     Raises
     ------
     TypeError, ValueError
-        A size below 1, an unknown mode, ``align_corners`` with ``antialias`` or ``scale``.
+        A size is below 1, the mode is unknown, or options are combined that exclude each other:
+        ``align_corners`` with ``antialias`` or ``scale``, or one of the first two with "nearest".
     """
     size = validate.integer("size", size, minimum=1)
     new_size = validate.integer("new_size", new_size, minimum=1)
@@ -104,13 +106,16 @@ def resize_table(
     """Return a learned table of patch positions, interpolated to another grid.
 
     Formula
-        ``new[y', x'] = sum over y, x of H[y', y] W[x', x] old[y, x]``, H and W the matrices of
-        :func:`resize_matrix`.  A is the sum of the absolute values of the terms.  Coordinates in
-        float32 change the weights, so B is ``|c_y| + |c_x|`` plus 1 for every axis, times the sum
-        of ``|old|`` over the points that the kernel covers.
+        ``new[y', x'] = sum over y, x of H[y', y] W[x', x] old[y, x]``, where H and W are the
+        matrices of :func:`resize_matrix`.
     Source
         transformers, ``interpolate_pos_encoding`` of ViT, DeiT, CLIP, DINOv2 (bicubic), DINOv2 with
         registers (antialiased), DPT (bilinear).  Computed in float64 and rounded once.
+    Error unit
+        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with A = the sum of the absolute values
+        of the terms, and B = ``(|c_y| + 1) + (|c_x| + 1)`` times the sum of ``|old|`` over the
+        points that the kernel covers.  c is the coordinate of the new point, as in
+        :func:`resize_matrix`; B allows for float32 coordinates, which change the weights.
 
     Parameters
     ----------
@@ -118,7 +123,7 @@ def resize_table(
     grid, new_grid : (int,) or (int, int)
         Length, or height and width, in patches.
     kept : int
-        The number of leading rows without a patch (CLS, registers, offsets), returned unchanged.
+        The number of leading rows that belong to no patch (CLS, registers); they are not changed.
     mode, antialias, align_corners
         As for :func:`resize_matrix`.
     scale : sequence of float, optional
@@ -131,13 +136,17 @@ def resize_table(
     Raises
     ------
     TypeError, ValueError
-        The table has another number of rows than ``kept`` and the grid; arguments out of range.
+        ``weight`` does not have ``kept`` + product of ``grid`` rows, or an argument is out of
+        range.
     """
     check_numbers("weight", weight, "rows", "dim")
     old, new = _grid("grid", grid), _grid("new_grid", new_grid)
     kept = validate.integer("kept", kept, minimum=0)
     if len(old) != len(new) or (scale is not None and len(scale) != len(old)):
-        raise ValueError(f"grid, new_grid and scale must have the same axes, got {old} and {new}")
+        raise ValueError(
+            f"grid, new_grid and scale must have the same number of axes, got {old}, {new} and "
+            f"{scale}"
+        )
     rows, dim = weight.shape
     if rows != kept + math.prod(old):
         raise ValueError(

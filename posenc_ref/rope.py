@@ -33,9 +33,9 @@ class RoPE(Rotary):
         Su et al. 2021, *RoFormer*, arXiv:2104.09864, equations (14), (15) and (34).
         Half-split pairs: GPT-NeoX and the Hugging Face Llama code.
     Error unit
-        A = ``m (|x1 cos| + |x2 sin|)`` and, in the other channel of the pair,
-        ``m (|x2 cos| + |x1 sin|)``; B = ``|p theta_k| m hypot(x1, x2)`` in both.  Channels that
-        pass through have A = B = 0.
+        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with A = ``m (|x1 cos| + |x2 sin|)`` in
+        the first channel of a pair (x1, x2), ``m (|x2 cos| + |x1 sin|)`` in the second, and
+        B = ``|p theta_k| m hypot(x1, x2)`` in both.  Channels that pass through have A = B = 0.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class RoPE(Rotary):
     base : float
         Often called theta or rope_theta; greater than 1.
     rotary_dim : int, optional
-        Only rotary_dim channels are rotated (partial rotary); even. None: all.
+        The number of rotated channels, even. None: all; fewer than all is partial rotary.
     rotary_start : int
         The first rotated channel: 0 for the leading slice of partial rotary,
         ``head_dim - rotary_dim`` for the trailing one of latent attention (DeepSeek).
@@ -58,7 +58,8 @@ class RoPE(Rotary):
     scaling : FrequencySchedule, optional
         A frequency schedule for long contexts, such as ``YaRN(...)`` or ``Llama3Scaling(...)``.
     sign : {1, -1}
-        -1 rotates in the opposite direction: logits depend on -(m - n) instead of m - n.
+        -1 rotates in the opposite direction, which reverses the sign of the relative position in
+        the logits.
     """
 
     head_dim: int
@@ -129,7 +130,7 @@ class RoPE(Rotary):
 
 
 def layout_pairs(layout: str, pairs: int, start: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the channels of pairs k < pairs: (2k, 2k+1) or (k, k + pairs), plus ``start``."""
+    """Return the channels of ``pairs`` pairs: ``start`` plus (2k, 2k+1) or (k, k + pairs)."""
     k = np.arange(pairs)
     if layout == "interleaved":
         return start + 2 * k, start + 2 * k + 1

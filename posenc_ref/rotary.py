@@ -1,15 +1,16 @@
 """The base class of rotary encodings, with the only implementation of the rotation.
 
-Every rotary encoding is a list of channel pairs, with an axis and a frequency for each, and a
-factor::
+Every rotary encoding is a list of channel pairs, with a position axis and a frequency for each,
+and an attention factor m::
 
-    angle_k(p)    = (p[axis_k] + offset) * theta_k        (one axis: p + offset; mixed: a sum)
+    angle_k(p)    = (p[axis_k] + offset) * theta_k        p[axis_k] is p if there is one axis
     y[out1_k]     = m * (x[first_k] cos angle_k - sign * x[second_k] sin angle_k)
     y[out2_k]     = m * (x[second_k] cos angle_k + sign * x[first_k] sin angle_k)
     y[c]          = x[c]                                  for every channel c outside all pairs
 
 A subclass supplies the pairs, the axes and the frequencies; :class:`Rotary` does everything else.
-Output channels are the input channels, unless a subclass defines ``output_pairs``.
+(In ``MixedRoPE`` the angle of a pair is a sum over all axes.) The output channels out1 and out2 are
+the input channels first and second, unless a subclass defines ``output_pairs``.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class Rotary(Encoding, abstract=True):
     have exactly the axes ``x.shape[:-1]``.  Encodings with A > 1 axes take (A, S) or (A, B, S), or
     (S,) if every axis has the same positions.  Frequencies are radians per position.
 
-    Length: if ``depends_on_length``, the frequencies and m depend on ``seq_len``, by default the
-    largest position in the call plus one.
+    Length: if ``depends_on_length``, the frequencies and the attention factor m depend on
+    ``seq_len``. Its default is the largest position in the call plus one.
     """
 
     family = "rotary"
@@ -105,9 +106,9 @@ class Rotary(Encoding, abstract=True):
     def properties(self) -> frozenset[str]:
         """The properties from this list that hold at a fixed length.
 
-        ``relative-logits``  ``R(m) q . R(n) k`` depends on m - n alone
+        ``relative-logits``  ``R(a) q . R(b) k`` depends on a - b alone
         ``scaled-rotation``  ``R(p)^T R(p) = m^2`` on the rotated channels
-        ``rotation``         the same with m = 1: norms are kept
+        ``rotation``         the same with m = 1: norms do not change
         ``composition``      ``R(a) R(b) = R(a + b)``, so that R(-p) is the inverse
         """
         found = {"relative-logits", "scaled-rotation"}
@@ -136,7 +137,7 @@ class Rotary(Encoding, abstract=True):
         device: Any = None,
         xp: Namespace = None,
     ) -> tuple[Array, Array]:
-        """Return ``m cos(angle)`` and ``m sin(angle)``: positions (...) to two (..., pairs).
+        """Return ``m cos(angle)`` and ``m sin(angle)``, each (..., pairs), for positions (...).
 
         They have the library and device of ``positions`` unless ``xp=`` or ``device=`` is given,
         and are float64 unless ``dtype=`` is given. They do not include the sign of the rotation.
@@ -153,17 +154,20 @@ class Rotary(Encoding, abstract=True):
     def apply(self, x: Array, positions: Any, *, seq_len: int | None = None) -> Array:
         """Rotate ``x`` (..., S, head_dim), queries or keys, to ``positions``.
 
-        Computed in float64 (float32 if x's device has no float64) and rounded at the end, by the
-        cast of x's library to x's dtype (PyTorch casts to half precision through float32, and every
-        library to bfloat16). Channels outside all pairs are copied bit for bit. x is not changed.
+        The result is computed in float64 (float32 if x's device has no float64), then cast to x's
+        dtype by x's library. All libraries cast to bfloat16 through float32, and PyTorch also casts
+        to float16 through float32. Channels outside all pairs are copied bit for bit. x is not
+        changed.
 
         Raises
         ------
         TypeError
-            x is not a real floating array; positions are float16, bfloat16 or another library's.
+            x is not a real floating array; positions are float16 or bfloat16, or an array of a
+            library that is neither x's nor NumPy.
         ValueError
-            Shapes do not match; positions are not finite, beyond 2**40, or on another device;
-            positions are traced and frequencies depend on the length, but ``seq_len`` is not given.
+            Shapes do not match; positions are not finite, beyond 2**40, or on another device than
+            x; positions are traced and frequencies depend on the length, but ``seq_len`` is not
+            given.
         """
         cos, sin, m = self._tables_for(x, positions, seq_len)
         return self._rotate(x, m * cos, m * self.sign * sin)
@@ -182,11 +186,11 @@ class Rotary(Encoding, abstract=True):
         return self._rotate(x, m * cos, -m * self.sign * sin, back=True)
 
     def shift(self, x: Array, delta: Any, *, seq_len: int | None = None) -> Array:
-        """Rotate keys from positions p on to p + delta; the factor m is not applied again.
+        """Rotate keys from positions p to p + delta; do not apply the factor m again.
 
-        ``delta`` is a number, or an array of shifts with the shape rules of positions.  Exact only
-        for the frequencies with which the keys were rotated: if these depend on the length, pass
-        the same ``seq_len``.
+        ``delta`` is a number, or an array of shifts with the shape rules of positions.  The
+        frequencies must be those with which the keys were rotated: if frequencies depend on the
+        length, pass the same ``seq_len``.
         """
         if self.depends_on_length and seq_len is None:
             raise ValueError(
@@ -280,7 +284,7 @@ class Rotary(Encoding, abstract=True):
     def _tables_for(
         self, x: Array, positions: Any, seq_len: int | None, offset: float | None = None
     ) -> tuple[Array, Array, float]:
-        """Return cos and sin in the working dtype of ``x``, broadcastable with it, and m."""
+        """Return cos and sin, which broadcast to ``x`` and have its working dtype, and m."""
         validate.check_x(x, self.head_dim, "head_dim")
         p = self._positions(positions, x)
         index = broadcast_axes(first_axis(p, self.num_axes), x)

@@ -25,16 +25,18 @@ class Sandwich(Bias):
     Source
         Chi et al. 2022, *Dissecting Transformer Length Extrapolation*, arXiv:2212.10356, section 5.
     Traps
-        k starts at 1; the sinusoids of the Transformer start at 0. ``dim/2`` is the same for the
-        whole row, so softmax ignores it: rows are judged up to a constant. The sum does not
-        decrease monotonically with the distance.
+        k starts at 1; the sinusoids of the Transformer start at 0. ``dim/2`` is the same for all
+        keys of a query, so softmax ignores it, and ``check`` ignores a constant in each row. The
+        sum does not decrease monotonically with the distance.
     Error unit
-        A = ``(sum of |cos| + dim/2) H / 8h``, B = ``(sum of |i - j| omega_k) H / 8h``.
+        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with
+        A = ``(sum of |cos| + dim/2) H / 8h`` and
+        B = ``(sum of |i - j| / base ** (2k/dim)) H / 8h``.
 
     Parameters
     ----------
     num_heads, dim : int
-        dim is even; the paper's best is 128, whatever the model's.
+        dim is even and need not be the model's; 128 is the best in the paper.
     base : float
     causal : bool
         True: queries attend only to keys j <= i, as in the paper.

@@ -24,11 +24,13 @@ TERMS = ("content-content", "content-position", "position-content", "position-po
 
 
 class Score(Encoding, abstract=True):
-    """Base class of scores. A subclass defines ``_of_pairs``, or ``_of_offset`` if relative.
+    """Base class of scores.
+
+    A subclass defines ``_of_offset`` if its terms depend on key - query alone, else ``_of_pairs``.
 
     Error unit
-        A of a logit is the sum over its terms of the absolute values of all products; B is 0
-        unless the encoding has angles.
+        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`).  A of a logit is the sum of the
+        absolute values of all products in its terms; B is 0 unless the encoding uses sin or cos.
     """
 
     family = "score"
@@ -42,7 +44,7 @@ class Score(Encoding, abstract=True):
     def properties(self) -> frozenset[str]:
         """The properties from this list that hold for all positions.
 
-        ``translation``  a common shift of all positions changes no logit
+        ``translation``  adding the same number to all positions changes no logit
         ``prefix``       later tokens change no logit of earlier ones
         """
         return frozenset({"prefix", "translation"} if self.relative else {"prefix"})
@@ -54,7 +56,7 @@ class Score(Encoding, abstract=True):
 
     @property
     def rows(self) -> int | None:
-        """The number of positions, or None if it is unlimited."""
+        """The number of allowed positions, or None if there is no limit."""
         return None
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
@@ -103,7 +105,7 @@ class Score(Encoding, abstract=True):
     def truths(
         self, q: np.ndarray, k: np.ndarray, q_at: np.ndarray, k_at: np.ndarray, scale: float
     ) -> dict[str, Truth]:
-        """Return each term with the error coefficients A and B, for NumPy float64 q and k.
+        """Return each term with A and B of its error unit, for NumPy float64 q and k.
 
         Any relative positions are allowed: pass ``q_at`` and ``k_at`` that broadcast to (Q, K).
         """

@@ -17,7 +17,7 @@ def scores(
     *,
     scale: float | None = None,
 ) -> Array:
-    """Return attention logits before mask and softmax, computed in float64 and rounded once.
+    """Return attention logits before mask and softmax.
 
     Tables: ``(q + PE) . (k + PE) * scale`` (identity projections).  Rotary: ``R q . R k * scale``.
     Biases: ``q . k * scale + bias``, q and k with a head axis (..., H, Q, d); scores: the sum of
@@ -34,21 +34,22 @@ def scores(
     q_positions, k_positions : int, range, sequence or array (Q,) and (K,)
         On the host, or on q's device; (B, Q) and (B, K) with B on q's first axis.
     scale : float, optional
-        None means the encoding's default: 1/sqrt(d), 1 for T5, whose initialisation absorbs it,
-        1/sqrt(d (1 + terms)) for DeBERTa.
+        None means the encoding's default: 1/sqrt(d), but 1 for T5 (its weights contain the scale),
+        1/sqrt(2d) for TUPE and 1/sqrt(d (1 + terms)) for DeBERTa.
 
     Returns
     -------
     array (..., Q, K)
-        In q's library, device and dtype; computed in float64, or in float32 if q's device has no
-        float64.
+        In q's library, device and dtype; computed in float64 (float32 if q's device has no float64)
+        and rounded once.
 
     Raises
     ------
     TypeError
         If ``encoding`` is not an encoding, or q and k are not float arrays of one library.
     ValueError
-        If shapes or positions do not fit, or the encoding has no single logits (ConViTBias).
+        If shapes or positions do not fit, or the attention is not one softmax of logits
+        (ConViTBias blends two).
     """
     if not isinstance(encoding, Encoding):
         raise TypeError(f"encoding must be a posenc_ref encoding, got {type(encoding).__name__}")

@@ -24,14 +24,17 @@ class Shaw(Score):
         and b_ij the same row of ``values``.
     Source
         Shaw, Uszkoreit, Vaswani 2018, arXiv:1803.02155, equations (3) to (5), before = after = K.
-        Wav2Vec2-BERT and SeamlessM4T v2: keys only, before = 64, after = 8.  SpeechT5 and
-        Granite-Speech count i - j (``counted="query-key"``), SpeechT5 without the last row.
-        Music Transformer (Huang et al. 2018, arXiv:1809.04281): a table for each head, after = 0.
+        Wav2Vec2-BERT and SeamlessM4T v2 have before = 64, after = 8 and no ``values``.  SpeechT5
+        and Granite-Speech count i - j (``counted="query-key"``); SpeechT5's table has 2K rows, so
+        after = K - 1.  Music Transformer (Huang et al. 2018, arXiv:1809.04281) has a table for each
+        head, and after = 0.
     Traps
-        The table has 2K + 1 rows, not 2K. Implementations differ in the sign of the offset. Music
-        Transformer's skew has arbitrary values at later keys; here the offset is clipped.
+        Shaw's table has 2K + 1 rows, not 2K. Implementations differ in the sign of the offset.
+        Music Transformer aligns its rows by a reshape ("skew"), which puts arbitrary values at keys
+        after the query; this class clips the offset of these keys to 0.
     Error unit
-        A = the sum of ``|q| |k|`` and ``|q| |a|`` over the channels, scaled; B = 0.
+        A = ``|scale|`` times the sum of ``|q| |k|`` and ``|q| |a|`` over the channels; B = 0.
+        :mod:`posenc_ref.accuracy` defines A and B.
 
     Parameters
     ----------
@@ -58,7 +61,8 @@ class Shaw(Score):
         before = validate.integer("before", self.before, minimum=0)
         if before >= self.keys.shape[-2]:
             raise ValueError(
-                f"before must be a row of keys, below {self.keys.shape[-2]}, got {before}"
+                f"before must be the index of a row of keys, 0 .. {self.keys.shape[-2] - 1}, "
+                f"got {before}"
             )
         self._set(
             before=before,
@@ -67,12 +71,12 @@ class Shaw(Score):
 
     @property
     def head_dim(self) -> int:  # type: ignore[override]
-        """Size of a row."""
+        """The number of channels d of ``keys``."""
         return int(self.keys.shape[-1])
 
     @property
     def heads(self) -> int | None:
-        """The number of heads of the table, or None if all heads share it."""
+        """The number of heads H of ``keys``, or None if all heads share one table."""
         return int(self.keys.shape[0]) if self.keys.ndim == 3 else None
 
     def row(self, r: Array) -> Array:

@@ -38,20 +38,22 @@ class Sinusoidal(ComputedTable):
     Parameters
     ----------
     dim : int
-        Size of a row.
+        The number of columns.
     base : float
         Longest timescale, greater than 1.
     layout : {"interleaved", "concat"}
-        sin and cos of a pair in adjacent columns, or all of one kind before all of the other.
+        "interleaved": the sine and the cosine of a pair are adjacent columns.  "concat": all sines
+        come before all cosines.
     first : {"sin", "cos"}
-        The function in the first columns; "cos" in MusicGen and in diffusion timesteps.
+        "cos" exchanges sines and cosines in ``layout``, as MusicGen and diffusion timesteps do.
     denominator : {"dim", "half-1"} or float
-        n = dim/2, dim//2 - 1, or the number (diffusion: ``dim//2 - downscale_freq_shift``).
+        "dim" means n = dim/2, "half-1" means n = dim//2 - 1, and a number is n itself (diffusion
+        models: ``dim//2 - downscale_freq_shift``).
     offset, position_scale, scale : float
-        As in the formula; positions in fairseq start at padding_idx + 1.
+        As in the formula.  In fairseq, positions start at padding_idx + 1.
     odd : {"raise", "extra-sin", "zero-pad"}
-        For an odd dim: an error, one more sine column without its cosine (XLM, Marian), or
-        a last column of zeros (fairseq, tensor2tensor).
+        What an odd dim does.  "raise" raises ValueError, "extra-sin" adds a sine column without a
+        cosine (XLM, Marian), and "zero-pad" adds a last column of zeros (fairseq, tensor2tensor).
     """
 
     dim: int
@@ -80,12 +82,16 @@ class Sinusoidal(ComputedTable):
         else:
             denominator = validate.real("denominator", denominator, above=0.0)
         if odd == "extra-sin" and dim % 2 and self.first == "cos":
-            raise ValueError("odd='extra-sin' ends on a sine column, so first must be 'sin'")
+            raise ValueError(
+                "first must be 'sin' if dim is odd and odd='extra-sin', which adds a sine column, "
+                "got 'cos'"
+            )
         offset = validate.real("offset", self.offset)
         position_scale = validate.real("position_scale", self.position_scale, above=0.0)
         if abs(offset) * max(1.0, position_scale) > MAX_POSITION:
             raise ValueError(
-                f"offset must be at most 2**40 in size, after position_scale too, got {offset:g}"
+                "offset and offset * position_scale must be within -2**40 .. 2**40, got "
+                f"offset = {offset:g} and position_scale = {position_scale:g}"
             )
         self._set(
             dim=dim,
@@ -103,7 +109,7 @@ class Sinusoidal(ComputedTable):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: all three, unless an extra sine column has no cosine."""
+        """All properties that :class:`Table` lists, or none if a sine column has no cosine."""
         return frozenset() if self.dim % 2 and self.odd == "extra-sin" else PAIRED
 
     def decimal_frequencies(self) -> tuple[Decimal, ...]:
@@ -124,7 +130,7 @@ class Sinusoidal(ComputedTable):
         return np.array([float(w) for w in self.decimal_frequencies()])
 
     def truth(self, positions: Any) -> Truth:
-        """Return ``table`` with A = |value| and B = ``|angle| |scale|``; both are 0 for zeros."""
+        """Return ``table`` with A = |value| and B = ``|angle| |scale|``; 0 in a column of zeros."""
         value = self.table(np.asarray(positions))
         sin_at, cos_at = self.columns()
         at = np.asarray(positions, np.float64)[..., None] + self.offset
@@ -141,7 +147,9 @@ class Sinusoidal(ComputedTable):
         if an extra sine column has no cosine, because M(k) does not exist then.
         """
         if self.dim % 2 and self.odd == "extra-sin":
-            raise ValueError("shift_matrix needs a cosine for every sine; odd='extra-sin' has none")
+            raise ValueError(
+                "shift_matrix needs a cosine for every sine, which odd='extra-sin' does not give"
+            )
         sin_at, cos_at = self.columns()
         shift = self._positions(validate.real("k", k)).values
         cos, sin = tables(shift, self._turns, xp=np)

@@ -22,35 +22,40 @@ class Sinusoidal2D(AxisSinusoids):
         "hw" and ``layout`` "concat".
     Source
         Chen et al. 2021, *An Empirical Study of Training Self-Supervised Vision Transformers*
-        (MoCo v3), arXiv:2104.02057: "half-1", "wh".  He et al. 2021, *Masked Autoencoders*,
-        arXiv:2111.06377: ``Sinusoidal2D(dim, axis_order="wh")``, whose code names the width's half
-        after the height; diffusers (DiT, PixArt, SD3) copied it.  Hugging Face's builder and
-        RT-DETR: "hw".  timm's ``build_sincos2d_pos_embed``: "hw", "grouped".
+        (MoCo v3), arXiv:2104.02057: ``axis_order="wh"``, ``denominator="half-1"``.  He et al. 2021,
+        *Masked Autoencoders*, arXiv:2111.06377: ``axis_order="wh"``; the code, which diffusers
+        (DiT, PixArt, SD3) copied, calls the columns of the width ``emb_h``.  Hugging Face's builder
+        and RT-DETR: ``axis_order="hw"``.  timm's ``build_sincos2d_pos_embed``:
+        ``axis_order="hw"``, ``layout="grouped"``.
     Error unit
         A = |value|, B = ``|angle| |scale|`` of the axis that the column follows.
 
     Parameters
     ----------
     dim : int
-        Size of a row, a multiple of 4.
+        The number of columns, a multiple of 4.
     axis_order : {"hw", "wh"}
-        The axis of the first half of the columns, then the other. Positions are always (height,
-        width).
+        "hw": the first dim/2 columns are those of the height, the others those of the width.  "wh":
+        the reverse.  Positions are always (height, width).
     layout : {"concat", "interleaved", "grouped"}
-        "concat": all sines of an axis, then its cosines; "interleaved": side by side; "grouped":
-        all sines of both axes, then all cosines.
+        "concat": the sines of an axis come before the cosines of that axis.  "interleaved": the
+        sine and the cosine of a pair are adjacent columns.  "grouped": the sines of both axes come
+        before the cosines of both.
     first : {"sin", "cos"}
+        "cos" exchanges sines and cosines in ``layout``.
     base : float
     denominator : {"dim", "half-1"} or float
-        n = dim/4, dim/4 - 1, or the number.
+        "dim" means n = dim/4, "half-1" means n = dim/4 - 1, and a number is n itself.
     offset, position_scale, scale : float
         As in :class:`Sinusoidal`.
     extent : float, optional
-        For ``grid``: n patches of an axis lie at ``i extent / n``, not at i.  diffusers:
-        ``base_size / interpolation_scale``.  The rows then depend on the size of the image.
+        The length of both axes for ``grid``: patch i of n is at position ``i extent / n`` instead
+        of i, so the rows depend on the size of the image.  In diffusers,
+        ``base_size / interpolation_scale``.
     flatten : {"rows", "columns"}
-        For ``grid``: the order of the patches. "columns" is OmDet-Turbo's, although its tokens are
-        row by row, so the positions of images that are not square are mixed up.
+        The order of the patches for ``grid``: row by row, or column by column.  OmDet-Turbo
+        flattens by columns, but its tokens are row by row: if the image is not square, tokens get
+        the positions of other patches.
     """
 
     dim: int
@@ -71,7 +76,7 @@ class Sinusoidal2D(AxisSinusoids):
     def __post_init__(self) -> None:
         dim = validate.integer("dim", self.dim, minimum=4)
         if dim % 4:
-            raise ValueError(f"dim must be a multiple of 4, sin and cos of two axes, got {dim}")
+            raise ValueError(f"dim must be a multiple of 4 (sin and cos for 2 axes), got {dim}")
         self._set(dim=dim)
         self._check()
         one, extent = self.parts()[0][1], self.extent
@@ -109,11 +114,12 @@ class Sinusoidal3D(AxisSinusoids):
     """Sinusoidal position encoding of the patches of a video.
 
     Formula
-        A sinusoidal table for each of time, height and width, side by side; the exponent of pair k
+        A sinusoidal table for each of time, height and width, concatenated; the exponent of pair k
         of an axis of ``s`` columns is k/n with n = s/2 or s/2 - 1 by ``denominator``.
     Source
         diffusers, ``get_3d_sincos_pos_embed`` (CogVideoX): ``sections=(d/4, 3d/8, 3d/8)``,
-        ``axis_order="twh"``.  tatp22/multidim-positional-encoding: thirds, "interleaved".
+        ``axis_order="twh"``.  tatp22/multidim-positional-encoding: three equal ``sections``,
+        ``layout="interleaved"``.
     Error unit
         A = |value|, B = ``|angle| |scale|`` of the axis that the column follows.
 
@@ -122,8 +128,8 @@ class Sinusoidal3D(AxisSinusoids):
     sections : (int, int, int)
         The numbers of columns for time, height and width, all even. Their sum is ``dim``.
     axis_order : str
-        The axes in the order of their columns: a permutation of "thw".  Positions are (time,
-        height, width) always, as ``grid_positions(h, w, frames=t)`` gives them.
+        The axes in the order of their columns: a permutation of "thw".  Positions are always (time,
+        height, width), as :func:`grid_positions` returns them with ``frames``.
     layout, first, base, denominator
         As in :class:`Sinusoidal2D`.
     """
@@ -143,13 +149,13 @@ class Sinusoidal3D(AxisSinusoids):
             raise TypeError(f"sections must be three integers (t, h, w), got {self.sections!r}")
         sections = tuple(validate.integer("sections", s, minimum=2) for s in self.sections)
         if any(s % 2 for s in sections):
-            raise ValueError(f"sections must be even, sin and cos of an axis, got {sections}")
+            raise ValueError(f"sections must be even (sin and cos for each axis), got {sections}")
         self._set(sections=sections)
         self._check()
 
     @property
     def dim(self) -> int:  # type: ignore[override]
-        """Size of a row."""
+        """The number of columns."""
         return sum(self.sections)
 
     def _sections(self) -> tuple[int, ...]:

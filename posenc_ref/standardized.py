@@ -16,33 +16,32 @@ from .table import ComputedTable
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StandardizedSinusoidal(ComputedTable):
-    """Sinusoidal table of ``length`` rows, minus its mean, divided by a multiple of its deviation.
+    """Sinusoidal table minus its mean, divided by a multiple of its standard deviation.
 
     Formula
-        ``PE(p) = (S(p) - mean) / (divisor std)``; S is ``Sinusoidal(dim)``, interleaved, and mean
-        and std are taken over all elements of S(0) .. S(length - 1), std with n - 1 in its
-        denominator.
+        ``PE(p) = (S(p) - mean) / (divisor std)``; S is ``Sinusoidal(dim)``, interleaved.  mean and
+        std are taken over all n elements of S(0) .. S(length - 1); std divides by n - 1.
     Source
-        Nie et al. 2022, *PatchTST*, arXiv:2211.14730, in its code (``PositionalEncoding``,
+        The code of Nie et al. 2022, *PatchTST*, arXiv:2211.14730 (``PositionalEncoding``,
         ``pe="sincos"``, ``normalize=True``); transformers: PatchTST and PatchTSMixer
-        (``positional_encoding_type="sincos"``).  The paper says that positions are learned. In the
-        code all other settings ("zeros", "normal", "uniform", "random") are learned; they differ in
-        their initial values.
+        (``positional_encoding_type="sincos"``).  The paper says that positions are learned.  In the
+        code, the tables of all other settings ("zeros", "normal", "uniform", "random") are learned;
+        the settings differ in the initial values.
     Traps
         All rows change with the number of patches. PatchTST's [CLS] counts as a patch.
         ``torch.std`` divides by n - 1, ``numpy.std`` by n.
     Error unit
         A = ``(|S(p)| + mean of |S|) / (divisor std)``, B = ``(|angle| + mean of |angle|) / (divisor
-        std)``; the deviation is treated as exact.
+        std)``; std is treated as exact.
 
     Parameters
     ----------
     dim : int
-        Size of a row, even.
+        The number of columns, even.
     length : int
-        Rows over which mean and std are taken.
+        The number of rows over which mean and std are taken.
     divisor : float
-        10 by default, which makes the rows small compared with the embeddings.
+        As in the formula.  The default 10 makes the rows small compared with the embeddings.
     base : float
     """
 
@@ -67,7 +66,7 @@ class StandardizedSinusoidal(ComputedTable):
 
     @cached_property
     def _moments(self) -> tuple[float, float]:
-        """Return the mean and the divisor."""
+        """Return the mean, and ``divisor`` times std."""
         table = self._plain.table(range(self.length))
         return float(table.mean()), self.divisor * float(table.std(ddof=1))
 

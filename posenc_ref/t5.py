@@ -23,10 +23,12 @@ from .bias import Bias
 
 
 def bucket_starts(nb: int, max_distance: int) -> tuple[int, ...]:
-    """Return the smallest distance n of each of the buckets 1 .. nb - 1, in integers.
+    """Return the smallest distance in each of the buckets 1 .. nb - 1.
 
-    With ``me = nb // 2``, each distance n < me has a bucket of its own; bucket me + t begins where
-    ``log(n/me) / log(max_distance/me) * (nb - me) >= t``.
+    ``nb`` is the number of buckets of one direction; all distances from ``max_distance`` on are in
+    the last.  With ``me = nb // 2``, each distance n < me has a bucket of its own, and bucket
+    me + t begins at the smallest n with ``log(n/me) / log(max_distance/me) * (nb - me) >= t``.  The
+    comparison is in exact integer arithmetic.
     """
     me = nb // 2
     starts = list(range(1, me + 1))
@@ -43,33 +45,35 @@ class T5Bias(Bias):
     """Bucketed relative position bias of T5.
 
     Formula
-        ``b_h(i, j) = table[bucket(j - i), h]``, added to ``q . k`` without 1/sqrt(d); to
-        ``q . k / sqrt(d)`` where ``scaled``; ``(q . k + b) / sqrt(d)`` with ``bias_inside_scale``
-        too.
-        With r = j - i (key minus query): bidirectional, ``nb = num_buckets/2``, n = |r|, and keys
-        after the query get ``+ nb``; otherwise ``nb = num_buckets``, n = max(-r, 0).
-        ``me = nb // 2``; bucket = n for n < me, else
+        ``b_h(i, j) = table[bucket(j - i), h]``.  Logits are ``q . k + b`` by default,
+        ``q . k / sqrt(d) + b`` if ``scaled``, and ``(q . k + b) / sqrt(d)`` if
+        ``bias_inside_scale``.
+        For r = j - i (key minus query): if ``bidirectional``, ``nb = num_buckets/2``, n = |r|, and
+        nb is added to the bucket of keys after the query; otherwise ``nb = num_buckets`` and
+        n = max(-r, 0).  With ``me = nb // 2``, the bucket is n for n < me, else
         ``min(me + floor(log(n/me) / log(max_distance/me) * (nb - me)), nb - 1)``.
     Source
         Raffel et al. 2019, arXiv:1910.10683, section 2.1; mesh_tensorflow
-        ``_relative_position_bucket``.  MPNet, WavLM and LayoutLMv2 add it to scaled scores,
-        LayoutLMv3 inside the scale.
+        ``_relative_position_bucket``.  MPNet, WavLM and LayoutLMv2 are ``scaled``; LayoutLMv3 is
+        ``scaled`` with ``bias_inside_scale``.
     Error unit
         A = ``|b|``, B = 0; a wrong bucket is always an error.
 
     The logarithm is not evaluated: bucket ``me + t`` starts at the smallest integer n with
-    ``n**(nb-me) * me**t >= max_distance**t * me**(nb-me)``, compared in Python integers, so ties
-    (n = 16, 32, 64 for 32 buckets and distance 128) fall where the formula says on every device.
+    ``n**(nb-me) * me**t >= max_distance**t * me**(nb-me)``, compared in Python integers.  So ties
+    (n = 16, 32, 64 for 32 buckets and distance 128) get the formula's bucket on every device.
 
     Parameters
     ----------
     table : array, shape (num_buckets, num_heads), real floating
-        Stored without a copy; biases are its entries, bit for bit, in its library and dtype.
+        Stored without a copy.  Biases are entries of the table, bit for bit, in the library and
+        dtype of the table.
     num_buckets, max_distance : int
     bidirectional : bool
         True in encoders; in decoders (False) all later keys share bucket 0.
     scaled, bias_inside_scale : bool
-        ``scaled``: ``q . k`` is divided by sqrt(d). ``bias_inside_scale``: so is the bias.
+        ``scaled`` divides ``q . k`` by sqrt(d); ``bias_inside_scale`` also divides the bias, and
+        requires ``scaled``.
     """
 
     table: Array
@@ -121,7 +125,7 @@ class T5Bias(Bias):
 
     @cached_property
     def thresholds(self) -> tuple[int, ...]:
-        """The smallest distance of bucket 1, 2, ... (of one direction), exactly."""
+        """The smallest distance in each of the buckets 1, 2, ... of one direction."""
         nb = self.num_buckets // 2 if self.bidirectional else self.num_buckets
         return bucket_starts(nb, self.max_distance)
 
@@ -144,7 +148,10 @@ class T5Bias(Bias):
         return bucket
 
     def own_scale(self, dim: int) -> float:
-        """Return 1 (T5's initialisation includes 1/sqrt(d)), or 1/sqrt(d) if ``scaled``."""
+        """Return the factor of ``q . k``: 1/sqrt(d) if ``scaled``, else 1.
+
+        T5's initial weights include the factor 1/sqrt(d).
+        """
         return super().own_scale(dim) if self.scaled else 1.0
 
     def _of_offset(self, offset: Array) -> Array:

@@ -19,7 +19,8 @@ from .vision_positions import grid_positions
 class Table(Encoding, abstract=True):
     """Base class of table encodings; a subclass defines ``dim``, ``table`` and ``_rows``.
 
-    Positions are (...) for one axis and (A, ...) for A axes, height before width.
+    Positions have any shape for one position axis.  For A axes, the first axis of the array has
+    length A, with height before width.
     """
 
     family = "table"
@@ -35,7 +36,8 @@ class Table(Encoding, abstract=True):
         ``linear-shift``   ``PE(p + k) = M(k) PE(p)`` with one matrix for each k
         ``relative-gram``  ``PE(p) . PE(q)`` depends on ``p - q`` alone
 
-        There is no property for a product that decreases with the distance: sinusoids have none.
+        The list omits products ``PE(p) . PE(q)`` that decrease with the distance, because those of
+        sinusoidal tables do not.
         """
         return frozenset()
 
@@ -58,7 +60,8 @@ class Table(Encoding, abstract=True):
     def grid_positions(self, height: int, width: int) -> np.ndarray:
         """Return positions of the patches of an image, (S,) or (A, S), in the order of the tokens.
 
-        Row by row: ``0 .. height * width - 1`` for one axis, rows and columns for two.
+        Patches are listed row by row.  With one position axis, they have positions
+        ``0 .. height * width - 1``; with two, position (row, column).
         """
         rows_and_columns = grid_positions(height, width)
         if self.num_axes == 2:
@@ -75,7 +78,7 @@ class Table(Encoding, abstract=True):
     def truth(self, positions: Any) -> Truth:
         """Return the rows at host ``positions`` with the error coefficients A and B, NumPy float64.
 
-        By default A = B = 0, because looked-up rows must be bit-equal.
+        By default A = B = 0: a looked-up row must equal the row of the table bit for bit.
         """
         table: Any = self
         value = np.asarray(table.table(np.asarray(positions)), dtype=np.float64)
@@ -84,8 +87,8 @@ class Table(Encoding, abstract=True):
     def add(self, x: Array, positions: Any) -> Array:
         """Return ``x + table(positions)`` for x (..., S, dim), rounded to x's dtype at the end.
 
-        positions are (S,), (B, S) with B on x's first axis, or have the axes ``x.shape[:-1]``;
-        with A in front if there are several axes.
+        positions have the shape (S,), or (B, S) if B is x's first axis, or ``x.shape[:-1]``.  For
+        A > 1 position axes, a first axis of length A precedes that shape.
         """
         check_x(x, self.dim, "dim")
         p = self._positions(positions, x)
@@ -111,9 +114,9 @@ class ComputedTable(Table, abstract=True):
     ) -> Array:
         """Return the rows of positions (...), or (A, ...) for A axes: (..., dim).
 
-        They have the library and device of ``positions`` unless ``xp=`` or ``device=`` is given,
-        and are float64 unless ``dtype=`` is given.  Raises ValueError for positions that are not
-        finite or beyond 2**40.
+        The rows have the library and device of ``positions`` unless ``xp=`` or ``device=`` is
+        given, and are float64 unless ``dtype=`` is given.  Raises ValueError for a position that is
+        not finite or is beyond 2**40.
         """
         p = self._positions(positions)
         return finish(self._rows(p, *target(p, xp, device)), dtype)

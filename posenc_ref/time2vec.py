@@ -19,7 +19,7 @@ from .table import ComputedTable
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Time2Vec(ComputedTable):
-    """Time2Vec.
+    """Time2Vec: a linear function of the position, and sines with learned frequencies and phases.
 
     Formula
         ``t2v(t)[0] = w_0 t + b_0``, ``t2v(t)[k] = F(w_k t + b_k)``, k = 1 .. dim - 1, F sin or cos.
@@ -27,12 +27,13 @@ class Time2Vec(ComputedTable):
         Kazemi et al. 2019, arXiv:1907.05321, equation 1.  The code that most people copy puts the
         linear component last.
     Error unit
-        A = |value|, for the linear component |w_0 t| + |b_0|; B = ``|w_k t| + |b_k|``.
+        The linear component has A = ``|w_0 t| + |b_0|`` and B = 0.  The other components have
+        A = |value| and B = ``|w_k t| + |b_k|``.
 
     Parameters
     ----------
     weight, bias : array, shape (dim,)
-        w and b, the linear component always first. Stored as float64 copies.
+        w and b, stored as float64 copies. The linear component is always first here.
     function : {"sin", "cos"}
     linear : {"first", "last"}
         The column of the linear component.
@@ -65,7 +66,7 @@ class Time2Vec(ComputedTable):
 
     @property
     def dim(self) -> int:  # type: ignore[override]
-        """Size of a row."""
+        """The number of columns."""
         return int(self.weight.size)
 
     def truth(self, positions: Any) -> Truth:

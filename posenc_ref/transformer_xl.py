@@ -20,33 +20,38 @@ class TransformerXL(Score):
     """Relative sinusoids, projected for each head, with two biases shared by all queries.
 
     Formula
-        ``A_ij = ((q_i + u) . k_j + (q_i + v) . W R(i - j)) / sqrt(d)``: four terms, in the order
-        q k, q W R, u k, v W R.  R(p) is the ``sinusoid``'s row at p, any integer.
+        ``A_ij = ((q_i + u) . k_j + (q_i + v) . W R(i - j)) / sqrt(d)``; R(p) is the row of
+        ``sinusoid`` at p, which may be negative.  The four terms are ``q . k``, ``q . W R``,
+        ``u . k`` and ``v . W R``, in this order.
     Source
         Dai et al. 2019, *Transformer-XL*, arXiv:1901.02860, section 3.3; R is ``[sin | cos]``.
         Conformer (Gulati et al. 2020, arXiv:2005.08100), ESPnet (``rel_pos_type=latest``),
-        Wav2Vec2-Conformer, Parakeet: R is interleaved.  Funnel, XLNet (:class:`XLNet`): as here.
+        Wav2Vec2-Conformer, Parakeet: R is interleaved.  Funnel, XLNet (:class:`XLNet`): R is
+        ``[sin | cos]``.
     Traps
-        The offset is query minus key.  The shift by reshaping is for causal attention: with the K
-        columns of distances K - 1 .. 0, later keys get values from the next query's row. ESPnet's
-        legacy table is :class:`ESPnetLegacy`. Ports without the shift use the key's position
-        instead of the distance.
+        The offset is query minus key.  The authors compute ``q_i . W R`` for the K distances
+        K - 1 .. 0 and align these columns with the keys by a reshape (:func:`relative_shift`).
+        That is right for causal attention only: a key after the query gets a value from the row of
+        the next query.  Ports without the reshape use the key's position instead of the distance.
+        ESPnet's legacy table is :class:`ESPnetLegacy`.
     Error unit
-        A = the sum of ``|q| |k|``, ``|q| |W| |R|``, ``|u| |k|``, ``|v| |W| |R|``; B = that of
-        ``|q| |W|`` and ``|v| |W|`` times ``|(i - j) omega|``; both scaled.
+        A = ``|scale|`` times the sum of ``|q| |k|``, ``|q| |W| |R|``, ``|u| |k|`` and
+        ``|v| |W| |R|`` over the channels.  B = ``|scale|`` times the sum of ``|q| |W|`` and
+        ``|v| |W|``, both times ``|(i - j) omega|``.
 
     Parameters
     ----------
     projection : array (H, d, D), real floating
-        W, from a sinusoid's row to each head.
+        W, which maps a row of R to the d channels of each head.
     content_bias, position_bias : array (H, d), optional
         u and v; None means 0.
     sinusoid : Sinusoidal
-        R, with D columns.
+        R; it must have D columns.
     clamp : int, optional
         Offsets are clipped to -clamp .. clamp (``clamp_len``).
 
-    The definition is evaluated directly: R is built for every pair, which takes Q K D numbers.
+    The logits are computed by the formula: R(i - j) is stored for every query and key, which takes
+    Q K D numbers.
     """
 
     projection: Array
@@ -73,12 +78,12 @@ class TransformerXL(Score):
 
     @property
     def head_dim(self) -> int:  # type: ignore[override]
-        """Size of a head."""
+        """The number of channels d of a head."""
         return int(self.projection.shape[1])
 
     @property
     def heads(self) -> int | None:
-        """Heads of the projection."""
+        """The number of heads H of ``projection``."""
         return int(self.projection.shape[0])
 
     def _of_offset(self, q: Array, k: Array, r: Array, scale: float) -> dict[str, Array]:
@@ -90,7 +95,7 @@ class TransformerXL(Score):
         return astype(self.sinusoid.table(at, xp=xp, device=device_of(q)), q.dtype)
 
     def _angles(self, at: np.ndarray) -> np.ndarray:
-        """Return the error coefficient B of R at these positions."""
+        """Return the error coefficient B of R at positions ``at``: (..., D)."""
         moved = np.zeros((*at.shape, self.sinusoid.dim))
         angle = np.abs(at[..., None] * self.sinusoid.frequencies()) * abs(self.sinusoid.scale)
         for columns in self.sinusoid.columns():
@@ -101,7 +106,7 @@ class TransformerXL(Score):
         return r if self.clamp is None else clip(r, -self.clamp, self.clamp)
 
     def _of_rows(self, q: Array, k: Array, rows: Array, scale: float) -> dict[str, Array]:
-        """Return the terms for given rows R(i - j), (Q, K, D)."""
+        """Return the scaled terms of the logits by name, for rows R(i - j) (Q, K, D)."""
         found = {
             "content-content": product(q, k) * scale,
             "content-position": self._projected(q, rows) * scale,
@@ -148,10 +153,10 @@ class XLNet(TransformerXL):
         Yang et al. 2019, *XLNet*, arXiv:1906.08237, section 2.5.  The content stream and the query
         stream have the same terms, each with its own q.
     Traps
-        ``attn_type="bi"`` uses both signs of i - j; its shift drops one column more than
-        Transformer-XL's.
+        With ``attn_type="bi"`` there are columns for both signs of i - j.  The reshape that aligns
+        them with the keys drops one column more than Transformer-XL's.
     Error unit
-        That of :class:`TransformerXL`, and ``|q| |e|``, ``|s| |e|`` in A.
+        As for :class:`TransformerXL`; the sum in A also contains ``|q| |e|`` and ``|s| |e|``.
 
     Parameters
     ----------

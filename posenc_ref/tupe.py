@@ -19,17 +19,19 @@ class TUPE(Score):
 
     Formula
         ``A_ij = q_i . k_j / sqrt(2d) + v_ij``,
-        ``v_ij = (p_i U_Q) . (p_j U_K) / sqrt(2d) + b(j - i)``, but ``v_0j = cls_to_others`` and
-        ``v_i0 = others_to_cls`` for i > 0, where these are given.
+        ``v_ij = (p_i U_Q) . (p_j U_K) / sqrt(2d) + b(j - i)``.  If ``cls_to_others`` and
+        ``others_to_cls`` are given, they replace v at position 0: ``v_0j = cls_to_others``, and
+        ``v_i0 = others_to_cls`` for i > 0.
     Source
         Ke, He, Liu 2020, *Rethinking Positional Encoding in Language Pre-training*,
         arXiv:2006.15595, equations (7), (8) and (10): TUPE-A without b, TUPE-R with it.
     Traps
-        No position is added to the embeddings. The scale is 1/sqrt(2d), and b is not scaled. The
-        authors' code replaces only the product and adds special buckets for [CLS]:
-        ``cls_to_others`` and ``others_to_cls`` are the sums of both.
+        No position is added to the embeddings. The scale is 1/sqrt(2d), and b is not scaled.  At
+        [CLS], the authors' code replaces the product ``(p_i U_Q) . (p_j U_K) / sqrt(2d)`` by a
+        learned number and takes b from a bucket of its own.  ``cls_to_others`` and
+        ``others_to_cls`` are each the sum of that number and that b.
     Error unit
-        A = the sum of ``|q| |k|`` and ``|p U_Q| |p U_K|``, scaled, and ``|b|``; B = 0.
+        A = ``|scale|`` times the sum of ``|q| |k|`` and ``|p U_Q| |p U_K|``, plus ``|b|``; B = 0.
 
     Parameters
     ----------
@@ -64,17 +66,17 @@ class TUPE(Score):
 
     @property
     def head_dim(self) -> int:  # type: ignore[override]
-        """Size of a head."""
+        """The number of channels d of a head."""
         return int(self.position_queries.shape[2])
 
     @property
     def heads(self) -> int | None:
-        """Heads of the projections."""
+        """The number of heads H of the projections."""
         return int(self.position_queries.shape[1])
 
     @property
     def rows(self) -> int | None:
-        """Rows of the position embedding."""
+        """The number of positions that have an embedding."""
         return int(self.position_queries.shape[0])
 
     def own_scale(self, dim: int) -> float:
@@ -109,7 +111,7 @@ class TUPE(Score):
         return kept | {"cls": untied}
 
     def _rows(self, name: str, at: Array, q: Array) -> Array:
-        """Return the rows (H, S, d) of positions (S,)."""
+        """Return the rows (H, S, d) of the table ``name`` at positions ``at`` (S,)."""
         table = getattr(self, name)
         rows, h, d = (int(n) for n in table.shape)
         flat = namespace(table).reshape(table, (rows, h * d))

@@ -1,9 +1,9 @@
 """Positions of image patches and video grids, one row for each axis.
 
-Axes come in the order (height, width), or (time, height, width) where frames are given; for models
-with x first (Llama 4, SAM 2, Kimi's MoonViT) reverse them, ``positions[::-1]``. Tokens without a
-patch (CLS, registers) get position 0 on every axis by :func:`with_unplaced`, so that they are not
-rotated.
+Axes are in the order (height, width), or (time, height, width) if frames are given.  Some models
+put x first (Llama 4, SAM 2, Kimi's MoonViT): reverse the axes for these, ``positions[::-1]``.
+Tokens without a patch (CLS, registers) must not be rotated: :func:`with_unplaced` gives them
+position 0 on every axis.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ def grid_positions(
     height, width : int
         Size of the grid in patches.
     frames : int, optional
-        Number of frames: the result then has a time axis in front, and lists frame after frame.
+        Number of frames. If given, the result has a time axis in front and lists the patches frame
+        by frame.
     merge_size : int
-        1 for row-major order.  m for blocks of m x m patches that are merged into one token later:
-        the patches of a block follow each other, the blocks row by row.  Qwen2-VL and its relatives
-        (GLM-4V, PaddleOCR-VL, Ernie 4.5 VL..., 2) order their patches so; each patch keeps its row
-        and column.
+        1 gives row-major order.  m lists blocks of m x m patches row by row, and the patches of a
+        block row by row, for models that merge each block into one token.  Each patch keeps its
+        own row and column.  m is 2 in Qwen2-VL, GLM-4V, PaddleOCR-VL and Ernie 4.5 VL.
     origin : int or "centre"
-        Position of the first row and column: 0 nearly everywhere, 1 in Llama 4 and EfficientLoFTR.
-        "centre" puts 0 in the middle, from ``-(n - n // 2)`` to ``n // 2 - 1``: Qwen-Image with
-        ``scale_rope``.  Time counts from 0.
+        Position of the first row and column: 0 in most models, 1 in Llama 4 and EfficientLoFTR.
+        "centre" counts n rows from ``-(n - n // 2)`` to ``n // 2 - 1``, as Qwen-Image does with
+        ``scale_rope``.  Time always counts from 0.
 
     Returns
     -------
@@ -71,11 +71,12 @@ def patch_centres(height: int, width: int) -> np.ndarray:
     """Return the centres of the patches on axes from -1 to 1, row-major, as in DINOv3.
 
     Formula
-        ``2 (i + 1/2) / n - 1`` for patch i of n, on each axis by itself.
+        ``2 (i + 1/2) / n - 1`` for patch i of n, on each axis separately.
     Source
         Simeoni et al. 2025, arXiv:2508.10104; transformers 5.23, ``modeling_dinov3_vit.py``,
-        ``get_patches_center_coordinates``.  Its angles are ``2 pi`` times the coordinate over the
-        period.  In training the coordinates are moved and rescaled at random.
+        ``get_patches_center_coordinates``.  The angle of a channel pair in DINOv3 is ``2 pi`` times
+        the coordinate, divided by the period of the pair.  In training, DINOv3 moves and rescales
+        the coordinates at random.
 
     Parameters
     ----------
@@ -103,28 +104,30 @@ def linspace_positions(
     stop: tuple[float, float],
     frames: int | None = None,
 ) -> np.ndarray:
-    """Return fractional positions of a grid stretched over another grid, row-major.
+    """Return fractional positions of a grid that covers an area of another grid, row-major.
 
     Formula
         ``start + i (stop - start) / n`` for patch i of n, on each axis; time counts 0, 1, 2...
     Source
-        EVA-02, ``rope.py``: ``arange(n) / n * pretrained``, start 0 and stop the pretrained grid.
-        HunyuanDiT and CogVideoX: ``np.linspace(start, stop, n, endpoint=False)`` (diffusers 0.31,
-        ``get_2d_rotary_pos_embed``, ``get_3d_rotary_pos_embed``), the crop of the base grid as
-        start and stop.
+        EVA-02, ``rope.py``: ``arange(n) / n * pretrained``, where start is 0 and stop is the size
+        of the pretrained grid.  HunyuanDiT and CogVideoX:
+        ``np.linspace(start, stop, n, endpoint=False)`` (diffusers 0.31,
+        ``get_2d_rotary_pos_embed``, ``get_3d_rotary_pos_embed``), where start and stop bound a crop
+        of the base grid.
 
     Parameters
     ----------
     height, width : int
         Size of the grid in patches.
     start, stop : (float, float)
-        For height and width: the corners of the covered area, in positions of the other grid.
+        The first and the last corner (height, width) of the covered area, in positions of the other
+        grid (the pretrained or base grid).
     frames : int, optional
         As for :func:`grid_positions`.
 
     Traps
-        diffusers 0.42 takes ``linspace(start, stop (n - 1) / n, n)``, which is the same for start 0
-        only: rows 4 to 28 in 24 steps are 0.9928 apart, not 1.
+        diffusers 0.42 uses ``linspace(start, stop (n - 1) / n, n)``, which is the same only if
+        start is 0: 24 rows from 4 to 28 are then 0.9928 apart, not 1.
 
     Returns
     -------
@@ -149,14 +152,14 @@ def linspace_positions(
 def with_unplaced(positions: Any, *, before: int = 0, after: int = 0) -> np.ndarray:
     """Return positions with tokens at position 0 added before and after.
 
-    CLS and register tokens in front: EVA, DINOv3.  CLS last: Llama 4, whose patches therefore count
-    from 1.
+    EVA and DINOv3 put CLS and register tokens before the patches.  Llama 4 puts CLS after the
+    patches, whose positions therefore start at 1.
 
     Parameters
     ----------
     positions : array (A, N)
     before, after : int
-        Tokens without a patch, at least 0.
+        The numbers of tokens to add, at least 0.
 
     Returns
     -------
@@ -166,7 +169,7 @@ def with_unplaced(positions: Any, *, before: int = 0, after: int = 0) -> np.ndar
     Raises
     ------
     TypeError, ValueError
-        Positions of another shape, a negative count.
+        The positions do not have the shape (A, N), or a count is negative.
     """
     positions = np.asarray(positions)
     if positions.ndim != 2:

@@ -71,7 +71,7 @@ class WindowTable(WindowBias, abstract=True):
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
-        """Columns of the table."""
+        """The number of heads: the columns of the table."""
         return int(self.table.shape[1])
 
     def _entries(self, row: Array) -> Array:
@@ -91,14 +91,14 @@ class SwinBias(WindowTable):
         Liu et al. 2021, *Swin Transformer*, arXiv:2103.14030, equation (4) and its code
         (:func:`relative_index`).
     Traps
-        The factor is 2w - 1, not 2h - 1; differences are query minus key.
+        The factor of ``dy + h - 1`` is 2w - 1, not 2h - 1.  Offsets are query minus key.
     Error unit
         A = ``|b|``, B = 0.
 
     Parameters
     ----------
     table : array ((2h - 1)(2w - 1), H), real floating
-        Biases are its entries, bit for bit.
+        Biases are entries of the table, bit for bit.
     window : (int, int)
         Height and width.
     """
@@ -112,8 +112,9 @@ class BEiTBias(WindowTable):
     """Relative position bias of BEiT: Swin's table with three more rows for the [CLS] token.
 
     Formula
-        As :class:`SwinBias` for the patches, which are tokens 1 .. h w; with n rows,
-        ``b(0, j) = table[n - 3]``, ``b(i, 0) = table[n - 2]``, ``b(0, 0) = table[n - 1]``.
+        As :class:`SwinBias` for the patches, which are tokens 1 .. h w.  Token 0 is [CLS], with the
+        last three of the table's n rows: ``b(0, j) = table[n - 3]``, ``b(i, 0) = table[n - 2]``,
+        ``b(0, 0) = table[n - 1]``.
     Source
         Bao et al. 2021, *BEiT*, arXiv:2106.08254, and its code; also Data2Vec-vision.
     Error unit
@@ -122,7 +123,7 @@ class BEiTBias(WindowTable):
     Parameters
     ----------
     table : array ((2h - 1)(2w - 1) + 3, H), real floating
-        Biases are its entries, bit for bit.
+        Biases are entries of the table, bit for bit.
     window : (int, int)
         Height and width in patches.
     """
@@ -153,8 +154,8 @@ class LeViTBias(WindowTable):
     Formula
         ``b_h(i, j) = table[|dy| w + |dx|, h]``, added to ``q . k / sqrt(d)``.
     Source
-        Graham et al. 2021, *LeViT*, arXiv:2104.01136, equation (3) and its code, whose
-        ``attention_biases`` are (H, h w).
+        Graham et al. 2021, *LeViT*, arXiv:2104.01136, equation (3), and its code, where the
+        transposed table (H, h w) is named ``attention_biases``.
     Traps
         In a stage that shrinks the grid, queries are at every second row and column of the *keys'*
         grid: q_positions are ``arange(h * w).reshape(h, w)[::2, ::2]``, flattened, not 0, 1, 2, ...
@@ -164,7 +165,7 @@ class LeViTBias(WindowTable):
     Parameters
     ----------
     table : array (h w, H), real floating
-        Biases are its entries, bit for bit.
+        Biases are entries of the table, bit for bit.
     window : (int, int)
         Height and width.
     """
@@ -185,19 +186,19 @@ class LogCPB(WindowBias):
 
     Formula
         ``b(i, j) = 16 sigmoid(f(s(dy), s(dx)))``, ``f(x) = output relu(hidden x + hidden_bias)``,
-        ``s(d) = sign(d) log2(1 + 8 |d| / (n - 1)) / log2(8)``, n the side of ``pretrained_window``
-        (of ``window``, where that is None).
+        ``s(d) = sign(d) log2(1 + 8 |d| / (n - 1)) / log2(8)``; n is the height (for dy) or width
+        (for dx) of ``pretrained_window``, or of ``window`` if ``pretrained_window`` is None.
     Source
-        Liu et al. 2021, *Swin Transformer V2*, arXiv:2111.09883, equations (3) and (4) and its
-        code, which has the 8, the 16 and the sigmoid.
+        Liu et al. 2021, *Swin Transformer V2*, arXiv:2111.09883, equations (3) and (4); the
+        factors 8 and 16 and the sigmoid are in the code only.
     Traps
-        The bias is added to cosine attention, so pass ``scores`` q and k of length 1 times the
-        square root of the learned temperature; its scale is 1.  Coordinates are (dy, dx), in that
-        order.
+        The bias is added to cosine attention.  Before ``scores``, divide q and k by their norms and
+        multiply both by the square root of the learned factor of the cosine; the default scale of
+        ``scores`` is 1.  The network takes (dy, dx), in that order.
     Error unit
-        A = ``16 (s + s (1 - s) S)``, s the sigmoid and S the sum of the absolute values of all
-        products of f, with ``|x| + 1/log(8)`` for its arguments, to allow for rounding inside the
-        logarithm.
+        A = ``16 (g + g (1 - g) S)``, where g is the sigmoid's value and S is the sum of the
+        absolute values of all products in f.  S is taken at ``|x| + 1/log(8)`` instead of x, to
+        allow for rounding inside the logarithm.
 
     Parameters
     ----------
@@ -229,11 +230,11 @@ class LogCPB(WindowBias):
 
     @property
     def num_heads(self) -> int:  # type: ignore[override]
-        """Rows of the output layer."""
+        """The number of heads: the rows of ``output``."""
         return int(self.output.shape[0])
 
     def own_scale(self, dim: int) -> float:
-        """Return 1: q and k of cosine attention contain the temperature."""
+        """Return 1: q and k already contain the learned factor of cosine attention."""
         return 1.0
 
     def _inputs(self, dy: Array, dx: Array) -> Array:

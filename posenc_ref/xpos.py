@@ -40,21 +40,23 @@ class XPos(Rotary):
     """Extrapolatable position embedding (xPos): RoPE times a decay of each pair.
 
     Formula
-        ``zeta_k = (2k/d + gamma) / (1 + gamma)``, ``n = (p - centre) / scale_base``;
-        queries: the rotation times ``zeta_k ** n``, keys: times ``zeta_k ** -n``.
-        Logits get ``zeta_k ** ((m - n) / scale_base)``: they depend on the offset alone.
+        ``zeta_k = (2k/d + gamma) / (1 + gamma)``, ``n = (p - centre) / scale_base``.  Pair k is
+        rotated as in RoPE, then multiplied by ``zeta_k ** n`` in queries and by ``zeta_k ** -n`` in
+        keys.  So the logit of a query at i and a key at j contains
+        ``zeta_k ** ((i - j) / scale_base)``, which depends on i - j alone.
     Source
         Sun et al. 2022, *A Length-Extrapolatable Transformer*, arXiv:2212.10554, equation (12)
-        and Algorithm 1 (which centres positions for the range of numbers only).
+        and Algorithm 1, which centres positions only to avoid overflow.
     Error unit
         A and B of the rotation, times ``zeta ** n``, with ``|n ln zeta|`` added to the angle in B,
         because the exponent is rounded like the angle.
 
-    The map of one vector is not a rotation, because its norm changes with the position, so
-    ``apply``, ``inverse``, ``adjoint``, ``shift`` and ``matrix`` do not exist.  Keys grow without
-    bound: ``zeta_0 ** -(p/512)`` exceeds float32 at about p = 36,000 after the centre, where
-    ``apply_keys`` raises (``apply_queries`` at the same distance before it). ``scores`` centres on
-    its own positions, which does not change the logits.
+    Queries and keys have different maps, and both change the norm of a vector, so ``apply``,
+    ``inverse``, ``adjoint``, ``shift`` and ``matrix`` raise TypeError.  Keys grow without bound:
+    with the paper's values, ``zeta_0 ** -n`` exceeds float32 about 36,000 positions after the
+    centre, and ``apply_keys`` raises ValueError there.  ``apply_queries`` raises at the same
+    distance before the centre.  ``scores`` takes the middle of its positions as the centre, which
+    does not change the logits.
 
     Parameters
     ----------
@@ -65,12 +67,12 @@ class XPos(Rotary):
     base : float
         Greater than 1.
     scale_base : float
-        Positions per power of zeta; 512 in the paper.
+        The number of positions after which the exponent n grows by 1; 512 in the paper.
     gamma : float
         0.4 in the paper.
     centre : float
-        The position without decay. Logits do not depend on it if queries and keys have the same
-        one; libraries that use the middle of each *call* are wrong with cached keys.
+        The position without decay. Logits do not depend on the centre if queries and keys share
+        one.  Libraries that use the middle of each *call* are wrong with cached keys.
     """
 
     head_dim: int
@@ -134,7 +136,10 @@ class XPos(Rotary):
         return dot(queries, keys, scale)
 
     def _centred(self, *positions: Any) -> XPos:
-        """Return the encoding centred on the middle of the positions, if they are concrete."""
+        """Return the encoding with the middle of the positions as its centre.
+
+        If positions are lazy or empty, return the encoding unchanged.
+        """
         seen = [self._positions(p).values for p in positions]
         if any(is_lazy(p) or 0 in p.shape for p in seen):
             return self
@@ -157,7 +162,7 @@ class XPos(Rotary):
 
     @property
     def properties(self) -> frozenset[str]:
-        """The properties that hold: logits are relative, but one vector is not rotated only."""
+        """The properties that hold: logits depend on the offset alone, but norms change."""
         return frozenset({"relative-logits"})
 
     def _check_size(self, n: Array, dtype: str) -> None:
@@ -181,7 +186,7 @@ class XPos(Rotary):
 
     def shift(self, x: Array, delta: Any, *, seq_len: int | None = None) -> NoReturn:
         """Raise TypeError: the shift of a key is not a rotation."""
-        raise TypeError("XPos keys cannot be shifted: their size changes; use apply_keys")
+        raise TypeError("XPos keys cannot be shifted, their norm depends on p: use apply_keys")
 
     def matrix(self, position: Any, *, seq_len: int | None = None) -> NoReturn:
         """Raise TypeError: queries and keys have different matrices."""

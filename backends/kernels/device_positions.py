@@ -19,22 +19,22 @@ def align(
     array
         The positions, with one axis at least.
     bool
-        Whether positions have one row for each position axis, of several.
+        Whether the positions have A > 1 rows, one for each position axis.
     tuple
-        The index that adds axes to one row of positions, so that it broadcasts with x.
+        The index that adds axes to one row of positions, so that the row broadcasts with x.
     """
     at = positions.reshape(1) if positions.ndim == 0 else positions
     several = num_axes > 1 and at.ndim > 1
     if several and at.shape[0] != num_axes:
         raise ValueError(
             f"positions must have shape ({num_axes}, S) or ({num_axes}, B, S), one row for each "
-            f"axis, or (S,) where all axes agree; got {tuple(at.shape)}"
+            f"axis, or (S,) for the same positions on all axes; got {tuple(at.shape)}"
         )
     return at, several, broadcast_axes(Positions(at[0] if several else at, None, None), x)
 
 
 def largest_position(turns: Turns) -> int:
-    """Return the largest position that these frequencies allow."""
+    """Return the largest position at which positions and angles (radians) are within 2**40."""
     return int(MAX_POSITION / max(1.0, turns.fastest))
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 
 class Kept:
-    """A cache of the ``most`` values used last; threads may share it."""
+    """A cache of the last ``size`` values that were used; threads may share it."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._values: OrderedDict[Any, Any] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -36,6 +36,6 @@ class Kept:
         made = make()
         with self._lock:
             self._values[key] = made
-            while len(self._values) > self._most:
+            while len(self._values) > self._size:
                 self._values.popitem(last=False)
         return made

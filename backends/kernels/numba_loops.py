@@ -1,10 +1,12 @@
 """Loops that Numba compiles, used only if the caller has imported Numba.
 
-NumPy makes a table of phasors in three passes: complex products of 16 bytes each, and a cast of the
-real and of the imaginary parts.  It copies the rows of a bias with the C library, which first reads
-the memory that it overwrites. One compiled loop writes each number once, at the speed of memory.
-Compiling takes about half a second, and importing Numba as long: therefore the loops run only if
-Numba is imported already.
+NumPy makes a table of phasors in three passes: complex products of 16 bytes each, a cast of the
+real parts, and a cast of the imaginary parts.  To copy the rows of a bias, NumPy calls the C
+library, which reads the memory of the result before it writes there.  A compiled loop writes each
+number once and reads no memory of the result.
+
+Compiling takes about half a second, and importing Numba as long.  So the loops run only if Numba is
+already imported.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ def write_toeplitz(row: np.ndarray, out: np.ndarray) -> None:
 def write_phasors(
     coarse: np.ndarray, fine: np.ndarray, index: np.ndarray, cos: Columns, sin: Columns
 ) -> None:
-    """Write row r, ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``, in two parts."""
+    """Write the real parts of phasors to ``cos`` and their imaginary parts to ``sin``.
+
+    Row r is ``coarse[index[r] // len(fine)] * fine[index[r] % len(fine)]``.
+    """
     loop = _loop(cos, sin)
     assert loop is not None
     a, b, c, d = (np.ascontiguousarray(x) for t in (coarse, fine) for x in (t.real, t.imag))
@@ -81,7 +86,11 @@ def _loop(cos: Columns, sin: Columns) -> Callable[..., None] | None:
 def _separate(
     a: Any, b: Any, c: Any, d: Any, index: Any, re: Any, i: int, n: int, im: Any, j: int, m: int
 ) -> None:
-    """Write ``(a + ib)(c + id)``: n real parts to columns i.., m imaginary parts to columns j..."""
+    """Write ``(a + b 1j) * (c + d 1j)`` with real and imaginary parts in separate columns.
+
+    ``re`` gets n real parts from column i on; ``im`` gets m imaginary parts from column j on.  The
+    numbers n and m differ if a table has a sine without a cosine.
+    """
     few = c.shape[0]
     for r in range(index.shape[0]):
         high, low = index[r] // few, index[r] % few
@@ -97,7 +106,10 @@ def _separate(
 def _adjacent(
     a: Any, b: Any, c: Any, d: Any, index: Any, re: Any, i: int, n: int, im: Any, j: int, m: int
 ) -> None:
-    """Write the same product, but each imaginary part after its real part, from column i on."""
+    """Write ``(a + b 1j) * (c + d 1j)`` to ``re`` from column i on.
+
+    Each of the n imaginary parts follows its real part.
+    """
     few = c.shape[0]
     for r in range(index.shape[0]):
         high, low = index[r] // few, index[r] % few

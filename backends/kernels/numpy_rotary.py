@@ -1,10 +1,11 @@
 """Rotation of NumPy arrays at the speed of memory, with no compiled dependency.
 
-Interleaved pairs are complex numbers: one multiplication by ``m (cos + i sin)`` through a view, in
-one pass.  Halves take three passes over tiles that fit in the cache: ``x cos``, ``x sin``, and a
-sum that adds each half of ``x sin`` to the opposite half of ``x cos``. Positions are the outer loop
-and heads the inner one, so a tile of the table is read once for all heads.  float16 and bfloat16 go
-through tiles too: widened to float32, rotated, and rounded once.
+Interleaved pairs are viewed as complex numbers and multiplied by ``m (cos + i sin)`` in one pass,
+where m is the attention factor.  Halves take three passes over tiles that fit in the cache: one
+computes ``x cos``, one ``x sin``, and one adds each half of ``x sin`` to the opposite half of
+``x cos``.  Positions are the outer loop and heads the inner loop, so a tile of the table is read
+once for all heads.  float16 and bfloat16 are processed in tiles too: a tile is widened to float32,
+rotated, and rounded once.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def make_tables(runs: tuple[PairRun, ...], phasors: np.ndarray, dim: int) -> Num
 def rotate(x: np.ndarray, tables: NumpyTables, out: np.ndarray) -> None:
     """Rotate ``x`` (..., S, dim) into ``out``; ``out`` is x itself or does not overlap x.
 
-    x and ``out`` must be contiguous along their last axis; other strides are free.
+    x and ``out`` must be contiguous along their last axis; their other axes may have any strides.
     """
     for run, factors in zip(tables.runs, tables.factors, strict=True):
         part, into = (x, out) if run.size * 2 == tables.dim else _channels(x, out, run.channels)
@@ -115,7 +116,10 @@ def _tiled(x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray) -> N
 def _tile(
     x: np.ndarray, factors: tuple[np.ndarray, ...], out: np.ndarray, work: tuple[np.ndarray, ...]
 ) -> None:
-    """Rotate one tile in the dtype of ``work``; round once if that is wider than out's dtype."""
+    """Rotate one tile of x into ``out``; ``work`` is scratch memory in the dtype of the tables.
+
+    If that dtype is wider than out's dtype, the result is rounded once.
+    """
     half = x.shape[-1] // 2
     if len(factors) == 1:  # interleaved, in a narrow dtype
         wide, result = work

@@ -58,12 +58,12 @@ def _address(x: Any) -> int | None:
 def checked_shape(out: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Return ``out``; raise unless it is a NumPy float array of this shape (and of ``dtype``)."""
     if type(out) is not np.ndarray or dtype_name(out) not in _FLOATS:
-        hint = "; a tensor on the CPU is one by .numpy()" if library(out) == "torch" else ""
+        hint = "; for a tensor on the CPU, pass tensor.numpy()" if library(out) == "torch" else ""
         raise TypeError(f"out must be a NumPy array of floats, got {type(out).__name__}{hint}")
     if out.shape != shape:
         raise ValueError(f"out must have shape {shape}, got {out.shape}")
     if dtype is not None and out.dtype != _numpy_dtype(dtype):
-        raise ValueError(f"out must have the dtype that was asked for, {dtype}, got {out.dtype}")
+        raise ValueError(f"out must have the dtype given as dtype=, {dtype}, got {out.dtype}")
     _check_writeable(out)
     _check_overlap(out.shape, out.strides, out.flags.c_contiguous, out.itemsize)
     return out
@@ -94,7 +94,7 @@ def _numpy_dtype(dtype: Any) -> np.dtype:
         found = None
     if found is None or dtype_name(found) not in _FLOATS:
         raise TypeError(
-            f"dtype must be one of NumPy's {', '.join(_FLOATS)} (the last by import ml_dtypes), "
+            f"dtype must be one of NumPy's {', '.join(_FLOATS)} (bfloat16 after import ml_dtypes), "
             f"got {dtype!r}"
         )
     return found
@@ -108,8 +108,8 @@ def _check_overlap(
 ) -> None:
     """Raise if two elements of the array share memory.
 
-    ``one`` is the size of an element, in the unit of the strides. No elements overlap if, with the
-    axes sorted by stride, each stride is at least the extent of the axes before.
+    ``one`` is the size of an element, in the unit of the strides.  Sort the axes by stride: no
+    elements overlap if each stride is at least the memory that all axes of smaller strides span.
     """
     if contiguous or 0 in shape:
         return

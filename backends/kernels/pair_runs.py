@@ -1,4 +1,4 @@
-"""Find runs of consecutive channel pairs in a rotary encoding, so that slices can address them."""
+"""Find runs of consecutive channel pairs in a rotary encoding, which slices can address."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import numpy as np
 
 from posenc_ref import Rotary
 
-#: With more runs than this, the specification is faster.
+#: With more runs than this, ``Rotary.apply`` is faster.
 _MOST = 12
 
 
 @dataclass(frozen=True)
 class PairRun:
-    """Consecutive pairs on consecutive channels, either interleaved or in two halves."""
+    """Consecutive pairs on consecutive channels.
+
+    If ``interleaved``, the channels of a pair are adjacent; otherwise, the first channels of all
+    pairs come before the second channels ("halves").
+    """
 
     interleaved: bool
     start: int  #: the first channel

@@ -1,10 +1,11 @@
 """Tables of phasors, ``cos + i sin``, by angle addition: few cosines and one product per entry.
 
 ``e^(i (mK + k) w) = e^(i mK w) e^(i k w)``: for S positions only K + S/K phasors are computed, in
-float64, and each entry is the product of two of them.  The K phasors come from the specification's
-exact angles, and each of the S/K is a product of two exact phasors, so an entry takes at most two
-products. The error of an exact phasor is at most 2 sqrt(2) * 2**-53 and that of a product sqrt(5) *
-2**-53: less than 13 * 2**-53 in all.
+float64, and each entry of the table is the product of two of them.  The K phasors ``e^(i k w)`` are
+cos and sin of exact angles.  Each of the S/K phasors ``e^(i mK w)`` is itself the product of two
+such phasors.  So an entry has three factors and two products.  Rounding gives a factor an error of
+at most 2 sqrt(2) * 2**-53 and a product one of at most sqrt(5) * 2**-53: less than 13 * 2**-53
+for the three factors and two products.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def _factors(
     low, high = float(p.min()), float(p.max())
     span = high - low + 1
     step = min(_rows(pairs), max(16, isqrt(n)))
-    # For fewer rows exact angles are as fast, and a window of a table has the table's bits.
+    # For fewer rows exact angles are as fast, and the rows do not depend on the other positions.
     consecutive = span == n > 2 * _rows(pairs) and bool((np.diff(p) == 1).all())
     if not consecutive:
         step = 1 << max(6, int(np.log2(span)) // 2)
@@ -200,7 +201,7 @@ def _rows(pairs: int) -> int:
 
 
 def _exact(p: np.ndarray, turns: Turns, offset: float, amplitude: float, sign: int) -> np.ndarray:
-    """Return the phasors complex128, each from the specification's exact angle."""
+    """Return the phasors (complex128) of positions ``p``, each from its exact angle."""
     found = np.empty((p.size, turns.t1.size), np.complex128)
     rows = max(1, _FEW // turns.t1.size)
     for cut in (slice(a, a + rows) for a in range(0, p.size, rows)):

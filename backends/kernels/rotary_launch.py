@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from .pair_runs import PairRun
 
-#: The element type of the kernel for each dtype, and how many elements 16 bytes hold.
+#: For each dtype, the element type of the kernel, and how many elements 16 bytes hold.
 TYPES = {"float64": "double", "float32": "float", "float16": "half16", "bfloat16": "brain16"}
 PER_PACK = {"float64": 2, "float32": 4, "float16": 8, "bfloat16": 8}
 #: Threads per block, heads that a thread rotates, heads that it loads before it stores any.
 _THREADS, _HEADS, _IN_FLIGHT = 128, 16, 4
 #: The largest second dimension of a grid.
 _GRID_Y = 65535
-#: The same numbers as in rotary.cu.
+#: These numbers must equal those in rotary.cu.
 _MOST_RUNS = 12
 SIZE = 512
 _CALL = struct.Struct("<8Q4q2d")
@@ -34,7 +34,10 @@ class View(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """A leading axis: its size, and its strides in elements of x, of the result, of positions."""
+    """A leading axis: its size, and the strides of x, the result and positions along it.
+
+    Strides are in elements.
+    """
 
     size: int
     x: int
@@ -122,9 +125,10 @@ def plan(
 ) -> tuple[Launch, ...]:
     """Return the launches that rotate ``views``: one array, or queries and keys.
 
-    ``place`` holds the strides of positions along each axis of a view but the last, 0 along axes
-    that share positions; ``axis_stride`` is the stride between position axes.  ``runs`` are all
-    interleaved or all halves; ``gaps`` are channels to copy.
+    ``place`` holds the strides of the positions along all axes of a view except its last axis; a
+    stride is 0 if all elements along the axis share a position.  ``axis_stride`` is the stride
+    between position axes.  Either all ``runs`` are interleaved or none is.  ``gaps`` are the
+    channels to copy from x to its result, as start and stop.
     """
     folded = [_fold(view, place) for view in views]
     if len(views) == 2 and _alike(views, folded):
@@ -157,7 +161,10 @@ def _word(value: object) -> str:
 
 
 def _fold(view: View, place: tuple[int, ...]) -> tuple[list[Axis], Axis, Axis]:
-    """Split the leading axes into axes with a launch per index, a batch axis, and a head axis."""
+    """Split the leading axes of a view into loop axes, one batch axis and one head axis.
+
+    Each index of the loop axes needs its own launch.
+    """
     *lead, _, _ = view.shape
     axes = [Axis(*each) for each in zip(lead, view.strides, view.out_strides, place, strict=False)]
     heads = axes.pop() if axes and (axes[-1].place == 0 or axes[-1].size == 1) else _ONE
@@ -175,7 +182,10 @@ def _fold(view: View, place: tuple[int, ...]) -> tuple[list[Axis], Axis, Axis]:
 
 
 def _alike(views: Sequence[View], folded: Sequence[tuple[list[Axis], Axis, Axis]]) -> bool:
-    """Return whether one launch can rotate both views: same tokens, and one launch for each."""
+    """Return whether one launch can rotate both views.
+
+    It can if the views have the same tokens and neither needs several launches of its own.
+    """
     (q, k), ((q_loops, q_batch, _), (k_loops, k_batch, _)) = views, folded
     same = (q_batch.size, q_batch.place) == (k_batch.size, k_batch.place)
     return same and q.shape[-2:] == k.shape[-2:] and not q_loops and not k_loops
@@ -216,7 +226,7 @@ def _fixed(
     runs: Sequence[PairRun],
     gaps: Sequence[tuple[int, int]],
 ) -> bytes:
-    """Return the second part of ``RotaryArguments`` in bytes, from the strides to the end."""
+    """Return the bytes of ``RotaryArguments`` from its member ``x_strides`` to its end."""
     strides: list[int] = []
     for side in ("x", "y"):
         for slot in range(2):

@@ -10,9 +10,10 @@ TENSOR_LAYOUTS = ("bhsd", "bshd", "sbhd", "thd", "bs(hd)")
 
 
 def heads_first(x: Array, layout: str, dim: int, back: Array | None = None) -> Any:
-    """Return ``x`` viewed as (B, H, S, D), or (H, S, D) for ``thd``; with ``back``, the reverse.
+    """Return ``x`` viewed as (B, H, S, D), or as (H, S, D) for the layout ``thd``.
 
-    ``back`` is an array with the shape of the original tensor.
+    With ``back``, do the reverse: x has those axes, and the view has the axes of ``layout`` and the
+    shape of ``back``.
     """
     if layout == "bhsd":
         return x

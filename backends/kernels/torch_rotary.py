@@ -1,9 +1,9 @@
-"""Rotation of torch tensors by an operator with its own gradient, or by operations that compile.
+"""Rotation of torch tensors, by an operator with its own gradient or by torch operations.
 
-In eager mode each run of pairs is one call of the operator ``posenc_ref::rotate``.  The map is
-linear: its gradient is the same operator with negated angles and the same factor m, so autograd
-does not save x.  In a captured graph the rotation is written in torch operations, which Inductor
-fuses into one loop; the usual ``rotate_half`` code takes twice as long.
+In eager mode each run of pairs is one call of the operator ``posenc_ref::rotate``.  The rotation is
+linear in x: its gradient is the same operator with negated angles and the same attention factor, so
+autograd does not save x.  In a captured graph the rotation consists of torch operations, which
+Inductor fuses into one loop; the usual ``rotate_half`` code takes twice as long.
 
 Tables are made on the host from exact angles, so autocast and half precision do not affect them.
 """
@@ -29,7 +29,8 @@ Tensor = Any
 class TorchTables:
     """cos and sin of every run of pairs, in the dtype that the rotation computes in.
 
-    The factor of an interleaved run is (..., S, pairs, 2), that of halves (2, ..., S, pairs).
+    ``factors[i]`` has the shape (..., S, pairs, 2) for an interleaved run, and the shape
+    (2, ..., S, pairs) for halves.
     """
 
     runs: tuple[PairRun, ...]
@@ -60,7 +61,7 @@ def make_tables(
 
     not_captured(device)
     factors = []
-    # Tables made in inference mode must work in training too, on this device whatever the default.
+    # Tables made in inference mode must work in training too.  The default device has no effect.
     with torch.inference_mode(False), torch.device("cpu"):
         for run in runs:
             part = phasors[..., run.pairs]
@@ -194,7 +195,8 @@ def _registered() -> Any:
 def _rotate_run(x: Tensor, factor: Tensor, interleaved: bool, inverse: bool, out: Tensor) -> None:
     """Rotate one run of pairs of x into ``out``, which is x itself or does not overlap x.
 
-    ``out`` must not be x for halves in the dtype of the factor.
+    ``out`` must not be x if the run has halves and x has the dtype of ``factor``: the first half of
+    x is read again after the first half of ``out`` is written.
     """
     import torch
 
@@ -238,7 +240,7 @@ def kernel(x: Tensor) -> str:
 
 
 def _in_one_launch(x: Tensor) -> bool:
-    """Return whether x is on a GPU and Triton is installed, as with torch's CUDA wheels."""
+    """Return whether x is on a GPU and Triton is installed; torch's CUDA wheels install it."""
     return bool(x.is_cuda) and _triton()
 
 

@@ -27,10 +27,10 @@ def share_storage(out: Tensor, x: Tensor) -> bool:
 
 
 def device_and_stream(device: Any) -> tuple[str, int]:
-    """Return the device and its current stream: a cached table is valid for both only.
+    """Return the device and its current stream, the only ones that may use a table made now.
 
-    torch gives the memory of a dropped table to the next request on the stream that made it, while
-    a kernel on another stream may still read it.
+    torch gives the memory of a freed table to the next request on the stream that made the table,
+    while a kernel on another stream may still read it.
     """
     import torch
 
@@ -49,13 +49,13 @@ def makes_real_tensors() -> bool:
 
 
 def not_captured(device: Any) -> None:
-    """Raise while a CUDA graph is captured: tables made now would lie in the graph's memory."""
+    """Raise while a CUDA graph is captured, because new tables would lie in the graph's memory."""
     import torch
 
     if torch.device(device).type == "cuda" and torch.cuda.is_current_stream_capturing():
         raise ValueError(
-            "positions must be those of an earlier call on this stream, or prepared, while a graph "
-            "is captured"
+            "positions must equal those of an earlier call on this stream (whose tables are "
+            "cached), or be given to fused(...).prepare before, while a graph is captured"
         )
 
 
@@ -80,7 +80,7 @@ def in_graph(x: Any) -> bool:
 
 
 def wants_gradients(positions: Any) -> bool:
-    """Return whether positions are a tensor that requires gradients; tables have none."""
+    """Return whether positions are a tensor that requires gradients, which tables do not give."""
     if not hasattr(positions, "requires_grad") or not positions.is_floating_point():
         return False
     import torch
@@ -104,7 +104,10 @@ def is_wrapped(positions: Any) -> bool:
 
 
 def is_transformed(x: Tensor) -> bool:
-    """Return whether torch.func or forward mode tracks x: both need torch's own operators."""
+    """Return whether torch.func or forward-mode differentiation tracks x.
+
+    Neither supports the operator ``posenc_ref::rotate``, only torch's own operators.
+    """
     import torch
 
     if torch._C._functorch.is_functorch_wrapped_tensor(x):

@@ -20,8 +20,8 @@ def in_tiles(
 ) -> None:
     """Call ``rotate(wide, factor, result)`` for each tile of ``x`` (..., S, n) and fill ``out``.
 
-    ``row``, a negative number, is the axis of ``factor`` along the positions. On other devices than
-    the CPU all of x is one tile, because a launch costs more than a pass through memory.
+    ``row`` is the position axis of ``factor``, counted from the last axis (-1).  On devices other
+    than the CPU all of x is one tile, because a launch costs more than a pass through memory.
     """
     import torch
 

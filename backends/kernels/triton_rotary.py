@@ -14,7 +14,7 @@ import triton.language as tl
 
 Tensor = Any
 
-#: Pairs that one program rotates; more if one token and head has more.
+#: Pairs that one program rotates; more if one token of one head has more.
 _PAIRS = 1024
 _HEADS = 4
 

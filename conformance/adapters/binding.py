@@ -53,16 +53,13 @@ def role_of(parameter: str) -> str | None:
 
 
 def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Return the named parameters of `function` by role, or by name if they have no role.
+    """Return the parameters of `function` by role, or by name if they have no role.
 
-    It omits `*args` and `**kwargs`, which can stay empty.
+    `*args` and `**kwargs` are left out.
     """
-    named = inspect.signature(function).parameters.values()
-    return {
-        role_of(p.name) or p.name: p
-        for p in named
-        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    }
+    every = inspect.signature(function).parameters.values()
+    named = (p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+    return {role_of(p.name) or p.name: p for p in named}
 
 
 def bind(

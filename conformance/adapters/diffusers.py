@@ -8,13 +8,14 @@ from typing import Any
 from posenc_ref import LinearScaling, MultiAxisRoPE, RoPE, Sinusoidal
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import LibraryFunction, functions_of, refuse_all_but
+from .library import LibraryFunction, functions_of, require_indices
 
 LIBRARY = "diffusers"
 _EMBEDDINGS = "models/embeddings.py: "
 #: The number of positions on every axis of a video.
 _SIDE = 1024
 _function = functions_of(LIBRARY, "")
+_table = partial(Implementation, surface="table", name=LIBRARY, backend="torch")
 
 
 def functions() -> list[LibraryFunction]:
@@ -30,8 +31,8 @@ def functions() -> list[LibraryFunction]:
                   RoPE(64, layout="interleaved", scaling=LinearScaling(4.0))),
         _function("get_1d_rotary_pos_embed, ntk_factor", both, partial(_one, ntk_factor=8.0),
                   RoPE(64, layout="interleaved", base=80000.0),
-                  says="the factor multiplies theta; "
-                       "NTK-aware scaling has factor ** (d / (d - 2))"),
+                  says="ntk_factor multiplies the base; NTK-aware scaling (NTKScaling) multiplies "
+                       "the base by factor ** (d / (d - 2))"),
         _function("FLUX", "models/transformers/transformer_flux.py: FluxPosEmbed; "
                   f"{_EMBEDDINGS}apply_rotary_emb", _flux,
                   MultiAxisRoPE(128, sections=(8, 28, 28), layout="interleaved",
@@ -46,7 +47,7 @@ def functions() -> list[LibraryFunction]:
         _function("get_2d_rotary_pos_embed_from_grid", f"{_EMBEDDINGS}"
                   "get_2d_rotary_pos_embed_from_grid, apply_rotary_emb", _two,
                   MultiAxisRoPE(64, sections=(16, 16), layout="interleaved", spacing="restart"),
-                  says="its first axis, which it calls h, is the column"),
+                  says="position axis 0, called h in the source, is the column of the patch"),
         _function("CogView4",
                   "models/transformers/transformer_cogview4.py: CogView4RotaryPosEmbed; "
                   f"{_EMBEDDINGS}apply_rotary_emb", _cogview,
@@ -115,9 +116,10 @@ def _flux() -> Implementation:
 
 
 def _thin(tables: Any, widths: tuple[int, ...]) -> Any:
-    """Return a function that looks up each axis in its own grid, as one 3-D grid is too large.
+    """Return a function that rotates by rows of three tables, one for each position axis.
 
-    ``tables`` returns the (cos, sin) of a grid; ``widths`` are the numbers of channels per axis.
+    One table for all combinations of three positions is too large.  ``tables`` returns the
+    (cos, sin) of a grid; ``widths`` are the numbers of channels per axis.
     """
     import torch
 
@@ -131,7 +133,7 @@ def _thin(tables: Any, widths: tuple[int, ...]) -> Any:
     def call(x: Any, positions: Any) -> Any:
         from diffusers.models.embeddings import apply_rotary_emb
 
-        refuse_all_but("places on a grid", positions)
+        require_indices(positions)
         rows = [[table[p] for table in part] for part, p in zip(parts, positions, strict=True)]
         cos, sin = (torch.cat(tables, -1) for tables in zip(*rows, strict=True))
         return apply_rotary_emb(x, (cos, sin))
@@ -176,16 +178,12 @@ def _cogview() -> Implementation:
     tables = CogView4RotaryPosEmbed(64, 1, (side, side))(torch.zeros(1, 1, side, side))
 
     def call(x: Any, positions: Any) -> Any:
-        refuse_all_but("places on a grid", positions)
+        require_indices(positions)
         row, column = positions
         rows = [table.reshape(side, side, -1)[row, column] for table in tables]
         return apply_rotary_emb(x, rows, use_real_unbind_dim=-2)
 
     return _apply(call, 64, 2)
-
-
-def _table(call: Any) -> Implementation:
-    return Implementation(call=call, surface="table", name=LIBRARY, backend="torch")
 
 
 def _timestep(**settings: Any) -> Implementation:
@@ -210,7 +208,7 @@ def _sinusoidal() -> Implementation:
     module = SinusoidalPositionalEmbedding(64, max_seq_length=2048)
 
     def rows(positions: Any) -> Any:
-        refuse_all_but("rows of a sequence", positions)
+        require_indices(positions)
         return module(torch.zeros(1, int(positions.max()) + 1, 64))[0][positions]
 
     return _table(rows)

@@ -45,12 +45,9 @@ def from_gguf(path: str | os.PathLike[str], *, layout: str | None = None) -> Mod
         ) from error
     reader = gguf.GGUFReader(file)
     metadata: dict[str, Any] = {
-        name: field.contents() for name, field in reader.fields.items() if _wanted(name)
+        name: field.contents()
+        for name, field in reader.fields.items()
+        if not name.startswith(("tokenizer.", "GGUF."))  # vocabularies are large
     }
     tensors = {t.name: t.data.copy() for t in reader.tensors if t.name in (FREQS, LONG, SHORT)}
     return from_gguf_metadata(metadata, tensors, layout=layout)
-
-
-def _wanted(name: str) -> bool:
-    """Return whether a field is needed; it skips the large vocabularies."""
-    return not name.startswith(("tokenizer.", "GGUF."))

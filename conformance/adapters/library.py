@@ -35,7 +35,7 @@ LIBRARIES = {
     "litgpt": "litgpt",
     "torchtune": "torchtune torchao==0.16.0",
 }
-#: Not in any of our extras, because these install trainers, data sets or servers.
+#: Libraries that are in no extra, because they install trainers, data sets or servers.
 HEAVY = ("mlx-lm", "litgpt", "torchtune")
 #: The modules of this package that list functions.
 MODULES = (
@@ -80,21 +80,17 @@ class LibraryFunction:
 def functions_of(library: str, file: str) -> Callable[..., LibraryFunction]:
     """Return a constructor for the functions of ``library`` in its source ``file``."""
 
-    def function(
-        name: str, functions: str, build: Callable[[], Implementation],
-        expected: Encoding | None, **more: Any,
-    ) -> LibraryFunction:  # fmt: skip
-        source = f"{file}{functions}"
-        return LibraryFunction(f"{library} {name}", library, source, build, expected, **more)
+    def function(name: str, functions: str, *rest: Any, **more: Any) -> LibraryFunction:
+        return LibraryFunction(f"{library} {name}", library, f"{file}{functions}", *rest, **more)
 
     return function
 
 
-def refuse_all_but(rows: str, positions: Any) -> None:
-    """Raise ValueError, naming the ``rows``, unless ``positions`` are integers from 0."""
+def require_indices(positions: Any) -> None:
+    """Raise ValueError unless ``positions`` are integers from 0, as for rows of a table."""
     values = np.asarray(positions)
     if values.dtype.kind == "f" or (values < 0).any():
-        raise ValueError(f"{rows} only")
+        raise ValueError("positions must be integers from 0: they are indices of a table")
 
 
 def window_start(positions: Any) -> int:
@@ -102,15 +98,15 @@ def window_start(positions: Any) -> int:
 
     A batch must have equal rows.
     """
-    rows = positions.tolist()
-    if rows and isinstance(rows[0], list):
-        if any(row != rows[0] for row in rows):
-            raise ValueError("takes an offset: the rows of a batch share their positions")
-        rows = rows[0]
-    start = rows[0] if rows else 0
-    if start != int(start) or start < 0 or rows != list(range(int(start), int(start) + len(rows))):
-        raise ValueError("takes an offset: positions are contiguous integers, not below 0")
-    return int(start)
+    rows = np.atleast_2d(np.asarray(positions))
+    if not rows.size:
+        return 0
+    if (rows != rows[0]).any():
+        raise ValueError("rows of a batch must have equal positions: the function takes an offset")
+    start = int(rows[0, 0])
+    if start < 0 or (rows[0] != np.arange(start, start + rows.shape[1])).any():
+        raise ValueError("positions must be contiguous integers >= 0: the function takes an offset")
+    return start
 
 
 @functools.cache
@@ -120,11 +116,6 @@ def functions() -> tuple[LibraryFunction, ...]:
     found = tuple(function for part in parts for function in part.functions())
     assert len({function.name for function in found}) == len(found)
     return found
-
-
-def judged_functions() -> tuple[LibraryFunction, ...]:
-    """Return the functions that ``posenc verify`` judges."""
-    return tuple(function for function in functions() if function.dtypes)
 
 
 def version(library: str) -> str | None:

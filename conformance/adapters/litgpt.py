@@ -10,7 +10,7 @@ import numpy as np
 from posenc_ref import GivenFrequencies, LinearScaling, Llama3Scaling, RoPE
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import LibraryFunction, functions_of, refuse_all_but
+from .library import LibraryFunction, functions_of, require_indices
 
 _HALF = partial(RoPE, 64, layout="half")
 #: The scaling of Llama 3.1, and of DeepSeek-V3.
@@ -35,12 +35,13 @@ def functions() -> list[LibraryFunction]:
                  RoPE(64, layout="interleaved", output_layout="half")),
         function("apply_rope, YaRN", cache, partial(_build, extra_config=_YARN),
                  _HALF(scaling=GivenFrequencies(_inverted_yarn())),
-                 says="the ramp multiplies the unscaled frequencies: slow pairs keep theirs, and "
-                      "fast pairs are divided by the factor",
+                 says="the ramp multiplies the unscaled frequencies: slow pairs keep their "
+                      "frequencies, and those of fast pairs are divided by the factor",
                  remark="YaRN (Peng et al. 2023, section 3.2, and transformers' "
-                        "_compute_yarn_parameters) keeps the fast pairs and divides the slow ones; "
-                        "here it is the other way round: the fastest pair turns by 0.025 rad per "
-                        "position (Lightning-AI/litgpt#2202 brought it in)."),
+                        "_compute_yarn_parameters) keeps fast frequencies and divides slow ones. "
+                        "LitGPT divides fast frequencies and keeps slow ones, since "
+                        "Lightning-AI/litgpt#2202: the fastest pair turns by 0.025 rad per "
+                        "position instead of 1 rad."),
     ]  # fmt: skip
 
 
@@ -61,7 +62,7 @@ def _build(interleave: bool = False, **settings: Any) -> Implementation:
     rotate = apply_rope_interleave if interleave else apply_rope
 
     def apply(x: Any, positions: Any) -> Any:
-        refuse_all_but("rows of a table", positions)
+        require_indices(positions)
         rows = positions if positions.ndim > 1 else positions[None]
         return rotate(x, cos[rows], sin[rows])
 

@@ -29,10 +29,6 @@ _HALF = partial(RoPE, 64, layout="half")
 
 def functions() -> list[LibraryFunction]:
     """Return the functions of MLX, then those of mlx-lm."""
-    return [*_mlx(), *_mlx_lm()]
-
-
-def _mlx() -> list[LibraryFunction]:
     fast, layers = "mlx/fast.cpp: fast::rope", "nn/layers/positional_encoding.py: "
     function = functions_of("mlx", "")
     return [
@@ -45,7 +41,7 @@ def _mlx() -> list[LibraryFunction]:
                  _HALF(scaling=LinearScaling(4.0))),
         function("fast.rope, freqs", fast, partial(_mlx_rope, base=None, freqs=True),
                  _HALF(scaling=GivenFrequencies(tuple(1 / _periods()))),
-                 says="its freqs are divisors: 1 / frequencies"),
+                 says="the argument freqs holds 1 / frequency of each pair"),
         function("SinusoidalPositionalEncoding", f"{layers}SinusoidalPositionalEncoding",
                  _mlx_table,
                  Sinusoidal(64, layout="concat", denominator="half-1", scale=(2 / 64) ** 0.5)),
@@ -53,11 +49,12 @@ def _mlx() -> list[LibraryFunction]:
                  partial(_mlx_alibi, "slopes"), ALiBi(12)),
         function("ALiBi", f"{layers}ALiBi.create_alibi_matrix, as ALiBi.__call__ uses it",
                  partial(_mlx_alibi, "bias"), ALiBi(12, causal=False)),
+        *_mlx_lm(),
     ]  # fmt: skip
 
 
 def _periods() -> np.ndarray:
-    """Return 32 periods that follow no published rule and are exact in float32."""
+    """Return 1 / frequency of 32 pairs: exact in float32, and by no published rule."""
     return np.asarray(1.0 + np.arange(32.0) ** 2 / 8)
 
 
@@ -103,8 +100,7 @@ def _mlx_alibi(surface: str) -> Implementation:
         return np.array(Layer.create_alibi_slope(num_heads)).reshape(-1)
 
     def bias(q_len: int, k_len: int) -> Any:
-        offset = k_len - q_len
-        return np.array(Layer.create_alibi_matrix(q_len + offset, k_len, 12, offset=offset))
+        return np.array(Layer.create_alibi_matrix(k_len, k_len, 12, offset=k_len - q_len))
 
     call = slopes if surface == "slopes" else bias
     return Implementation(call=call, surface=surface, name="mlx", num_heads=12)
@@ -139,15 +135,16 @@ def _mlx_lm() -> list[LibraryFunction]:
         function("YarnRoPE, DeepSeek-V3", deepseek,
                  _INTERLEAVED(scaling=YaRN(40.0, 4096, mscale=1.0, mscale_all_dim=1.0))),
         function("YarnRoPE, gpt-oss", gpt_oss, _HALF(base=150000.0, scaling=YaRN(32.0, 4096)),
-                 says="truncate is dropped: the correction range is rounded whatever it says",
-                 remark="The configuration of gpt-oss has `truncate: false`, and transformers and "
-                     "OpenAI's own code do not round the correction range (vllm-project/vllm#27722 "
-                     "and sgl-project/sglang#14270 mended the same)."),
+                 says="truncate is ignored: the correction range is always rounded",
+                 remark="The configuration of gpt-oss has `truncate: false`: transformers and "
+                     "OpenAI's own code do not round the correction range. vllm-project/vllm#27722 "
+                     "and sgl-project/sglang#14270 fixed this mistake in other libraries."),
         function("SuScaledRoPE, Phi-3", su,
                  RoPE(96, layout="half", scaling=_always_long()), base=10000.0,
-                 says="short_factor is never read, and the factor on cos and sin is always there",
-                 remark="Phi-3's own code and transformers take short_factor up to the original "
-                     "length (ml-explore/mlx-lm#660 describes the same)."),
+                 says="short_factor is ignored: long_factor and the attention factor apply at "
+                     "every length",
+                 remark="Phi-3's own code and transformers use short_factor for sequences up to "
+                     "the original length (reported in ml-explore/mlx-lm#660)."),
         function("ProportionalRoPE", {"rope_type": "proportional", "partial_rotary_factor": 0.25},
                  RoPE(128, layout="half", base=1e6, scaling=Proportional(0.25))),
         function("DynamicNTKScalingRoPE", {"rope_type": "dynamic", "factor": 2.0},
@@ -156,7 +153,7 @@ def _mlx_lm() -> list[LibraryFunction]:
 
 
 def _always_long() -> GivenFrequencies:
-    """Return ``SuScaledRoPE``'s frequencies: 4096 to 131072 positions, 48 pairs, base 10000."""
+    """Return ``SuScaledRoPE``'s 48 frequencies, for a model extended from 4096 to 131072."""
     frequencies = 1 / (np.array(LONG) * 1e4 ** (np.arange(48) / 48))
     factor = float(np.sqrt(1 + np.log(131072 / 4096) / np.log(4096)))
     return GivenFrequencies(tuple(frequencies.tolist()), attention_factor=factor)

@@ -10,7 +10,7 @@ import numpy as np
 from posenc_ref import RoPE
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import LibraryFunction, refuse_all_but
+from .library import LibraryFunction, require_indices
 
 _INTERLEAVED = partial(RoPE, 64, layout="interleaved")
 _HALF = partial(RoPE, 64, layout="half")
@@ -23,7 +23,7 @@ def functions() -> list[LibraryFunction]:
     file = "contrib_ops/cpu/bert/rotary_embedding.cc: RotaryEmbedding"
     core = "core/providers/cpu/llm/rotary_embedding.cc: RotaryEmbedding"
     reference = "reference/ops/op_rotary_embedding.py: rotary_embedding"
-    given = "cos and sin are the exporter's, here of base 10000; the kernel's is the layout"
+    given = "the kernel defines the layout; cos and sin are inputs, here with base 10000"
 
     def function(
         name: str, library: str, source: str, expected: RoPE, **settings: Any
@@ -55,32 +55,28 @@ def _build_onnx(
 ) -> Implementation:
     from onnx import TensorProto, helper
 
-    four = ["batch", "heads", "sequence", 64]
-    tables = ["rows", rotary_dim // 2]
-    shapes = {"cos_cache": tables, "sin_cache": tables, "position_ids": ["batch", "sequence"]}
+    vectors, tables = ["batch", "heads", "sequence", 64], ["rows", rotary_dim // 2]
+    shapes = {"input": vectors, "cos_cache": tables, "sin_cache": tables,
+              "position_ids": ["batch", "sequence"], "output": vectors}  # fmt: skip
     # The two operators take the same inputs in different order.
     order = ["cos_cache", "sin_cache"]
     order = ["input", "position_ids", *order] if domain else ["input", *order, "position_ids"]
     settings = {"interleaved": interleaved}
     if rotary_dim != 64:  # one of the operators then requires the number of heads
         settings |= {"rotary_embedding_dim": rotary_dim, "num_heads": 1}
-    real = TensorProto.FLOAT
     node = helper.make_node("RotaryEmbedding", order, ["output"], domain=domain, **settings)
-    inputs = [helper.make_tensor_value_info("input", real, four)]
-    for name, shape in shapes.items():
-        kind = TensorProto.INT64 if name == "position_ids" else real
-        inputs.append(helper.make_tensor_value_info(name, kind, shape))
-    outputs = [helper.make_tensor_value_info("output", real, four)]
-    graph = helper.make_graph([node], "rotary", inputs, outputs)
-    opsets = [helper.make_opsetid("", 23)]
-    opsets += [helper.make_opsetid(domain, 1)] if domain else []
+    types = dict.fromkeys(shapes, TensorProto.FLOAT) | {"position_ids": TensorProto.INT64}
+    values = {n: helper.make_tensor_value_info(n, types[n], s) for n, s in shapes.items()}
+    output = values.pop("output")
+    graph = helper.make_graph([node], "rotary", list(values.values()), [output])
+    opsets = [helper.make_opsetid(name, n) for name, n in {domain: 1, "": 23}.items()]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
     session = _session(model, evaluator)
     angle = np.outer(np.arange(_ROWS), 10000.0 ** (-np.arange(rotary_dim // 2) * 2 / rotary_dim))
     cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
 
     def apply(x: Any, positions: Any) -> Any:
-        refuse_all_but("rows of a table", positions)
+        require_indices(positions)
         rows = np.broadcast_to(positions, (x.shape[0], x.shape[2])).astype(np.int64)
         feeds = {"input": x, "position_ids": rows, "cos_cache": cos, "sin_cache": sin}
         return session.run(None, feeds)[0]

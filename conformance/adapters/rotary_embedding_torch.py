@@ -10,7 +10,7 @@ import numpy as np
 from posenc_ref import GivenFrequencies, LinearScaling, MultiAxisRoPE, NTKScaling, RoPE
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import VECTORS, LibraryFunction, functions_of, refuse_all_but, window_start
+from .library import VECTORS, LibraryFunction, functions_of, require_indices, window_start
 
 _apply = partial(
     Implementation, surface="apply", name="rotary-embedding-torch", backend="torch", head_dim=64
@@ -37,14 +37,15 @@ def functions() -> list[LibraryFunction]:
                  MultiAxisRoPE(64, sections=(16, 16), layout="interleaved", spacing="restart")),
         function("xPos", "RotaryEmbedding.get_scale, apply_rotary_emb", _xpos, None,
                  unknown="as in xPos",
-                 says="the power is centred by the length of the call, (p - S // 2) / 512; at the "
-                      "last token that is p / 1024, which is what single calls show",
-                 remark="rotate_queries_with_cached_keys centres queries by their own number and "
-                        "keys by theirs, so the centres do not cancel: with 1024 keys and the last "
-                        "query alone, logits of random q and k differ from those of the whole "
-                        "sequence by up to 8.8, the largest being 23.8; without xPos they agree to "
-                        "the last bit (lucidrains/rotary-embedding-torch#27 is where the method "
-                        "got its scales)."),
+                 says="the scale has the exponent (p - S // 2) / 512 for S tokens in a call; for "
+                      "the last token that is p / 1024",
+                 remark="rotate_queries_with_cached_keys subtracts half the number of queries from "
+                        "query positions and half the number of keys from key positions, so the "
+                        "shifts do not cancel (the scales came with "
+                        "lucidrains/rotary-embedding-torch#27). With 1024 keys and the last query "
+                        "alone, logits of random q and k differ from those of the whole sequence "
+                        "by up to 8.8; the largest logit is 23.8. Without xPos they agree to the "
+                        "last bit."),
     ]  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def _axial() -> Implementation:
     table = RotaryEmbedding(32).get_axial_freqs(160, 160)
 
     def apply(x: Any, positions: Any) -> Any:
-        refuse_all_but("rows and columns of a grid", positions)
+        require_indices(positions)
         rows = table[positions[0], positions[1]]
         return torch.cat(
             [apply_rotary_emb(row, one[None]) for row, one in zip(rows, x, strict=True)]
@@ -93,7 +94,7 @@ def _xpos() -> Implementation:
     def queries(x: Any, positions: Any) -> Any:
         end = window_start(positions) + x.shape[-2]
         if end > 4096:
-            raise ValueError("every call rotates all that comes before")
+            raise ValueError("positions must be below 4096: a call rotates the whole sequence")
         whole = x.new_zeros((*x.shape[:-2], end, x.shape[-1]))
         whole[..., end - x.shape[-2] :, :] = x
         # A new module, because the cached scales are those of another length.

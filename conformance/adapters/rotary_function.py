@@ -40,11 +40,17 @@ class Rotation:
     rotary_dim: int | None  # the leading channels that attention passes; None: all
     before: Callable[[Any], Any] | None = None  # applied to vectors first
 
-    def __call__(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
+    def __call__(self, x: Any, positions: Any) -> Any:
+        """Return x rotated, as for the surface ``apply``."""
+        return self.both(x, x, positions)[0]
+
+    def both(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
         """Return q and k rotated; positions are (S,), (B, S) or (A, B, S)."""
         import torch
 
-        if self._rows_apart(positions):
+        # A function that takes one sequence is called once for each row.
+        takes_one = self.table_shape == "(1, S, W)" or self.table.arrangement == "(S, A)"
+        if takes_one and positions.ndim == 3 and positions.shape[1] > 1:
             rows = [self._rotate(q[b : b + 1], k[b : b + 1], positions[:, b : b + 1])
                     for b in range(len(q))]  # fmt: skip
             one, two = map(torch.cat, zip(*rows, strict=True))
@@ -59,11 +65,6 @@ class Rotation:
         one, two = (torch.cat(parts, -1) for parts in zip(*rotated, strict=True))
         return one[..., : q.shape[-1]], two[..., : k.shape[-1]]
 
-    def _rows_apart(self, positions: Any) -> bool:
-        """Return whether each row needs its own call, because the function takes one sequence."""
-        alone = self.table_shape == "(1, S, W)" or self.table.arrangement == "(S, A)"
-        return alone and bool(positions.ndim == 3 and positions.shape[1] > 1)
-
     def _rotate(self, q: Any, k: Any, positions: Any) -> tuple[Any, Any]:
         import torch
 
@@ -77,7 +78,7 @@ class Rotation:
             return y, y if q is k else self.function(**bind(self.function, roles | {"x": k}))
         gathers = "positions" in named and named["positions"].default is inspect.Parameter.empty
         if gathers and self.table.axes == 1:  # the function looks up rows of the whole table
-            every = torch.arange(length_of(positions, self.name), device=positions.device)
+            every = torch.arange(length_of(positions), device=positions.device)
             cos, sin = (part[0] for part in self.table(q, every[None]))
         else:
             cos, sin = map(TABLE_SHAPES[self.table_shape], self.table(q, positions))
@@ -112,12 +113,12 @@ class Rotation:
 def _one_row(table: Any) -> Any:
     """Return the table's only row, which the function uses for the whole batch."""
     if not bool((table == table[:1]).all()):
-        raise ValueError("rows of a batch share their positions here")
+        raise ValueError("rows of a batch must have equal positions: the function takes one row")
     return table[:1]
 
 
 def _filled(x: Any, width: int) -> list[Any]:
-    """Return (B, S, W) vectors in parts of `width` channels, the last one padded with zeros."""
+    """Split the channels of (B, S, W) vectors into parts of size `width`; zeros fill the last."""
     import torch
 
     missing = -x.shape[-1] % width

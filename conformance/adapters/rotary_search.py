@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import itertools
 import re
@@ -36,8 +35,9 @@ def rotating_functions(file: types.ModuleType) -> dict[str, tuple[Callable[..., 
 def ranked(module: Any, file: types.ModuleType, config: Any, target: Any) -> Iterator[Any]:
     """Yield (name, function), best candidate first.
 
-    It ranks functions by how similar the name of the attention class that calls them is to
-    `module`; `rope_interleave` in the configuration decides between equals.
+    The best candidate is called by the attention class whose name is most like that of `module`.
+    Among equals, `rope_interleave` in the configuration decides whether the name must have
+    "interleave" in it.
     """
     called = _called_by_attention(type(module).__name__, file)
     interleave = bool(getattr(config, "rope_interleave", True))
@@ -55,7 +55,7 @@ def ranked(module: Any, file: types.ModuleType, config: Any, target: Any) -> Ite
 def _called_by_attention(module: str, file: types.ModuleType) -> dict[str, int]:
     """Return the names that attention classes use, with the similarity of class and module name.
 
-    Attention classes of vision towers count for vision modules only.
+    A vision module is compared with attention classes of vision towers, any other with the rest.
     """
     called: dict[str, int] = {}
     for name, value in vars(file).items():
@@ -84,36 +84,41 @@ def find_rotation(
 ) -> Rotation:
     """Return a working rotation with `table`, or raise ValueError with the failed attempts.
 
-    `width` is the table's. Every candidate is called on vectors with distinct axis sizes.
+    `width` is the number of columns of the table.
     """
-    import torch
-
-    positions, tried = table.probe_positions(), []
+    tried = []
     for name, function in functions:
         ways = itertools.product(_widths(config, width), TABLE_SHAPES, LAYOUTS)
         for (head_dim, rotary_dim), table_shape, layout in ways:
             if layout == "bs(hd)" and rotary_dim is not None:
                 continue
             trial = Rotation(name, function, table, layout, table_shape, head_dim, rotary_dim)
-            x = torch.zeros(LAYOUTS[layout](H, head_dim))
-            try:
-                y = trial(x, x, positions)[0]
-                if y.shape == x.shape:
-                    return trial
-                reason = f"{tuple(x.shape)} came back as {tuple(y.shape)}"
-            except Exception as error:
-                reason = describe(error)
+            reason = _failure(trial)
+            if not reason:
+                return trial
             tried.append(f"{name} on {layout} with D={head_dim}: {reason}")
     module = type(table.module)
     if not tried:
         raise ValueError(
-            f"{module.__module__} has no function that applies {module.__name__}, or a method "
-            "only, of a class that could not be built: pass the model that contains both"
+            f"{module.__module__} has no function that rotates with {module.__name__}. If a method "
+            "rotates, pass the model that contains the module and the method's class."
         )
     raise ValueError(
         f"found no way to rotate with {module.__name__}, whose tables are {width} wide; tried "
         f"{len(tried)}, among them {'; '.join(dict.fromkeys(tried[:3]))}"
     )
+
+
+def _failure(trial: Rotation) -> str:
+    """Return why a call on vectors with distinct axis sizes fails, or "" if it succeeds."""
+    import torch
+
+    x = torch.zeros(LAYOUTS[trial.tensor_layout](H, trial.head_dim))
+    try:
+        y = trial(x, trial.table.probe_positions())
+    except Exception as error:
+        return describe(error)
+    return "" if y.shape == x.shape else f"{tuple(x.shape)} came back as {tuple(y.shape)}"
 
 
 def _widths(config: Any, width: int) -> Iterator[tuple[int, int | None]]:
@@ -131,12 +136,10 @@ def _widths(config: Any, width: int) -> Iterator[tuple[int, int | None]]:
 
 
 def find_direct(module: Any, config: Any) -> Rotation | None:
-    """Return the rotation by a method of `module` that takes no table, or None without one.
+    """Return the rotation by a method of `module` that takes no table, or None.
 
     The method takes positions as a tuple with one array for each axis.
     """
-    import torch
-
     file = sys.modules[type(module).__module__]
     for name, (function, owner) in rotating_functions(file).items():
         bound = partial(function, module)
@@ -147,8 +150,6 @@ def find_direct(module: Any, config: Any) -> Rotation | None:
         for axes, (head_dim, _) in itertools.product((3, 2), _widths(config, 2)):
             table = CosSinTable(module, "tuple", "?", axes)
             trial = Rotation(name, bound, table, "bhsd", "(B, S, W)", head_dim, None)
-            x = torch.zeros(LAYOUTS["bhsd"](H, head_dim))
-            with contextlib.suppress(Exception):  # wrong number of axes, or wrong width
-                if trial(x, x, table.probe_positions())[0].shape == x.shape:
-                    return trial
+            if not _failure(trial):
+                return trial
     return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .binding import bind, parameters
+from .library import require_indices
 
 # Batch, heads and sequence length of every trial call; there are 2, 3 or 4 position axes.
 B, H, S = 5, 7, 11
@@ -43,7 +44,8 @@ class CosSinTable:
             return tuple(positions[:, :, None])
         if self.arrangement == "(S, A)":
             if positions.shape[1] != 1:
-                raise ValueError(f"{type(self.module).__name__} has one row of positions for all")
+                name = type(self.module).__name__
+                raise ValueError(f"{name} takes one row of positions for the whole batch")
             return positions[:, 0].T
         return torch.movedim(positions, 0, -1) if self.arrangement == "(B, S, A)" else positions
 
@@ -75,25 +77,23 @@ class CosSinTable:
 
     def _rows(self, x: Any, positions: Any) -> Any:
         """Return rows of the table of a module that takes a length instead of positions."""
-        name = type(self.module).__name__
-        length = length_of(positions, name)
+        length = length_of(positions)
         raw = self.module(x.new_zeros((1, length, 1)))
         parts = tuple(raw) if isinstance(raw, tuple) or raw.shape[0] == 2 else (raw,)
         if any(part.numel() != length * part.shape[-1] for part in parts):
-            shapes = [tuple(part.shape) for part in parts]
+            name, shapes = type(self.module).__name__, [tuple(part.shape) for part in parts]
             raise ValueError(f"{name} gives tables {shapes} for a sequence of {length}")
-        parts = tuple(part.reshape(length, -1)[positions] for part in parts)
-        return parts if len(parts) > 1 else parts[0]
+        return tuple(part.reshape(length, -1)[positions] for part in parts)
 
     def __call__(self, x: Any, positions: Any) -> tuple[Any, Any]:
         """Return (cos, sin), each (B, S, W); W is the rotary width or half of it."""
-        raw = self.raw(x, positions)
+        parts = _parts(self.raw(x, positions))
         if self.form == "complex":
-            cos, sin = raw.real, raw.imag
+            cos, sin = parts[0].real, parts[0].imag
         elif self.form == "angles":
-            cos, sin = raw.cos(), raw.sin()
+            cos, sin = parts[0].cos(), parts[0].sin()
         else:
-            cos, sin = raw if isinstance(raw, tuple) else raw.chunk(2, -1)
+            cos, sin = parts if len(parts) == 2 else parts[0].chunk(2, -1)
             if self.form in ("sin, cos", "sin|cos"):
                 cos, sin = sin, cos
         return (cos, sin) if cos.ndim > 2 else (cos[None], sin[None])
@@ -138,13 +138,11 @@ def grid_rows(module: Any, x: Any, positions: Any) -> Any:
     class token, are omitted.
     """
     name = type(module).__name__
-    if positions.is_floating_point() or bool((positions < 0).any()):
-        raise ValueError(f"{name} has the rows and columns of a grid only")
+    require_indices(positions)
     for patch in PATCHES:
         side = SIDE * patch
         # The module ignores the values; expanding one number needs no memory.
-        raw = module(x.new_zeros(()).expand(1, 3, side, side))
-        parts = raw if isinstance(raw, tuple) else (raw,)
+        parts = _parts(module(x.new_zeros(()).expand(1, 3, side, side)))
         rows = [part.numel() // part.shape[-1] for part in parts]
         sides = {math.isqrt(n) for n in rows}
         if sides == {SIDE} or set(rows) == {n * n + 1 for n in sides}:
@@ -153,16 +151,15 @@ def grid_rows(module: Any, x: Any, positions: Any) -> Any:
         raise ValueError(f"{name} has tables of {rows} rows for an image of {side} x {side}")
     side = sides.pop()
     if bool((positions >= side).any()):
-        raise ValueError(f"{name} has {side} rows and columns")
+        raise ValueError(f"positions must be below {side}: the table of {name} has {side} rows "
+                         f"and columns of patches")  # fmt: skip
     index = positions[0] * side + positions[1]
-    parts = tuple(part.reshape(-1, part.shape[-1])[index] for part in parts)
-    return parts if len(parts) > 1 else parts[0]
+    return tuple(part.reshape(-1, part.shape[-1])[index] for part in parts)
 
 
-def length_of(positions: Any, name: str) -> int:
+def length_of(positions: Any) -> int:
     """Return the length of the shortest sequence from 0 that contains all `positions`."""
-    if positions.is_floating_point() or bool((positions < 0).any()):
-        raise ValueError(f"{name} has integer positions from 0 only")
+    require_indices(positions)
     return int(positions.max()) + 1
 
 
@@ -190,15 +187,19 @@ def _questions(module: Any) -> list[tuple[str, int]]:
     return [("length", 1), ("grid", 2)] if list(names) == ["x"] else []
 
 
+def _parts(raw: Any) -> tuple[Any, ...]:
+    return raw if isinstance(raw, tuple) else (raw,)
+
+
 def _require_rows(raw: Any, rows: tuple[int, ...]) -> None:
-    shapes = [tuple(part.shape) for part in (raw if isinstance(raw, tuple) else (raw,))]
+    shapes = [tuple(part.shape) for part in _parts(raw)]
     accepted = [tuple(rows), tuple(rows[1:])] if rows[0] == 1 else [tuple(rows)]
     if len(shapes) > 2 or any(shape[:-1] not in accepted for shape in shapes):
         raise ValueError(f"tables of shape {shapes} for positions {tuple(rows)}")
 
 
 def _require_axes(table: CosSinTable) -> None:
-    """Raise ValueError unless every axis changes a column, because a module may use only one."""
+    """Raise ValueError unless the table depends on the positions of every axis."""
     import torch
 
     if table.axes == 1:
@@ -211,12 +212,12 @@ def _require_axes(table: CosSinTable) -> None:
         moved = still.clone()
         moved[axis] = 1
         if all(torch.equal(a, b) for a, b in zip(table(x, moved), before, strict=True)):
-            raise ValueError(f"positions of axis {axis} of {table.axes} change nothing")
+            raise ValueError(f"the table ignores the positions of axis {axis} of {table.axes}")
 
 
 def _form(raw: Any) -> str:
-    """Return the form of the output: position 0, the first row, shows which part is cos."""
-    parts = raw if isinstance(raw, tuple) else (raw,)
+    """Return the ``form`` of a table, from its first row: at position 0, cos is 1 and sin is 0."""
+    parts = _parts(raw)
     if parts[0].is_complex():
         return "complex"
     first = [part.reshape(-1, part.shape[-1])[0] for part in parts]

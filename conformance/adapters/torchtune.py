@@ -9,7 +9,7 @@ from typing import Any
 from posenc_ref import Llama3Scaling, RoPE
 from posenc_ref.conformance.harness.implementation import Implementation
 
-from .library import LibraryFunction, functions_of, refuse_all_but
+from .library import LibraryFunction, functions_of, require_indices
 
 _INTERLEAVED = partial(RoPE, 64, layout="interleaved")
 
@@ -36,7 +36,7 @@ def _build(file: str, name: str, **settings: Any) -> Implementation:
     module = cls(64, max_seq_len=131072, **settings)
 
     def apply(x: Any, positions: Any) -> Any:
-        refuse_all_but("rows of a table", positions)
+        require_indices(positions)
         rows = positions.expand(x.shape[0], -1) if positions.ndim == 1 else positions
         return module(x, input_pos=rows)
 

@@ -14,7 +14,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import posenc_ref
@@ -52,8 +52,8 @@ def from_transformers(
     surface
         The surface; by default `apply` for rotary modules, `bias` for biases, else `table`.
     layout
-        How channels are paired ("half" or "interleaved"). It completes the rotary encoding that
-        the configuration declares, because no configuration has it.
+        The channel layout ("half" or "interleaved"), which no configuration states. With it, the
+        expected encoding of a rotary module is read from the configuration.
     layer_type
         The layer type, for a module with one table per layer type; by default the first.
     num_heads
@@ -84,7 +84,7 @@ def from_transformers(
             if (direct := find_direct(module, config)) is not None:
                 name = f"transformers {type(module).__name__}"
                 return Implementation(
-                    Apply(direct), "apply", name, encoding, backend="torch",
+                    direct, "apply", name, encoding, backend="torch",
                     head_dim=direct.head_dim, axes=direct.table.axes,
                 )  # fmt: skip
     for kind in (relative_bias, alibi_of_model, position_table):
@@ -103,10 +103,9 @@ def rotary_modules(target: Any) -> list[Any]:
     found: dict[type, Any] = {}
     for module in target.modules():
         table = getattr(module, "embed_positions", None)
-        rotates = rotating_functions(sys.modules[type(module).__module__])
         if _is_rotary(module):
             found.setdefault(type(module), module)
-        elif table is not None and rotates:
+        elif table is not None and rotating_functions(sys.modules[type(module).__module__]):
             holder = table if callable(table) else module  # RoFormer, GPT-J
             found.setdefault(type(holder), holder)
     return list(found.values())
@@ -137,22 +136,16 @@ def rotary(
     name = f"transformers {type(module).__name__}"
     if table.layer_type is not None:
         name += f" ({table.layer_type})"
-    angles = _frequencies(module, table.layer_type)
-    cos, _ = table(torch.zeros(B, H, S, 2), table.probe_positions())
-    rotation, head_dim, rotary_dim = None, head_dim_of(config), None
+    rotation, head_dim = None, head_dim_of(config)
     if surface in ("apply", "apply_qk"):
+        cos, _ = table(torch.zeros(B, H, S, 2), table.probe_positions())
         functions = ranked(module, file, config, target)
         rotation = find_rotation(table, functions, config, int(cos.shape[-1]))
         if type(module).__name__ in BEFORE:
             rotation = replace(rotation, before=getattr(file, BEFORE[type(module).__name__]))
-        head_dim, rotary_dim = rotation.head_dim, rotation.rotary_dim
-    if angles is not None:
-        rotary_dim = 2 * int(angles.numel())
-    if encoding is None and layout is not None and head_dim is not None and table.axes == 1:
-        cut = None if rotary_dim == head_dim else rotary_dim
-        encoding = declared_rope(
-            config, layout=layout, head_dim=head_dim, rotary_dim=cut, layer_type=table.layer_type
-        )
+        head_dim = rotation.head_dim
+    if encoding is None and layout is not None and head_dim is not None:
+        encoding = declared_rope(config, layout, head_dim, table.layer_type)
 
     def build(instance: Any) -> Implementation:
         return Implementation(
@@ -171,31 +164,18 @@ def rotary(
     return build(module)
 
 
-@dataclass(frozen=True)
-class Apply:
-    """The surface ``apply`` of a :class:`Rotation`."""
-
-    rotation: Rotation
-
-    def __call__(self, x: Any, positions: Any) -> Any:
-        """Return x rotated."""
-        return self.rotation(x, x, positions)[0]
-
-
 def _call(table: CosSinTable, rotation: Rotation | None, surface: str) -> Callable[..., Any]:
     import torch
 
     if rotation is not None:
         rotate = replace(rotation, table=table)
-        if surface == "apply":
-            return Apply(rotate)
 
         def apply_qk(q: Any, k: Any, q_positions: Any, k_positions: Any) -> tuple[Any, Any]:
             if not torch.equal(q_positions, k_positions):
-                raise ValueError("queries and keys share their positions here")
-            return rotate(q, k, q_positions)
+                raise ValueError("queries and keys must have equal positions: there is one table")
+            return rotate.both(q, k, q_positions)
 
-        return apply_qk
+        return rotate if surface == "apply" else apply_qk
     if surface == "cos_sin":
 
         def cos_sin(positions: Any) -> tuple[Any, Any]:

@@ -63,9 +63,9 @@ def alibi(
 
     if encoding is None and heads is not None:
         encoding = posenc_ref.ALiBi(heads)
-    bias = lambda q_len, k_len: build(heads, k_len)  # noqa: E731  # constants of a row cancel
+    # The biases of all queries differ by constants, which cancel in the softmax.
+    call = slopes if surface == "slopes" else lambda q_len, k_len: build(heads, k_len)
     name = f"transformers {builder.__module__.rsplit('.', 1)[-1]}.{name}"
-    call = slopes if surface == "slopes" else bias
     return Implementation(call, surface, name, encoding, backend="torch", num_heads=heads)
 
 
@@ -107,7 +107,10 @@ def relative_bias(
         return compute(**bind(compute, roles))[0]
 
     if surface == "bias" and not hasattr(module, "compute_bias"):
-        raise ValueError(f"{type(module).__name__} has buckets, and no compute_bias to drive")
+        raise ValueError(
+            f"{type(module).__name__} has no method compute_bias, only buckets: pass "
+            'surface="bucket"'
+        )
     name, call = f"transformers {type(module).__name__}", buckets if surface == "bucket" else bias
     heads = None if weights is None else int(weights.shape[1])
     return Implementation(call, surface, name, encoding, backend="torch", num_heads=heads)

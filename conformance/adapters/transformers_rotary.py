@@ -23,7 +23,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 
 from .library import VECTORS, LibraryFunction, functions_of
 from .transformers import from_transformers
-from .transformers_config import configuration_of, modeling_of
+from .transformers_config import file_of
 
 #: Configurations with four heads of 64, 96 or 128 channels.
 _64, _96, _128 = (
@@ -76,8 +76,8 @@ def _build(
     import torch
 
     box = torch.nn.Module()
-    box.config = getattr(configuration_of(model), config)(**settings)
-    box.inside = getattr(modeling_of(model), module)(box.config)
+    box.config = getattr(file_of(model, "configuration"), config)(**settings)
+    box.inside = getattr(file_of(model), module)(box.config)
     return from_transformers(box.eval(), layer_type=layer_type, surface=surface)
 
 
@@ -108,7 +108,7 @@ def functions() -> list[LibraryFunction]:
 
 def _text() -> list[LibraryFunction]:
     sinusoids = f"create_sinusoidal_positions, {_APPLY}, {{module}}.forward"
-    half = "partial_rotary_factor is 0.5 unless configured"
+    half = "the default of partial_rotary_factor is 0.5"
     gemma = ("gemma3", "Gemma3", _HEAD_64 | {"rope_parameters": _GEMMA3})
     return [
         _function("Llama", "llama", "Llama", _128, RoPE(128, layout="half"), fast=True,
@@ -155,10 +155,8 @@ def _text() -> list[LibraryFunction]:
 
 
 def _scaled() -> list[LibraryFunction]:
-    rules = f"{{module}}, {_APPLY}; modeling_rope_utils.py: _compute_{{rule}}_parameters"
-
     def rule(name: str) -> str:
-        return rules.replace("{rule}", name)
+        return f"{{module}}, {_APPLY}; modeling_rope_utils.py: _compute_{name}_parameters"
 
     return [
         _function("Llama 3.1", "llama", "Llama", _128 | _LLAMA3,
@@ -169,8 +167,8 @@ def _scaled() -> list[LibraryFunction]:
                   | _parameters(10000.0, "dynamic", factor=2.0),
                   RoPE(64, layout="half", scaling=DynamicNTK(2.0, 2048)), rule("dynamic_ntk"),
                   deviations=("state",),
-                  remark="A call between the original length and the longest one so far gets the "
-                         "frequencies of that longest call, of another request too "
+                  remark="The frequencies are those of the longest call so far, even if another "
+                         "request made it, until a call is no longer than the original length "
                          "(dynamic_rope_update; huggingface/transformers#27227)."),
         _function("Phi-3, LongRoPE", "phi3", "Phi3",
                   _96 | {"max_position_embeddings": 131072,
@@ -184,7 +182,8 @@ def _scaled() -> list[LibraryFunction]:
                   RoPE(64, layout="interleaved", output_layout="half",
                        scaling=YaRN(40.0, 4096, mscale=1.0, mscale_all_dim=1.0)),
                   rule("yarn").replace(_APPLY, f"{_APPLY}_interleave"),
-                  says="reads pairs (2k, 2k+1) and writes halves; the two mscales cancel"),
+                  says="the input pairs channels (2k, 2k+1), the output (k, k + d/2); mscale and "
+                       "mscale_all_dim cancel"),
         _function("Gemma 4, proportional", "gemma4", "Gemma4Text", {},
                   RoPE(512, layout="half", base=1e6, scaling=Proportional(0.25)),
                   rule("proportional_rope"), layer_type="full_attention"),
@@ -214,13 +213,13 @@ def _several_axes() -> list[LibraryFunction]:
                                 offset=(1 - _SIDE) / 2, position_scale=2 * math.pi * 2 / _SIDE),
                   f"{{module}}, get_patches_center_coordinates, {_APPLY}",
                   module="RopePositionEmbedding",
-                  says="positions are centres of patches in [-1, 1], here of an image of "
-                       "160 x 160"),
+                  says="positions are the centres of patches, from -1 to 1; the image has "
+                       "160 x 160 patches"),
         # Axis 0 is the row, axis 1 the column; the first pairs encode columns.
         vision("Llama 4, vision tower", "llama4", "Llama4",
                {"hidden_size": 256, "num_attention_heads": 4, "image_size": _SIDE * 14},
                MultiAxisRoPE(64, sections=(16, 16), layout="interleaved", spacing="restart",
                              arrangement=(1,) * 16 + (0,) * 16, offset=1.0),
                "{module}, vision_apply_rotary_emb", module="VisionRotaryEmbedding",
-               says="counts from 1; the first half of the pairs follows the column"),
+               says="positions start at 1; the first half of the pairs encodes the column"),
     ]  # fmt: skip

@@ -88,8 +88,7 @@ def _how_to_ask(module: Any) -> tuple[Callable[[Any, Any], Any], int]:
         return module(**bind(module.forward, given))
 
     def by_length(module: Any, positions: Any) -> Any:
-        length = length_of(positions, type(module).__name__)
-        return module(**bind(module.forward, {"length": length}))[positions]
+        return module(**bind(module.forward, {"length": length_of(positions)}))[positions]
 
     names = parameters(module.forward)
     ways: list[Callable[[Any, Any], Any]] = []

@@ -12,7 +12,7 @@ from posenc_ref.conformance.harness.implementation import Implementation
 
 from .library import TABLES, LibraryFunction, functions_of
 from .transformers import from_transformers
-from .transformers_config import configuration_of, modeling_of
+from .transformers_config import file_of
 
 #: Random rows in place of trained ones.
 ROWS = np.random.default_rng(0).integers(-127, 128, (512, 64)).astype(np.float32) / 8
@@ -65,23 +65,23 @@ def _tables() -> list[LibraryFunction]:
 
 
 def _table(model: str, cls: str, *arguments: Any) -> Implementation:
-    return from_transformers(getattr(modeling_of(model), cls)(*arguments), surface="table")
+    return from_transformers(getattr(file_of(model), cls)(*arguments), surface="table")
 
 
 def _opt() -> Implementation:
-    made = modeling_of("opt").OPTLearnedPositionalEmbedding(510, 64)
+    made = file_of("opt").OPTLearnedPositionalEmbedding(510, 64)
     return _filled(made, made, ROWS)
 
 
 def _model(model: str, prefix: str, path: str, settings: dict[str, Any]) -> Implementation:
     """Build a small model with :data:`ROWS` as its position table."""
-    config = getattr(configuration_of(model), f"{prefix}Config")(**settings)
-    made = getattr(modeling_of(model), f"{prefix}Model")(config)
+    config = getattr(file_of(model, "configuration"), f"{prefix}Config")(**settings)
+    made = getattr(file_of(model), f"{prefix}Model")(config)
     return _filled(made, made.get_submodule(path), ROWS)
 
 
 def _filled(module: Any, table: Any, rows: Any) -> Implementation:
-    """Adapt ``module`` after writing ``rows`` to its table, as loading a checkpoint does."""
+    """Write ``rows`` to the table of ``module``, like a checkpoint, and adapt the module."""
     import torch
 
     with torch.no_grad():
@@ -90,16 +90,16 @@ def _filled(module: Any, table: Any, rows: Any) -> Implementation:
 
 
 def _marian() -> Implementation:
-    made = modeling_of("marian").MarianSinusoidalPositionalEmbedding(1536, 64)
+    made = file_of("marian").MarianSinusoidalPositionalEmbedding(1536, 64)
     return _filled(made, made, made.create_weight())
 
 
 def _whisper() -> Implementation:
-    config = configuration_of("whisper").WhisperConfig(
+    config = file_of("whisper", "configuration").WhisperConfig(
         d_model=64, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=8,
         max_source_positions=1500,
     )  # fmt: skip
-    file = modeling_of("whisper")
+    file = file_of("whisper")
     encoder = file.WhisperEncoder(config)
     return _filled(encoder, encoder.embed_positions, file.sinusoids(1500, 64))
 
@@ -120,13 +120,13 @@ def _biases() -> list[LibraryFunction]:
         alibi("BLOOM", "slopes", bloom, dtypes=TABLES),
         alibi("BLOOM", "bias", bloom, dtypes=TABLES),
         alibi("Falcon", "bias", bloom, expected=None,
-              unknown="what it depends on beside key minus query", fast=True,
-              says="ALiBi, whose slopes and products are rounded to bfloat16 whatever the dtype",
-              remark="The bias of a key is rounded to eight bits, in float32 models too: with "
-                     "slope 2**-0.5, from key 1448 on 7 to 16 keys share one value, and the next "
-                     "is eight logits away. It is a line of the original model code, "
-                     "`slopes[..., None].bfloat16() * arange_tensor`; Falcon by the paper's "
-                     "formula differs."),
+              unknown="the bias depends on more than key minus query", fast=True,
+              says="ALiBi in bfloat16 for every dtype: slopes and biases are rounded",
+              remark="The bias of a key is rounded to eight bits, in float32 models too. With "
+                     "slope 2**-0.5, after key 1448, 7 to 16 neighbouring keys have the same bias, "
+                     "and the next bias differs by 8. The original model code has the same line, "
+                     "`slopes[..., None].bfloat16() * arange_tensor`; the paper's formula gives "
+                     "other logits than Falcon."),
         alibi("MPT", "slopes", mpt, fast=True),
         alibi("MPT", "bias", mpt),
         _function("T5 encoder, buckets", "t5", bucket, partial(_t5, "bucket", False), encoder,
@@ -140,11 +140,13 @@ def _biases() -> list[LibraryFunction]:
 
 
 def _alibi(model: str, builder: str, surface: str, heads: int) -> Implementation:
-    function = getattr(modeling_of(model), builder)
+    function = getattr(file_of(model), builder)
     return from_transformers(function, surface=surface, num_heads=heads)
 
 
 def _t5(surface: str, decoder: bool) -> Implementation:
-    config = configuration_of("t5").T5Config(d_model=32, num_heads=4, d_kv=8, is_decoder=decoder)
-    made = modeling_of("t5").T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    config = file_of("t5", "configuration").T5Config(
+        d_model=32, num_heads=4, d_kv=8, is_decoder=decoder
+    )
+    made = file_of("t5").T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
     return from_transformers(made, surface=surface)

@@ -28,8 +28,8 @@ def functions() -> list[LibraryFunction]:
                  rope(scaling=LinearScaling(4.0))),
         function("RotaryEmbedding, xPos", apply,
                  partial(_rotary, use_xpos=True), None, unknown="as in xPos",
-                 says="queries times scale ** ((p - max // 2) / 512): no rotation, and centred by "
-                      "the longest position of the call"),
+                 says="queries are multiplied by scale ** ((p - m // 2) / 512), which is no "
+                      "rotation; m is the largest position of the call"),
         function("ScaledSinusoidalEmbedding", "ScaledSinusoidalEmbedding", _sinusoidal,
                  Sinusoidal(64, layout="concat", scale=64**-0.5), dtypes=TABLES),
         function("AlibiPositionalBias, slopes", "AlibiPositionalBias._get_slopes",
@@ -69,7 +69,6 @@ def _sinusoidal() -> Implementation:
 
     def table(positions: Any) -> Any:
         with torch.no_grad():
-            # By default it uses integer positions and float32 frequencies too.
             return module(torch.zeros(1, len(positions), 64), pos=positions)
 
     return Implementation(

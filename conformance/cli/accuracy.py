@@ -12,10 +12,12 @@ from .output import usage_error
 
 
 def accuracy_command(
-    full: Annotated[bool, typer.Option("--full", help="Many more positions: two minutes.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Check many more positions, which takes two minutes.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
-    """Recompute every encoding with 50 digits, and print the errors of the specification."""
+    """Compare every encoding with formulas computed with 50 digits, and print its errors."""
     from posenc_ref.conformance.exact.certificate import FULL, QUICK, certify, format_table
     from posenc_ref.conformance.registry import entries
 

@@ -24,28 +24,33 @@ from posenc_ref.conformance.surveys.ndjson import recording
 
 from .loading import UsageError, load_encoding, load_target
 from .models import declared_by, load_model
-from .output import usage_error
+from .output import usage_errors
 
 
+@usage_errors(UsageError, HarnessError, TypeError, ValueError, OSError)
 def check_command(
     target: Annotated[
         str | None, typer.Argument(help="file.py:function or package.module:function")
     ] = None,
     command: Annotated[
         str | None,
-        typer.Option("--exec", help="Or a program in any language, such as './rope --fast'."),
+        typer.Option("--exec", help="Judge a program in any language, such as './rope --fast'."),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="What it should be, as JSON or @file.json.")
+        str | None, typer.Option(help="The expected encoding, as JSON or @file.json.")
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="Or the model whose encoding it is.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="The model that has the expected encoding.")
+    ] = None,
     fact: Annotated[
         list[str] | None,
         typer.Option(
-            help="What a preset lacks, NAME=VALUE: num_heads=12, weight=@rows.npy. Repeatable."
+            help="A value that the preset requires, NAME=VALUE: num_heads=12, weight=@rows.npy."
         ),
     ] = None,
-    config: Annotated[str | None, typer.Option(help="Or its config.json, or a .gguf file.")] = None,
+    config: Annotated[
+        str | None, typer.Option(help="The config.json or .gguf file with the expected encoding.")
+    ] = None,
     layer_type: Annotated[
         str | None, typer.Option(help="The layer type, for a model with several encodings.")
     ] = None,
@@ -53,7 +58,7 @@ def check_command(
         str | None, typer.Option(help=f"The surface of the function: {', '.join(SURFACES)}.")
     ] = None,
     backend: Annotated[
-        str | None, typer.Option(help="Its array library: numpy, torch, jax, ...")
+        str | None, typer.Option(help="The array library of x: numpy, torch, jax, ...")
     ] = None,
     dtype: Annotated[str, typer.Option(help="The dtype of x and of the result.")] = "float32",
     tensor_layout: Annotated[
@@ -61,103 +66,99 @@ def check_command(
     ] = None,
     device: Annotated[str | None, typer.Option(help="The device of the arrays, e.g. cuda.")] = None,
     angles: Annotated[
-        str | None, typer.Option(help=f"The precision that angles must have: {', '.join(ANGLES)}.")
+        str | None, typer.Option(help=f"The required precision of angles: {', '.join(ANGLES)}.")
     ] = None,
     precision: Annotated[
         str | None,
-        typer.Option(help="The precision of arithmetic coarser than the dtype."),
+        typer.Option(help="The dtype in which the function computes, if coarser than --dtype."),
     ] = None,
     head_dim: Annotated[
         int | None,
-        typer.Option(help="The head size, if there is no --encoding: judge any rotation."),
+        typer.Option(help="The head size. Without an encoding, any consistent rotation conforms."),
     ] = None,
     max_position: Annotated[int | None, typer.Option(help="The highest position judged.")] = None,
     inplace: Annotated[
         bool, typer.Option("--inplace", help="The function may overwrite x.")
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option(help=f"Seconds for one answer of --exec ({TIMEOUT:g}).")
+        float | None, typer.Option(help=f"The time limit for one answer, {TIMEOUT:g} seconds.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     ndjson: Annotated[
         Path | None, typer.Option(help="Also write the report to this file, for `posenc report`.")
     ] = None,
 ) -> None:
-    """Judge one function, or one program, against the encoding that it should be.
+    """Judge one function, or one program, against the expected encoding.
 
     The function gets the positional arguments of its surface and nothing else. For `apply` these
     are x (B, H, S, D) and positions (S,); `posenc explain SURFACE` lists them for the others. A
     program gets them as lines of JSON. Exits with 0 if it conforms, 1 if it deviates, 2 for a
     usage error or a program that does not answer, 3 if the check was inconclusive.
     """
-    try:
-        if (target is None) == (command is None):
-            raise UsageError(
-                "give either TARGET (file.py:function or package.module:function) or "
-                "--exec './program'"
-            )
-        if timeout is not None and command is None:
-            raise UsageError("--timeout needs --exec: a Python function has no time limit")
-        fn: Any = None if target is None else load_target(target)
-        bound = isinstance(fn, Implementation)
-        chosen = surface or (None if bound else "apply")
-        said = [value for value in (encoding, preset, config) if value is not None]
-        if len(said) > 1:
-            raise UsageError("give one of --encoding, --preset and --config")
-        needed = chosen not in SURFACES or SURFACES[chosen].needs_encoding
-        if not said and head_dim is None and not bound and needed:
-            raise UsageError(
-                "--encoding says what the function should be, e.g. --encoding "
-                '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\', '
-                "or --preset llama-3.1-8b, or --config config.json; "
-                "`posenc explain` lists the encodings, `posenc presets` the models"
-            )
-        declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
-        if fact and preset is None:
-            raise UsageError("--fact needs --preset")
-        if preset is not None or config is not None:
-            model = load_model(preset or config or "", facts=fact or (), surface=chosen)
-            declared = declared_by(model, chosen or fn.surface, layer_type)
-        if command is not None:
-            fn = from_command(
-                shlex.split(command),
-                chosen or "apply",
-                declared,
-                tensor_layout=tensor_layout or "bhsd",
-                timeout=TIMEOUT if timeout is None else timeout,
-            )
-        declared = declared or (fn.encoding if bound else None)
-        library = backend or (fn.backend if bound else "numpy")
-        facts: dict[str, Any] = {
-            "subject": fn.name if isinstance(fn, Implementation) else target,
-            "surface": chosen or fn.surface,
-            "declared": describe(declared),
-            "backend": library,
-            # Empty for an unknown library, which ``check`` rejects.
-            "backend_version": next((b.version for b in backends() if b.name == library), ""),
-            "dtype": dtype,
-        }
-        begin = time.perf_counter()
-        # Keep the function's own output out of the report.
-        with recording(ndjson, "check", declared, **facts) as record, redirect_stdout(sys.stderr):
-            report = check(
-                fn,
-                declared,
-                chosen,
-                backend=backend,
-                dtype=dtype,
-                tensor_layout=tensor_layout,
-                device=device,
-                angles=angles,
-                precision=precision,
-                head_dim=head_dim,
-                max_position=max_position,
-                inplace=inplace,
-                name=target if isinstance(target, str) and not bound else None,
-            )
-            if record is not None:
-                record.report(report, time.perf_counter() - begin)
-    except (UsageError, HarnessError, TypeError, ValueError, OSError) as error:
-        raise usage_error(error) from None
+    if (target is None) == (command is None):
+        raise UsageError(
+            "give either TARGET (file.py:function or package.module:function) or --exec './program'"
+        )
+    if timeout is not None and command is None:
+        raise UsageError("--timeout needs --exec: a Python function has no time limit")
+    fn: Any = None if target is None else load_target(target)
+    bound = isinstance(fn, Implementation)
+    chosen = surface or (None if bound else "apply")
+    said = [value for value in (encoding, preset, config) if value is not None]
+    if len(said) > 1:
+        raise UsageError("give one of --encoding, --preset and --config")
+    needed = chosen not in SURFACES or SURFACES[chosen].needs_encoding
+    if not said and head_dim is None and not bound and needed:
+        raise UsageError(
+            "the expected encoding is missing: give --encoding "
+            '\'{"encoding": "RoPE", "head_dim": 64, "layout": "half"}\', '
+            "--preset llama-3.1-8b or --config config.json; "
+            "`posenc explain` lists the encodings, `posenc presets` the models"
+        )
+    declared: Declared = None if encoding is None else load_encoding(encoding, chosen)
+    if fact and preset is None:
+        raise UsageError("--fact needs --preset")
+    if preset is not None or config is not None:
+        model = load_model(preset or config or "", facts=fact or (), surface=chosen)
+        declared = declared_by(model, chosen or fn.surface, layer_type)
+    if command is not None:
+        fn = from_command(
+            shlex.split(command),
+            chosen or "apply",
+            declared,
+            tensor_layout=tensor_layout or "bhsd",
+            timeout=TIMEOUT if timeout is None else timeout,
+        )
+    declared = declared or (fn.encoding if bound else None)
+    library = backend or (fn.backend if bound else "numpy")
+    facts: dict[str, Any] = {
+        "subject": fn.name if isinstance(fn, Implementation) else target,
+        "surface": chosen or fn.surface,
+        "declared": describe(declared),
+        "backend": library,
+        # Empty for an unknown library, which ``check`` rejects.
+        "backend_version": next((b.version for b in backends() if b.name == library), ""),
+        "dtype": dtype,
+    }
+    begin = time.perf_counter()
+    # Keep the function's own output out of the report.
+    with recording(ndjson, "check", declared, **facts) as record, redirect_stdout(sys.stderr):
+        report = check(
+            fn,
+            declared,
+            chosen,
+            backend=backend,
+            dtype=dtype,
+            tensor_layout=tensor_layout,
+            device=device,
+            angles=angles,
+            precision=precision,
+            head_dim=head_dim,
+            max_position=max_position,
+            inplace=inplace,
+            name=target if isinstance(target, str) and not bound else None,
+        )
+        if record is not None:
+            record.report(report, time.perf_counter() - begin)
     typer.echo(report.to_json(indent=1) if as_json else str(report))
     raise typer.Exit(report.exit_code)

@@ -15,7 +15,7 @@ from posenc_ref.conformance.harness.signatures import SURFACES
 from posenc_ref.conformance.registry import entries
 
 from .loading import UsageError, encodings, scalings
-from .output import usage_error
+from .output import usage_errors
 
 WIDTH = 88
 #: Names of encodings and scalings in configurations and papers.
@@ -36,16 +36,15 @@ ALIASES = {
 }  # fmt: skip
 
 
+@usage_errors(UsageError)
 def explain_command(
     name: Annotated[
-        str | None, typer.Argument(help="A finding's code, an encoding, or nothing for a list.")
+        str | None,
+        typer.Argument(help="A code, surface, encoding or scaling; omit it to list all of them."),
     ] = None,
 ) -> None:
-    """Say what a code means and what to do about it, or how an encoding is defined."""
-    try:
-        typer.echo(explain(name))
-    except UsageError as error:
-        raise usage_error(error) from None
+    """Explain what a code means and what to do about it, or how an encoding is defined."""
+    typer.echo(explain(name))
 
 
 def explain(name: str | None = None) -> str:
@@ -69,7 +68,7 @@ def explain(name: str | None = None) -> str:
     texts = {c.name: f"{c.meaning} {c.remedy}" for c in CODES.values()}
     texts |= {known: inspect.getdoc(cls) or "" for known, cls in values.items()}
     mentioned = [known for known, text in texts.items() if wanted in text.lower()]
-    hint = "; `posenc explain` alone lists everything"
+    hint = "; `posenc explain` without a name lists everything"
     if near:
         hint = f"; did you mean {', '.join(by_lower.get(n, n) for n in near)}?"
     elif mentioned:
@@ -94,7 +93,7 @@ def _properties(cls: type) -> str:
         return ""
     known, lines = meanings(entry), ["\n\nProperties"]
     for what, but in declared(entry).items():
-        text = known[what] + (f"; not of the example {but}" if but else "")
+        text = known[what] + (f"; the example {but} is an exception" if but else "")
         lines.append(_hanging(f"  {what}", text, 19))
     return "\n".join([*lines, *([] if len(lines) > 1 else ["    none declared"])])
 
@@ -112,7 +111,7 @@ def _everything() -> str:
     for title, classes in (("Encodings:", encodings()), ("Scalings:", scalings())):
         lines += ["", title]
         lines += [_hanging(c.__name__, (c.__doc__ or "").split("\n")[0], 20) for c in classes]
-    lines += ["", "`posenc explain NAME` tells more about one."]
+    lines += ["", "`posenc explain NAME` explains one of them."]
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from .output import progress, usage_error
 def gallery_command(
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Only functions whose name has this in it, such as 'llama'."),
+        typer.Option(help="Identify only functions with this in their name, such as 'llama'."),
     ] = None,
     markdown: Annotated[
         Path | None, typer.Option(help="Write the result as a document to this file.")
@@ -23,13 +23,13 @@ def gallery_command(
         Path | None, typer.Option("--json", help="Write the result as JSON to this file.")
     ] = None,
     processes: Annotated[
-        int, typer.Option(min=0, help="How many to identify at a time (0: one by one, here).")
+        int, typer.Option(min=0, help="The number of processes (0: one by one in this process).")
     ] = 2,
 ) -> None:
-    """Identify functions of real libraries, and compare every card with the library's source.
+    """Identify functions of real libraries, and compare the results with the libraries' source.
 
-    Exits with 0 if all cards are as their source says, 1 otherwise, 2 for a usage error.
-    Libraries that are not installed are named and counted.
+    Exits with 0 if every identified encoding agrees with the source, 1 otherwise, 2 for a usage
+    error. Libraries that are not installed are named and counted.
     """
     from posenc_ref.conformance.surveys.gallery.document import markdown as document
     from posenc_ref.conformance.surveys.gallery.document import plain
@@ -38,7 +38,7 @@ def gallery_command(
     with progress() as bar:
         found = gallery(tuple(only or ()), processes=processes, progress=bar)
     if not found.functions:
-        raise usage_error(f"no function is called {' or '.join(map(repr, only or ()))}")
+        raise usage_error(f"no function has {' or '.join(map(repr, only or ()))} in its name")
     if markdown is not None:
         markdown.write_text(document(found), encoding="utf-8")
     if json_file is not None:

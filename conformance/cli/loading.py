@@ -106,7 +106,7 @@ def _where(error: BaseException, path: Path | None = None) -> str:
 
 
 def _functions(owner: Any) -> list[str]:
-    """Return the public callables of ``owner``, without those that a module imports."""
+    """Return the public callables that a class or module defines; imported ones are left out."""
     mine = getattr(owner, "__name__", None) if isinstance(owner, ModuleType) else None
     return [
         name
@@ -160,7 +160,7 @@ def load_encoding(text: str, surface: str | None = None) -> Encoding:
     except (TypeError, ValueError) as error:
         raise UsageError(f"{where}: {error}") from error
     if not isinstance(value, Encoding):
-        raise UsageError(f"{where} declares a scaling alone; give it inside an encoding")
+        raise UsageError(f"{where} must declare an encoding, got only a scaling")
     return value
 
 
@@ -175,19 +175,15 @@ def unread(surface: str | None) -> dict[str, int]:
 
 def encodings() -> list[type[Encoding]]:
     """Return the public encodings that can be declared."""
-    return [c for c in _public() if issubclass(c, Encoding) and _is_value(c)]
+    return _dataclasses(Encoding)
 
 
 def scalings() -> list[type[Scaling]]:
     """Return the public scalings of rotary encodings."""
-    return [c for c in _public() if issubclass(c, Scaling) and _is_value(c)]
+    return _dataclasses(Scaling)
 
 
-def _public() -> list[type[Any]]:
-    found = (getattr(posenc_ref, name) for name in posenc_ref.__all__)
-    return [c for c in found if isinstance(c, type)]
-
-
-def _is_value(cls: type[Any]) -> bool:
-    """Return whether ``cls`` is a dataclass and not the abstract base of a family."""
-    return "__dataclass_fields__" in vars(cls)
+def _dataclasses(base: type) -> list[type[Any]]:
+    found = [getattr(posenc_ref, name) for name in posenc_ref.__all__]
+    classes = [c for c in found if isinstance(c, type) and issubclass(c, base)]
+    return [c for c in classes if "__dataclass_fields__" in vars(c)]  # no abstract base

@@ -19,10 +19,7 @@ from .loading import UsageError, unread
 
 
 def load_model(
-    source: str,
-    part: str | None = None,
-    facts: Sequence[str] = (),
-    surface: str | None = None,
+    source: str, part: str | None = None, facts: Sequence[str] = (), surface: str | None = None
 ) -> ModelEncoding:
     """Return the model that a preset, a ``config.json`` (or its folder) or a ``.gguf`` file names.
 
@@ -80,9 +77,9 @@ def encoding_of(model: ModelEncoding, layer_type: str | None) -> Encoding:
 
 
 def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> Declared:
-    """Return the encoding that a model declares for a surface, or a model if the surface needs it.
+    """Return the encoding of a model's layer type, or a model for surfaces that need factors.
 
-    For ``scores`` the model has only one layer type, with its softmax and query scales.
+    For ``scores`` this model has only the layer type, and its softmax and query scales.
     """
     if surface in SURFACES and SURFACES[surface].families == ("model",):
         return model
@@ -92,10 +89,7 @@ def declared_by(model: ModelEncoding, surface: str, layer_type: str | None) -> D
     name = layer_type or next(t for t, e in model.encodings.items() if e == encoding)
     scale = {name: model.query_scale[name]} if name in model.query_scale else {}
     return ModelEncoding(
-        model.name,
-        encodings={name: encoding},
-        softmax_scale=model.softmax_scale,
-        query_scale=scale,
+        model.name, encodings={name: encoding}, softmax_scale=model.softmax_scale, query_scale=scale
     )
 
 
@@ -109,8 +103,8 @@ def preset_list(as_json: bool) -> str:
     incomplete = sum(bool(needs(name)) for name in presets())
     lines += [
         "",
-        f"{len(lines)} presets; {incomplete} of them need a fact that nobody could read. "
-        "`posenc presets NAME` shows one with the source of every fact.",
+        f"{len(lines)} presets; {incomplete} of them require a value that no public source "
+        "states. `posenc presets NAME` shows one with the source of every value.",
     ]
     return "\n".join(lines)
 

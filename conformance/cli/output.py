@@ -31,6 +31,15 @@ def usage_error(message: object) -> typer.Exit:
     return typer.Exit(2)
 
 
+@contextmanager
+def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """End the command with exit code 2 and the message of an exception of these classes."""
+    try:
+        yield
+    except kinds as error:
+        raise usage_error(error) from None
+
+
 def require_among(option: str, given: Iterable[str] | None, allowed: Iterable[str]) -> None:
     """End the command unless every value of an option is allowed."""
     for name in given or ():
@@ -65,14 +74,15 @@ def show(parts: list[TextTable | str], exit_code: int) -> None:
         return
     console = Console()
     for part in parts[:-1]:
-        text = isinstance(part, str)
-        console.print(part if text else _coloured(part), markup=not text, highlight=not text)
+        if isinstance(part, str):
+            console.print(part, markup=False, highlight=False)
+        else:
+            console.print(_coloured(part))
     colour = "bold red" if exit_code else "bold green"
     console.print(parts[-1], style=colour, markup=False, highlight=False)
 
 
-def _coloured(table: TextTable | str) -> rich.table.Table:
-    assert isinstance(table, TextTable)
+def _coloured(table: TextTable) -> rich.table.Table:
     made = rich.table.Table(
         title=table.title,
         title_justify="left",
@@ -87,7 +97,7 @@ def _coloured(table: TextTable | str) -> rich.table.Table:
             overflow="fold",
             no_wrap=name in ("implementation", "dtype", "library"),
         )
-    for cells, states in zip(table.rows, table.states, strict=True):
-        pairs = zip(map(escape, cells), states, strict=True)
-        made.add_row(*(f"[{COLOURS[s]}]{cell}[/]" if s else cell for cell, s in pairs))
+    for row in table.rows:
+        pairs = ((cell, "") if isinstance(cell, str) else cell for cell in row)
+        made.add_row(*(f"[{COLOURS[s]}]{escape(t)}[/]" if s else escape(t) for t, s in pairs))
     return made

@@ -8,25 +8,18 @@ import typer
 
 from .loading import UsageError
 from .models import describe, load_model, preset_list
-from .output import usage_error
+from .output import usage_errors
 
 
+@usage_errors(UsageError)
 def presets_command(
     name: Annotated[
-        str | None,
-        typer.Argument(help="A preset, a config.json or its folder, or a .gguf file."),
+        str | None, typer.Argument(help="A preset, a config.json or its folder, or a .gguf file.")
     ] = None,
     part: Annotated[
-        str | None,
-        typer.Option(help="The part of a config.json: vision_config, ..."),
+        str | None, typer.Option(help="The part of a config.json: vision_config, ...")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the models whose positional encoding is known, or show one with its sources."""
-    try:
-        if name is None:
-            typer.echo(preset_list(as_json))
-        else:
-            typer.echo(describe(load_model(name, part), as_json))
-    except UsageError as error:
-        raise usage_error(error) from None
+    typer.echo(preset_list(as_json) if name is None else describe(load_model(name, part), as_json))

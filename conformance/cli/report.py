@@ -10,8 +10,9 @@ import typer
 from posenc_ref.conformance.surveys.ndjson import NdjsonError, read_ndjson
 from posenc_ref.conformance.surveys.ndjson_markdown import markdown
 from posenc_ref.conformance.surveys.show import plain
+from posenc_ref.conformance.surveys.verify import Verification
 
-from .output import usage_error
+from .output import usage_errors
 
 
 def report_command(
@@ -22,20 +23,19 @@ def report_command(
 ) -> None:
     """Show what `posenc check --ndjson` or `posenc verify --ndjson` recorded.
 
-    Exits with 0 whatever the verdict was, with 3 if no case was executed in one of the files, and
-    with 2 for a file that is not complete: one without its footer, because the run broke off, or
-    one whose counts, identities or digest disagree.
+    Exits with 0 for every verdict, with 3 if one of the files has no executed case, and with 2 if
+    a file has no footer (the run was interrupted) or was changed: its counts, identities, verdict
+    or digest do not match its lines.
     """
-    try:
+    with usage_errors(NdjsonError, OSError):
         recorded = [read_ndjson(path) for path in files]
-    except (NdjsonError, OSError) as error:
-        raise usage_error(error) from None
     if as_markdown:
         typer.echo(markdown(recorded), nl=False)
     else:
         for one in recorded:
-            typer.echo(str(one.report()) if one.kind == "check" else plain(one.verification()))
-    empty = [str(path) for path, one in zip(files, recorded, strict=True) if not one.executed]
+            typer.echo(plain(one.result) if isinstance(one.result, Verification) else one.result)
+    found = zip(files, recorded, strict=True)
+    empty = [str(path) for path, one in found if not one.footer["executed"]]
     if empty:
         typer.echo(f"posenc: no case was executed in {', '.join(empty)}", err=True)
         raise typer.Exit(3)

@@ -21,7 +21,7 @@ from posenc_ref.conformance.surveys.transformers.scaled import ROPE_TYPES
 from posenc_ref.conformance.surveys.transformers.show import parts
 from posenc_ref.conformance.surveys.transformers.sweep import TIME_LIMIT, sweep
 
-from .output import progress, require_among, show, usage_error
+from .output import progress, require_among, show, usage_error, usage_errors
 
 ROTARY = "rotary"
 
@@ -37,17 +37,15 @@ def sweep_command(
     ] = None,
     dtype: Annotated[
         list[str] | None,
-        typer.Option(help="The dtype of x; with several, other rope types use the first."),
+        typer.Option(help="The dtype of x. Rope types other than 'default' use the first one."),
     ] = None,
     surface: Annotated[
         list[str] | None,
-        typer.Option(
-            help="The function that rotates (apply), or the logits of attention (scores)."
-        ),
+        typer.Option(help="'apply' judges the function that rotates, 'scores' the logits."),
     ] = None,
     family: Annotated[
         list[str] | None,
-        typer.Option(help=f"rotary, or encodings other than rotations: {', '.join(FAMILIES)}."),
+        typer.Option(help=f"'rotary', or one of the other encodings: {', '.join(FAMILIES)}."),
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write one line of JSON per table to this file.")
@@ -56,7 +54,7 @@ def sweep_command(
         Path | None, typer.Option(help="Write the result as a document to this file.")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Continue the file that --json wrote, or begin it.")
+        Path | None, typer.Option(help="As --json, but keep the outcomes that the file has.")
     ] = None,
     time_limit: Annotated[
         float, typer.Option(min=1.0, help="Seconds for one module.")
@@ -65,17 +63,17 @@ def sweep_command(
 ) -> None:
     """Judge every rotary module of the installed `transformers` against its own configuration.
 
-    With `--family`, judge tables, biases or scores against what their source says; that needs a
-    checkout of the repository. Exits with 0 if every module conforms or its deviation is expected;
-    1 if another module deviates or cannot be judged; 2 for a usage error; 3 if nothing was judged.
+    With `--family`, judge tables, biases or scores against their source; that needs a checkout of
+    the repository. Exits with 0 if every module conforms or its outcome is expected; 1 if a module
+    deviates or cannot be judged unexpectedly; 2 for a usage error; 3 if nothing was judged.
     """
     families = sorted(set(family or (ROTARY,)))
     others = families != [ROTARY]
     require_among("--family", families, (ROTARY, *FAMILIES))
     if others and (ROTARY in families or rope_type or dtype or surface):
         raise usage_error(
-            "--family other than rotary cannot be combined with rotary, --rope-type, --dtype or "
-            "--surface"
+            f"--family {' or '.join(FAMILIES)} cannot be combined with --family rotary, "
+            "--rope-type, --dtype or --surface"
         )
     if json_file is not None and resume is not None:
         raise usage_error("--json begins a file and --resume continues one: give one of them")
@@ -88,22 +86,19 @@ def sweep_command(
         "time_limit": time_limit,
         "processes": processes,
     }
-    try:
-        with progress() as bar:
-            settings["progress"] = bar
-            if others:
-                found, document = _other(families, only or (), settings)
-            else:
-                document = rotary_document
-                found = sweep(
-                    only or (),
-                    rope_types=rope_type or (AS_CONFIGURED,),
-                    dtypes=dtype or (FLOAT32,),
-                    surfaces=surface or (APPLY,),
-                    **settings,
-                )
-    except (ModuleNotFoundError, ValueError, OSError) as error:
-        raise usage_error(error) from None
+    with usage_errors(ModuleNotFoundError, ValueError, OSError), progress() as bar:
+        settings["progress"] = bar
+        if others:
+            found, document = _other(families, only or (), settings)
+        else:
+            document = rotary_document
+            found = sweep(
+                only or (),
+                rope_types=rope_type or (AS_CONFIGURED,),
+                dtypes=dtype or (FLOAT32,),
+                surfaces=surface or (APPLY,),
+                **settings,
+            )
     if not found.outcomes:
         what = "place of these families" if others else "rotary module"
         raise usage_error(f"no {what} is called {' or '.join(map(repr, only or ()))}")
@@ -114,9 +109,9 @@ def sweep_command(
 
 
 def _other(families: list[str], only: Any, settings: dict[str, Any]) -> Any:
-    """Return the sweep of other encodings, and a function that writes its document.
+    """Return the sweep of encodings other than rotary ones, and a function for its document.
 
-    The wheel does not contain it.
+    Only a checkout of the repository contains this sweep.
     """
     try:
         from posenc_ref.conformance.surveys.transformers_other.document import markdown
@@ -125,8 +120,8 @@ def _other(families: list[str], only: Any, settings: dict[str, Any]) -> Any:
         if "transformers_other" not in str(error.name):
             raise
         raise usage_error(
-            f"--family {families[0]} needs a checkout of the repository: its drivers are bound to "
-            "one release of transformers, and are not in the wheel"
+            f"--family {families[0]} needs a checkout of the repository: the code for it fits only "
+            "one release of transformers, so the wheel does not contain it"
         ) from None
     found = sweep_other(families, only, **settings)
     command = " ".join(["posenc sweep", *(f"--family {name}" for name in families)])

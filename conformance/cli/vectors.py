@@ -10,15 +10,16 @@ import typer
 
 from posenc_ref.conformance.vectors import VectorCase, load_vectors
 
-from .output import usage_error
+from .output import usage_error, usage_errors
 
 
 def vectors_command(
     folder: Annotated[
-        Path | None, typer.Argument(help="A folder with vectors; by default those shipped here.")
+        Path | None, typer.Argument(help="A folder with vectors; by default the installed ones.")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check digests, schema, ids, flags and truths.")
+        bool,
+        typer.Option("--verify", help="Check the files, and compute every expected output again."),
     ] = False,
     list_cases: Annotated[
         bool, typer.Option("--list", help="List the cases, one on each line.")
@@ -30,12 +31,12 @@ def vectors_command(
 ) -> None:
     """Show, verify or compute the golden vectors: exact inputs and outputs for any language.
 
-    Exits with 0; with 1 if `--verify` finds a problem; with 2 for a usage error, or if the
-    specification fails a case that `--generate` computed (nothing is written then).
+    Exits with 0, with 1 if `--verify` finds a problem, and with 2 for a usage error. It also exits
+    with 2, and writes nothing, if `posenc_ref` fails a case that `--generate` computed.
     """
     if sum((verify, list_cases, generate_to is not None)) > 1:
         raise usage_error("give one of --verify, --list and --generate")
-    try:
+    with usage_errors(ImportError, ValueError):
         if verify:
             from posenc_ref.conformance.vectors.verify import verify_vectors
 
@@ -43,25 +44,14 @@ def vectors_command(
             typer.echo(json.dumps(found.to_dict(), indent=1) if as_json else str(found))
             raise typer.Exit(0 if found.passed else 1)
         if generate_to is not None:
-            _generate(generate_to, folder)
+            from posenc_ref.conformance.vectors.files import shipped
+            from posenc_ref.conformance.vectors.make.generate import Disagreement, generate
+
+            with usage_errors(Disagreement):
+                generate(generate_to, folder or shipped())
             folder = generate_to
         cases = load_vectors(folder=folder)
-    except (ImportError, ValueError) as error:
-        raise usage_error(error) from None
-    if list_cases:
-        typer.echo(_listed(cases, as_json))
-    else:
-        typer.echo(_summary(cases, as_json))
-
-
-def _generate(folder: Path, before: Path | None) -> None:
-    from posenc_ref.conformance.vectors.files import shipped
-    from posenc_ref.conformance.vectors.make.generate import Disagreement, generate
-
-    try:
-        generate(folder, before or shipped())
-    except Disagreement as error:
-        raise ValueError(error) from error
+    typer.echo((_listed if list_cases else _summary)(cases, as_json))
 
 
 #: The keys in the JSON of a case, each with the attribute of its value.
@@ -77,7 +67,7 @@ def _listed(cases: list[VectorCase], as_json: bool) -> str:
         return json.dumps(every, indent=1)
     width = max((len(case.id) for case in cases), default=0)
     return "\n".join(
-        f"{case.id:{width}}  {case.surface}, kills {len(case.kills)}: {case.comment}"
+        f"{case.id:{width}}  {case.surface}, detects {len(case.kills)} mistakes: {case.comment}"
         for case in cases
     )
 

@@ -18,7 +18,7 @@ from .output import progress, require_among, show, usage_error
 
 def verify_command(
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="Every dtype, and the long certificate.")
+        bool, typer.Option("--full/--quick", help="Judge every dtype and many more positions.")
     ] = False,
     only: Annotated[
         str | None,
@@ -37,8 +37,8 @@ def verify_command(
 ) -> None:
     """Judge every array backend and every known library found on this machine.
 
-    Exits with 1 if one of our own backends deviates, 2 for an error of the harness, 3 if nothing
-    was executed, else 0: deviations of other libraries do not change the exit code.
+    Exits with 1 if `posenc_ref` deviates on an array library, 2 if a check failed to run, 3 if
+    nothing was executed, else 0. Deviations of other libraries do not change the exit code.
     """
     require_among("--dtype", dtype, ROUNDOFF)
     options = Options(full=full, only=only, dtypes=tuple(dtype or ()))
@@ -50,9 +50,7 @@ def verify_command(
             record.verification(found)
     if not found.outcomes:
         raise usage_error(
-            f"nothing is called {only!r} here"
-            if only
-            else "nothing was judged: no backend has this dtype"
+            f"no check has {only!r} in its name" if only else "no backend has this dtype"
         )
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=1))

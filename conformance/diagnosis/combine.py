@@ -31,17 +31,17 @@ class Cause:
     message: str
     evidence: str
     change: dict[str, Any]
-    fitted: int = 1  #: its price: 1 for a known constant, 3 for a fitted number
+    fitted: int = 1  #: the price: 1 for a known constant, 3 for a fitted number
     values: dict[str, Any] = field(default_factory=dict)
     equivalent: tuple[str, ...] = ()
     remedy: str = ""  #: empty: the remedy of the code
 
 
 def explain(residual: Residual, causes: Sequence[Cause]) -> tuple[list[Cause], bool]:
-    """Return the cheapest set of causes that explains the failure, and whether it is complete.
+    """Return the causes with the lowest sum of prices that explain the failure, and True.
 
-    If no set explains the failure completely, return the set with the smallest residual. The
-    cause that reduces the residual most comes first.
+    If no set of causes explains the failure completely, return the set with the smallest residual,
+    and False. The cause that reduces the residual most comes first.
     """
     tried: dict[tuple[int, ...], tuple[bool, float]] = {}
 

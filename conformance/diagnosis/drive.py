@@ -61,7 +61,10 @@ def one_result(
     call: Callable[[Any], np.ndarray],
     truth: Callable[[Any], Truth] = lambda facts: facts.truth(),
 ) -> Callable[[Probe], Sequence[JudgedCall]]:
-    """Return a function for the argument ``ask`` of :func:`drive`, with one result per probe."""
+    """Return an ``ask`` for :func:`drive` that makes one call for each probe.
+
+    ``call`` and ``truth`` return the actual result and the reference for the facts of a probe.
+    """
     return lambda probe: [
         JudgedCall(probe.case, call(probe.facts), truth(probe.facts), probe.facts)
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.harness.run import Run, largest
 
 from .mistake import JudgedCall, Mistake
 
@@ -39,8 +39,7 @@ def scores(run: Run, one: JudgedCall, truth: Truth) -> np.ndarray:
 
 def worst(run: Run, one: JudgedCall) -> tuple[int, ...]:
     """Return the index of the element with the largest score."""
-    score = scores(run, one, one.truth)
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), score.shape))
+    return largest(scores(run, one, one.truth))
 
 
 def match(run: Run, calls: Sequence[JudgedCall], mistakes: Iterable[Mistake]) -> bool:

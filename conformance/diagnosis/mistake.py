@@ -28,9 +28,11 @@ class Mistake:
     """A known mistake and its prediction.
 
     ``predict`` takes the facts of a call and returns the result that the mistake would give, or
-    None if the mistake is impossible there. ``fit`` measures free numbers, such as a factor,
-    from the wrong calls; it returns mistakes that occur together (the first one predicts their
-    joint result), or none.
+    None if the mistake is impossible in that call.
+
+    ``fit`` measures free numbers, such as a factor, from the wrong calls. It returns the mistakes
+    with these numbers, or an empty sequence. If there are several, they occur together, and
+    ``predict`` of the first mistake returns their joint result.
     """
 
     code: str
@@ -45,13 +47,13 @@ class Mistake:
 def mistakes(
     code: str, predict: Callable[[Any], Callable[[Any], Truth | None]], *rows: tuple[Any, ...]
 ) -> Iterator[Mistake]:
-    """Yield one mistake per row: a message, the argument of ``predict``, perhaps a remedy."""
+    """Yield a mistake for each of ``rows``: (message, argument of ``predict``[, remedy])."""
     for message, of, *remedy in rows:
         yield Mistake(code, message, predict(of), *remedy)
 
 
 def each_part(truth: Truth, change: Callable[[np.ndarray], np.ndarray]) -> Truth:
-    """Return ``truth`` with ``change`` applied to the value and both coefficients of its unit."""
+    """Return ``truth`` with ``change`` applied to its value, its A and its B."""
     return Truth(change(truth.value), change(truth.terms), change(truth.angle))
 
 

@@ -1,4 +1,4 @@
-"""Known mistakes about positions, shared by several families: maps of the right positions."""
+"""Known mistakes about positions, for several families: maps from right to wrong positions."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def at(positions: Callable[[Any], np.ndarray]) -> Callable[[StartedCall], Truth 
 def of_any_start(
     start: str, halves: Mapping[str, Callable[[Any], np.ndarray]]
 ) -> Iterator[Mistake]:
-    """Yield mistakes of calls that begin at a position called ``start`` in the messages.
+    """Yield mistakes of calls that begin at any position; ``start`` is its name in messages.
 
-    ``halves`` are functions that round to a half-precision format, by name.
+    ``halves`` are functions that round to half-precision formats, by the name of the format.
     """
     text = "the offset is added twice"
     yield Mistake("decode-offset", text, at(lambda t: t.position + t.start))

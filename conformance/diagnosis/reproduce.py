@@ -10,7 +10,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.probes import GENERIC, ONE_HOT
 from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.report import ERROR
-from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.harness.run import Run, largest
 from posenc_ref.conformance.oracle.apply import apply_truth
 
 
@@ -44,7 +44,7 @@ def _lines(run: Run, access: Access) -> str:
         if not (score > run.budget).any():
             continue
         error = np.where(score > run.budget, np.abs(y - truth.value), 0.0)
-        channel, _, _, out = (int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
+        channel, _, _, out = largest(error)
         got, expected = y[channel, 0, 0, out], truth.value[channel, 0, 0, out]
         return "\n".join(_text(run, access, int(position), channel, out, got, expected))
     return ""

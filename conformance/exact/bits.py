@@ -57,11 +57,10 @@ def canonical(value: Any, level: int = 0) -> str:
     pad = " " * (level + 1)
     if isinstance(value, dict):
         items = [f"{json.dumps(key)}: {canonical(v, level + 1)}" for key, v in value.items()]
-        inner, ends = items, "{}"
     else:
-        inner, ends = [canonical(v, level + 1) for v in value], "[]"
-    body = ",\n".join(pad + text for text in inner)
-    return f"{ends[0]}\n{body}\n{' ' * level}{ends[1]}"
+        items = [canonical(v, level + 1) for v in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}\n{pad}" + f",\n{pad}".join(items) + f"\n{pad[1:]}{last}"
 
 
 def digest(value: Any) -> str:

@@ -40,20 +40,19 @@ def nearest_quarter_turns(frequency: Any, largest: int = MAX_POSITION) -> list[i
 def slope(num_heads: int, head: int, max_bias: float) -> Any:
     """Return the ALiBi slope of a head, counted from 0.
 
-    If the number of heads is no power of two, the heads past the power of two below it take
-    every second slope of the power of two above it.
+    Let n be the largest power of two up to ``num_heads``. The first n heads have the slopes of n
+    heads, and the others have every second slope of 2n heads.
     """
-    mp = mpmath().mp
-    below = 1
-    while 2 * below <= num_heads:
-        below *= 2
-    if head < below:
-        return mp.power(2, -mp.mpf(max_bias) * (head + 1) / below)
-    return mp.power(2, -mp.mpf(max_bias) * (2 * (head - below) + 1) / (2 * below))
+    mp, n = mpmath().mp, 1 << (num_heads.bit_length() - 1)
+    step, of = (head + 1, n) if head < n else (2 * (head - n) + 1, 2 * n)
+    return mp.power(2, -mp.mpf(max_bias) * step / of)
 
 
 def exact_bucket(r: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:
-    """Return the T5 bucket of ``r = key - query``; near an edge integer arithmetic decides."""
+    """Return the T5 bucket of ``r = key - query``.
+
+    Integer arithmetic decides distances so close to the edge of a bucket that rounding matters.
+    """
     mp = mpmath().mp
     nb = num_buckets // 2 if bidirectional else num_buckets
     first = nb if bidirectional and r > 0 else 0

@@ -1,21 +1,28 @@
-"""Numbers that carry their error unit: a formula written in them gives the value, A and B.
+"""Numbers that carry the coefficients of their error unit through a formula.
 
-Values are 50-digit mpmath numbers.  The coefficients follow the formula by these rules, from which
-every family's stated unit comes: a given number has A = its size; sums add the coefficients;
-products multiply A, and B of one factor goes with A of the other; ``sin`` and ``cos`` of x have
-A = their size and B = A of x; any other function f has A = ``|f(x)| + |f'(x)| A``, as its argument
-is rounded before.  The denominator of a quotient counts as exact.
+A :class:`Counted` holds a value and two coefficients, A and B. The error unit of a result is
+``u_out * A + u_angle * B``, where ``u_out`` is the roundoff of the result's dtype and ``u_angle``
+that of the angles. Values are 50-digit mpmath numbers. The rules for A and B are:
 
-``Counted(p)`` makes one number of a sum that implementations do not round, such as a shifted
+- A given number x, such as a field of an encoding, has A = ``|x|`` and B = 0.
+- A sum adds the A, and adds the B, of its terms.
+- A product of x and y has A = ``A_x A_y`` and B = ``B_x A_y + A_x B_y``.
+- ``sin(x)`` has A = ``|sin(x)|`` and B = ``A_x``; ``cos(x)`` likewise.
+- Any other function f has A = ``|f(x)| + |f'(x)| A_x``, because its argument is rounded first.
+- The denominator of a quotient counts as exact.
+
+``Counted(p)`` has A = ``|p|`` for a sum p that implementations do not round, such as a shifted
 position.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from .digits import mpmath
 
@@ -24,12 +31,12 @@ Number = Any  # a 50-digit mpmath number, or an int or float that equals one
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """A value with A (``terms``), B (``angle``) and the amplitude of its sines and cosines."""
+    """A value with the coefficients A and B of its error unit."""
 
     value: Number
-    terms: Number = None
-    angle: Number = 0
-    amplitude: Number = 0
+    terms: Number = None  #: A
+    angle: Number = 0  #: B
+    amplitude: Number = 0  #: of its sines and cosines
     given: bool = False  #: looked up in an array: results must be bit-equal
 
     def __post_init__(self) -> None:
@@ -60,7 +67,7 @@ class Counted:
         return self * Counted(1 / counted(other).value)
 
     def __pow__(self, exponent: Any) -> Counted:
-        """Return ``self ** exponent`` for a base >= 0; A includes the rounded exponent."""
+        """Return ``self ** exponent`` for a base >= 0; A includes the rounding of the exponent."""
         e = counted(exponent)
         if self.value == 0:
             return Counted(0 if e.value else 1)
@@ -86,17 +93,14 @@ class Counted:
 
 
 def counted(number: Any) -> Counted:
-    """Return a plain number with A = its size, and a :class:`Counted` unchanged."""
+    """Return a :class:`Counted` unchanged, and any other number as a given number."""
     return number if isinstance(number, Counted) else Counted(number)
 
 
 def given(numbers: Any) -> Any:
-    """Return the entries of a learned array, equally nested, as numbers that are looked up."""
-    if hasattr(numbers, "tolist"):
-        numbers = numbers.tolist()
-    return (
-        [given(n) for n in numbers] if isinstance(numbers, list) else Counted(numbers, given=True)
-    )
+    """Return the entries of a learned array in nested lists, marked as looked up."""
+    made: Any = np.frompyfunc(lambda n: Counted(n, given=True), 1, 1)(numbers)
+    return made.tolist()
 
 
 def total(numbers: Iterable[Any]) -> Counted:
@@ -121,60 +125,56 @@ def cos(x: Any) -> Counted:
     return Counted((value := mpmath().mp.cos(x.value)), abs(value), x.terms, 1)
 
 
+def smooth(x: Any, f: Callable[[Any], Any], slope: Callable[[Any, Any], Any]) -> Counted:
+    """Return y = f(x); ``slope(x, y)`` is the derivative of f."""
+    x = counted(x)
+    y = f(x.value)
+    return Counted(y, abs(y) + abs(slope(x.value, y)) * x.terms)
+
+
 def exp(x: Any) -> Counted:
     """Return e to the power of x."""
-    x = counted(x)
-    value = mpmath().mp.exp(x.value)
-    return Counted(value, value * (1 + x.terms))
+    return smooth(x, mpmath().mp.exp, lambda x, y: y)
 
 
 def log(x: Any) -> Counted:
     """Return the natural logarithm of x."""
-    x = counted(x)
-    value = mpmath().mp.log(x.value)
-    return Counted(value, abs(value) + x.terms / abs(x.value))
+    return smooth(x, mpmath().mp.log, lambda x, y: 1 / x)
 
 
 def sigmoid(x: Any) -> Counted:
     """Return ``1 / (1 + exp(-x))``."""
-    x = counted(x)
-    s = 1 / (1 + mpmath().mp.exp(-x.value))
-    return Counted(s, s + s * (1 - s) * x.terms)
+    return smooth(x, lambda x: 1 / (1 + mpmath().mp.exp(-x)), lambda x, y: y * (1 - y))
 
 
 def softplus(x: Any) -> Counted:
     """Return ``log(1 + exp(x))``."""
-    x, mp = counted(x), mpmath().mp
-    value = mp.log1p(mp.exp(x.value))
-    return Counted(value, value + x.terms / (1 + mp.exp(-x.value)))
+    mp = mpmath().mp
+    return smooth(x, lambda x: mp.log1p(mp.exp(x)), lambda x, y: 1 / (1 + mp.exp(-x)))
 
 
 def relu(x: Any) -> Counted:
-    """Return max(x, 0) with the A of x, because a rounded x may have the other sign."""
+    """Return max(x, 0); its A is that of x, because rounding can change the sign of x."""
     x = counted(x)
     return x if x.value > 0 else Counted(0, x.terms, x.angle, x.amplitude)
 
 
 def root(number: Any) -> Counted:
-    """Return the square root of a plain number; it counts as exact."""
+    """Return the square root of a plain number, which counts as a given number."""
     return Counted(mpmath().mp.sqrt(number))
 
 
-def power(base: Any, exponent: Any) -> Number:
-    """Return ``base ** exponent`` of plain numbers in 50 digits, such as a frequency."""
-    return _power(base, exponent, mpmath().mp.prec)
+def power(base: Any, numerator: Any, denominator: Any) -> Number:
+    """Return ``base ** (numerator / denominator)`` of plain numbers in 50 digits."""
+    return _power(base, numerator, denominator, mpmath().mp.prec)
 
 
 @functools.lru_cache(maxsize=4096)
-def _power(base: Any, exponent: Any, precision: int) -> Number:
-    return mpmath().mp.mpf(base) ** exponent
+def _power(base: Any, numerator: Any, denominator: Any, precision: int) -> Number:
+    mpf = mpmath().mp.mpf
+    return mpf(base) ** (mpf(numerator) / denominator)
 
 
 def pi() -> Number:
     """Return pi in 50 digits."""
     return +mpmath().mp.pi
-
-
-def fraction(numerator: Any, denominator: Any) -> Number:
-    """Return the quotient of two plain numbers in 50 digits."""
-    return mpmath().mp.mpf(numerator) / denominator

@@ -1,4 +1,4 @@
-"""Expected values in 50-digit mpmath, and their rounding to hi, lo, A and B."""
+"""Expected values in 50-digit mpmath, with A and B, the coefficients of their error unit."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ Number = Any  # a 50-digit mpmath number
 
 @dataclass(frozen=True)
 class Real:
-    """Values, A and B as object arrays of 50-digit numbers with equal shape."""
+    """Expected values, and the coefficients A and B of the error unit of each value.
+
+    The arrays have equal shapes and hold 50-digit numbers.
+    """
 
     value: Array
-    terms: Array  # A
-    angle: Array  # B
+    terms: Array  #: A
+    angle: Array  #: B
     judged: Array | None = None  #: booleans: False excludes an element
     relative_to: Array | None = None  #: (Q,) reference columns, if rows may differ by a constant
     amplitude: Array | None = None  #: of the sines and cosines, for certificates
 
     def output(self) -> Output:
-        """Return the output with A and B in float32, and with the amplitudes, which files lack."""
-        value = np.asarray(self.value, dtype=object)
-        hi = value.astype(np.float64)
+        """Return the values as float64 numbers hi + lo, and A and B rounded to float32."""
+        hi = self.value.astype(np.float64)
         with mpmath().mp.workdps(DIGITS):
-            lo = np.asarray(value - hi).astype(np.float64)
-        a, b = (np.asarray(part).astype(np.float64) for part in (self.terms, self.angle))
+            lo = np.asarray(self.value - hi).astype(np.float64)
+        a, b = (part.astype(np.float64) for part in (self.terms, self.angle))
         a = np.where((a > 0) & (b == 0), np.maximum(a, LEAST), a)  # where B > 0 the unit is never 0
         a, b = (part.astype(np.float32).astype(np.float64) for part in (a, b))
         more = {} if self.amplitude is None else {"amplitude": self.amplitude.astype(np.float64)}
@@ -54,7 +56,7 @@ def sizes(values: Array) -> Array:
 
 
 def computed(real: Real) -> Real:
-    """Return ``real`` with A at least |value|, for outputs that compute every channel."""
+    """Return ``real`` with A = |value| where A is 0: no channel is copied, all are computed."""
     terms = np.where(real.terms == 0, sizes(real.value), real.terms)
     return Real(real.value, terms, real.angle)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +27,7 @@ class Output:
     angle: np.ndarray  #: B
     whole: bool = False  #: whether the values are integers: only equality passes
     judged: np.ndarray | None = None  #: booleans: False excludes an element
-    relative_to: np.ndarray | None = None  #: each row's reference column
+    relative_to: np.ndarray | None = None  #: each row's reference column, whose element becomes 0
     broadcasts: bool = False  #: whether a result may have a shape that broadcasts to this one
     #: the amplitude of the sines and cosines, for certificates only; files lack it
     amplitude: np.ndarray = field(default_factory=lambda: np.zeros(()))
@@ -76,10 +77,21 @@ class Output:
         return self._shaped(actual).shape == self.shape
 
     def _shaped(self, actual: np.ndarray) -> np.ndarray:
-        return _broadcast(actual, self.shape) if self.broadcasts else actual
+        """Return a result broadcast to the expected shape, or unchanged if it must not be."""
+        if not self.broadcasts:
+            return actual
+        while actual.ndim > len(self.shape) and actual.shape[0] == 1:
+            actual = actual[0]
+        with contextlib.suppress(ValueError):
+            return np.broadcast_to(actual, self.shape)
+        return actual
 
     def unit(self, actual: np.ndarray, dtype: str, **how: Any) -> np.ndarray:
-        """Return the unit of every element of a result, including that of its row's constant."""
+        """Return the error unit of every element of a result.
+
+        Where rows are judged relative to a reference column, the unit includes the rounding of
+        this column's element.
+        """
         terms = self.terms
         if self.relative_to is not None:
             constant = self._constant(actual)
@@ -88,7 +100,7 @@ class Output:
         return np.broadcast_to(truth.unit(dtype, **how), self.shape)
 
     def _columns(self) -> np.ndarray:
-        """Return the reference column of every row."""
+        """Return the index of the reference column of every row."""
         assert self.relative_to is not None
         return np.broadcast_to(self.relative_to[:, None], (*self.shape[:-1], 1))
 
@@ -124,9 +136,9 @@ class Output:
         return float(np.max(error, initial=0.0)), float(np.max(score, initial=0.0))
 
     def perturbed(self, result: np.ndarray, dtype: str, angles: str | None = None) -> np.ndarray:
-        """Return a result with one judged element off by three budgets, which must be rejected.
+        """Return a result with a wrong element, which a judge must reject.
 
-        An integer, or a number that must be equal, is off by one.
+        The element is changed by three times the tolerance, or by 1 if the tolerance is 0.
         """
         part = np.array(result)
         size = np.abs(self.hi) + 1.0
@@ -138,13 +150,3 @@ class Output:
         unit = 0.0 if self.whole else self.unit(part, dtype, angles=angles)[place]
         part[place] += 3.0 * budget(dtype) * unit or 1
         return part
-
-
-def _broadcast(got: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return ``got`` broadcast to ``shape`` if it can be, except from a batch of one."""
-    while got.ndim > len(shape) and got.shape[0] == 1:
-        got = got[0]
-    try:
-        return np.broadcast_to(got, shape)
-    except ValueError:
-        return got

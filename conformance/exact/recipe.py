@@ -74,6 +74,6 @@ def rotated(
     group: str, name: str, comment: str, head_dim: int, positions: np.ndarray,
     batch: int = 1, heads: int = 1,
 ) -> Recipe:  # fmt: skip
-    """Return a case of ``apply``; x (batch, heads, S, head_dim) differs between ids."""
+    """Return a case of ``apply`` with x (batch, heads, S, head_dim), computed from the id."""
     x = numbers(f"{group}-{name}", batch, heads, positions.shape[-1], head_dim)
     return Recipe(name, comment, {"x": x, "positions": positions})

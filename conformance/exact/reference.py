@@ -17,7 +17,7 @@ from .output import Output
 from .recipe import Group, Recipe, numbers, rotated, whole
 from .rotation import rotate
 
-#: The formula of each family, in counted numbers (rotary: in 50-digit numbers):
+#: The formula of each family, for numbers of :mod:`.error_numbers` (rotary: for 50-digit numbers):
 #: table  ``exact(e, *p) -> row``: p is the position, one number for each axis; a list of ``dim``.
 #: bias   ``exact(e, i, j) -> values``: positions of query and key; one number for each head.
 #: score  ``exact(e, h, q, keys, i, at) -> logits``: head h, the vector of the query at i, those of
@@ -49,9 +49,8 @@ class Entry:
     @property
     def surface(self) -> str:
         """Return the surface on which the encoding is judged."""
-        return (
-            "apply_queries" if hasattr(self.encoding, "decays") else SURFACE[self.encoding.family]
-        )
+        decays = hasattr(self.encoding, "decays")
+        return "apply_queries" if decays else SURFACE[self.encoding.family]
 
     def group(self, name: str) -> Group:
         """Return the inputs of one example: its golden vectors without the expected outputs."""
@@ -85,20 +84,20 @@ def at(name: str, comment: str, *positions: Any) -> Recipe:
 
 def lengths(q_len: int, k_len: int) -> Recipe:
     """Return a case of a bias: the last ``q_len`` of ``k_len`` tokens are queries."""
-    says = f"The last {q_len} of {k_len} tokens ask."
+    says = f"The queries are the last {q_len} of {k_len} tokens."
     return Recipe(f"{q_len}-of-{k_len}", says, {"q_len": q_len, "k_len": k_len})
 
 
 def tokens(ident: str, heads: int, dim: int, count: int, size: float = 1.0) -> Recipe:
     """Return a case of a score among ``count`` tokens, with q and k scaled by ``size``."""
     q, k = (numbers(f"{ident}-{side}", 1, heads, count, dim) * np.float32(size) for side in "qk")
-    return Recipe(f"{count}-tokens", f"{count} tokens ask each other.", {"q": q, "k": k})
+    return Recipe(f"{count}-tokens", f"{count} queries and keys.", {"q": q, "k": k})
 
 
 def _tables(e: Table, name: str) -> list[Recipe]:
-    """Return cases with the first positions, far ones and fractions; axes differ in order."""
+    """Return cases with the first positions, far ones and fractions, in another order per axis."""
     if e.integers:
-        raise ValueError(f"{name} looks up rows: its entry must give inputs= with their positions")
+        raise ValueError(f"{name} is a table of learned rows: register its positions with inputs=")
     first, far, between = [0, 1, 2, 3], [257, 5003, 8191, 3001], [-1.5, 0.25, 33.75, 0.5]
 
     def axes(positions: list[Any]) -> list[Any]:
@@ -107,13 +106,13 @@ def _tables(e: Table, name: str) -> list[Recipe]:
 
     return [
         at("first", "The first four positions.", *axes(first)),
-        at("far", "Past 256, 2048 and 5000.", *axes(far)),
-        at("between", "Left of the origin, and between tokens.", *axes(between)),
+        at("far", "Positions beyond 256, 2048 and 5000.", *axes(far)),
+        at("between", "Negative and fractional positions.", *axes(between)),
     ]
 
 
 def _biases(e: Any, name: str) -> list[Recipe]:
-    """Return a case with all tokens of the window; without a window, cases near and far."""
+    """Return cases with all tokens of a window; without a window, with near and far tokens."""
     if hasattr(e, "tokens"):
         return [lengths(e.tokens, e.tokens), lengths(2, e.tokens)]
     return [lengths(4, 4), lengths(2, 9), lengths(1, 40)]
@@ -130,7 +129,7 @@ FAR = [[65537, 1021], [4095, 37], [2049, 211], [9, 5]]
 
 
 def rotations(e: Any, ident: str) -> list[Recipe]:
-    """Return cases with the first positions and a far one; axes have different positions."""
+    """Return cases with the first positions and far ones, different on every axis."""
     axes = e.num_axes
 
     def case(name: str, comment: str, positions: Any) -> Recipe:
@@ -194,12 +193,8 @@ def _score_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
     return _real(logits, judged=_judged(e, q_at, k_at))
 
 
-def _rotary_truth(exact: Exact, e: Any, inputs: Mapping[str, Any]) -> Real:
-    return rotate(exact, e, inputs["x"], inputs["positions"], decay=int(hasattr(e, "decays")))
-
-
-_TRUTHS = {
-    "rotary": _rotary_truth,
+_TRUTHS: dict[str, Callable[[Exact, Any, Mapping[str, Any]], Real]] = {
+    "rotary": lambda exact, e, inputs: rotate(exact, e, **inputs, decay=int(hasattr(e, "decays"))),
     "table": _table_truth,
     "bias": _bias_truth,
     "score": _score_truth,
@@ -220,20 +215,15 @@ def _judged(e: Any, q_at: list[Any], k_at: list[Any]) -> np.ndarray:
 
 
 def _real(nested: Any, lookups: bool = False, **how: Any) -> Real:
-    """Return nested counted numbers as arrays of values, A, B and amplitude.
+    """Return nested :class:`Counted` numbers as arrays of values, A, B and amplitude.
 
     With ``lookups``, values that are only looked up have A = 0: results must be bit-equal.
     """
-    made = np.array(nested, dtype=object)
-
-    def part(get: Callable[[Counted], Any]) -> np.ndarray:
-        return np.asarray(np.frompyfunc(lambda n: get(counted(n)), 1, 1)(made), dtype=object)
-
     zero = mpmath().mp.mpf(0)
-    return Real(
-        part(lambda n: n.value),
-        part(lambda n: zero if lookups and n.given else n.terms),
-        part(lambda n: n.angle),
-        amplitude=part(lambda n: n.amplitude),
-        **how,
-    )
+
+    def parts(number: Any) -> tuple[Any, ...]:
+        n = counted(number)
+        return n.value, zero if lookups and n.given else n.terms, n.angle, n.amplitude
+
+    value, terms, angle, amplitude = np.frompyfunc(parts, 1, 4)(np.array(nested, dtype=object))
+    return Real(value, terms, angle, amplitude=amplitude, **how)

@@ -20,7 +20,7 @@ Formula = Callable[[Any, int | None], Sequence[dict[int, Number]]]
 
 
 def channels(e: Any, count: int, written: bool = False) -> list[tuple[int, int]]:
-    """Return the two channels of each of ``count`` pairs, in x or (``written``) in the output."""
+    """Return the two channels of each of ``count`` pairs in x, or in the output if ``written``."""
     start, layout = getattr(e, "rotary_start", 0), e.layout
     if written:
         layout = getattr(e, "output_layout", None) or layout
@@ -74,8 +74,8 @@ def rotate(formula: Formula, e: Any, x: np.ndarray, positions: np.ndarray, *, ba
            decay: int = 0, again: bool = False) -> Real:  # fmt: skip
     """Return x (B, H, S, D), floats or 50-digit numbers, rotated as by ``apply``.
 
-    ``back`` applies the transpose; ``decay`` is xPos's power of zeta.  ``again`` says that x is
-    already rotated, so it includes m, the offset and the change of layout.
+    ``back`` applies the transpose; ``decay`` is xPos's power of zeta.  ``again`` rotates a result
+    of ``apply``: without m and offset, and with pairs read in the output layout.
     """
     mp = mpmath().mp
     seq_len = _call_length(e, positions)

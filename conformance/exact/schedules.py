@@ -13,7 +13,10 @@ from .numbers import Number
 
 
 def frequencies(s: Any, base: float, d: int, seq_len: int | None) -> list[Number]:
-    """Return the frequency of each of d/2 pairs in radians per position; s None: no scaling."""
+    """Return the frequency of each of d/2 pairs in radians per position.
+
+    ``s`` is the schedule, or None without frequency scaling.
+    """
     base = mpmath().mp.mpf(base)
     if s is None:
         return _powers(base, d)
@@ -30,14 +33,10 @@ def magnitude(s: Any, seq_len: int | None) -> Number:
     """Return the attention factor m, which multiplies cos and sin."""
     mp, kind = mpmath().mp, type(s).__name__
     given = getattr(s, "attention_factor", None)
-    if kind == "LongRoPE":
-        if isinstance(given, tuple):
-            return mp.mpf(given[_is_long(s, seq_len)])
-        if given is not None:
-            return mp.mpf(given)
-        return mp.sqrt(1 + mp.log(s.factor) / mp.log(s.original_max_position))
     if given is not None:
-        return mp.mpf(given)
+        return mp.mpf(given[_is_long(s, seq_len)] if isinstance(given, tuple) else given)
+    if kind == "LongRoPE":
+        return mp.sqrt(1 + mp.log(s.factor) / mp.log(s.original_max_position))
     if kind != "YaRN":
         return mp.mpf(1)
 
@@ -53,24 +52,14 @@ def _powers(base: Number, d: int) -> list[Number]:
     return [mp.exp(-mp.mpf(2 * k) / d * mp.log(base)) for k in range(d // 2)]
 
 
-def _linear(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
-    return [w / mpmath().mp.mpf(s.factor) for w in _powers(base, d)]
-
-
 def _ntk_aware(base: Number, d: int, alpha: Number) -> list[Number]:
     mp = mpmath().mp
     return _powers(base * mp.mpf(alpha) ** (mp.mpf(d) / (d - 2)), d)
 
 
-def _ntk(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
-    return _ntk_aware(base, d, s.factor)
-
-
 def _dynamic(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
     factor, trained = mpmath().mp.mpf(s.factor), s.max_position
-    length = max(seq_len or 0, trained)
-    if s.policy == "static":
-        length = factor * trained
+    length = factor * trained if s.policy == "static" else max(seq_len or 0, trained)
     return _ntk_aware(base, d, factor * length / trained - (factor - 1))
 
 
@@ -108,10 +97,8 @@ def _ramp(s: Any, base: Number, d: int, fast: float, slow: float, whole: bool) -
 
 
 def _yarn(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
-    factor = mpmath().mp.mpf(s.factor)
-    fast, slow = s.beta_fast, s.beta_slow
-    ramp = _ramp(s, base, d, fast, slow, s.truncate)
-    plain = _powers(base, d)
+    factor, plain = mpmath().mp.mpf(s.factor), _powers(base, d)
+    ramp = _ramp(s, base, d, s.beta_fast, s.beta_slow, s.truncate)
     if s.blend == "geometric":
         return [w / factor**r for w, r in zip(plain, ramp, strict=True)]
     return [w / factor * r + w * (1 - r) for w, r in zip(plain, ramp, strict=True)]
@@ -144,9 +131,8 @@ def _llama3(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
 
 
 def _is_long(s: Any, seq_len: int | None) -> bool:
-    policy = s.policy
-    trained: int = s.original_max_position
-    return policy == "long" or (policy == "current" and (seq_len or 0) > trained)
+    longer: bool = s.policy == "current" and (seq_len or 0) > s.original_max_position
+    return longer or s.policy == "long"
 
 
 def _longrope(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
@@ -155,19 +141,14 @@ def _longrope(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]
 
 
 def _proportional(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
-    mp = mpmath().mp
     turning = int(s.fraction * d // 2)
-    factor = mp.mpf(s.factor)
-    return [w / factor if k < turning else mp.mpf(0) for k, w in enumerate(_powers(base, d))]
-
-
-def _given(s: Any, base: Number, d: int, seq_len: int | None) -> list[Number]:
-    return [mpmath().mp.mpf(w) for w in s.frequencies]
+    rest = [mpmath().mp.mpf(0)] * (d // 2 - turning)
+    return [w / s.factor for w in _powers(base, d)[:turning]] + rest
 
 
 _RULES: dict[str, Any] = {
-    "LinearScaling": _linear,
-    "NTKScaling": _ntk,
+    "LinearScaling": lambda s, base, d, seq_len: [w / s.factor for w in _powers(base, d)],
+    "NTKScaling": lambda s, base, d, seq_len: _ntk_aware(base, d, s.factor),
     "DynamicNTK": _dynamic,
     "QwenNTK": _qwen,
     "SuNTK": _su,
@@ -176,5 +157,5 @@ _RULES: dict[str, Any] = {
     "Llama3Scaling": _llama3,
     "LongRoPE": _longrope,
     "Proportional": _proportional,
-    "GivenFrequencies": _given,
+    "GivenFrequencies": lambda s, base, d, seq_len: [mpmath().mp.mpf(w) for w in s.frequencies],
 }

@@ -58,7 +58,7 @@ def from_command(
     if surface not in SURFACES:
         near = difflib.get_close_matches(str(surface), SURFACES, n=2)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(SURFACES)}"
-        raise ValueError(f"surface must be one that check has, got {surface!r}; {hint}")
+        raise ValueError(f"surface must be a surface of check, got {surface!r}; {hint}")
     if not timeout > 0:
         raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
     hello = {

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Program:
         if not deaths:
             return []
         many = "" if len(deaths) == 1 else f", and {len(deaths) - 1} times more"
-        text = "the program dies instead of answering; what it is not for it has to refuse"
+        text = "the program ends without an answer; it must refuse calls that it does not support"
         return [(text, f"ProgramDied: {deaths[0]}{many}")]
 
     def give_up(self, what: str) -> HarnessError:
@@ -73,8 +73,8 @@ class Session:
 
     program: Program
     name: str = ""
-    _process: subprocess.Popen[bytes] | None = None
-    _errors: IO[bytes] | None = None
+    _process: Any = None  #: a :class:`subprocess.Popen`, or None before the first call
+    _errors: Any = None  #: the file that receives standard error
     _stop: Any = None  #: the finalizer that ends the process
     _count: int = 0
 
@@ -111,8 +111,7 @@ class Session:
             self._errors.close()
             why = error.strerror or error
             raise self.program.give_up(
-                f"cannot be started: {why}; give a program that exists and may be run, "
-                "with its path (./my_binary)"
+                f"cannot be started: {why}; give the path of an executable file (./my_binary)"
             ) from None
         self._process, self._count = process, 0
         self._stop = weakref.finalize(self, _end, process, self._errors)
@@ -120,7 +119,7 @@ class Session:
         try:
             body = self._ask(line(hello), 0, "hello")
         except ProgramDied as error:
-            raise self.program.give_up(f"does not get as far as hello: it was {error}") from None
+            raise self.program.give_up(f"did not answer hello: {error}") from None
         if "refused" in body:
             raise self._broken(f"refuses to be judged: {body['refused']}")
         if body.get("protocol") != PROTOCOL or isinstance(body.get("protocol"), bool):
@@ -138,9 +137,6 @@ class Session:
 
     def _ask(self, text: bytes, number: int, what: str) -> dict[str, Any]:
         process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
         late = threading.Event()
 
         def give_up_waiting() -> None:
@@ -154,15 +150,15 @@ class Session:
             process.stdin.write(text)
             process.stdin.flush()
             answer = process.stdout.readline()
-        except BrokenPipeError:  # it ended or closed its input; reading the answer tells
+        except BrokenPipeError:  # it ended or closed its input, which is reported below
             pass
         finally:
             timer.cancel()
         if late.is_set():
             raise self._broken(
-                f"did not answer {what} within {self.program.timeout:g} s: does it flush its "
-                "output after every line, and read lines of any length? If it only is slow, give "
-                "it more time (--timeout)"
+                f"did not answer {what} within {self.program.timeout:g} s; it must flush its "
+                "output after every line and read lines of any length. If it is slow, raise the "
+                "time limit (--timeout)."
             )
         if not answer.endswith(b"\n"):
             raise self._ended(what, answer)
@@ -170,51 +166,45 @@ class Session:
             return read_answer(answer, number)
         except WireError as error:
             raise self._broken(
-                f"answered {what} with a line that {error}; standard output is for answers alone, "
-                f"one line each: print anything else to standard error"
+                f"answered {what} with a line that {error}; write only answers to standard output, "
+                "one line each, and anything else to standard error"
             ) from None
 
     def _ended(self, what: str, answer: bytes) -> Exception:
         """Return the exception for a process that ended before it answered."""
-        process = self._process
-        assert process is not None
         part = f" after {len(answer)} characters of an unfinished line" if answer else ""
         try:
-            status = process.wait(_LEAVE)
+            status = self._process.wait(_LEAVE)
         except subprocess.TimeoutExpired:
             return self._broken(f"closed its standard output instead of answering {what}{part}")
         if status == 0:
             return self._broken(
-                f"ended (exit status 0) instead of answering {what}{part}: it has to go on until "
-                "its input ends, and to write a newline after every answer"
+                f"ended (exit status 0) instead of answering {what}{part}: it must answer requests "
+                "until standard input is closed, and write a newline after every answer"
             )
         how = f"ended with exit status {status}"
         if status < 0:
             names = {s.value: s.name for s in signal.Signals}
             how = f"killed by {names.get(-status, f'signal {-status}')}"
-        text = f"{how} in {what}{part}{self._last_words()}"
+        text = f"{how} in {what}{part}{self._last_errors()}"
         self.close()
         self.program.deaths.append(text)
         return ProgramDied(text)
 
     def _broken(self, what: str) -> HarnessError:
-        if self._process is not None:
-            what += self._last_words()
-            self.close()
+        what += self._last_errors()
+        self.close()
         return self.program.give_up(what)
 
-    def _last_words(self) -> str:
-        """Return the last lines of standard error."""
-        assert self._errors is not None
+    def _last_errors(self) -> str:
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        return f"; its last words: {' | '.join(lines[-_SHOWN:])}" if lines else ""
+        return f"; standard error: {' | '.join(lines[-_SHOWN:])}" if lines else ""
 
 
-def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+def _end(process: Any, errors: Any) -> None:
     """Close the input, then kill the program if it does not end."""
     for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
         with contextlib.suppress(BrokenPipeError):  # unwritten input is not needed
             pipe.close()
     until = time.monotonic() + _LEAVE
@@ -231,10 +221,8 @@ def _described(args: tuple[Any, ...]) -> str:
     words = []
     for value in args:
         if isinstance(value, np.ndarray):
-            text = f"{value.dtype} {value.shape}"
-            if value.dtype.kind == "i" and value.size <= 8:
-                text += f" = {value.tolist()}"
-            words.append(text)
+            short = value.dtype.kind == "i" and value.size <= 8
+            words.append(f"{value.dtype} {value.shape}" + f" = {value.tolist()}" * short)
         elif isinstance(value, list | tuple):
             words.append(f"[{_described(tuple(value))}]")
         else:

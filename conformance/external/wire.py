@@ -2,8 +2,8 @@
 
 An array is ``{"dtype": ..., "shape": [...], "hex": ...}``: the bits of every element, row-major,
 each as a hexadecimal number of fixed width, most significant digit first (1.0 in float32 is
-``3f800000``).  The JSON form of encodings uses it too.  It is exact, also for NaN and -0, does not
-depend on the machine, and needs no library to parse.
+``3f800000``).  ``Encoding.to_dict`` writes arrays in the same form.  The form is exact, also for
+NaN and -0, does not depend on the machine, and needs no library to parse.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def request(number: int, call: str, arguments: tuple[Any, ...]) -> bytes:
 
 
 def line(body: Mapping[str, Any]) -> bytes:
-    """Return a message as one line of compact JSON, so that programs can search for fixed text."""
+    """Return a message as one line of JSON without spaces, so that it needs no JSON parser."""
     return _compact(body) + b"\n"
 
 
@@ -71,7 +71,7 @@ def outcome(body: Mapping[str, Any]) -> tuple[bool, Any]:
 
 
 def _encode(value: Any) -> bytes:
-    """Return JSON, with the digits of arrays inserted as bytes for speed."""
+    """Return a value as JSON; the digits of arrays bypass ``json``, which is slow for them."""
     if isinstance(value, np.ndarray):
         name = dtype_name(value)
         if name not in DTYPES:
@@ -108,37 +108,31 @@ def _array(value: dict[str, Any]) -> np.ndarray:
         raise WireError(f"has an array with dtype {name!r}; allowed are {', '.join(DTYPES)}")
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise WireError(f"has an array with shape {json.dumps(shape)[:60]}, not a list of sizes")
-    dtype = _dtype(name)
+    if name == "bfloat16":
+        try:
+            import ml_dtypes  # noqa: F401  # registers the dtype
+        except ImportError as error:
+            text = "has an array of bfloat16, which needs `pip install ml_dtypes` here"
+            raise WireError(text) from error
+    dtype: np.dtype[Any] = np.dtype(name)
     count = int(np.prod(shape, dtype=object))
     width = 2 * dtype.itemsize
     if not isinstance(digits, str) or len(digits) != count * width:
-        came = f"{len(digits)} digits" if isinstance(digits, str) else type(digits).__name__
+        found = f"{len(digits)} digits" if isinstance(digits, str) else type(digits).__name__
         raise WireError(
-            f'has an array of {count} {name} (shape {shape}) whose "hex" is {came}; '
-            f"{width} digits for each make {count * width}"
+            f'has an array of {count} {name} (shape {shape}) whose "hex" is {found}; it must have '
+            f"{width} digits for each element, {count * width} in all"
         )
     try:
         raw = bytes.fromhex(digits)
     except ValueError:
         raw = b""
     if 2 * len(raw) != len(digits):  # fromhex ignores white space
-        raise WireError(f'has an array whose "hex" holds other things than digits: {digits[:40]!r}')
+        raise WireError(f'has an array whose "hex" must be hexadecimal digits: {digits[:40]!r}')
     bits = np.frombuffer(raw, f">u{dtype.itemsize}").astype(f"u{dtype.itemsize}")
     if name == "bool" and (bits > 1).any():
-        raise WireError('has an array of bool with other elements than "00" and "01"')
+        raise WireError('has an array of bool whose elements must be "00" or "01"')
     return bits.view(dtype).reshape(shape)
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    if name == "bfloat16":
-        try:
-            import ml_dtypes
-        except ImportError as error:
-            text = "has an array of bfloat16, which needs `pip install ml_dtypes` here"
-            raise WireError(text) from error
-        narrow: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return narrow
-    return np.dtype(name)
 
 
 def _shown(text: bytes) -> str:

@@ -26,9 +26,9 @@ class Arguments:
 
 
 def written(code: str, message: str, function: Function, remedy: str = "") -> Mistake:
-    """Return the mistake of using ``function`` in place of the declared one.
+    """Return the mistake of computing ``function`` in place of the declared function.
 
-    ``function`` returns values, or a Truth if their tolerance differs from the row's.
+    ``function`` returns values, or a Truth if the tolerance of these values differs.
     """
     return Mistake(code, message, lambda call: call.returned_by(function), remedy)
 
@@ -36,10 +36,6 @@ def written(code: str, message: str, function: Function, remedy: str = "") -> Mi
 def several(*rows: tuple[Any, ...]) -> Iterator[Mistake]:
     """Yield a mistake for each row (code, message, function, optional remedy)."""
     return (written(*row) for row in rows)
-
-
-def _identical(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
-    return identical(value)
 
 
 @dataclass(frozen=True)
@@ -51,12 +47,11 @@ class Plain:
     mistakes: Callable[[Any], Iterable[Mistake]]
     otherwise: str  #: the code if no known mistake explains the result
     integers: bool = True  #: whether the result must be integers (or bools)
-    truth: Callable[[Any, tuple[Any, ...], np.ndarray], Truth] = _identical
+    #: Return values with their tolerance.
+    truth: Callable[..., Truth] = lambda encoding, arguments, value: identical(value)
     judged: Callable[[tuple[Any, ...]], np.ndarray | None] = lambda arguments: None
-    #: Return the mistakes that a wrong result suggests, given encoding, arguments and result.
-    suggested: Callable[[Any, tuple[Any, ...], np.ndarray], Iterable[Mistake]] = (
-        lambda encoding, arguments, actual: ()
-    )
+    #: Return further mistakes that a wrong result suggests.
+    suggested: Callable[..., Iterable[Mistake]] = lambda encoding, arguments, actual: ()
     #: Return the arguments cut to positions up to a largest one.
     within: Callable[[tuple[Any, ...], int], tuple[Any, ...]] = lambda arguments, last: arguments
     #: A further diagnosis if no mistake explains the calls.
@@ -74,18 +69,14 @@ class PlainCall:
     arguments: tuple[Any, ...]
 
     def truth(self, value: np.ndarray) -> Truth:
-        """Return the reference of this call with ``value`` as its values."""
-        return self.row.truth(
-            self.encoding, self.arguments, self.row.meaning(np.asarray(value, np.float64))
-        )
+        """Return ``value`` with the tolerance of this call."""
+        compared = self.row.meaning(np.asarray(value, np.float64))
+        return self.row.truth(self.encoding, self.arguments, compared)
 
     def returned_by(self, function: Function) -> Truth | None:
         """Return the result of ``function`` for the same arguments, or None if it fails."""
         try:
             value = function(*self.arguments)
-            if isinstance(value, Truth):
-                return value
-            value = np.asarray(value, dtype=np.float64)
+            return value if isinstance(value, Truth) else self.truth(value)
         except (ValueError, IndexError, ArithmeticError):
             return None
-        return self.truth(value)

@@ -26,7 +26,7 @@ ROWS: dict[str, Plain] = {**LAYOUT_ROWS, **RELATIVE_ROWS, **POSITION_ROWS, **MOD
 
 
 def judge(run: Run) -> None:
-    """Judge every probe and the state, then diagnose failures."""
+    """Judge the calls and the state of a plain function, then diagnose failures."""
     row = ROWS[run.report.surface]
     run.report.required = ("values", "state")
     own = run.surface.own(run.encoding, "float64")
@@ -53,9 +53,17 @@ def judge(run: Run) -> None:
                 continue
             run.add("shape", *malformed[0])
             return
-        if not _kind(run, row):
+        wrong = sorted(run.driver.out_dtypes & set(ROUNDOFF)) if row.integers else []
+        if wrong:
+            run.add("dtype", f"the result has dtype {wrong[0]}", "an integer dtype is needed")
+        if wrong or not (row.integers or run.floats_only()):
             return
-        seen.append(judge_call(run, "values", _judged(run, call, where, expected, actual)))
+        truth = call.truth(expected)
+        # Copied values are only rounded.
+        if not (row.integers or truth.terms.any() or truth.angle.any()):
+            truth = row.truth(run.encoding, arguments, run.driver.rounded(truth.value))
+        one = JudgedCall(where, actual, truth, call, row.judged(arguments))
+        seen.append(judge_call(run, "values", one))
     if seen:
         _state(run, seen)
     if run.failures and not run.report.codes:
@@ -64,9 +72,8 @@ def judge(run: Run) -> None:
 
 def _rounded(run: Run, argument: Any) -> Any:
     """Return a floating array rounded to the function's dtype; other arguments unchanged."""
-    if isinstance(argument, np.ndarray) and argument.dtype.kind == "f":
-        return run.driver.rounded(argument)
-    return argument
+    floating = isinstance(argument, np.ndarray) and argument.dtype.kind == "f"
+    return run.driver.rounded(argument) if floating else argument
 
 
 def _called(driver: Driver, call: PlainCall, shape: tuple[int, ...]) -> np.ndarray:
@@ -81,26 +88,6 @@ def _listed(result: Any) -> Any:
     return list(result) if isinstance(result, tuple) else result
 
 
-def _kind(run: Run, row: Plain) -> bool:
-    """Report a result of the wrong kind of dtype; return whether the kind is correct."""
-    if not row.integers:
-        return run.floats_only()
-    for name in sorted(run.driver.out_dtypes & set(ROUNDOFF)):
-        run.add("dtype", f"the result has dtype {name}", "an integer dtype is needed")
-        return False
-    return True
-
-
-def _judged(
-    run: Run, call: PlainCall, case: str, expected: np.ndarray, actual: np.ndarray
-) -> JudgedCall:
-    row, truth = call.row, call.truth(expected)
-    # Copied values are only rounded.
-    if not (truth.terms.any() or truth.angle.any()) and not row.integers:
-        truth = row.truth(run.encoding, call.arguments, run.driver.rounded(truth.value))
-    return JudgedCall(case, actual, truth, call, row.judged(call.arguments))
-
-
 def _shown(run: Run, name: str, arguments: tuple[Any, ...]) -> str:
     """Describe a call and its arguments; long arrays only by their shape."""
     parts = []
@@ -112,15 +99,15 @@ def _shown(run: Run, name: str, arguments: tuple[Any, ...]) -> str:
 
 
 def _state(run: Run, seen: list[JudgedCall]) -> None:
-    """Repeat the first calls, hold a result during a call, and repeat wrong calls afresh."""
+    """Judge repeated calls, a kept result, and wrong calls on fresh instances."""
     for one in seen[:3]:
-        _replay(run, one)
+        try:
+            again = _called(run.driver, one.facts, one.actual.shape)
+            state.same_again(run, again, one.actual, one.case)
+        except (Refused, Malformed) as error:
+            run.add("state", "a repeated call fails after other calls", f"{one.case}: {error}")
     first, last = seen[0].facts.arguments, seen[-1].facts.arguments
-    state.kept_result(
-        run,
-        lambda: _listed(run.driver.call(*first)),
-        lambda: _listed(run.driver.call(*last)),
-    )
+    state.kept_result(run, *(lambda a=a: _listed(run.driver.call(*a)) for a in (first, last)))
     if run.driver.factory is None or run.report.codes:
         return
     for one in failed(run, seen):
@@ -133,22 +120,7 @@ def _state(run: Run, seen: list[JudgedCall]) -> None:
             return
 
 
-def _replay(run: Run, one: JudgedCall) -> None:
-    run.count("state")
-    try:
-        again = _called(run.driver, one.facts, one.actual.shape)
-        same = np.array_equal(again, one.actual, equal_nan=True)
-        now = "other values"
-    except (Refused, Malformed) as error:
-        same, now = False, str(error)
-    if not same:
-        text = "the same call gives something else after other calls"
-        run.add("state", text, f"{one.case}: {now}")
-
-
-def _explain(
-    run: Run, row: Plain, calls: list[JudgedCall], malformed: list[tuple[str, str]]
-) -> None:
+def _explain(run: Run, row: Plain, calls: list[JudgedCall], malformed: list[Any]) -> None:
     wrong = failed(run, calls)
     one = wrong[0] if wrong else None
     suggested = row.suggested(run.encoding, one.facts.arguments, one.actual) if one else ()
@@ -162,6 +134,6 @@ def _explain(
         at = worst(run, one)
         run.add(
             row.otherwise,
-            f"{len(wrong)} of {len(calls)} calls come out wrong, in no way that is known",
+            f"{len(wrong)} of {len(calls)} results are wrong, and no known mistake explains them",
             f"{one.case}: {one.actual[at]:.9g} at index {at}, declared {one.truth.value[at]:.9g}",
         )

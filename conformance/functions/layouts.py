@@ -1,7 +1,8 @@
 """Plain functions around the rotation: permuted weights, normalised vectors.
 
-Tolerance of ``normed_apply``: A = |n1 cos| + |n2 sin| for the normalised and weighted channels n
-(|n| for channels that pass through), B = |p theta| m hypot(n1, n2).
+For a pair (n1, n2) of the normalised and weighted vector, the error unit of ``normed_apply`` has
+A = |n1 cos| + |n2 sin| and B = |angle| m hypot(n1, n2), with the attention factor m; for a channel
+that passes through, A = |n| and B = 0.
 """
 
 from __future__ import annotations
@@ -27,10 +28,6 @@ WEIGHTS = ((1, 8, 3), (2, 8, 5), (3, 16, 4), (4, 64, 7), (4, 8, 32))
 _LOUD = {"float64": 2.0**20, "float32": 2.0**10, "bfloat16": 2.0**10, "float16": 2.0**6}
 
 
-def _rotary_dim(encoding: Any) -> int | None:
-    return None if encoding is None else encoding.rotary_dim
-
-
 def _weights(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     sizes: Sequence[tuple[int, int, int]] = WEIGHTS
     if encoding is not None:  # the declared head_dim
@@ -42,25 +39,20 @@ def _weights(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
 
 
 def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
-    d = _rotary_dim(encoding)
+    d = None if encoding is None else encoding.rotary_dim
 
-    def rows(order: Any) -> Function:
-        """Return the function that reorders rows by an array of row numbers."""
-
-        def permuted(w: np.ndarray, n: int) -> np.ndarray:
-            return np.asarray(w[order(np.arange(len(w)), n, len(w) // n)])
-
-        return permuted
+    def rows(order: Function) -> Function:
+        """Return the function that reorders the rows, given as indices (heads, 2, channels / 2)."""
+        return lambda w, n: w[order(np.arange(len(w)).reshape(n, 2, -1)).ravel()]
 
     def of(source: str, target: str, dim: int | None = d) -> Function:
         return lambda w, n: pr.permute_weights(w, n, source=source, target=target, rotary_dim=dim)
 
-    again = "perm takes x[perm]: [0, d/2, 1, d/2 + 1, ...] leads from half to interleaved."
     code = "permutation"
     yield from several(
         (code, "the permutation is the inverse one",
          of("interleaved", "half"),
-         again),
+         "x[perm] with perm = [0, d/2, 1, d/2 + 1, ...] changes half-split to interleaved."),
         (code, "nothing is permuted", lambda w, n: w),
         (code, "all rows are permuted as if they were one head",
          lambda w, n: pr.permute_weights(w, 1)),
@@ -68,39 +60,33 @@ def _weight_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda w, n: pr.permute_weights(w, 1, source="interleaved", target="half")),
     )  # fmt: skip
     if d is not None:
-        text = "all channels of a head are permuted, not the rotary ones alone"
+        text = "all channels of a head are permuted, not only the rotary ones"
         yield written(code, text, of("half", "interleaved", None))
     yield from several(
         (code, "columns are permuted, not rows",
          lambda w, n: np.asarray(pr.permute_weights(np.ascontiguousarray(w.T), n)).T,
          "Rows are output channels: permute axis 0."),
-        (code, "channels are moved to the outside, heads to the inside",
-         rows(lambda at, n, dim: at.reshape(n, dim).T.ravel())),
-        (code, "heads and halves are exchanged",
-         rows(lambda at, n, dim: at.reshape(n, 2, dim // 2).swapaxes(0, 1).ravel())),
-        (code, "the two halves of each head are exchanged",
-         rows(lambda at, n, dim: at.reshape(n, 2, dim // 2)[:, ::-1].ravel())),
+        (code, "rows are sorted by channel, then by head", rows(lambda at: at.transpose(1, 2, 0))),
+        (code, "heads and halves are exchanged", rows(lambda at: at.swapaxes(0, 1))),
+        (code, "the two halves of each head are exchanged", rows(lambda at: at[:, ::-1])),
         (code, "the channels of each pair are exchanged",
-         rows(lambda at, n, dim: at.reshape(n, 2, dim // 2)[:, ::-1].swapaxes(1, 2).ravel())),
+         rows(lambda at: at[:, ::-1].swapaxes(1, 2))),
     )  # fmt: skip
 
 
 def _normed(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
     d = encoding.head_dim
     weight = 1.0 + 0.3 * dense((d,), seed + 60)
-    for i, (size, start) in enumerate(
-        (((2, 3, 5), 0), ((3, 2, 1), 0), ((1, 2, 4), 0), ((2, 4, 6), 0), ((1, 2, 8), 1000))
-    ):
+    sizes = ((2, 3, 5), (3, 2, 1), (1, 2, 4), (2, 4, 6), (1, 2, 8))
+    for i, (size, start) in enumerate(zip(sizes, (0, 0, 0, 0, 1000), strict=True)):
         x = _LOUD[dtype] * dense((*size, d), seed + 61 + i)
         at = start + np.arange(size[2])
         if encoding.num_axes > 1:
             at = np.broadcast_to(at, (encoding.num_axes, size[0], size[2])).copy()
         yield Arguments(f"positions from {start} on", (x, weight, at), start == 0)
-    flat = np.ones(d)
+    x = _LOUD[dtype] * dense((1, 2, 3, d), seed + 70)
     at = np.zeros((encoding.num_axes, 1, 3) if encoding.num_axes > 1 else 3, np.int64)
-    yield Arguments(
-        "all weights 1, position 0", (_LOUD[dtype] * dense((1, 2, 3, d), seed + 70), flat, at)
-    )
+    yield Arguments("all weights 1, position 0", (x, np.ones(d), at))
 
 
 def _norm(x: np.ndarray) -> np.ndarray:
@@ -122,33 +108,27 @@ def _normed_mistakes(encoding: Any) -> Iterator[Mistake]:
     code = "norm-order"
     yield from several(
         (code, "the norm, or its weight alone, comes after the rotation",
-         lambda x, w, at: w * _norm(turned(x, at)),
-         order),
+         lambda x, w, at: w * _norm(turned(x, at)), order),
         (code, "the weight comes after the rotation",
-         lambda x, w, at: w * turned(_norm(x), at),
-         order),
-        (code, "there is no norm",
-         lambda x, w, at: turned(w * x, at),
-         order),
+         lambda x, w, at: w * turned(_norm(x), at), order),
+        (code, "there is no norm", lambda x, w, at: turned(w * x, at), order),
         (code, "the norm is over all heads, not over each",
-         lambda x, w, at: turned(
-             w * x / np.sqrt(np.mean(x * x, axis=(1, 3), keepdims=True)), at
-         )),
-        (code, "the mean is taken off first: LayerNorm, not RMSNorm",
+         lambda x, w, at: turned(w * x / np.sqrt(np.mean(x * x, (1, 3), keepdims=True)), at)),
+        (code, "the mean is subtracted first: the norm is LayerNorm, declared RMSNorm",
          lambda x, w, at: turned(w * _norm(x - x.mean(axis=-1, keepdims=True)), at)),
     )  # fmt: skip
     for message, factor in (
         ("the weight is missing", lambda x, w: _norm(x)),
         ("1 is added to the weight", lambda x, w: (1 + w) * _norm(x)),
-        ("1 is taken off the weight", lambda x, w: (w - 1) * _norm(x)),
-        (
-            "the sum of squares is not divided by head_dim",
-            lambda x, w: w * _norm(x) / np.sqrt(x.shape[-1]),
-        ),
+        ("1 is subtracted from the weight", lambda x, w: (w - 1) * _norm(x)),
+        ("the sum of squares is not divided by head_dim",
+         lambda x, w: w * _norm(x) / np.sqrt(x.shape[-1])),
         ("the mean of squares is taken without a root", lambda x, w: w * _norm(x) ** 2 / x),
         ("the weight is applied twice", lambda x, w: w * w * _norm(x)),
-    ):
-        yield written("amplitude", message, _before(turned, factor))
+    ):  # fmt: skip
+        yield written(
+            "amplitude", message, lambda x, w, at, factor=factor: turned(factor(x, w), at)
+        )
     for code, message, other in rotary_variants(encoding):
         rotated = _applied(other)
         yield written(code, message, lambda x, w, at, of=rotated: of(w * _norm(x), at))
@@ -158,12 +138,8 @@ def _applied(encoding: Rotary) -> Function:
     return lambda x, at: np.asarray(encoding.apply(np.ascontiguousarray(x), at))
 
 
-def _before(turned: Function, factor: Function) -> Function:
-    return lambda x, w, at: turned(factor(x, w), at)
-
-
 def rotary_variants(declared: Rotary) -> Iterator[tuple[str, str, Rotary]]:
-    """Yield the code, message and encoding of each rotation mistaken for the declared one."""
+    """Yield the code, the message and the encoding of each known wrong rotation."""
     if not isinstance(declared, pr.RoPE | pr.MultiAxisRoPE):
         return
     if declared.layout in ("half", "interleaved"):

@@ -1,7 +1,7 @@
 """Plain functions of a model: table rows, layers, softmax scale, slopes of a rank.
 
-Tolerance of ``softmax_scale``: A = |value|, B = 0.  ``rows`` has that of the table; rows of a
-learned table must be bit-equal.
+The error unit of ``softmax_scale`` and ``rank_slopes`` has A = |value|, B = 0.  That of ``rows`` is
+the unit of surface ``table``; rows of a learned table must be bit-equal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ LENGTHS = (5, 1, 2, 16, 64)
 
 
 def _longest(encoding: Any) -> int:
-    """Return the largest length of a sequence."""
     last = longest(encoding)
     return last if isinstance(encoding, Learned) else min(last, 2050)
 
@@ -48,33 +47,33 @@ def _rows_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) ->
 
 
 def _sized(truth: Truth, value: np.ndarray) -> Truth:
-    """Return ``truth`` with other values, and A at least as large as these."""
+    """Return ``truth`` with the values ``value``, and its coefficient A at least ``|value|``."""
     looked_up = (truth.terms == 0) & (truth.angle == 0) & (truth.amplitude == 0)
     terms = np.where(looked_up, 0.0, np.maximum(truth.terms, np.abs(value)))
     return Truth(value, terms, truth.angle, truth.amplitude)
 
 
 def _row_mistakes(encoding: Any) -> Iterator[Mistake]:
-    def at(positions: Function) -> Function:
-        def rows(n: int) -> Truth:
-            truth = encoding.truth(positions(np.arange(n)))
-            return _sized(truth, np.asarray(truth.value))
-
-        return rows
-
     for code, message, change in other_rows(getattr(encoding, "offset", 0)):
-        yield written(code, message, at(change))
+        yield written(code, message, _rows_at(encoding, change))
     if isinstance(encoding, Learned):
         yield _reversed(encoding, _longest(encoding))
 
 
-def _reversed(encoding: Any, size: int) -> Mistake:
+def _rows_at(encoding: Any, positions: Function) -> Function:
+    """Return the function that gives the rows of the table at ``positions(0 .. n - 1)``."""
+
     def rows(n: int) -> Truth:
-        truth = encoding.truth(size - 1 - np.arange(n))
+        truth = encoding.truth(positions(np.arange(n)))
         return _sized(truth, np.asarray(truth.value))
 
+    return rows
+
+
+def _reversed(encoding: Any, size: int) -> Mistake:
     text = f"a table of {size} rows is reversed before it is cut to the sequence"
-    return written("wrong-row", text, rows, "Cut the table to the sequence first, reverse it then.")
+    remedy = "Cut the table to the sequence first, then reverse it."
+    return written("wrong-row", text, _rows_at(encoding, lambda at: size - 1 - at), remedy)
 
 
 def _row_suggestions(
@@ -87,7 +86,7 @@ def _row_suggestions(
 
 
 def _as_table(run: Run, seen: list[JudgedCall]) -> None:
-    """Diagnose the rows as a ``table``, with calls of the lengths that succeeded."""
+    """Diagnose the rows as surface ``table``, in calls up to the longest judged length."""
     if not isinstance(run.encoding, Sinusoidal | Learned):
         return
     fn, longest = run.driver.fn, max(one.facts.arguments[0] for one in seen)
@@ -95,7 +94,7 @@ def _as_table(run: Run, seen: list[JudgedCall]) -> None:
     def view(positions: Any) -> Any:
         p = host_positions(run, positions)
         if starts(p) != 0 or p.size > longest:
-            raise Inexpressible(f"a sequence starts at 0 and has at most {longest} rows")
+            raise Inexpressible(f"positions must start at 0, with at most {longest} rows")
         return fn(int(p.size))
 
     limits = list(run.report.limits)  # limits added by the view are dropped
@@ -114,15 +113,11 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     def fixed(values: np.ndarray) -> Function:
         return lambda n: values
 
-    backwards = (
-        "Read the flag as the configuration's code does: no_rope_layers holds 1 where a layer "
-        "rotates."
-    )
     code = "layer-schedule"
     yield from several(
         (code, "the schedule is inverted: layers that should rotate do not",
          fixed(~flags),
-         backwards),
+         "Read the flag as the model's code does: no_rope_layers is 1 if a layer rotates."),
         (code, "every layer has a positional encoding", fixed(np.ones_like(flags))),
         (code, "no layer has a positional encoding", fixed(np.zeros_like(flags))),
     )  # fmt: skip
@@ -132,17 +127,24 @@ def _layer_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
     odd = np.flatnonzero(flags != np.bincount(flags.astype(int), minlength=2).argmax())
     if odd.size > 1 and np.unique(np.diff(odd)).size == 1:
         n = int(odd[1] - odd[0])
-        common = not flags[odd[0]]
-        index = np.arange(flags.size)
+        common, index = not flags[odd[0]], np.arange(flags.size)
+        kind = f"layers {'without' if common else 'with'} an encoding"
+
+        def others(mask: np.ndarray) -> Function:
+            return fixed(np.where(mask, ~common, common))
+
         for start in range(n):
-            text = f"the exceptions start at layer {start}, declared {odd[0]}"
-            yield written(code, text, fixed(np.where(index % n == start, ~common, common)))
+            text = f"{kind} start at layer {start}, declared {odd[0]}"
+            yield written(code, text, others(index % n == start))
         for other in (n - 1, n + 1):
             if other > 1:
-                text = f"every {other}th layer is the exception, declared every {n}th"
-                mask = (index + 1) % other == 0
-                yield written(code, text, fixed(np.where(mask, ~common, common)))
+                text = f"every {other}th layer is one of the {kind}, declared every {n}th"
+                yield written(code, text, others((index + 1) % other == 0))
     yield written(code, "the schedule runs from the last layer to the first", fixed(flags[::-1]))
+
+
+def _rounded_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -> Truth:
+    return exactly(value)
 
 
 def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -150,7 +152,7 @@ def _once(model: ModelEncoding, seed: int, dtype: str) -> Iterator[Arguments]:
 
 
 def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
-    """Yield each factor on q . k that may be mistaken for the model's, with a description."""
+    """Return the message and the value of each known wrong factor on q . k."""
     scale = pr.softmax_scale(model)
     found: dict[str, float] = {}
     sizes = {e.head_dim for e in model.encodings.values() if isinstance(e, pr.Rotary)}
@@ -158,27 +160,25 @@ def scales(model: ModelEncoding) -> Iterator[tuple[str, float]]:
         scaling = getattr(e, "scaling", None)
         if not isinstance(scaling, YaRN):
             continue
-        for what, weight in (
-            ("mscale_all_dim", scaling.mscale_all_dim),
-            ("mscale", scaling.mscale),
-        ):
+        for what in ("mscale_all_dim", "mscale"):
+            weight = getattr(scaling, what)
             g = float(mscale(scaling.factor, 1.0 if weight is None else weight))
             if g != 1.0:
-                of = f"YaRN's g({what}) = {g:.6g} ({name})"
-                found[f"{of} is missing, twice"] = scale / g**2
-                found[f"{of} is missing once: the scale has it squared"] = scale / g
-                found[f"{of} is in it twice too often"] = scale * g**2
-                found[f"{of} is in it once too often"] = scale * g
+                of = f"YaRN's factor {g:.6g} ({what} of encoding {name})"
+                found[f"the declared scale is divided by the square of {of}"] = scale / g**2
+                found[f"the declared scale is divided by {of}"] = scale / g
+                found[f"the declared scale is multiplied by the square of {of}"] = scale * g**2
+                found[f"the declared scale is multiplied by {of}"] = scale * g
     for d in sorted(sizes):
-        found[f"it is 1/sqrt({d}), the plain scale of a rotary head"] = d**-0.5
-        found[f"it is 1/{d}: without the root"] = 1.0 / d
-        found[f"it is divided by sqrt({d}) once more"] = scale * d**-0.5
-        found[f"it is multiplied by sqrt({d})"] = scale * d**0.5
+        found[f"the scale is 1/sqrt({d}), that of a rotary head without scaling"] = d**-0.5
+        found[f"the scale is 1/{d}, without the root"] = 1.0 / d
+        found[f"the declared scale is divided by sqrt({d})"] = scale * d**-0.5
+        found[f"the declared scale is multiplied by sqrt({d})"] = scale * d**0.5
     found["logits are not scaled at all"] = 1.0
-    found["it is the inverse: logits are multiplied where they should be divided"] = 1 / scale
-    found["it is squared"] = scale**2
-    found["it is the square root"] = scale**0.5
-    yield from ((message, value) for message, value in found.items() if value != scale)
+    found["the scale is the inverse of the declared scale"] = 1 / scale
+    found["the scale is the square of the declared scale"] = scale**2
+    found["the scale is the square root of the declared scale"] = scale**0.5
+    return ((message, value) for message, value in found.items() if value != scale)
 
 
 def _scale_mistakes(model: ModelEncoding) -> Iterator[Mistake]:
@@ -192,39 +192,30 @@ def _slopes(encoding: ALiBi, n: int) -> np.ndarray:
 
 def _ranks(encoding: ALiBi, seed: int, dtype: str) -> Iterator[Arguments]:
     declared = encoding.num_heads
-    for n, required in ((declared, True), *((n, False) for n in (8, 12, 40, 112, 144, 260))):
-        if not required and n == declared:
-            continue
+    for n in dict.fromkeys((declared, 8, 12, 40, 112, 144, 260)):
         for size in [s for s in (2, 4, 3, 5) if n % s == 0 and n > s][:2]:
             for rank in range(size):
-                yield Arguments(f"rank {rank} of {size}", (n, size, rank), required)
-    yield Arguments("one rank", (declared, 1, 0), encoding.num_heads in (1, 2, 3, 5))
+                yield Arguments(f"rank {rank} of {size}", (n, size, rank), n == declared)
+    yield Arguments("one rank", (declared, 1, 0), declared in (1, 2, 3, 5))
 
 
 def _slope_mistakes(encoding: ALiBi) -> Iterator[Mistake]:
-    def held(n: int, size: int) -> int:
-        return n // size
-
-    def part(of: Function) -> Function:
-        """Return the function that gives the rank's part of the slopes ``of``."""
-
-        def function(n: int, size: int, rank: int) -> np.ndarray:
-            return np.asarray(of(n)[rank * held(n, size) : (rank + 1) * held(n, size)])
-
-        return function
+    def part(slopes: Function) -> Function:
+        """Return the function that cuts the heads of a rank out of ``slopes(n)``."""
+        return lambda n, size, rank: slopes(n)[rank * (n // size) : (rank + 1) * (n // size)]
 
     top, right = encoding.max_bias, part(lambda n: _slopes(encoding, n))
     yield from several(
         ("shard-offset", "slopes are those of a model with as many heads as the rank holds",
-         lambda n, size, rank: _slopes(encoding, held(n, size)),
-         "Make the slopes of all heads, and cut the rank's own out of them."),
+         lambda n, size, rank: _slopes(encoding, n // size),
+         "Compute the slopes of all heads, then select those of the rank."),
         ("shard-offset", "every rank gets the slopes of rank 0",
-         lambda n, size, rank: _slopes(encoding, n)[: held(n, size)]),
+         lambda n, size, rank: _slopes(encoding, n)[: n // size]),
         ("shard-offset", "ranks are counted from the last one",
          lambda n, size, rank: right(n, size, size - 1 - rank)),
-        ("shard-offset", "ranks start rank heads in, not rank times their number",
-         lambda n, size, rank: _slopes(encoding, n)[rank : rank + held(n, size)]),
-        ("head-order", "heads are dealt to the ranks one by one",
+        ("shard-offset", "the slopes of rank r start at head r, not at head r * n / size",
+         lambda n, size, rank: _slopes(encoding, n)[rank : rank + n // size]),
+        ("head-order", "heads are distributed to the ranks one by one",
          lambda n, size, rank: _slopes(encoding, n)[rank::size]),
         ("slopes", "2 ** (-8 h / n) is taken for any number of heads",
          part(lambda n: 2.0 ** (-top * np.arange(1, n + 1) / n))),
@@ -246,17 +237,9 @@ MODEL_ROWS = {
     ),
     "layers": Plain(_depth, _layer_mistakes, "layer-schedule"),
     "softmax_scale": Plain(
-        _once,
-        _scale_mistakes,
-        "softmax-scale",
-        integers=False,
-        truth=lambda model, arguments, value: exactly(value),
+        _once, _scale_mistakes, "softmax-scale", integers=False, truth=_rounded_truth
     ),
     "rank_slopes": Plain(
-        _ranks,
-        _slope_mistakes,
-        "shard-offset",
-        integers=False,
-        truth=lambda encoding, arguments, value: exactly(value),
+        _ranks, _slope_mistakes, "shard-offset", integers=False, truth=_rounded_truth
     ),
 }

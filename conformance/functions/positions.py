@@ -49,9 +49,9 @@ def _mask_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("position-origin", "real tokens are counted from 1", count),
         ("padding", "positions are counted over the whole batch",
          lambda mask: (np.cumsum(mask.ravel()) - 1).reshape(mask.shape)),
-        ("padding", "the padding of a row is subtracted on whichever side it is",
+        ("padding", "the length of the padding is subtracted, on the right as well",
          lambda mask: _over_rows(mask) - (1 - mask).sum(axis=-1, keepdims=True)),
-        ("padding", "only padding on the left is left out",
+        ("padding", "only padding on the left is not counted",
          lambda mask: _over_rows(mask) - np.argmax(mask, axis=-1)[:, None]),
         ("padding", "tokens are counted from the end of the row",
          lambda mask: np.cumsum(mask[:, ::-1], axis=-1)[:, ::-1] - 1),
@@ -75,13 +75,13 @@ def _packed_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("position-origin", "documents start at 1", lambda n: pr.packed(n) + 1),
         ("packing", "the number of the document is its position",
          lambda n: np.repeat(np.arange(n.size), n)),
-        ("packing", "the length of the document itself is subtracted, not where it starts",
+        ("packing", "the length of the document is subtracted, not its start",
          lambda n: whole(n) - np.repeat(np.where(np.arange(n.size) > 0, n, 0), n)),
-        ("packing", "the length of the document before is subtracted, not where this one starts",
+        ("packing", "the length of the previous document is subtracted, not the start of this one",
          lambda n: whole(n) - np.repeat(np.r_[0, n[:-1]], n)),
         ("packing", "documents restart one token late",
          lambda n: np.r_[0, pr.packed(n)[:-1] + 1] if n.size else n),
-        ("packing", "documents are taken for equally long",
+        ("packing", "positions restart as if all documents had the length of the longest",
          lambda n: whole(n) % max(int(n.max(initial=1)), 1)),
     )  # fmt: skip
 
@@ -91,24 +91,22 @@ def _prompts(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
         yield Arguments(f"{steps} steps", (prompt, steps), np.max(prompt) + steps <= _SHORT)
     yield Arguments("no prompt", (0, 4), False)
     yield Arguments("no steps", (6, 0), False)
-    yield Arguments("a prompt for each row", (np.array([3, 9, 1]), 4), False)
+    yield Arguments("a prompt length for each row", (np.array([3, 9, 1]), 4), False)
 
 
 def _decode_mistakes(encoding: Any) -> Iterator[Mistake]:
-    def moved(by: int) -> Any:
-        return lambda prompt, n: pr.decode_positions(prompt, n) + by
-
     yield from several(
         ("decode-offset", "generated tokens are counted from 0",
          lambda prompt, n: np.broadcast_to(np.arange(n), pr.decode_positions(prompt, n).shape)),
-        ("decode-offset", "the first generated token is one position late", moved(1)),
-        ("decode-offset", "the first generated token has the position of the last of the prompt",
-         moved(-1)),
+        ("decode-offset", "the first generated token is one position late",
+         lambda prompt, n: pr.decode_positions(prompt, n) + 1),
+        ("decode-offset", "the first generated token has the position of the last prompt token",
+         lambda prompt, n: pr.decode_positions(prompt, n) - 1),
         ("decode-offset", "every generated token has the position of the first",
          lambda prompt, n: pr.decode_positions(prompt, n) - np.arange(n)),
-        ("padding", "every row goes on at the length of the longest prompt",
+        ("padding", "every row continues at the length of the longest prompt",
          lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.max(prompt)), n)),
-        ("row-offset", "every row goes on at the length of the first prompt",
+        ("row-offset", "every row continues at the length of the first prompt",
          lambda prompt, n: pr.decode_positions(np.full_like(prompt, np.ravel(prompt)[0]), n)),
     )  # fmt: skip
 
@@ -127,20 +125,17 @@ def _shards(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
 def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
     def per_document(of: Any) -> Any:
         """Return the function that applies ``of(length, size, rank)`` to every document."""
-
-        def positions(bounds: np.ndarray, size: int, rank: int) -> np.ndarray:
-            lengths = np.diff(bounds)
-            return np.concatenate([of(int(n), size, rank) for n in lengths])
-
-        return positions
+        return lambda bounds, size, rank: np.concatenate(
+            [of(int(n), size, rank) for n in np.diff(bounds)]
+        )
 
     def halves(first: Any, second: Any) -> Any:
-        """Return the function that gives a rank the chunks ``first`` and ``second`` of 2 size."""
+        """Return the function that gives a rank two of the ``2 * size`` chunks of a document."""
 
         def of(n: int, size: int, rank: int) -> np.ndarray:
             chunk = n // (2 * size)
-            each = (first(size, rank), second(size, rank))
-            return np.concatenate([i * chunk + np.arange(chunk) for i in each])
+            starts = chunk * np.array([[first(size, rank)], [second(size, rank)]])
+            return (starts + np.arange(chunk)).ravel()
 
         return per_document(of)
 
@@ -160,7 +155,7 @@ def _shard_mistakes(encoding: Any) -> Iterator[Mistake]:
          halves(lambda size, rank: rank, lambda size, rank: rank + size)),
         ("shard-offset", "the halves are exchanged",
          halves(lambda size, rank: 2 * size - 1 - rank, lambda size, rank: rank)),
-        ("shard-offset", "positions start at those of rank 0",
+        ("shard-offset", "every rank has the positions of rank 0",
          halves(lambda size, rank: 0, lambda size, rank: 2 * size - 1)),
         ("packing", "documents do not start again at 0", lambda *a: pr.shard_indices(*a)),
         ("packing", "the packed batch is cut, not every document",
@@ -207,14 +202,13 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
     own = encoding.ids_from_tokens
     yield written(
         "padding",
-        "padding is counted: positions go on from padding_idx + 1 over every token",
+        "padding is counted: token i of a sequence, padding included, has row padding_idx + 1 + i",
         lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) + padding + 1 - offset, ids.shape),
     )
     for start in (padding + 1, 0):
         yield written(
             "padding",
-            f"padding is counted: tokens have {start}, {start + 1}, {start + 2}, ..., and only the "
-            "padding itself its own row",
+            f"padding is counted: real token i of a sequence has row {start} + i",
             lambda ids, start=start: np.where(
                 real(ids) == 1, np.arange(ids.shape[-1]) + start - offset, padding - offset
             ),
@@ -224,7 +218,7 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
          lambda ids: np.broadcast_to(np.arange(ids.shape[-1]) - offset, ids.shape),
          f"The first real token has row {padding + 1}, padding row {padding}: "
          f"cumsum(ids != {padding}) * (ids != {padding}) + {padding}."),
-        ("padding", "padding goes on with the position of the last real token",
+        ("padding", "padding gets the position of the last real token",
          lambda ids: np.cumsum(real(ids), axis=-1) + padding - offset),
         ("padding", "padding tokens do not get the padding row",
          lambda ids: np.where(real(ids) == 1, own(ids), 0)),
@@ -239,7 +233,7 @@ def _token_mistakes(encoding: Any) -> Iterator[Mistake]:
     )  # fmt: skip
     if offset:
         yield written(
-            "table-offset", "the table's offset is not taken off", lambda ids: own(ids) + offset
+            "table-offset", "the table's offset is not subtracted", lambda ids: own(ids) + offset
         )
 
 

@@ -1,6 +1,6 @@
 """Plain functions of relative positions: window index, shift, relative scores.
 
-Tolerance of ``relative_scores``: A = sum of ``|q| |rel|`` over channels, B = 0.
+The error unit of ``relative_scores`` has A = sum of ``|q| |rel|`` over channels, B = 0.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("relative-symmetric",
          "an offset and its opposite share an index: absolute values are taken",
          of(lambda dy, dx, h, w: np.abs(dy) * w + np.abs(dx)),
-         "Add h - 1 and w - 1 instead: the sign of an offset tells left from right."),
+         "Use dy + h - 1 and dx + w - 1, not absolute values: the sign tells left from right."),
         collision("dy is multiplied by 2h - 1, the number of its own values",
                   lambda dy, dx, h, w: (dy + h - 1) * (2 * h - 1) + dx + w - 1),
         collision("dy is multiplied by w", lambda dy, dx, h, w: (dy + h - 1) * w + dx + w - 1),
@@ -64,21 +64,20 @@ def _index_mistakes(encoding: Any) -> Iterator[Mistake]:
         collision("dy is left out", lambda dy, dx, h, w: dx),
         collision("dx is left out", lambda dy, dx, h, w: dy),
         ("token-order", "tokens are numbered column by column",
-         of(lambda dy, dx, h, w: _columns(h, w))),
+         _by_columns),
         ("relative-absolute", "every pair of tokens has an index of its own",
          of(lambda dy, dx, h, w: np.arange(dy.size).reshape(dy.shape))),
-        ("relative-absolute", "the index is that of the key, whatever the other is",
+        ("relative-absolute", "the index depends on the key only, not on the query",
          of(lambda dy, dx, h, w: np.indices(dy.shape)[1])),
-        ("relative-absolute", "the index is that of the query, whatever the other is",
+        ("relative-absolute", "the index depends on the query only, not on the key",
          of(lambda dy, dx, h, w: np.indices(dy.shape)[0])),
     )  # fmt: skip
 
 
-def _columns(h: int, w: int) -> np.ndarray:
+def _by_columns(window: tuple[int, int]) -> np.ndarray:
     """Return the window index for tokens numbered column by column."""
-    x, y = np.divmod(np.arange(h * w), h)
-    dy, dx = y[:, None] - y, x[:, None] - x
-    return np.asarray((dy + h - 1) * (2 * w - 1) + dx + w - 1)
+    order = np.arange(window[0] * window[1]).reshape(window).T.ravel()
+    return np.asarray(pr.relative_index(window))[np.ix_(order, order)]
 
 
 def _shifted(encoding: Any, seed: int, dtype: str) -> Iterator[Arguments]:
@@ -99,15 +98,15 @@ def _trick(x: np.ndarray, rows: slice) -> np.ndarray:
     return np.asarray(padded[rows].reshape(q, k))
 
 
+def _pick(x: np.ndarray, columns: int, index: Function) -> np.ndarray:
+    """Return ``x[i, index(i, j)]`` for j < ``columns``, with indices clamped to the valid range."""
+    i, j = np.ogrid[: len(x), :columns]
+    at = np.clip(index(i, j), 0, x.shape[1] - 1)
+    return np.take_along_axis(x, np.broadcast_to(at, (len(x), columns)), axis=1)
+
+
 def _taken(column: Function) -> Function:
-    """Return the function that gives ``x[i, column]``, with columns clamped to the valid range."""
-
-    def shifted(x: np.ndarray) -> np.ndarray:
-        q, k = x.shape
-        i, j = np.ix_(np.arange(q), np.arange(k))
-        return np.asarray(x[i, np.clip(column(i, j, q, k), 0, k - 1)])
-
-    return shifted
+    return lambda x: _pick(x, x.shape[1], lambda i, j: column(i, j, *x.shape))
 
 
 def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
@@ -118,11 +117,12 @@ def _shift_mistakes(encoding: Any) -> Iterator[Mistake]:
         ("one column too little", _taken(lambda i, j, q, k: q - 2 - i + j)),
         ("rows are shifted by i, not by Q - 1 - i", _taken(lambda i, j, q, k: i + j)),
         ("rows are shifted to the right", _taken(lambda i, j, q, k: j - (q - 1 - i))),
-        ("the rows go round",
+        ("rows are rolled: the first columns follow the last ones",
          lambda x: np.stack([np.roll(r, -(len(x) - 1 - i)) for i, r in enumerate(x)])),
-        ("columns are taken for distances 0 .. K-1, nearest first",
+        ("column c is read as distance c, with the nearest key first",
          _taken(lambda i, j, q, k: k - q + i - j)),
-        ("queries stand at 0: the memory is left out", _taken(lambda i, j, q, k: k - 1 - i + j)),
+        ("query i has position i: the keys of the memory are not counted",
+         _taken(lambda i, j, q, k: k - 1 - i + j)),
     ):  # fmt: skip
         yield written("relative-shift", message, function)
 
@@ -142,30 +142,23 @@ def _score_truth(encoding: Any, arguments: tuple[Any, ...], value: np.ndarray) -
 
 
 def _by_row(row: Function) -> Function:
-
-    def scores(q: np.ndarray, rel: np.ndarray) -> np.ndarray:
-        size = len(q)
-        i, j = np.ix_(np.arange(size), np.arange(size))
-        index = np.clip(row(i, j, size), 0, len(rel) - 1)
-        return np.asarray(np.take_along_axis(q @ rel.T, np.broadcast_to(index, (size, size)), 1))
-
-    return scores
+    return lambda q, rel: _pick(q @ rel.T, len(q), lambda i, j: row(i, j, len(q)))
 
 
 def _score_mistakes(encoding: Any) -> Iterator[Mistake]:
     return several(
-        ("relative-symmetric", "an offset and its opposite share a row, the past's",
+        ("relative-symmetric", "an offset and its opposite share the row of the earlier key",
          _by_row(lambda i, j, n: n - 1 - abs(i - j))),
-        ("relative-symmetric", "an offset and its opposite share a row, the future's",
+        ("relative-symmetric", "an offset and its opposite share the row of the later key",
          _by_row(lambda i, j, n: n - 1 + abs(i - j))),
         ("relative-absolute", "the row is that of the key's own position",
          _by_row(lambda i, j, n: j)),
-        ("relative-absolute", "the row is that of the key's position, from the middle on",
+        ("relative-absolute", "the row is S - 1 plus the key's own position",
          _by_row(lambda i, j, n: n - 1 + j)),
         ("relative-absolute", "the row is that of the query's own position",
          _by_row(lambda i, j, n: i)),
         ("relative-shift",
-         "the causal trick is used where the future is seen: later keys get the next row's scores",
+         "the shift for causal attention is used: later keys get scores of the next query",
          lambda q, rel: _trick(q @ rel[: len(q)].T, slice(1, None)),
          "Keys after the query need the rows of negative offsets: 2S - 1 of them."),
         ("relative-shift", "rel is read in the reverse order",

@@ -67,8 +67,7 @@ class Driver:
         Raises :class:`Refused` for any exception of ``fn``.
         """
         sent = [self._send(a) if isinstance(a, np.ndarray) else a for a in args]
-        before = [self.backend.asnumpy(s) for s in sent if not _plain(s)]
-        before = [np.array(b) for b in before]
+        before = [np.array(self.backend.asnumpy(s)) for s in sent if not _plain(s)]
         self.calls += 1
         try:
             result = self.fn(*sent)
@@ -104,6 +103,14 @@ class Driver:
         if y.shape != given.shape:
             raise Malformed(f"expected shape {given.shape}, as x has, got {y.shape}")
         return self.restored(y, x.shape)
+
+    def accepts(self, x: np.ndarray, positions: np.ndarray) -> bool:
+        """Return whether the function accepts x (B, H, S, D) at these positions."""
+        try:
+            self.apply(x, positions)
+        except Refused:
+            return False
+        return True
 
     def restored(self, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Return a result in the tensor layout as an array of ``shape`` (B, H, S, D)."""

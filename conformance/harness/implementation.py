@@ -38,8 +38,8 @@ class Implementation:
     factory : callable, optional
         ``factory()`` returns a fresh instance, for the state tests.
     problems : callable, optional
-        ``problems()`` returns errors outside the calls, as (message, evidence) of findings; it is
-        called once, after all calls.
+        ``problems()`` returns the errors of a program that no call shows, such as at its exit: a
+        message and its evidence for each. It is called once, after all calls.
     """
 
     call: Callable[..., Any]

@@ -31,7 +31,8 @@ class Failure:
 class Ledger:
     """The counts, failures and findings of one run, and the report that they go to.
 
-    If ``only`` names a check, failures of other checks are ignored (for the kill matrix).
+    If ``only`` names a check, failures of other checks are ignored. Tests use it to find out which
+    checks detect a mistake.
     """
 
     report: Report
@@ -40,9 +41,8 @@ class Ledger:
     worst: float = 0.0  #: the largest score
     where: str = _NOTHING  #: the place of the largest score
     highest: int = 0  #: the highest position judged
-    sample: tuple[np.ndarray, Truth, np.ndarray] | None = (
-        None  #: one judged case, perturbed as a control
-    )
+    #: One judged case, perturbed as a control.
+    sample: tuple[np.ndarray, Truth, np.ndarray] | None = None
     only: str | None = None
     judged: set[str] = field(default_factory=set)  #: the checks that judged at least one case
     failing: set[str] = field(default_factory=set)  #: all checks that failed, ignored ones included
@@ -73,8 +73,9 @@ class Ledger:
     ) -> None:
         """Report a finding, unless the report already has one with this code.
 
-        ``by`` is the check that failed; by default it is the code itself, for codes in
-        ``DIRECT``. ``by=None`` marks a finding that only explains failures recorded before.
+        ``by`` is the name of the check that failed. If it is not given, a code in ``DIRECT`` is
+        the name of a check itself, and a finding with another code explains recorded failures.
+        ``by=None`` marks every code as such an explanation.
         """
         check = code if by == "" and code in DIRECT and not self.failures else by
         counts = bool(check and kwargs.get("severity") != NOTE and self._counts(check))
@@ -109,16 +110,13 @@ class Ledger:
         self.report.findings.sort(key=lambda f: order.get(f.code, len(order)))
         if self.failures and not self.report.codes:
             first = max(self.failures, key=lambda f: (f.nonfinite, f.score))
-            code, what = "inaccurate", f"off by up to {first.score:.3g} units"
+            code, what = "inaccurate", f"off by up to {first.score:.3g} error units"
             if first.nonfinite:
-                code, what = "nonfinite", "not finite, or off,"
-            self.add(
-                code,
-                f"{len(self.failures)} cases are {what} (budget {budget:g}), and no named "
-                "cause explains them",
-                f"{first.check}: {first.place}",
-            )
-        measured = self.report.accuracy or Accuracy(0.0, 0.0, "")
+                code, what = "nonfinite", "off, or not finite"
+            text = f"{len(self.failures)} cases are {what} ({budget:g} error units pass)"
+            place = f"{first.check}: {first.place}"
+            self.add(code, f"{text}, and no named cause explains them", place)
+        measured = self.report.accuracy or Accuracy()
         self.report.accuracy = replace(
             measured, worst=self.worst, budget=budget, where=self.where, highest=self.highest
         )
@@ -145,7 +143,7 @@ def _remedy_for(error: str) -> str:
         )
     if "ProgramDied" in error:
         return (
-            'Answer {"refused": "why"} to what it is not for; a sanitizer or a debugger shows '
-            "where it dies."
+            'Let the program answer {"refused": "why"} for inputs that it does not support. A '
+            "sanitizer or a debugger shows where the program crashes."
         )
     return "Call the function with the printed shape and positions to see its traceback."

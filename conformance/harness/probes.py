@@ -13,16 +13,18 @@ WIDE = ((2, 5, 5), (5, 3, 5), (2, 8, 64), (1, 32, 128), (9, 9, 130), (1, 33, 257
 SHORT = np.arange(4)
 #: Positions of one-hot inputs: 0, 1, and larger odd numbers that are no multiple of a table length.
 ONE_HOT = np.array([0, 1, 37, 211, 1021])
-#: Scattered positions; powers of two alone would hide rounded frequencies and positions.
+#: Scattered positions. Powers of two alone are exact in every dtype, and so would hide roundings.
 GENERIC = np.array(
     [3, 101, 257, 777, 1001, 1857, 2049, 3001, 4095, 5003, 16001, 32767, 65537, 100003, 131071]
 )
-#: Starts of contiguous windows: rounded positions make neighbours equal.
+#: Starts of contiguous windows: rounding to half precision makes consecutive positions equal.
 WINDOWS = (1001, 4093, 32765, 131065)
 #: The report gives the absolute error at the end of contexts of these lengths.
 REPORTED = (2**12, 2**15, 2**17, 2**20)
-#: The cases of one token per call, as in decoding: the first row of a batch, and the later ones.
-ONE_TOKEN, ONE_EACH = "one token at position 37", "one token at position 37, later rows"
+#: The cases of one token per row, as in decoding: the first row of the batch, and all other rows.
+ONE_TOKEN, ONE_EACH = "one token at position 37", "one token at position 37, other batch rows"
+#: The case of positions (B, S) that differ between the rows of a batch.
+PER_ROW = "per-row positions (B, S)"
 #: Below this position, every position is searched for the first visible error.
 SCAN = 2**14
 #: Positions at which the precision of the angles is classified; the largest ones reveal float32
@@ -42,12 +44,12 @@ def dense(shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 
 def unit_pairs(shape: tuple[int, ...], first: np.ndarray) -> np.ndarray:
-    """Return x with (1, 0) in every pair (``first``: first channels), so y holds cos and sin."""
+    """Return x that is 1 in the ``first`` channel of every pair: its rotation is cos and sin."""
     x = np.zeros(shape)
     x[..., first] = 1.0
     return x
 
 
 def error_window(length: int) -> np.ndarray:
-    """Return the last 10 positions of a context; powers of two alone would hide errors."""
+    """Return the last 10 positions of a context of ``length`` tokens."""
     return np.arange(max(length - 10, 0), length)

@@ -26,6 +26,11 @@ def longest_call(accepts: Callable[[int], bool], refused: int, guess: int = 0) -
     for middle in (guess, guess + 1):
         if low < middle < high:
             low, high = (middle, high) if accepts(middle) else (low, middle)
+    return _bisect(accepts, low, high)
+
+
+def _bisect(accepts: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the largest accepted number below ``high``; ``low`` is known to be accepted."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if accepts(middle) else (low, middle)
@@ -59,14 +64,11 @@ class Reach:
         before = self.run.ledger.highest
         try:
             self.touch(position)
-        except Refused as error:
+        except (Refused, Malformed) as error:
             self.refused = str(error)
             self.run.ledger.highest = before
-            return False
-        except Malformed as error:  # not refused, but the result is malformed
-            self.refused = str(error)
-            self.run.ledger.highest = before
-            self.run.add("shape", str(error), f"position {position}")
+            if isinstance(error, Malformed):  # not refused, but the result is malformed
+                self.run.add("shape", str(error), f"position {position}")
             return False
         return True
 
@@ -79,18 +81,25 @@ class Reach:
         wanted = self.run.settings.up_to(wanted)
         if self.mode == "prefix" and wanted > self.longest:
             wanted = self.longest
-            self.run.limit(f"judged up to position {wanted}: every call has to start at 0")
+            self.run.limit(
+                f"judged up to position {wanted}: longer calls from position 0 are not made"
+            )
         if self.highest is not None and self.highest < wanted:
             return self.highest
-        low, high = self.run.ledger.highest, wanted
-        if low >= wanted or self.accepts(wanted):
+        judged = self.run.ledger.highest
+        if judged >= wanted or self.accepts(wanted):
             return wanted
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.accepts(middle) else (low, middle)
-        self.highest = low
-        self.run.limit(f"positions past {low} are refused ({self.refused})")
-        return low
+        self.highest = _bisect(self.accepts, judged, wanted)
+        self.run.limit(f"positions past {self.highest} are refused ({self.refused})")
+        return self.highest
+
+    def from_zero(self, refused: str) -> None:
+        """Record that every call must start at position 0."""
+        self.mode = "prefix"
+        self.run.limit(
+            f"positions that do not start at 0 are refused ({refused}); "
+            "judged inside contiguous calls from 0"
+        )
 
 
 def _wanted(run: Run, positions: np.ndarray) -> None:
@@ -100,14 +109,14 @@ def _wanted(run: Run, positions: np.ndarray) -> None:
 
 
 def _countable(positions: np.ndarray) -> None:
-    """Raise Refused for positions that no call 0, 1, 2, ... contains."""
+    """Raise Refused for negative and fractional positions: no call from position 0 has them."""
     if positions.dtype.kind not in "iu" or positions.min(initial=0) < 0:
         raise Refused(ValueError("only calls from position 0 on are accepted"))
 
 
 @dataclass
 class TableAccess(Reach):
-    """Rows of a function that takes positions only; ``read`` turns its result into rows."""
+    """The table of a function that takes positions only; ``read`` converts a result to rows."""
 
     read: Callable[[Any, int], np.ndarray] = lambda result, rows: result
 
@@ -119,11 +128,7 @@ class TableAccess(Reach):
         except (Refused, Malformed) as error:
             if isinstance(error, Malformed):  # no refusal: a wrong array
                 self.run.add("shape", str(error), "positions [3, 1, 7]")
-            self.mode = "prefix"
-            self.run.limit(
-                f"positions that do not start at 0 are refused ({error}); "
-                "judged inside contiguous calls from 0"
-            )
+            self.from_zero(str(error))
 
     def touch(self, position: int) -> None:
         """Evaluate one row."""
@@ -146,9 +151,11 @@ class TableAccess(Reach):
 
 @dataclass
 class Access(Reach):
-    """Results of ``apply`` at chosen positions, by direct, single-token or prefix calls.
+    """The results of ``apply`` at chosen positions.
 
-    Each refused form of positions becomes a limit in the report.
+    ``mode`` is the most general form of positions that the function accepts: ``any``,
+    ``contiguous``, ``single`` (one token), or ``prefix`` (all positions from 0). Each refused form
+    is a limit in the report.
     """
 
     dim: int = 0
@@ -178,16 +185,11 @@ class Access(Reach):
             self.mode = mode
             break
         else:
-            self.mode = "prefix"
+            self.from_zero(self.refused)
         if self.mode in ("contiguous", "single"):
             self.run.limit(
                 f"positions that do not follow one another are refused ({self.refused}); "
                 "judged one position, or one window, per call"
-            )
-        elif self.mode == "prefix":
-            self.run.limit(
-                f"positions that do not start at 0 are refused ({self.refused}); "
-                "judged inside contiguous calls from 0"
             )
 
     def lengths(self, positions: np.ndarray) -> np.ndarray:
@@ -234,7 +236,7 @@ class Access(Reach):
             try:
                 return self.run.driver.apply(x, positions)
             except Refused as error:
-                most = longest_call(lambda size: self._comes_out(x, positions, size), n)
+                most = longest_call(lambda size: self._accepts(x, positions, size), n)
                 if not most:  # the length is not the reason
                     raise
                 self.most = most
@@ -250,10 +252,10 @@ class Access(Reach):
         return np.concatenate(rows, axis=2)
 
     def _part(self, positions: np.ndarray, start: int, most: int) -> tuple[np.ndarray, int]:
-        """Return the token indices of one piece, and how many of them are new.
+        """Return the token indices of one piece, and how many of its results are used.
 
         If the frequencies depend on the length, every piece also contains the largest
-        position.
+        position; its result is then dropped.
         """
         part = np.arange(start, min(start + most, positions.size))
         last = int(np.argmax(positions))
@@ -263,10 +265,6 @@ class Access(Reach):
         part = part[: most - 1]
         return np.append(part, last), part.size
 
-    def _comes_out(self, x: np.ndarray, positions: np.ndarray, most: int) -> bool:
+    def _accepts(self, x: np.ndarray, positions: np.ndarray, most: int) -> bool:
         part, _ = self._part(positions, 0, most)
-        try:
-            self.run.driver.apply(x[:, :, part], positions[part])
-        except Refused:
-            return False
-        return True
+        return self.run.driver.accepts(x[:, :, part], positions[part])

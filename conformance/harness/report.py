@@ -91,14 +91,14 @@ class Accuracy:
     errors : dict[int, float]
         The absolute error at the end of a context, by context length.
     degrades_at : int, optional
-        First position with an error over 2**-9.
+        First tried position with an error over 2**-9; below 16384, every position is tried.
     highest : int
         The highest position judged.
     """
 
-    worst: float
-    budget: float
-    where: str
+    worst: float = 0.0
+    budget: float = 0.0
+    where: str = ""
     precision: str = ""
     errors: dict[int, float] = field(default_factory=dict)
     degrades_at: int | None = None
@@ -171,7 +171,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of ``posenc check``; 2 also stands for usage errors."""
+        """Return the exit code of ``posenc check``; usage errors also exit with 2."""
         return {"conforms": 0, "deviates": 1, "error": 2, "inconclusive": 3}[self.verdict]
 
     @property
@@ -222,8 +222,8 @@ def _accuracy_lines(a: Accuracy) -> list[str]:
         errors = ", ".join(f"{_short(p)}: {e:.1e}" for p, e in a.errors.items())
         lines.append(f"errors    absolute, at the end of a context of {errors}")
         if a.degrades_at is not None:
-            what = "first over" if a.degrades_at < SCAN else "not every position tried; over"
-            lines.append(f"          {what} 2**-9 at position {a.degrades_at}")
+            gaps = "" if a.degrades_at < SCAN else " of those tried"
+            lines.append(f"          first error over 2**-9 at position {a.degrades_at}{gaps}")
     short = "" if a.highest >= 1024 else "; a pass below 1024 says little about long context"
     if a.highest:
         lines.append(f"judged    up to position {a.highest}{short}")

@@ -91,8 +91,13 @@ class Run:
     def scores(self, actual: np.ndarray, truth: Truth, angles: str | None = None) -> np.ndarray:
         """Return the score (error over unit) of every element."""
         s = self.settings
-        chosen = angles or s.angles
-        return truth.score(actual, angles=chosen, precision=s.precision, dtype=self.dtype)
+        return truth.score(
+            actual, angles=angles or s.angles, precision=s.precision, dtype=self.dtype
+        )
+
+    def fits(self, actual: np.ndarray, truth: Truth) -> bool:
+        """Return whether every element is within the tolerance."""
+        return bool((self.scores(actual, truth) <= self.budget).all())
 
     def judge(
         self, check: str, case: str, actual: np.ndarray, truth: Truth, mask: Any = None
@@ -108,9 +113,8 @@ class Run:
         self.ledger.judged.add(named(check, case))
         if score.size == 0:
             return True
-        place = np.unravel_index(int(np.argmax(score)), score.shape)
-        worst = float(score[place])
-        at = tuple(int(i) for i in place)
+        at = largest(score)
+        worst = float(score[at])
         where = f"case {case!r} at index {at}: {actual[at]:.9g}, truth {truth.value[at]:.9g}"
         self.ledger.score(worst, where)
         if self.ledger.sample is None:
@@ -126,12 +130,12 @@ class Run:
     def note(self, case: str, actual: np.ndarray, truth: Truth) -> None:
         """Judge an optional input; if only such inputs fail, the failure is a note.
 
-        An example is negative positions: indexing a table with them wraps round.
+        An example is negative positions: they count from the end of a table.
         """
         self.count("optional inputs")
         score = self.scores(actual, truth)
         if score.size and float(score.max()) > self.budget:
-            at = tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), score.shape))
+            at = largest(score)
             self.ledger.noted[case] = f"index {at}: {actual[at]:.6g}, truth {truth.value[at]:.6g}"
 
     def count(self, check: str, cases: int = 1) -> None:
@@ -164,14 +168,15 @@ class Run:
         controls = self.report.controls
         if self.ledger.sample is None:
             if not (self.report.codes or self.report.missing or self.failures):
-                controls["values: a case was compared"] = False
+                controls["values: at least one case is compared"] = False
             return
         actual, truth, live = self.ledger.sample
         at = tuple(np.argwhere(live)[-1]) if live.any() else tuple(0 for _ in actual.shape)
         moved, holed = np.array(actual), np.array(actual)
         step = 2 * self.budget * self.unit(truth)[at] if live.any() else 1.0
         moved[at], holed[at] = truth.value[at] + step, np.nan
-        for name, spoiled in (("one element moved by two budgets", moved), ("one NaN", holed)):
+        changed = {"one element off by twice the tolerance": moved, "one NaN": holed}
+        for name, spoiled in changed.items():
             controls[f"values: {name}"] = bool(self.scores(spoiled, truth)[at] > self.budget)
 
     def explain(self, diagnose: Callable[..., object], *args: Any) -> None:
@@ -196,7 +201,7 @@ class Run:
     def _dtypes(self) -> None:
         declared = self.driver.dtype
         for name in sorted(self.driver.out_dtypes):
-            message = f"{declared} goes in, {name} comes out"
+            message = f"the input is {declared}, the result is {name}"
             if ROUNDOFF.get(name, 0.0) > ROUNDOFF[declared]:
                 self.add("dtype", message, f"result dtype {name}")
             elif 0 < ROUNDOFF.get(name, 0.0) < ROUNDOFF[declared] and self.driver.keeps_dtype:
@@ -208,6 +213,11 @@ class Run:
             self.add("dtype", f"the result has dtype {name}", "a floating dtype is needed")
             return False
         return True
+
+
+def largest(values: np.ndarray) -> tuple[int, ...]:
+    """Return the index of the largest element."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(values)), values.shape))
 
 
 def describe(encoding: Encoding | ModelEncoding | None) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from .driver import Malformed, Refused
 from .run import Run
 
-#: Two lengths that no other probe uses: a cache keyed by the length has no entry for them yet.
+#: Two lengths that no other probe uses, so that a cache keyed by the length has no entry for them.
 _LENGTHS = (11, 13)
 
 
@@ -35,10 +35,10 @@ def same_length(
     evaluate: Callable[[np.ndarray], np.ndarray],
     right: Callable[[np.ndarray, np.ndarray], bool],
 ) -> None:
-    """Judge that a second call of a length is right if the first call of that length is.
+    """Judge that a later call is right if the first call of the same length is right.
 
-    The last call has the same length, first, last and sum of positions as the call before it,
-    so a cache keyed by any of these fails.
+    The last call has the same length, first, last and sum of positions as the call before it. A
+    cache keyed by any of these returns a wrong result.
     """
     early, late = np.arange(_LENGTHS[0]) + 20, np.arange(_LENGTHS[0]) + 50
     mixed = np.r_[late[0], late[-2:0:-1], late[-1]]
@@ -56,7 +56,7 @@ def same_length(
     if (first and alone and not second) or (second and mixed_up):
         run.add(
             "state",
-            "a call at other positions gets what an earlier call of its length computed",
+            "a call at other positions returns the result of an earlier call of the same length",
             f"positions {late[0]}..{late[-1]} are right in the first call of {fresh.size} tokens, "
             f"wrong in a later call of {late.size}",
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -29,47 +30,35 @@ _BASES = (*PUBLISHED_BASES, 100.0, 256.0, 2000.0, 10.0, 20.0)
 _SCALES = (1.0, 2 * np.pi, np.pi)
 
 
-@dataclass(frozen=True)
-class Axes:
-    """The frequencies (A, pairs) on every axis, and their errors."""
-
-    w: np.ndarray
-    sigma: np.ndarray
-    first: Phases  #: the measured phases of the first axis
-    linear: bool
-
-    @property
-    def follows(self) -> np.ndarray:
-        """The mask (A, pairs) of the axes on which each pair has a nonzero frequency."""
-        noise = 8 * self.sigma + ROUNDOFF["float32"] * np.abs(self.w).max(axis=0, initial=0.0)
-        return np.asarray(np.abs(self.w) > noise)
-
-
 def identify(
-    run: Run, access: Access, measured: Measured, lengths: Lengths, factor: Factor,
-    card: Card,
-) -> None:  # fmt: skip
+    run: Run, access: Access, measured: Measured, lengths: Lengths, factor: Factor, card: Card
+) -> None:
     """Fill in the card with the axis and the frequency of every pair."""
-    axes = _measure(run, access, measured, bool(lengths.changed))
-    card.linear = card.linear and axes.linear
-    if not axes.linear:
-        card.unknown.append("angles do not follow the positions of every axis evenly")
-    several = axes.follows.sum(axis=0)
+    phases = _measure(run, access, measured, bool(lengths.changed))
+    card.linear = card.linear and phases.linear
+    if not phases.linear:
+        card.unknown.append("angles are not linear in the position on every axis")
+    w, sigma = phases.frequencies, phases.sigma
+    follows = np.abs(w) > 8 * sigma + ROUNDOFF["float32"] * np.abs(w).max(axis=0, initial=0.0)
+    several = follows.sum(axis=0)
     if (several > 1).any():
-        _mixed(card, access.dim, measured, axes, int(np.argmax(several > 1)))
+        _mixed(card, access.dim, measured, np.where(follows, w, 0.0), int(np.argmax(several > 1)))
+        card.uncertainty = np.sqrt((sigma**2).sum(axis=0))
         return
     if (several == 0).any():
-        raise Unidentified(f"pair {int(np.argmin(several))} follows no axis")
-    axis = np.argmax(axes.follows, axis=0)
+        raise Unidentified(f"pair {int(np.argmin(several))} is not rotated by any axis")
+    axis = np.argmax(follows, axis=0)
     each = axis, np.arange(axis.size)
-    phases = replace(axes.first, frequencies=axes.w[each], sigma=axes.sigma[each])
+    phases = replace(phases, frequencies=w[each], sigma=sigma[each])
     w, sign = phases.frequencies, phases.sign
     card.frequencies, card.uncertainty = w, uncertainty(phases, run.coarse)
     card.facts["frequencies"] = f"{w.size} of them, {w.max():.7g} .. {w.min():.7g} rad/position"
-    sections = tuple(int((axis == a).sum()) for a in range(axes.w.shape[0]))
+    sections = tuple(np.bincount(axis, minlength=len(sigma)).tolist())
     card.facts["axes"] = f"pairs by axis {sections}: {_runs(axis)}"
     if 0 in sections:
-        raise Unidentified(f"no pair follows axis {sections.index(0)}: describe it with fewer axes")
+        raise Unidentified(
+            f"axis {sections.index(0)} rotates no pair: call identify with fewer axes"
+        )
     start = origin(phases, run.coarse)
     if start:
         card.facts["origin"] = f"positions are counted from {start:g}"
@@ -77,14 +66,14 @@ def identify(
     fields = {"sections": sections, "sign": sign, "rotary_start": first, "offset": start}
     shape = next(_shapes(access.dim, fields, measured, axis), None)
     if shape is None:
-        raise Unidentified("pairs are of no layout that is described here")
+        raise Unidentified("the channel pairs match no known layout (half, interleaved, blockwise)")
     measurement = Measurement.of(run.coarse, sign * w, phases.sigma, factor)
     card.encoding = _spaced(card, shape, measurement)
     lengths.explain(card, measurement, np.arange(w.size))
 
 
-def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> Axes:
-    """Return the frequency of every pair on each axis, with all other axes at position 0."""
+def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> Phases:
+    """Return the frequencies (axes, pairs), each axis measured with the others at position 0."""
     count, dim = run.driver.axes, access.dim
     first = np.array([p.a for p in measured.pairs])
     out_a, out_b = [p.out_a for p in measured.pairs], [p.out_b for p in measured.pairs]
@@ -99,60 +88,54 @@ def _measure(run: Run, access: Access, measured: Measured, by_length: bool) -> A
 
         found = unaliased(tables, run.coarse)
         every.append(found if by_length else refined(tables, found, reach(access), run.coarse))
-    return Axes(
-        np.stack([p.frequencies for p in every]),
-        np.stack([p.sigma for p in every]),
+    return replace(
         every[0],
-        all(p.linear for p in every),
+        frequencies=np.stack([p.frequencies for p in every]),
+        sigma=np.stack([p.sigma for p in every]),
+        linear=all(p.linear for p in every),
     )
 
 
-def _mixed(card: Card, dim: int, measured: Measured, axes: Axes, k: int) -> None:
-    names = np.flatnonzero(axes.follows[:, k]).tolist()
-    card.facts["axes"] = f"pairs follow several axes at once (pair {k}: axes {names})"
-    weight = np.where(axes.follows, axes.w, 0.0)
-    for layout in ("half", "interleaved"):
-        shape = MixedRoPE(dim, weight, layout=layout)
+def _mixed(card: Card, dim: int, measured: Measured, weight: np.ndarray, k: int) -> None:
+    names = np.flatnonzero(weight[:, k]).tolist()
+    card.facts["axes"] = f"several axes rotate one pair (pair {k}: axes {names})"
+    for shape in (MixedRoPE(dim, weight, layout=name) for name in ("half", "interleaved")):
         if measured.has(shape):
-            card.encoding = shape
-            card.frequencies = weight.sum(axis=0)
-            card.uncertainty = np.sqrt((axes.sigma**2).sum(axis=0))
+            card.encoding, card.frequencies = shape, weight.sum(axis=0)
             return
-    raise Unidentified(f"pair {k} follows axes {names}, in a layout that is not described here")
+    raise Unidentified(
+        f"axes {names} rotate pair {k}, but the pairs match no known layout (half, interleaved)"
+    )
 
 
 def _shapes(
     dim: int, fields: dict[str, Any], measured: Measured, axis: np.ndarray
 ) -> Iterator[MultiAxisRoPE]:
-    """Yield the layouts and arrangements that give the measured pairs and axes."""
+    """Yield the encodings whose channel pairs and axes of pairs equal the measured ones."""
     layouts = ("half", "interleaved", "blockwise")
     arrangements = ("chunked", "interleaved", tuple(axis.tolist()))
     for arrangement, layout, out in product(arrangements, layouts, (None, *layouts)):
-        if layout == out:
-            continue
-        try:
+        with suppress(ValueError):  # an invalid combination
             shape = MultiAxisRoPE(
                 dim, layout=layout, arrangement=arrangement, output_layout=out, **fields
             )
-        except ValueError:
-            continue
-        if measured.has(shape) and np.array_equal(shape.axes(), axis):
-            yield shape
+            if measured.has(shape) and np.array_equal(shape.axes(), axis):
+                yield shape
 
 
 def _spaced(card: Card, shape: MultiAxisRoPE, m: Measurement) -> Rotary:
-    """Return the encoding with the measured frequencies, by a rule or as a list."""
+    """Return the encoding with the measured frequencies, from a rule or as a list."""
     for tried in _spacings(shape, m):
         if m.agree(tried.frequencies()).all() and m.has_factor(tried.attention_factor()):
             card.aliases += identify_names.same_axes(tried)
             return tried
     card.rule = False
-    card.unknown.append(f"{UNSPACED}: none described here gives them")
+    card.unknown.append(UNSPACED)
     return shape.replace(spacing="global", scaling=given(m))
 
 
 def _spacings(shape: MultiAxisRoPE, m: Measurement) -> Iterator[MultiAxisRoPE]:
-    """Yield every spacing, with published bases first and then with fitted ones."""
+    """Yield the encoding with every ``spacing``, with published bases first, then fitted ones."""
     if not (m.w > 0).all():
         return
     known = m.noise + 4 * m.roundoff
@@ -190,8 +173,9 @@ def _scale(first: float, error: float) -> float:
 
 
 def _runs(axes: np.ndarray) -> str:
-    if (np.diff(axes) != 0).sum() < axes.size // 2:
-        bounds = [0, *(np.flatnonzero(np.diff(axes)) + 1).tolist(), axes.size]
+    changes = (np.flatnonzero(np.diff(axes)) + 1).tolist()
+    if len(changes) < axes.size // 2:
+        bounds = [0, *changes, axes.size]
         parts = [f"{a}..{b - 1} axis {axes[a]}" for a, b in pairwise(bounds)]
         return ", ".join(parts[:8])
     return "axes " + ", ".join(map(str, axes[:12].tolist())) + ", ..."

@@ -11,17 +11,17 @@ from posenc_ref.conformance.bias.cases import BiasCase, Ruler, ask
 from posenc_ref.conformance.harness.run import Run
 
 from .buckets import t5_rule
-from .card import Card, Unidentified, listed
+from .card import Card, Unidentified, listed, require_finite, require_same
 from .curves import curve
-from .slopes import explain
+from .slopes import NO_SLOPES, explain
 
 #: Sizes of square calls, which show both directions.
 _SQUARES = (64, 16, 5)
 _OTHERS = ((3, 11), (1, 300), (300, 300), (4, 2050))
-#: The largest square call.
-_LARGEST = 1024
+_LARGEST_SQUARE = 1024
 #: Values up to this count as masked.
 _MASK = -1e4
+_MIRRORED = "the same bias as earlier keys at the same distance"
 
 
 @dataclass(frozen=True)
@@ -59,23 +59,26 @@ def identify(run: Run, card: Card) -> None:
     """Fill in the card of ``fn(q_len, k_len) -> (H, Q, K)``."""
     square = next((c for n in _SQUARES if (c := _call(run, card, n, n))), None)
     if square is None:
-        raise Unidentified("it cannot be driven: no square call gives a bias")
+        raise Unidentified("no call fn(n, n) returns a bias of shape (H, n, n)")
     again = _call(run, card, square.q_len, square.k_len)
-    if again is None or not np.array_equal(again.actual, square.actual, equal_nan=True):
-        raise Unidentified("the same call gives other values at once: it is no function of them")
+    require_same(square.actual, again and again.actual)
     if not square.judged.any():
         raise Unidentified("every key is masked or NaN: there is no bias to identify")
     calls = [square, *(c for pair in _OTHERS if (c := _call(run, card, *pair)))]
     run.ledger.highest = max(c.k_len for c in calls) - 1
-    if not all(np.isfinite(c.actual[:, c.judged]).all() for c in calls):
-        raise Unidentified("what comes out is not finite where keys are visible")
+    for c in calls:
+        require_finite(c.actual[:, c.judged])
     card.facts["heads"] = str(square.actual.shape[0])
-    _mask(card, square)
+    later, hidden = square.offsets > 0, ~square.judged
+    if (hidden == later).all():
+        card.facts["mask"] = f"later keys are masked, with {square.actual[0][later][0]:g}"
+    elif hidden.any():
+        card.facts["mask"] = f"{hidden.mean():.0%} of the keys are masked"
     ruler = Ruler.of(run)
     for at_end, constant, words in (
-        (True, False, "yes: a function of key minus query alone"),
-        (False, False, "yes, but query i sits at key i, not at the end of the keys"),
-        (True, True, "up to a constant in every row, which softmax does not see"),
+        (True, False, "the bias depends on key minus query alone"),
+        (False, False, "the bias depends on key minus query alone, if query i has position i"),
+        (True, True, "the bias depends on key minus query, up to a constant for each query"),
     ):
         read = [replace(c, at_end=at_end, up_to_constant=constant) for c in calls]
         profile = Profile.of(read, ruler)
@@ -83,16 +86,16 @@ def identify(run: Run, card: Card) -> None:
             card.facts["Toeplitz"] = words
             _directions(run, card, profile, ruler)
             return
-    card.facts["Toeplitz"] = "no: other values at the same key minus query"
+    card.facts["Toeplitz"] = "no: the bias differs between elements with the same key minus query"
     raise Unidentified(
-        "what it depends on beside key minus query: the query's position (FIRE), rows and columns "
-        "of a window (Swin and its kin), or what tokens hold; check(fn, encoding, 'bias') says "
-        "whether it is the one that you expect"
+        "the bias depends on more than key minus query: on the query's position (FIRE), on rows "
+        "and columns of a window (Swin), or on the content of tokens; check(fn, encoding, 'bias') "
+        "judges it against an expected encoding"
     )
 
 
 def _call(run: Run, card: Card, q_len: int, k_len: int) -> BiasCase | None:
-    """Return the bias of one call; None, with a limit, if it fails or has a wrong shape."""
+    """Return the bias of one call, or None if the call fails or returns another shape."""
     answer = ask(run.driver, q_len, k_len)
     if answer.values is None:
         card.limits.append(f"fn({q_len}, {k_len}) is refused ({answer.problem})")
@@ -110,30 +113,18 @@ def _call(run: Run, card: Card, q_len: int, k_len: int) -> BiasCase | None:
     return BiasCase(q_len, k_len, values, ~hidden)
 
 
-def _mask(card: Card, square: BiasCase) -> None:
-    later, hidden = square.offsets > 0, ~square.judged
-    if (hidden == later).all():
-        value = square.actual[0][later][0]
-        card.facts["mask"] = f"later keys are masked, with {value:g}"
-    elif hidden.any():
-        card.facts["mask"] = f"{hidden.mean():.0%} of the keys are masked"
-
-
 def _directions(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
-    """Identify a bias that is linear in the distance, curved, or in buckets."""
     slopes = _line(profile.side(-1), profile.own, ruler)
     if slopes is None:
         _curved(run, card, profile, ruler)
     elif slopes.any():
         _linear(card, profile, slopes, ruler)
     else:
-        raise Unidentified(
-            "all earlier keys have the same bias: it does not depend on the distance"
-        )
+        raise Unidentified("the bias of earlier keys does not depend on the distance")
 
 
 def _curved(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
-    """Identify a bias that is not linear: a known curve, or buckets."""
+    """Identify a bias that is not linear in the distance: a known curve, or buckets."""
     one, other, own = profile.side(-1), profile.side(1), profile.own[:, None]
     _, i, j = np.intersect1d(one.r, other.r, return_indices=True)
     sizes = one.size[:, i] + other.size[:, j]
@@ -145,9 +136,8 @@ def _curved(run: Run, card: Card, profile: Profile, ruler: Ruler) -> None:
         return
     card.encoding = found
     card.facts["later keys"] = (
-        "like earlier ones, by distance" if mirrored else "another bias" if other.r.size
-        else "masked"
-    )  # fmt: skip
+        _MIRRORED if mirrored else "another bias than earlier keys" if other.r.size else "masked"
+    )
 
 
 def _line(side: Profile, own: np.ndarray, ruler: Ruler) -> np.ndarray | None:
@@ -161,16 +151,17 @@ def _line(side: Profile, own: np.ndarray, ruler: Ruler) -> np.ndarray | None:
 
 
 def _linear(card: Card, profile: Profile, slopes: np.ndarray, ruler: Ruler) -> None:
-    """Identify a bias that is linear in the distance, such as ALiBi."""
+    """Identify a bias that is linear in the distance of earlier keys, such as ALiBi."""
     own, later = profile.own, profile.side(1)
     falls = slopes < 0
     card.facts["slopes"] = listed(-slopes)
     card.facts["distance"] = (
-        "farther keys get less" if falls.all() else "farther keys get more" if not falls.any()
-        else f"farther keys get less in {int(falls.sum())} of {falls.size} heads"
+        "the bias falls with the distance" if falls.all()
+        else "the bias grows with the distance" if not falls.any()
+        else f"the bias falls with the distance in {int(falls.sum())} of {falls.size} heads"
     )  # fmt: skip
     if np.abs(own).max() > 0:
-        card.facts["own key"] = f"a token's own key gets {listed(own)}"
+        card.facts["own key"] = f"the bias at distance 0 is {listed(own)}"
     mirrored = False
     ahead = _line(later, own, ruler)
     if not later.r.size:
@@ -181,19 +172,19 @@ def _linear(card: Card, profile: Profile, slopes: np.ndarray, ruler: Ruler) -> N
         mirrored = not ruler.differ(ahead, slopes, 4 * np.abs(slopes)).any()
         continued = not ruler.differ(ahead, -slopes, 4 * np.abs(slopes)).any()
         card.facts["later keys"] = (
-            "like earlier ones, by distance" if mirrored
-            else "the line goes on: they are rewarded as earlier ones are penalised" if continued
-            else "no bias" if not ahead.any() else f"another line: {listed(ahead)} per key"
+            _MIRRORED if mirrored
+            else "the bias is slope * (key - query) here too: its sign changes" if continued
+            else "no bias" if not ahead.any()
+            else f"the slopes of later keys are {listed(ahead)}"
         )  # fmt: skip
-    heads = slopes.size
     near, words = explain(np.abs(slopes), ruler)
     card.facts["recipe"] = words
     if near is not None:
-        card.encoding = ALiBi(heads, causal=not mirrored, max_bias=near)
+        card.encoding = ALiBi(slopes.size, causal=not mirrored, max_bias=near)
         if mirrored:
-            card.relations += ("causal=True is the same for keys up to the query",)
+            card.relations += ("causal=True gives the same bias to keys up to the query",)
     else:
-        card.unknown.append("by which rule the slopes follow one another")
+        card.unknown.append(NO_SLOPES)
 
 
 def _bucketed(run: Run, card: Card, profile: Profile) -> None:
@@ -206,10 +197,9 @@ def _bucketed(run: Run, card: Card, profile: Profile) -> None:
         ahead = np.zeros_like(ahead)
     found = t5_rule((earlier.r, past), (later.r, ahead))
     if found is None:
-        changes = f"{past[-1]} changes over {past.size} distances"
-        card.facts["earlier keys"] = changes
+        card.facts["earlier keys"] = f"the bias changes {past[-1]} times in {past.size} distances"
         raise Unidentified(
-            "neither linear in the distance, nor a curve of KERPLE or Sandwich, nor in T5's buckets"
+            "the bias is neither linear, nor a curve of KERPLE or Sandwich, nor T5's"
         )
     rule, relations = found
     if rule.bidirectional:
@@ -221,7 +211,7 @@ def _bucketed(run: Run, card: Card, profile: Profile) -> None:
     card.encoding = rule.replace(table=table)
     card.relations += relations
     if rule.bidirectional:
-        card.unknown.append(f"row {rule.num_buckets // 2} of the table: no distance uses it")
+        card.unknown.append(f"no distance uses row {rule.num_buckets // 2} of the table")
 
 
 def _farther(
@@ -231,9 +221,9 @@ def _farther(
     last = int(earlier.r[np.argmax(past)])
     if last <= later.r[-1]:
         return later, ahead
-    wide = _call(run, card, last + 1, last + 1) if last < _LARGEST else None
+    wide = _call(run, card, last + 1, last + 1) if last < _LARGEST_SQUARE else None
     if wide is None:
-        card.unknown.append(f"rows of the table for later keys farther than {later.r[-1]}")
+        card.unknown.append(f"no call shows the rows of later keys beyond distance {later.r[-1]}")
         return later, ahead
     near = earlier.r <= last
     row = Profile(earlier.r[near], wide.actual[:, 0, earlier.r[near]], wide.terms[:, 0])
@@ -241,7 +231,7 @@ def _farther(
 
 
 def _levels(side: Profile, own: np.ndarray, low: int) -> np.ndarray:
-    """Return the bucket of every distance; a new bucket starts at ``low`` and at each change."""
+    """Return the bucket of every distance: ``low`` at distance 0, plus 1 at each change."""
     before = np.column_stack([own, side.values[:, :-1]])
     new = (side.values != before).any(axis=0)
     new[:1] |= low > 0

@@ -9,12 +9,13 @@ from posenc_ref.conformance.bias.bucket_model import starts
 from posenc_ref.conformance.bias.cases import ask
 from posenc_ref.conformance.harness.run import Run
 
-from .card import Card, Unidentified
+from .card import Card, Unidentified, require_same
+from .fit.measurement import equal_range
 
 #: Increasing distances and the bucket of each.
 Side = tuple[np.ndarray, np.ndarray]
 
-#: Up to this distance, every relative position is called; beyond it, some.
+#: Up to this distance, identify tries every relative position; beyond it, only some.
 _NEAR = 2100
 _FAR = np.array([4096, 8191, 16384, 32768, 65536, 131071])
 #: The largest max_distance to report.
@@ -33,21 +34,20 @@ def identify(run: Run, card: Card) -> None:
     card.facts["buckets"] = f"{np.unique(b).size} in use, {b.min()} .. {b.max()}; bucket(0) = {own}"
     card.facts["earlier keys"], card.facts["later keys"] = _words(*past), _words(*later)
     if not np.ptp(past[1]) and np.ptp(later[1]):
-        card.facts["direction"] = "distances are counted towards later keys: query minus key?"
+        card.facts["direction"] = (
+            "the bucket grows with the distance of later keys: is the argument query minus key?"
+        )
         past, later = later, past
     found = t5_rule(past, later) if own == 0 else None
     if found is None:
-        raise Unidentified("by which rule buckets grow: T5's gives none of these thresholds")
+        raise Unidentified("T5's rule with any max_distance gives other bucket thresholds")
     card.encoding, relations = found
     card.relations += relations
-    card.unknown.append("the table: buckets do not show it, so it stands as zeros")
+    card.unknown.append("buckets do not show the table: the encoding here has a table of zeros")
 
 
 def _ask(run: Run) -> Side:
-    """Return relative positions and their buckets.
-
-    If a call fails, a shorter range is tried.
-    """
+    """Return relative positions and their buckets, in a shorter range if a call fails."""
     for reach in (_NEAR, 512, 64, 8):
         reach = run.settings.up_to(reach)
         r = np.arange(-reach, reach + 1)
@@ -58,38 +58,34 @@ def _ask(run: Run) -> Side:
             break
     b = answer.values
     if b is None:
-        raise Unidentified(f"it cannot be driven: {answer.problem}")
+        raise Unidentified(f"every call fails: {answer.problem}")
     if b.shape != r.shape:
-        raise Unidentified(f"it cannot be driven: expected shape {r.shape}, got {b.shape}")
+        raise Unidentified(f"expected buckets of shape {r.shape}, got {b.shape}")
     if not np.array_equal(b, np.trunc(b)) or not np.isfinite(b).all():
-        raise Unidentified("what comes out are no integers")
-    again = ask(run.driver, r)
-    if again.values is None or not np.array_equal(again.values, b):
-        raise Unidentified("the same call gives other values at once: it is no function of r")
+        raise Unidentified("the buckets are not integers")
+    require_same(b, ask(run.driver, r).values)
     run.ledger.highest = int(np.abs(r).max())
     return r, b.astype(np.int64)
 
 
 def _words(n: np.ndarray, b: np.ndarray) -> str:
-    """Describe the distances at which the bucket changes."""
     if not np.ptp(b):
         return f"all in bucket {b[0]}"
     at = n[1:][np.diff(b) != 0].tolist()
     exact = next((k for k, n in enumerate(at) if n != k + 2), len(at))
-    text = f"buckets {b.min()} .. {b.max()}; "
+    rest = ", ".join(map(str, at[exact : exact + 16])) + (", ..." if len(at) > exact + 16 else "")
+    parts = [f"buckets {b.min()} .. {b.max()}"]
     if exact:
-        text += f"distances 1..{exact + 1} have their own"
-    rest = at[exact:]
+        parts.append(f"distances 1 .. {exact + 1} have one bucket each")
     if rest:
-        shown = ", ".join(map(str, rest[:16])) + (", ..." if len(rest) > 16 else "")
-        text += f"{', others' if exact else 'they'} start at {shown}"
-    return text
+        parts.append(f"{'further ' if exact else ''}buckets start at distance {rest}")
+    return "; ".join(parts)
 
 
-def _thresholds(n: np.ndarray, level: np.ndarray) -> tuple[int, ...]:
-    """Return the first distance of level 1, 2, ..., or () if levels do not rise from 0 or 1."""
-    steps = np.diff(level, prepend=0)
-    if (steps < 0).any() or (level[n == 1] > 1).any():
+def _thresholds(n: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
+    """Return the first distance of bucket 1, 2, ..., or () unless buckets rise from 0 or 1."""
+    steps = np.diff(b, prepend=0)
+    if (steps < 0).any() or (b[n == 1] > 1).any():
         return ()
     return tuple(np.repeat(n, steps).tolist())
 
@@ -135,9 +131,4 @@ def _max_distance(seen: tuple[int, ...], size: int) -> tuple[int, int, int] | No
     inside = next(filter(same, (*_USUAL, *range(guess + 2, max(guess // 2, exact), -1))), None)
     if inside is None:
         return None
-    low = high = inside
-    while same(low - 1):
-        low -= 1
-    while high < 4 * inside and same(high + 1):
-        high += 1
-    return inside, low, high
+    return inside, *equal_range(inside, same)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -13,13 +13,10 @@ import numpy as np
 from posenc_ref import Encoding
 from posenc_ref.conformance.harness.report import Finding, Report
 
-_WIDTH = 100
 _INDENT = 13
-#: Facts at the end of a card, in this order.
-_ORDER = (
-    "", "pairs", "axes", "columns", "frequencies", "amplitude", "sign", "origin", "length",
-    "angles", "accuracy", "judged",
-)  # fmt: skip
+#: Facts at the end of a card, in this order; all other facts come before them.
+_LAST = "pairs axes columns frequencies amplitude sign origin length angles accuracy judged"
+_RANK = {name: i for i, name in enumerate(_LAST.split(), start=1)}
 
 
 def listed(values: np.ndarray) -> str:
@@ -30,6 +27,18 @@ def listed(values: np.ndarray) -> str:
 
 class Unidentified(Exception):
     """Raised to stop an identification; the message says what could not be determined."""
+
+
+def require_same(first: np.ndarray, again: Any) -> None:
+    """Raise Unidentified if a repeated call returned another result (None if it failed)."""
+    if again is None or not np.array_equal(first, again, equal_nan=True):
+        raise Unidentified("a repeated call returns other values: no encoding describes it")
+
+
+def require_finite(values: np.ndarray) -> None:
+    """Raise Unidentified if a result contains NaN or infinity."""
+    if not np.isfinite(values).all():
+        raise Unidentified("the result contains NaN or infinity")
 
 
 @dataclass
@@ -45,7 +54,8 @@ class Card:
     facts : dict[str, str]
         The measured properties by name.
     rule, nearest : bool, str
-        Whether a rule gives the numbers of ``encoding``; if not, the nearest rule.
+        Whether a rule such as a base gives the frequencies of ``encoding``; if not, the nearest
+        rule.
     softmax_scale : float, optional
         The factor on q . k, for ``scores``.
     frequencies, uncertainty : np.ndarray
@@ -59,13 +69,14 @@ class Card:
     linear : bool
         Whether angles grow linearly with the position.
     residual, deviations : float, list[Finding]
-        The largest score of the check against ``encoding``, and its findings.
+        The check against ``encoding``: the largest error in units of rounding, and the findings.
     limits, unknown : list[str]
         Refused calls; undetermined properties.
     origin : float
-        The position that the function uses for position 0.
+        The position p for which the function, called with position 0, gives the encoding's result.
     conversion, converted : list[str], str
-        How to use the function as ``to``: steps in words; code of a function that calls ``fn``.
+        The steps that convert the function to the encoding ``to``; the same as Python code that
+        defines ``converted`` from ``fn``.
     report : Report, optional
         The check against ``encoding``.
     """
@@ -102,43 +113,44 @@ class Card:
         return self.report is not None and self.report.passed
 
     def fill(self, identify: Callable[..., None], *measured: Any) -> None:
-        """Call ``identify(*measured, self)``; if it stops, note the reason as unknown."""
+        """Call ``identify(*measured, self)``; add the message of Unidentified to ``unknown``."""
         try:
             identify(*measured, self)
         except Unidentified as reason:
             self.unknown.append(str(reason))
 
     def __str__(self) -> str:
+        users = ", ".join(self.used_by[:6])
+        users += f" and {len(self.used_by) - 6} more presets" if len(self.used_by) > 6 else ""
+        users += "" if self.exact else " (without the deviations)"
+        facts = sorted(self.facts, key=lambda name: _RANK.get(name, 0))
+        rows: list[tuple[str, Iterable[str]]] = [
+            ("is", [self._verdict()]),
+            ("as measured", [] if self.encoding is None or self.rule else [self._described()]),
+            ("same as", map(repr, self.aliases)),
+            ("relation", self.relations),
+            ("used by", [users] if self.used_by else []),
+            ("near", self.closest),
+            *((name, [self.facts[name]]) for name in facts),
+            ("but", (f"{f.code}: {f.message}" for f in self.deviations)),
+            ("limit", self.limits),
+            ("unknown", self.unknown),
+            ("convert", self.conversion),
+        ]
         lines = [f"IDENTITY  {self.subject}  ({self.surface}, {self.backend}, {self.dtype})"]
-        rows: list[tuple[str, str]] = [("is", self._verdict())]
-        if self.encoding is not None and not self.rule:
-            rows.append(("as measured", self._described()))
-        rows += [("same as", repr(a)) for a in self.aliases]
-        rows += [("relation", text) for text in self.relations]
-        if self.used_by:
-            shown = ", ".join(self.used_by[:6])
-            more = f" and {len(self.used_by) - 6} more presets" if len(self.used_by) > 6 else ""
-            but = "" if self.exact else " (without the deviations)"
-            rows.append(("used by", shown + more + but))
-        rows += [("near", text) for text in self.closest]
-        rank = {name: i for i, name in enumerate(_ORDER)}
-        rows += sorted(self.facts.items(), key=lambda row: rank.get(row[0], 0))
-        for f in self.deviations:
-            rows.append(("but", f"{f.code}: {f.message}"))
-        rows += [("limit", text) for text in self.limits]
-        rows += [("unknown", text) for text in self.unknown]
-        rows += [("convert", text) for text in self.conversion]
-        for label, text in rows:
+        for label, texts in rows:
             first = f"{label:<{_INDENT - 1}} "
-            lines += textwrap.wrap(
-                text, _WIDTH, initial_indent=first, subsequent_indent=" " * _INDENT
-            ) or [first.rstrip()]
+            for text in texts:
+                wrapped = textwrap.wrap(
+                    text, 100, initial_indent=first, subsequent_indent=" " * _INDENT
+                )
+                lines += wrapped or [first.rstrip()]
         lines += [f"{'':<{_INDENT}}{line}" for line in self.converted.splitlines()]
         return "\n".join(lines)
 
     def _verdict(self) -> str:
         if self.encoding is None:
-            return "no encoding that is described here"
+            return "no known encoding"
         if not self.rule:
             return f"no known rule{'; nearest is ' if self.nearest else ''}{self.nearest}"
         return self._described()
@@ -158,7 +170,6 @@ class Card:
 
 
 def _plain(value: Any) -> Any:
-    """Return a part of a card as a JSON value."""
     if isinstance(value, Encoding):
         return value.to_dict()
     if isinstance(value, Finding):

@@ -9,16 +9,17 @@ import numpy as np
 from posenc_ref import Bias, Kerple, Sandwich
 from posenc_ref.conformance.bias.cases import Ruler
 
-#: Widths of Sandwich to try.
+#: Values of Sandwich's ``dim`` to try.
 _WIDTHS = (*range(2, 514, 2), 768, 1024)
 #: The number of Gauss-Newton steps.
 _STEPS = 40
+Function = Callable[[float], np.ndarray]
 
 
 def curve(
     r: np.ndarray, values: np.ndarray, terms: np.ndarray, causal: bool, ruler: Ruler
 ) -> Bias | None:
-    """Return the bias with values (H, n) at distances r, relative to the own key, or None."""
+    """Return the bias that equals ``values`` (H, n) at distances r, relative to distance 0."""
     d = r.astype(np.float64)
     for found in (*_kerple(d, values, causal), *_sandwich(d, values, causal)):
         at = np.arange(int(r[-1]) + 1)
@@ -31,33 +32,24 @@ def curve(
 def _kerple(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
     if not (values < 0).all():
         return
-    y = -values
-    forms: dict[str, tuple[Callable[..., np.ndarray], Callable[..., np.ndarray]]] = {
-        "power": (lambda r: d**r, lambda r: d**r * np.log(d)),
-        "log": (lambda r: np.log1p(r * d), lambda r: d / (1 + r * d)),
-    }
-    for form, (shape, slope) in forms.items():
-        fitted = [_fit(row, shape, slope) for row in y]
+    forms: tuple[tuple[str, Function, Function], ...] = (
+        ("power", lambda r: d**r, lambda r: d**r * np.log(d)),
+        ("log", lambda r: np.log1p(r * d), lambda r: d / (1 + r * d)),
+    )
+    for form, shape, slope in forms:
+        fitted = [_fit(row, shape, slope) for row in -values]
         pairs = [pair for pair in fitted if pair is not None]
-        if len(pairs) == len(y) and (form == "log" or max(r for _, r in pairs) <= 2):
+        if len(pairs) == len(values) and (form == "log" or max(r for _, r in pairs) <= 2):
             for digits in (6, 17):  # few digits first
-                r1, r2 = (
-                    tuple(float(f"{v:.{digits}g}") for v in part)
-                    for part in zip(*pairs, strict=True)
-                )
-                yield Kerple(r1, r2, form=form, causal=causal)
+                short = np.array([[float(f"{v:.{digits}g}") for v in pair] for pair in pairs])
+                yield Kerple(*map(tuple, short.T.tolist()), form=form, causal=causal)
 
 
-def _fit(
-    y: np.ndarray, shape: Callable[..., np.ndarray], slope: Callable[..., np.ndarray]
-) -> tuple[float, float] | None:
-    """Fit r1 and r2 of ``y = r1 shape(r2)`` in logarithms; None if the fit fails."""
+def _fit(y: np.ndarray, shape: Function, slope: Function) -> tuple[float, float] | None:
+    """Return r1 and r2 of ``y = r1 shape(r2)``, fitted in logarithms, or None if that fails."""
     goal = np.log(y)
     starts = np.geomspace(2.0**-12, 2.0**6, 37)
-    log = min(
-        (np.log(r) for r in starts),
-        key=lambda x: float(np.std(goal - np.log(shape(np.exp(x))))),
-    )
+    log = np.log(min(starts, key=lambda r: float(np.std(goal - np.log(shape(r))))))
     for _ in range(_STEPS):
         r = np.exp(log)
         rest = goal - np.log(shape(r))
@@ -76,7 +68,7 @@ def _fit(
 
 
 def _sandwich(d: np.ndarray, values: np.ndarray, causal: bool) -> Iterator[Bias]:
-    """Yield Sandwich with each width that gives the first head's values at two distances."""
+    """Yield Sandwich with each ``dim`` that gives the first head's bias at two distances."""
     heads = len(values)
     near = [0, min(6, d.size - 1)]
     for dim in _WIDTHS:

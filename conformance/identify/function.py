@@ -47,8 +47,8 @@ def identify(
     axes : int
         Number of position axes; with several, ``apply`` takes positions (A, B, S).
     to : Encoding, optional
-        The encoding to convert the function to: ``.conversion`` lists the steps, or the reason why
-        this is impossible, and ``.converted`` has the code.
+        The encoding to convert the function to: ``.conversion`` lists the steps, or why there are
+        none, and ``.converted`` has the code.
     **options
         ``backend``, ``dtype``, ``tensor_layout``, ``device``, ``max_position``, ``factory``,
         ``seed`` and ``name`` as for :func:`check`.
@@ -99,16 +99,16 @@ def _convert(card: Card, to: Encoding) -> None:
     from .convert.convert import convert
 
     if card.encoding is None:
-        card.conversion = ["cannot be converted: no encoding that is described here"]
+        card.conversion = ["cannot be converted: the function has no known encoding"]
         return
     origin = card.origin if card.origin != getattr(card.encoding, "offset", 0.0) else 0.0
-    found, mended = card.encoding, {"position-origin"}
+    found, fixed = card.encoding, {"position-origin"}
     if card.surface == "cos_sin" and isinstance(found, RoPE) and (card.frequencies < 0).all():
-        found, mended = found.replace(sign=-1), {*mended, "sign"}
+        found, fixed = found.replace(sign=-1), {*fixed, "sign"}
     advice = convert(found, to, card.surface, origin, card.softmax_scale)
-    wrong = [f.code for f in card.deviations if f.severity == ERROR and f.code not in mended]
+    wrong = [f.code for f in card.deviations if f.severity == ERROR and f.code not in fixed]
     if wrong:
-        card.conversion.append(f"mend first what deviates: {', '.join(wrong)}")
+        card.conversion.append(f"fix the deviations first: {', '.join(wrong)}")
     card.conversion += advice.steps
     card.converted = advice.code
 
@@ -130,12 +130,12 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
     A function with state is checked on a fresh instance, or not at all without a factory.
     """
     assert card.encoding is not None
-    if run.report.findings:  # only state is reported before the check
-        card.deviations = list(run.report.findings)
+    card.deviations = list(run.report.findings)
+    if card.deviations:  # only state is reported before the check
         if run.driver.factory is None:
             card.unknown.append(
-                "whether it is exact: calls change what later ones give, so a check of this "
-                "instance would judge what is left of the measurement; pass factory="
+                "the check against the encoding did not run: calls change the results of later "
+                "calls, and identify has called this instance; pass factory="
             )
             return
         fn = run.driver.fresh().fn
@@ -144,17 +144,18 @@ def _confirm(fn: Callable[..., Any], run: Run, card: Card, options: dict[str, An
         report = check(fn, _declared(card, head_dim), card.surface, head_dim=head_dim, **options)
     except (AssertionError, ArithmeticError, LookupError, ValueError) as error:
         # An error in the check itself must not lose the card.
-        card.unknown.append(f"whether it is exact: the check broke off ({error!r}); please report")
+        card.unknown.append(f"the check against the encoding failed ({error!r}); please report")
         return
     card.report = report
     known = {f.code for f in report.findings}
     card.deviations = [f for f in card.deviations if f.code not in known] + report.findings
     if card.surface != "slopes":  # refused numbers of heads are on the card
         card.limits = list(dict.fromkeys([*card.limits, *report.limits]))
-    if report.accuracy is not None:
-        card.residual = report.accuracy.worst
-        if report.accuracy.precision:
-            card.facts["angles"] = report.accuracy.precision
-        if report.accuracy.degrades_at is not None:
-            card.facts["accuracy"] = f"visibly wrong from position {report.accuracy.degrades_at} on"
-        card.facts["judged"] = f"up to position {report.accuracy.highest}"
+    accuracy = report.accuracy
+    if accuracy is not None:
+        card.residual = accuracy.worst
+        if accuracy.precision:
+            card.facts["angles"] = accuracy.precision
+        if accuracy.degrades_at is not None:
+            card.facts["accuracy"] = f"visibly wrong from position {accuracy.degrades_at} on"
+        card.facts["judged"] = f"up to position {accuracy.highest}"

@@ -30,12 +30,12 @@ def no_head_dim(run: Run, surface: str) -> str:
         "head_dim=64, or --head-dim 64 on the command line"
     )
     taken = [d for d in _HEAD_DIMS if _works(run, surface, d)]
-    if len(taken) == 1:
-        return f"{text}; of the usual sizes this function takes {taken[0]} alone"
     if taken:
-        return f"{text}; this function takes {', '.join(map(str, sorted(taken)))} and maybe others"
-    first = _HEAD_DIMS[0]
-    found = for_apply(run, first) if surface == "apply" else arguments(run.driver.fn, surface)
+        return (
+            f"{text}; of the usual sizes, this function takes {', '.join(map(str, sorted(taken)))}"
+        )
+    fn = run.driver.fn
+    found = for_apply(run, _HEAD_DIMS[0]) if surface == "apply" else arguments(fn, surface)
     return "; ".join([text, *found])
 
 
@@ -43,7 +43,7 @@ def for_apply(run: Run, dim: int) -> list[str]:
     """Return hints for a function that fails in the first call of ``apply``."""
     for n in _AXES if run.driver.axes == 1 else ():
         if _works(run, "apply", dim, axes=n):
-            return [f"positions ({n}, B, S) come out right: pass axes={n}, or --axes {n}"]
+            return [f"it accepts positions of shape ({n}, B, S): pass axes={n}, or --axes {n}"]
     return [*_libraries(run, "apply", dim), *arguments(run.driver.fn, "apply")]
 
 
@@ -51,7 +51,7 @@ def for_tables(run: Run, surface: str, error: Refused | Malformed) -> list[str]:
     """Return hints for a function of positions that fails or returns a wrong shape."""
     if isinstance(error, Malformed):
         other = {"cos_sin": "table", "table": "cos_sin"}.get(surface)
-        return [f"what comes out may be that of surface {other!r}"] if other else []
+        return [f"the shape is that of surface {other!r}: pass it as surface="] if other else []
     return [*_libraries(run, "table"), *arguments(run.driver.fn, surface)]
 
 
@@ -60,19 +60,19 @@ def no_rotation(run: Run, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
     half = 2 * run.driver.apply(x / 2, SHORT)  # equals y if the function is linear
     off = np.abs(half - y)
     if (off > run.budget * ROUNDOFF[run.coarse] * (np.abs(y) + np.abs(half))).any():
-        yield "it is not linear in x: half of x does not give half of what x gives"
+        yield "it is not linear in x: fn(x / 2) differs from fn(x) / 2"
     if np.array_equal(run.driver.apply(x, SHORT + 3), y):
         yield "positions make no difference"
 
 
 def arguments(fn: Callable[..., Any], surface: str) -> list[str]:
-    """Return a hint if the function does not take the surface's number of arguments."""
+    """Return a hint if the function takes another number of arguments than the surface passes."""
     passed, needed = len(SURFACES[surface].arguments), _needed(fn)
     if surface == "frequencies" or needed is None or needed[0] <= passed <= needed[1]:
         return []
     least, most = needed
-    every = [row for row in SURFACES.values() if row.identify and row.name != "frequencies"]
-    every.sort(key=lambda row: len(row.arguments))
+    every = sorted(SURFACES.values(), key=lambda row: len(row.arguments))
+    every = [row for row in every if row.identify and row.name != "frequencies"]
     fits = [row.name for row in every if least <= len(row.arguments) <= most]
     call = f"fn({', '.join(SURFACES[surface].arguments)})"
     instead = f"; surfaces that fit are {', '.join(fits)}" if fits and least else ""
@@ -97,18 +97,20 @@ def _needed(fn: Callable[..., Any]) -> tuple[int, float] | None:
 def _libraries(run: Run, surface: str, dim: int = 0) -> Iterator[str]:
     """Yield a hint for the first loaded array library that the function accepts."""
     for library in backends():
-        if library.name == run.driver.backend_name or library.module not in sys.modules:
-            continue
-        if library.unusable() is not None or run.driver.dtype not in library.dtypes:
-            continue
         name = library.name
-        if _works(run, surface, dim, backend_name=name):
+        if (
+            name != run.driver.backend_name
+            and library.module in sys.modules
+            and library.unusable() is None
+            and run.driver.dtype in library.dtypes
+            and _works(run, surface, dim, backend_name=name)
+        ):
             yield f"it works on arrays of {name}: pass backend={name!r}, or --backend {name}"
             return
 
 
 def _works(run: Run, surface: str, dim: int, **settings: Any) -> bool:
-    """Return whether a call succeeds; ``apply`` must also return finite values like x."""
+    """Return whether a call with usual arguments succeeds; ``apply`` must return finite values."""
     driver = replace(run.driver, out_dtypes=set(), **settings)
     try:
         if surface == "apply":

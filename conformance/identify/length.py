@@ -22,8 +22,10 @@ from .fit.measurement import PLAIN, Factor, Measurement, nice
 from .measure import reach, refined
 
 _Rope = RoPE | MultiAxisRoPE
+NOT_LINEAR = "angles are not linear in the position, or amplitudes change with it"
 #: The text for frequencies without a rule, removed if a rule by length is found.
-UNSPACED = "by which rule the frequencies are spaced"
+UNSPACED = "no known rule (a base and a scaling) gives the frequencies"
+_NO_RULE = "no known rule gives the frequencies of longer calls"
 #: Lengths to try, from short to long: one more than each usual original length.
 LADDER = tuple(2**k + 1 for k in range(7, 18))
 #: Positions compared between calls of different lengths; the shortest call has only these.
@@ -35,21 +37,18 @@ _SAME = 4
 
 
 class Lengths:
-    """Access to the frequencies in calls of chosen lengths.
-
-    The length of a call is its last position plus one.
-    """
+    """Access to the frequencies in calls of a chosen length, which is the last position plus 1."""
 
     def __init__(self, run: Run, access: Reach, tables: Tables, short: Phases, card: Card) -> None:
         self.run, self._tables, self.short = run, tables, short
-        #: Whether one call can include early and late positions.
-        self.whole = access.mode in ("any", "prefix")
+        self.whole = access.mode in ("any", "prefix")  #: one call can have early and late positions
         self.seen: dict[int, bool] = {}  #: frequencies equal the shortest call's, by length
         self.last = 0  #: the last length before the frequencies change
         self.longest = 0  #: the longest accepted call
         self._fresh = False
+        card.linear = short.linear
         if not short.linear:
-            card.unknown.append("whether the length matters: nothing is known to compare with")
+            card.unknown.append(f"{NOT_LINEAR}: longer calls are not measured")
             return
         self._first = self.rows(_SHORTEST)[1:] if self.whole else ()
         self._climb(access, card)
@@ -60,7 +59,7 @@ class Lengths:
         return [n for n, same in self.seen.items() if not same]
 
     def refined(self, access: Reach) -> Phases:
-        """Return the frequencies of short calls, refined up to the length that changes them."""
+        """Return the frequencies of short calls, measured up to the length that changes them."""
         # For coarse dtypes, the length at which frequencies change is uncertain.
         most = self.last // 2 if self.changed else reach(access)
         return refined(self._tables, self.short, most, self.run.coarse)
@@ -74,13 +73,13 @@ class Lengths:
             except (Refused, Malformed):
                 break
         if not self.seen:
-            card.unknown.append("whether the length matters: no longer call is accepted")
+            card.unknown.append(f"calls of {LADDER[0]} tokens fail: longer calls are not measured")
             return
         if self.whole and not self.same(_SHORTEST):
             first = min(self.changed, default=max(self.seen))
-            card.facts["length"] = f"a call of {first} tokens changes what later calls give"
+            card.facts["length"] = f"a call of {first} tokens changes later results"
             if self.run.driver.factory is None:
-                card.unknown.append("by which rule the frequencies change with the length")
+                card.unknown.append(_NO_RULE)
                 self.seen = dict.fromkeys(self.seen, False)
                 return
             self._fresh = True
@@ -99,7 +98,6 @@ class Lengths:
         self.last, self.longest = low, access.reach(_LONGEST - 1) + 1
 
     def _renew(self) -> None:
-        """Use a fresh instance if long calls change later ones."""
         if self._fresh:
             self.run.driver.fn = self.run.driver.fresh().fn
 
@@ -115,12 +113,9 @@ class Lengths:
             return self.meets(length, self.short.frequencies, self.short.amplitude)
         angle = np.abs(self.short.frequencies) * _EARLY[:, None]
         slack = ROUNDOFF[self.run.coarse] + ROUNDOFF["float32"] * angle
-        slack = _SAME * slack * self.short.amplitude
-        n = _EARLY.size
-        return all(
-            bool((np.abs(a[:n] - b[:n]) <= slack).all())
-            for a, b in zip(self.rows(length)[1:], self._first, strict=True)
-        )
+        calls = (self.rows(length)[1:], self._first)
+        now, first = (np.stack(tables)[:, : _EARLY.size] for tables in calls)
+        return bool((np.abs(now - first) <= _SAME * slack * self.short.amplitude).all())
 
     def phases(self, length: int) -> Phases:
         """Return the phases measured at or near the given length."""
@@ -148,7 +143,7 @@ class Lengths:
     def explain(self, card: Card, short: Measurement, live: np.ndarray) -> None:
         """Fill in the rule for frequencies that change with the length, if one is found.
 
-        ``live`` has the numbers of the pairs in the table, those with nonzero frequency.
+        ``live`` holds the indices of the pairs whose frequency is not 0.
         """
         if not self.last:
             return
@@ -160,25 +155,21 @@ class Lengths:
         found = next((r for r in rules if all(self._follows(r, n, live) for n in tried)), None)
         if found is None and not self.whole:
             card.unknown.append(
-                f"why angles past position {self.last - 1} are not the position times the "
-                "frequency: longer calls may have other frequencies, or positions are not what "
-                "was given"
+                f"past position {self.last - 1}, an angle is not its position times the frequency: "
+                "longer calls have other frequencies, or the function changes positions"
             )
             return
-        card.facts["length"] = (
-            f"calls of more than {self.last} tokens have other frequencies" if self.whole
-            else f"past position {self.last - 1} are other frequencies"
-        )  # fmt: skip
+        where = "in calls of more than {} tokens" if self.whole else "from position {} on"
+        card.facts["length"] = f"the frequencies change {where.format(self.last)}"
         card.by_length = {n: p.frequencies for n, p in known.items()}
         if found is None:
-            card.unknown.append("by which rule the frequencies change with the length")
+            card.unknown.append(_NO_RULE)
             return
         card.encoding, card.aliases, card.relations = found, (), ()
         card.rule, card.nearest = True, ""
-        card.unknown = [text for text in card.unknown if not text.startswith(UNSPACED)]
+        card.unknown = [text for text in card.unknown if text != UNSPACED]
 
     def _follows(self, rule: _Rope, n: int, live: np.ndarray) -> bool:
-        """Return whether a call of length ``n`` follows the rule."""
         w = rule.sign * rule.frequencies(n)[live]
         return self.meets(n, w, abs(rule.attention_factor(n)))
 
@@ -186,11 +177,9 @@ class Lengths:
 def _rules(
     encoding: Any, lengths: Lengths, known: dict[int, Phases], short: Measurement, live: np.ndarray
 ) -> Iterator[_Rope]:
-    """Yield dynamic NTK, Qwen's steps and LongRoPE, the simplest first."""
+    """Yield the encoding with dynamic NTK, Qwen's NTK and LongRoPE scaling."""
     start = lengths.last
-    if not isinstance(encoding, RoPE | MultiAxisRoPE):
-        return
-    if getattr(encoding, "spacing", "global") != "global":
+    if not isinstance(encoding, _Rope) or getattr(encoding, "spacing", "global") != "global":
         return
     if short.rotary_dim > 2 and encoding.scaling is None:
         yield from _dynamic(encoding, start, lengths, list(known))
@@ -208,7 +197,7 @@ def _near(value: float, slack: float) -> list[int]:
 
 
 def _dynamic(encoding: _Rope, start: int, lengths: Lengths, longer: list[int]) -> Iterator[_Rope]:
-    """Yield dynamic NTK, in which the factor on the base is linear in the length."""
+    """Yield dynamic NTK: the factor on the base is linear in the length."""
     k = encoding.frequencies().size - 1
     alpha = {}
     for n in longer:
@@ -233,31 +222,27 @@ def _dynamic(encoding: _Rope, start: int, lengths: Lengths, longer: list[int]) -
 def _two_lists(
     encoding: _Rope, start: int, long: Phases, short: Measurement, rounding: float
 ) -> Iterator[_Rope]:
-    """Yield LongRoPE, in which frequencies change once."""
-    m_long = float(np.median(long.amplitude))
-    same_m = (
-        abs(m_long - short.factor.m) <= 2 * short.factor.error * max(1.0, m_long) + FACTOR_SLACK / 8
-    )
-    m = short.factor.short
-    factor = m if same_m else (m, Factor(m_long, sigma=rounding).short)
+    """Yield LongRoPE: one list of divisors for short calls, one for long calls."""
+    m, m_long = short.factor, float(np.median(long.amplitude))
+    same = abs(m_long - m.m) <= 2 * m.error * max(1.0, m_long) + FACTOR_SLACK / 8
+    factor = m.short if same else (m.short, Factor(m_long, sigma=rounding).short)
     w = Measurement(encoding.sign * long.frequencies, long.sigma, roundoff=short.roundoff)
     if not (w.w > 0).all() or not (short.w > 0).all():
         return
     limit = next(iter(_near(start, 1 / 1024)), start)
     best = min(PUBLISHED_BASES, key=lambda b: _digits(b, short) + _digits(b, w))
     one, other = (tuple(_divisors(best, part)) for part in (short, w))
-    if isinstance(factor, float):
-        for f in (1.0, *PLAIN):
-            scaling = pr.LongRoPE(one, other, limit, factor=f)
-            if short.has_factor(scaling.magnitude(None)):
-                yield encoding.replace(base=best, scaling=scaling)
+    for f in (1.0, *PLAIN) if same else ():
+        scaling = pr.LongRoPE(one, other, limit, factor=f)
+        if short.has_factor(scaling.magnitude(None)):
+            yield encoding.replace(base=best, scaling=scaling)
     scaling = pr.LongRoPE(one, other, limit, attention_factor=factor)
     yield encoding.replace(base=best, scaling=scaling)
 
 
 def _divisors(base: float, m: Measurement) -> list[float]:
     """Return the divisor of every pair, rounded within its uncertainty."""
-    pairs = zip(m.plain(base) / m.w, m.noise + 4 * m.roundoff, strict=True)
+    pairs = zip(m.predicted(base) / m.w, m.noise + 4 * m.roundoff, strict=True)
     return [nice(float(v), float(e)) for v, e in pairs]
 
 

@@ -12,7 +12,7 @@ from posenc_ref.conformance.harness.run import Run
 
 #: Queries and keys in the square call for measuring terms.
 _SQUARE = 6
-#: Numbers of heads to try, as a bias may require its own.
+#: Numbers of heads to try: a bias may require a certain number.
 _HEADS = tuple(dict.fromkeys((1, 8, 12, 16, 32, 4, 2, *range(3, 65))))
 #: Logits of zero inputs below this count as masked.
 _MASK = -1e4
@@ -67,27 +67,25 @@ class Logits:
         """Return whether a single query has the position of the last key."""
         if not self.short:
             return True
-        x = self.run.driver.rounded(
-            np.random.default_rng(self.run.settings.seed).normal(size=(1, _SQUARE, self.dim))
-        )
+        x = self.run.random((1, _SQUARE, self.dim))
         off = np.abs(self.of(x[:, -1:], x)[:, :, 0] - self.of(x, x)[:, :, -1])
         size = np.abs(x[:, -1:] * x).sum(axis=-1)  # (1, K)
         return bool((off <= 64 * ROUNDOFF[self.run.coarse] * (size + 1)).all())
 
     def hot(self, channels: np.ndarray, length: int) -> np.ndarray:
-        """Return x (channels, length, d), one nonzero channel per batch item; -1 for all zeros."""
+        """Return x (n, length, d): only channel ``channels[i]`` of item i is nonzero (-1: none)."""
         x = np.zeros((channels.size, length, self.dim))
         at = np.flatnonzero(channels >= 0)
         x[at, :, channels[at]] = self.size
         return x
 
-    def last(self, q: np.ndarray, k: np.ndarray, length: int) -> np.ndarray:
-        """Return logits (n, H, length) of the last query, for channel q[n] of q and k[n] of k."""
+    def last(self, a: np.ndarray, b: np.ndarray, length: int) -> np.ndarray:
+        """Return logits (n, H, length) of the last query, with channel a[i] of q and b[i] of k."""
         step = max(1, _CHUNK // (length * self.dim * self.heads))
         n_q = 1 if self.short else length
         parts = [
-            self.of(self.hot(q[i : i + step], n_q), self.hot(k[i : i + step], length))[:, :, -1]
-            for i in range(0, q.size, step)
+            self.of(self.hot(a[i : i + step], n_q), self.hot(b[i : i + step], length))[:, :, -1]
+            for i in range(0, a.size, step)
         ]
         return np.concatenate(parts)
 
@@ -115,7 +113,7 @@ class Terms:
     noise: dict[str, float]  #: the rounding error of each term
 
     def same(self, name: str, along: str) -> bool:
-        """Return whether a term is equal along queries, keys, all pairs, or pairs of one offset."""
+        """Return whether a term is constant along queries, keys, one offset, or everywhere."""
         i, j = np.nonzero(self.visible)
         group = {"queries": j, "keys": i, "offsets": j - i, "all": 0 * i}[along]
         values = getattr(self, name)[:, i, j]

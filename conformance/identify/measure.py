@@ -30,7 +30,7 @@ def reach(access: Reach) -> int:
 
 
 def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
-    """Return the phases refined at positions up to ``most``, while angles stay linear.
+    """Return the phases; if linear, with frequencies measured at positions up to ``most``.
 
     Positions are powers of two, so that their products with a frequency are exact.
     """
@@ -51,9 +51,8 @@ def refined(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
         lever = ROUNDOFF[dtype] * np.minimum(1.0, np.abs(w) * at) / at
         sigma = np.minimum(sigma, lever + ROUNDOFF["float64"] * np.abs(w))
     found = replace(phases, frequencies=w, sigma=sigma)
-    return (
-        found if ROUNDOFF[dtype] <= ROUNDOFF["float32"] else _averaged(tables, found, most, dtype)
-    )
+    coarse = ROUNDOFF[dtype] > ROUNDOFF["float32"]
+    return _averaged(tables, found, most, dtype) if coarse else found
 
 
 def _averaged(tables: Tables, phases: Phases, most: int, dtype: str) -> Phases:
@@ -93,7 +92,7 @@ def amplitude(run: Run, access: Reach, tables: Tables, phases: Phases) -> Factor
 
 
 def origin(phases: Phases, dtype: str) -> float:
-    """Return the position that the function uses for position 0."""
+    """Return the position whose angles the function uses for position 0."""
     w, start = phases.frequencies, phases.start
     error = BUDGET[dtype] * (ROUNDOFF[dtype] + ROUNDOFF["float32"])
     if (np.abs(start) <= error).all() or not phases.linear:
@@ -110,9 +109,9 @@ def origin(phases: Phases, dtype: str) -> float:
 
 
 def xpos_rates(tables: Tables, access: Reach, dtype: str) -> tuple[np.ndarray, float] | None:
-    """Return the slope of every pair's log amplitude, and the scale_base of xPos.
+    """Return the slope of each pair's log amplitude (None if not constant), and xPos's scale_base.
 
-    Return None if a slope is not constant.  scale_base is 0 if the slopes do not follow XPos.
+    The scale_base is 0 if the slopes are not those of XPos.
     """
     at = access.within(_XPOS)
     if at.size < _XPOS.size:

@@ -1,9 +1,10 @@
-"""Equivalent encodings, equivalent parameters, and models that use an encoding."""
+"""Equivalent encodings and parameters, the nearest known rule, and models with an encoding."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import product
 from typing import Any
 
@@ -15,25 +16,19 @@ from posenc_ref.accuracy import BUDGET, ROUNDOFF
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .fit.blend import MSCALES
-from .fit.measurement import PLAIN, Measurement, fitted_base, nice
+from .fit.measurement import PLAIN, Fit, Measurement, decimals, equal_range, fitted_base, nice
 from .fit.schedule import fit
 
-Names = tuple[tuple[Encoding, ...], tuple[str, ...]]
 
-
-def same_as(encoding: RoPE, m: Measurement) -> Names:
-    """Return equivalent encodings, and changes of parameters that have no effect."""
-    aliases: list[Encoding] = []
-    relations: list[str] = []
+def same_as(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
+    """Yield equivalent encodings, and changes of parameters that have no effect, in words."""
     if m.w.size == 1:
         other = "half" if encoding.layout == "interleaved" else "interleaved"
-        aliases.append(encoding.replace(layout=other))
-        relations.append("any base: the only pair turns by 1 rad per position whatever it is")
-    for name in _others(encoding, m):
-        (relations if isinstance(name, str) else aliases).append(name)  # type: ignore[arg-type]
+        yield encoding.replace(layout=other)
+        yield "any base: the only pair has frequency 1 rad per position with every base"
+    yield from _others(encoding, m)
     if encoding.sign < 0:
-        relations.append("the same with positions negated and sign=1")
-    return tuple(aliases), tuple(relations)
+        yield "the same with positions negated and sign=1"
 
 
 def same_axes(encoding: MultiAxisRoPE) -> tuple[Encoding, ...]:
@@ -57,7 +52,7 @@ def _others(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
             for factor in PLAIN:
                 if factor * factor - factor + 1 == s.factor:
                     yield encoding.replace(scaling=pr.DynamicNTK(factor, 4096, policy="static"))
-                    yield "max_position does not matter where the policy is static"
+                    yield "with policy='static', DynamicNTK does not depend on max_position"
         case pr.LinearScaling():
             yield f"the same with positions multiplied by {1 / s.factor:.8g} and no scaling"
         case pr.YaRN():
@@ -77,7 +72,7 @@ def _others(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
 
 def _unscaled(encoding: RoPE, m: Measurement) -> Iterator[Encoding | str]:
     if 1 < m.w.size <= 2:
-        yield "with two frequencies, a scaling that keeps the first one is the same as another base"
+        yield "with two pairs, scaling only the second frequency has the effect of another base"
     if encoding.base in PUBLISHED_BASES or m.rotary_dim <= 2:
         return
     for known, scaling in product(PUBLISHED_BASES, map(pr.NTKScaling, PLAIN)):
@@ -92,29 +87,26 @@ def _yarn(encoding: RoPE, s: Any, m: Measurement) -> Iterator[Encoding | str]:
             if m.has_factor(other.magnitude(None)):
                 yield encoding.replace(scaling=other)
     yield _together(s, "original_max_position", "beta_fast", "beta_slow")
-    ratio = m.w / m.plain(encoding.base)
-    divided = np.abs(ratio * s.factor - 1) <= 2 * m.error
-    if not divided.any():
+    ratio = m.w / m.predicted(encoding.base)
+    if not (np.abs(ratio * s.factor - 1) <= 2 * m.error).any():
         yield (
-            "no pair is slow enough to show the factor by its frequency: other factors with other "
-            "lengths give the same frequencies"
+            "no pair is slow enough for the whole factor to divide its frequency: other factors "
+            "with another original_max_position give the same frequencies"
         )
     if s.truncate and s.blend in ("linear", "geometric"):
         yield from _any_length(encoding, s, m)
 
 
 def _together(scaling: Any, *names: str) -> str:
-    """Describe fields that have no effect if all are multiplied by one number."""
     twice = scaling.replace(**{name: 2 * getattr(scaling, name) for name in names})
     return (
-        f"the same function if {', '.join(names[:-1])} and {names[-1]} are all multiplied by one "
-        f"number, for example by 2: {twice!r}"
+        f"the same results if {', '.join(names[:-1])} and {names[-1]} are all multiplied by the "
+        f"same number, for example by 2: {twice!r}"
     )
 
 
 def _any_length(encoding: RoPE, s: Any, m: Measurement) -> Iterator[str]:
     """Yield the range of original_max_position that gives the same frequencies."""
-    kept = s.original_max_position
 
     def same(length: int) -> bool:
         try:
@@ -122,17 +114,7 @@ def _any_length(encoding: RoPE, s: Any, m: Measurement) -> Iterator[str]:
         except ValueError:
             return False
 
-    def last(direction: int) -> int:
-        inside, step = int(kept), max(int(kept) // 1024, 1)
-        while step >= 1:
-            further = inside + direction * step
-            if further >= 1 and abs(further) < 2**40 and same(further):
-                inside, step = further, step * 2
-            else:
-                step //= 2
-        return inside
-
-    low, high = last(-1), last(1)
+    low, high = equal_range(int(s.original_max_position), same)
     if high > low:
         yield f"any original_max_position from {low} to {high} gives the same frequencies"
 
@@ -154,7 +136,7 @@ def _given(m: Measurement) -> Iterator[str]:
         base = fitted_base(m, 1 / scale)
         if base is not None:
             base = nice(base, float(m.error.max()) * 4)
-            if m.agree(scale * m.plain(base)).all():
+            if m.agree(scale * m.predicted(base)).all():
                 yield f"base={base:g} with positions multiplied by {_pi(scale)}"
 
 
@@ -167,7 +149,7 @@ def _pi(value: float) -> str:
 
 
 def unexplained(m: Measurement) -> tuple[str, ...]:
-    """Describe frequencies without a rule as a reversed rule, or by a list of divisors."""
+    """Describe frequencies that match no rule: in reverse order, or by the divisor of each pair."""
     if not (m.w > 0).all() or m.w.size < 4:
         return ()
     turned = fit(Measurement(m.w[::-1], m.sigma[::-1], roundoff=m.roundoff))
@@ -175,29 +157,63 @@ def unexplained(m: Measurement) -> tuple[str, ...]:
         rule = "" if turned.scaling is None else f" with {turned.scaling!r}"
         return (f"base={turned.base:g}{rule}, with the pairs in reverse order",)
     for base in PUBLISHED_BASES:
-        divided = m.plain(base) / m.w
+        divided = m.predicted(base) / m.w
         # With the full tolerance, every number would have a short neighbour.
         pairs = zip(divided.tolist(), (m.error / 8).tolist(), strict=True)
         short = [nice(v, e) for v, e in pairs]
         if all(float(f"{v:.5g}") == v for v in short):
             shown = ", ".join(f"{v:g}" for v in (*short[:3], short[-1]))
             return (
-                f"base={base:g} with every pair divided by a number of its own ({shown} for the "
-                "last), as one list of LongRoPE does",
+                f"base={base:g}, with the frequency of each pair divided by its own number, as in "
+                f"LongRoPE ({shown} for the last pair)",
             )
     return ()
 
 
+def nearest(m: Measurement) -> str:
+    """Describe the rule that matches most pairs (at least half), or has the smallest error."""
+    if m.w.size < 2 or not (m.w > 0).all():
+        return ""
+    rated = []
+    for n, found in enumerate(_candidates(m)):
+        off = np.abs(np.log(m.w / m.predicted(found.base, found.scaling)))
+        left = int((off > m.error).sum())
+        rated.append((left if 2 * left < off.size else off.size, float(off.max()), n, found, off))
+    _, worst, _, found, off = min(rated)
+    rule = "" if found.scaling is None else f" with {found.scaling!r}"
+    at, apart = int(np.argmax(off)), off > m.error
+    first = int(np.argmax(apart))
+    return (
+        f"base={found.base:g}{rule}, which {int((~apart).sum())} of {m.w.size} pairs follow; the "
+        f"first that does not is pair {first} ({100 * np.expm1(off[first]):.3g} % off), the worst "
+        f"is pair {at} ({100 * np.expm1(worst):.3g} % off)"
+    )
+
+
+def _candidates(m: Measurement) -> Iterator[Fit]:
+    """Yield published bases with usual factors, and the best fitted base."""
+    fitted = fitted_base(m, 1.0)
+    near = () if fitted is None else tuple(decimals(fitted, digits=3))
+    for base in [b for b in (*PUBLISHED_BASES, *near) if b > 1.0]:
+        yield Fit(base)
+        for factor in PLAIN:
+            yield Fit(base, pr.LinearScaling(factor))
+            if m.rotary_dim > 2:
+                yield Fit(base, pr.NTKScaling(factor))
+    for _, e in known():
+        match e:
+            case pr.RoPE(scaling=pr.YaRN() | pr.Llama3Scaling()) if e.rotary_dim == m.rotary_dim:
+                yield Fit(e.base, e.scaling)
+
+
 @functools.cache
 def known() -> tuple[tuple[str, Encoding], ...]:
-    """Return the encodings of all presets that need no argument, with their names."""
+    """Return the name and the encoding of every preset that needs no argument."""
     found = []
     for name in pr.presets():
-        try:
-            model = pr.preset(name)
-        except ValueError:
-            continue
-        found += [(name, e) for e in model.encodings.values() if e is not None]
+        with suppress(ValueError):  # the preset needs an argument
+            encodings = pr.preset(name).encodings.values()
+            found += [(name, e) for e in encodings if e is not None]
     return tuple(found)
 
 
@@ -207,22 +223,22 @@ def used_by(encoding: Encoding) -> tuple[str, ...]:
 
 
 def closest(encoding: Encoding) -> tuple[str, ...]:
-    """Return the presets that differ in the fewest fields, with these fields."""
+    """Return the presets that differ in the fewest fields (one or two), with their values there."""
     mine = encoding.to_dict()
     sizes = {"head_dim", "dim", "num_heads"} & set(mine)
-    rated = []
+    rated: list[tuple[int, str, str]] = []
     for name, e in known():
-        if type(e) is not type(encoding):
-            continue
-        other = e.to_dict()
-        apart = [f for f in mine if mine[f] != other[f]]
-        if 0 < len(apart) <= 2 and not sizes & set(apart):
-            rated.append((len(apart), name, ", ".join(f"{f}={getattr(e, f)!r}" for f in apart)))
-    fewest = min((n for n, _, _ in rated), default=0)
+        if type(e) is type(encoding):
+            other = e.to_dict()
+            apart = [f for f in mine if mine[f] != other[f]]
+            if 0 < len(apart) <= 2 and not sizes & set(apart):
+                values = ", ".join(f"{f}={getattr(e, f)!r}" for f in apart)
+                rated.append((len(apart), name, values))
+    fewest = min(rated, default=(0,))[0]
     grouped: dict[str, list[str]] = {}
-    for n, name, apart_text in rated:
+    for n, name, values in rated:
         if n == fewest:
-            grouped.setdefault(apart_text, []).append(name)
+            grouped.setdefault(values, []).append(name)
     return tuple(
         f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}, "
         f"which {'has' if len(names) == 1 else 'have'} {text}"
@@ -232,24 +248,16 @@ def closest(encoding: Encoding) -> tuple[str, ...]:
 
 def is_same(one: Encoding, other: Encoding) -> bool:
     """Return whether two encodings give the same results."""
-    if not isinstance(one, Rotary) or not isinstance(other, Rotary):
+    if any(not isinstance(e, Rotary) or isinstance(e, XPos | MixedRoPE) for e in (one, other)):
         return one == other
-    if any(isinstance(e, XPos | MixedRoPE) for e in (one, other)):
-        return one == other
-    if one.head_dim != other.head_dim or one.depends_on_length != other.depends_on_length:
-        return False
     return _numbers(one) == _numbers(other)
 
 
 @functools.lru_cache(maxsize=1024)
-def _numbers(encoding: Rotary) -> tuple[Any, ...]:
-    """Return all numbers that determine the results of an encoding."""
+def _numbers(encoding: Any) -> tuple[Any, ...]:
+    """Return the numbers that determine the results of an encoding."""
     axes = encoding.axes()
-    arrays = (
-        *encoding.pairs(),
-        *encoding.output_pairs(),
-        np.zeros(1) if axes is None else axes,
-    )
+    arrays = (*encoding.pairs(), *encoding.output_pairs(), np.zeros(1) if axes is None else axes)
     lengths = (None, 2**11, 2**14 + 1, 2**18 + 1) if encoding.depends_on_length else (None,)
     w = [tuple(encoding.frequencies(n).tolist()) for n in lengths]
     m = [encoding.attention_factor(n) for n in lengths]

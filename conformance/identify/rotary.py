@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 import posenc_ref as pr
@@ -9,22 +13,38 @@ from posenc_ref import RoPE
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.probes import SHORT
-from posenc_ref.conformance.harness.reach import Access, Reach
+from posenc_ref.conformance.harness.reach import Access
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
-from posenc_ref.conformance.phases.measure import Measured, Phases, Tables, measure, unaliased
+from posenc_ref.conformance.phases.measure import Measured, Phases, measure, unaliased
 from posenc_ref.conformance.rotary.judge import required_inputs
+from posenc_ref.rope import layout_pairs
 
 from . import axes as identify_axes
 from . import hints
 from . import names as identify_names
-from . import nearest as identify_near
-from .card import Card, Unidentified
+from .card import Card, Unidentified, require_finite, require_same
 from .fit.measurement import Factor, Fit, Measurement
 from .fit.schedule import fit
 from .length import UNSPACED, Lengths
 from .measure import amplitude, like_xpos, origin, uncertainty
-from .structure import Structure, structures
+
+UNKNOWN_LAYOUT = "the channel pairs match no known layout (half, interleaved)"
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Fields of ``RoPE``, and the index of each measured pair among the pairs of that layout."""
+
+    fields: dict[str, Any]
+    index: np.ndarray  #: all other pairs have frequency 0
+    count: int  #: the number of pairs of the layout
+
+    def measurement(self, dtype: str, phases: Phases, factor: Factor, sign: int = 1) -> Measurement:
+        """Return the frequency of every pair of the layout."""
+        w, sigma = np.zeros(self.count), np.zeros(self.count)
+        w[self.index], sigma[self.index] = sign * phases.frequencies, phases.sigma
+        return Measurement.of(dtype, w, sigma, factor)
 
 
 def identify(run: Run, card: Card) -> None:
@@ -32,18 +52,16 @@ def identify(run: Run, card: Card) -> None:
     dim = run.settings.head_dim or 0
     if not required_inputs(run, dim):
         first = run.report.findings[0]
-        card.unknown.append(f"it cannot be driven: {first.message} ({first.evidence})")
+        card.unknown.append(f"a required call fails: {first.message} ({first.evidence})")
         card.unknown += hints.for_apply(run, dim)
         return
     x = run.random((2, 3, SHORT.size, dim))
     before = run.driver.apply(x, SHORT)
-    if not np.array_equal(before, run.driver.apply(x, SHORT)):
-        raise Unidentified("the same call gives other values at once: it is not a function of x")
+    require_same(before, run.driver.apply(x, SHORT))
     access = Access(run, dim=dim)
     access.learn()
     measured = measure(access, run.coarse)
-    if not np.isfinite(measured.matrices).all():
-        raise Unidentified("what comes out is not finite")
+    require_finite(measured.matrices)
     card.fill(_rotation, run, access, measured)
     if card.encoding is None:
         card.unknown += hints.no_rotation(run, x, before)
@@ -60,11 +78,13 @@ def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
     rest = sorted({*measured.odd, *(() if every else measured.scaled)})
     if rest:
         card.unknown.append(
-            f"{len(rest)} channels are neither passed through nor one of a pair (channel "
-            f"{rest[0]} first): what follows describes the others alone"
+            f"{len(rest)} channels (channel {rest[0]} is the first) are neither unchanged nor part "
+            "of a pair: the card describes the other channels only"
         )
     factor = amplitude(run, access, tables, phases)
-    lengths = follow(run, access, tables, phases, card, xpos=True)
+    lengths = Lengths(run, access, tables, phases, card)
+    if not phases.linear:
+        card.unknown += like_xpos(tables, access, run.coarse)
     describe_pairs(card, measured, every)
     if run.driver.axes > 1:
         identify_axes.identify(run, access, measured, lengths, factor, card)
@@ -73,26 +93,14 @@ def _rotation(run: Run, access: Access, measured: Measured, card: Card) -> None:
     numbers(card, phases, factor, run.coarse)
     if not every:
         some = ", ".join(f"({p.a}, {p.b})" for p in measured.pairs[:6])
-        raise Unidentified(f"pairs of no layout that is described here: {some}, ...")
+        raise Unidentified(f"{UNKNOWN_LAYOUT}: {some}, ...")
     lengths.explain(card, *explain(run, card, every, phases, factor, phases.sign))
-
-
-def follow(
-    run: Run, access: Reach, tables: Tables, phases: Phases, card: Card, *, xpos: bool = False
-) -> Lengths:
-    """Note on the card whether angles are linear in the position; measure other lengths."""
-    card.linear = phases.linear
-    if not card.linear:
-        card.unknown.append("angles or amplitudes do not follow the position evenly")
-        if xpos:
-            card.unknown += like_xpos(tables, access, run.coarse)
-    return Lengths(run, access, tables, phases, card)
 
 
 def explain(
     run: Run, card: Card, every: list[Structure], phases: Phases, factor: Factor, sign: int
 ) -> tuple[Measurement, np.ndarray]:
-    """Fill in the encoding; return the fitted measurement and the slots of the pairs."""
+    """Fill in the encoding; return the fitted measurement and the index of each measured pair."""
     measured = [s.measurement(run.coarse, phases, factor, sign) for s in every]
     tried = list(zip(every, measured, map(closest_fit, measured), strict=True))
     # Prefer the slice with a published base.
@@ -105,11 +113,11 @@ def explain(
         card.unknown.append(
             "the angles are not linear in the position, and the frequencies match no known schedule"
         )
-    return measurement, found.slots
+    return measurement, found.index
 
 
 def closest_fit(m: Measurement) -> Fit:
-    """Return the fit with the tolerance of the results, or else that of float32 angles."""
+    """Return the fit with the tolerance of the results or, if no rule fits, of float32 angles."""
     found = fit(m)
     if found.named or m.roundoff == ROUNDOFF["float32"]:
         return found
@@ -122,10 +130,8 @@ def describe_pairs(card: Card, measured: Measured, every: list[Structure]) -> No
     names = {"interleaved": "interleaved (2k, 2k+1)", "half": "half-split (k, k + d/2)"}
     layout = every[0].fields["layout"] if every else ""
     channels = sorted({c for p in measured.pairs for c in (p.a, p.b)})
-    text = (
-        f"{len(measured.pairs)} {names.get(layout, 'irregular')}, channels "
-        f"{channels[0]}..{channels[-1]}"
-    )
+    text = f"{len(measured.pairs)} {names.get(layout, 'irregular')}"
+    text += f", channels {channels[0]}..{channels[-1]}"
     if not measured.in_out():
         text += ", written to other channels than they are read from"
     if measured.passed:
@@ -138,9 +144,10 @@ def numbers(card: Card, phases: Phases, factor: Factor, dtype: str) -> None:
     w = phases.frequencies
     card.frequencies, card.uncertainty = w, uncertainty(phases, dtype)
     relative = card.uncertainty[w != 0] / np.abs(w[w != 0])
-    card.facts["frequencies"] = f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position" + (
-        f", known to {relative.min():.1g} .. {relative.max():.1g} relative" if relative.size else ""
-    )
+    text = f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position"
+    if relative.size:
+        text += f", known to {relative.min():.1g} .. {relative.max():.1g} relative"
+    card.facts["frequencies"] = text
     size = phases.amplitude
     if np.ptp(size) <= 4 * max(factor.error, FACTOR_SLACK / 8) * np.abs(size).max():
         card.facts["amplitude"] = f"{factor.short:.8g} on every pair"
@@ -148,13 +155,13 @@ def numbers(card: Card, phases: Phases, factor: Factor, dtype: str) -> None:
         card.facts["amplitude"] = f"{size.min():.6g} .. {size.max():.6g}, not the same on all pairs"
     down = int((w < 0).sum())
     card.facts["sign"] = (
-        "turns the other way, by -angle" if down == w.size
-        else f"{down} of {w.size} pairs turn the other way" if down else "turns by +angle"
+        "rotates by -angle" if down == w.size
+        else f"{down} of {w.size} pairs rotate by -angle" if down else "rotates by +angle"
     )  # fmt: skip
     start = origin(phases, dtype)
     if start:
         card.origin = start
-        card.facts["origin"] = f"position 0 is turned like position {start:g}"
+        card.facts["origin"] = f"position 0 is rotated like position {start:g}"
 
 
 def encode(card: Card, found: Structure, fitted: Fit, m: Measurement, sign: int) -> RoPE | None:
@@ -162,8 +169,8 @@ def encode(card: Card, found: Structure, fitted: Fit, m: Measurement, sign: int)
     scaling, base = fitted.scaling, fitted.base
     bare = 1.0 if scaling is None else scaling.magnitude(None)
     if not fitted.named:
-        card.rule, card.nearest = False, identify_near.nearest(m)
-        card.unknown.append(f"{UNSPACED}: no base with a scaling described here gives them")
+        card.rule, card.nearest = False, identify_names.nearest(m)
+        card.unknown.append(UNSPACED)
         card.relations += identify_names.unexplained(m)
     elif not m.has_factor(bare):
         size = m.factor.short
@@ -175,9 +182,9 @@ def encode(card: Card, found: Structure, fitted: Fit, m: Measurement, sign: int)
         scaling = pr.GivenFrequencies(tuple(known.frequencies().tolist()), attention_factor=size)
         base = 10000.0
     encoding = RoPE(base=base, scaling=scaling, sign=sign, **found.fields)
-    aliases, relations = identify_names.same_as(encoding, m)
-    card.aliases += aliases
-    card.relations += relations
+    same = list(identify_names.same_as(encoding, m))
+    card.aliases += tuple(other for other in same if not isinstance(other, str))
+    card.relations += tuple(text for text in same if isinstance(text, str))
     return encoding
 
 
@@ -185,13 +192,62 @@ def _no_rotation(access: Access, measured: Measured) -> str:
     dim, at = access.dim, access.within(np.arange(8))
     if access.rows(np.zeros((1, 1, at.size, dim)), at).any():
         return (
-            "zeros do not come out as zeros: something is added to x, which is no rotation; "
-            "identify what is added, positions -> fn(zeros, positions), as surface 'table'"
+            "fn(0, positions) is not 0: the function adds something to x, so it is no rotation; "
+            "identify positions -> fn(0, positions) as surface 'table'"
         )
     if len(measured.passed) == dim:
         return "the output equals x: it does not depend on positions"
     if not measured.matrices.any():
-        return "nothing comes out but zeros"
+        return "the output is 0 for every input"
     if len(measured.passed) + len(measured.scaled) == dim:
         return "channels are only scaled, not rotated"
     return "no two channels are rotated into each other"
+
+
+def structures(dim: int, measured: Measured) -> list[Structure]:
+    """Return the layouts and slices that contain the measured pairs, the smallest slice first.
+
+    The channels of all other pairs must pass through: their frequency is 0.
+    """
+    every = []
+    found = [(p.a, p.b) for p in measured.pairs]
+    written = [(p.out_a, p.out_b) for p in measured.pairs]
+    alone = {*measured.passed, *measured.scaled}
+    for layout, count, start in dict.fromkeys(_candidates(dim, found)):
+        pairs = _pairs(layout, count, start)
+        others = {channel for pair in set(pairs) - set(found) for channel in pair}
+        inside = start >= 0 and start + 2 * count <= dim and set(found) <= set(pairs)
+        if not inside or not others <= alone:
+            continue
+        fields: dict[str, Any] = {"head_dim": dim, "layout": layout}
+        if 2 * count != dim:
+            fields |= {"rotary_dim": 2 * count, "rotary_start": start}
+        index = [pairs.index(pair) for pair in found]
+        if written != found:
+            out = "half" if layout == "interleaved" else "interleaved"
+            there = _pairs(out, count, start)
+            if [there[i] for i in index] != written:
+                continue
+            fields["output_layout"] = out
+        every.append(Structure(fields, np.array(index), count))
+    return every
+
+
+def _candidates(dim: int, found: list[tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
+    """Yield layout, number of pairs and first channel, for the smallest slice first."""
+    first, last = min(a for a, _ in found), max(b for _, b in found)
+    apart = {b - a for a, b in found}
+    half = apart.pop() if len(apart) == 1 else 0
+    if half == len(found):
+        yield "half", half, first
+    if half == 1:
+        yield "interleaved", (last + 1 - first) // 2, first
+        yield "interleaved", dim // 2, 0
+    elif half:
+        # The channel distance is the number of pairs; the last ones may have frequency 0.
+        yield "half", half, 0 if 2 * half == dim else first
+
+
+def _pairs(layout: str, count: int, start: int) -> list[tuple[int, int]]:
+    first, second = layout_pairs(layout, count, start)
+    return list(zip(first.tolist(), second.tolist(), strict=True))

@@ -15,17 +15,15 @@ from posenc_ref.conformance.check import make_run
 from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.reach import Reach
 from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.harness.signatures import SURFACES, load
 from posenc_ref.conformance.phases.measure import Measured, channel_pairs, unwrap
 
-from . import bias as identify_bias
-from . import sinusoid as identify_sinusoid
-from .card import Card, Unidentified
+from .card import Card, Unidentified, require_same
 from .fit.measurement import Factor
 from .length import Lengths
 from .logits import Logits, Terms, take_apart
 from .measure import reach, refined, xpos_rates
-from .rotary import closest_fit, describe_pairs, encode, numbers
-from .structure import structures
+from .rotary import UNKNOWN_LAYOUT, closest_fit, describe_pairs, explain, numbers, structures
 
 #: The largest distance of a key from the query.
 _FARTHEST = 2**11
@@ -46,10 +44,9 @@ def identify(run: Run, card: Card) -> None:
     logits = Logits(run, run.settings.head_dim or 0)
     logits.learn()
     first = logits.bias(5, 5)
-    if not np.array_equal(first, logits.bias(5, 5), equal_nan=True):
-        raise Unidentified("the same call gives other values at once: it is no function of q, k")
+    require_same(first, logits.bias(5, 5))
     if np.isnan(first).any():
-        raise Unidentified("what comes out is not a number")
+        raise Unidentified("the logits of zero inputs contain NaN")
     terms = take_apart(logits)
     later = np.triu(np.ones(terms.visible.shape, bool), 1)
     if not terms.visible[later].any():
@@ -57,22 +54,20 @@ def identify(run: Run, card: Card) -> None:
     present = [name for name in _TERMS if getattr(terms, name).any()]
     card.facts["terms"] = ", ".join(_TERMS[name] for name in present) or "none"
     if not terms.bilinear:
-        raise Unidentified(
-            "logits are not linear in q and in k: positions depend on what tokens hold, as in CoPE"
-        )
+        raise Unidentified("logits are not linear in q and k: positions depend on content (CoPE)")
     if "content" not in present:
         raise Unidentified("the logits contain no q.k term")
     if np.abs(terms.content[:1] - terms.content).max() > terms.noise["content"]:
-        card.unknown.append("heads treat content differently; what follows is of the first")
+        card.unknown.append("the q.k term differs between heads: the card describes head 0")
     if terms.same("content", "all"):
         _unmoved(run, logits, terms, present, card)
         return
     card.fill(_rotary, run, logits, terms)
     if "bias" in present:
-        _part(run, card, "bias", logits.bias, identify_bias.identify)
-        card.facts["bias"] = f"beside the rotation: {card.encoding!r}"
+        _part(run, card, "bias", logits.bias)
+        card.facts["bias"] = f"added to the rotated q.k: {card.encoding!r}"
         card.encoding = None
-        raise Unidentified("logits with a rotation and a bias have no one encoding here")
+        raise Unidentified("no single encoding describes logits with both a rotation and a bias")
 
 
 # -- content terms independent of positions ----------------------------------------------------
@@ -82,12 +77,12 @@ def _unmoved(run: Run, logits: Logits, terms: Terms, present: list[str], card: C
     content = terms.content[0][terms.visible][0]
     s = float(np.median(np.diagonal(content)))
     if np.abs(content - s * np.eye(logits.dim)).max() > terms.noise["content"]:
-        raise Unidentified("the content term is no multiple of q . k: projections are inside")
+        raise Unidentified("the content term is no multiple of q . k: the function projects q or k")
     _scale(run, card, s, logits.dim)
     if present == ["content"]:
-        raise Unidentified("positions make no difference: logits of a layer without encoding")
+        raise Unidentified("positions make no difference: the logits are q . k without an encoding")
     if present == ["content", "bias"]:
-        _part(run, card, "bias", logits.bias, identify_bias.identify)
+        _part(run, card, "bias", logits.bias)
         _inside(run, card, s, logits)
     elif terms.same("query", "queries") and terms.same("key", "keys"):
         _added(run, card, logits, s)
@@ -96,7 +91,7 @@ def _unmoved(run: Run, logits: Logits, terms: Terms, present: list[str], card: C
 
 
 def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
-    """Note on the card whether the scale multiplies the bias as well."""
+    """Set ``bias_inside_scale`` of ALiBi if the softmax scale multiplies the bias as well."""
     e = card.encoding
     if not isinstance(e, ALiBi) or s == 1.0:
         return
@@ -104,7 +99,7 @@ def _inside(run: Run, card: Card, s: float, logits: Logits) -> None:
     seen = np.tril(np.ones((5, 5), bool), -1)
     if not Ruler(run.coarse).differ(got, s * expected, expected)[:, seen].any():
         card.encoding = e.replace(bias_inside_scale=True)
-        card.facts["recipe"] = "those of ALiBi, times the scale as the content is"
+        card.facts["recipe"] = "ALiBi's slopes times the softmax scale on q . k"
 
 
 def _added(run: Run, card: Card, logits: Logits, s: float) -> None:
@@ -118,17 +113,14 @@ def _added(run: Run, card: Card, logits: Logits, s: float) -> None:
         rows = logits.last(every, none, length) - logits.last_bias(length)
         return np.asarray(rows[:, 0, positions].T / (s * logits.size))
 
-    card.facts["positions"] = "a row for each is added to q and k"
+    card.facts["positions"] = "the row of a table for each position is added to q and k"
     last = _ROWS if logits.short else _SQUARE
-    _part(run, card, "table", table, identify_sinusoid.identify, max_position=last)
+    _part(run, card, "table", table, max_position=last)
     if isinstance(card.encoding, Learned):
-        card.unknown.append("rows are read through products: exact to rounding only")
+        card.unknown.append("rows are measured from logits, so they are exact only to rounding")
 
 
-def _part(
-    run: Run, card: Card, surface: str, fn: Callable[..., Any],
-    identify_it: Callable[..., None], **options: Any,
-) -> None:  # fmt: skip
+def _part(run: Run, card: Card, surface: str, fn: Callable[..., Any], **options: Any) -> None:
     """Identify a part of the logits as a function of another surface."""
 
     def driven(*args: Any) -> Any:
@@ -138,43 +130,34 @@ def _part(
             raise error.cause from None  # the function's own error
 
     part = make_run(driven, None, surface, dtype=run.coarse, name=surface, **options)
-    found = Card(surface, surface, "numpy", run.coarse)
+    facts, card.encoding = dict(card.facts), None
     try:
-        found.fill(identify_it, part)
+        card.fill(load(SURFACES[surface].identify), part)
     except (Refused, Malformed) as error:
         card.unknown.append(f"the {surface}: a call failed: {error}")
-    card.encoding, card.rule, card.nearest = found.encoding, found.rule, found.nearest
-    card.facts |= {name: text for name, text in found.facts.items() if name != "mask"}
-    card.aliases += found.aliases
-    card.relations += found.relations
-    card.limits += [*found.limits, *(t for t in part.report.limits if t not in found.limits)]
-    card.unknown += found.unknown
-    card.frequencies, card.uncertainty = found.frequencies, found.uncertainty
+    card.facts |= facts  # keep the mask of the logits
+    card.limits += [text for text in part.report.limits if text not in card.limits]
 
 
 def _relative(card: Card, terms: Terms) -> None:
     """Describe relative terms, such as those of Shaw, Transformer-XL and DeBERTa."""
-    shapes = []
-    for name in ("query", "key", "bias"):
-        what = (
-            "" if not getattr(terms, name).any() else "the same everywhere"
-            if terms.same(name, "all") else "a function of key minus query"
-            if terms.same(name, "offsets") else "other values at the same key minus query"
-        )  # fmt: skip
-        shapes.append(what)
-        if what:
-            card.facts[_TERMS[name].partition(" (")[0]] = what
-    constant, relative = "the same everywhere", "a function of key minus query"
-    known: dict[tuple[str, ...], str] = {
-        (relative, "", ""): "Shaw: a vector for each offset, added to keys",
-        (relative, constant, relative): "Transformer-XL: offsets and two biases",
-        (relative, relative, ""): "DeBERTa: disentangled attention",
-    }
-    like = known.get(tuple(shapes))
-    raise Unidentified(
-        f"its vectors; terms are those of {like}" if like
-        else "the encoding: no known encoding has these terms"
-    )  # fmt: skip
+    everywhere, relative = "the same everywhere", "a function of key minus query"
+    shapes = {
+        name: everywhere if terms.same(name, "all") else relative if terms.same(name, "offsets")
+        else "differs between elements with the same key minus query"
+        for name in ("query", "key", "bias") if getattr(terms, name).any()
+    }  # fmt: skip
+    card.facts |= {_TERMS[name].partition(" (")[0]: shape for name, shape in shapes.items()}
+    known = {
+        "Shaw: a vector for each offset, added to keys": {"query": relative},
+        "Transformer-XL: offsets and two biases":
+            {"query": relative, "key": everywhere, "bias": relative},
+        "DeBERTa: disentangled attention": {"query": relative, "key": relative},
+    }  # fmt: skip
+    for name, expected in known.items():
+        if shapes == expected:
+            raise Unidentified(f"the terms are those of {name}; the vectors are not measured")
+    raise Unidentified("no known encoding has these terms")
 
 
 # -- content terms rotated by positions --------------------------------------------------------
@@ -188,31 +171,29 @@ class _Distances(Reach):
         self._logits, self._measured, self._scale = logits, measured, scale
 
     def touch(self, position: int) -> None:
-        """Call the function with keys up to one distance."""
+        """Call the function with a key at distance ``position`` from the query."""
         self.tables(np.array([position]))
 
     def tables(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return cos and sin of every pair, the first row of its 2 x 2 block."""
+        """Return cos and sin of every pair: the first row of its 2 x 2 matrix."""
         if not self.run.settings.allows(int(positions.max())):
-            raise Refused(ValueError("farther keys are not tried"))
+            raise Refused(ValueError("the distance is above max_position"))
         a, b = (np.array([getattr(p, c) for p in self._measured.pairs]) for c in "ab")
         length = int(positions.max()) + 1
         bias = self._logits.last_bias(length)[0]
         size = self._scale * self._logits.size**2
-        parts = []
-        for channel in (a, b):
-            y = self._logits.last(a, channel, length)[:, 0] - bias
-            parts.append(y[:, ::-1][:, positions].T / size)
-        return parts[0], parts[1]
+        rows = (self._logits.last(a, channel, length)[:, 0] - bias for channel in (a, b))
+        cos, sin = (y[:, ::-1][:, positions].T / size for y in rows)
+        return cos, sin
 
 
 def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
     if not terms.same("content", "offsets"):
         raise Unidentified(
-            "content does not meet by key minus query alone: queries and keys are turned from "
-            "other origins, or not by their positions"
+            "the q.k term depends on more than key minus query: positions of q and k start at "
+            "different numbers, or q and k are not rotated by their positions"
         )
-    card.facts["offset"] = "key minus query alone counts"
+    card.facts["offset"] = "the q.k term depends on key minus query alone"
     i, j = np.nonzero(terms.visible)
     blocks = terms.content[0][i, j]
     own = np.diagonal(blocks[i == j][0]).copy()
@@ -223,16 +204,13 @@ def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
         raise Unidentified("channels of q and k are not combined in pairs: this is not a rotation")
     turned = float(np.median([own[p.a] for p in measured.pairs]))
     if not logits.at_end():
-        card.facts["queries"] = "fewer queries than keys do not sit at the end of the keys"
-        raise Unidentified("how fast it turns: keys before the first query are not where expected")
+        card.facts["queries"] = "if fewer than the keys, queries are not at the end of the keys"
+        raise Unidentified("without queries at the end of the keys, frequencies are not measured")
     farthest = _FARTHEST if logits.short else _SQUARE
     run = replace(run, settings=replace(run.settings, max_position=run.settings.up_to(farthest)))
     access = _Distances(run, logits, measured, turned)
     phases = unwrap(access.tables, run.coarse)
-    card.linear = phases.linear
     decay = None if phases.linear else xpos_rates(access.tables, access, run.coarse)
-    if not phases.linear and decay is None:
-        card.unknown.append("angles or amplitudes do not follow the distance evenly")
     lengths = Lengths(run, access, access.tables, phases, card)
     phases = refined(access.tables, phases, reach(access), run.coarse)
     # Rotated channels give the scale times m squared; channels passed through give the scale.
@@ -245,20 +223,18 @@ def _rotary(run: Run, logits: Logits, terms: Terms, card: Card) -> None:
     every = structures(logits.dim, measured)
     describe_pairs(card, measured, every)
     if not every:
-        raise Unidentified("pairs of no layout that is described here")
-    found = every[0]
-    measurement = found.measurement(run.coarse, phases, factor, phases.sign)
-    fitted = closest_fit(measurement)
-    if decay is not None and fitted.named and fitted.scaling is None:
-        layout, scale_base = found.fields["layout"], decay[1] or XPos.scale_base
-        card.encoding = XPos(logits.dim, layout=layout, base=fitted.base, scale_base=scale_base)
-    elif decay is None:
-        card.encoding = encode(card, found, fitted, measurement, phases.sign)
-        lengths.explain(card, measurement, found.slots)
+        raise Unidentified(UNKNOWN_LAYOUT)
+    if decay is None:
+        lengths.explain(card, *explain(run, card, every, phases, factor, phases.sign))
+    else:
+        fitted = closest_fit(every[0].measurement(run.coarse, phases, factor, phases.sign))
+        if fitted.named and fitted.scaling is None:
+            layout, scale_base = every[0].fields["layout"], decay[1] or XPos.scale_base
+            card.encoding = XPos(logits.dim, layout=layout, base=fitted.base, scale_base=scale_base)
     _amplitude(run, card, turned, logits.dim, known=bool(passed))
     card.unknown.append(
-        "what logits do not show: where positions are counted from, the order in which rotated "
-        "channels come out, and on which side of q and k a factor stands"
+        "logits do not show the origin of positions, the output layout, and whether a factor "
+        "multiplies q or k"
     )
 
 
@@ -274,8 +250,8 @@ def _amplitude(run: Run, card: Card, turned: float, dim: int, *, known: bool) ->
         card.encoding, m = e.replace(scaling=scaling.replace(attention_factor=1.0)), 1.0
     if m != 1.0 and not known:
         card.relations += (
-            f"logits show the scale times m squared, {turned:.6g}: {turned / (m * m):.6g} with "
-            f"m = {m:.6g} is the same as {turned:.6g} with m = 1",
+            f"logits show only scale * m**2 = {turned:.6g}: scale {turned / (m * m):.6g} with m = "
+            f"{m:.6g} and scale {turned:.6g} with m = 1 give the same",
         )
     _scale(run, card, turned / (m * m), dim)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -20,6 +21,7 @@ from posenc_ref.conformance.table.diagnose import quadrature, tables_of
 
 from .card import Card, Unidentified
 from .fit.measurement import Factor, Measurement, chosen, fitted_base, nice
+from .length import NOT_LINEAR
 from .measure import amplitude, origin, reach, refined, uncertainty
 from .table import open_table
 
@@ -62,57 +64,51 @@ def identify(run: Run, card: Card) -> None:
     card.facts["frequencies"] = f"{w.size} of them, {w[0]:.7g} .. {w[-1]:.7g} rad/position"
     card.facts["amplitude"] = f"{size:.8g}"
     if not phases.linear:
-        card.unknown.append("angles or amplitudes do not follow the position evenly")
+        card.unknown.append(NOT_LINEAR)
     rows = access.rows(access.within(np.arange(17)))
     spare = np.setdiff1d(np.arange(dim), np.concatenate(columns))
     odd = "raise" if not dim % 2 else "extra-sin" if rows[:, spare].any() else "zero-pad"
     fields = {"odd": odd, "offset": origin(phases, run.coarse), "scale": _scale(size, factor, dim)}
     plain = next(_arranged(dim, fields, sines, cosines), None)
     if plain is None:
-        raise Unidentified("columns are neither interleaved nor concatenated")
+        raise Unidentified("the sine and cosine columns are neither interleaved nor concatenated")
     m = Measurement.of(run.coarse, w, phases.sigma, factor)
     for spacing in _spacings(m, dim):
-        try:
+        with suppress(ValueError):  # an invalid combination
             found = plain.replace(**spacing)
-        except ValueError:
-            continue
-        if m.agree(found.frequencies()[: w.size]).all():
-            card.encoding = found
-            card.relations += _relations(found, m)
-            return
-    raise Unidentified("frequencies follow no base with a denominator")
+            if m.agree(found.frequencies()[: w.size]).all():
+                card.encoding = found
+                card.relations += _relations(found, m)
+                return
+    raise Unidentified("no base and denominator of Sinusoidal give the frequencies")
 
 
 def _no_sinusoids(run: Run, card: Card, access: TableAccess, dim: int) -> None:
     """Describe a table without sinusoids, as learned rows if it has a last row."""
     last = access.reach(2**17 - 1)
     rows = access.rows(np.arange(min(last, 16) + 1))
-    card.facts["table"] = (
-        f"{dim} columns, {'at least ' if last == 2**17 - 1 else ''}{last + 1} rows"
-    )
-    if not rows.any():
-        raise Unidentified("all rows are zero: the table does not depend on positions")
+    least = "at least " if last == 2**17 - 1 else ""
+    card.facts["table"] = f"{dim} columns, {least}{last + 1} rows"
     if (rows == rows[0]).all():
-        raise Unidentified("all rows are equal: the table does not depend on positions")
+        what = "equal" if rows.any() else "zero"
+        raise Unidentified(f"all rows are {what}: the table does not depend on positions")
     if access.highest is None or last >= _MANY_ROWS:  # no last row was found
-        text = "columns form no sinusoids, and rows go on: no table of rows, another function"
+        text = "columns form no sinusoids, and the table has no last row, so it is not learned rows"
         if ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
-            text += f"; or slow columns look alike in {run.coarse}: identify it in float32"
+            text += f"; {run.coarse} may hide the slow sinusoids: identify it in float32"
         raise Unidentified(text)
     kind = "float64" if run.dtype == "float64" else "float32"  # exact for the dtype of the result
     table = access.rows(np.arange(last + 1)).astype(kind)
     card.encoding = Learned(table)
-    card.facts["learned"] = "columns form no sinusoids, and the rows end: they are listed"
+    card.facts["learned"] = "columns form no sinusoids; all rows of the table are in encoding"
     still = np.flatnonzero(~table.any(axis=1)).tolist()
     if still:
         card.facts["padding"] = f"row {', '.join(map(str, still[:4]))} is zeros, as for padding"
-    card.relations += (
-        "with an offset of n: the same rows after n others that no position reaches",
-    )
+    card.relations += ("with offset=n: the same rows after n rows that no position selects",)
 
 
 def _upright(phases: Phases, factor: Factor) -> tuple[Phases, float]:
-    """Return phases and scale, with a half turn in all pairs replaced by a negative scale."""
+    """Return phases and scale; if all pairs start at half a turn, the scale is negative instead."""
     size = factor.short
     turned = np.abs(np.abs(phases.start) - np.pi)
     if (turned > BUDGET["float32"] * max(factor.error, ROUNDOFF["float32"])).any():
@@ -126,13 +122,11 @@ def _arranged(
 ) -> Iterator[Sinusoidal]:
     n = cosines.size
     for layout, first in product(("interleaved", "concat"), ("sin", "cos")):
-        try:
+        with suppress(ValueError):  # an invalid combination
             found = Sinusoidal(dim, layout=layout, first=first, **fields)
-        except ValueError:
-            continue
-        expected = found.columns()
-        if np.array_equal(expected[0][:n], sines) and np.array_equal(expected[1][:n], cosines):
-            yield found
+            a, b = found.columns()
+            if np.array_equal(a[:n], sines) and np.array_equal(b[:n], cosines):
+                yield found
 
 
 def _scale(size: float, factor: Factor, dim: int) -> float:
@@ -166,9 +160,8 @@ def _spacings(m: Measurement, dim: int) -> Iterator[dict[str, Any]]:
 
 
 def _relations(found: Sinusoidal, m: Measurement) -> tuple[str, ...]:
-    """Return the changes of parameters that keep the frequencies."""
     if m.w.size == 1:
-        return ("any base: the only pair has the frequency of position_scale whatever it is",)
+        return ("any base: the only pair has frequency position_scale with every base",)
     if found.base not in _BASES or not isinstance(found.denominator, str):
         return ("any base and denominator n with the same base ** (1/n)",)
     return ()

@@ -12,8 +12,10 @@ from posenc_ref.conformance.bias.diagnose_slopes import recipe
 from posenc_ref.conformance.harness.probes import HEADS
 from posenc_ref.conformance.harness.run import Run
 
-from .card import Card, Unidentified
+from .card import Card, Unidentified, listed, require_finite, require_same
 from .fit.measurement import decimals, nice
+
+NO_SLOPES = "no known rule gives the slopes"
 
 
 def identify(run: Run, card: Card) -> None:
@@ -27,18 +29,15 @@ def identify(run: Run, card: Card) -> None:
             refused.setdefault(answer.problem, []).append(str(n))
         elif answer.values.shape != (n,):
             raise Unidentified(f"fn({n}) has shape {answer.values.shape}, not ({n},)")
-        elif not np.isfinite(answer.values).all():
-            raise Unidentified(f"the slopes of {n} heads are not finite")
         else:
+            require_finite(answer.values)
             got[n] = answer.values.astype(np.float64)
     card.limits += [f"{', '.join(n)} heads are refused ({why})" for why, n in refused.items()]
     if not got:
-        raise Unidentified("no number of heads is accepted")
+        raise Unidentified("the function accepts none of the numbers of heads that were tried")
     # A number of heads that is not a power of two distinguishes more recipes.
     n = max((k for k in got if k <= 12), default=min(got))
-    again = ask(run.driver, n).values
-    if again is None or not np.array_equal(again, got[n]):
-        raise Unidentified("the same call gives other values at once: it is no function of n")
+    require_same(got[n], ask(run.driver, n).values)
     card.facts["accepted"] = f"{len(got)} of {len(HEADS)} numbers of heads, up to {max(got)}"
     card.facts["sign"] = "positive" if (got[n] > 0).all() else "negative, or mixed"
     found = {k: explain(np.abs(m), ruler) for k, m in got.items()}
@@ -49,42 +48,36 @@ def identify(run: Run, card: Card) -> None:
     powers = powers or {near for near, _ in found.values()}
     if len(powers) == 1 and None not in powers:
         card.encoding = ALiBi(n, max_bias=powers.pop() or 8.0)
-        card.unknown.append("which keys the bias reaches: slopes do not show it")
+        card.unknown.append("slopes do not show whether the bias applies to later keys (causal)")
     else:
-        raise Unidentified("by which rule the slopes follow one another")
+        raise Unidentified(NO_SLOPES)
 
 
 def explain(m: np.ndarray, ruler: Ruler) -> tuple[float | None, str]:
     """Return the max_bias of the nearest ALiBi (or None), and a description of the rule."""
-    n = m.size
+    n, c = m.size, 1 << (m.size.bit_length() - 1)
     if not (m > 0).all():
         return None, f"heads {np.flatnonzero(m == 0).tolist()} have no slope"
-    for top in _tops(m):
-        true = ALiBi(n, max_bias=top).slopes()
+    known = {top: ALiBi(n, max_bias=top).slopes() for top in _tops(m)}
+    for top, true in known.items():
         if not ruler.differ(m, true, true).any():
-            return top, f"2 ** (-{top:g} h/n)" if not n & (n - 1) else _uneven(n, top)
-    for top in _tops(m):
-        true = ALiBi(n, max_bias=top).slopes()
+            return top, f"2 ** (-{top:g} h/n)" if n == c else (
+                f"those of {c} heads, 2 ** (-{top:g} h/{c}), then every second one of {2 * c} "
+                "heads, as in the authors' code"
+            )
+    for top, true in known.items():
         words = recipe(m, true, top, ruler)
         if not words.startswith("no rule"):
             return top, words.replace(
                 "the declared slopes", f"those of ALiBi({n}, max_bias={top:g})"
             )
-    return None, f"no rule found in {', '.join(f'{v:.6g}' for v in m[:8])}"
+    return None, f"no rule found in {listed(m)}"
 
 
 def _tops(m: np.ndarray) -> Iterator[float]:
-    """Yield candidates for max_bias: 8, then values computed from one slope."""
+    """Yield candidates for max_bias: 8, then the values that one slope gives."""
     c = 1 << (m.size.bit_length() - 1)
     yield 8.0
     top = float(-np.log2(m[c - 1]))
     if top > 0 and np.isfinite(top):  # in few digits, if the dtype is coarse
         yield from dict.fromkeys((*decimals(top, error=1 / 64), nice(top)))
-
-
-def _uneven(n: int, top: float) -> str:
-    c = 1 << (n.bit_length() - 1)
-    return (
-        f"those of {c} heads, 2 ** (-{top:g} h/{c}), then every second one of {2 * c} heads, as in "
-        "the authors' code"
-    )

@@ -14,14 +14,13 @@ from posenc_ref.conformance.harness.reach import Reach, TableAccess
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.phases.measure import Phases, unaliased
 
-from .card import Card, Unidentified
+from .card import Card, require_finite, require_same
 from .fit.measurement import Factor
 from .length import Lengths
 from .measure import amplitude
-from .rotary import explain, follow, numbers
-from .structure import Structure
+from .rotary import Structure, explain, numbers
 
-_NO_LAYOUT = "which channels form a pair: a table of one column per pair does not show it"
+_NO_LAYOUT = "one column per pair does not show which channels form a pair"
 
 
 def cos_sin(run: Run, card: Card) -> None:
@@ -46,27 +45,25 @@ def cos_sin(run: Run, card: Card) -> None:
 
     phases = unaliased(tables, run.coarse)
     factor = amplitude(run, access, tables, phases)
-    lengths = follow(run, access, tables, phases, card)
+    lengths = Lengths(run, access, tables, phases, card)
     phases = lengths.refined(access)
     numbers(card, phases, factor, run.coarse)
     if phases.sign < 0:
-        card.facts["sign"] = "sin is that of -angle"
+        card.facts["sign"] = "the function returns sin(-angle)"
     if not layouts:
         card.unknown.append(_NO_LAYOUT)
-    structure = _structure(phases, layouts[0] if layouts else "half")
+    structure = _structure(phases, *layouts[:1])
     turned = replace(phases, frequencies=phases.sign * phases.frequencies)
     lengths.explain(card, *explain(run, card, [structure], turned, factor, 1))
 
 
 def open_table(run: Run, read: Callable[[Any, int], np.ndarray]) -> TableAccess:
-    """Return access to the rows of a table."""
+    """Return access to the rows of a table whose repeated calls agree."""
     access = TableAccess(run, read=read)
     at = np.arange(5)
     first = access.read(run.driver.call(at), at.size)
-    if not np.isfinite(first).all():
-        raise Unidentified("what comes out is not finite")
-    if not np.array_equal(first, access.read(run.driver.call(at), at.size)):
-        raise Unidentified("the same call gives other values at once: it is no table")
+    require_finite(first)
+    require_same(first, access.read(run.driver.call(at), at.size))
     access.learn()
     return access
 
@@ -74,19 +71,16 @@ def open_table(run: Run, read: Callable[[Any, int], np.ndarray]) -> TableAccess:
 def _single(table: np.ndarray, layouts: list[str]) -> np.ndarray:
     """Return one column for each pair, and note the layout if columns are repeated."""
     n = table.shape[1] // 2
-    if table.shape[0] > 1 and table.shape[1] % 2 == 0:
-        if np.array_equal(table[:, :n], table[:, n:]):
-            layouts.append("half")
-            return table[:, :n]
-        if np.array_equal(table[:, ::2], table[:, 1::2]):
-            layouts.append("interleaved")
-            return table[:, ::2]
-    if layouts:  # a call of one row has the layout of earlier calls
-        return table[:, :n] if layouts[0] == "half" else table[:, ::2]
-    return table
+    copies = {"half": (table[:, :n], table[:, n:]), "interleaved": (table[:, ::2], table[:, 1::2])}
+    for layout, (first, second) in copies.items() if len(table) > 1 else ():
+        if np.array_equal(first, second):
+            layouts.append(layout)
+            return first
+    # A call of one row has the layout of earlier calls.
+    return copies[layouts[0]][0] if layouts else table
 
 
-def _structure(phases: Phases, layout: str) -> Structure:
+def _structure(phases: Phases, layout: str = "half") -> Structure:
     n = phases.frequencies.size
     return Structure({"head_dim": 2 * n, "layout": layout}, np.arange(n), n)
 
@@ -100,15 +94,13 @@ class _Anywhere(Reach):
 
 def frequencies(run: Run, card: Card) -> None:
     """Fill in the card of ``fn()`` or ``fn(seq_len)``: frequencies, with or without a factor."""
-    called: dict[int | None, tuple[np.ndarray, float]] = {}
+    called: dict[tuple[int, ...], tuple[np.ndarray, float]] = {}
 
-    def ask(length: int | None) -> tuple[np.ndarray, float]:
+    def ask(*length: int) -> tuple[np.ndarray, float]:
         if length not in called:
-            result = run.driver.call() if length is None else run.driver.call(length)
-            factor = 1.0
+            result, factor = run.driver.call(*length), 1.0
             if isinstance(result, tuple):
-                result, given = result
-                factor = float(run.driver.array(given))
+                result, factor = result[0], float(run.driver.array(result[1]))
             w = run.driver.array(result)
             if w.ndim != 1 or not w.size:
                 raise Malformed(f"expected (d/2,) frequencies, got shape {w.shape}")
@@ -116,11 +108,10 @@ def frequencies(run: Run, card: Card) -> None:
         return called[length]
 
     try:
-        (w, m), by_length = ask(None), False
+        w, m = ask()
     except Refused:
-        (w, m), by_length = ask(1), True
-    if not np.isfinite(w).all():
-        raise Unidentified("what comes out is not finite")
+        w, m = ask(1)
+    require_finite(w)
 
     def tables(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         w, m = ask(int(positions.max()) + 1)
@@ -131,12 +122,11 @@ def frequencies(run: Run, card: Card) -> None:
     factor = Factor(m, 8 * ROUNDOFF[run.coarse], ROUNDOFF[run.coarse])
     card.unknown.append(_NO_LAYOUT)
     numbers(card, phases, factor, run.coarse)
-    measured, slots = explain(run, card, [_structure(phases, "half")], phases, factor, 1)
+    measured, index = explain(run, card, [_structure(phases)], phases, factor, 1)
     try:
-        if not by_length:
-            ask(1)
+        ask(1)
     except Refused:
-        card.facts["length"] = "it takes no length"
+        card.facts["length"] = "the function takes no length"
         return
     lengths = Lengths(run, _Anywhere(run, mode="any"), tables, phases, card)
-    lengths.explain(card, measured, slots)
+    lengths.explain(card, measured, index)

@@ -1,6 +1,7 @@
-"""Expected values of every surface, with the two coefficients A and B of their error unit.
+"""Reference values of rotations, tables and biases, with A and B of their error units.
 
-The float64 values come from ``posenc_ref``, whose error is at most 2 * 2**-53 per cos and sin.
+The error unit is ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`). The float64 values come from
+``posenc_ref``, whose error is at most 2 * 2**-53 per cos and sin.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def joined(parts: Sequence[Truth], axis: int = -2) -> Truth:
 def angle_size(
     encoding: Rotary, positions: np.ndarray, seq_len: int | None = None
 ) -> tuple[np.ndarray, float]:
-    """Return ``|p theta|`` (..., pairs) to a few roundings, and the attention factor m.
+    """Return the sizes of the angles ``|p theta|`` (..., pairs), and the attention factor m.
 
     Both are for a call of length ``seq_len``, by default the largest position plus one.
     """
@@ -137,11 +138,11 @@ def identical(value: np.ndarray) -> Truth:
 def bias_truth(
     encoding: Bias, q_len: int, k_len: int, actual: np.ndarray
 ) -> tuple[Truth, np.ndarray, np.ndarray]:
-    """Return the reference of a bias, ``actual`` in the same form, and the mask of judged elements.
+    """Return the reference of a bias, the actual bias, and the mask of judged elements.
 
-    If the encoding is causal, only keys up to the query are judged. If the bias is defined up
-    to a constant per row, which softmax ignores, both arrays are made relative to the query's
-    own key; then A includes the size of that constant (:func:`constant_size`).
+    If the encoding is causal, only keys up to the query are judged. If the bias is defined up to
+    a constant per row, which softmax ignores, the value at the query's own key is subtracted
+    from the reference and from ``actual``; A then includes the size of the actual constant.
     """
     rows = np.arange(k_len - q_len, k_len)
     truth = encoding.truth(rows, range(k_len))
@@ -163,9 +164,9 @@ def bias_truth(
 def constant_size(encoding: Bias, k_len: int, constant: np.ndarray) -> np.ndarray:
     """Return the amount by which row constants (..., H, Q, 1) increase A.
 
-    It is at most the size of the bias of a long sequence: ``m j`` is a valid form of ``m (j -
-    i)``, and as large. A larger constant, such as millions, would leave no correct digit of the
-    bias in float32, although softmax ignores it.
+    The amount is at most the largest bias of a long sequence: ``m j``, which equals ``m (j - i)``
+    up to a constant per row, has constants of this size. Larger constants, such as millions,
+    leave no correct digit of the bias in float32.
     """
     last = (getattr(encoding, "tokens", None) or max(k_len, FAR)) - 1
     most = encoding.truth(np.array([last]), np.array([0, last])).terms.max(axis=(1, 2))

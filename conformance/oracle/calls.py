@@ -1,4 +1,4 @@
-"""Expected values of calls with an offset, of chunks, and of queries with keys."""
+"""Reference values of calls with an offset, of chunks, and of queries with keys."""
 
 from __future__ import annotations
 
@@ -35,14 +35,8 @@ def logits(q: Truth, k: Truth, scale: float = 1.0) -> Truth:
     B is ``B_q |k| + |q| B_k`` summed over channels, times the scale. A is ``A_q A_k`` summed
     over channels, times the scale; channels passed through use their absolute values as A.
     """
-    swapped = np.swapaxes(k.value, -1, -2)
-    a_q = np.maximum(q.terms, np.abs(q.value))
-    a_k = np.maximum(k.terms, np.abs(k.value))
-    value = q.value @ swapped * scale
-    terms = a_q @ np.swapaxes(a_k, -1, -2) * abs(scale)
-    angle = (
-        q.angle @ np.swapaxes(np.abs(k.value), -1, -2)
-        + np.abs(q.value) @ np.swapaxes(k.angle, -1, -2)
-    ) * abs(scale)
-    amplitude = a_q @ np.swapaxes(a_k, -1, -2) * abs(scale)
-    return Truth(value, terms, angle, amplitude)
+    k_value, k_terms, k_angle = (np.swapaxes(t, -1, -2) for t in (k.value, k.terms, k.angle))
+    a_q, a_k = np.maximum(q.terms, np.abs(q.value)), np.maximum(k_terms, np.abs(k_value))
+    terms = a_q @ a_k * abs(scale)
+    angle = (q.angle @ np.abs(k_value) + np.abs(q.value) @ k_angle) * abs(scale)
+    return Truth(q.value @ k_value * scale, terms, angle, terms)

@@ -1,8 +1,11 @@
-"""Expected logits of every family: ``scale q' . k'`` plus a bias, or a sum of named terms.
+"""Reference logits of every family: ``scale q' . k'`` plus a bias, or a sum of named terms.
 
-Rotary: A is the product ``A_q A_k``, B is ``B_q |k| + |q| B_k``. Tables: the same, for x + PE.
-Biases: A is ``scale |q| . |k|`` plus A of the bias; B is that of the bias.
-Score encodings: the sums of A and B over their terms.
+The error units of the logits of each family have these coefficients:
+
+rotary  A is ``A_q A_k``, B is ``B_q |k| + |q| B_k``, both times the scale
+table   the formulas of rotary encodings, for q and k plus their rows of the table
+bias    A is ``scale |q| . |k|`` plus A of the bias, B is B of the bias
+score   A and B are the sums of A and B over all terms
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from posenc_ref.accuracy import Truth
 from .apply import constant_size, xpos_truth
 from .calls import at_length, logits
 
-#: Truths that logits are the sum of, by name.
+#: The references of the terms of logits, by name.
 Parts = dict[str, Truth]
 
 
@@ -49,7 +52,7 @@ class Scored:
 
     @property
     def grid(self) -> tuple[np.ndarray, np.ndarray]:
-        """The positions of queries (Q, 1) and keys (1, K)."""
+        """Return the positions of queries (Q, 1) and keys (1, K)."""
         q_at, k_at = self.positions
         return q_at[:, None], k_at[None, :]
 
@@ -78,11 +81,7 @@ class Scored:
         """Return the reference of ``scale q' . k'``, without a bias."""
         q, k = self._sides()
         truth = logits(q, k, self.scale)
-        if self.factor is None:
-            return truth
-        each = self.factor[:, None]
-        parts = (truth.value, truth.terms, truth.angle, truth.amplitude)
-        return Truth(*(part * np.abs(each) if i else part * each for i, part in enumerate(parts)))
+        return truth if self.factor is None else _times(truth, self.factor[:, None])
 
     def bias(self) -> Truth:
         """Return the reference of the bias (H, Q, K), or 0 if the encoding is no bias."""
@@ -93,7 +92,7 @@ class Scored:
     def added(self, bias: Truth) -> Truth:
         """Return a bias as it is added to the logits: times the scale, if the encoding says so."""
         size = self.scale if getattr(self.encoding, "bias_inside_scale", False) else 1.0
-        return Truth(bias.value * size, bias.terms * abs(size), bias.angle * abs(size))
+        return _times(bias, size)
 
     def terms(self, q_at: Any = None, k_at: Any = None) -> Parts:
         """Return the terms of a :class:`Score`, at other positions if these are given."""
@@ -108,7 +107,7 @@ class Scored:
         return self.terms(np.zeros_like(r), r)
 
     def parts(self) -> Parts:
-        """Return the truths that the logits are the sum of."""
+        """Return the references of the terms: the logits are the sum of these terms."""
         if isinstance(self.encoding, Score):
             return self.terms()
         return {"q.k": self.dot(), "bias": self.bias()}
@@ -140,7 +139,7 @@ class Scored:
         return values[..., np.arange(n_q), np.arange(n_k - n_q, n_k)][..., None]
 
     def judged_as(self, actual: np.ndarray) -> Scored:
-        """Return the call with the actual row constants, whose size is part of A."""
+        """Return the call with the ``constant`` of the actual logits: its size is part of A."""
         return self.replace(constant=self.own(actual)) if self.up_to_constant else self
 
     def seen(self, actual: np.ndarray) -> np.ndarray:
@@ -161,6 +160,12 @@ class Scored:
         if e is None or isinstance(e, Bias):
             return _plain(self.q), _plain(self.k)
         return _added(e, self.q, q_at), _added(e, self.k, k_at)
+
+
+def _times(truth: Truth, factor: Any) -> Truth:
+    size = np.abs(factor)
+    parts = (truth.terms * size, truth.angle * size, truth.amplitude * size)
+    return Truth(truth.value * factor, *parts)
 
 
 def _plain(x: np.ndarray) -> Truth:

@@ -12,7 +12,10 @@ from posenc_ref.rope import LAYOUTS
 
 
 class Derived(Rotary, abstract=True):
-    """The encoding ``of``, with one position axis and other pairs, sign, amplitude or offset."""
+    """An encoding with the frequencies of ``of``, but one axis and its own pairs and sign.
+
+    Amplitude and offset may differ too.
+    """
 
     def __init__(self, of: Rotary, *, sign: int = 1, size: bool = True) -> None:
         self.of, self.sign, self.size = of, sign * of.sign, size
@@ -33,7 +36,7 @@ class Derived(Rotary, abstract=True):
         return self.of.decimal_frequencies(seq_len)
 
     def attention_factor(self, seq_len: int | None = None) -> float:
-        """Return the declared attention factor, or 1 if ``size`` is False."""
+        """Return the attention factor of ``of``, or 1 for an encoding made with ``size=False``."""
         return self.of.attention_factor(seq_len) if self.size else 1.0
 
     @property

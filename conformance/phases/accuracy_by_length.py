@@ -45,7 +45,7 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declarati
     degrades = _degrades_at(error, highest, rounding, run.settings.reduced)
     if wrong and not run.failures:
         position, score = wrong[0]
-        run.failed("values", f"position {position}", score, "cos or sin is wrong there")
+        run.failed("values", f"position {position}", score, "cos or sin is wrong")
     at = TELLING[highest >= TELLING]
     cos, sin = unit_size(tables, at, declared)
     w = declared.frequencies_in(at)
@@ -53,11 +53,11 @@ def measure_accuracy(run: Run, reach: Reach, tables: Tables, declared: Declarati
     name = model.name if model else ""
     if model and model.code == "range-reduction" and not run.failures:
         than = "float32" if model.slip > ROUNDOFF["float32"] else "float64"
-        text = f"{name}: within the budget, and worse than {than} angles far out"
+        text = f"{name}: within the tolerance, but less accurate than {than} angles"
         run.add(model.code, text, f"recomputed at {at.size} positions", severity=NOTE)
     if name == "float64 angles" and ROUNDOFF[run.coarse] > ROUNDOFF["float32"]:
         name = "float32 angles or better"  # half-precision results cannot tell them apart
-    run.report.accuracy = Accuracy(0.0, 0.0, "", name, errors, degrades, run.ledger.highest)
+    run.report.accuracy = Accuracy(precision=name, errors=errors, degrades_at=degrades)
 
 
 def _errors(
@@ -76,9 +76,9 @@ def _degrades_at(
 ) -> int | None:
     """Return the first position with a visible error, not counting the rounding of the result.
 
-    Windows of positions are tried first. If they show an error, every position below SCAN is
-    tried, and beyond it those between the last accurate window and the first inaccurate one. If
-    ``reduced``, only the end of every eighth window is tried.
+    Windows of positions are tried first. If one of them shows an error, every position below SCAN
+    is tried. If all of these are right, the positions just before the first error of a window are
+    tried. If ``reduced``, only the end of every eighth window is tried.
     """
     ends = np.unique(np.round(np.geomspace(min(16, highest + 1), highest + 1, 64)).astype(int))
     windows = np.unique(np.concatenate([np.arange(max(e - 9, 0), e) for e in ends]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -50,6 +51,11 @@ def live(encoding: Rotary, columns: tuple[np.ndarray, ...]) -> tuple[np.ndarray,
     return tuple(c[turning] for c in columns)
 
 
+def nonzero_frequencies(encoding: Rotary, length: int | None = None) -> np.ndarray:
+    """Return the declared frequencies that are not 0, in a call of ``length`` tokens."""
+    return live(encoding, (encoding.frequencies(length),))[0]
+
+
 def declare(encoding: Rotary) -> Declaration:
     """Return the declared encoding as numbers."""
 
@@ -58,19 +64,16 @@ def declare(encoding: Rotary) -> Declaration:
         cos, sin = (t.T for t in live(encoding, tuple(t.T for t in encoding.cos_sin(positions))))
         return cos / m, encoding.sign * sin / m
 
-    def by_length(length: int) -> np.ndarray:
-        return live(encoding, (encoding.frequencies(length),))[0]
-
     m = encoding.attention_factor()
     return Declaration(
         schedule_of(encoding),
-        live(encoding, (encoding.frequencies(),))[0],
+        nonzero_frequencies(encoding),
         exact,
         m,
         "amplitude" if getattr(encoding, "scaling", None) is None else "attention-factor",
         encoding.sign,
         encoding.offset,
-        by_length if encoding.depends_on_length else None,
+        partial(nonzero_frequencies, encoding) if encoding.depends_on_length else None,
         {
             "the attention factor is missing": 1.0,
             "the attention factor is applied twice": m * m,
@@ -83,8 +86,8 @@ def declare(encoding: Rotary) -> Declaration:
 
 
 def schedule_of(encoding: Rotary) -> Schedule:
-    """Return the declared frequencies, with their known mistakes."""
-    target = live(encoding, (encoding.frequencies(),))[0]
+    """Return the declared frequencies, and the known mistakes in computing them."""
+    target = nonzero_frequencies(encoding)
     if isinstance(encoding, MultiAxisRoPE):
         return Schedule(
             max(encoding.base) if isinstance(encoding.base, tuple) else encoding.base,

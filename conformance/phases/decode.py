@@ -16,7 +16,7 @@ _NEGATIVE = 64
 
 @dataclass(frozen=True)
 class Decoder:
-    """The candidate positions with their cos and sin, to find the nearest to measured ones."""
+    """The cos and sin of candidate positions; the nearest candidate is the decoded position."""
 
     frequencies: np.ndarray
     candidates: np.ndarray
@@ -25,7 +25,7 @@ class Decoder:
 
     @classmethod
     def of(cls, frequencies: np.ndarray, reach: int = REACH) -> Decoder:
-        """Return a decoder for these frequencies; it compares eight pairs, enough to be unique."""
+        """Return a decoder for these frequencies; eight pairs distinguish all candidates."""
         count = min(8, frequencies.size)
         chosen = np.unique(np.linspace(0, frequencies.size - 1, count).astype(int))
         candidates = np.arange(-_NEGATIVE, reach)
@@ -41,12 +41,7 @@ class Decoder:
 
     def positions(self, cos: np.ndarray, sin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return :meth:`position` for every token of cos and sin (..., pairs)."""
-        shape = cos.shape[:-1]
-        flat = [
-            self.position(c, s)
-            for c, s in zip(
-                cos.reshape(-1, cos.shape[-1]), sin.reshape(-1, sin.shape[-1]), strict=True
-            )
-        ]
-        found = np.array([p for p, _ in flat], dtype=np.int64).reshape(shape)
-        return found, np.array([m for _, m in flat]).reshape(shape)
+        shape, pairs = cos.shape[:-1], cos.shape[-1]
+        each = zip(cos.reshape(-1, pairs), sin.reshape(-1, pairs), strict=True)
+        found, misfit = np.array([self.position(c, s) for c, s in each]).reshape(-1, 2).T
+        return found.astype(np.int64).reshape(shape), misfit.reshape(shape)

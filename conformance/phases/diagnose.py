@@ -7,7 +7,6 @@ of the angles and the positions used are diagnosed at large positions.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from posenc_ref.conformance.harness.run import Run
 from .declaration import Declaration, unit_size
 from .decode import Decoder
 from .fitted_parameters import amplitude_error, cut_short, is_coarse
-from .frequencies import SIGMAS, FrequencyMistake, explain, unfilled
+from .frequencies import SIGMAS, FrequencyMistake, explain, report
 from .measure import Phases, Tables, unaliased
 from .position_map import large_angles, position_map
 from .precision import classify
@@ -29,8 +28,8 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     """Explain failed cases of a function whose pairs are the declared ones.
 
     Wrong positions are tried first, since they show at small positions too, and then the
-    frequencies. A frequency that matches no rule may really be a coarse table, or no rotation
-    at all.
+    frequencies. If a frequency matches no rule, the table may have half precision, or the pairs
+    may not rotate at all.
     """
     if _token_index(run, tables, declared):
         return
@@ -58,9 +57,7 @@ def diagnose_phases(run: Run, tables: Tables, phases: Phases, declared: Declarat
     theta = declared.frequencies
     k = int(np.argmax(np.abs(w / theta - 1)))
     evidence = f"pair {k} turns by {w[k]:.9g} rad per position, declared {theta[k]:.9g}"
-    for e in found:
-        e = unfilled(e, w, declared.schedule.declared)
-        run.add(e.code, e.message, evidence, values=e.values, equivalent=e.equivalent)
+    report(run, found, w, declared.schedule.declared, evidence)
     _amplitude(run, tables, phases, declared)
     origin = _origin(run, phases, declared, w)
     # Substitute the findings into the declaration; any remaining error is another mistake.
@@ -159,13 +156,13 @@ def _token_index(run: Run, tables: Tables, declared: Declaration) -> bool:
 
 
 def _held(run: Run, tables: Tables, declared: Declaration) -> bool:
-    """Report half-precision angles, frequencies or tables; return whether a model matches."""
+    """Report angles, frequencies or tables in half precision; return whether there are any."""
     at = np.unique(np.r_[np.arange(1, 17), GENERIC])
     at = at[at <= max(run.ledger.highest, 16)]
     cos, sin = unit_size(tables, at, declared)
     model = classify(at, cos, sin, declared.frequencies, run.dtype, declared.origin)
     if model is not None and model.name == "float32 angles" and _strict(run):
-        text = "angles are float32, float64 is asked for"
+        text = "angles are float32, but float64 is required"
         run.add("angle-precision", text, f"recomputed at {at.size} positions")
         return True
     if model is None or not model.code or (model.table and model.table == run.settings.precision):
@@ -182,29 +179,27 @@ def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
         t * s for t, s in zip(declared.exact(at), (1, declared.sign), strict=True)
     )
     angle = at[:, None] * declared.frequencies
-    fits = np.hypot(cos - true_cos, sin - true_sin) <= run.budget * ROUNDOFF[run.coarse] * (
-        1 + angle
-    )
+    slack, m = run.budget * ROUNDOFF[run.coarse] * (1 + angle), declared.amplitude
+    fits = np.hypot(cos - true_cos, sin - true_sin) <= slack
     n, k = (int(i) for i in np.argwhere(~fits)[0]) if (~fits).any() else (0, 0)
     where = (
         f"pair {k} at position {at[n]}: cos {cos[n, k]:.6g}, sin {sin[n, k]:.6g}, declared "
         f"{true_cos[n, k]:.6g}, {true_sin[n, k]:.6g}"
     )
-    slack, m = run.budget * ROUNDOFF[run.coarse] * (1 + angle), declared.amplitude
     for name, a, b in (("cos", 1.0, 1 / m), ("sin", 1 / m, 1.0)):
         one = np.maximum(np.abs(cos - a * true_cos), np.abs(sin - b * true_sin))
         if m != 1.0 and (one <= slack).all():
-            text = f"the attention factor {m:.6g} is on {name} alone: it goes on both"
+            text = f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin"
             run.add("attention-factor", text, where)
             return
     size = np.hypot(cos, sin)
     small = angle <= np.pi / 4
     folded = np.hypot(np.abs(cos) - np.abs(true_cos), np.abs(sin) - np.abs(true_sin))
-    if (folded <= run.budget * ROUNDOFF[run.coarse] * (1 + angle)).all():
+    if (folded <= slack).all():
         run.add("not-a-rotation", "cos or sin has the wrong sign in some quadrants", where)
     elif fits[small].all() and np.abs(size - 1).max() <= 0.01:
         run.add("range-reduction", "small angles are right, larger ones are not", where)
-    elif np.abs(_turn(cos, sin, true_cos, true_sin)).max() <= 0.01:
+    elif np.abs(np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))).max() <= 0.01:
         run.add("amplitude", "the size of cos and sin changes with the position", where)
     elif fits.any(axis=1).all() or np.ptp(size) > 0.01 or fits[small].all():
         run.add("not-a-rotation", "cos and sin are not those of one angle p * theta", where)
@@ -214,14 +209,12 @@ def _not_linear(run: Run, tables: Tables, declared: Declaration) -> None:
         )
 
 
-def _turn(cos: np.ndarray, sin: np.ndarray, true_cos: np.ndarray, true_sin: np.ndarray) -> Any:
-    """Return the angle between measured and exact cos and sin."""
-    return np.angle((cos + 1j * sin) * (true_cos - 1j * true_sin))
-
-
 def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
+    """Report an amplitude that differs from the declared one."""
+    m = declared.amplitude
     if is_coarse(run) and run.ledger.highest > 128:
         off = amplitude_error(run, tables, declared)
+        factor, where = m * (1 + off), "mean norm of (cos, sin) at positions 1..128"
         if off and cut_short(run, tables, declared):
             run.add(
                 "table-precision",
@@ -230,40 +223,27 @@ def _amplitude(run: Run, tables: Tables, phases: Phases, declared: Declaration) 
                 "cos and sin at positions 1..128",
                 remedy="Convert by rounding to nearest (a cast does): dropping the lower bits "
                 "makes every value smaller.",
-                values={"declared": declared.amplitude, "measured": declared.amplitude * (1 + off)},
+                values={"declared": m, "measured": factor},
             )
-        elif off:
-            factor = declared.amplitude * (1 + off)
-            run.add(
-                declared.amplitude_code,
-                _factor_message(factor, declared),
-                "mean norm of (cos, sin) at positions 1..128",
-                values={"declared": declared.amplitude, "measured": factor},
-            )
-        return
-    grain = run.budget * ROUNDOFF[run.coarse]
-    if (np.abs(phases.amplitude - declared.amplitude) > grain * abs(declared.amplitude)).any():
+            return
+    else:
+        grain = run.budget * ROUNDOFF[run.coarse]
+        off = bool((np.abs(phases.amplitude - m) > grain * abs(m)).any())
         factor = float(np.median(phases.amplitude))
-        run.add(
-            declared.amplitude_code,
-            _factor_message(factor, declared),
-            f"norm of every (cos, sin) pair, {phases.amplitude.min():.6g} to "
-            f"{phases.amplitude.max():.6g}",
-            values={"declared": declared.amplitude, "measured": factor},
-        )
-
-
-def _factor_message(factor: float, declared: Declaration) -> str:
-    """Return a message with the measured factor, and the known mistake that gives it."""
-    text = f"cos and sin are multiplied by {factor:.6g}, declared {declared.amplitude:.6g}"
-    for what, value in declared.other_factors.items():
-        if abs(factor - value) <= FACTOR_SLACK * abs(value):
-            return f"{text}: {what}"
-    return text
+        least, most = phases.amplitude.min(), phases.amplitude.max()
+        where = f"norm of every (cos, sin) pair, {least:.6g} to {most:.6g}"
+    if off:
+        text = f"cos and sin are multiplied by {factor:.6g}, declared {m:.6g}"
+        for what, value in declared.other_factors.items():
+            if abs(factor - value) <= FACTOR_SLACK * abs(value):
+                text += f": {what}"
+                break
+        values = {"declared": m, "measured": factor}
+        run.add(declared.amplitude_code, text, where, values=values)
 
 
 def _origin(run: Run, phases: Phases, declared: Declaration, w: np.ndarray) -> float:
-    """Report a wrong origin (the apparent position of position 0); return the measured origin."""
+    """Report if position 0 has the angles of another position; return the position it has."""
     grain = run.budget * ROUNDOFF[run.coarse]
     k = int(np.argmax(np.abs(w)))
     if w[k] == 0:

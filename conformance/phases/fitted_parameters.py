@@ -26,7 +26,7 @@ def is_coarse(run: Run) -> bool:
 def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declaration) -> None:
     """Judge fitted frequencies and the mean amplitude, each within its standard error.
 
-    The amplitude may be off by another 0.1 %.
+    The amplitude may be off by 0.1 % in addition to its standard error.
     """
     if not is_coarse(run) or phases.frequencies.size != declared.frequencies.size:
         return
@@ -43,7 +43,7 @@ def judge_fitted(run: Run, tables: Tables, phases: Phases, declared: Declaration
         run.failed("fitted parameters", "frequencies", np.inf, text)
     off = amplitude_error(run, tables, declared)
     if off:
-        run.failed("fitted parameters", "amplitude", np.inf, f"{off:+.4%} of the declared one")
+        run.failed("fitted parameters", "amplitude", np.inf, f"off by {off:+.4%}")
 
 
 def amplitude_error(run: Run, tables: Tables, declared: Declaration) -> float:

@@ -1,7 +1,7 @@
 """Wrong forms of scaling formulas, in NumPy alone.
 
-``as declared`` is the right formula, independent of the one in ``posenc_ref``. It also takes
-parameters that ``posenc_ref`` refuses.
+The entry ``as declared`` of a table is the right formula, written independently of ``posenc_ref``.
+It also accepts parameters that ``posenc_ref`` refuses.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ YARN_SHAPES: dict[str, Shape] = {
     "frequencies are blended geometrically": partial(_yarn, geometric=True),
     "periods are blended, not frequencies": partial(_yarn, periods=True),
     "the base is 10000 in the ramp": partial(_yarn, base=10000.0),
-    "head_dim is taken for rotary_dim in the ramp": partial(_yarn, over_head=True),
+    "head_dim is used in place of rotary_dim in the ramp": partial(_yarn, over_head=True),
     "the ends of the ramp are rounded to the nearest integer": partial(_yarn, rounding="nearest"),
     "both ends of the ramp are rounded down": partial(_yarn, rounding="down"),
     "both ends of the ramp are rounded up": partial(_yarn, rounding="up"),
     "the end of the ramp is clamped to d/2 - 1": partial(_yarn, top="d/2 - 1"),
     "the ramp runs over channels, not pairs": partial(_yarn, channels=True),
     "2 pi is missing from the wavelength": partial(_yarn, two_pi=1.0),
-    "pi stands for 2 pi in the wavelength": partial(_yarn, two_pi=np.pi),
+    "pi is used for 2 pi in the wavelength": partial(_yarn, two_pi=np.pi),
     "a decimal logarithm is divided by a natural one in the ramp": partial(_yarn, decimal=True),
     "frequencies are multiplied by the factor, not divided": partial(_yarn, inverted=True),
 }
@@ -128,7 +128,7 @@ def _llama3(
     else:
         with np.errstate(divide="ignore", invalid="ignore"):  # low == high: no pair is blended
             smooth = (original / wavelength - low) / (high - low)
-    if exchanged:  # the clipped blend includes both plateaus
+    if exchanged:  # clipping covers low and high frequencies too
         turns = np.clip((original / wavelength - high) / (low - high), 0, 1)
         return np.asarray(f / s.factor + turns * (f - f / s.factor))
     smooth = 1 - smooth if inverted else smooth
@@ -144,11 +144,11 @@ def _llama3(
 
 LLAMA3_SHAPES: dict[str, Shape] = {
     "as declared": _llama3,
-    "the blend between the plateaus is the wrong way round": partial(_llama3, inverted=True),
-    "there is no blend, pairs between the plateaus are divided by the factor: it is left out, or "
+    "the blend is inverted: 1 - smooth is used in place of smooth": partial(_llama3, inverted=True),
+    "medium frequencies are divided by the factor, not blended: the blend is missing, or "
     "low_freq_factor and high_freq_factor are exchanged": partial(_llama3, step="slow"),
-    "there is no blend, pairs between the plateaus are kept: it is left out, or low_freq_factor "
-    "and high_freq_factor are exchanged": partial(_llama3, step="fast"),
+    "medium frequencies are not scaled at all: the blend is missing, or low_freq_factor and "
+    "high_freq_factor are exchanged": partial(_llama3, step="fast"),
     "low_freq_factor and high_freq_factor are exchanged in the blend": partial(
         _llama3, exchanged=True
     ),
@@ -172,10 +172,10 @@ NTK_SHAPES: dict[str, Shape] = {
     ),
     "the exponent is d/(d-1), not d/(d-2)": partial(_ntk, exponent=lambda d, head: d / (d - 1)),
     "the exponent is (d-2)/d, not d/(d-2)": partial(_ntk, exponent=lambda d, head: (d - 2) / d),
-    "the exponent has the number of pairs for d": partial(
+    "the exponent is n/(n-2) with n = d/2 pairs, not d/(d-2)": partial(
         _ntk, exponent=lambda d, head: d / (d - 4)
     ),
-    "head_dim is taken for rotary_dim in the exponent": partial(
+    "head_dim is used in place of rotary_dim in the exponent": partial(
         _ntk, exponent=lambda d, head: head / (head - 2)
     ),
     "the factor enters squared": partial(_ntk, exponent=lambda d, head: 2 * d / (d - 2)),
@@ -184,9 +184,9 @@ NTK_SHAPES: dict[str, Shape] = {
 #: Messages of the mistakes that change a number, not the form: their code is scaling-parameter.
 PARAMETERS = (
     "the base is 10000 in the ramp",
-    "head_dim is taken for rotary_dim in the ramp",
+    "head_dim is used in place of rotary_dim in the ramp",
     "2 pi is missing from the wavelength",
-    "pi stands for 2 pi in the wavelength",
+    "pi is used for 2 pi in the wavelength",
     "a decimal logarithm is divided by a natural one in the ramp",
     "frequencies are multiplied by the factor, not divided",
     "low_freq_factor and high_freq_factor are exchanged in the blend",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
+from posenc_ref.conformance.harness.run import Run
 
 #: Bases of released text models; they are tried before a base is fitted.
 PUBLISHED_BASES = (
@@ -40,12 +41,9 @@ class Schedule:
     denominators: dict[str, float] = field(default_factory=dict)
     target: np.ndarray | None = None
     rebased: Callable[[float], np.ndarray] | None = None
-    variants: Callable[[], Iterable[FrequencyMistake]] = (
-        tuple  #: known mistakes that are tried first
-    )
-    late: Callable[[], Iterable[FrequencyMistake]] = (
-        tuple  #: known mistakes that are tried last, before fits
-    )
+    #: Known mistakes that are tried first, and those that are tried last, before fits.
+    variants: Callable[[], Iterable[FrequencyMistake]] = tuple
+    late: Callable[[], Iterable[FrequencyMistake]] = tuple
     plain: np.ndarray | None = None  #: the declared frequencies without their scaling
 
     @property
@@ -90,8 +88,10 @@ def agree(measured: np.ndarray, predicted: np.ndarray, sigma: np.ndarray) -> np.
 def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list[FrequencyMistake]:
     """Explain why ``measured`` frequencies (rad/position) differ from the declared ones.
 
-    The list is empty if they agree. Otherwise it holds one explanation that predicts every
-    frequency, or a sign and one more explanation; if none matches, ``frequency-spacing``.
+    The list is empty if they agree. Otherwise it has one explanation, which predicts every
+    frequency. If all frequencies are negative, ``sign`` comes first, and then an explanation of
+    their sizes if these are wrong too. The code of frequencies without an explanation is
+    ``frequency-spacing``.
     """
     target = declared.declared
     if agree(measured, target, sigma).all():
@@ -101,26 +101,35 @@ def explain(measured: np.ndarray, sigma: np.ndarray, declared: Schedule) -> list
         rest = explain(-measured, sigma, declared)
         sign = FrequencyMistake("sign", "the rotation turns the other way: by -angle", -target)
         return [sign, *rest]
-    found = [
-        c
-        for c in _candidates(measured, sigma, declared)
-        if agree(measured, c.predicted, sigma).all()
-    ]
+    every = _candidates(measured, sigma, declared)
+    found = [c for c in every if agree(measured, c.predicted, sigma).all()]
     if found:
         best = found[0]
         others = dict.fromkeys([*best.equivalent, *(c.code for c in found[1:])])
         others.pop(best.code, None)
-        return [
-            FrequencyMistake(best.code, best.message, best.predicted, best.values, tuple(others))
-        ]
+        return [replace(best, equivalent=tuple(others))]
     if declared.plain is not None and _scaled_otherwise(measured, sigma, declared):
         spacing = _spacing(measured, target, sigma)
-        text = f"the base is right, but the scaling is another: {spacing.message}"
+        text = f"the base is right, but another scaling is applied: {spacing.message}"
         return [FrequencyMistake("scaling-formula", text, measured, {}, ("scaling-parameter",))]
     return [_spacing(measured, target, sigma)]
 
 
-def unfilled(found: FrequencyMistake, measured: np.ndarray, target: np.ndarray) -> FrequencyMistake:
+def report(
+    run: Run,
+    found: list[FrequencyMistake],
+    measured: np.ndarray,
+    declared: np.ndarray,
+    evidence: str,
+) -> None:
+    """Report each mistake as a finding."""
+    for e in (_unfilled(e, measured, declared) for e in found):
+        run.add(e.code, e.message, evidence, values=e.values, equivalent=e.equivalent)
+
+
+def _unfilled(
+    found: FrequencyMistake, measured: np.ndarray, target: np.ndarray
+) -> FrequencyMistake:
     """Return ``found``, with code ``uninitialised`` if the frequencies are 0 or unordered."""
     if found.code != "frequency-spacing" or (np.diff(target) > 0).any():
         return found
@@ -134,18 +143,18 @@ def unfilled(found: FrequencyMistake, measured: np.ndarray, target: np.ndarray) 
     return replace(
         found,
         code="uninitialised",
-        message=f"frequencies in no order, and none of the declared ones: {found.message}",
+        message=f"frequencies are unordered, and none is a declared one: {found.message}",
         equivalent=("frequency-spacing",),
     )
 
 
 def _scaled_otherwise(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> bool:
-    """Return whether only the scaling is wrong: ratios to unscaled frequencies look declared.
+    """Return whether the base is right, and only the scaling is wrong.
 
-    If the declaration gives many pairs the same ratio (kept, or divided by the factor), one
-    pair in eight must have such a ratio; the first pair does not count, as its frequency is 1
-    for every base. If every pair has its own ratio, all measured ratios must lie in the
-    declared range.
+    The ratios of measured to unscaled frequencies decide. If the declared ratio of many pairs is
+    1 or 1 / factor, one measured ratio in eight must be 1 or 1 / factor, too. The first pair does
+    not count, because its frequency is 1 for every base. If the declared ratios all differ, every
+    measured ratio must be in the range of the declared ratios.
     """
     assert d.plain is not None
     ratio, expected = measured / d.plain, d.declared / d.plain
@@ -207,24 +216,15 @@ def _rounded(target: np.ndarray) -> Iterator[FrequencyMistake]:
 
 def _geometric(d: Schedule) -> Iterator[FrequencyMistake]:
     if d.factor != 1.0:
-        yield FrequencyMistake(
-            "scaling-missing",
-            f"the declared scaling by {d.factor:g} is missing",
-            d.values(factor=1.0),
-            {"declared": d.factor, "measured": 1.0},
-        )
-        yield FrequencyMistake(
-            "position-scale",
-            f"the declared scaling by {d.factor:g} is applied twice",
-            d.values(factor=d.factor**2),
-            {"declared": d.factor, "measured": d.factor**2},
-        )
-        yield FrequencyMistake(
-            "position-scale",
-            f"positions are multiplied by the scaling factor {d.factor:g}, not divided",
-            d.values(factor=1 / d.factor),
-            {"declared": d.factor, "measured": 1 / d.factor},
-        )
+        scaling = f"the declared scaling by {d.factor:g} is"
+        product = f"positions are multiplied by the scaling factor {d.factor:g}, not divided"
+        for code, text, factor in (
+            ("scaling-missing", f"{scaling} missing", 1.0),
+            ("position-scale", f"{scaling} applied twice", d.factor**2),
+            ("position-scale", product, 1 / d.factor),
+        ):
+            values = {"declared": d.factor, "measured": factor}
+            yield FrequencyMistake(code, text, d.values(factor=factor), values)
     for name, n in d.denominators.items():
         if n > 0 and n != d.n:
             yield FrequencyMistake(
@@ -294,10 +294,6 @@ def _fitted(measured: np.ndarray, sigma: np.ndarray, d: Schedule) -> Iterator[Fr
 
 def _spacing(measured: np.ndarray, target: np.ndarray, sigma: np.ndarray) -> FrequencyMistake:
     wrong = np.flatnonzero(~agree(measured, target, sigma))
-    shown = ", ".join(f"{k}: {measured[k]:.6g} for {target[k]:.6g}" for k in wrong[:4])
-    return FrequencyMistake(
-        "frequency-spacing",
-        f"{wrong.size} of {target.size} frequencies are wrong "
-        f"(pair: measured for declared): {shown}",
-        measured,
-    )
+    shown = (f"pair {k} has {measured[k]:.6g}, declared {target[k]:.6g}" for k in wrong[:4])
+    text = f"{wrong.size} of {target.size} frequencies are wrong: {'; '.join(shown)}"
+    return FrequencyMistake("frequency-spacing", text, measured)

@@ -48,7 +48,7 @@ class Phases:
 
     @property
     def sign(self) -> int:
-        """-1 where every pair turns by -angle, else 1."""
+        """Return -1 if every pair turns by -angle, or else 1."""
         return -1 if (self.frequencies < 0).all() else 1
 
 
@@ -104,7 +104,7 @@ class Measured:
         return all({p.a, p.b} == {p.out_a, p.out_b} for p in self.pairs)
 
     def has(self, encoding: Rotary) -> bool:
-        """Return whether an encoding reads and writes the same pairs."""
+        """Return whether the encoding reads and writes the measured pairs."""
         channels = np.array([[p.a, p.b, p.out_a, p.out_b] for p in self.pairs])
         return np.array_equal(channels.T, [*encoding.pairs(), *encoding.output_pairs()])
 
@@ -136,7 +136,7 @@ def measure(access: Access, dtype: str) -> Measured:
     matrices = _matrices(access, positions)
     found = Measured(positions, matrices, *channel_pairs(matrices))
     if found.pairs:
-        _frequencies(access, found, dtype)
+        found.phases = unwrap(found.tables(access), dtype)
     return found
 
 
@@ -174,10 +174,6 @@ def channel_pairs(
     return pairs, passed, scaled, [c for c in range(len(supports)) if c not in known]
 
 
-def _frequencies(access: Access, found: Measured, dtype: str) -> None:
-    found.phases = unwrap(found.tables(access), dtype)
-
-
 def tables_of(access: Access, first: Channels, out_a: Channels, out_b: Channels) -> Tables:
     """Return a function that measures cos and sin of the pairs by inputs (1, 0) in each pair."""
 
@@ -192,8 +188,9 @@ def tables_of(access: Access, first: Channels, out_a: Channels, out_b: Channels)
 def unwrap(tables: Tables, dtype: str, step: float = 1.0) -> Phases:
     """Return frequencies, start and amplitude, measured at positions 0, 1, 2, 4, ...
 
-    Each position refines the frequency, and so resolves the whole turns at the next one. If
-    frequencies may exceed pi, ``step`` is a power of two below 1.
+    The frequency found so far predicts the angle at the next position to less than half a turn,
+    so that the number of its whole turns is known. If frequencies may exceed pi, ``step`` is a
+    power of two below 1.
     """
     longest = 16 if ROUNDOFF[dtype] <= ROUNDOFF["float32"] else 1024
     positions, cos, sin = _accepted(tables, longest, step)
@@ -237,7 +234,7 @@ def _accepted(
 def unaliased(tables: Tables, dtype: str) -> Phases:
     """Return :func:`unwrap`, measured at fractional positions if a frequency exceeds pi.
 
-    At integer positions, a frequency above pi cannot be told from a lower one.
+    At integer positions, a frequency above pi gives the same values as a lower one.
     """
     phases = unwrap(tables, dtype)
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from posenc_ref.angles import ERROR_BOUND
 from .frequencies import half_precision
 
 _HALF = ("bfloat16", "float16")
-#: Below this relative error, a wrong pi cannot be told from other float32 roundings.
+#: Below this relative error, a wrong pi looks like other float32 roundings.
 _NEAR = 8 * ROUNDOFF["float32"]
 #: Values of pi that occur in code: pi rounded or truncated to some digits, and in float32.
 _WRITTEN = {float(np.float32(np.pi))} | {
@@ -29,7 +30,7 @@ _WRITTEN = {float(np.float32(np.pi))} | {
 class Model:
     """One way to compute cos and sin of ``positions * frequencies``."""
 
-    code: str  #: the code of its finding; empty for accepted practice
+    code: str  #: the code of its finding; empty if the model is no mistake
     name: str
     angles: Callable[[np.ndarray, np.ndarray], np.ndarray]
     table: str | None = None  #: the format cos and sin are rounded to
@@ -59,62 +60,43 @@ def _product(p: np.ndarray, w: np.ndarray) -> np.ndarray:
     return np.asarray(p[:, None] * w)
 
 
+def _float32(p: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return rounded(_product(p, rounded(w, "float32")), "float32")
+
+
+#: A code, what is rounded, and the angles; ``half`` rounds to a half-precision format.
+_IN_HALF: tuple[tuple[str, str, Callable[..., np.ndarray]], ...] = (
+    ("position-precision", "positions", lambda p, w, half: _product(half(p), w)),
+    ("angle-precision", "frequencies", lambda p, w, half: _product(p, half(w))),
+    ("angle-precision", "timescales", lambda p, w, half: _product(p, 1 / half(1 / w))),
+    ("angle-precision", "angles", lambda p, w, half: half(_product(p, w))),
+    (
+        "angle-precision",
+        "positions and frequencies",
+        lambda p, w, half: _product(half(p), half(w)),
+    ),
+    (
+        "angle-precision",
+        "positions, frequencies and angles",
+        lambda p, w, half: half(_product(half(p), half(w))),
+    ),
+    ("angle-precision", "frequencies and angles", lambda p, w, half: half(_product(p, half(w)))),
+)
+
+
 def models() -> list[Model]:
-    """Return every model without fitted numbers, accepted practice first."""
+    """Return every model without fitted numbers; those that need no finding come first."""
     found = [
         Model("", "float64 angles", _product, exact=True),
-        Model(
-            "",
-            "float32 angles",
-            lambda p, w: rounded(_product(p, rounded(w, "float32")), "float32"),
-        ),
+        Model("", "float32 angles", _float32),
     ]
     for half in _HALF:
-        found += [
-            Model(
-                "position-precision",
-                f"positions in {half}",
-                lambda p, w, half=half: _product(rounded(p, half), w),  # type: ignore[misc]
-            ),
-            Model(
-                "angle-precision",
-                f"frequencies in {half}",
-                lambda p, w, half=half: _product(p, rounded(w, half)),  # type: ignore[misc]
-            ),
-            Model(
-                "angle-precision",
-                f"timescales in {half}",
-                lambda p, w, half=half: _product(p, 1 / rounded(1 / w, half)),  # type: ignore[misc]
-            ),
-            Model(
-                "angle-precision",
-                f"angles in {half}",
-                lambda p, w, half=half: rounded(_product(p, w), half),  # type: ignore[misc]
-            ),
-            Model(
-                "angle-precision",
-                f"positions and frequencies in {half}",
-                lambda p, w, half=half: _product(rounded(p, half), rounded(w, half)),  # type: ignore[misc]
-            ),
-            Model(
-                "angle-precision",
-                f"positions, frequencies and angles in {half}",
-                lambda p, w, half=half: rounded(  # type: ignore[misc]
-                    _product(rounded(p, half), rounded(w, half)), half
-                ),
-            ),
-            Model(
-                "angle-precision",
-                f"frequencies and angles in {half}",
-                lambda p, w, half=half: rounded(_product(p, rounded(w, half)), half),  # type: ignore[misc]
-            ),
-            Model(
-                "table-precision",
-                f"cos and sin tables in {half}",
-                _product,
-                table=half,
-            ),
-        ]
+        to_half = partial(rounded, dtype=half)
+        for code, what, angles in _IN_HALF:
+            found.append(Model(code, f"{what} in {half}", partial(angles, half=to_half)))
+        found.append(
+            Model("table-precision", f"cos and sin tables in {half}", _product, table=half)
+        )
     return found
 
 
@@ -129,8 +111,8 @@ def classify(
     """Return the model whose cos and sin match the function's at every position, or None.
 
     ``cos`` and ``sin`` (positions, pairs) are the function's own, with amplitude 1, in
-    ``dtype``. Accepted practice is tried first; of the half-precision models that match, the
-    nearest is returned.
+    ``dtype``. Models that are no mistake are tried first; of the half-precision models that
+    match, the nearest is returned.
     """
     best: tuple[float, Model] | None = None
     positions = positions + origin
@@ -162,10 +144,10 @@ def reduced(pi: float, turns: Callable[[np.ndarray], np.ndarray] = np.trunc) -> 
 def _short_pi(
     positions: np.ndarray, actual: tuple[np.ndarray, np.ndarray], w: np.ndarray, dtype: str
 ) -> Model | None:
-    """Return the reduction with a wrong pi, of as few digits as possible, that matches the values.
+    """Return the reduction with a wrong pi that matches the values; pi has few digits if possible.
 
-    If float32 cannot tell this pi from the right one, it must be a value that occurs in code: a
-    position scale rounded to float32 has the same effect.
+    If the wrong pi is so close to pi that float32 rounds both alike, only values that occur in
+    code are accepted, because a position scale rounded to float32 gives the same errors.
     """
     for turns in (np.trunc, np.rint):
         fitted = _fitted_pi(positions, actual, w, turns)
@@ -191,7 +173,10 @@ def _fitted_pi(
     w: np.ndarray,
     turns: Callable[[np.ndarray], np.ndarray],
 ) -> float:
-    """Return the value of pi that fits the errors of the angles, starting with few whole turns."""
+    """Return the value of pi that fits the errors of the angles.
+
+    The angles with the fewest whole turns are fitted first.
+    """
     angle = _product(positions.astype(np.float64), w)
     slip = np.arctan2(actual[1], actual[0]).ravel() - angle.ravel()
     off = 0.0
@@ -224,7 +209,7 @@ def _misfit(
     grain = ERROR_BOUND if model.exact else ROUNDOFF["float32"] * angle
     worst = 0.0
     for a, p in zip(actual, predicted, strict=True):
-        # One more rounding of a half-precision quantity may go the other way at a tie.
+        # Half-precision numbers halfway between two neighbours may be rounded either way.
         floor = max(TINY[dtype], ROUNDOFF["float32"])
         unit = ROUNDOFF[dtype] * np.maximum(np.abs(p), floor) + grain
         off = np.where(np.isnan(a) & np.isnan(p), 0.0, np.abs(a - p) / unit)  # both overflowed
@@ -237,8 +222,8 @@ def _table_misfit(
 ) -> float:
     """Return the largest score of values that are half-precision numbers, or infinity for others.
 
-    The values are compared with exact ones, not recomputed: a float32 angle may round to the
-    other side of a tie.
+    The reference is the exact cos and sin, with a tolerance, and not their rounded values: the
+    error of a float32 angle can change the direction in which a value is rounded.
     """
     angle = _product(positions.astype(np.float64), w)
     worst = 0.0

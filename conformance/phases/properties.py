@@ -51,7 +51,7 @@ def relative(
 ) -> Check:
     """Return both sides of ``q'(m + t) . k'(n + t) = q'(m) . k'(n)``: logits depend on m - n only.
 
-    ``angle`` (D,) is, for each channel, the sum of all angles that enter, in radians.
+    ``angle`` (D,) is, for each channel, the sum of the angles of q and k in both calls, in radians.
     """
     q1, k1 = near
     q2, k2 = far
@@ -112,7 +112,7 @@ def judge(run: Run, access: Access, measured: Measured) -> None:
 
 
 def _upright(run: Run, measured: Measured) -> bool:
-    """Return whether positions count from 0."""
+    """Return whether the first position is 0."""
     phases = measured.phases
     if phases is None:
         return True
@@ -134,8 +134,8 @@ def _case(run: Run, name: str, prop: Callable[[Any], Check]) -> None:
     run.judge("properties", name, actual, truth)
     factor = perturbation(run)
     moved, truth = prop(factor)
-    rejected = bool((run.scores(moved, truth) > run.budget).any())
-    run.report.controls[f"property {name}: output scaled by {factor:g}"] = rejected
+    control = f"property {name}: output scaled by {factor:g}"
+    run.report.controls[control] = not run.fits(moved, truth)
 
 
 def perturbation(run: Run) -> float:

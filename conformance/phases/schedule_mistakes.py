@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ LLAMA3 = ((8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192), (16.0, 1.0, 4.0, 8192))
 LOW_HIGH = ((1.0, 4.0), (1.0, 1.0), (4.0, 4.0), (1.0, 2.0), (2.0, 4.0), (1.0, 8.0))
 #: Published beta_fast and beta_slow of YaRN.
 BETAS = ((32.0, 1.0), (64.0, 1.0), (128.0, 1.0), (16.0, 1.0), (32.0, 2.0))
+#: The formula of a scaling, and its wrong forms.
+SHAPES = {pr.YaRN: YARN_SHAPES, pr.Llama3Scaling: LLAMA3_SHAPES, pr.NTKScaling: NTK_SHAPES}
 
 
 def scaling_mistakes(encoding: RoPE) -> Iterator[FrequencyMistake]:
@@ -113,8 +116,7 @@ def _parameters(encoding: RoPE) -> Iterator[FrequencyMistake]:
     if "truncate" in fields:
         yield from _changed(encoding, "", truncate=not s.truncate)
     if "beta_fast" in fields:
-        swapped = {"beta_fast": s.beta_slow, "beta_slow": s.beta_fast}
-        yield from _swapped_betas(encoding, swapped)
+        yield _swapped_betas(encoding, s)
     if factor and "short_factor" not in fields:
         yield from _changed(encoding, "the factor is applied twice", factor=factor * factor)
         yield from _changed(encoding, "", factor=float(np.sqrt(factor)))
@@ -174,35 +176,20 @@ def _slice_denominators(encoding: RoPE) -> Iterator[FrequencyMistake]:
     )
 
 
-def _swapped_betas(encoding: RoPE, swapped: dict[str, float]) -> Iterator[FrequencyMistake]:
+def _swapped_betas(encoding: RoPE, s: Any) -> FrequencyMistake:
+    """Return YaRN with exchanged betas, which ``posenc_ref.YaRN`` refuses."""
     text = "beta_fast and beta_slow are exchanged"
-    if not getattr(encoding.scaling, "truncate", True):
+    if not s.truncate:
         text += ", or the ramp is reversed (without truncation that is the same)"
-    yield from _shape(encoding, text, swapped)
-
-
-def _shape(encoding: RoPE, what: str, changes: dict[str, Any]) -> Iterator[FrequencyMistake]:
-    """Yield YaRN's formula with parameters that ``posenc_ref.YaRN`` refuses."""
-    predicted = YARN_SHAPES["as declared"](encoding, encoding.scaling, **changes)
-    yield FrequencyMistake("scaling-parameter", what, predicted, {}, ("scaling-formula",))
+    swapped = {"beta_fast": s.beta_slow, "beta_slow": s.beta_fast}
+    predicted = YARN_SHAPES["as declared"](encoding, s, **swapped)
+    return FrequencyMistake("scaling-parameter", text, predicted, {}, ("scaling-formula",))
 
 
 def _shapes(encoding: RoPE) -> Iterator[FrequencyMistake]:
     """Yield wrong forms of the declared formula."""
     s: Any = encoding.scaling
-    shapes = next(
-        (
-            table
-            for kind, table in (
-                (pr.YaRN, YARN_SHAPES),
-                (pr.Llama3Scaling, LLAMA3_SHAPES),
-                (pr.NTKScaling, NTK_SHAPES),
-            )
-            if isinstance(s, kind)
-        ),
-        {},
-    )
-    for what, shape in shapes.items():
+    for what, shape in SHAPES.get(type(s), {}).items():
         if what == "as declared":
             continue
         with np.errstate(all="ignore"):
@@ -291,12 +278,8 @@ def multi_axis_mistakes(encoding: MultiAxisRoPE) -> Iterator[FrequencyMistake]:
 
 def _undeclared(encoding: RoPE) -> Iterator[FrequencyMistake]:
     """Yield scalings of released models, for an encoding that declares none."""
-    code = "scaling-formula"
-    for parameters in LLAMA3:
-        made = pr.Llama3Scaling(*parameters)
-        yield from _replaced(encoding, made, code, f"the scaling is {made!r}, declared none")
-    for factor in FACTORS:
-        for length in LENGTHS[:6]:
-            made_yarn = pr.YaRN(factor, length)
-            text = f"the scaling is {made_yarn!r}, declared none"
-            yield from _replaced(encoding, made_yarn, code, text)
+    llama3 = (pr.Llama3Scaling(*parameters) for parameters in LLAMA3)
+    yarn = (pr.YaRN(factor, length) for factor, length in product(FACTORS, LENGTHS[:6]))
+    for made in chain(llama3, yarn):
+        text = f"the scaling is {made!r}, declared none"
+        yield from _replaced(encoding, made, "scaling-formula", text)

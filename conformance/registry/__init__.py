@@ -1,7 +1,8 @@
 """The registry: an entry for every encoding, with examples and an independent formula.
 
-To add an entry, add a module to this folder; all modules here are imported.  The formula uses the
-numbers of :mod:`posenc_ref.conformance.exact.error_numbers` and only the fields of the class::
+To add an entry, add a module to this folder; all modules here are imported.  The formula uses
+only the fields of the class, and the functions of
+:mod:`posenc_ref.conformance.exact.error_numbers`, which also compute the error unit::
 
     @register(
         Kerple,
@@ -12,12 +13,12 @@ numbers of :mod:`posenc_ref.conformance.exact.error_numbers` and only the fields
         return [-r1 * log(1 + r2 * abs(i - j)) for r1, r2 in zip(e.r1, e.r2, strict=True)]
 
 :mod:`posenc_ref.conformance.exact.reference` lists the arguments of the function for each family.
-The keys of ``examples`` are the ids of their golden vectors; give two or three small examples of
-different form, with learned numbers from :func:`numbers`, which every dtype holds exactly.
+The keys of ``examples`` are the ids of their golden vectors. Give two or three small examples with
+different options, and take learned numbers from :func:`numbers`: every dtype holds them exactly.
 The entry provides the rows of ``posenc verify`` and ``posenc accuracy``, the golden vectors
 (``posenc vectors --generate``), a section of ``docs/generated/encodings.md``
-(``python tools/encodings_page.py``) and tests in ``tests/conformance/registry``.  Rotary encodings
-get their golden vectors and their rows of ``posenc verify`` by surface instead.
+(``python tools/encodings_page.py``) and tests in ``tests/conformance/registry``. For rotary
+encodings, the surfaces provide the golden vectors and the rows of ``posenc verify``.
 """
 
 from __future__ import annotations
@@ -49,12 +50,9 @@ def register(
     def decorated(exact: Exact) -> Exact:
         if encoding in REGISTRY:
             raise ValueError(f"{encoding.__name__} has an entry already")
-        strangers = [name for name, e in examples.items() if type(e) is not encoding]
-        if strangers or not examples:
-            raise ValueError(
-                f"examples must be of {encoding.__name__}, one or more; these are not: "
-                f"{', '.join(strangers) or '(none given)'}"
-            )
+        if not examples or any(type(e) is not encoding for e in examples.values()):
+            given = ", ".join(f"{key}: {type(e).__name__}" for key, e in examples.items())
+            raise ValueError(f"examples must be {encoding.__name__} objects, got {given or 'none'}")
         REGISTRY[encoding] = Entry(encoding, spec, dict(examples), exact, inputs)
         return exact
 

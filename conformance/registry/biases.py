@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 
 from posenc_ref import FIRE, ForgettingBias, Kerple, Sandwich
-from posenc_ref.conformance.exact.error_numbers import (
-    Counted,
-    cos,
-    counted,
-    fraction,
-    log,
-    power,
-    total,
-)
+from posenc_ref.conformance.exact.error_numbers import Counted, cos, log, power, total
 
 from . import numbers, register
 from .dynamic import network
@@ -32,7 +24,7 @@ from .dynamic import network
 )
 def kerple(e: Kerple, i: Any, j: Any) -> Sequence[Any]:
     """Return minus r1 times the logarithm, or the power, of the distance."""
-    distance = counted(abs(i - j))
+    distance = Counted(abs(i - j))
     if e.form == "log":
         return [-r1 * log(1 + r2 * distance) for r1, r2 in zip(e.r1, e.r2, strict=True)]
     return [-r1 * distance**r2 for r1, r2 in zip(e.r1, e.r2, strict=True)]
@@ -47,10 +39,10 @@ def kerple(e: Kerple, i: Any, j: Any) -> Sequence[Any]:
     },
 )
 def sandwich(e: Sandwich, i: Any, j: Any) -> Sequence[Any]:
-    """Return the inner product of two sinusoids minus its maximum, divided by 8h/H."""
-    waves = [power(e.base, fraction(-2 * k, e.dim)) for k in range(1, e.dim // 2 + 1)]
+    """Return the product of two sinusoids minus its maximum d/2, times H/(8h) for head h of H."""
+    waves = [power(e.base, -2 * k, e.dim) for k in range(1, e.dim // 2 + 1)]
     product = total(cos(Counted((i - j) * w)) for w in waves) - e.dim // 2
-    return [product * fraction(e.num_heads, 8 * h) for h in range(1, e.num_heads + 1)]
+    return [product * e.num_heads / (8 * h) for h in range(1, e.num_heads + 1)]
 
 
 _LAYERS = (
@@ -72,7 +64,7 @@ def fire(e: FIRE, i: Any, j: Any) -> Sequence[Any]:
     """Return an MLP of log distance divided by the log of the query's position."""
 
     def psi(x: Any) -> Counted:
-        return log(1 + e.c * counted(x))
+        return log(1 + e.c * Counted(x))
 
     x = psi(max(i - j, 0)) / (psi(max(i, e.length)) + e.eps)
     return network([x], (e.hidden, e.output), (e.hidden_bias, e.output_bias))

@@ -14,6 +14,7 @@ from posenc_ref.conformance.exact.error_numbers import (
     relu,
     root,
     sigmoid,
+    smooth,
     total,
 )
 
@@ -24,14 +25,13 @@ _EPS = 1e-5
 
 
 def _silu(x: Counted) -> Counted:
-    """Return x sigmoid(x)."""
-    s = sigmoid(x.value).value
-    value = x.value * s
-    return Counted(value, abs(value) + abs(s * (1 + x.value * (1 - s))) * x.terms)
+    """Return ``x * sigmoid(x)``."""
+    s = sigmoid(x).value
+    return smooth(x, lambda x: x * s, lambda x, y: s + y * (1 - s))
 
 
 def _normed(x: Sequence[Counted], gain: Sequence[Any], shift: Sequence[Any]) -> list[Counted]:
-    """Return LayerNorm of x; its denominator counts as exact."""
+    """Return LayerNorm of x; the error unit ignores the rounding of the standard deviation."""
     centred = [v - total(x) / len(x) for v in x]
     variance = total(Counted(c.value) * c.value for c in centred) / len(x)
     deviation = root(variance.value + _EPS)
@@ -92,7 +92,7 @@ _GAINS, _SHIFTS = _norms("dynamic-normed", 4)
     },
 )
 def dynamic(e: DynamicBias, i: Any, j: Any) -> Sequence[Any]:
-    """Return an MLP of query minus key, or of its logarithm."""
+    """Return an MLP of the offset i - j, or of ``sign(i - j) log(1 + |i - j|)``."""
     x = counted(i - j)
     if e.log_distance:
         size = log(1 + abs(x))
@@ -110,6 +110,6 @@ def dynamic(e: DynamicBias, i: Any, j: Any) -> Sequence[Any]:
     },
 )
 def crossformer(e: DynamicWindowBias, i: Any, j: Any) -> Sequence[Any]:
-    """Return an MLP of the two offsets."""
+    """Return an MLP of the offset in rows and the offset in columns."""
     w = e.window[1]
     return _dynamic(e, [i // w - j // w, i % w - j % w])

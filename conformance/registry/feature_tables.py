@@ -29,7 +29,7 @@ from . import numbers, register
     },
 )  # fmt: skip
 def fourier_features(e: FourierFeatures, *v: Any) -> Sequence[Any]:
-    """Return sines and cosines of linear maps of the coordinates, optionally after these."""
+    """Return sines and cosines of linear maps of v, after v itself if ``include_input``."""
     u = [e.position_scale * (x + e.offset) for x in v]
     unit = {"turn": 2 * pi(), "half-turn": pi(), "radian": 1}[e.unit]
     angles = [unit * dot(row, u) for row in e.matrix.tolist()]
@@ -54,7 +54,7 @@ _TIMES = np.abs(numbers("time2vec-weight", 6)) / 3, numbers("time2vec-bias", 6)
     },
 )
 def time2vec(e: Time2Vec, t: Any) -> Sequence[Any]:
-    """Return one linear component, then sines of the others."""
+    """Return one component of ``w t + b``, and sines or cosines of the other components."""
     line, *rest = (
         counted(w) * t + b for w, b in zip(e.weight.tolist(), e.bias.tolist(), strict=True)
     )

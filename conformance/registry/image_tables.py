@@ -13,15 +13,7 @@ from posenc_ref import (
     Sinusoidal3D,
     StandardizedSinusoidal,
 )
-from posenc_ref.conformance.exact.error_numbers import (
-    Counted,
-    cos,
-    fraction,
-    power,
-    root,
-    sin,
-    total,
-)
+from posenc_ref.conformance.exact.error_numbers import Counted, cos, power, root, sin, total
 
 from . import register
 
@@ -29,15 +21,15 @@ Waves = tuple[list[Any], list[Any]]
 
 
 def _waves(width: int, base: float, denominator: Any, u: Any, more: int = 0) -> Waves:
-    """Return sines and cosines of the position u on one axis, with ``more`` additional sines."""
+    """Return ``width // 2 + more`` sines, and ``width // 2`` cosines, of a position u."""
     pairs = width // 2
-    n = {"dim": fraction(width, 2), "half-1": pairs - 1}.get(denominator, denominator)
-    angles = [Counted(u * power(base, -fraction(k, n))) for k in range(pairs + more)]
+    n = {"dim": width / 2, "half-1": pairs - 1}.get(denominator, denominator)
+    angles = [Counted(u * power(base, -k, n)) for k in range(pairs + more)]
     return [sin(a) for a in angles], [cos(a) for a in angles[:pairs]]
 
 
 def _arranged(layout: str, first: str, axes: Sequence[Waves]) -> list[Any]:
-    """Return the columns of all axes, arranged by ``layout`` with ``first`` in front."""
+    """Return the columns of all axes in the order of ``layout``; ``first`` is "sin" or "cos"."""
     halves = [axis if first == "sin" else axis[::-1] for axis in axes]
     if layout == "grouped":
         return [v for half in (0, 1) for axis in halves for v in axis[half]]
@@ -57,7 +49,7 @@ def _arranged(layout: str, first: str, axes: Sequence[Waves]) -> list[Any]:
     },
 )
 def sinusoidal(e: Sinusoidal, p: Any) -> Sequence[Any]:
-    """Return sines and cosines of the position; an odd last column is a sine or zero."""
+    """Return sines and cosines of the position; if dim is odd, the last column is a sine or 0."""
     more = int(e.odd == "extra-sin") * (e.dim % 2)
     u = e.position_scale * (p.value + e.offset)
     sines, cosines = _waves(e.dim, e.base, e.denominator, u, more)

@@ -16,15 +16,7 @@ from posenc_ref import (
     T5Bias,
 )
 from posenc_ref.conformance.exact.digits import exact_bucket, slope
-from posenc_ref.conformance.exact.error_numbers import (
-    Counted,
-    counted,
-    dot,
-    fraction,
-    log,
-    root,
-    sigmoid,
-)
+from posenc_ref.conformance.exact.error_numbers import Counted, counted, dot, log, root, sigmoid
 
 from . import each_key, numbers, register
 from .dynamic import network
@@ -56,8 +48,7 @@ _BUCKETS = numbers("t5-few-buckets", 8, 2)
 def t5(e: T5Bias, i: Any, j: Any) -> Sequence[Any]:
     """Return the table's row for the bucket of the distance."""
     bucket = exact_bucket(j - i, e.num_buckets, e.max_distance, e.bidirectional)
-    row: list[float] = e.table.tolist()[bucket]
-    return row
+    return list(e.table.tolist()[bucket])
 
 
 @register(
@@ -66,11 +57,10 @@ def t5(e: T5Bias, i: Any, j: Any) -> Sequence[Any]:
     examples={"swin-2-by-3": SwinBias(numbers("swin", 3 * 5, 2), window=(2, 3))},
 )
 def swin(e: SwinBias, i: Any, j: Any) -> Sequence[Any]:
-    """Return the row of the two offsets; the table has (2h - 1) (2w - 1) rows, columns fastest."""
+    """Return the learned numbers for the offsets in rows and in columns of a window (h, w)."""
     h, w = e.window
     grid = e.table.reshape(2 * h - 1, 2 * w - 1, -1).tolist()
-    row: list[float] = grid[i // w - j // w + h - 1][i % w - j % w + w - 1]
-    return row
+    return list(grid[i // w - j // w + h - 1][i % w - j % w + w - 1])
 
 
 @register(
@@ -79,10 +69,13 @@ def swin(e: SwinBias, i: Any, j: Any) -> Sequence[Any]:
     examples={"beit-2-by-3": BEiTBias(numbers("beit", 3 * 5 + 3, 2), window=(2, 3))},
 )
 def beit(e: BEiTBias, i: Any, j: Any) -> Sequence[Any]:
-    """Return Swin's row; [CLS] has the last three: to others, from others, to itself."""
+    """Return Swin's row for two patches.
+
+    The last three rows belong to [CLS]: [CLS] to patch, patch to [CLS], [CLS] to itself.
+    """
     h, w = e.window
     rows: list[list[float]] = e.table.tolist()
-    if i == 0 or j == 0:
+    if 0 in (i, j):
         return rows[-1] if i == j else rows[-3] if i == 0 else rows[-2]
     (y, x), (v, u) = divmod(i - 1, w), divmod(j - 1, w)
     return rows[(y - v + h - 1) * (2 * w - 1) + x - u + w - 1]
@@ -94,11 +87,10 @@ def beit(e: BEiTBias, i: Any, j: Any) -> Sequence[Any]:
     examples={"levit-2-by-3": LeViTBias(numbers("levit", 2 * 3, 2), window=(2, 3))},
 )
 def levit(e: LeViTBias, i: Any, j: Any) -> Sequence[Any]:
-    """Return the row of the two distances."""
+    """Return the learned numbers for the distances in rows and in columns."""
     h, w = e.window
     grid = e.table.reshape(h, w, -1).tolist()
-    row: list[float] = grid[abs(i // w - j // w)][abs(i % w - j % w)]
-    return row
+    return list(grid[abs(i // w - j // w)][abs(i % w - j % w)])
 
 
 _LAYERS = (
@@ -121,7 +113,7 @@ def log_cpb(e: LogCPB, i: Any, j: Any) -> Sequence[Any]:
     (_, w), sides = e.window, e.pretrained_window or e.window
 
     def spaced(offset: int, n: int) -> Counted:
-        size = log(1 + counted(fraction(8 * abs(offset), n - 1))) / log(8)
+        size = log(1 + counted(8 * abs(offset)) / (n - 1)) / log(8)
         return size if offset >= 0 else -size
 
     x = [spaced(i // w - j // w, sides[0]), spaced(i % w - j % w, sides[1])]
@@ -142,7 +134,7 @@ def log_cpb(e: LogCPB, i: Any, j: Any) -> Sequence[Any]:
     },
 )
 def convit(e: ConViTBias, i: Any, j: Any) -> Sequence[Any]:
-    """Return each head's three weights times the offset in x, in y, and its squared length."""
+    """Return ``w1 dx + w2 dy + w3 (dx**2 + dy**2) + b`` with the weights of each head."""
     w = e.window[1]
     dx, dy = j % w - i % w, j // w - i // w
     parts = (dx, dy, dx**2 + dy**2)
@@ -168,7 +160,10 @@ _GATED_BUCKETS = T5Bias(numbers("gated-buckets", 8, 2), num_buckets=8, max_dista
 )
 @each_key
 def gated(e: GatedBias, h: int, q: Any, k: Any, i: int, j: int) -> Any:
-    """Return the number of the bucket, times two gates computed from the query."""
+    """Return the logit plus the learned number of the bucket times a gate.
+
+    The gate is computed from the query.
+    """
     a, r = (
         sigmoid(dot(row, q) + c)
         for row, c in zip(e.weight.tolist(), e.linear_bias.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Learned tables: of one axis, one table per axis, and combined with other tables."""
+"""Learned tables for one axis or several, and sums and joins of tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUMMED = numbers("axial-summed-rows", 3, 5), numbers("axial-summed-columns", 4,
 
 def _learned_rows(e: Learned) -> Iterable[Recipe]:
     last = len(e.weight) - 1 - e.offset
-    return [at("scattered", "Unsorted, one of them twice, and the last row.", 0, last, 2, last)]
+    return [at("scattered", "Unsorted positions, one twice, and the last row.", 0, last, 2, last)]
 
 
 @register(
@@ -32,15 +32,14 @@ def _learned_rows(e: Learned) -> Iterable[Recipe]:
 )
 def learned(e: Learned, p: Any) -> Sequence[Any]:
     """Return the row at the position plus the offset."""
-    row: list[Any] = given(e.weight)[int(p.value) + e.offset]
-    return row
+    return list(given(e.weight)[int(p.value) + e.offset])
 
 
 def _axial_rows(e: AxialLearned) -> Iterable[Recipe]:
     if e.flat:
-        return [at("scattered", "Unsorted, and the last row.", 0, 7, 3, e.rows - 1)]
+        return [at("scattered", "Unsorted positions, and the last row.", 0, 7, 3, e.rows - 1)]
     return [
-        at("scattered", "Every axis for itself, and the last rows.", [0, 2, 1, 2], [3, 0, 1, 3])
+        at("scattered", "Axes with different positions; last rows.", [0, 2, 1, 2], [3, 0, 1, 3])
     ]
 
 
@@ -71,15 +70,15 @@ _FORMULAS: dict[Any, Any] = {Learned: learned, Sinusoidal: sinusoidal, Time2Vec:
 
 @register(
     Hybrid,
-    spec="Ao et al. 2021, SpeechT5, arXiv:2110.07205 (a sum of tables); joined: the definition",
+    spec="Ao et al. 2021, SpeechT5, arXiv:2110.07205 (sum); posenc_ref.Hybrid (concatenation)",
     examples={
         "hybrid-sum": Hybrid((Sinusoidal(4), Learned(_WEIGHT))),
         "hybrid-concat": Hybrid((Learned(_WEIGHT), Sinusoidal(6)), combine="concat"),
     },
-    inputs=lambda e: [at("scattered", "Unsorted, and the last row.", 0, 5, 3, 1)],
+    inputs=lambda e: [at("scattered", "Unsorted positions, and the last row.", 0, 5, 3, 1)],
 )
 def hybrid(e: Hybrid, p: Counted) -> Sequence[Any]:
-    """Return the rows of the parts, added or concatenated."""
+    """Return the rows of the combined tables, added or concatenated."""
     rows = [_FORMULAS[type(part)](part, p) for part in e.parts]
     if e.combine == "sum":
         return [sum(column) for column in zip(*rows, strict=True)]

@@ -13,7 +13,6 @@ from posenc_ref.conformance.exact.error_numbers import (
     cos,
     counted,
     dot,
-    fraction,
     power,
     root,
     sigmoid,
@@ -49,11 +48,14 @@ _KEYS, _QUERIES = numbers("deberta-keys", 2, 8, 4), numbers("deberta-queries", 2
 
 
 def _bucket(e: DeBERTa, r: int) -> int:
-    """Return the log bucket of query minus key; near an edge integer arithmetic decides."""
+    """Return the log bucket of r = query - key.
+
+    Integer arithmetic decides distances so close to the edge of a bucket that rounding matters.
+    """
     if e.buckets is None or e.max_position is None or abs(r) <= e.buckets // 2:
         return r
     mp, mid = mpmath().mp, e.buckets // 2
-    ratio = mp.log(fraction(abs(r), mid)) / mp.log(fraction(e.max_position - 1, mid)) * (mid - 1)
+    ratio = mp.log(mp.mpf(abs(r)) / mid) / mp.log(mp.mpf(e.max_position - 1) / mid) * (mid - 1)
     t = int(mp.nint(ratio))
     if abs(ratio - t) > mp.mpf(10) ** -40:
         t = int(mp.ceil(ratio))
@@ -75,7 +77,7 @@ def _bucket(e: DeBERTa, r: int) -> int:
 )
 @each_key
 def deberta(e: DeBERTa, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
-    """Return query times key, plus query times the offset's key, plus key times its query."""
+    """Return q.k + q.a + k.b for the learned key vector a and query vector b of the offset."""
     tables = [t for t in (e.relative_keys, e.relative_queries) if t is not None]
     span = tables[0].shape[1] // 2
     there, back = (min(max(_bucket(e, r) + span, 0), 2 * span - 1) for r in (i - j, j - i))
@@ -130,7 +132,7 @@ def tupe(e: TUPE, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
 def cope(e: CoPE, h: int, q: Vector, keys: Sequence[Vector], i: int, at: Sequence[int]) -> Vector:
     """Return query times key, plus query times the embedding at the sum of the gates.
 
-    A of the position term follows the docstring of the class.
+    The docstring of :class:`posenc_ref.CoPE` states the error unit of the second term.
     """
     products = [dot(q, k) / root(len(q)) for k in keys]
     gates = [sigmoid(x) if j <= i else Counted(0) for x, j in zip(products, at, strict=True)]
@@ -177,7 +179,7 @@ def decomposed(e: DecomposedRelative, h: int, q: Vector, k: Vector, i: int, j: i
 def pope(e: PoPE, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
     """Return the magnitudes of query and key times the cosine of the angle between them."""
     d = len(q)
-    theta = [power(e.base, fraction(-c, d)) for c in range(d)]
+    theta = [power(e.base, -c, d) for c in range(d)]
     delta = [0.0] * d if e.phases is None else e.phases[h].tolist()
     waves = [cos(Counted(j - i) * w + shift) for w, shift in zip(theta, delta, strict=True)]
     sizes = [softplus(a) * softplus(b) for a, b in zip(q, k, strict=True)]

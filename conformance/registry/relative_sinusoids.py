@@ -35,7 +35,7 @@ def _biases(e: Any, h: int) -> Iterator[Vector]:
 )
 @each_key
 def transformer_xl(e: TransformerXL, h: int, q: Vector, k: Vector, i: int, j: int) -> Counted:
-    """Return query plus biases times the key and the projected sinusoid of the offset."""
+    """Return ``(q + u) k + (q + v) r``, where r is the projected sinusoid of the offset."""
     u, v = _biases(e, h)
     r = i - j if e.clamp is None else min(max(i - j, -e.clamp), e.clamp)
     wave = sinusoidal(e.sinusoid, Counted(r))
@@ -74,8 +74,8 @@ def espnet_legacy(
 ) -> Sequence[Vector]:
     """Return logits with ESPnet's legacy relative shift.
 
-    A list holds the position scores row by row, with a 0 before every row; row i, column j of the
-    result is its entry ``Q + i K + j``.
+    For Q queries and K keys, a list holds the position scores row by row, with a 0 before every
+    row. The position score of query i and key j is entry ``Q + i K + j`` of the list.
     """
     n_q, n_k = len(queries), len(keys)
     last = max(e.max_len, n_k) - 1

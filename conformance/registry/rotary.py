@@ -43,7 +43,7 @@ def until_the_decay(e: XPos, kind: str = "queries") -> tuple[Recipe, ...]:
     ident = f"xpos-16-{e.layout}-{kind}"
     return (
         rotated(ident, "first", "The first four positions.", 16, whole(0, 1, 2, 3)),
-        rotated(ident, "far", "Where the decay is strong.", 16, whole(511, 1024, 3071)),
+        rotated(ident, "far", "Positions with a strong decay.", 16, whole(511, 1024, 3071)),
     )
 
 

@@ -25,8 +25,8 @@ class Inexpressible(ValueError):
 def seen_as(run: Run, view: Callable[..., Any], encoding: Any, recipe: str) -> Iterator[Run]:
     """Yield a run that judges ``view``, the function adapted to another surface.
 
-    Arguments that the surface cannot express leave no limit in the report. ``recipe`` is
-    ``view`` as a Python expression of ``fn``, for the code that reproduces a failure.
+    A call that the surface cannot express adds no limit to the report. ``recipe`` is ``view`` as a
+    Python expression of ``fn``, for the code that reproduces a failure.
     """
     driver, required = run.driver, run.report.required
     axes = encoding.num_axes if isinstance(encoding, Rotary) else 1
@@ -51,7 +51,7 @@ def judge_as_apply(run: Run, view: Callable[..., Any], encoding: Rotary, recipe:
 
 
 def _recalled(finding: Finding, encoding: Any, recipe: str) -> Finding:
-    """Return the finding with reproducing code that calls the function in its own way."""
+    """Return the finding with code that reproduces the failure through ``recipe``."""
     if "got = fn(" not in finding.reproduce:
         return finding
     if isinstance(encoding, Derived):  # its repr is not valid code
@@ -64,7 +64,7 @@ def host_positions(run: Run, positions: Any) -> np.ndarray:
     """Return the positions passed to a view, in NumPy; raise Inexpressible unless integers."""
     p = np.asarray(run.driver.backend.asnumpy(positions))
     if p.dtype.kind not in "iu":
-        raise Inexpressible("there are no fractional positions here")
+        raise Inexpressible("positions must be integers on this surface")
     return p
 
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from posenc_ref import Proportional, RoPE, Rotary
 from posenc_ref.accuracy import FACTOR_SLACK, ROUNDOFF
-from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, unit_pairs
+from posenc_ref.conformance.harness.probes import ONE_EACH, ONE_TOKEN, PER_ROW, unit_pairs
 from posenc_ref.conformance.harness.reach import Access
-from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.phases.declaration import declare, live
+from posenc_ref.conformance.harness.run import Run, largest
+from posenc_ref.conformance.phases.declaration import declare, live, nonzero_frequencies
 from posenc_ref.conformance.phases.decode import Decoder
 from posenc_ref.conformance.phases.diagnose import diagnose_phases
 from posenc_ref.conformance.phases.frequencies import agree
@@ -66,7 +66,7 @@ def declared_tables(access: Access, encoding: Rotary) -> Tables:
 def _rows_differ(run: Run, encoding: Rotary) -> bool:
     """Report rows or heads with other positions; return whether there are any."""
     first, second = live(encoding, encoding.pairs())
-    (w,) = live(encoding, (encoding.frequencies(),))
+    w = nonzero_frequencies(encoding)
     decoder = Decoder.of(w, reach=64)
     adjacent = (np.sort(np.r_[first, second])[::2], np.sort(np.r_[first, second])[1::2])
     for pairs, out in (
@@ -101,7 +101,7 @@ def _rows_differ(run: Run, encoding: Rotary) -> bool:
     run.add(
         "position-axis",
         "the result depends on the batch row or the head of a token",
-        "the same token in every row and head comes out differently",
+        "equal tokens have other results in other rows or heads",
     )
     return True
 
@@ -126,8 +126,8 @@ def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
         c, at = next(iter(measured.moved.items()))
         run.add(
             "output-layout",
-            f"{len(measured.moved)} channels that are not rotated come out at other places",
-            f"channel {c} comes out at {at}",
+            f"{len(measured.moved)} channels that are not rotated are copied to other channels",
+            f"channel {c} is copied to channel {at}",
         )
         return False
     if measured.scaled and not set(measured.scaled) & wanted:
@@ -137,7 +137,7 @@ def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
         run.add(
             "attention-factor" if own else "amplitude",
             f"channels outside the rotary slice are multiplied by {size:.6g}"
-            + (", the attention factor of those inside" if own else ""),
+            + (", the attention factor of the rotated ones" if own else ""),
             f"channels {measured.scaled[:6]}",
         )
         return False
@@ -148,7 +148,8 @@ def _structure(run: Run, encoding: Rotary, measured: Measured) -> bool:
         return False
     if measured.odd:
         columns = ", ".join(map(str, measured.odd[:4]))
-        run.add("not-a-rotation", f"channels {columns} are not turned in pairs", _support(measured))
+        text = f"channels {columns} are not rotated in pairs"
+        run.add("not-a-rotation", text, _support(measured))
         return False
     if found != declared:
         other = "half" if layout == "interleaved" else "interleaved"
@@ -202,7 +203,7 @@ def _slice(
     pairs = [(p.a, p.b) for p in measured.pairs]
     if pairs == [(k, k + half) for k in range(len(pairs))] and 2 * len(pairs) == len(wanted):
         evidence = f"channel 0 is paired with {half}, declared with {encoding.pairs()[1][0]}"
-        expected, phases = live(encoding, (encoding.frequencies(),))[0], measured.phases
+        expected, phases = nonzero_frequencies(encoding), measured.phases
         if phases is not None and agree(phases.frequencies, expected, phases.sigma).all():
             run.add(
                 "layout",
@@ -224,7 +225,7 @@ def _slice(
     if isinstance(scaling, Proportional) and not_proportional(run, encoding, measured, rotated):
         return
     first, second = live(encoding, encoding.pairs())
-    timescale = 1 / live(encoding, (encoding.frequencies(),))[0]
+    timescale = 1 / nonzero_frequencies(encoding)
     lost = {
         int(c) for c in np.r_[first[timescale > _FLOAT16_MAX], second[timescale > _FLOAT16_MAX]]
     }
@@ -260,7 +261,7 @@ def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
     one, two = np.arctan2(-m01[0], m00[0]), np.arctan2(m10[0], m11[0])
     # Two tables are mixed if the angles of all channels are the frequencies, each occurring twice.
     every = np.sort(np.r_[np.abs(one), np.abs(two)])
-    doubled = np.sort(np.repeat(live(encoding, (encoding.frequencies(),))[0], 2))
+    doubled = np.sort(np.repeat(nonzero_frequencies(encoding), 2))
     both = every.size == doubled.size and np.abs(every - doubled).max() <= slack * 4
     if both and (np.sign(one) == np.sign(two)).all() and (np.abs(upper - lower) <= slack).all():
         k = int(np.argmax(np.abs(one - two)))
@@ -273,10 +274,7 @@ def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
             f"{two[k]:.6g} rad",
         )
         return True
-    n, k = (
-        int(i)
-        for i in np.unravel_index(int(np.argmax(np.abs(m00 - m11) + np.abs(m01 + m10))), m00.shape)
-    )
+    n, k = largest(np.abs(m00 - m11) + np.abs(m01 + m10))
     p = measured.pairs[k]
     run.add(
         "not-a-rotation",
@@ -289,39 +287,26 @@ def _mixed(run: Run, encoding: Rotary, measured: Measured) -> bool:
 
 def _rows(run: Run) -> None:
     """Report failures of optional forms of positions: per row, single tokens, fractions."""
-    failed = {f.case: f for f in run.failures}
+    failed = {f.case: f.place for f in run.failures}
     rows = [case for case in failed if "per-row" in case]
-    first, other = ("per-row positions (B, S)", "other per-row positions (B, S)")
-    if other in rows and first not in rows:
-        run.add(
-            "state",
-            "positions (B, S) of an earlier call are used again",
-            failed[rows[0]].place,
-        )
+    if f"{PER_ROW}, other values" in rows and PER_ROW not in rows:
+        text = "positions (B, S) of an earlier call are used again"
+        run.add("state", text, failed[rows[0]])
     elif rows:
-        run.add(
-            "row-offset",
-            "with positions (B, S), rows do not use their own positions",
-            failed[rows[0]].place,
-        )
-    if ONE_EACH in failed and ONE_TOKEN not in failed:
-        run.add(
-            "row-offset",
-            "single tokens (decoding): the first row is right, later ones are not",
-            failed[ONE_EACH].place,
-        )
-    elif ONE_TOKEN in failed:
-        run.add(
-            "decode-offset",
-            "a single token (decoding) is not rotated to its position",
-            failed[ONE_TOKEN].place,
-        )
+        text = "with positions (B, S), rows do not use their own positions"
+        run.add("row-offset", text, failed[rows[0]])
+    if ONE_TOKEN in failed:
+        text = "a single token (decoding) is not rotated to its position"
+        run.add("decode-offset", text, failed[ONE_TOKEN])
+    elif ONE_EACH in failed:
+        text = "single tokens (decoding): the first row is right, the other rows are not"
+        run.add("row-offset", text, failed[ONE_EACH])
     for case in ("fractional positions", "repeated, unsorted positions", "int32 positions"):
         if case in failed:
             run.add(
                 "position-range",
                 f"{case} are accepted and rotated wrongly: refuse them, or rotate them right",
-                failed[case].place,
+                failed[case],
             )
 
 
@@ -335,8 +320,8 @@ def _permutation(encoding: Any, measured: str) -> str:
         f"once, from {encoding.layout} to {measured}: posenc_ref.permute_weights(w, n_heads, "
         f"source={encoding.layout!r}, target={measured!r}"
         + (f", rotary_dim={d}" if d != encoding.head_dim else "")
-        + f"). For q and k themselves, x[..., perm] with perm = {perm} before the function; logits "
-        "agree then. Never permute v."
+        + "). Or permute the channels of q and k before the function: x[..., perm] with perm = "
+        f"{perm}; the logits then equal the declared ones. Never permute v."
     )
 
 

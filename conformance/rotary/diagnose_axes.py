@@ -9,7 +9,7 @@ import numpy as np
 from posenc_ref import MultiAxisRoPE, Rotary
 from posenc_ref.accuracy import ROUNDOFF
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.phases.declaration import live
+from posenc_ref.conformance.phases.declaration import nonzero_frequencies
 from posenc_ref.conformance.phases.frequencies import agree
 from posenc_ref.conformance.phases.measure import Measured
 from posenc_ref.conformance.phases.schedule_mistakes import multi_axis_mistakes
@@ -39,7 +39,7 @@ def _torn(run: Run) -> bool:
     run.add(
         "sections",
         "the two channels of a pair follow different axes",
-        "with one axis moved alone, pairs are not rotated; with all alike, they are",
+        "pairs are not rotated if one axis changes alone; they are if all positions are equal",
         equivalent=("mixed-layout",),
     )
     return True
@@ -47,7 +47,7 @@ def _torn(run: Run) -> bool:
 
 def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
     """Report an axis with scaled or negated positions; return whether there is one."""
-    expected = live(encoding, (encoding.frequencies(),))[0]
+    expected = nonzero_frequencies(encoding)
     at = np.arange(wanted.size)
     w, sigma = found.frequencies[wanted, at], found.sigma[wanted, at]
     others = multi_axis_mistakes(encoding) if isinstance(encoding, MultiAxisRoPE) else ()
@@ -65,11 +65,10 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
         return False  # the same on all axes: one-axis checks show it
     first = wrong[0]
     back = ratios[first] < 0 and agree(w, np.sign(w) * expected, sigma).all()
+    how = "count backwards" if back else f"are multiplied by {ratios[first]:.6g}"
     run.add(
         "sign" if back else "position-scale",
-        f"positions of axis {first} "
-        + ("count backwards" if back else "are multiplied by ")
-        + ("" if back else f"{ratios[first]:.6g}"),
+        f"positions of axis {first} {how}",
         f"ratio of measured to declared frequencies by axis: {[round(r, 6) for r in ratios]}",
     )
     return True
@@ -77,7 +76,8 @@ def _each_axis(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray
 
 def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray) -> bool:
     # If a pair does not follow an axis, its cos is exactly 1 and its sin exactly 0 there.
-    follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * _least(encoding)
+    least = np.abs(nonzero_frequencies(encoding)).min()
+    follows = np.abs(found.frequencies) > ROUNDOFF["float32"] * least
     several = follows.sum(axis=0)
     axes = np.where(several == 1, np.argmax(follows, axis=0), -1)
     if np.array_equal(axes, wanted):
@@ -104,8 +104,7 @@ def _sections(run: Run, encoding: Rotary, found: AxisPhases, wanted: np.ndarray)
         if np.array_equal(np.array(order)[wanted], axes):
             run.add(
                 "axis-order",
-                f"the axes are taken in the order {order}: where axis a is declared, axis "
-                "order[a] is followed",
+                f"the axes are in the order {order}, declared {tuple(range(count))}",
                 evidence,
                 values={"declared": list(range(count)), "measured": list(order)},
             )
@@ -165,7 +164,7 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
     run.add(
         "position-origin",
         f"axis {wrong[0]} starts at position {starts[wrong[0]]:g}, declared {encoding.offset:g}",
-        f"angles where every position is 0; origins by axis {[starts[a] for a in sorted(starts)]}",
+        f"a call with position 0 on every axis; origins by axis {list(starts.values())}",
         values={"declared": encoding.offset, "measured": starts[wrong[0]]},
     )
     return True
@@ -173,8 +172,3 @@ def _offsets(run: Run, encoding: Rotary, found: AxisPhases) -> bool:
 
 #: Origins of axes that occur in code, common ones first.
 _ORIGINS = (0.0, 1.0, -1.0, 0.5, -0.5, 2.0)
-
-
-def _least(encoding: Rotary) -> float:
-    """Return the smallest declared frequency."""
-    return float(np.abs(live(encoding, (encoding.frequencies(),))[0]).min())

@@ -8,7 +8,7 @@ from posenc_ref import RoPE, Rotary
 from posenc_ref.conformance.harness.driver import Refused
 from posenc_ref.conformance.harness.probes import WIDE, unit_pairs
 from posenc_ref.conformance.harness.run import Run
-from posenc_ref.conformance.phases.declaration import live
+from posenc_ref.conformance.phases.declaration import live, nonzero_frequencies
 from posenc_ref.conformance.phases.decode import Decoder
 
 #: An error of cos or sin above this one means that another position was used.
@@ -16,7 +16,7 @@ _OFF = 0.1
 
 
 def diagnose_calls(run: Run, encoding: Rotary) -> None:
-    """Diagnose the smallest failing call of those larger than the required ones."""
+    """Diagnose the smallest failing call of the sizes ``WIDE``."""
     failed = {f.case for f in run.failures}
     sizes = [size for size in WIDE if f"B, H, S = {size}" in failed]
     if not sizes:
@@ -26,7 +26,7 @@ def diagnose_calls(run: Run, encoding: Rotary) -> None:
     seen = _seen(run, encoding, size, first, *live(encoding, encoding.output_pairs()))
     if seen is None:
         return
-    (w,) = live(encoding, (encoding.frequencies(),))
+    w = nonzero_frequencies(encoding)
     angle = (np.arange(size[2])[:, None] + encoding.offset) * w
     wrong = np.abs(seen - np.exp(1j * angle)).max(axis=-1) > _OFF  # (B, H, S)
     if not wrong.any():

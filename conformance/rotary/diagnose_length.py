@@ -46,8 +46,7 @@ def diagnose(run: Run, access: Access, encoding: Rotary) -> bool:
         x, y = seen[length]
         positions = positions_of(length)
         lengths = np.full(positions.shape, taken) if taken else positions + 1
-        truth = apply_truth(encoding, x, positions, lengths)
-        return bool((run.scores(y, truth) <= run.budget).all())
+        return run.fits(y, apply_truth(encoding, x, positions, lengths))
 
     if not any(case(n) in failed for n in lengths):
         return _whose(run, encoding, sorted(failed))
@@ -165,41 +164,29 @@ def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
     name = type(scaling).__name__
     start = getattr(scaling, "original_max_position", getattr(scaling, "max_position", 1))
     field = "max_position" if hasattr(scaling, "max_position") else "original_max_position"
-    yield Rule(
-        "scaling-parameter",
-        f"{name} changes one token early: a call of length {start} is taken for {start + 1}",
-        encoding,
-        lambda n: n + 1,
-    )
-    yield Rule(
-        "scaling-parameter",
-        f"{name} changes one token late: a call of length {start + 1} is taken for {start}",
-        encoding,
-        lambda n: max(n - 1, 1),
-    )
-    yield Rule(
-        "scaling-parameter",
-        f"{name} changes token by token, by the position of each, not by the length of the call",
-        encoding,
-        lambda n: 0,
-    )
+    for text, seen in (
+        (
+            f"one token early: a call of length {start} gets those of length {start + 1}",
+            lambda n: n + 1,
+        ),
+        (
+            f"one token late: a call of length {start + 1} gets those of length {start}",
+            lambda n: max(n - 1, 1),
+        ),
+        ("token by token: they depend on the position, not the length of the call", lambda n: 0),
+    ):
+        yield Rule("scaling-parameter", f"{name} changes the frequencies {text}", encoding, seen)
     for end in dict.fromkeys([round(start * (getattr(scaling, "factor", None) or 1.0)), *LENGTHS]):
         if hasattr(scaling, "short_factor") and end != start:
             yield Rule(
                 "scaling-parameter",
-                f"{name} changes after length {end}, declared {start}",
+                f"{name} changes the frequencies after length {end}, declared {start}",
                 encoding,
                 lambda n, end=end: start if n <= end else start + 1,  # type: ignore[misc]
             )
     for policy in ("static", "short", "long"):
-        changed = _replaced(encoding, policy=policy)
-        if changed is not None:
-            yield Rule(
-                "scaling-parameter",
-                f"the frequencies do not depend on the length: policy is {policy!r}, declared "
-                f"{scaling.policy!r}",
-                changed,
-            )
+        text = f"the frequencies do not depend on the length: policy is {policy!r}, declared "
+        yield from _changed(encoding, f"{text}{getattr(scaling, 'policy', '')!r}", policy=policy)
     yield Rule(
         "scaling-missing",
         "the frequencies stay those of the original length in every call",
@@ -207,30 +194,19 @@ def _rules(encoding: Any, lengths: list[int]) -> Iterator[Rule]:
         lambda n: 1,
     )
     if hasattr(scaling, "short_factor"):
-        swapped = _replaced(
-            encoding, short_factor=scaling.long_factor, long_factor=scaling.short_factor
-        )
-        if swapped is not None:
-            text = "short_factor and long_factor are exchanged"
-            yield Rule("scaling-parameter", text, swapped)
-        turned = _replaced(
-            encoding,
-            short_factor=scaling.short_factor[::-1],
-            long_factor=scaling.long_factor[::-1],
-        )
-        if turned is not None:
-            text = "short_factor and long_factor are read from their ends, slow pairs first"
-            yield Rule("scaling-parameter", text, turned)
+        short, long = scaling.short_factor, scaling.long_factor
+        text = "short_factor and long_factor are exchanged"
+        yield from _changed(encoding, text, short_factor=long, long_factor=short)
+        text = "the lists short_factor and long_factor are reversed: slow pairs come first"
+        yield from _changed(encoding, text, short_factor=short[::-1], long_factor=long[::-1])
     factor = getattr(scaling, "factor", None)
     values: list[tuple[str, Any]] = [(field, n) for n in LENGTHS]
     if factor:
         values = [(field, round(start * factor)), ("factor", factor**2), *values]
         values += [("factor", f) for f in FACTORS]
     for key, value in values:
-        changed = _replaced(encoding, **{key: value})
-        if changed is not None:
-            text = f"{key} is {value}, declared {getattr(scaling, key)}"
-            yield Rule("scaling-parameter", text, changed)
+        text = f"{key} is {value}, declared {getattr(scaling, key)}"
+        yield from _changed(encoding, text, **{key: value})
     if not factor:
         return
     for other in (pr.NTKScaling, pr.LinearScaling):
@@ -260,9 +236,10 @@ def _dynamic(encoding: Any, factor: float, start: int) -> Iterator[Rule]:
                    encoding, seen)  # fmt: skip
 
 
-def _replaced(encoding: Any, **changes: Any) -> Any:
-    """Return the encoding with its scaling changed, or None if the scaling is then invalid."""
+def _changed(encoding: Any, message: str, **changes: Any) -> Iterator[Rule]:
+    """Yield the mistake that changes fields of the scaling, unless the new scaling is invalid."""
     try:
-        return encoding.replace(scaling=encoding.scaling.replace(**changes))
+        changed = encoding.replace(scaling=encoding.scaling.replace(**changes))
     except (ValueError, TypeError):
-        return None
+        return
+    yield Rule("scaling-parameter", message, changed)

@@ -6,7 +6,7 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import BUDGET, ROUNDOFF
-from posenc_ref.conformance.harness.run import Run
+from posenc_ref.conformance.harness.run import Run, largest
 from posenc_ref.conformance.phases.declaration import live
 from posenc_ref.conformance.phases.measure import Measured
 
@@ -20,7 +20,7 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
     turning = int(np.count_nonzero(encoding.frequencies()))
     evidence = f"{len(rotated)} channels are rotated, declared {2 * turning}"
     if rotated == every:
-        text = "every pair turns: the declared Proportional scaling is missing"
+        text = "every pair is rotated: the declared Proportional scaling is missing"
         run.add("scaling-missing", text, evidence, equivalent=("proportional",))
         return True
     if [(p.a, p.b) for p in measured.pairs] == [(k, k + turning) for k in range(turning)]:
@@ -46,7 +46,7 @@ def not_proportional(run: Run, encoding: Rotary, measured: Measured, rotated: se
 
 def changing_size(run: Run, measured: Measured, size: np.ndarray) -> bool:
     """Report rotated pairs whose norm changes with the position; return whether there are any."""
-    n, k = (int(i) for i in np.unravel_index(int(np.argmax(np.abs(size - size[0]))), size.shape))
+    n, k = largest(np.abs(size - size[0]))
     # A smaller change may be a half-precision table, which is diagnosed later.
     if abs(size[n, k] - size[0, k]) <= BUDGET["bfloat16"] * ROUNDOFF["bfloat16"]:
         return False
@@ -89,7 +89,7 @@ def _factor_on_one(run: Run, measured: Measured) -> bool:
         if (np.abs(got[0] - a * cos) <= slack).all() and (np.abs(got[1] - b * sin) <= slack).all():
             run.add(
                 "attention-factor",
-                f"the attention factor {m:.6g} is on {name} alone: it goes on both",
+                f"only {name} is multiplied by the attention factor {m:.6g}, not cos and sin",
                 f"the 2 x 2 blocks of all pairs at positions {measured.positions[1:].tolist()}",
             )
             return True

@@ -49,4 +49,4 @@ def _right(run: Run, access: Access, positions: np.ndarray) -> bool:
         y = access.rows(x, positions)
     except (Refused, Malformed):
         return False
-    return bool((run.scores(y, truth) <= run.budget).all())
+    return run.fits(y, truth)

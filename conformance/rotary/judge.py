@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posenc_ref import RoPE, Rotary
+from posenc_ref import RoPE
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis import reproduce, same_logits
 from posenc_ref.conformance.harness import state
@@ -14,6 +14,7 @@ from posenc_ref.conformance.harness.probes import (  # fmt: skip
     ONE_EACH,
     ONE_HOT,
     ONE_TOKEN,
+    PER_ROW,
     REPORTED,
     SHORT,
     SIZES,
@@ -99,15 +100,8 @@ def judge(run: Run) -> None:
 
 
 def _one_length_each(run: Run, access: Access) -> bool:
-    """Return whether each position needs a call whose length changes the frequencies."""
+    """Return whether every position is judged in a call with its own length and frequencies."""
     return bool(run.encoding.depends_on_length) and access.mode in ("single", "contiguous")
-
-
-def _truth(
-    run: Run, x: np.ndarray, positions: np.ndarray, lengths: np.ndarray | None = None
-) -> Truth:
-    assert isinstance(run.encoding, Rotary)
-    return apply_truth(run.encoding, x, positions, lengths)
 
 
 def required_inputs(run: Run, dim: int) -> bool:
@@ -133,7 +127,7 @@ def required_inputs(run: Run, dim: int) -> bool:
             run.add("nonfinite", f"{y[at]} at index {at} for finite x", f"x of shape {x.shape}")
             return False
         if run.encoding is not None:
-            run.judge("required inputs", case, y, _truth(run, x, positions))
+            run.judge("required inputs", case, y, apply_truth(run.encoding, x, positions))
         else:
             run.count("required inputs")
     return True
@@ -170,7 +164,7 @@ def _one_hot(run: Run, access: Access, measured: Measured) -> None:
         run.count("one-hot")
         return
     at = measured.positions
-    truth = _truth(run, np.array(x), at, access.lengths(at))
+    truth = apply_truth(run.encoding, np.array(x), at, access.lengths(at))
     run.judge("one-hot", "one channel at a time", y, truth)
 
 
@@ -192,11 +186,11 @@ def _values(run: Run, access: Access, dim: int) -> None:
         positions = positions[positions <= highest]
         if positions.size:
             x = run.random((1, 2, positions.size, dim), 5)
-            truth = _truth(run, x, positions, access.lengths(positions))
+            truth = apply_truth(run.encoding, x, positions, access.lengths(positions))
             run.judge("values", case, access.rows(x, positions), truth)
     if access.mode != "prefix" and highest >= 37:  # decoding: one token per row
         x, positions = run.random((2, 3, 1, dim), 6), np.array([37])
-        y, truth = run.driver.apply(x, positions), _truth(run, x, positions)
+        y, truth = run.driver.apply(x, positions), apply_truth(run.encoding, x, positions)
         first = np.arange(2)[:, None, None, None] == 0
         run.judge("values", ONE_TOKEN, y, truth, first)
         run.judge("values", ONE_EACH, y, truth, ~first)
@@ -213,7 +207,8 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
     try:
         y = run.driver.apply(x, np.arange(tokens))
     except Refused as error:
-        tokens = longest_call(lambda n: _comes_out(run, x[:, :, :n]), tokens, known)
+        accepts = lambda n: run.driver.accepts(x[:, :, :n], np.arange(n))  # noqa: E731
+        tokens = longest_call(accepts, tokens, known)
         if not tokens or tokens != known:
             run.limit(f"B, H, S = {size}: refused ({error})")
         if not tokens:
@@ -222,26 +217,18 @@ def _wide(run: Run, dim: int, size: tuple[int, int, int], known: int = 0) -> int
         y = run.driver.apply(x, np.arange(tokens))
     run.reached(tokens - 1)
     case = f"B, H, S = {(*size[:2], tokens)}"
-    run.judge("values", case, y, _truth(run, x, np.arange(tokens)))
+    run.judge("values", case, y, apply_truth(run.encoding, x, np.arange(tokens)))
     return known
-
-
-def _comes_out(run: Run, x: np.ndarray) -> bool:
-    try:
-        run.driver.apply(x, np.arange(x.shape[2]))
-    except Refused:
-        return False
-    return True
 
 
 def _optional(run: Run, dim: int) -> None:
     """Judge inputs that may be refused, but must be right if they are accepted."""
     rows = np.array([[4, 9, 2, 0, 31], [7, 1, 8, 40, 3]])
     tries = {
-        "per-row positions (B, S)": ((2, 3, 5, dim), rows),
-        "other per-row positions (B, S)": ((2, 3, 5, dim), rows[::-1] + 2),
-        "per-row positions (B, S), B = H": ((2, 2, 5, dim), rows + 1),
-        "per-row positions (B, S), five rows": ((5, 3, 4, dim), _FIVE_ROWS),
+        PER_ROW: ((2, 3, 5, dim), rows),
+        f"{PER_ROW}, other values": ((2, 3, 5, dim), rows[::-1] + 2),
+        f"{PER_ROW}, B = H": ((2, 2, 5, dim), rows + 1),
+        f"{PER_ROW}, five rows": ((5, 3, 4, dim), _FIVE_ROWS),
         "repeated, unsorted positions": ((1, 2, 8, dim), np.array([7, 7, 3, 90, 3, 0, 0, 55])),
         "int32 positions": ((1, 2, 4, dim), np.arange(5, 9, dtype=np.int32)),
         "negative positions": ((1, 2, 4, dim), np.array([-1, -7, -64, -3])),
@@ -252,7 +239,7 @@ def _optional(run: Run, dim: int) -> None:
     refused: set[str] = set()
     for case, (shape, positions) in tries.items():
         # If positions (B, S) are refused, these sizes might be accepted by chance.
-        if ("B = H" in case or "five" in case) and "per-row positions (B, S)" in refused:
+        if ("B = H" in case or "five" in case) and PER_ROW in refused:
             continue
         x = run.random(shape, 7)
         try:
@@ -266,7 +253,7 @@ def _optional(run: Run, dim: int) -> None:
             continue
         if run.encoding is None:
             continue
-        truth = _truth(run, x, positions.astype(np.float64))
+        truth = apply_truth(run.encoding, x, positions.astype(np.float64))
         if case == "negative positions":
             run.note(case, y, truth)
         else:
@@ -281,7 +268,7 @@ def _logits(run: Run, access: Access) -> None:
         for positions in (ONE_HOT + n, ONE_HOT[:3] * n):
             at = positions[positions <= access.reach(int(positions.max()))]
             x = run.random((1, 2, at.size, access.dim), 30 + len(sides))
-            sides.append((access.rows(x, at), _truth(run, x, at, access.lengths(at))))
+            sides.append((access.rows(x, at), apply_truth(run.encoding, x, at, access.lengths(at))))
         (q, query), (k, key) = sides
         calls.append(same_logits.BothSides(f"call {n}", q, k, query, key))
     same_logits.remark(run, calls)
@@ -304,8 +291,7 @@ def _state(run: Run, access: Access, x: np.ndarray, first: np.ndarray) -> None:
         return driver.apply(given[:, :, : positions.size], positions)
 
     def right(y: np.ndarray, positions: np.ndarray) -> bool:
-        truth = _truth(run, given[:, :, : positions.size], positions)
-        return bool((run.scores(y, truth) <= run.budget).all())
+        return run.fits(y, apply_truth(run.encoding, given[:, :, : positions.size], positions))
 
     if access.mode != "single":
         state.same_length(run, evaluate, right)

@@ -37,8 +37,8 @@ def judge(run: Run, access: Access) -> None:
     grid = np.stack([(np.arange(6) // (a + 1)) % (a + 3) for a in range(count)])
     cases = {
         "a grid": np.broadcast_to(grid[:, None], (count, 2, 6)),
-        "other positions on every axis": rng.integers(0, 64, (count, 2, 7)),
-        "other positions on every axis, larger": rng.integers(0, _LARGEST, (count, 2, 7)),
+        "positions that differ between axes": rng.integers(0, 64, (count, 2, 7)),
+        "larger positions that differ between axes": rng.integers(0, _LARGEST, (count, 2, 7)),
     }
     for a in range(count):
         one = np.zeros((count, 1, 5), dtype=np.int64)
@@ -48,7 +48,7 @@ def judge(run: Run, access: Access) -> None:
     generic = GENERIC[highest >= GENERIC]
     if generic.size:
         rolled = np.stack([np.roll(generic, a) for a in range(count)])
-        cases["generic positions, rolled along the axes"] = rolled[:, None]
+        cases["scattered positions, rolled by one more token on each axis"] = rolled[:, None]
     for case, positions in cases.items():
         if positions.max() > highest:
             continue
@@ -77,14 +77,13 @@ def _judge(run: Run, case: str, x: np.ndarray, positions: np.ndarray) -> None:
 
 
 def stale(run: Run, access: Access) -> None:
-    """Judge calls that have the same positions on one axis, but not on the others."""
+    """Judge calls with the same positions on one axis, and other positions on the other axes."""
     encoding = run.encoding
     rng = np.random.default_rng(run.settings.seed + 19)
     x = run.random((1, 2, REQUIRED_TOKENS, access.dim), 20)
 
     def right(positions: np.ndarray) -> bool:
-        y = run.driver.apply(x, positions)
-        return bool((run.scores(y, apply_truth(encoding, x, positions)) <= run.budget).all())
+        return run.fits(run.driver.apply(x, positions), apply_truth(encoding, x, positions))
 
     for axis in range(encoding.num_axes):
         one, two, three = rng.integers(0, 64, (3, encoding.num_axes, 1, REQUIRED_TOKENS))
@@ -93,8 +92,8 @@ def stale(run: Run, access: Access) -> None:
         if right(one) and not right(two) and right(three):
             run.add(
                 "state",
-                f"a call gets what one with the same positions on axis {axis} computed",
-                f"calls of {REQUIRED_TOKENS} tokens whose positions on the other axes differ",
+                f"a call returns the result of another one with the same positions on axis {axis}",
+                f"calls of {REQUIRED_TOKENS} tokens with other positions on the other axes",
             )
             return
 

@@ -9,7 +9,7 @@ from posenc_ref.conformance.harness.driver import Malformed, Refused
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import exactly
 from posenc_ref.conformance.phases.declaration import live, schedule_of
-from posenc_ref.conformance.phases.frequencies import agree, explain, unfilled
+from posenc_ref.conformance.phases.frequencies import agree, explain, report
 
 from . import diagnose_length
 from .judge_length import lengths_of
@@ -18,7 +18,8 @@ from .judge_length import lengths_of
 def judge(run: Run) -> None:
     """Judge ``fn() -> (d/2,)``, or ``(frequencies, attention_factor)``.
 
-    If they depend on the length, judge ``fn(seq_len)`` for lengths around every change.
+    If the frequencies depend on the length, judge ``fn(seq_len)`` for the lengths of
+    :func:`lengths_of`.
     """
     encoding = run.encoding
     assert isinstance(encoding, Rotary)
@@ -47,7 +48,7 @@ def judge(run: Run) -> None:
         text, how = "the second call gives other frequencies", "called twice"
         if by_length:
             text = f"fn(1) gives other frequencies after fn({lengths[-1]})"
-            how = "the first length once more after all others"
+            how = "fn(1) was called before and after all other lengths"
         run.add("state", text, how)
     of = f", at {len(seen)} lengths" if by_length else f" {first[0]:.6g} .. {first[-1]:.6g}"
     run.report.measured = f"{first.size} frequencies{of}"
@@ -114,20 +115,14 @@ def _explain_frequencies(run: Run, encoding: Rotary, theta: np.ndarray) -> None:
     still = declared == 0
     if (theta[still] != 0).any():
         k = int(np.flatnonzero(still & (theta != 0))[0])
-        text = f"pair {k} turns, declared not to"
+        text = f"pair {k} is rotated, but its declared frequency is 0"
         run.add("proportional", text, f"frequency {k} is {theta[k]:.9g}, declared 0")
         return
     theta, declared = (live(encoding, (t,))[0] for t in (theta, declared))
     k = int(np.argmax(np.abs(theta / declared - 1)))
-    for found in explain(theta, np.zeros(theta.size), schedule_of(encoding)):
-        e = unfilled(found, theta, declared)
-        run.add(
-            e.code,
-            e.message,
-            f"frequency {k} is {theta[k]:.9g}, declared {declared[k]:.9g}",
-            values=e.values,
-            equivalent=e.equivalent,
-        )
+    found = explain(theta, np.zeros(theta.size), schedule_of(encoding))
+    text = f"frequency {k} is {theta[k]:.9g}, declared {declared[k]:.9g}"
+    report(run, found, theta, declared, text)
 
 
 def _frequencies(run: Run, *args: int) -> tuple[np.ndarray, np.ndarray | None]:

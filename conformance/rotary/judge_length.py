@@ -17,7 +17,7 @@ _ROWS = np.array([0, 1, 2, 5, 11, 23])
 
 
 def lengths_of(encoding: Rotary) -> list[int]:
-    """Return lengths around the start of the declared scaling, and multiples of it."""
+    """Return lengths around the original length of the declared scaling, and multiples of it."""
     scaling = getattr(encoding, "scaling", None)
     start = getattr(scaling, "original_max_position", getattr(scaling, "max_position", None))
     if start is None:
@@ -34,12 +34,12 @@ def positions_of(length: int) -> np.ndarray:
 
 
 def judge(run: Run, access: Access) -> None:
-    """Judge calls whose last position is ``length - 1``, for lengths around every change."""
+    """Judge calls up to position ``length - 1``, for each length of :func:`lengths_of`."""
     encoding = run.encoding
     seen: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     highest = access.reach(lengths_of(encoding)[-1] - 1)
     if access.mode in ("single", "contiguous"):
-        run.limit("lengths are judged one position per call: the length is the position plus one")
+        run.limit("each position is judged in a separate call; its length is the position plus one")
     for length in lengths_of(encoding):
         positions = positions_of(length)
         if length - 1 > highest:
@@ -90,8 +90,8 @@ def _whose_length(run: Run, access: Access, highest: int) -> None:
 def _replay(run: Run, access: Access, seen: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
     """Judge every length that was right again, after the longest call.
 
-    Functions that keep the frequencies of the longest call often reset them when a call fits
-    into the original length. The first call, which is short, therefore does not reveal them.
+    A function may keep the frequencies of its longest call until a call within the original
+    length resets them. A repetition of the first call, which is short, does not reveal this.
     """
     for length, (x, y) in reversed(seen.items()):
         run.count("state")

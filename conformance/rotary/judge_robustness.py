@@ -33,7 +33,7 @@ def judge(run: Run, dim: int) -> str:
         scaled = run.driver.apply(x * factor, np.arange(5))
         run.count("robustness")
         unit = Truth(clean * factor, np.abs(clean * factor), np.zeros_like(clean))
-        if not bent and (run.scores(scaled, unit) > run.budget).any():
+        if not bent and not run.fits(scaled, unit):
             bent = f"the output of {factor:g} x is not {factor:g} times the output of x"
     if not bent:
         _hole(run, x, clean, "infinity", np.inf, (0, 1, 4, 0))
@@ -60,10 +60,10 @@ def _hole(
         text = f"{'a NaN' if name == 'NaN' else name} in one token changes other tokens"
         run.add("nonfinite", text, where, by="robustness")
     elif np.isfinite(y[token]).all():
-        text = f"{'a NaN' if name == 'NaN' else name} goes in and only finite numbers come out"
+        text = f"{'a NaN' if name == 'NaN' else name} in x gives only finite results"
         run.add("nonfinite", text, where, by="robustness")
     elif name != "NaN" and not np.isinf(y[token]).any():
-        run.limit(f"{where}: only NaN comes out, from a product with 0 or a guard")
+        run.limit(f"{where}: the result has NaN and no infinity (infinity times 0 is NaN)")
 
 
 def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
@@ -95,5 +95,5 @@ def _memory_order(run: Run, x: np.ndarray, clean: np.ndarray) -> None:
             # Another kernel may round each term differently, not only their sum.
             size = np.linalg.norm(clean, axis=-1, keepdims=True)
             unit = Truth(clean, np.broadcast_to(size, clean.shape), np.zeros_like(clean))
-            if y.shape != clean.shape or (run.scores(y, unit) > run.budget).any():
+            if y.shape != clean.shape or not run.fits(y, unit):
                 run.failed("robustness", case, np.inf, f"x in {case} gives other values")

@@ -119,6 +119,5 @@ def _known_factors(run: Run, call: Scored) -> dict[float, tuple[str, str]]:
             known[value] = ("attention-factor", f"the attention factor m = {m:.6g} {said}")
     if isinstance(run.encoding, ModelEncoding) and call.encoding is not None:
         for message, scale in scales(run.encoding):
-            said = f"the scale of logits: {message}"
-            known.setdefault(scale / call.scale, ("softmax-scale", said))
+            known.setdefault(scale / call.scale, ("softmax-scale", message))
     return known

@@ -1,1 +1,1 @@
-"""Judge rotary encodings with offsets, in chunks, for queries and keys, and for gradients."""
+"""Judge rotary surfaces other than ``apply``: offsets, chunks, caches, q with k, gradients."""

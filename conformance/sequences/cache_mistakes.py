@@ -9,13 +9,13 @@ import numpy as np
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes, with_value
 
-from .chunk_mistakes import Chunked, ChunkTokens, chunk_mistakes
+from .chunk_mistakes import Chunked, ChunkTokens, chunk_mistakes, with_lengths
 
 
 def _turned(times: Callable[[ChunkTokens], np.ndarray]) -> Callable[[Chunked], Truth]:
-    """Return a prediction of keys that are rotated several times, with m applied each time.
+    """Return a ``predict`` that rotates each key ``times(tokens)`` times.
 
-    ``times`` returns the number of rotations of each token.
+    Every rotation multiplies the rotated channels by the attention factor again.
     """
 
     def predict(call: Chunked) -> Truth:
@@ -39,23 +39,16 @@ def _unrotated(which: Callable[[ChunkTokens], np.ndarray]) -> Callable[[Chunked]
     return predict
 
 
-def _as_inserted(call: Chunked) -> Truth | None:
-    if not call.encoding.depends_on_length:
-        return None
-    ends = [a + c for a, c in zip(call.starts, call.chunks, strict=True)]
-    return call.at(np.arange(call.x.shape[2]), ends)
-
-
 def cache_mistakes() -> Iterator[Mistake]:
     """Yield known mistakes of caches of rotated keys, likely ones first."""
     yield Mistake(
         "stale-cache",
-        "keys stay rotated as at the length when they were inserted",
-        _as_inserted,
+        "cached keys keep the frequencies of the length at which they were inserted",
+        with_lengths(lambda call: call.ends),
         "Rotate all keys anew when the frequencies change (or fix the frequencies before the first "
         "key is cached).",
     )
-    again = "Rotate each key once: cache either rotated or raw keys, and say which."
+    again = "Rotate each key once: keep either rotated keys or raw keys in the cache."
     for message, times in (
         ("the whole cache is rotated again with every chunk", lambda t: t.count - t.chunk),
         (
@@ -64,11 +57,11 @@ def cache_mistakes() -> Iterator[Mistake]:
         ),
         ("every key is rotated twice", lambda t: 0 * t.chunk + 2),
         (
-            "keys are rotated once more when the next chunk arrives",
+            "keys are rotated again when the next chunk arrives",
             lambda t: 1 + (t.chunk < t.count - 1),
         ),
         (
-            "the first chunk is inserted unrotated, and every later one rotates the whole cache",
+            "the first chunk is not rotated; every later chunk rotates the whole cache",
             lambda t: np.minimum(t.count - t.chunk, t.count - 1),
         ),
     ):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from posenc_ref import Rotary, XPos
 from posenc_ref.accuracy import Truth
+from posenc_ref.conformance.diagnosis.drive import Probe
 from posenc_ref.conformance.harness.probes import GENERIC, SIZES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import xpos_truth
@@ -18,74 +20,46 @@ from posenc_ref.conformance.oracle.calls import at_length, one_table
 _XPOS_HIGHEST = 8191
 
 
-Size = tuple[int, int, int]
+#: The sizes (B, H, S) of queries and keys.
+Sizes = tuple[tuple[int, int, int], tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
 class Side:
-    """The queries, or the keys, of one call; ``others`` are the positions of the other tensor."""
+    """The queries, or the keys, of one call."""
 
     encoding: Rotary
     x: np.ndarray  #: (B, H, S, D)
     positions: np.ndarray  #: (S,), (B, S) or (A, B, S)
     others: np.ndarray  #: positions of the keys if these are queries, and vice versa
     keys: bool
-
-    @property
-    def length(self) -> int:
-        """Return the length of the sequence: the largest position of the call plus one."""
-        return max(int(self.positions.max()), int(self.others.max())) + 1
+    length: int  #: the length of the sequence: the largest position of the call plus one
 
     def truth(self) -> Truth:
-        """Return the reference."""
-        return self.at(self.positions)
-
-    def at(self, positions: np.ndarray) -> Truth:
-        """Return the result at other positions."""
-        return self.by(self.encoding, positions)
-
-    def by(
-        self, encoding: Rotary, positions: np.ndarray | None = None, keys: bool | None = None
-    ) -> Truth:
-        """Return the result of another encoding, optionally at other positions."""
-        p = self.positions if positions is None else positions
-        if isinstance(encoding, XPos):
-            return xpos_truth(encoding, self.x, p, keys=self.keys if keys is None else keys)
-        return at_length(encoding, self.x, p, self.length)
+        """Return the expected rotated queries or keys."""
+        if isinstance(self.encoding, XPos):
+            return xpos_truth(self.encoding, self.x, self.positions, keys=self.keys)
+        return at_length(self.encoding, self.x, self.positions, self.length)
 
 
-@dataclass(frozen=True)
-class PairCall:
-    """One call of ``apply_qk``."""
-
-    name: str
-    query: Side
-    key: Side
-    required: bool = False
-
-
-def cases(run: Run) -> Iterator[PairCall]:
+def cases(run: Run) -> Iterator[Probe]:
     """Yield the calls, from short to long; the required ones come first."""
     encoding, dim = run.encoding, run.encoding.head_dim
 
-    def case(
-        name: str,
-        sizes: tuple[Size, Size],
-        q_at: np.ndarray,
-        k_at: np.ndarray,
-        required: bool = False,
-    ) -> PairCall:
+    def case(name: str, sizes: Sizes, q_at: Any, k_at: Any, required: bool = False) -> Probe:
         q, k = (run.random((*size, dim), 31 * i + sum(size)) for i, size in enumerate(sizes))
-        one = Side(encoding, q, q_at, k_at, keys=False)
-        return PairCall(name, one, Side(encoding, k, k_at, q_at, keys=True), required)
+        length = max(int(q_at.max()), int(k_at.max())) + 1
+        query = Side(encoding, q, q_at, k_at, keys=False, length=length)
+        key = Side(encoding, k, k_at, q_at, keys=True, length=length)
+        check = "required inputs" if required else "pairs"
+        words = f"q of shape {q.shape}, {name}" if required else ""
+        return Probe(check, name, (query, key), required, words)
 
     for size in SIZES:
         at = np.arange(size[2])
         yield case(f"B, H, S = {size} at 0..{at[-1]}", (size, size), at, at, True)
-    every = _optional(encoding.num_axes, run.settings.seed)
-    highest = _XPOS_HIGHEST if isinstance(encoding, XPos) else 2**40
-    highest = run.settings.up_to(highest)
-    for name, sizes, q_at, k_at in every:
+    highest = run.settings.up_to(_XPOS_HIGHEST if isinstance(encoding, XPos) else 2**40)
+    for name, sizes, q_at, k_at in _optional(encoding.num_axes, run.settings.seed):
         if "generic" in name:
             q_at, k_at = q_at[q_at <= highest], k_at[k_at <= highest]
             sizes = ((1, 2, q_at.size), (1, 2, k_at.size))
@@ -94,11 +68,8 @@ def cases(run: Run) -> Iterator[PairCall]:
             yield case(name, sizes, q_at, k_at)
 
 
-#: A name, the sizes (B, H, S) of queries and keys, and the positions of both.
-Probe = tuple[str, tuple[Size, Size], np.ndarray, np.ndarray]
-
-
-def _optional(axes: int, seed: int) -> Iterator[Probe]:
+def _optional(axes: int, seed: int) -> Iterator[tuple[str, Sizes, np.ndarray, np.ndarray]]:
+    """Yield a name, the sizes of queries and keys, and the positions of both."""
     window, rng = np.arange(4), np.random.default_rng(seed + 23)
     yield "fewer key heads", ((2, 6, 4), (2, 2, 4)), window, window
     yield "one key head", ((3, 4, 2), (3, 1, 2)), np.arange(2), np.arange(2)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -30,44 +31,48 @@ class Chunked:
     x: np.ndarray
     chunks: tuple[int, ...]
     cache: bool = False  #: whether all chunks use the final length, not their own
-    judged: int = 2**40  #: how many of the last tokens are judged
+    judged: int | None = None  #: how many of the last tokens are judged; None: all
 
     @property
     def tail(self) -> slice:
-        """Return the slice of judged tokens."""
-        return slice(max(self.x.shape[2] - self.judged, 0), None)
+        """Return the slice of the last ``judged`` tokens."""
+        count = self.x.shape[2]
+        return slice(max(count - (self.judged or count), 0), None)
+
+    @property
+    def ends(self) -> list[int]:
+        """Return the length of the sequence after every chunk."""
+        return list(accumulate(self.chunks))
 
     @property
     def starts(self) -> list[int]:
         """Return the first position of every chunk."""
-        return [sum(self.chunks[:j]) for j in range(len(self.chunks))]
+        return [0, *self.ends[:-1]]
 
     @property
     def lengths(self) -> list[int]:
         """Return, for each chunk, the sequence length that sets its frequencies."""
-        total = sum(self.chunks)
-        ends = [a + c for a, c in zip(self.starts, self.chunks, strict=True)]
-        return [total] * len(ends) if self.cache else ends
+        return self.ends[-1:] * len(self.chunks) if self.cache else self.ends
 
     def truth(self) -> Truth:
-        """Return the reference."""
+        """Return the expected result for the judged tokens."""
         return self.at(np.arange(self.x.shape[2]))
 
-    def at(self, positions: np.ndarray, lengths: list[int] | None = None) -> Truth:
-        """Return the result for the judged tokens at other positions, or other lengths.
+    def at(self, positions: np.ndarray, lengths: Sequence[int] | None = None) -> Truth:
+        """Return the result for the judged tokens at ``positions``, which broadcast to (B, H, S).
 
-        Positions broadcast to (B, H, S); ``lengths`` has one entry per chunk.
+        ``lengths`` replaces :attr:`lengths`.
         """
         p = np.broadcast_to(positions, self.x.shape[:-1])
         parts = []
-        for a, c, n in zip(self.starts, self.chunks, lengths or self.lengths, strict=True):
-            kept = slice(max(a, self.tail.start), max(a + c, self.tail.start))
+        for a, b, n in zip(self.starts, self.ends, lengths or self.lengths, strict=True):
+            kept = slice(max(a, self.tail.start), max(b, self.tail.start))
             part = at_length(self.encoding, self.x[:, :, kept], p[..., kept], max(n, 1))
             parts.append(part)
         return joined(parts)
 
     def tokens(self) -> ChunkTokens:
-        """Return the chunk of every token and its index in it."""
+        """Return the chunk of every token, and the token's index in the chunk."""
         a, c = np.array(self.starts), np.array(self.chunks)
         j = np.repeat(np.arange(c.size), c)
         return ChunkTokens(a[j], np.arange(c.sum()) - a[j], c[j], j, int(c[0]), c.size)
@@ -91,32 +96,23 @@ Map = Callable[[ChunkTokens], np.ndarray]
 
 OFFSETS: tuple[tuple[str, Map], ...] = (
     ("every chunk is rotated as if it started at 0", lambda t: t.index),
-    ("the length of the cache is advanced before it is used", lambda t: t.position + t.size),
+    ("the offset of a chunk counts the chunk's own tokens", lambda t: t.position + t.size),
     (
-        "the length of the cache is advanced before it is used, except for the first chunk",
+        "the offset of a chunk counts the chunk's own tokens, except for the first chunk",
         lambda t: t.position + t.size * t.later,
     ),
     ("chunks after the first start one position late", lambda t: t.position + t.later),
     ("chunks after the first start one position early", lambda t: t.position - t.later),
+    ("every chunk adds one position too many to later chunks", lambda t: t.position + t.chunk),
+    ("every chunk adds one position too few to later chunks", lambda t: t.position - t.chunk),
+    ("the offset of a chunk is the number of earlier chunks", lambda t: t.chunk + t.index),
     (
-        "each chunk adds one position too many: the error grows with the number of the chunk",
-        lambda t: t.position + t.chunk,
-    ),
-    (
-        "each chunk adds one position too few: the error grows with the number of the chunk",
-        lambda t: t.position - t.chunk,
-    ),
-    ("the number of the chunk is its offset", lambda t: t.chunk + t.index),
-    (
-        "the number of the chunk times its length is its offset",
+        "the offset of a chunk is the number of earlier chunks times the chunk's own length",
         lambda t: t.chunk * t.size + t.index,
     ),
+    ("all later chunks start where the first one ends", lambda t: t.prompt * t.later + t.index),
     (
-        "every chunk after the first starts at the length of the first",
-        lambda t: t.prompt * t.later + t.index,
-    ),
-    (
-        "every chunk after the first starts at the length of the one before",
+        "the offset of a chunk is the length of the previous chunk alone",
         lambda t: _before(t) * t.later + t.index,
     ),
     (
@@ -131,13 +127,10 @@ OFFSETS: tuple[tuple[str, Map], ...] = (
     ),
 )
 STATES: tuple[tuple[str, Map], ...] = (
+    ("a chunk gets the angles of the first equally long chunk", lambda t: _equal(t) + t.index),
     (
-        "a chunk gets the angles of the first chunk of its length",
-        lambda t: _first_of_size(t) + t.index,
-    ),
-    (
-        "after the first chunk, every chunk gets the angles of the earliest one of its length",
-        lambda t: _first_of_size(t, 1) * t.later + t.index,
+        "a later chunk gets the angles of the first equally long chunk after the prompt",
+        lambda t: _equal(t, 1) * t.later + t.index,
     ),
 )
 
@@ -148,14 +141,35 @@ def _before(t: ChunkTokens) -> np.ndarray:
     return np.asarray(sizes[np.maximum(t.chunk - 1, 0)])
 
 
-def _first_of_size(t: ChunkTokens, since: int = 0) -> np.ndarray:
+def _equal(t: ChunkTokens, since: int = 0) -> np.ndarray:
     """Return, for each token, the start of the first chunk as long as its own chunk.
 
-    Only chunks from number ``since`` on count.
+    Chunks with a number below ``since`` are skipped.
     """
     later = t.chunk >= since
     first = {int(n): int(t.start[later & (t.size == n)][0]) for n in set(t.size[later].tolist())}
     return np.array([first.get(int(n), 0) for n in t.size])
+
+
+def _single(axis: int) -> Callable[[Chunked], Truth]:
+    """Return a ``predict`` that adds the row (axis 0) or head (1) index to single tokens."""
+
+    def predict(call: Chunked) -> Truth:
+        t, index = call.tokens(), np.indices(call.x.shape[:-1])[axis]
+        return call.at(t.start + np.where(t.size == 1, index, t.index))
+
+    return predict
+
+
+def with_lengths(
+    lengths: Callable[[Chunked], Sequence[int]],
+) -> Callable[[Chunked], Truth | None]:
+    """Return a ``predict`` that uses the frequencies of other lengths, one for each chunk."""
+    return lambda call: (
+        call.at(np.arange(call.x.shape[2]), lengths(call))
+        if call.encoding.depends_on_length
+        else None
+    )
 
 
 def chunk_mistakes() -> Iterator[Mistake]:
@@ -163,58 +177,20 @@ def chunk_mistakes() -> Iterator[Mistake]:
     yield from mistakes("decode-offset", at, *OFFSETS)
     yield from mistakes("state", at, *STATES)
     yield from of_any_start("the start of a chunk", HALVES)
-
-    def single(axis: int) -> Callable[[Chunked], Truth]:
-        """Return a prediction: a single token is shifted by its head (1) or row (0) index."""
-
-        def predict(call: Chunked) -> Truth:
-            t, index = call.tokens(), np.indices(call.x.shape[:-1])[axis]
-            return call.at(t.start + np.where(t.size == 1, index, t.index))
-
-        return predict
-
-    text = "for single tokens the {} index is added in place of the token's"
-    yield Mistake("position-axis", text.format("head"), single(1))
-    yield Mistake("row-offset", text.format("row"), single(0))
+    text = "for single tokens the {} index is added in place of the token index"
+    yield Mistake("position-axis", text.format("head"), _single(1))
+    yield Mistake("row-offset", text.format("row"), _single(0))
     yield from only_first_row()
-    yield from _length_mistakes()
-
-
-def _length_mistakes() -> Iterator[Mistake]:
-    """Yield wrong choices of the length that sets the frequencies."""
-
-    def at(lengths: Callable[[Chunked], list[int]]) -> Callable[[Chunked], Truth | None]:
-        def predict(call: Chunked) -> Truth | None:
-            if not call.encoding.depends_on_length:
-                return None
-            return call.at(np.arange(call.x.shape[2]), lengths(call))
-
-        return predict
-
-    yield Mistake(
-        "scaling-parameter",
-        "the scaling sees the length of the chunk, not that of the sequence",
-        at(lambda call: list(call.chunks)),
-    )
-    yield from mistakes(
-        "state",
-        at,
+    for code, what, lengths in (
+        ("scaling-parameter", "the length of the chunk alone", lambda c: c.chunks),
+        ("state", "the length of the first chunk", lambda c: c.chunks[:1] * len(c.chunks)),
+        ("state", "the length before the chunk", lambda c: [c.chunks[0], *c.starts[1:]]),
+        ("scaling-missing", "the original length", lambda c: [1] * len(c.chunks)),
         (
-            "the frequencies of the first chunk are kept for the whole sequence",
-            lambda call: [call.chunks[0]] * len(call.chunks),
+            "scaling-parameter",
+            "the length of the whole sequence",
+            lambda c: c.ends[-1:] * len(c.chunks),
         ),
-        (
-            "every chunk is rotated as at the length before it",
-            lambda call: [call.chunks[0], *call.starts[1:]],
-        ),
-    )
-    yield Mistake(
-        "scaling-missing",
-        "the frequencies are those of the original length, however long the sequence gets",
-        at(lambda call: [1] * len(call.chunks)),
-    )
-    yield Mistake(
-        "scaling-parameter",
-        "every chunk is rotated as at the length of the whole sequence",
-        at(lambda call: [sum(call.chunks)] * len(call.chunks)),
-    )
+    ):
+        text = f"the frequencies of every chunk are those for {what}"
+        yield Mistake(code, text, with_lengths(lengths))

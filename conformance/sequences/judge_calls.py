@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,14 +20,10 @@ from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.oracle.transforms import alike
-from posenc_ref.conformance.rotary.as_apply import (
-    Inexpressible,
-    host_positions,
-    judge_as_apply,
-    starts,
-)
+from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
+from .call import first_positions
 from .offset_mistakes import Offset, offset_mistakes
 
 #: One call: the sizes (B, H, S), and the position of the first token.
@@ -35,12 +31,12 @@ Call = tuple[tuple[int, int, int], int]
 #: Single calls of distinct lengths, so that no cache keyed by the length is hit.
 ALONE: tuple[tuple[Call, ...], ...] = ((((2, 3, 5), 0),), (((2, 3, 6), 7),), (((3, 2, 1), 37),))
 SEQUENCES: dict[str, tuple[Call, ...]] = {
-    "one length at three offsets": (((1, 2, 11), 20), ((1, 2, 11), 50), ((1, 2, 11), 0)),
+    "one length, other offsets": (((1, 2, 11), 20), ((1, 2, 11), 50), ((1, 2, 11), 0)),
     "short, long, short": (((1, 2, 4), 0), ((1, 2, 96), 0), ((1, 2, 4), 0)),
-    "a prompt and its tokens": (((2, 3, 6), 0), ((2, 3, 1), 6), ((2, 3, 1), 7), ((2, 3, 2), 8)),
+    "prompt, new tokens": (((2, 3, 6), 0), ((2, 3, 1), 6), ((2, 3, 1), 7), ((2, 3, 2), 8)),
     "two sequences in turn": (((1, 2, 5), 0), ((1, 2, 3), 0), ((1, 2, 1), 5), ((1, 2, 1), 3)),
     "one call three times": (((1, 2, 6), 2), ((1, 2, 6), 2), ((1, 2, 6), 2)),
-    "one place, other x": (((1, 2, 6), 2), ((1, 2, 6), 2), ((1, 2, 6), 2)),
+    "one position, other x": (((1, 2, 6), 2), ((1, 2, 6), 2), ((1, 2, 6), 2)),
     "other batches": (((1, 2, 3), 4), ((3, 2, 3), 4), ((2, 1, 3), 4)),
     "on and back": (((1, 1, 8), 0), ((1, 1, 8), 8), ((1, 1, 8), 16), ((1, 1, 8), 0)),
     "past 4096 and back": (((1, 2, 4), 0), ((1, 2, 3), 5000), ((1, 2, 4), 0), ((1, 2, 3), 9)),
@@ -56,17 +52,16 @@ class InTurn(Offset):
     sequence: tuple[Call, ...] = ()
 
     @property
-    def before(self) -> tuple[Call, ...]:
-        """Return the calls made before this one."""
-        return self.sequence[: self.index]
-
-    def starting(self, offset: int) -> Truth:
-        """Return the result with another offset."""
-        return self.at(offset + np.arange(self.x.shape[2]))
+    def earlier(self) -> int:
+        """Return the number of tokens of all earlier calls."""
+        return sum(size[2] for size, _ in self.sequence[: self.index])
 
 
 def judge(run: Run) -> None:
-    """Judge ``fn([(x, offset), ...])``: single calls, sequences of calls, then as ``apply``."""
+    """Judge ``fn([(x, offset), ...])``: single calls, then sequences of calls.
+
+    If no known mistake is found, single calls are then judged as ``apply``.
+    """
     run.report.required = ("alone", "sequences", "state")
     encoding = alike(run.encoding)
     ask = partial(_ask, run, encoding)
@@ -86,9 +81,9 @@ def judge(run: Run) -> None:
     state.replay(run, lambda: ask(first)[0].actual, alone[0].actual, alone[0].case)
     if run.report.codes:
         return
-    judge_as_apply(run, _view(run), encoding, "lambda x, p: fn([(x, int(p[0]))])[0]")
+    judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn([(x, int(p[0]))])[0]")
     if run.failures and not run.report.codes:
-        name_pattern(run, alone, "decode-offset", "calls that start at an offset are wrong")
+        name_pattern(run, alone, "decode-offset", "calls with an offset give wrong results")
 
 
 def _ask(run: Run, encoding: Rotary, probe: Probe) -> list[JudgedCall]:
@@ -97,7 +92,7 @@ def _ask(run: Run, encoding: Rotary, probe: Probe) -> list[JudgedCall]:
     first = {call: calls.index(call) for call in calls}
     inputs = []
     for i, (size, start) in enumerate(calls):
-        at = i if name == "one place, other x" else first[size, start]
+        at = i if name == "one position, other x" else first[size, start]
         x = run.random((*size, encoding.head_dim), sum(size) + at)
         inputs.append(InTurn(encoding, x, np.full(size[0], start), i, calls))
     outputs = _called(run, inputs)
@@ -132,12 +127,12 @@ def _sequences(run: Run, encoding: Rotary) -> Iterator[Probe]:
 
 
 def _around(encoding: Rotary) -> dict[str, tuple[Call, ...]]:
-    """Return sequences that alternate short calls with lengths where frequencies change."""
+    """Return sequences with short calls before and after a call that changes the frequencies."""
     if not encoding.depends_on_length:
         return {}
     short: Call = ((1, 2, 4), 0)
     return {
-        f"a length of {n} between short ones": (short, ((1, 2, 3), n - 3), short, ((1, 2, 4), 9))
+        f"short, length {n}, short": (short, ((1, 2, 3), n - 3), short, ((1, 2, 4), 9))
         for n in lengths_of(encoding)
         if n > 32
     }
@@ -157,17 +152,8 @@ def _name_state(run: Run, seen: Sequence[JudgedCall]) -> None:
 
 
 def _state_mistakes() -> Iterator[Mistake]:
-    def kept(call: InTurn) -> Truth:
-        """Return the result with the offset of the first call of this length."""
-        size = call.x.shape[2]
-        return call.starting(next(start for s, start in call.sequence if s[2] == size))
-
-    def counted(call: InTurn) -> Truth:
-        """Return the result with the tokens of all earlier calls added to the offset."""
-        return call.starting(int(call.offset[0]) + sum(size[2] for size, _ in call.before))
-
-    def in_turn(call: InTurn) -> Truth:
-        return call.starting(sum(size[2] for size, _ in call.before))
+    def at_offset(offset: Callable[[InTurn], int]) -> Callable[[InTurn], Truth]:
+        return lambda call: call.at(offset(call) + np.arange(call.x.shape[2]))
 
     def longest(call: InTurn) -> Truth | None:
         if not call.encoding.depends_on_length:
@@ -175,28 +161,28 @@ def _state_mistakes() -> Iterator[Mistake]:
         ends = [start + size[2] for size, start in call.sequence[: call.index + 1]]
         return at_length(call.encoding, call.x, call.positions, max(ends))
 
-    def first(call: InTurn) -> Truth:
-        return call.starting(call.sequence[0][1])
-
-    remedy = "Choose the frequencies anew in every call, or rebuild them when a sequence ends."
+    yield Mistake(
+        "state",
+        "a call gets the angles of the first equally long call",
+        at_offset(lambda c: next(at for size, at in c.sequence if size[2] == c.x.shape[2])),
+    )
+    yield Mistake(
+        "state",
+        "the frequencies of the longest call so far are kept",
+        longest,
+        "Choose the frequencies anew in every call, or rebuild them when a sequence ends.",
+    )
     yield from mistakes(
         "state",
-        lambda predict: predict,
-        ("a call gets the angles of the first call of its length", kept),
-        ("the frequencies of the longest call so far are kept", longest, remedy),
-        ("the tokens of earlier calls are added to the offset", counted),
-        ("a call goes on where the one before it ended", in_turn),
-        ("the offset of the first call is kept", first),
+        at_offset,
+        ("the tokens of earlier calls are added to the offset", lambda c: c.offset[0] + c.earlier),
+        ("a call goes on where the one before it ended", lambda c: c.earlier),
+        ("the offset of the first call is kept", lambda c: c.sequence[0][1]),
     )
 
 
-def _view(run: Run) -> Any:
-    fn = run.driver.fn
-
-    def view(x: Any, positions: Any) -> Any:
-        start = starts(host_positions(run, positions))
-        if start.ndim or start < 0:
-            raise Inexpressible("a call has one offset, from 0 on")
-        return fn([(x, int(start))])[0]
-
-    return view
+def _view(run: Run, x: Any, positions: Any) -> Any:
+    start = first_positions(run, positions)
+    if start.ndim or start < 0:
+        raise Inexpressible("all rows of a call have the same offset, which is not negative")
+    return run.driver.fn([(x, int(start))])[0]

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.localize import name_pattern
 from posenc_ref.conformance.diagnosis.match import match
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed
+from posenc_ref.conformance.diagnosis.mistake import Mistake
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.transforms import alike
-from posenc_ref.conformance.rotary.as_apply import (
-    Inexpressible,
-    host_positions,
-    judge_as_apply,
-    starts,
-)
+from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 from posenc_ref.conformance.rotary.judge_length import lengths_of
 
 from .cache_mistakes import cache_mistakes
+from .call import called, first_positions, judge_repetition
 from .chunk_mistakes import Chunked, chunk_mistakes
 
 #: Lengths of chunks: a whole sequence, single tokens, a prompt with tokens, and mixed ones.
@@ -45,32 +38,42 @@ LONG = ((1000, 1, 1, 22), (4093, 1, 1, 1, 1, 3), (8190, 1, 1, 1), (32766, 1, 1))
 
 def judge_decode(run: Run) -> None:
     """Judge ``fn(x, chunks)``: each chunk continues the one before; then judge as ``apply``."""
-    _judge(run, cache=False, named=chunk_mistakes, otherwise="decode-offset")
+    _judge(run, cache=False, known=chunk_mistakes, otherwise="decode-offset")
 
 
 def judge_key_cache(run: Run) -> None:
-    """Judge ``fn(k, chunks)``: all keys, rotated for the final length; then as ``apply``."""
-    _judge(run, cache=True, named=cache_mistakes, otherwise="stale-cache")
+    """Judge ``fn(k, chunks)``, which returns all keys, rotated with the final length.
+
+    Then judge a whole sequence in one chunk as ``apply``.
+    """
+    _judge(run, cache=True, known=cache_mistakes, otherwise="stale-cache")
 
 
-def _judge(run: Run, *, cache: bool, named: Any, otherwise: str) -> None:
+def _judge(
+    run: Run, *, cache: bool, known: Callable[[], Iterator[Mistake]], otherwise: str
+) -> None:
     encoding = alike(run.encoding)
     run.report.required = ("chunks", "state")
-    ask = one_result(lambda call: _called(run, call)[:, :, call.tail])
-    calls = drive(run, _required(run, encoding, cache), ask)
+    ask = one_result(lambda c: called(run, c.x.shape[2] - 1, c.x, list(c.chunks))[:, :, c.tail])
+    required = (_probe(run, encoding, cache, (2, 3), chunks) for chunks in CHUNKS)
+    calls = drive(run, required, ask)
     if calls is None:
         return
-    explained = match(run, calls, named())
-    if not (explained and run.report.codes):
+    if not (match(run, calls, known()) and run.report.codes):
         calls += drive(run, _optional(run, encoding, cache), ask) or []
-        explained = match(run, calls, named())
-    if explained and run.report.codes:
-        _state(run, calls[0])
-        return
-    judge_as_apply(run, _view(run), encoding, "lambda x, p: fn(x, [len(p)])")
-    _state(run, calls[0])
+        if not (match(run, calls, known()) and run.report.codes):
+            judge_as_apply(run, partial(_view, run), encoding, "lambda x, p: fn(x, [len(p)])")
+    judge_repetition(run, calls[0], list(CHUNKS[0]))
     if run.failures and not run.report.codes:
         name_pattern(run, calls, otherwise, "sequences fed in several chunks give wrong results")
+
+
+def _optional(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:
+    """Yield long sequences, and one with an empty chunk."""
+    longer = sorted({*LONG, *_around(encoding)}, key=sum)
+    for chunks in ((2, 0, 3), *longer):
+        if run.settings.allows(sum(chunks) - 1):
+            yield _probe(run, encoding, cache, (1, 2), chunks, JUDGED)
 
 
 def _around(encoding: Rotary) -> Iterable[tuple[int, ...]]:
@@ -83,53 +86,22 @@ def _around(encoding: Rotary) -> Iterable[tuple[int, ...]]:
             yield (n // 2, n - n // 2 - 1, 2, 1)
 
 
-def _x(run: Run, encoding: Rotary, size: tuple[int, int], chunks: tuple[int, ...]) -> np.ndarray:
-    shape = (*size, sum(chunks), encoding.head_dim)
-    return run.random(shape, len(chunks))
+def _probe(
+    run: Run,
+    encoding: Rotary,
+    cache: bool,
+    size: tuple[int, int],
+    chunks: tuple[int, ...],
+    judged: int | None = None,
+) -> Probe:
+    x = run.random((*size, sum(chunks), encoding.head_dim), len(chunks))
+    call, case = Chunked(encoding, x, chunks, cache, judged), f"chunks {list(chunks)}"
+    words = "" if judged else f"x of shape {x.shape} in {case}"
+    return Probe("chunks", case, call, required=not judged, words=words)
 
 
-def _required(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:
-    for chunks in CHUNKS:
-        x, case = _x(run, encoding, (2, 3), chunks), f"chunks {list(chunks)}"
-        call = Chunked(encoding, x, chunks, cache)
-        yield Probe("chunks", case, call, words=f"x of shape {x.shape} in {case}")
-
-
-def _optional(run: Run, encoding: Rotary, cache: bool) -> Iterator[Probe]:
-    """Yield long sequences, and one with an empty chunk."""
-    longer = sorted({*LONG, *_around(encoding)}, key=sum)
-    for chunks in ((2, 0, 3), *longer):
-        if run.settings.allows(sum(chunks) - 1):
-            x = _x(run, encoding, (1, 2), chunks)
-            call = Chunked(encoding, x, chunks, cache, JUDGED)
-            yield Probe("chunks", f"chunks {list(chunks)}", call, False)
-
-
-def _called(run: Run, call: Chunked) -> np.ndarray:
-    y = run.driver.array(run.driver.call(call.x, list(call.chunks)))
-    if y.shape != call.x.shape:
-        raise Malformed(f"expected shape {call.x.shape}, as x has, got {y.shape}")
-    run.reached(call.x.shape[2] - 1)
-    return y
-
-
-def _view(run: Run) -> Any:
-    fn = run.driver.fn
-
-    def view(x: Any, positions: Any) -> Any:
-        start = starts(host_positions(run, positions))
-        if start.ndim or start != 0:
-            raise Inexpressible("every sequence starts at 0")
-        return fn(x, [int(x.shape[2])])
-
-    return view
-
-
-def _state(run: Run, first: JudgedCall) -> None:
-    """Judge a repetition of the first sequence, and a kept result."""
-    call: Chunked = first.facts
-    state.replay(run, lambda: _called(run, call), first.actual, first.case)
-    chunks = list(call.chunks)
-    state.kept_result(
-        run, lambda: run.driver.call(call.x, chunks), lambda: run.driver.call(-call.x, chunks)
-    )
+def _view(run: Run, x: Any, positions: Any) -> Any:
+    start = first_positions(run, positions)
+    if start.ndim or start != 0:
+        raise Inexpressible("every sequence starts at 0")
+    return run.driver.fn(x, [int(x.shape[2])])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,13 @@ import numpy as np
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.localize import name_pattern
 from posenc_ref.conformance.diagnosis.match import match
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall
-from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import SIZES
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.calls import one_table
 from posenc_ref.conformance.oracle.transforms import alike
-from posenc_ref.conformance.rotary.as_apply import (
-    Inexpressible,
-    host_positions,
-    judge_as_apply,
-    starts,
-)
+from posenc_ref.conformance.rotary.as_apply import Inexpressible, judge_as_apply
 
+from .call import called, first_positions, judge_repetition
 from .offset_mistakes import Offset, offset_mistakes
 
 #: (B, H, S), and a different offset for each row; one case has a single token per row.
@@ -48,19 +42,20 @@ def judge(run: Run) -> None:
     """
     encoding = alike(run.encoding)
     run.report.required = ("required inputs", "offsets", "state")
-    ask = one_result(lambda call: _called(run, call))
-    calls = drive(run, _probes(run, encoding), ask)
+    calls = drive(run, _probes(run, encoding), one_result(partial(_called, run)))
     if calls is None:
         return
     _same_token(run, encoding)
-    if match(run, calls, offset_mistakes()) and run.report.codes:
-        _state(run, calls[0])
-        return
-    recipe = "lambda x, p: fn(x, np.full(len(x), p[0]))"
-    judge_as_apply(run, _view(run), encoding, recipe)
-    _state(run, calls[0])
+    if not (match(run, calls, offset_mistakes()) and run.report.codes):
+        recipe = "lambda x, p: fn(x, np.full(len(x), p[0]))"
+        judge_as_apply(run, partial(_view, run), encoding, recipe)
+    judge_repetition(run, calls[0], calls[0].facts.offset)
     if run.failures and not run.report.codes:
-        name_pattern(run, calls, "decode-offset", "calls that start at an offset are wrong")
+        name_pattern(run, calls, "decode-offset", "calls with an offset give wrong results")
+
+
+def _called(run: Run, call: Offset) -> np.ndarray:
+    return called(run, int(call.positions.max()), call.x, call.offset)
 
 
 def _probes(run: Run, encoding: Any) -> Iterator[Probe]:
@@ -73,7 +68,9 @@ def _probes(run: Run, encoding: Any) -> Iterator[Probe]:
         if not run.settings.allows(max(offset) + size[2]):
             continue
         if not one_table(encoding, [b + size[2] for b in offset]):
-            run.limit(f"offsets {list(offset)}: their rows have different frequencies; not judged")
+            run.limit(
+                f"offsets {list(offset)}: not judged, because the rows need different frequencies"
+            )
             continue
         words = f"rows with different offsets, {list(offset)}"
         yield replace(_probe(run, encoding, "offsets", size, offset, False), words=words)
@@ -87,56 +84,25 @@ def _probe(
     offset: Sequence[int],
     required: bool = True,
 ) -> Probe:
-    call = _input(run, encoding, size, offset)
-    words = f"x of shape {call.x.shape}, offset {list(offset)}" if required else ""
-    return Probe(check, f"B, H, S = {size} at offset {list(offset)}", call, required, words)
-
-
-def _input(run: Run, encoding: Any, size: tuple[int, int, int], offset: Sequence[int]) -> Offset:
     x = run.random((*size, encoding.head_dim), sum(size))
-    return Offset(encoding, x, np.array(offset))
-
-
-def _called(run: Run, call: Offset) -> np.ndarray:
-    y = run.driver.array(run.driver.call(call.x, call.offset))
-    if y.shape != call.x.shape:
-        raise Malformed(f"expected shape {call.x.shape}, as x has, got {y.shape}")
-    run.reached(int(call.positions.max()))
-    return y
+    words = f"x of shape {x.shape}, offset {list(offset)}" if required else ""
+    call, case = Offset(encoding, x, np.array(offset)), f"B, H, S = {size} at offset {list(offset)}"
+    return Probe(check, case, call, required, words)
 
 
 def _same_token(run: Run, encoding: Any) -> None:
     """Judge that the same token gives the same result in every row at the same offset."""
-    call = _input(run, encoding, (1, 1, 1), (37,))
-    x = np.broadcast_to(call.x, (3, 2, 1, encoding.head_dim)).copy()
-    y = _called(run, Offset(encoding, x, np.full(3, 37)))
+    token = run.random((1, 1, 1, encoding.head_dim), 3)
+    y = _called(run, Offset(encoding, np.tile(token, (3, 2, 1, 1)), np.full(3, 37)))
     run.count("offsets")
     if not np.array_equal(y, np.broadcast_to(y[:1, :1], y.shape)):
         run.failed("offsets", "same token in every row", np.inf, "3 rows at offset 37")
 
 
-def _view(run: Run) -> Any:
-    fn, backend, device = run.driver.fn, run.driver.backend, run.driver.device
-
-    def view(x: Any, positions: Any) -> Any:
-        start = starts(host_positions(run, positions))
-        if start.size and start.min() < 0:
-            raise Inexpressible("no offset is negative")
-        offset = np.broadcast_to(start, (x.shape[0],)).astype(positions_kind(positions))
-        return fn(x, backend.asarray(offset, str(offset.dtype), device))
-
-    def positions_kind(positions: Any) -> str:
-        return "int32" if "int32" in str(positions.dtype) else "int64"
-
-    return view
-
-
-def _state(run: Run, first: JudgedCall) -> None:
-    """Judge a repetition of the first call, and a kept result."""
-    call: Offset = first.facts
-    state.replay(run, lambda: _called(run, call), first.actual, first.case)
-    state.kept_result(
-        run,
-        lambda: run.driver.call(call.x, call.offset),
-        lambda: run.driver.call(-call.x, call.offset),
-    )
+def _view(run: Run, x: Any, positions: Any) -> Any:
+    start = first_positions(run, positions)
+    if start.size and start.min() < 0:
+        raise Inexpressible("no offset is negative")
+    kind = "int32" if "int32" in str(positions.dtype) else "int64"
+    offset = np.broadcast_to(start, (x.shape[0],)).astype(kind)
+    return run.driver.fn(x, run.driver.backend.asarray(offset, kind, run.driver.device))

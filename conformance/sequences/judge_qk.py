@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
 
-from .cases_qk import PairCall, cases
+from .cases_qk import cases
 from .qk_mistakes import qk_mistakes
 from .xpos_mistakes import xpos_mistakes
 
@@ -27,9 +27,12 @@ MAYBE_HARMLESS = ("output-layout", "position-origin", "amplitude", "attention-fa
 
 
 def judge(run: Run) -> None:
-    """Judge ``fn(q, k, q_positions, k_positions) -> (q', k')``; then q and k as ``apply``."""
+    """Judge ``fn(q, k, q_positions, k_positions) -> (q', k')``.
+
+    If no known mistake is found, judge the queries and the keys as ``apply``.
+    """
     run.report.required = ("required inputs", "pairs", "state")
-    sides = drive(run, _probes(run), lambda probe: _called(run, probe.facts))
+    sides = drive(run, cases(run), partial(_called, run))
     if sides is None:
         return
     logits = [
@@ -40,44 +43,33 @@ def judge(run: Run) -> None:
         _xpos(run, sides, logits)
     elif not (match(run, sides, qk_mistakes(run.encoding)) and run.report.codes):
         _each_side(run)
-    first = next(cases(run))
-    for again, one in zip(_called(run, first), sides[:2], strict=True):
+    for again, one in zip(_called(run, next(cases(run))), sides[:2], strict=True):
         state.same_again(run, again.actual, one.actual, one.case)
     excuse(run, logits, MAYBE_HARMLESS)
-
-
-def _probes(run: Run) -> Iterator[Probe]:
-    for case in cases(run):
-        check = "required inputs" if case.required else "pairs"
-        words = f"q of shape {case.query.x.shape}, {case.name}" if case.required else ""
-        yield Probe(check, case.name, case, case.required, words)
 
 
 def _xpos(run: Run, seen: list[JudgedCall], logits: list[BothSides]) -> None:
     """Diagnose xPos, which maps queries and keys differently.
 
-    If only the origin of the decay differs, the logits agree, and the finding is a note.
+    If only the centre of the decay differs, the logits agree, and a note is reported.
     """
-    if run.failures and not excused(run, logits, "the decay is counted from another position"):
+    if run.failures and not excused(run, logits, "the decay has another centre"):
         match(run, seen, [*qk_mistakes(run.encoding), *xpos_mistakes(run.encoding)])
 
 
-def _called(run: Run, case: PairCall) -> list[JudgedCall]:
+def _called(run: Run, probe: Probe) -> list[JudgedCall]:
     driver = run.driver
-    q, q_at = driver.arguments(case.query.x, case.query.positions)
-    k, k_at = driver.arguments(case.key.x, case.key.positions)
-    result = driver.call(q, k, q_at, k_at)
-    found = []
+    sent, at = zip(*(driver.arguments(s.x, s.positions) for s in probe.facts), strict=True)
+    result, found = driver.call(*sent, *at), []
     for what, given, side, part in zip(
-        ("queries", "keys"), (q, k), (case.query, case.key), pair(result), strict=True
+        ("queries", "keys"), sent, probe.facts, pair(result), strict=True
     ):
         y = driver.array(part)
         if y.shape != given.shape:
-            raise Malformed(f"{what}: expected shape {given.shape}, as went in, got {y.shape}")
+            raise Malformed(f"{what}: expected shape {given.shape}, as passed, got {y.shape}")
         y = driver.restored(y, side.x.shape)
-        found.append(JudgedCall(f"{what}, {case.name}", y, side.truth(), side))
-    highest = max(int(case.query.positions.max()), int(case.key.positions.max()))
-    run.reached(highest)
+        found.append(JudgedCall(f"{what}, {probe.case}", y, side.truth(), side))
+    run.reached(probe.facts[0].length - 1)
     return found
 
 
@@ -89,7 +81,10 @@ def pair(result: Any) -> tuple[Any, Any]:
 
 
 def _each_side(run: Run) -> None:
-    """Judge queries as ``apply``, with the same x as keys; judge keys too if they differ."""
+    """Judge the queries as ``apply``; judge the keys too if both results differ.
+
+    Every call passes the same x and the same positions as queries and as keys.
+    """
     driver, differ = run.driver, [0]
 
     def both(x: Any, positions: Any) -> tuple[Any, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,15 @@ from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.localize import name_pattern
 from posenc_ref.conformance.diagnosis.match import match
-from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part
+from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes
 from posenc_ref.conformance.harness import state
-from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import SIZES, WIDE, dense
 from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth
 from posenc_ref.conformance.oracle.transforms import alike, shift
 from posenc_ref.conformance.rotary.as_apply import Inexpressible, host_positions, judge_as_apply
+
+from .call import called, scaled
 
 #: Positive deltas, and negative ones as in a context shift; from small to large.
 DELTAS = (1, 3, 7, -1, -7, 211, -512, 4096, -4093, 100003, -70001)
@@ -46,19 +47,13 @@ class Moved:
         """Return the result with other deltas, one per token."""
         return apply_truth(shift(self.encoding), self.x, delta)
 
-    def scaled(self, size: float) -> Truth:
-        """Return the result with the rotated channels multiplied by a factor."""
-        truth = self.truth()
-        each = np.where(truth.terms > 0, size, 1.0)
-        return each_part(truth, lambda part: part * each)
-
 
 def judge(run: Run) -> None:
-    """Judge ``fn(rotated_k, delta)``; then judge it as ``apply``, with delta as the position."""
+    """Judge ``fn(rotated_k, delta)``, then judge it as ``apply`` with delta as the position."""
     run.report.required = ("shifts", "state")
     run.driver.names = ("rotated_k",)
     encoding = alike(run.encoding)
-    ask = one_result(lambda call: _called(run, call))
+    ask = one_result(partial(_called, run))
     calls = drive(run, _probes(run, encoding), ask)
     if calls is None:
         return
@@ -67,9 +62,12 @@ def judge(run: Run) -> None:
         state.replay(run, lambda: _called(run, first.facts), first.actual, first.case)
         return
     calls += drive(run, _wide(run, encoding), ask) or []
-    with _short(run, _LONGEST) as short:
-        recipe = "lambda x, p: fn(x, int(p[0]))  # a shift is an encoding without m and origin"
-        judge_as_apply(short, _view(run), shift(encoding), recipe)
+    last, highest = run.settings.up_to(_LONGEST), run.ledger.highest
+    run.ledger.highest = min(highest, last)
+    short = replace(run, settings=replace(run.settings, max_position=last, reduced=True))
+    recipe = "lambda x, p: fn(x, int(p[0]))  # a shift has no attention factor and no offset"
+    judge_as_apply(short, partial(_view, run), shift(encoding), recipe)
+    run.reached(highest)
     if run.failures and not run.report.codes:
         name_pattern(run, calls, "stale-cache", "keys are not moved by delta")
 
@@ -94,36 +92,18 @@ def _wide(run: Run, encoding: Rotary) -> Iterator[Probe]:
         yield Probe("shifts", case, call, False, f"B, H, S = {size}")
 
 
-@contextmanager
-def _short(run: Run, longest: int) -> Iterator[Run]:
-    """Yield a run with few deltas, up to ``longest``, because each delta takes a call."""
-    last, highest = run.settings.up_to(longest), run.ledger.highest
-    run.ledger.highest = min(highest, last)
-    yield replace(run, settings=replace(run.settings, max_position=last, reduced=True))
-    run.reached(highest)
-
-
 def _called(run: Run, call: Moved) -> np.ndarray:
-    y = run.driver.array(run.driver.call(call.x, call.delta))
-    if y.shape != call.x.shape:
-        raise Malformed(f"expected shape {call.x.shape}, as went in, got {y.shape}")
-    run.reached(abs(call.delta))
-    return y
+    return called(run, abs(call.delta), call.x, call.delta)
 
 
-def _view(run: Run) -> Any:
-    fn = run.driver.fn
-
-    def view(x: Any, positions: Any) -> Any:
-        p = host_positions(run, positions)
-        if p.ndim > 1 or p.size == 0:
-            raise Inexpressible("one delta moves all keys of a call")
-        if (p == p[0]).all():
-            return fn(x, int(p[0]))
-        moved = [fn(x[:, :, i : i + 1], int(d)) for i, d in enumerate(p)]
-        return namespace(x).concat(moved, axis=2)
-
-    return view
+def _view(run: Run, x: Any, positions: Any) -> Any:
+    p, fn = host_positions(run, positions), run.driver.fn
+    if p.ndim > 1 or p.size == 0:
+        raise Inexpressible("one delta moves all keys of a call")
+    if (p == p[0]).all():
+        return fn(x, int(p[0]))
+    moved = [fn(x[:, :, i : i + 1], int(d)) for i, d in enumerate(p)]
+    return namespace(x).concat(moved, axis=2)
 
 
 def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
@@ -131,12 +111,15 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
         return lambda call: call.by(np.broadcast_to(delta(call), call.x.shape[2]))
 
     yield Mistake("sign", "keys move the other way: by -delta", by(lambda call: -call.delta))
-    yield Mistake("stale-cache", "keys stay where they are", by(lambda call: 0))
-    yield Mistake(
+    yield from mistakes(
         "stale-cache",
-        "keys are rotated anew, to delta + index, although they are rotated already",
-        by(lambda call: call.delta + np.arange(call.x.shape[2])),
-        "Rotate keys that are in place by delta alone.",
+        by,
+        ("keys stay where they are", lambda call: 0),
+        (
+            "keys are rotated anew, to delta + index, although they are rotated already",
+            lambda call: call.delta + np.arange(call.x.shape[2]),
+            "Rotate cached keys by delta alone: they are at their old positions already.",
+        ),
     )
     yield Mistake("position-scale", "delta is applied twice", by(lambda call: 2 * call.delta))
     text = "keys move one position too far"
@@ -144,15 +127,15 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
     if encoding.offset:
         yield Mistake(
             "position-origin",
-            f"the origin {encoding.offset:g} of positions is added to delta",
+            f"the offset {encoding.offset:g} of the positions is added to delta",
             by(lambda call: call.delta + encoding.offset),
-            "A difference of positions has no origin.",
+            "Rotate by delta alone: the old and the new position have the same offset.",
         )
     if (m := encoding.attention_factor()) != 1.0:
-        for what, size in ((f"m = {m:.6g} is applied once more", m), ("m is divided out", 1 / m)):
-            yield Mistake(
-                "attention-factor",
-                what,
-                lambda call, size=size: call.scaled(size),  # type: ignore[misc]
-                "Rotated keys carry m already: a shift is a rotation alone.",
-            )
+        remedy = "Rotate without m: rotated keys are multiplied by m already."
+        yield from mistakes(
+            "attention-factor",
+            lambda size: lambda call: scaled(call.truth(), size),
+            (f"the attention factor m = {m:.6g} is applied a second time", m, remedy),
+            ("the attention factor m is divided out", 1 / m, remedy),
+        )

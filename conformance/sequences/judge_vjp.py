@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
 from posenc_ref.conformance.diagnosis.drive import Probe, drive, one_result
 from posenc_ref.conformance.diagnosis.match import match
-from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, each_part, mistakes
+from posenc_ref.conformance.diagnosis.mistake import JudgedCall, Mistake, mistakes
 from posenc_ref.conformance.harness import state
 from posenc_ref.conformance.harness.driver import Malformed
 from posenc_ref.conformance.harness.probes import SIZES, dense
@@ -20,6 +21,8 @@ from posenc_ref.conformance.harness.run import Run
 from posenc_ref.conformance.oracle.apply import apply_truth, identical
 from posenc_ref.conformance.oracle.transforms import adjoint
 from posenc_ref.conformance.rotary.as_apply import judge_as_apply
+
+from .call import scaled
 
 
 @dataclass(frozen=True)
@@ -35,33 +38,33 @@ class Backward:
         """Return ``m R(-p) dy``."""
         return apply_truth(adjoint(self.encoding), self.dy, self.positions)
 
-    def scaled(self, power: int) -> Truth:
+    def times_m(self, power: int) -> Truth:
         """Return the result with the rotated channels multiplied by a power of m."""
-        truth = self.truth()
         m = self.encoding.attention_factor(int(self.positions.max()) + 1)
-        size = np.where(truth.terms > 0, m**power, 1.0)
-        return each_part(truth, lambda part: part * size)
+        return scaled(self.truth(), m**power)
 
-    def passed(self, value: np.ndarray) -> Truth:
-        """Return the result with ``value`` in the channels that are not rotated."""
+    def rotated_only(self) -> Truth:
+        """Return the result with 0 in the channels that are not rotated."""
         truth = self.truth()
-        return Truth(np.where(truth.terms > 0, truth.value, value), truth.terms, truth.angle)
+        return Truth(np.where(truth.terms > 0, truth.value, 0.0), truth.terms, truth.angle)
 
 
 def judge(run: Run) -> None:
-    """Judge ``fn(x, positions, dy) -> dx``; then judge dx as a function of dy, as ``apply``."""
+    """Judge ``fn(x, positions, dy) -> dx``.
+
+    Then judge the map from dy to dx as an ``apply`` function of the adjoint.
+    """
     run.report.required = ("gradient", "state")
     encoding: Rotary = run.encoding
-    calls = drive(run, _probes(run, encoding), one_result(lambda call: _called(run, call)))
+    calls = drive(run, _probes(run, encoding), one_result(partial(_called, run)))
     if calls is None:
         return
     _whatever_x(run, calls[0])
-    if not (match(run, calls, _mistakes(encoding)) and run.report.codes):
-        recipe = "lambda x, p: fn(x, p, x)  # dy = x; the adjoint is an encoding too"
-        judge_as_apply(run, _view(run), adjoint(encoding), recipe)
-    else:
-        first = calls[0]
-        state.replay(run, lambda: _called(run, first.facts), first.actual, first.case)
+    if match(run, calls, _mistakes(encoding)) and run.report.codes:
+        state.replay(run, lambda: _called(run, calls[0].facts), calls[0].actual, calls[0].case)
+        return
+    recipe = "lambda x, p: fn(x, p, x)  # dy = x; the adjoint is an encoding too"
+    judge_as_apply(run, partial(_view, run), adjoint(encoding), recipe)
 
 
 def _probes(run: Run, encoding: Rotary) -> Iterator[Probe]:
@@ -94,47 +97,42 @@ def _whatever_x(run: Run, one: JudgedCall) -> None:
         run.add("not-linear", "dx depends on x, not on dy alone", f"{one.case}, two different x")
 
 
-def _view(run: Run) -> Any:
-    fn, driver, seed = run.driver.fn, run.driver, run.settings.seed
-
-    def view(dy: Any, positions: Any) -> Any:
-        shape = tuple(int(n) for n in dy.shape)
-        x = driver.backend.asarray(dense(shape, seed + 41), driver.dtype, driver.device)
-        return fn(x, positions, dy)
-
-    return view
+def _view(run: Run, dy: Any, positions: Any) -> Any:
+    driver, shape = run.driver, tuple(int(n) for n in dy.shape)
+    x = dense(shape, run.settings.seed + 41)
+    return driver.fn(driver.backend.asarray(x, driver.dtype, driver.device), positions, dy)
 
 
 def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
     if (m := encoding.attention_factor()) != 1.0:
         yield from mistakes(
             "attention-factor",
-            lambda power: lambda call: call.scaled(power),
+            lambda power: lambda call: call.times_m(power),
             (
-                f"dx is divided by m = {m:.6g}: the inverse, where the adjoint m R(-p) is wanted",
+                f"dx is divided by the attention factor m = {m:.6g}: the inverse, not the adjoint",
                 -2,
-                "Multiply by m going back as going forth: the transpose of m R is m R(-p).",
+                "Multiply by m in the backward pass too: the transpose of m R(p) is m R(-p).",
             ),
-            (f"m = {m:.6g} is missing going back", -1),
-            (f"m = {m:.6g} is applied twice going back", 1),
+            (f"the attention factor m = {m:.6g} is missing in the backward pass", -1),
+            (f"the attention factor m = {m:.6g} is applied twice in the backward pass", 1),
         )
     yield Mistake(
         "sign",
-        "dy is rotated forwards, as x was",
+        "dy is rotated by +angle, as x is in the forward pass",
         lambda call: apply_truth(call.encoding, call.dy, call.positions),
-        "Going back, the rotation turns the other way: by -angle.",
+        "Rotate dy by -angle.",
     )
     if (output_layout := getattr(encoding, "output_layout", None)) is not None:
         yield from mistakes(
             "output-layout",
             lambda written: lambda call: _back(call, written),
-            ("dy is read where x was read, not where y was written", None),
-            ("dy is read where x was read, and dx written where y was", output_layout),
+            ("dy is read in the layout of x, not in the output layout", None),
+            ("the layouts of dy and dx are exchanged", output_layout),
         )
-    text = "dy comes back as it is: nothing is rotated"
+    text = "dx equals dy: nothing is rotated"
     yield Mistake("frequency-spacing", text, lambda call: identical(call.dy))
-    text = "the gradient of channels that are not rotated is lost"
-    yield Mistake("rotary-dim", text, lambda call: call.passed(np.zeros_like(call.dy)))
+    text = "the gradient of the channels that are not rotated is 0"
+    yield Mistake("rotary-dim", text, lambda call: call.rotated_only())
 
 
 def _back(call: Backward, output_layout: str | None) -> Truth:

@@ -10,9 +10,15 @@ import numpy as np
 
 from posenc_ref import Rotary
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import position_mistakes
 from posenc_ref.conformance.diagnosis.mistake import Mistake, mistakes
-from posenc_ref.conformance.diagnosis.position_mistakes import Tokens, at, of_any_start
+from posenc_ref.conformance.diagnosis.position_mistakes import (
+    Tokens,
+    at,
+    batch,
+    heads,
+    of_any_start,
+    only_first_row,
+)
 from posenc_ref.conformance.oracle.calls import at_length
 from posenc_ref.conformance.phases.precision import rounded
 
@@ -39,22 +45,18 @@ class Offset:
         return np.asarray(self.offset[:, None] + np.arange(self.x.shape[2]))
 
     def tokens(self) -> Tokens:
-        """Return the start, index and number of the tokens of every row."""
+        """Return the first position of every row, the index of every token, and the row length."""
         n = self.x.shape[2]
         return Tokens(self.offset[:, None, None], np.arange(n), np.array(n))
 
     def truth(self) -> Truth:
-        """Return the reference."""
+        """Return the expected result."""
         return at_length(self.encoding, self.x, self.positions, self.length)
 
     def at(self, positions: np.ndarray) -> Truth:
-        """Return the result at other positions, which broadcast to (B, H, S)."""
+        """Return the result at ``positions``, which broadcast to (B, H, S)."""
         p = np.broadcast_to(positions, self.x.shape[:-1])
         return at_length(self.encoding, self.x, p, self.length)
-
-
-def _row(t: Tokens) -> np.ndarray:
-    return np.arange(len(t.start))[:, None, None]
 
 
 def offset_mistakes() -> Iterator[Mistake]:
@@ -73,38 +75,30 @@ def offset_mistakes() -> Iterator[Mistake]:
         ("row b starts at the offset of row b - 1", lambda t: np.roll(t.start, 1, 0) + t.index),
         ("the rows' offsets are taken in the reverse order", lambda t: t.start[::-1] + t.index),
     )
-    late, early = (
-        f"calls that do not start at 0 start one position {w}" for w in ("late", "early")
-    )
     yield from mistakes(
         "decode-offset",
         at,
-        ("all tokens of a call get the offset itself", lambda t: t.start),
-        (
-            "the offset is advanced by the call before it is used",
-            lambda t: t.position + t.size,
-        ),
+        ("the offset is used as the position of every token", lambda t: t.start),
+        ("the offset of a call counts the call's own tokens", lambda t: t.position + t.size),
         ("the offset counts calls, not tokens", lambda t: t.start * t.size + t.index),
-        (late, lambda t: t.position + (t.start > 0)),
-        (early, lambda t: t.position - (t.start > 0)),
+        ("calls with an offset start one position late", lambda t: t.position + (t.start > 0)),
+        ("calls with an offset start one position early", lambda t: t.position - (t.start > 0)),
     )
     yield from of_any_start("the offset", HALVES)
-
-    def head(call: Offset) -> np.ndarray:
-        return position_mistakes.heads(call.x)
-
     yield from mistakes(
         "position-axis",
-        lambda positions: lambda call: call.at(positions(call, call.tokens())),
-        (
-            "the head index is added in place of the token's",
-            lambda call, t: t.start + head(call),
+        lambda positions: (
+            lambda call: call.at(positions(heads(call.x), batch(call.x), call.tokens()))
         ),
-        ("the head index is the position", lambda call, t: head(call)),
-        ("the row index is the position", lambda call, t: position_mistakes.batch(call.x)),
         (
-            "the token's index is that in the whole batch: rows follow one another",
-            lambda call, t: t.position + _row(t) * t.size,
+            "the head index is added in place of the token index",
+            lambda head, row, t: t.start + head,
+        ),
+        ("the head index is used as the position", lambda head, row, t: head),
+        ("the row index is used as the position", lambda head, row, t: row),
+        (
+            "tokens are counted through all rows of the batch",
+            lambda head, row, t: t.position + row * t.size,
         ),
     )
-    yield from position_mistakes.only_first_row()
+    yield from only_first_row()

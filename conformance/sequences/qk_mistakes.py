@@ -3,39 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from posenc_ref import Rotary, XPos
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis import position_mistakes
 from posenc_ref.conformance.diagnosis.mistake import Mistake
+from posenc_ref.conformance.diagnosis.position_mistakes import batch, heads
 from posenc_ref.conformance.oracle.apply import identical
 
 from .cases_qk import Side
+
+#: A function that returns the positions a mistake uses, or None where it is impossible.
+Positions = Callable[[Side], np.ndarray | None]
 
 
 def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
     """Yield the known mistakes of calls with queries and keys, likely ones first."""
 
-    def at(
-        positions: Callable[[Side], np.ndarray | None], only: bool | None = None
-    ) -> Callable[[Side], Truth | None]:
+    def at(positions: Positions, only: bool | None = None) -> Callable[[Side], Truth | None]:
         """Return a prediction with these positions for keys (True), queries (False), or both."""
 
         def predict(side: Side) -> Truth | None:
-            if only is not None and side.keys != only:
-                return side.truth()
-            p = positions(side)
-            return None if p is None or p.shape[-1] != side.x.shape[2] else side.at(p)
+            p = positions(side) if only in (None, side.keys) else side.positions
+            if p is None or p.shape[-1] != side.x.shape[2]:
+                return None
+            return replace(side, positions=p).truth()
 
         return predict
 
-    def index(of: Callable[[np.ndarray], np.ndarray]) -> Callable[[Side], np.ndarray | None]:
+    def index(of: Callable[[np.ndarray], np.ndarray]) -> Positions:
         return lambda side: None if side.encoding.num_axes > 1 else of(side.x)
 
-    for what, only in (("keys", True), ("queries", False), ("queries and keys", None)):
-        other = {"keys": "queries", "queries": "keys"}.get(what)
+    def from_0(side: Side) -> np.ndarray:
+        return np.arange(side.x.shape[2])
+
+    def first_row(side: Side) -> np.ndarray | None:
+        return side.positions[..., :1, :] if side.positions.ndim > 1 else None
+
+    for what, other, only in (
+        ("keys", "queries", True),
+        ("queries", "keys", False),
+        ("queries and keys", "", None),
+    ):
         if other:
             yield Mistake(
                 "wrong-row",
@@ -44,26 +55,10 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
                 "Index the table once for the queries and once for the keys.",
             )
         for code, message, positions in (
-            (
-                "decode-offset",
-                f"{what} are rotated as if they started at 0",
-                lambda side: np.arange(side.x.shape[2]),
-            ),
-            (
-                "row-offset",
-                f"all rows of {what} get the positions of the first one",
-                lambda side: side.positions[..., :1, :] if side.positions.ndim > 1 else None,
-            ),
-            (
-                "position-axis",
-                f"the head index is taken for the position of {what}",
-                index(position_mistakes.heads),
-            ),
-            (
-                "position-axis",
-                f"the row index is taken for the position of {what}",
-                index(position_mistakes.batch),
-            ),
+            ("decode-offset", f"{what} are rotated as if they started at 0", from_0),
+            ("row-offset", f"all rows of {what} get the positions of the first one", first_row),
+            ("position-axis", f"the head index is used as the position of {what}", index(heads)),
+            ("position-axis", f"the row index is used as the position of {what}", index(batch)),
         ):
             yield Mistake(code, message, at(positions, only))
     for what, keys in (("keys", True), ("queries", False)):
@@ -76,6 +71,6 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
         yield Mistake(
             "sign",
             "queries and keys turn opposite ways",
-            lambda side: side.at(-side.positions) if side.keys else side.truth(),
-            "Rotate both by +angle: the logit's own transpose brings the difference.",
+            lambda side: (replace(side, positions=-side.positions) if side.keys else side).truth(),
+            "Rotate both by +angle: their dot product then depends on the difference of positions.",
         )

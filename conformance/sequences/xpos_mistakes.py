@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from posenc_ref import RoPE, Rotary, XPos
 from posenc_ref.accuracy import Truth
-from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part, with_value
+from posenc_ref.conformance.diagnosis.mistake import Mistake, each_part, mistakes, with_value
 from posenc_ref.conformance.phases.frequencies import PUBLISHED_BASES
 
 from .cases_qk import Side
@@ -19,7 +21,7 @@ GAMMAS = (0.4, 0.0001, 0.2, 0.3, 0.5, 0.6, 0.8, 1.0)
 
 
 def xpos_variants(declared: XPos) -> Iterator[tuple[str, str, Rotary]]:
-    """Yield encodings that are mistaken for the declared xPos: code, message, encoding."""
+    """Yield the code, the message and the encoding of each wrong declaration of xPos."""
     plain = RoPE(declared.head_dim, layout=declared.layout, base=declared.base)
     yield "amplitude", "the decay is missing: a plain rotation", plain
     other = "half" if declared.layout == "interleaved" else "interleaved"
@@ -36,19 +38,28 @@ def xpos_variants(declared: XPos) -> Iterator[tuple[str, str, Rotary]]:
 
 
 def xpos_mistakes(declared: XPos) -> Iterator[Mistake]:
-    """Yield the known mistakes of xPos; each is one change of the declaration."""
-    for what, exchanged in (
-        ("queries and keys have each other's decay", (True, False)),
-        ("keys have the decay of queries", (True,)),
-        ("queries have the decay of keys", (False,)),
-    ):
-        yield Mistake("amplitude", what, _exchanged(exchanged), _DECAY)
+    """Yield the known mistakes of xPos, likely ones first."""
+
+    def changed(change: Callable[[Side], dict[str, Any]]) -> Callable[[Side], Truth]:
+        return lambda side: replace(side, **change(side)).truth()
+
+    yield from mistakes(
+        "amplitude",
+        changed,
+        ("queries and keys have each other's decay", lambda s: {"keys": not s.keys}, _DECAY),
+        ("keys have the decay of queries", lambda s: {"keys": False}, _DECAY),
+        ("queries have the decay of keys", lambda s: {"keys": True}, _DECAY),
+    )
     yield Mistake("sign", "the rotation turns the other way", _turned)
     for code, message, encoding in xpos_variants(declared):
-        yield Mistake(code, message, lambda s, encoding=encoding: s.by(encoding))  # type: ignore[misc]
+        yield Mistake(code, message, changed(lambda s, encoding=encoding: {"encoding": encoding}))  # type: ignore[misc]
     for what, centre in _CENTRES:
-        text = f"the decay is counted from {what}"
-        yield Mistake("amplitude", text, _centred(declared, centre), _CENTRE)
+        yield Mistake(
+            "amplitude",
+            f"the centre of the decay is {what}",
+            changed(lambda s, of=centre: {"encoding": declared.replace(centre=float(of(s)))}),  # type: ignore[misc]
+            _CENTRE,
+        )
     yield Mistake(
         "decode-offset",
         "the decay follows the index in the call, not the position",
@@ -57,38 +68,22 @@ def xpos_mistakes(declared: XPos) -> Iterator[Mistake]:
     )
 
 
+#: Wrong centres of the decay. The length of a call, or of q or k, is the largest position plus 1.
 _CENTRES: tuple[tuple[str, Callable[[Side], int]], ...] = (
     ("position 0", lambda s: 0),
-    ("the middle of the call", lambda s: s.length // 2),
-    ("the middle of the call, rounded up", lambda s: (s.length + 1) // 2),
-    ("the middle of each side's own sequence", lambda s: (int(s.positions.max()) + 1) // 2),
-    (
-        "the middle of each side's own sequence, rounded up",
-        lambda s: (int(s.positions.max()) + 2) // 2,
-    ),
-    ("the middle of the tokens of a side", lambda s: s.x.shape[2] // 2),
+    ("half the length of the call", lambda s: s.length // 2),
+    ("half the length of the call, rounded up", lambda s: (s.length + 1) // 2),
+    ("half the tensor's length", lambda s: (int(s.positions.max()) + 1) // 2),
+    ("half the tensor's length, rounded up", lambda s: (int(s.positions.max()) + 2) // 2),
+    ("half the number of tokens of the tensor", lambda s: s.x.shape[2] // 2),
     ("position 1", lambda s: 1),
     ("position -1", lambda s: -1),
 )
-
-
 _DECAY = "Queries are multiplied by zeta ** n, keys by zeta ** -n."
 _CENTRE = (
     "Count the decay of queries and keys from one fixed position: a centre that moves with the "
     "call breaks logits with cached keys."
 )
-
-
-def _exchanged(which: tuple[bool, ...]) -> Callable[[Side], Truth]:
-    """Return a prediction with the decay of the other tensor.
-
-    ``which`` holds the affected tensors: True for keys, False for queries.
-    """
-    return lambda s: s.by(s.encoding, keys=(not s.keys) if s.keys in which else s.keys)
-
-
-def _centred(encoding: XPos, centre: Callable[[Side], int]) -> Callable[[Side], Truth]:
-    return lambda s: s.by(encoding.replace(centre=float(centre(s))))
 
 
 def _decayed_by_index(side: Side) -> Truth:
@@ -107,12 +102,7 @@ def _decayed_by_index(side: Side) -> Truth:
 
 def _turned(side: Side) -> Truth:
     """Return the rotation to -p, with the decay of the positions p."""
-    encoding = side.encoding
-    assert isinstance(encoding, XPos)
-    _, second = encoding.pairs()
-    mirrored = np.array(side.x)
-    mirrored[..., second] *= -1
-    truth = Side(encoding, mirrored, side.positions, side.others, side.keys).truth()
-    value = np.array(truth.value)
-    value[..., second] *= -1
-    return with_value(truth, value)
+    mirror = np.ones(side.encoding.head_dim)
+    mirror[side.encoding.pairs()[1]] = -1
+    truth = replace(side, x=side.x * mirror).truth()
+    return with_value(truth, truth.value * mirror)

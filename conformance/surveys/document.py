@@ -34,8 +34,8 @@ def deviations(
 ) -> Iterator[str]:
     """Yield a section about deviations, grouped by the entry that explains them.
 
-    ``scripts`` is the subfolder of ``folder`` that holds their scripts; each group lists at most
-    ``most`` outcomes.
+    The folder ``scripts``, inside ``folder``, has a script for each deviation.  A group lists at
+    most ``most`` outcomes.
     """
     lines = [line for line in found.outcomes if line.verdict == "deviates"]
     if lines:
@@ -47,7 +47,11 @@ def deviations(
             yield entry.reason
             yield f"*Evidence.* {entry.evidence}"
             yield "*Found in*\n\n" + "\n".join(_named(own, most))
-            yield _script(folder, scripts, entry.script)
+            script = folder / scripts / entry.script if folder else None
+            if script is not None and script.is_file():
+                code = script.read_text(encoding="utf-8").strip()
+                yield f"`{scripts}/{entry.script}` shows it without posenc_ref:"
+                yield f"```python\n{code}\n```"
     for line in lines:
         if explanation(line, known) is None:
             yield f"### {line.name}\n\n**Unexplained.** {line.found}."
@@ -59,11 +63,3 @@ def _named(lines: Sequence[Outcome], most: int | None) -> Iterator[str]:
         yield f"- `{line.name}`{source}: {line.found}"
     if most is not None and len(lines) > most:
         yield f"- and {len(lines) - most} more, by the same message"
-
-
-def _script(folder: Path | None, scripts: str, name: str) -> str:
-    path = folder / scripts / name if folder else None
-    if path is None or not path.is_file():
-        return ""
-    code = path.read_text(encoding="utf-8").strip()
-    return f"`{scripts}/{name}` shows it without this project:\n\n```python\n{code}\n```"

@@ -17,7 +17,6 @@ from .record import Outcome
 
 #: The verdicts that an entry can explain.
 OUTCOMES = ("deviates", "gap", "undrivable", "refused")
-CLAIMS = ("bug", "convention", "")
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class Expected:
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:
             raise ValueError(f"{self.title}: outcome must be one of {', '.join(OUTCOMES)}")
-        if self.claim not in CLAIMS:
-            raise ValueError(f"{self.title}: claim must be bug, convention or nothing")
+        if self.claim not in ("bug", "convention", ""):
+            raise ValueError(f'{self.title}: claim must be "bug", "convention" or ""')
         if not self.reason:
             raise ValueError(f"{self.title}: a reason is needed")
         if self.outcome == "deviates" and not (self.claim and self.evidence and self.script):

@@ -1,12 +1,13 @@
 """Reports as NDJSON: a header, a line for each event, and a footer.
 
-The header is written before anything is judged, so an interrupted run leaves a file without a
-footer, and never an older file that passes.  ``schemas/report.json`` defines the lines of reports.
+The header is written before anything is judged, and replaces an older file: after an interrupted
+run there is a file without a footer.  ``schemas/report.json`` defines the lines of reports.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,10 +24,7 @@ from .verify import Verification
 
 FORMAT = "posenc-report-0"
 #: The kinds of reports, each with the events that it may contain.
-EVENTS = {
-    "check": ("check", "control", "finding", "accuracy", "limit"),
-    "verify": ("outcome",),
-}
+EVENTS = {"check": ("check", "control", "finding", "accuracy", "limit"), "verify": ("outcome",)}
 
 
 class NdjsonError(ValueError):
@@ -43,12 +41,11 @@ class NdjsonWriter:
         self._counts = dict.fromkeys(EVENTS.get(kind, ("outcome",)), 0)
 
     def write(self, event: str, identity: str, **body: Any) -> None:
-        """Write one event; a repeated identity gets a number."""
+        """Write one event; an identity that was written before gets a number."""
         self._counts[event] = self._counts.get(event, 0) + 1
-        unique, n = identity, 1
-        while unique in self._ids:
-            n += 1
-            unique = f"{identity} #{n}"
+        numbered = (f"{identity} #{n}" for n in itertools.count(2))
+        every = itertools.chain([identity], numbered)
+        unique = next(name for name in every if name not in self._ids)
         self._ids.add(unique)
         self._line({"event": event, "id": unique, **body})
 
@@ -111,8 +108,8 @@ def recording(
 ) -> Iterator[NdjsonWriter | None]:
     """Open a file, write the header and yield the writer; without ``path`` yield None.
 
-    ``libraries`` are additional versions; ``facts`` are the subject, surface, dtype and options of
-    the run.
+    ``libraries`` and ``facts`` are added to the header: the versions of libraries, and the subject,
+    surface, dtype and options of the run.
     """
     if path is None:
         yield None
@@ -149,7 +146,9 @@ def recorded_outcomes(
     before, now = events[0]["versions"], versions() | dict(libraries)
     changed = [f"{name} {before.get(name)}" for name in now if before.get(name) != now[name]]
     if changed:
-        raise NdjsonError(f"{path} was written with {', '.join(changed)}: begin a new file")
+        raise NdjsonError(
+            f"{path} was written with other versions ({', '.join(changed)}): choose a new file"
+        )
     return [Outcome.from_dict(event, keys) for event in events if event["event"] == "outcome"]
 
 
@@ -158,45 +157,13 @@ class Recorded:
     """The content of a complete and consistent report file."""
 
     header: Mapping[str, Any]
-    events: tuple[Mapping[str, Any], ...]
     footer: Mapping[str, Any]
-
-    @property
-    def kind(self) -> str:
-        """Return the command that wrote the file: ``check`` or ``verify``."""
-        return str(self.header["kind"])
-
-    @property
-    def executed(self) -> int:
-        """Return the number of executed cases."""
-        return int(self.footer["executed"])
-
-    def of(self, event: str) -> list[Mapping[str, Any]]:
-        """Return the events of one kind."""
-        return [e for e in self.events if e["event"] == event]
+    result: Report | Verification  #: of the command that wrote the file: ``check`` or ``verify``
 
     def report(self) -> Report:
-        """Return the report that ``check`` wrote."""
-        accuracy = [_made(Accuracy, e) for e in self.of("accuracy")]
-        return Report(
-            subject=self.header["subject"],
-            surface=self.header["surface"],
-            encoding=self.header["declared"],
-            backend=self.header["backend"],
-            dtype=self.header["dtype"],
-            findings=[_made(Finding, e) for e in self.of("finding")],
-            accuracy=accuracy[0] if accuracy else None,
-            limits=[e["text"] for e in self.of("limit")],
-            executed={e["name"]: e["executed"] for e in self.of("check") if e["executed"]},
-            required=tuple(e["name"] for e in self.of("check") if e["required"]),
-            controls={e["name"]: e["rejected"] for e in self.of("control")},
-            measured=self.footer["measured"],
-        )
-
-    def verification(self) -> Verification:
-        """Return the result that ``posenc verify`` wrote."""
-        outcomes = [_made(Outcome, e) for e in self.of("outcome")]
-        return Verification(outcomes, self.footer["seconds"])
+        """Return the result of ``check``."""
+        assert isinstance(self.result, Report)
+        return self.result
 
 
 def read_ndjson(source: Path | str) -> Recorded:
@@ -208,16 +175,15 @@ def read_ndjson(source: Path | str) -> Recorded:
         If there is no header, no footer (the run was interrupted), or a line after the footer; an
         identity occurs twice; or counts, verdict or digest do not match the lines.
     """
-    path = Path(source)
     try:
-        return _read(path.read_bytes())
+        return _read(Path(source).read_bytes())
     except NdjsonError as error:
-        raise NdjsonError(f"{path}: {error}") from None
+        raise NdjsonError(f"{source}: {error}") from None
 
 
 def _read(raw: bytes) -> Recorded:
     if not raw.strip():
-        raise NdjsonError("is empty: the run broke off before it began")
+        raise NdjsonError("is empty: the run was interrupted before it wrote the header")
     lines = raw.splitlines(keepends=True)
     events = [_event(text, n) for n, text in enumerate(lines, 1)]
     header, *between = events
@@ -229,7 +195,7 @@ def _read(raw: bytes) -> Recorded:
         raise NdjsonError(f"has the kind {header.get('kind')!r}, not {' or '.join(EVENTS)}")
     ends = [n for n, e in enumerate(events, 1) if e["event"] == "footer"]
     if not ends:
-        reason = "the run broke off, and says nothing"
+        reason = "the run was interrupted and has no verdict"
         raise NdjsonError(f"has no footer after {len(lines)} lines: {reason}")
     if ends[0] != len(lines):
         raise NdjsonError(f"goes on after its footer, in line {ends[0] + 1}")
@@ -239,9 +205,7 @@ def _read(raw: bytes) -> Recorded:
     digest = f"sha256:{hashlib.sha256(b''.join(lines[:-1])).hexdigest()}"
     if footer.get("digest") != digest:
         raise NdjsonError("was changed after it was written: the digest in the footer disagrees")
-    recorded = Recorded(header, tuple(between), footer)
-    _follows(recorded)
-    return recorded
+    return Recorded(header, footer, _result(header, between, footer))
 
 
 def _event(text: bytes, n: int) -> dict[str, Any]:
@@ -266,7 +230,8 @@ def _counted(kind: str, between: list[dict[str, Any]], footer: Mapping[str, Any]
     """Raise NdjsonError unless the counts in the footer match the lines."""
     for event in between:
         if event["event"] not in EVENTS[kind]:
-            raise NdjsonError(f"has an event {event['event']!r}, which {kind} does not know")
+            names = ", ".join(EVENTS[kind])
+            raise NdjsonError(f"has an event {event['event']!r}; events of {kind} are {names}")
     found = {name: sum(e["event"] == name for e in between) for name in EVENTS[kind]}
     if footer.get("counts") != found:
         raise NdjsonError(f"holds {found}, but its footer counts {footer.get('counts')}")
@@ -276,17 +241,41 @@ def _counted(kind: str, between: list[dict[str, Any]], footer: Mapping[str, Any]
         raise NdjsonError(f"holds {executed} executed cases, but its footer {stated}")
 
 
-def _follows(recorded: Recorded) -> None:
-    """Raise NdjsonError unless the verdict and exit code in the footer follow from the lines."""
-    check, footer = recorded.kind == "check", recorded.footer
-    stated = (footer.get("verdict" if check else "verdicts"), footer.get("exit_code"))
+def _result(
+    header: Mapping[str, Any], between: Iterable[Mapping[str, Any]], footer: Mapping[str, Any]
+) -> Report | Verification:
+    """Return the result that the lines describe; it must agree with the footer."""
+    of: dict[str, list[Any]] = {event: [] for event in EVENTS[header["kind"]]}
+    for e in between:
+        of[e["event"]].append(e)
+    found: Report | Verification
+    computed: tuple[Any, int]
     try:
-        found: Any = recorded.report() if check else recorded.verification()
-        drawn = (found.verdict if check else found.counts, found.exit_code)
+        if header["kind"] == "verify":
+            found = Verification([_made(Outcome, e) for e in of["outcome"]], footer["seconds"])
+            computed = (found.counts, found.exit_code)
+        else:
+            found = Report(
+                header["subject"], header["surface"], header["declared"], header["backend"],
+                header["dtype"],
+                findings=[_made(Finding, e) for e in of["finding"]],
+                accuracy=next((_made(Accuracy, e) for e in of["accuracy"]), None),
+                limits=[e["text"] for e in of["limit"]],
+                executed={e["name"]: e["executed"] for e in of["check"] if e["executed"]},
+                required=tuple(e["name"] for e in of["check"] if e["required"]),
+                controls={e["name"]: e["rejected"] for e in of["control"]},
+                measured=footer["measured"],
+            )  # fmt: skip
+            computed = (found.verdict, found.exit_code)
     except (KeyError, TypeError, ValueError) as error:
-        raise NdjsonError(f"lacks something that its kind needs ({error!r})") from None
-    if drawn != stated:
-        raise NdjsonError(f"leads to {drawn}, but its footer says {stated}")
+        raise NdjsonError(f"has a missing or wrong entry: {error!r}") from None
+    verdict = "verdicts" if header["kind"] == "verify" else "verdict"
+    stated = (footer.get(verdict), footer.get("exit_code"))
+    if computed != stated:
+        raise NdjsonError(
+            f"has lines with the verdict and exit code {computed}, but its footer says {stated}"
+        )
+    return found
 
 
 def _made(cls: type[Any], event: Mapping[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from . import show
 from .ndjson import Recorded
 from .record import Outcome, judged
 from .tables import markdown_table
+from .verify import Verification
 
 _SIGNS = {
     "conforms": "✅", "deviates": "❌", "inconclusive": "⚠️", "error": "💥", "skipped": "⏭️",
@@ -22,19 +23,20 @@ def markdown(recorded: Sequence[Recorded]) -> str:
     """Return a summary table, findings with remedies, limits of the judgement, and versions."""
     rows, found, skipped = [], [], []
     for one in recorded:
-        if one.kind == "check":
-            report = one.report()
+        report = one.result
+        if isinstance(report, Report):
             blank = Outcome(case=report.subject, surface=report.surface, dtype=report.dtype)
             rows.append(_row(judged(blank, report).replace(encoding=report.encoding)))
             found += [line for f in report.findings for line in _finding(report.subject, f)]
-            skipped += _limits(report)
+            limits = [f"the required check {name!r} was not executed" for name in report.missing]
+            limits = [*report.limits, *limits]
+            skipped += [f"- {_text(report.subject)}: {_text(limit)}" for limit in limits]
         else:
-            outcomes = one.verification().outcomes
-            rows += [_row(o) for o in outcomes if o.verdict != "skipped"]
-            found += [_outcome_finding(o) for o in outcomes if o.codes]
+            rows += [_row(o) for o in report.outcomes if o.verdict != "skipped"]
+            found += [_outcome_finding(o) for o in report.outcomes if o.codes]
             skipped += [
                 f"- {_text(o.name)}: {_text(o.reason)}"
-                for o in outcomes
+                for o in report.outcomes
                 if o.reason and o.verdict != "conforms"
             ]
     cells = [[_text(cell) for cell in row] for row in rows]
@@ -51,10 +53,10 @@ def _counts(recorded: Sequence[Recorded]) -> list[str]:
     """Return one sentence for each file: the number of executed cases and the verdict."""
     lines = []
     for one in recorded:
-        if one.kind == "verify":
-            lines.append(f"- `posenc verify`: {_text(show.summary(one.verification()))}")
+        report = one.result
+        if isinstance(report, Verification):
+            lines.append(f"- `posenc verify`: {_text(show.summary(report))}")
             continue
-        report = one.report()
         rejected = sum(report.controls.values())
         lines.append(
             f"- {_text(report.subject)}: **{report.verdict}** (exit code {report.exit_code}), "
@@ -85,7 +87,7 @@ def _finding(subject: str, f: Finding) -> list[str]:
     if f.severity == ERROR:
         lines.append(f"  - remedy: {_text(f.remedy)}")
     if f.known:
-        lines.append(f"  - as in: {_text(', '.join(f.known))}")
+        lines.append(f"  - also in: {_text(', '.join(f.known))}")
     if f.reproduce:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", f.reproduce)), default=0))
         code = "\n".join(f"    {line}" for line in f.reproduce.splitlines())
@@ -96,12 +98,6 @@ def _finding(subject: str, f: Finding) -> list[str]:
 def _outcome_finding(o: Outcome) -> str:
     pairs = zip(o.codes, o.messages, strict=False)
     return f"- **error** {_text(o.name)}: " + "; ".join(f"`{c}`: {_text(m)}" for c, m in pairs)
-
-
-def _limits(report: Report) -> list[str]:
-    limits = list(map(_text, report.limits))
-    limits += [f"the required check {_text(name)!r} was not executed" for name in report.missing]
-    return [f"- {_text(report.subject)}: {limit}" for limit in limits]
 
 
 def _versions(recorded: Sequence[Recorded]) -> list[str]:

@@ -6,7 +6,7 @@ import dataclasses
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -110,9 +110,12 @@ class Survey:
     outcomes: list[Outcome] = field(default_factory=list)
     seconds: float = 0.0
 
-    def count(self, *verdicts: str) -> dict[str, int]:
-        """Return the number of outcomes with each of the verdicts."""
-        return {v: sum(o.verdict == v for o in self.outcomes) for v in verdicts}
+    verdicts: ClassVar[tuple[str, ...]] = ()  #: the verdicts that the survey gives
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return the number of outcomes with each verdict."""
+        return {v: sum(o.verdict == v for o in self.outcomes) for v in self.verdicts}
 
     @property
     def cpu_seconds(self) -> float:
@@ -123,9 +126,10 @@ class Survey:
 def judged(blank: Outcome, report: Report) -> Outcome:
     """Return ``blank`` completed with the verdict, score and findings of a report."""
     errors = [f for f in report.findings if f.severity == ERROR]
-    a = report.accuracy
+    measures = {} if report.accuracy is None else dict(vars(report.accuracy))
+    measures.pop("where", None)
     reasons = {
-        "error": "a perturbed output was accepted: the check is vacuous here",
+        "error": "the check accepted an output that was made wrong on purpose",
         "inconclusive": f"not executed: {', '.join(report.missing)}",
     }
     return blank.replace(
@@ -137,13 +141,8 @@ def judged(blank: Outcome, report: Report) -> Outcome:
         notes=tuple(f"{f.code}: {f.message}" for f in report.findings if f.severity == NOTE),
         limits=tuple(report.limits),
         measured=report.measured,
-        worst=float(a.worst) if a else None,
-        budget=float(a.budget) if a else None,
-        precision=a.precision if a else "",
-        errors={int(p): float(e) for p, e in a.errors.items()} if a else {},
-        degrades_at=None if a is None or a.degrades_at is None else int(a.degrades_at),
-        highest=int(a.highest) if a else 0,
         executed=sum(report.executed.values()),
+        **measures,
     )
 
 

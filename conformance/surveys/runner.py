@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -63,7 +64,7 @@ def run(
                 if progress is not None:
                     progress(new[-1].name, done, len(cases))
             if worker is not None and not reuse:
-                worker.end()
+                worker.close()
             with lock:
                 if stopped.is_set():  # interrupted: drop the unfinished case
                     return
@@ -91,17 +92,15 @@ def _in_processes(
     """Run ``work`` in ``processes`` workers; end all of them on an interruption."""
     workers = [Worker(judge, time_limit) for _ in range(processes)]
 
-    def with_worker(worker: Worker) -> None:
-        with worker:
+    def work_and_close(worker: Worker) -> None:
+        with contextlib.closing(worker):
             work(worker)
 
-    pool = ThreadPoolExecutor(max(1, processes))
-    try:
-        list(pool.map(with_worker, workers))
-    except BaseException:
-        stopped.set()
-        for worker in workers:
-            worker.stop()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with ThreadPoolExecutor(max(1, processes)) as pool:
+        try:
+            list(pool.map(work_and_close, workers))
+        except BaseException:
+            stopped.set()
+            for worker in workers:
+                worker.stop()
+            raise

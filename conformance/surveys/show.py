@@ -2,60 +2,56 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 from posenc_ref.backends import backends
 from posenc_ref.conformance.harness.probes import REPORTED
 
 from .own import LABELS, labels
 from .record import Outcome
-from .tables import WORDS, TextTable, plain_text, short_score
+from .tables import WORDS, Cell, TextTable, plain_text, short_score
 from .verify import Verification
+
+#: The outcomes of a table by the first cells of the row, then by the column.
+_Rows = dict[tuple[str, ...], dict[str, Outcome]]
 
 
 def own_table(found: Verification) -> TextTable | None:
     """Return the table of our backends: a row per device and dtype, a column per encoding."""
-    rows: dict[tuple[str, str, str], dict[str, Outcome]] = {}
+    rows: _Rows = {}
     for o in found.outcomes:
         if o.kind == "backend" and o.label in LABELS:
             place = f"{o.group} {o.version}" + (f" {o.device}" if o.device else "")
-            rows.setdefault((o.group, place, o.dtype), {})[o.label] = o
-    if not rows:
-        return None
-    used = [label for label in LABELS if any(label in cells for cells in rows.values())]
-    table = TextTable(
-        "posenc_ref on array libraries: worst score in units of rounding",
-        ["library", "dtype", *used],
-        numbers=frozenset(used),
-    )
-    order = {b.name: i for i, b in enumerate(backends())}
-    for (_, place, dtype), cells in sorted(rows.items(), key=lambda row: order[row[0][0]]):
-        table.add([(place, ""), (dtype, ""), *(_cell(cells.get(label)) for label in used)])
-    return table
+            rows.setdefault((place, o.dtype), {})[o.label] = o
+    title = "posenc_ref on array libraries: worst score in units of rounding"
+    return _pivoted(title, ("library", "dtype"), rows, LABELS)
 
 
 def vectors_table(found: Verification) -> TextTable | None:
     """Return the table of golden vectors: a row per encoding, a column per library."""
-    rows: dict[str, dict[str, Outcome]] = {}
-    for o in found.outcomes:
+    rows: _Rows = {}
+    for o in sorted(found.outcomes, key=_badness):
         if o.kind == "backend" and o.label in labels():
-            cells = rows.setdefault(o.label, {})
-            known = cells.get(o.group)
-            if known is None or _badness(o) > _badness(known):
-                cells[o.group] = o
-    used = [b.name for b in backends() if any(b.name in cells for cells in rows.values())]
-    if not rows:
-        return None
-    table = TextTable(
-        "posenc_ref against 50 digits: the examples of every encoding, worst score of all dtypes",
-        ["encoding", *used],
-        numbers=frozenset(used),
-    )
-    for label, cells in sorted(rows.items()):
-        table.add([(labels()[label].name, ""), *(_cell(cells.get(name)) for name in used)])
-    return table
+            rows.setdefault((labels()[o.label].name,), {})[o.group] = o
+    title = "posenc_ref against formulas in 50 digits: worst score of all examples and dtypes"
+    names = [backend.name for backend in backends()]
+    return _pivoted(title, ("encoding",), dict(sorted(rows.items())), names)
+
+
+def _pivoted(
+    title: str, head: Sequence[str], rows: _Rows, columns: Sequence[str]
+) -> TextTable | None:
+    """Return a table of ``rows``, without empty columns; None if there are no rows."""
+    used = [name for name in columns if any(name in cells for cells in rows.values())]
+    made: list[list[Cell]] = [
+        [*key, *(_cell(cells.get(name)) for name in used)] for key, cells in rows.items()
+    ]
+    return TextTable(title, [*head, *used], made, numbers=used) if rows else None
 
 
 def _badness(o: Outcome) -> tuple[bool, float]:
-    """Return a sort key that ranks failed outcomes above conforming ones, then larger scores."""
+    """Return a sort key that puts failed outcomes last, and among equals the largest score."""
     return o.verdict != "conforms", (o.worst or 0.0) / (o.budget or 1.0)
 
 
@@ -73,28 +69,24 @@ def library_table(found: Verification) -> TextTable | None:
     if not outcomes:
         return None
     lengths = [f"{p >> 20}Mi" if p >= 2**20 else f"{p >> 10}Ki" for p in REPORTED]
-    table = TextTable(
-        "Other libraries, as they are installed",
-        ["implementation", "dtype", "worst", *lengths, "> 2**-9 at", "angles", "verdict"],
-        numbers=frozenset(("worst", "> 2**-9 at", *lengths)),
-    )
-    library = ""
-    for o in outcomes:
-        if o.group != library:
-            library = o.group
-            table.add([(f"{library} {o.version}", ""), *[("", "")] * (len(table.head) - 1)])
-        table.add(
+    head = ["implementation", "dtype", "worst", *lengths, "> 2**-9 at", "angles", "verdict"]
+    rows: list[list[Cell]] = []
+    for library, own in itertools.groupby(outcomes, key=lambda o: f"{o.group} {o.version}"):
+        rows.append([library, *[""] * (len(head) - 1)])
+        rows += [
             [
-                (f"  {o.label}", ""),
-                (o.dtype, ""),
-                ("" if o.worst is None else short_score(o.worst), ""),
-                *((f"{o.errors[p]:.0e}" if p in o.errors else "", "") for p in REPORTED),
-                ("" if o.degrades_at is None else str(o.degrades_at), ""),
-                (o.precision.replace(" angles", ""), ""),
+                f"  {o.label}",
+                o.dtype,
+                "" if o.worst is None else short_score(o.worst),
+                *(f"{o.errors[p]:.0e}" if p in o.errors else "" for p in REPORTED),
+                "" if o.degrades_at is None else str(o.degrades_at),
+                o.precision.replace(" angles", ""),
                 (" ".join((WORDS[o.verdict], *o.codes)), o.verdict),
             ]
-        )
-    return table
+            for o in own
+        ]
+    numbers = ("worst", "> 2**-9 at", *lengths)
+    return TextTable("Installed libraries", head, rows, numbers)
 
 
 def legend(found: Verification) -> str:
@@ -105,9 +97,9 @@ def legend(found: Verification) -> str:
     )
     if any(o.kind == "library" and o.label for o in found.outcomes):
         text += (
-            " 4Ki .. 1Mi: largest absolute error of cos and sin at the end\nof a context of that "
-            "length. > 2**-9 at: the first position with an error that bfloat16 would show\n"
-            "(bfloat16 and float16 results: on top of their own rounding)."
+            " 4Ki .. 1Mi: the largest absolute error of cos and sin\nat the end of a context of "
+            "that length. > 2**-9 at: the first position with an error above 2**-9.\nErrors of "
+            "bfloat16 and float16 results do not include the rounding of the result."
         )
     return text
 
@@ -124,14 +116,14 @@ def sentences(found: Verification) -> list[str]:
     for o in found.outcomes:
         if o.kind == "certificate" and o.verdict == "conforms":
             lines.append(
-                f"Certificate: {o.executed} numbers recomputed with 50 digits, worst {o.worst:.2f} "
-                "units: the encodings are exact with this machine's libm."
+                f"Certificate: {o.executed} numbers of posenc_ref agree with 50-digit formulas on "
+                f"this machine; the largest error is {o.worst:.2f} units of rounding."
             )
     return lines
 
 
 def _sentence(o: Outcome) -> str:
-    late = f"; visibly wrong from position {o.degrades_at} on"
+    late = f"; the error is above 2**-9 from position {o.degrades_at} on"
     return f"{o.name}: {o.found}{late if o.verdict == 'deviates' and o.degrades_at else ''}"
 
 
@@ -145,9 +137,9 @@ def summary(found: Verification) -> str:
     if c["error"]:
         text += f", {c['error']} errors"
     ours = [o for o in found.outcomes if o.ours and o.verdict in ("deviates", "inconclusive")]
-    own = f"{len(ours)} of our own FAIL" if ours else "none of our own deviates"
+    own = f"posenc_ref itself: {f'{len(ours)} FAILED' if ours else 'none failed'}"
     if c["error"] and not ours:
-        own = "what went wrong is above"
+        own = "the errors are listed above"
     elif not any(o.executed for o in found.outcomes):
         own = "NOTHING was executed"
     return f"{text}; {own} ({found.seconds:.0f} s)"

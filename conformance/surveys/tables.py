@@ -4,42 +4,34 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from .record import Outcome
 
 #: The word for each verdict in tables.
 WORDS = {
-    "conforms": "ok",
-    "deviates": "DEVIATES",
-    "inconclusive": "inconclusive",
-    "error": "ERROR",
-    "skipped": "skipped",
-    "gap": "our gap",
-    "undrivable": "not drivable",
-    "refused": "refused",
-}
+    "conforms": "ok", "deviates": "DEVIATES", "inconclusive": "inconclusive", "error": "ERROR",
+    "skipped": "skipped", "gap": "our gap", "undrivable": "not drivable", "refused": "refused",
+}  # fmt: skip
+
+
+#: A text, or a text and the verdict that determines its colour.
+Cell = str | tuple[str, str]
 
 
 @dataclass
 class TextTable:
-    """A title, a head and rows of cells; ``states`` gives the verdict that colours a cell."""
+    """A title, a head and rows of cells; a cell is a text, or a text and its verdict."""
 
     title: str
     head: Sequence[str]
-    rows: list[list[str]] = field(default_factory=list)
-    states: list[list[str]] = field(default_factory=list)
-    numbers: frozenset[str] = frozenset()  #: the right-aligned columns
-
-    def add(self, cells: Iterable[tuple[str, str]]) -> None:
-        """Append a row of (text, verdict or "") cells."""
-        texts, states = zip(*cells, strict=True)
-        self.rows.append(list(texts))
-        self.states.append(list(states))
+    rows: list[list[Cell]]
+    numbers: Collection[str] = ()  #: the right-aligned columns
 
     def __str__(self) -> str:
-        every = [self.head, *self.rows]
+        texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in self.rows]
+        every = [self.head, *texts]
         wide = [max(len(row[i]) for row in every) for i in range(len(self.head))]
         lines = [self.title, "-" * len(self.title)]
         for row in every:

@@ -6,7 +6,6 @@ crash does not stop the other groups.
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import importlib.util
 import time
@@ -17,12 +16,7 @@ from typing import Any
 
 from posenc_ref import SPEC_VERSION, __version__
 from posenc_ref.backends import Backend, backends
-from posenc_ref.conformance.adapters.library import (
-    LibraryFunction,
-    judged_functions,
-    missing,
-    version,
-)
+from posenc_ref.conformance.adapters.library import LibraryFunction, functions, missing, version
 from posenc_ref.conformance.check import check, check_reduced
 from posenc_ref.conformance.harness.report import Report
 
@@ -56,10 +50,7 @@ class Options:
 class Verification(Survey):
     """The outcomes of ``verify``, including skipped checks with their reason."""
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """Return the number of checks with each verdict."""
-        return self.count("conforms", "deviates", "inconclusive", "error", "skipped")
+    verdicts = ("conforms", "deviates", "inconclusive", "error", "skipped")
 
     @property
     def exit_code(self) -> int:
@@ -102,7 +93,7 @@ def verify(
 
 
 def _order() -> list[str]:
-    libraries = dict.fromkeys(function.library for function in judged_functions())
+    libraries = dict.fromkeys(function.library for function in functions() if function.dtypes)
     return [*(b.name for b in backends()), CERTIFICATE, *libraries]
 
 
@@ -125,7 +116,7 @@ def judge_group(group: str, options: Options) -> Iterator[Outcome]:
     """Yield the outcome of each check of a group."""
     found = _backends().get(group)
     if found is not None:
-        with scheduled(found) if found.missing() is None else contextlib.nullcontext():
+        with scheduled(found):
             yield from _judge_backend(found, options)
     elif group == CERTIFICATE:
         yield _certificate(options)
@@ -152,14 +143,14 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome]:
         return
     once = set(ONCE)
     if backend.name in QUICK and not (options.full or options.dtypes):
-        left = [dtype for dtype in kinds if dtype not in QUICK[backend.name]]
-        kinds = [dtype for dtype in kinds if dtype not in left]
-        for dtype in left:
-            why = f"{backend.name} takes long; --full, or --dtype {dtype}, judges it"
+        quick = QUICK[backend.name]
+        for dtype in (d for d in kinds if d not in quick):
+            why = f"{backend.name} takes long; --full or --dtype {dtype} judges it"
             yield blank.replace(dtype=dtype, reason=why)
+        kinds = [d for d in kinds if d in quick]
         for dtype in kinds[1:]:
-            if any(_wanted(backend, label, dtype, options) for label in labels()):
-                why = f"vectors in {kinds[0]} alone; --full, or --dtype {dtype}, judges them"
+            if any(options.wants(backend.name, label, dtype=dtype) for label in labels()):
+                why = f"no golden vectors in {dtype}; --full or --dtype {dtype} judges them"
                 yield blank.replace(dtype=dtype, reason=why)
         once |= set(labels())
     # Fewer channels need fewer calls; NumPy and torch get heads of full size.
@@ -177,7 +168,8 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome]:
                 yield here.replace(reason=f"{device} has no float64")
                 continue
             for own in own_surfaces(backend, dtype, device, dim):
-                if not _wanted(backend, own.label, dtype, options) or own.label in finished:
+                wanted = options.wants(backend.name, own.label, dtype=dtype)
+                if not wanted or own.label in finished:
                     continue
                 if own.once:
                     finished.add(own.label)
@@ -187,8 +179,8 @@ def _judge_backend(backend: Backend, options: Options) -> Iterator[Outcome]:
                 )  # fmt: skip
                 yield _timed(here.replace(label=own.label, surface=own.surface), judge_one)
             for label, entry in labels().items():
-                asked = label not in once or dtype == kinds[0]
-                if not asked or not _wanted(backend, label, dtype, options):
+                wanted = options.wants(backend.name, label, dtype=dtype)
+                if not wanted or (label in once and dtype != kinds[0]):
                     continue
                 one = here.replace(label=label)
                 if importlib.util.find_spec("mpmath") is None:
@@ -213,15 +205,12 @@ def _timed(blank: Outcome, judge: Callable[[], Report | Outcome]) -> Outcome:
 
 def _dtypes(backend: Backend, options: Options) -> list[str]:
     """Return the dtypes of ``backend`` in which some check is selected."""
+    every = (*LABELS, *labels())
     return [
         d
         for d in backend.dtypes
-        if any(_wanted(backend, label, d, options) for label in (*LABELS, *labels()))
+        if any(options.wants(backend.name, label, dtype=d) for label in every)
     ]
-
-
-def _wanted(backend: Backend, label: str, dtype: str, options: Options) -> bool:
-    return options.wants(backend.name, label, dtype=dtype)
 
 
 def _judge_library(name: str, options: Options) -> Iterator[Outcome]:
@@ -239,10 +228,8 @@ def _judge_library(name: str, options: Options) -> Iterator[Outcome]:
 
 
 def _judge_function(function: LibraryFunction, dtype: str) -> Report:
-    found = function.build()
-    # Prefer the adapter's encoding, which has the weights (T5's table).
-    encoding = function.expected if found.encoding is None else found.encoding
-    return check(found, encoding, dtype=dtype)
+    found = function.build()  # its encoding, if any, has the weights (T5's table)
+    return check(found, found.encoding or function.expected, dtype=dtype)
 
 
 def _jobs(name: str, options: Options) -> list[tuple[LibraryFunction, str]]:
@@ -250,7 +237,7 @@ def _jobs(name: str, options: Options) -> list[tuple[LibraryFunction, str]]:
     every = options.full or options.dtypes
     return [
         (function, dtype)
-        for function in judged_functions()
+        for function in functions()
         if function.library == name
         for dtype in function.dtypes
         if (every or dtype in LIBRARY_DTYPES) and options.wants(name, function.label, dtype=dtype)
@@ -258,7 +245,7 @@ def _jobs(name: str, options: Options) -> list[tuple[LibraryFunction, str]]:
 
 
 def _certificate(options: Options) -> Outcome:
-    """Return the outcome of the certificate: every encoding against 50-digit formulas."""
+    """Return the outcome of comparing every encoding with formulas computed with 50 digits."""
     blank = Outcome("certificate", CERTIFICATE, label="all encodings, NumPy")
     if importlib.util.find_spec("mpmath") is None:
         return blank.replace(reason=NO_MPMATH)

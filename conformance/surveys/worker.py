@@ -10,8 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from .record import Outcome, one_line
 
@@ -27,17 +26,6 @@ class Worker:
         self.time_limit = time_limit
         self._process: Any = None
         self._pipe: Any = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.end()
 
     def outcomes(self, case: Any) -> Iterator[Outcome | str]:
         """Yield the outcomes of a case, then a reason if the process crashed or was too slow."""
@@ -55,7 +43,7 @@ class Worker:
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.join()
             yield f"the process that judged it ended with exit code {self._process.exitcode}"
-        self.end()
+        self.close()
 
     def stop(self) -> None:
         """End the process from another thread, and drop the case that it judges."""
@@ -63,7 +51,7 @@ class Worker:
         if process is not None:
             process.kill()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End the process; the next case starts another."""
         if self._process is not None:
             self._process.kill()
@@ -90,7 +78,7 @@ def outcomes_here(judge: Judge, case: Any) -> Iterator[Outcome | str]:
 
 
 def _serve(pipe: Any, judge: Judge) -> None:
-    """Judge the cases that come through ``pipe``; libraries print to standard error."""
+    """Judge the cases from ``pipe``, and redirect standard output to standard error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles interruptions
     os.dup2(2, 1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread per process

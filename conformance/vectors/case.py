@@ -34,7 +34,7 @@ class VectorCase:
     group : str
         The id of its group: cases with the same encoding.
     surface : str
-        The signature of the function, such as "apply".
+        The name of the function's signature, such as "apply" for ``fn(x, positions) -> y``.
     declared : Mapping[str, Any] | None
         The encoding in JSON form; None for plain functions.
     spec : str
@@ -44,7 +44,8 @@ class VectorCase:
     flags : tuple[str, ...]
         The names of properties of its inputs, such as "FirstPositions".
     kills : tuple[str, ...]
-        Wrong implementations of the corpus that fail this case.
+        The wrong functions in ``tests/mutants`` and ``tests/conformance/vectors`` that fail this
+        case.
     level : str
         "required"; "optional" (the function may raise instead); "note" (any result passes).
     data : Mapping[str, Any]
@@ -65,20 +66,11 @@ class VectorCase:
 
     @classmethod
     def read(cls, file: str, group: Mapping[str, Any], case: Mapping[str, Any]) -> VectorCase:
-        """Return the case of its JSON form."""
-        return cls(
-            id=case["id"],
-            file=file,
-            group=group["id"],
-            surface=group["surface"],
-            declared=group["encoding"],
-            spec=case["spec"],
-            comment=case["comment"],
-            flags=tuple(case["flags"]),
-            kills=tuple(case["kills"]),
-            level=case["level"],
-            data=case,
-        )
+        """Return a case of a file from the JSON forms of its group and itself."""
+        ident, surface, declared = (group[name] for name in ("id", "surface", "encoding"))
+        own: dict[str, Any] = {name: case[name] for name in ("id", "spec", "comment", "level")}
+        own |= {name: tuple(case[name]) for name in ("flags", "kills")}
+        return cls(file=file, group=ident, surface=surface, declared=declared, data=case, **own)
 
     @cached_property
     def encoding(self) -> Encoding | None:
@@ -148,7 +140,7 @@ class VectorCase:
         if table.ndim != 2 or table.shape[1] != 2 * pairs:
             return table
         half = getattr(self.encoding, "layout", "half") == "half"
-        one, two = (table[:, :pairs], table[:, pairs:]) if half else (table[:, ::2], table[:, 1::2])
+        one, two = np.split(table, 2, axis=1) if half else (table[:, ::2], table[:, 1::2])
         return one if np.array_equal(one, two) else table
 
     def passes(self, result: Any, *, dtype: str | None = None, **how: Any) -> bool:

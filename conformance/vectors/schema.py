@@ -19,7 +19,7 @@ def schema() -> dict[str, Any]:
 
 
 def violations(value: Any, definition: str = "file") -> list[str]:
-    """Return the violations of a definition of the schema in ``value``, each with its place."""
+    """Return each JSON path in ``value`` that violates a definition of the schema, and how."""
     return [
         f"{error.json_path.replace('$', definition, 1)}: {_short(error.message)}"
         for error in _validator(definition).iter_errors(value)

@@ -64,34 +64,25 @@ class Verified:
 
 
 def verify_vectors(folder: Path | None = None) -> Verified:
-    """Check digests, schema, ids, flags and kills, and run ``posenc_ref`` on every case."""
+    """Check digests, schema, ids and flags, and run ``posenc_ref`` on every case."""
     home = shipped() if folder is None else folder
     found = Verified(str(home))
-    try:
-        manifest = read_json(home / MANIFEST)
-    except ValueError as error:
-        found.problems.append(str(error))
-        return found
-    found.problems += [f"{MANIFEST}: {text}" for text in violations(manifest, "manifest")]
+    manifest, found.problems = _read(home / MANIFEST, "manifest")
     if found.problems:
         return found
     found.digest = manifest["sha256"]
     found.problems += _manifest_problems(home, manifest)
     ids: Counter[str] = Counter()
     for name in manifest["files"]:
-        try:
-            document = read_json(home / name)
-        except ValueError as error:
-            found.problems.append(str(error))
-            continue
-        if (canonical(document) + "\n").encode() != (home / name).read_bytes():
-            found.problems.append(f"{name}: its text is not in canonical form")
-        broken = [f"{name}: {text}" for text in violations(document)]
+        document, broken = _read(home / name, "file")
         found.problems += broken
         if broken:
             continue  # the checks below rely on the schema
+        data = (home / name).read_bytes()
+        if (canonical(document) + "\n").encode() != data:
+            found.problems.append(f"{name}: its text is not in canonical form")
         found.files += 1
-        found.size += (home / name).stat().st_size
+        found.size += len(data)
         found.problems += [f"{name}: {text}" for text in _file_problems(document)]
         for group, case in cases_of(document):
             ids[case["id"]] += 1
@@ -99,30 +90,36 @@ def verify_vectors(folder: Path | None = None) -> Verified:
             found.problems += [f"{case['id']}: {text}" for text in _case_problems(group, case)]
             if group["surface"] in SURFACES:
                 _execute(found, VectorCase.read(name, group, case))
-    found.problems += [f"{i}: the id of {n} cases" for i, n in ids.items() if n > 1]
-    found.problems += [
-        f"{i}: an id that was given up is used again" for i in manifest["retired"] if i in ids
-    ]
+    found.problems += [f"{i}: {n} cases have this id" for i, n in ids.items() if n > 1]
+    again = ids.keys() & set(manifest["retired"])
+    found.problems += [f"{i}: a retired id is used again" for i in sorted(again)]
     if folder is not None:
         found.age = _age(home)
     return found
+
+
+def _read(path: Path, definition: str) -> tuple[Any, list[str]]:
+    """Return the content of a JSON file, and its violations of a definition of the schema."""
+    try:
+        content = read_json(path)
+    except ValueError as error:
+        return None, [str(error)]
+    return content, [f"{path.name}: {text}" for text in violations(content, definition)]
 
 
 def _manifest_problems(home: Path, manifest: Json) -> Iterator[str]:
     listed = manifest["files"]
     present = {path.name for path in home.glob("*.json")} - {MANIFEST}
     yield from (f"{name}: not in {MANIFEST}" for name in sorted(present - set(listed)))
-    for name, entry in listed.items():
-        if name not in present:
-            continue  # reported when it is read
+    for name in sorted(present & set(listed)):  # a missing file is reported when it is read
         data = (home / name).read_bytes()
-        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        if hashlib.sha256(data).hexdigest() != listed[name]["sha256"]:
             yield f"{name}: its SHA-256 is not the one in {MANIFEST}"
-        if len(data) != entry["bytes"]:
-            yield f"{name}: {len(data)} bytes, {MANIFEST} says {entry['bytes']}"
+        if len(data) != listed[name]["bytes"]:
+            yield f"{name}: {len(data)} bytes, {MANIFEST} says {listed[name]['bytes']}"
     together = "".join(entry["sha256"] for entry in listed.values())
     if hashlib.sha256(together.encode()).hexdigest() != manifest["sha256"]:
-        yield f"{MANIFEST}: its own SHA-256 does not follow from those of its files"
+        yield f"{MANIFEST}: its sha256 must be the SHA-256 of the files' digests, joined"
 
 
 def _file_problems(document: Json) -> Iterator[str]:
@@ -132,7 +129,7 @@ def _file_problems(document: Json) -> Iterator[str]:
     yield from (f"flag {name} is defined and not used" for name in sorted(set(defined) - used))
     for name, flag in defined.items():
         unknown = [code for code in flag["bug_type"] if code not in CODES]
-        yield from (f"flag {name}: there is no code {code!r}" for code in unknown)
+        yield from (f"flag {name}: bug_type {code!r} is no code of a finding" for code in unknown)
 
 
 def _case_problems(group: Json, case: Json) -> Iterator[str]:
@@ -142,14 +139,14 @@ def _case_problems(group: Json, case: Json) -> Iterator[str]:
         yield f"there is no surface {group['surface']!r}"
         return
     if digest(semantics(group, case)) != case["digest"]:
-        yield "inputs or truth are not those of its digest"
+        yield "its digest is not that of its surface, encoding, inputs and truth"
     known = [name for name in case["flags"] if name in FLAGS]
     read = VectorCase.read("", group, case)
     true = flags_of(read.surface, read.encoding, read.inputs, read.kills)
-    lies = sorted(set(known) ^ set(true))
-    yield from (f"flag {name} {'lies' if name in known else 'is missing'}" for name in lies)
+    for name in sorted(set(known) ^ set(true)):
+        yield f"flag {name} {'does not apply' if name in known else 'is missing'}"
     if case["level"] != level_of(known):
-        yield f"its level is {level_of(known)} by its flags, not {case['level']}"
+        yield f"its level must be {level_of(known)!r}, because of its flags, got {case['level']!r}"
 
 
 def _execute(found: Verified, case: VectorCase) -> None:
@@ -191,6 +188,6 @@ def _age(home: Path) -> str:
     missing, extra = len(ours.keys() - theirs.keys()), len(theirs.keys() - ours.keys())
     changed = sum(1 for i in theirs.keys() & ours.keys() if theirs[i] != ours[i])
     return (
-        f"against the vectors of this installation: {missing} cases are missing, {extra} are not "
-        f"known here, {changed} differ"
+        f"compared with the vectors of this installation, {missing} cases are missing, {extra} are "
+        f"additional, {changed} differ"
     )

@@ -36,7 +36,7 @@ class View:
         return self.encoding if isinstance(self.encoding, Rotary) else None
 
     def field(self, name: str, default: Any = None) -> Any:
-        """Return a field of the encoding, or the default for an array of learned numbers."""
+        """Return a field of the encoding, or ``default`` if there is none or it is an array."""
         value = getattr(self.encoding, name, default)
         return default if is_array(value) else value
 
@@ -55,14 +55,6 @@ class View:
         p = self.positions
         return p.size > 0 and p.dtype.kind == "i" and bool((p == np.arange(p.shape[-1])).all())
 
-    def scattered(self) -> bool:
-        """Return whether there are positions other than 0, 1, 2, ..."""
-        return bool(self.positions.size) and not self.contiguous()
-
-    def repeated(self) -> bool:
-        """Return whether a position occurs twice."""
-        return self.positions.ndim == 1 and np.unique(self.positions).size < self.positions.size
-
     def near_quarter_turn(self) -> bool:
         """Return whether |cos| or |sin| of an angle of at least 100 is below 2**-12."""
         rope, at = self.rotary, self.positions
@@ -73,11 +65,6 @@ class View:
         small = np.minimum(*map(np.abs, rope.cos_sin(at))) < limit
         return bool((small & (angle >= 100)).any())
 
-    def sizes_differ(self) -> bool:
-        """Return whether the sizes of batch, heads and sequence all differ."""
-        shape = np.shape(self.inputs.get("x", 0))
-        return len(shape) == 4 and len(set(shape[:3])) == 3
-
     def several_axes(self) -> bool:
         """Return whether a token has several positions, one for each axis."""
         return self.rotary is not None and self.rotary.num_axes > 1 and self.positions.size > 0
@@ -86,10 +73,6 @@ class View:
         """Return whether the positions of the axes differ."""
         at = self.positions
         return self.several_axes() and at.ndim > 1 and bool((at != at[0]).any())
-
-    def attention_factor(self) -> bool:
-        """Return whether cos and sin are multiplied by a factor."""
-        return self.rotary is not None and self.rotary.attention_factor(self.length) != 1
 
     def bucket_edges(self) -> bool:
         """Return whether there are relative positions on both sides of every bucket edge."""
@@ -101,22 +84,11 @@ class View:
         r = set(np.abs(self.inputs["relative_position"]).ravel().tolist())
         return all({n - 1, n} <= r for n in thresholds)
 
-    def past_the_last_bucket(self) -> bool:
-        """Return whether some relative position is past the largest distance."""
-        if self.surface != "bucket":
-            return False
-        return bool(np.abs(self.inputs["relative_position"]).max() > self.field("max_distance"))
-
     def uneven_heads(self) -> bool:
         """Return whether the number of heads is no power of two."""
         heads = self.field("num_heads") if hasattr(self.encoding, "slopes") else 1
         n = self.inputs.get("num_heads") or heads
         return bool(n & (n - 1))
-
-    def both_directions(self) -> bool:
-        """Return whether the bias is bidirectional."""
-        causal, bidirectional = self.field("causal"), self.field("bidirectional")
-        return self.family == "bias" and (causal is False or bool(bidirectional))
 
 
 def on(*surfaces: str) -> Callable[[View], bool]:

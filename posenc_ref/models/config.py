@@ -24,11 +24,11 @@ def from_config(
 ) -> ModelEncoding:
     """Return the positional encoding of a model from its Hugging Face configuration.
 
-    Every spelling is read: ``rope_scaling`` and ``rope_parameters``, ``type`` and ``rope_type``,
-    nested by layer type or not, with bases and partial factors inside or outside them. Facts that
-    no configuration states (layout, rotated slice, axis order) come from a registry by
-    ``model_type``, made from the code of transformers. Missing entries have the defaults of the
-    configuration class.
+    Every spelling is read. The rotary parameters may be in ``rope_scaling`` or ``rope_parameters``,
+    and may differ by layer type. The type of scaling may be called ``type`` or ``rope_type``. Base
+    and partial factor may stand with them or at the top level. Facts that no configuration states
+    (layout, rotated slice, axis order) come from tables by ``model_type``, which follow the
+    modelling code of transformers. Missing entries have the defaults of the configuration class.
 
     Parameters
     ----------
@@ -36,10 +36,10 @@ def from_config(
         The parsed ``config.json``, or the path of the file or of its folder.
     part : str, optional
         The part of a composite configuration: ``part="vision_config"`` is the vision tower.
-        By default its text model.
+        By default the text model.
     layout : {"half", "interleaved"}, optional
-        Required for an unknown ``model_type``, or if the weights have another layout than those
-        that transformers loads.
+        The layout of the weights. Required if ``model_type`` is unknown, or if these weights have
+        another layout than the ones that transformers loads.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def from_config(
     Raises
     ------
     ValueError
-        An unknown ``model_type``; keys that are unknown, missing or contradict each other.  The
+        ``model_type`` is unknown, or keys are unknown, missing or contradict each other.  The
         message names the key, its value and the allowed values.
     """
     # The tables and their readers are loaded with the first configuration.
@@ -99,9 +99,8 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
     if part is not None:
         if part not in data and part not in inner:
             listed = ", ".join(map(repr, dict.fromkeys([*inner, *nested])))
-            raise ValueError(
-                f"part must be one of {listed or 'none: there are no parts'}, got {part!r}"
-            )
+            allowed = f"one of {listed}" if listed else "None, because config has no parts"
+            raise ValueError(f"part must be {allowed}, got {part!r}")
         return _inside(data.get(part) or {}, inner.get(part), part, model_type)
     main = next((key for key in _MAIN if key in nested), None)
     if main is None and known(model_type) is None and inner:
@@ -111,7 +110,7 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
             if {"depth", "patch_size"} & set(data) and "num_hidden_layers" not in data:
                 raise ValueError(
                     f"config is only the vision part of a {model_type!r} configuration: pass the "
-                    'whole with part="vision_config"'
+                    'whole configuration and part="vision_config"'
                 )
             return data, inner[main]  # in older files the top level has the text model's entries
         if main is None:
@@ -127,10 +126,13 @@ def _part(data: Mapping[str, Any], part: str | None) -> tuple[Mapping[str, Any],
 def _inside(
     data: Mapping[str, Any], default: str | None, part: str, whole: str
 ) -> tuple[Mapping[str, Any], str]:
-    """Return a part and its model type, which older files omit or take from the whole model."""
+    """Return the configuration of a part and its model type.
+
+    Older files give no model type in the part, or that of the whole model; ``default`` replaces it.
+    """
     model_type = data.get("model_type") or default
     if model_type == whole and default is not None:
         model_type = default
     if not model_type:
-        raise ValueError(f"{part} names no model_type")
+        raise ValueError(f"{part} must name its model_type")
     return _part({**data, "model_type": model_type}, None)

@@ -1,30 +1,41 @@
-"""The conventions and defaults of each model type that its configuration does not state.
+"""The facts about each model type that its configuration does not state.
 
-Two kinds of table, with one line for each ``model_type``.  ``data/text_models.json`` and
-``data/vision_models.json`` hold the conventions that are stated only in the modelling code of
-transformers 5.23.0 (``models/<file>/modeling_<file>.py``; ``file`` is the model type itself unless
-the entry says otherwise).  ``data/config_defaults.json`` holds the defaults of the configuration
-classes, written by ``tools/config_defaults.py``.
+``data/text_models.json`` and ``data/vision_models.json`` hold the conventions that only the
+modelling code of transformers 5.23.0 states, one line for each ``model_type``.  That code is in
+``models/<file>/modeling_<file>.py``, where ``file`` is the model type unless the line has another.
+``data/config_defaults.json`` holds the defaults of the configuration classes;
+``tools/config_defaults.py`` writes it.
 
-Entries of a text model
-    ``layout``, ``output_layout``, ``sign``: as the fields of :class:`RoPE`; ``interleave_key``:
-    the configuration entry that, if false, means half-split input and output.
-    ``head``: how the head's size is found (see ``config_heads``); ``slice``: "trailing".
-    ``rotary_dim``: the entry that holds the number of rotated channels; ``partial``: the model
-    reads ``partial_rotary_factor``, with this default; ``partial_keys``: older names of it.
-    ``base``: a constant base, which the configuration cannot change; ``base_keys``: entries for the
-    base outside of rope_parameters (a list, or one name for each layer type).
-    ``parameters``: the default of rope_parameters; ``per_layer_type``: they may be nested by layer
-    type; ``labels``: the names used for layer types there; ``flat_scaling``: the layer types to
-    which a rope_scaling without nesting applies.
-    ``rope_types``: the allowed ones; ``renames``: their aliases;
-    ``ignored``: keys that the model does not read.
-    ``sections``, ``arrangement``, ``axes``: M-RoPE,
-    the axes named in the order of the positions.
-    ``softmax``, ``query_scale``: the rule for the
-    scale (see ``config_scores``).
-    ``when``: entries that must have one of these values, else the
-    model is not rotary.
+``data/text_models.json`` also lists the model types that are not supported (``refused``).  The keys
+in the line of a model type are:
+
+==================  ==============================================================================
+layout, sign,       Fields of :class:`RoPE`.
+output_layout
+interleave_key      A configuration entry; if it is false, input and output are half-split.
+head                The rule for the size of a head (see ``config_heads``).
+slice               "trailing": the last channels of a head rotate instead of the first.
+rotary_dim          The configuration entry with the number of rotated channels.
+partial             The default of ``partial_rotary_factor``; the model reads this entry.
+partial_keys        Older names of ``partial_rotary_factor``.
+base                The base, if the configuration cannot change it.
+base_keys           Configuration entries outside rope_parameters that hold the base: a list, or
+                    one name for each layer type.
+layer_bases         The configuration entry with a list of the base of each layer.
+parameters          The default of rope_parameters.
+per_layer_type      Whether rope_parameters may be nested by layer type.
+labels              The names by which rope_parameters calls the layer types.
+flat_scaling        The layer types to which a rope_scaling that is not nested applies.
+unscaled            The configuration entry that lists the layers with scaled frequencies.
+rope_types          The allowed rope types.
+renames             Other names of rope types, with the rope type that each means.
+ignored             Keys of rope_parameters that the model does not read.
+sections, axes,     M-RoPE: the default sections, the names of the axes in the order of the
+arrangement         positions, and the arrangement of the sections.
+softmax             The rule for the softmax scale (see ``config_scores``).
+query_scale         The rule for the query scale (see ``config_scores``).
+when                Configuration entries with the values that mean a rotary encoding.
+==================  ==============================================================================
 """
 
 from __future__ import annotations
@@ -49,7 +60,7 @@ def table(name: str) -> Mapping[str, Any]:
 
 @functools.cache
 def known(model_type: str) -> str | None:
-    """Return the name of the table with this model type ("text_models", ...), or None."""
+    """Return the name of the table that contains ``model_type`` ("text_models", ...), or None."""
     for name in ("text_models", "vision_models"):
         if model_type in table(name)["models"]:
             return name
@@ -57,15 +68,18 @@ def known(model_type: str) -> str | None:
 
 
 def parts(model_type: str) -> Mapping[str, str]:
-    """Return the rotary parts of a composite configuration, as {entry: default ``model_type``}."""
+    """Return the parts of a composite model that rotate, as {part: default ``model_type``}.
+
+    The name of a part is its key in the configuration, such as "vision_config".
+    """
     found: Mapping[str, str] = table("config_defaults")["parts"].get(model_type, {})
     return found
 
 
 class Settings:
-    """The entries of a configuration with the defaults of its class, and the source of each.
+    """The entries of a configuration, and for each where its value comes from.
 
-    An entry that is missing or null has the default of the class.
+    An entry that is missing or null has the default of the configuration class in transformers.
     """
 
     def __init__(self, config: Mapping[str, Any], model_type: str, layout: str | None = None):
@@ -78,7 +92,7 @@ class Settings:
                 raise ValueError(_unknown(model_type))
             # Unknown models are assumed to rotate in the usual way and to read a partial factor.
             self.conventions: Mapping[str, Any] = {"layout": layout, "partial": 1.0}
-            self.code = "the layout is the caller's, the rest as in Llama"
+            self.code = "the caller gives the layout; other conventions are assumed to be Llama's"
         else:
             self.conventions = table(source)["models"][model_type]
             file = self.conventions.get("file", model_type)
@@ -95,7 +109,7 @@ class Settings:
         self.layout_source = self.code if layout is None or source is None else "the caller"
 
     def given(self, key: str) -> Any:
-        """Return the configuration's own value of ``key`` or its alias, or None."""
+        """Return the value that the configuration itself has for ``key`` or its alias, or None."""
         names = [key, self._aliases.get(key, key)]
         found = [self.config[name] for name in names if self.config.get(name) is not None]
         if found and any(value != found[0] for value in found):
@@ -108,24 +122,24 @@ class Settings:
         return value
 
     def get(self, key: str) -> Any:
-        """Return the value of an entry, by default that of the class, or None."""
+        """Return the value of an entry, else the default of the configuration class, else None."""
         value = self.given(key)
         return self.default(key) if value is None else value
 
     def source(self, key: str) -> str:
-        """Return the source of the value that :meth:`get` returns."""
+        """Return where the value that :meth:`get` returns comes from, for ``provenance``."""
         return f"config: {key}" if self.given(key) is not None else self._class
 
     @property
     def class_default(self) -> str:
-        """The source of a default of the configuration class, in words."""
+        """The words by which ``provenance`` names a default of the configuration class."""
         return self._class
 
     def integer(self, key: str, *, minimum: int = 1) -> int:
         """Return a required entry as an integer."""
         value = self.get(key)
         if value is None:
-            raise self.wrong(f"{key} is missing, and its class has no default for it")
+            raise self.wrong(f"{key} is missing, and the configuration class has no default")
         try:
             return validate.integer(key, value, minimum=minimum)
         except (TypeError, ValueError) as error:
@@ -140,13 +154,13 @@ def _unknown(model_type: str) -> str:
     """Return the error message for a model type without an entry."""
     refused = table("text_models")["refused"].get(model_type)
     if refused is not None:
-        return f"model_type {model_type!r} is not expressed here: {refused}"
+        return f"model_type {model_type!r} is not supported: {refused}"
     defaults = table("config_defaults")
     if model_type in defaults["others"]:
         version = defaults["transformers"]
         return (
-            f"model_type {model_type!r} has no rotary encoding in transformers {version}; where "
-            'this one has, pass layout="half" or layout="interleaved"'
+            f"model_type {model_type!r} has no rotary encoding in transformers {version}; if your "
+            'model has one, pass layout="half" or layout="interleaved"'
         )
     import difflib  # only errors need it
 

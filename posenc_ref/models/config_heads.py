@@ -9,7 +9,7 @@ from .config_facts import Settings
 
 
 class Head(NamedTuple):
-    """An attention head: its size, its rotated channels, and the source of both."""
+    """The size of an attention head and its rotated slice, and where the two sizes come from."""
 
     dim: int
     rotary_dim: int
@@ -22,10 +22,10 @@ def head(settings: Settings, layer_type: str, partial: float | None) -> Head:
     """Return the head size and the rotated slice for the layers of one type.
 
     Formula
-        ``dim = head_dim``, or ``hidden_size // num_attention_heads``;
-        ``rotary_dim = int(dim * partial)``: truncated, computed in float64, as all libraries do.
-        Latent attention (DeepSeek): ``qk_nope_head_dim + qk_rope_head_dim``, of which the last
-        ``qk_rope_head_dim`` rotate.
+        ``dim = head_dim``, or ``hidden_size // num_attention_heads``.
+        ``rotary_dim = int(dim * partial)``: computed in float64 and truncated, as all libraries do.
+        In latent attention (DeepSeek), ``dim = qk_nope_head_dim + qk_rope_head_dim``, and the last
+        ``qk_rope_head_dim`` channels rotate.
 
     Parameters
     ----------
@@ -112,15 +112,18 @@ def _latent(settings: Settings, layer_type: str, partial: float | None) -> Head:
         wholes = {dim, settings.get("head_dim") or dim}  # of either size, by model
         if rope not in {int(whole * float(partial or 0)) for whole in wholes}:
             raise settings.wrong(
-                f"partial_rotary_factor is {partial!r}, but qk_rope_head_dim = {rope} of "
-                f"{dim} channels rotate"
+                f"partial_rotary_factor is {partial!r}, but by qk_rope_head_dim {rope} of {dim} "
+                "channels rotate"
             )
     sources = [settings.source(name) for name in names]
     return Head(dim, rope, nope, "; ".join(dict.fromkeys(sources)), sources[1])
 
 
 def _of_layer_type(settings: Settings, layer_type: str, key: str) -> Any:
-    """Return an entry for the layers of one type, from ``per_layer_config`` or an older prefix."""
+    """Return ``key`` for the layers of one type; None if the configuration has none for the type.
+
+    It is in ``per_layer_config``, or in ``swa_<key>`` for layers with a sliding window.
+    """
     if layer_type == "sliding_attention" and settings.config.get(f"swa_{key}") is not None:
         return settings.config[f"swa_{key}"]
     layers = settings.config.get("per_layer_config")
@@ -133,5 +136,7 @@ def _of_layer_type(settings: Settings, layer_type: str, key: str) -> Any:
         if isinstance(values, Mapping) and key in values and types[int(i)] == layer_type
     }
     if len(found) > 1:
-        raise settings.wrong(f"per_layer_config gives {layer_type} layers several {key}: {found}")
+        raise settings.wrong(
+            f"per_layer_config must have the same {key} for all {layer_type} layers, got {found}"
+        )
     return next(iter(found), None)

@@ -14,7 +14,10 @@ _LEGACY = {"attention": "full_attention", "mamba": "linear_attention"}
 
 
 class Layers(NamedTuple):
-    """The name of each layer, and for each name with attention its layer type and encoding."""
+    """The name of each layer, and the kind of the layers that have each name.
+
+    Names of layers without attention have no kind.  ``source`` is where the names come from.
+    """
 
     names: tuple[str, ...]
     kinds: dict[str, Kind]
@@ -22,7 +25,10 @@ class Layers(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """The layer type and rotation of layers that encode positions in the same way."""
+    """How layers of one type rotate: some models have layers of one type that rotate differently.
+
+    ``base=None`` means the base in the rotary parameters of the layer type.
+    """
 
     layer_type: str
     rotates: bool = True
@@ -42,8 +48,9 @@ _SCHEDULE = (
 def layers(settings: Settings) -> Layers:
     """Return the layers of a model, each named by its layer type.
 
-    If layers of one type differ, the name has a suffix: ``full_attention_nope`` does not rotate,
-    ``full_attention_unscaled`` has plain RoPE, ``sliding_attention_500000`` a base of its own.
+    If layers of one type rotate differently, their names have suffixes: ``full_attention_nope``
+    does not rotate, ``full_attention_unscaled`` has plain RoPE, ``sliding_attention_500000`` has
+    base 500000.
     """
     types, source = _types(settings)
     kinds = _kinds(settings, types)
@@ -63,7 +70,10 @@ def layers(settings: Settings) -> Layers:
 
 
 def _types(settings: Settings) -> tuple[tuple[str, ...], str]:
-    """Return the type of every layer and the source; if unknown, one layer of each type."""
+    """Return the type of every layer, and where the types come from.
+
+    If the configuration does not determine them, return each layer type once and no source.
+    """
     config = dict(settings.config) | {"model_type": settings.model_type}
     count = settings.get("num_hidden_layers")
     given = settings.given("layer_types")
@@ -89,7 +99,7 @@ def _types(settings: Settings) -> tuple[tuple[str, ...], str]:
         if given is not None or any(settings.given(key) is not None for key in _SCHEDULE):
             raise
         return _unknown_layers(settings), ""
-    settings.config = config  # for the code below
+    settings.config = config  # later readers use its layer_types
     return types, "config: layer_types" if given is not None else f"schedule of {settings.code}"
 
 
@@ -113,7 +123,7 @@ def _kinds(settings: Settings, types: Sequence[str]) -> list[Kind | None]:
 
 
 def _bases(settings: Settings, types: Sequence[str]) -> list[float | None]:
-    """Return the base of each layer, from Granite SWA's list; None for the usual one."""
+    """Return the base of each layer from Granite SWA's list; None without a base in the list."""
     key = settings.conventions.get("layer_bases")
     given = None if key is None else settings.given(key)
     if given is None:
@@ -122,7 +132,7 @@ def _bases(settings: Settings, types: Sequence[str]) -> list[float | None]:
 
 
 def _scaled(settings: Settings, count: int) -> list[bool]:
-    """Return for each layer whether its frequencies are scaled; Molmo 2 lists these layers."""
+    """Return for each layer whether its frequencies are scaled; Molmo 2 lists the scaled ones."""
     key = settings.conventions.get("unscaled")
     given: Any = None if key is None else settings.given(key)
     return [given is None or i in given for i in range(count)]

@@ -43,7 +43,10 @@ _ALIASES = {
 
 
 class Rotary(NamedTuple):
-    """The rotary parameters of one label: keys, base and partial factor, with their sources."""
+    """The rotary parameters of one label (see :func:`rotary_parameters`).
+
+    ``where`` is the name of the mapping that holds them.
+    """
 
     where: str
     rope_type: str
@@ -54,16 +57,17 @@ class Rotary(NamedTuple):
 
 
 def rotary_parameters(settings: Settings, labels: Sequence[str]) -> dict[str, Rotary | None]:
-    """Return the rotary parameters by label; a label is a layer type or a name for several.
+    """Return the rotary parameters of each label.
 
-    A label that is null in the configuration has None: its layers have no encoding.
+    A label is a layer type, or a name that a model has for several layer types.  If the
+    configuration has null for a label, its parameters are None: its layers have no encoding.
     """
     where, raw = _raw(settings)
     nested = {k for k, v in raw.items() if isinstance(v, Mapping)} | (set(raw) & set(labels))
     if nested and not settings.conventions.get("per_layer_type"):
         raise settings.wrong(
-            f"{where} is nested by layer type ({', '.join(sorted(nested))}), but this model has "
-            "one table for all layers"
+            f"{where} is nested by layer type ({', '.join(sorted(nested))}), but all layers of "
+            "this model have the same rotary parameters"
         )
     found: dict[str, Rotary | None] = {}
     for label in labels:
@@ -73,7 +77,7 @@ def rotary_parameters(settings: Settings, labels: Sequence[str]) -> dict[str, Ro
 
 
 def _raw(settings: Settings) -> tuple[str, Mapping[str, Any]]:
-    """Return the mapping of rope parameters and its name."""
+    """Return the name of the mapping of rotary parameters, and the mapping."""
     given = {name: settings.config.get(name) for name in _SPELLINGS}
     for name, value in given.items():
         if value is not None and not isinstance(value, Mapping):
@@ -103,12 +107,13 @@ def _comparable(values: Any) -> dict[str, Any]:
 def _own(
     settings: Settings, where: str, raw: Mapping[str, Any], nested: set[str], label: str
 ) -> tuple[Mapping[str, Any] | None, str]:
-    """Return the parameters for one label and the name of their mapping."""
+    """Return the rotary parameters of one label, and the name of the mapping that holds them."""
     if nested:
         unknown = {k for k in raw if k not in nested and raw[k] is not None} - {"rope_type"}
         if unknown - {"rope_theta"}:
             raise settings.wrong(
-                f"{where} has entries beside its layer types: {', '.join(sorted(unknown))}"
+                f"{where} must have only layer types ({', '.join(sorted(nested))}), got "
+                + ", ".join(sorted(unknown))
             )
         if label not in raw:
             raise settings.wrong(
@@ -138,7 +143,8 @@ def _checked(settings: Settings, where: str, own: Mapping[str, Any], label: str)
     if rope_type not in allowed_types:
         listed = ", ".join(map(repr, allowed_types))
         known = _ALIASES.get(rope_type)
-        hint = f"; {rope_type!r} is called {known!r} here" if known in allowed_types else ""
+        hint = f"; use {known!r}, which some libraries call {rope_type!r}"
+        hint = hint if known in allowed_types else ""
         raise settings.wrong(f"{where}: rope_type must be one of {listed}, got {rope_type!r}{hint}")
     needed, optional = KEYS[rope_type]
     further = [*conventions.get("ignored", ())]
@@ -178,7 +184,7 @@ def _rope_type(settings: Settings, where: str, own: Mapping[str, Any]) -> str:
 
 
 def _base(settings: Settings, where: str, own: Mapping[str, Any], label: str) -> tuple[float, str]:
-    """Return the base and its source: rope parameters, configuration, or class default."""
+    """Return the base and where it comes from: parameters, configuration, or class default."""
     keys = settings.conventions.get("base_keys", ["rope_theta"])
     names = [keys[label]] if isinstance(keys, Mapping) and label in keys else [*keys]
     candidates = {f"{where}: rope_theta": own.get("rope_theta")} | {
@@ -205,14 +211,16 @@ def _base(settings: Settings, where: str, own: Mapping[str, Any], label: str) ->
 
 
 def _of_label(settings: Settings, key: str, label: str) -> Any:
-    """Return an entry outside of rope_parameters; of a list per layer, this label's value."""
+    """Return the configuration entry ``key``; if it lists a value per layer, that of ``label``."""
     value = settings.given(key)
     types = settings.config.get("layer_types")
     if not isinstance(value, list) or not types:
         return value
     found = {v for v, t in zip(value, types, strict=False) if t == label}
     if len(found) > 1:
-        raise settings.wrong(f"{key} gives {label} layers several values: {sorted(found)}")
+        raise settings.wrong(
+            f"{key} must have the same value for all {label} layers, got {sorted(found)}"
+        )
     return next(iter(found), None)
 
 
@@ -230,7 +238,10 @@ def _partial(settings: Settings, where: str, own: Mapping[str, Any], label: str)
 def _agreed(
     settings: Settings, name: str, plural: str, candidates: Mapping[str, Any], above: float
 ) -> tuple[str, Any] | None:
-    """Return the first key that states this number, and the number; raise if keys disagree."""
+    """Return the first place among ``candidates`` with a value, and the value.
+
+    Return None if no place has one, and raise if the values differ.
+    """
     found = {place: value for place, value in candidates.items() if value is not None}
     for place, value in found.items():
         try:

@@ -24,7 +24,7 @@ def schedule(settings: Settings, rotary: Rotary) -> FrequencySchedule | None:
     Raises
     ------
     ValueError
-        A parameter that its schedule refuses; the message names the key and the configuration.
+        The schedule refuses a parameter; the message names the key and the configuration.
     """
     make = _SCHEDULES[rotary.rope_type]
     try:
@@ -40,18 +40,19 @@ def _given(rotary: Rotary, *names: str) -> dict[str, Any]:
 
 
 def _original(settings: Settings, rotary: Rotary) -> int:
-    """Return the trained length: from the rope parameters or the configuration (Phi-3).
+    """Return the trained length, from the rotary parameters or the configuration (Phi-3).
 
-    If neither states it, transformers takes max_position_embeddings. So does this function, but for
-    YaRN only: with Llama-3 scaling and LongRoPE that is never the trained length.
+    If neither states it, the trained length for YaRN is max_position_embeddings, as in
+    transformers.  For Llama-3 scaling and LongRoPE this function raises instead, because there
+    max_position_embeddings is never the trained length.
     """
     key = "original_max_position_embeddings"
-    inside, beside = rotary.keys.get(key), settings.given(key)
-    if inside is not None and beside is not None and inside != beside:
+    inside, outside = rotary.keys.get(key), settings.given(key)
+    if inside is not None and outside is not None and inside != outside:
         raise settings.wrong(
-            f"two different {key}: {inside!r} in {rotary.where} and {beside!r} beside it"
+            f"two different {key}: {inside!r} in {rotary.where} and {outside!r} at the top level"
         )
-    value = beside if inside is None else inside
+    value = outside if inside is None else inside
     if value is None:
         value = settings.default(key)
     if value is None and rotary.rope_type == "yarn":
@@ -69,7 +70,7 @@ def _length(key: str, value: Any) -> int:
 
 
 def _factor(settings: Settings, rotary: Rotary, original: int) -> float:
-    """Return the factor; if it is null, the ratio of the lengths."""
+    """Return the factor; without one, max_position_embeddings divided by ``original``."""
     factor = rotary.keys.get("factor")
     if factor is None:
         longest = settings.integer("max_position_embeddings")
@@ -99,7 +100,7 @@ def _yarn(settings: Settings, rotary: Rotary) -> FrequencySchedule:
         rotary, "beta_fast", "beta_slow", "truncate", "attention_factor", "mscale", "mscale_all_dim"
     )
     if options.get("mscale", 1) == 1 and not options.get("mscale_all_dim"):
-        # If one is missing, Hugging Face and DeepSeek agree in this case only: g(s, 1).
+        # If one of them is missing, Hugging Face and DeepSeek agree only here: both have g(s, 1).
         options = {k: v for k, v in options.items() if k not in ("mscale", "mscale_all_dim")}
     if "yarn_attention_factor" in settings.conventions:
         options.setdefault("attention_factor", settings.conventions["yarn_attention_factor"])
@@ -126,11 +127,11 @@ def _longrope(settings: Settings, rotary: Rotary) -> FrequencySchedule:
 
 
 def _phimoe(settings: Settings, keys: Mapping[str, Any]) -> float | tuple[float, float]:
-    """Return the attention factor of Phi-3.5-MoE: one for short and one for long contexts."""
+    """Return Phi-3.5-MoE's attention factors for short and long contexts, one if they are equal."""
     short, long = keys.get("short_mscale"), keys.get("long_mscale")
     if short is None or long is None:
         raise settings.wrong(
-            f"short_mscale and long_mscale must both be there, got {short!r} and {long!r}"
+            f"short_mscale and long_mscale must both be given, got {short!r} and {long!r}"
         )
     pair = (
         validate.real("short_mscale", short, above=0.0),

@@ -19,12 +19,13 @@ def softmax_scale(settings: Settings, dim: int, rotary: Rotary | None) -> tuple[
     ``dim`` is 0 if the layer types have different head sizes.
 
     Formula
-        ``query_pre_attn_scalar ** -0.5`` (Gemma 2 and 3), ``attention_multiplier`` (Granite), a
-        constant (1 in Gemma 4), or ``dim ** -0.5 * g ** 2`` with
-        ``g = 0.1 mscale_all_dim ln(factor) + 1`` (DeepSeek's YaRN, g = 1 up to factor 1).
+        ``query_pre_attn_scalar ** -0.5`` in Gemma 2 and 3, ``attention_multiplier`` in Granite, a
+        constant such as 1 in Gemma 4, and ``dim ** -0.5 * g ** 2`` in DeepSeek with YaRN, where
+        ``g = 0.1 mscale_all_dim ln(factor) + 1`` for factors above 1, else 1.
     Source
-        The ``scaling`` of the attention classes in transformers 5.23; for the last,
-        ``yarn_apply_mscale`` there and ``softmax_scale`` in DeepSeek-V3's inference/model.py.
+        The attribute ``scaling`` of the attention classes in transformers 5.23.  For DeepSeek:
+        ``yarn_apply_mscale`` in transformers, ``softmax_scale`` in DeepSeek-V3's
+        inference/model.py.
     """
     rule = settings.conventions.get("softmax")
     if rule is None:

@@ -20,10 +20,10 @@ from .model_encoding import ModelEncoding
 
 def text_model(settings: Settings, name: str) -> ModelEncoding:
     """Return the encodings of a text model by layer type, and the factors on its logits."""
-    rotary_at_all = _rotary_at_all(settings)
+    has_encoding = _has_encoding(settings)
     found = layers(settings)
     needed = {k.layer_type for k in found.kinds.values() if k.rotates}
-    parameters = rotary_parameters(settings, sorted(needed)) if rotary_at_all else {}
+    parameters = rotary_parameters(settings, sorted(needed)) if has_encoding else {}
     encodings: dict[str, Encoding | None] = {}
     provenance: dict[str, str] = {}
     dims, rotaries = set(), []
@@ -60,22 +60,23 @@ def text_model(settings: Settings, name: str) -> ModelEncoding:
     )
 
 
-def _rotary_at_all(settings: Settings) -> bool:
-    """Return whether the model has a positional encoding; raise if it is not rotary."""
+def _has_encoding(settings: Settings) -> bool:
+    """Return whether the model has a positional encoding; raise if that encoding is not rotary."""
     for key, wanted in settings.conventions.get("when", {}).items():
         value = settings.get(key)
         if value in wanted:
             continue
         if value is None or value is False or value == "nope":
             return False
-        raise settings.wrong(
-            f"{key} is {value!r}, which is no rotary encoding; only {wanted[0]!r} is"
-        )
+        raise settings.wrong(f"{key} must be {wanted[0]!r}, for a rotary encoding, got {value!r}")
     return True
 
 
 def _fraction(rotary: Rotary) -> float | None:
-    """Return the fraction of the head that ``rotary_dim`` covers: 1 for proportional RoPE."""
+    """Return the fraction of a head's channels in the rotated slice; None without an entry.
+
+    In proportional RoPE the slice is the whole head: the entry is a parameter of the schedule.
+    """
     return None if rotary.rope_type == "proportional" else rotary.partial
 
 
@@ -109,8 +110,9 @@ def _sections(
     """Return the number of channel pairs of every axis, and their arrangement.
 
     Source
-        ``recomposition_frequencies`` of the models in transformers 5.23: chunked in Qwen2-VL,
-        interleaved in Qwen3-VL, alternating height and width before time in Ernie 4.5 VL.
+        ``recomposition_frequencies`` of the models in transformers 5.23.  The sections are chunked
+        in Qwen2-VL and interleaved in Qwen3-VL.  In Ernie 4.5 VL, pairs of height and width
+        alternate, and the pairs of time follow.
     """
     arrangement = settings.conventions["arrangement"]
     default = settings.conventions["sections"]
@@ -121,12 +123,15 @@ def _sections(
         counts = [len(range(a, pairs, default)) for a in range(default)]
         return tuple(counts), arrangement
     if not given and default == "required":
-        raise settings.wrong(f"{rotary.where} needs 'mrope_section', the pairs of every axis")
+        raise settings.wrong(
+            f"{rotary.where} needs 'mrope_section', the number of pairs of each axis"
+        )
     sections = _whole(settings, rotary.where, given[0] if given else default)
     if rotary.keys.get("mrope_interleaved") not in (None, arrangement == "interleaved"):
         raise settings.wrong(
-            f"{rotary.where}: mrope_interleaved is {rotary.keys['mrope_interleaved']!r}, but this "
-            f"model arranges its sections {arrangement}"
+            f"{rotary.where}: mrope_interleaved must be {arrangement == 'interleaved'}, because "
+            f"this model's arrangement of sections is {arrangement!r}, got "
+            f"{rotary.keys['mrope_interleaved']!r}"
         )
     if not given and arrangement == "interleaved" and sum(sections) != pairs:
         # The class's default sections fit another head size: divide the pairs evenly.
@@ -142,13 +147,17 @@ def _sections(
         return sections, arrangement
     height, width, time = sections
     if height != width:
-        raise settings.wrong(f"{rotary.where}: the first two sections must be equal: {sections}")
+        raise settings.wrong(
+            f"{rotary.where}: the first two sections must be equal (height, width), got {sections}"
+        )
     return (time, height, width), (1, 2) * height + (0,) * time
 
 
 def _whole(settings: Settings, where: str, sections: Any) -> tuple[int, ...]:
     if not isinstance(sections, Sequence) or isinstance(sections, str) or len(sections) < 2:
-        raise settings.wrong(f"{where}: mrope_section must list the pairs, got {sections!r}")
+        raise settings.wrong(
+            f"{where}: mrope_section must list the number of pairs of each axis, got {sections!r}"
+        )
     if any(isinstance(n, bool) or n != int(n) or n < 1 for n in sections):
         raise settings.wrong(f"{where}: mrope_section must list whole numbers, got {sections!r}")
     return tuple(int(n) for n in sections)
@@ -162,7 +171,9 @@ def _sources(settings: Settings, rotary: Rotary, place: Head) -> Mapping[str, st
         found["scaling"] = rotary.where if "default" in rotary.where else f"config: {rotary.where}"
         key = "original_max_position_embeddings"
         if rotary.rope_type == "yarn" and rotary.keys.get(key) is settings.get(key) is None:
-            found["scaling"] += f"; {key} is missing: max_position_embeddings, as in transformers"
+            found["scaling"] += (
+                f"; {key} is missing: max_position_embeddings replaces it, as in transformers"
+            )
     if "axes" in settings.conventions:
         found["axes"] = f"positions are ({settings.conventions['axes']}): {settings.code}"
     return found

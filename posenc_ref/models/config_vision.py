@@ -1,4 +1,7 @@
-"""The encoding of a vision tower from its configuration: always several axes, never scaled."""
+"""The encoding of a vision tower from its configuration.
+
+Towers have two or three position axes and no frequency scaling.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def vision_model(settings: Settings, name: str) -> ModelEncoding:
 
     Source
         ``compute_axial_rope_parameters`` and ``recomposition_frequencies`` of the towers in
-        transformers 5.23; DINOv3, Llama 4 and EfficientLoFTR in code of their own.
+        transformers 5.23.  DINOv3, Llama 4 and EfficientLoFTR have their own code there.
     """
     conventions = settings.conventions
     rotary = rotary_parameters(settings, [LAYER_TYPE])[LAYER_TYPE]
@@ -80,17 +83,22 @@ def _dim(settings: Settings) -> tuple[int, str]:
 
 
 def _sections(settings: Settings, dim: int, count: int) -> tuple[int, ...]:
-    """Return an equal number of pairs for every axis; with three, other channels do not rotate."""
+    """Return the number of pairs of every axis, which is the same for all axes.
+
+    With three axes, the channels that are left over do not rotate.
+    """
     pairs = dim // (2 * count)
     if count == 2 and dim % 4:
         raise settings.wrong(f"the head's size must be divisible by 4 for two axes, got {dim}")
     if pairs < 1:
-        raise settings.wrong(f"the head's size {dim} has no pair for each of {count} axes")
+        raise settings.wrong(
+            f"the head's size must be at least {2 * count} for {count} axes, got {dim}"
+        )
     return (pairs,) * count
 
 
 def _arrangement(rule: str, sections: tuple[int, ...]) -> str | tuple[int, ...]:
-    """Return the ``arrangement`` of :class:`MultiAxisRoPE` for this rule; sections are equal."""
+    """Return the ``arrangement`` of :class:`MultiAxisRoPE` for a rule in the table of towers."""
     known: Mapping[str, Any] = {
         "chunked": "chunked",
         "alternating": "interleaved",

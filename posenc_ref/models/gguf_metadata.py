@@ -1,14 +1,23 @@
 """Positional encodings from the metadata of a GGUF file, the format of llama.cpp.
 
 This module reads a mapping of the metadata. ``posenc_ref.conformance.adapters.from_gguf`` reads the
-file; it needs the ``gguf`` package, which the specification does not import.
+file; it needs the ``gguf`` package, which this module does not import.
 
-``data/gguf_architectures.json`` has the facts that are not in the metadata, by
-``general.architecture``, from llama.cpp's C++ code: ``rope`` is the pairing ("norm" pairs
-neighbours, "neox" the halves of the rotated slice, "mrope" and "imrope" have several axes, "none"
-is no rotation), ``latent`` means that the last channels of the head rotate, ``layers`` is the
-``model_type`` with the same layer schedule, ``sliding_base`` the base of layers with a sliding
-window, ``softmax`` a special softmax scale.
+``data/gguf_architectures.json`` has the facts that only llama.cpp's C++ code states, one line for
+each ``general.architecture``:
+
+============  =====================================================================================
+rope          How channels form pairs.  "norm": neighbours; "neox": a channel of the first half of
+              the rotated slice with that of the second half; "mrope" and "imrope": as "neox", with
+              several position axes; "none": no rotation.
+latent        Whether the last channels of a head rotate instead of the first.
+layers        The ``model_type`` that has the same layer schedule.
+sliding_base  The base of layers with a sliding window.
+softmax       The softmax scale; or {"blocks": n}, if models with n layers have
+              ``(embedding_length / head_count) ** -0.5``.
+truncate      Whether YaRN's ramp is truncated.
+switch        Whether ``rope.scaling.finetuned = false`` means no positional encoding.
+============  =====================================================================================
 """
 
 from __future__ import annotations
@@ -35,7 +44,10 @@ _LAYOUT = {"norm": "interleaved", "neox": "half", "mrope": "half", "imrope": "ha
 
 
 class Metadata:
-    """The metadata of one file; its keys are read without the architecture's prefix."""
+    """The metadata of one file.
+
+    The methods take keys without the prefix of the architecture, such as ``rope.freq_base``.
+    """
 
     def __init__(self, values: Mapping[str, Any]):
         if not isinstance(values, Mapping):
@@ -55,12 +67,12 @@ class Metadata:
                 )
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value of ``{architecture}.{key}``, or the default."""
+        """Return the value of ``key``, or ``default`` if it is missing."""
         value = self._values.get(f"{self.architecture}.{key}")
         return default if value is None else value
 
     def integer(self, key: str, default: int | None = None) -> int:
-        """Return an integer, by default ``default``; raise if both are missing."""
+        """Return the value of ``key``, else ``default``, as an integer; raise without either."""
         value = self.get(key, default)
         if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
             value = max(value, default=None)  # one for each layer; some have none
@@ -69,7 +81,7 @@ class Metadata:
         return validate.integer(self.name(key), value, minimum=0)
 
     def name(self, key: str) -> str:
-        """Return the full key in the file."""
+        """Return ``key`` with the prefix of the architecture, as in the file."""
         return f"{self.architecture}.{key}"
 
     def wrong(self, message: str) -> ValueError:
@@ -86,29 +98,32 @@ def from_gguf_metadata(
     """Return the positional encoding of a model from the metadata of its GGUF file.
 
     Formula
-        Frequencies ``freq_base ** (-2k / dimension_count)``, changed by ``rope.scaling`` and, where
-        there is a tensor ``rope_freqs.weight``, divided by it (Llama 3.1's scaling is stored so).
+        The frequencies are ``freq_base ** (-2k / dimension_count)``, changed by the schedule in
+        ``rope.scaling``.  The tensor ``rope_freqs.weight``, if there is one, divides them: files
+        store Llama 3.1's scaling in this tensor.
     Source
         llama.cpp, ``src/llama-model.cpp``: ``load_hparams`` and ``llama_model_rope_type``.
     Traps
-        The layout is that of the *file*: The converter permutes Llama's queries and keys, so a
-        model that is half-split at Hugging Face is interleaved here.  ggml multiplies its attention
-        factor by ``1 + 0.1 ln(factor)`` itself.  It always truncates YaRN's ramp, but gpt-oss was
-        trained without truncation: its encoding here has none.
+        The layout is that of the *file*: llama.cpp's converter permutes Llama's query and key
+        weights, so a model that is half-split at Hugging Face is interleaved in its GGUF file.
+        ggml itself multiplies the attention factor by ``1 + 0.1 ln(factor)``.  ggml always
+        truncates YaRN's ramp, but gpt-oss was trained without truncation, so this function returns
+        an encoding without truncation for gpt-oss.
 
     Parameters
     ----------
     metadata : mapping
         ``{"general.architecture": "llama", "llama.rope.freq_base": 500000.0, ...}``
     tensors : mapping, optional
-        ``rope_freqs.weight``, ``rope_factors_long.weight``, ``rope_factors_short.weight``.
+        The tensors ``rope_freqs.weight``, ``rope_factors_long.weight`` and
+        ``rope_factors_short.weight``, as far as the file has them.
     layout : {"half", "interleaved"}, optional
         Required for an unknown architecture.
 
     Raises
     ------
     ValueError
-        An architecture without rotary encoding, or unknown; a key that is missing or unknown.
+        The architecture is unknown or has no rotary encoding, or a key is missing or unknown.
     """
     meta = Metadata(metadata)
     known = table("gguf_architectures")["architectures"]

@@ -46,18 +46,23 @@ class Reader(Protocol):
 def gguf_schedule(
     meta: Reader, facts: Mapping[str, Any], tensors: Mapping[str, Any], base: float, rotary_dim: int
 ) -> FrequencySchedule | None:
-    """Return the scaling that a file describes, or None for plain RoPE.
+    """Return the frequency schedule of a GGUF file, or None for plain RoPE.
 
     Source
-        ``load_hparams`` in llama.cpp's llama-model.cpp (a missing type is linear, a missing factor
-        1), ``rope_yarn`` in ggml (m = attn_factor * (1 + 0.1 ln factor)), deepseek2 (m = 1, the
-        rest goes into the softmax scale).
+        llama.cpp: ``load_hparams`` in llama-model.cpp (the type defaults to linear, the factor to
+        1) and ``rope_yarn`` in ggml, where YaRN multiplies cos and sin by
+        ``m = attn_factor * (1 + 0.1 ln factor)``.  In deepseek2 m is 1, because the softmax scale
+        contains the factor instead.
     """
     kind = meta.get("rope.scaling.type", "linear")
     if kind not in TYPES:
         raise meta.wrong(f"rope.scaling.type must be one of {', '.join(TYPES)}, got {kind!r}")
     if meta.get("rope.scaling.alpha"):
-        raise meta.wrong("rope.scaling.alpha is a base that was changed already; nothing reads it")
+        raise meta.wrong(
+            f"rope.scaling.alpha must be absent or 0, got {meta.get('rope.scaling.alpha')!r}; "
+            "include it in rope.freq_base (base * alpha ** (d / (d - 2))) if the base there is "
+            "the original one, and remove it"
+        )
     factor = float(meta.get("rope.scaling.factor", meta.get("rope.scale_linear", 0.0)) or 1.0)
     attention = float(meta.get("rope.scaling.attn_factor", 1.0))
     if LONG in tensors or SHORT in tensors or kind == "longrope":
@@ -93,7 +98,9 @@ def _yarn(
 def _longrope(meta: Reader, tensors: Mapping[str, Any], attention: float) -> FrequencySchedule:
     for name in (LONG, SHORT):
         if name not in tensors:
-            raise meta.wrong(f"LongRoPE needs the tensor {name!r}; pass it in tensors")
+            raise meta.wrong(
+                f"tensors must contain {name!r}, the divisors of LongRoPE; it is missing"
+            )
     return LongRoPE(
         [float(n) for n in np.ravel(tensors[SHORT])],
         [float(n) for n in np.ravel(tensors[LONG])],

@@ -16,7 +16,10 @@ from .layer_schedule import every_nth, layer_types, rope_layers, window_from, wi
 
 
 class _Every(NamedTuple):
-    """A schedule with ``full`` at every n-th layer; the configuration entry ``key`` overrides n."""
+    """A schedule with layer type ``full`` at every n-th layer and ``other`` at the rest.
+
+    The configuration entry ``key`` overrides n.
+    """
 
     n: int
     key: str = ""
@@ -85,7 +88,7 @@ _LAST_IS_FULL = (
     "gemma4_text",
     "gemma4_unified_text",
 )
-# Sliding from layer max_window_layers on if use_sliding_window is true: the defaults of both.
+# If use_sliding_window: sliding attention from layer max_window_layers on. Defaults of the two.
 _WINDOW_FROM = {
     "dots1": (62, True),  # has no use_sliding_window
     "qwen2": (28, False),
@@ -120,10 +123,10 @@ _INTERVALS = {"llama4_text": 4, "mistral_large4_text": 4, "smollm3": 4}
 def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the type of every layer, from the text part of a Hugging Face ``config.json``.
 
-    ``layer_types`` is used if present. Otherwise the schedule of ``model_type`` is computed like in
-    its configuration class in transformers 5.23, from the entries that the class reads
-    (``sliding_window_pattern``, ``max_window_layers``, ``no_rope_layers``...) and its defaults; a
-    model without a schedule has full attention in every layer.
+    ``layer_types`` is used if present. Otherwise the result is that of the configuration class of
+    ``model_type`` in transformers 5.23: from the entries that the class reads
+    (``sliding_window_pattern``, ``max_window_layers``, ``no_rope_layers``...) and its defaults. A
+    class without such entries has full attention in every layer.
 
     Parameters
     ----------
@@ -138,7 +141,8 @@ def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
     Raises
     ------
     ValueError
-        ``layer_types`` has the wrong length, or is missing for a model without another schedule.
+        ``layer_types`` has the wrong length; or it is missing, and this function does not know the
+        default of ``model_type`` (LFM2, Nemotron-H and others).
     """
     num_layers, model = _of(config)
     given = config.get("layer_types")
@@ -183,21 +187,25 @@ def config_layer_types(config: Mapping[str, Any]) -> tuple[str, ...]:
     unread = [key for key in _KEYS if config.get(key) is not None]
     if model in _NEED_LAYER_TYPES or unread:
         raise ValueError(
-            f"layer_types must be given for model_type {model!r}: its schedule is not read from "
-            f"{', '.join(unread) or 'other entries'} here"
+            f"layer_types must be given for model_type {model!r}: they cannot be computed from "
+            f"{', '.join(unread) or 'other entries'}"
         )
     return layer_types([True] * num_layers)
 
 
 def config_rope_layers(config: Mapping[str, Any]) -> tuple[bool, ...]:
-    """Return which layers rotate, from the text part of a Hugging Face ``config.json``.
+    """Return which layers use RoPE, from the text part of a Hugging Face ``config.json``.
 
-    The model's own entries decide if it reads them (``layer_rope_theta``, ``no_rope_layers``,
-    ``no_rope_layer_interval``; transformers 5.23). In Cohere 2, EXAONE 4, AFMoE and others
-    full-attention layers do not rotate, nor do layer types with a null entry in
-    ``rope_parameters``. No layer rotates in Jamba, Nemotron-H and Kimi Linear; in all other models
-    every layer does. Layers without softmax attention are not treated specially: True means that a
-    rotation *would* apply.
+    As in transformers 5.23, the first of these that applies decides:
+
+    * ``layer_rope_theta``; in Llama 4, SmolLM3 and Mistral Large 4 also ``no_rope_layers`` and
+      ``no_rope_layer_interval``;
+    * Jamba, Kimi Linear, Nemotron-H and Inkling use no RoPE;
+    * a layer type with a null entry in ``rope_parameters`` does not use RoPE;
+    * in Cohere 2, EXAONE 4, AFMoE and others, full-attention layers do not use RoPE;
+    * in all other models, every layer uses RoPE.
+
+    Layers without softmax attention are treated like the others, although they rotate nothing.
 
     Parameters
     ----------
@@ -211,14 +219,14 @@ def config_rope_layers(config: Mapping[str, Any]) -> tuple[bool, ...]:
     Raises
     ------
     ValueError
-        As for :func:`config_layer_types`, and for lists of another length than the layers.
+        As for :func:`config_layer_types`, or a list does not have one entry for each layer.
     """
     num_layers, model = _of(config)
     bases = config.get("layer_rope_theta")
     if bases is not None:
         return rope_layers(num_layers, layer_rope_theta=bases)
     if model in ("muse_glimmer_text", "muse_spark_text"):
-        # Counted from the last layer, whatever layer_types says.
+        # The layers are counted from the last one; layer_types has no effect.
         return tuple(not full for full in every_nth(num_layers, 4, phase="from-end"))
     if model in _INTERVALS:
         flags = config.get("no_rope_layers")
@@ -253,7 +261,7 @@ def _of(config: Mapping[str, Any]) -> tuple[int, str]:
         raise TypeError(f"config must be a mapping such as json.load gives, got {config!r}")
     if "num_hidden_layers" not in config:
         raise ValueError(
-            "config must have num_hidden_layers; of a multimodal model pass the text_config"
+            "config must have num_hidden_layers; for a multimodal model, pass its text_config"
         )
     count = validate.integer("num_hidden_layers", config["num_hidden_layers"], minimum=0)
     return count, str(config.get("model_type", ""))

@@ -1,7 +1,6 @@
 """Layer schedules: the layers that rotate, and the layers with full attention.
 
-Configurations have a dozen spellings for these. Every function here returns one entry per layer: a
-bool, or the name of the layer type.
+Every function returns one entry for each layer: a bool, or the name of the layer type.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ def every_nth(
     """Return a bool for each layer: True at every n-th one.
 
     Formula
-        ``(i - start) % n == 0``, with ``start`` n - 1 for ``"last"`` (layers n-1, 2n-1, ...), 0 for
+        ``(i - start) % n == 0``.  ``start`` is n - 1 for ``"last"`` (layers n-1, 2n-1, ...), 0 for
         ``"first"`` (0, n, 2n, ...), num_layers - 1 for ``"from-end"`` (the last layer, and every
-        n-th before it), or the number given.
+        n-th before it), or ``phase`` if it is a number.
     Source
         transformers 5.23, the configuration classes.  ``"last"``: full attention in Gemma 2 (n = 2)
         and 3 (6), Cohere 2 (4), OLMo 3 (4), gpt-oss (2); no RoPE in Llama 4 and SmolLM3 (4).
         ``"first"``: full attention in ModernBERT (3), CWM and Granite SWA (4).  ``"from-end"``:
-        Muse Spark (4).  A number: Jamba (``attn_layer_offset``, n = ``attn_layer_period``).
+        Muse Spark (4).  In Jamba the phase is ``attn_layer_offset`` and n ``attn_layer_period``.
 
     Parameters
     ----------
@@ -37,18 +36,18 @@ def every_nth(
         The period, at least 1; with 1 every layer is True.
     phase : {"last", "first", "from-end"} or int
     also : sequence of int
-        Further layers that are True, negative ones counted from the end: MiMo-V2 (0,), NeoMME and
-        Beam (-1,). Layers that the model does not have are ignored.
+        Further layers that are True: (0,) for MiMo-V2, (-1,) for NeoMME and Beam.  Negative numbers
+        count from the end.  Layers that the model does not have are ignored.
 
     Notes
     -----
-    ``"from-end"`` is the same as ``"last"`` where n divides num_layers, and the same as
-    ``"first"`` where n divides num_layers - 1: a test at such a depth cannot tell them apart.
+    ``"from-end"`` is the same as ``"last"`` if n divides num_layers, and the same as ``"first"`` if
+    n divides num_layers - 1. A test with such a number of layers cannot tell them apart.
 
     Raises
     ------
     TypeError, ValueError
-        A count that is not an integer, n below 1, an unknown phase.
+        A number is not an integer, ``n`` is below 1, or ``phase`` is unknown.
     """
     num_layers = _layers(num_layers)
     n = validate.integer("n", n, minimum=1)
@@ -64,19 +63,19 @@ def every_nth(
 def layer_types(
     chosen: Sequence[bool], *, full: str = "full_attention", other: str = "sliding_attention"
 ) -> tuple[str, ...]:
-    """Return the layer types of a schedule: ``full`` if ``chosen`` is True, else ``other``."""
+    """Return the type of each layer: ``full`` where ``chosen`` is True, else ``other``."""
     return tuple(full if validate.boolean("chosen", c) else other for c in chosen)
 
 
 def window_letters(num_layers: int, pattern: str) -> tuple[str, ...]:
-    """Return layer types from letters: ``"LLLG"`` is three local (sliding) and one global.
+    """Return layer types from letters such as ``"LLLG"``: L is sliding, G is full attention.
 
-    The pattern repeats from layer 0, and the last layer is always global.
+    The pattern repeats from layer 0. The last layer always has full attention.
 
     Source
-        EXAONE 4.0, the documentation of ``sliding_window_pattern`` in its configuration
-        (transformers 5.23, ``configuration_exaone4.py``).  The configuration class accepts numbers
-        only: it raises TypeError for the letters in its documentation.
+        The documentation of ``sliding_window_pattern`` in EXAONE 4.0's configuration class
+        (transformers 5.23, ``configuration_exaone4.py``).  The class itself accepts numbers only
+        and raises TypeError for letters.
     """
     num_layers = _layers(num_layers)
     if not isinstance(pattern, str) or not pattern or set(pattern) - {"L", "G"}:
@@ -88,7 +87,7 @@ def window_letters(num_layers: int, pattern: str) -> tuple[str, ...]:
 
 
 def window_from(num_layers: int, first: int) -> tuple[str, ...]:
-    """Return layer types: full attention below layer ``first``, sliding attention from it on.
+    """Return layer types: full attention in layers below ``first``, sliding attention elsewhere.
 
     Source
         ``max_window_layers`` of Qwen2, Qwen2-VL, Qwen3 (transformers 5.23).  Despite its name it
@@ -107,13 +106,13 @@ def rope_layers(
     no_rope_layer_interval: int | None = None,
     layer_rope_theta: Sequence[float] | None = None,
 ) -> tuple[bool, ...]:
-    """Return for each layer whether it uses RoPE, from exactly one of the three spellings.
+    """Return for each layer whether it uses RoPE, from exactly one of three configuration entries.
 
     Parameters
     ----------
     num_layers : int
     no_rope_layers : sequence of 0 and 1, one per layer (further entries are ignored)
-        **1 means that the layer uses RoPE**, 0 that it does not, whatever the name suggests
+        **1 means that the layer uses RoPE**, 0 that it does not, despite the name
         (huggingface/transformers#43756).  It is not a list of layer numbers.
     no_rope_layer_interval : int
         Every layer i with ``(i + 1) % interval == 0`` is *without* RoPE: 4 means three with RoPE
@@ -132,8 +131,8 @@ def rope_layers(
     Raises
     ------
     ValueError
-        None or several spellings, a list that is too short, entries other than 0 and 1, a negative
-        base.
+        Not exactly one entry is given, a list is too short, ``no_rope_layers`` holds a value other
+        than 0 and 1, or a base is negative.
     """
     num_layers = _layers(num_layers)
     given = {
@@ -160,7 +159,7 @@ def rope_layers(
         if flag not in (0, 1):
             raise ValueError(
                 "no_rope_layers must hold one 0 or 1 for each layer, 1 where the layer uses RoPE "
-                f"(it is no list of layer numbers), got {flag!r} for layer {i}"
+                f"(it is not a list of layer numbers), got {flag!r} for layer {i}"
             )
     return tuple(bool(flag) for flag in flags)
 

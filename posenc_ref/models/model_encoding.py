@@ -1,7 +1,7 @@
 """The encodings of a whole model: one for each layer type, and the factors on its logits.
 
-Made by :func:`posenc_ref.from_config`, :func:`posenc_ref.preset` and :func:`posenc_ref.from_gguf`,
-or by hand.
+:func:`posenc_ref.from_config`, :func:`posenc_ref.preset` and :func:`posenc_ref.from_gguf` return a
+:class:`ModelEncoding`.
 """
 
 from __future__ import annotations
@@ -26,33 +26,34 @@ class ModelEncoding(Value):
     """The positional encoding of a model, layer by layer.
 
     Formula
-        ``logits = t(p_q) * scale * q' . k'``, before mask and softmax. q' and k' are rotated by the
-        encoding of the layer type (not at all without one), scale is the ``softmax_scale`` or
-        1/sqrt(d), and t the query scale of the layer type (1 without one).
+        ``logits = t(p_q) * scale * q' . k'``, before mask and softmax. q' and k' are q and k
+        rotated by the encoding of the layer type, or q and k themselves without one. scale is
+        ``softmax_scale`` or 1/sqrt(d), and t the query scale of the layer type, or 1 without one.
     Source
-        Libraries place factors differently: DeepSeek on the softmax scale, Hugging Face on cos and
-        sin, mlx-lm on queries and keys. Their effective logits agree, and this is their form.
+        Libraries apply the same factor in different places: DeepSeek on the softmax scale, Hugging
+        Face on cos and sin, mlx-lm on queries and keys. The effective logits agree, and the formula
+        above states them.
 
     Parameters
     ----------
     name : str
         A preset's name, or a configuration's ``model_type``.
     encodings : mapping of str to Encoding or None
-        By layer type; None where the layer attends without positional encoding (NoPE).  Layer types
-        without softmax attention (convolution, linear attention) are left out.
+        The encoding of each layer type; None for attention without positional encoding (NoPE).
+        Layer types without softmax attention (convolution, linear attention) are left out.
     layer_types : sequence of str
-        One per layer; empty if unknown.
+        The type of each layer; empty if unknown.
     softmax_scale : float, optional
-        The *whole* factor on q . k where it is not 1/sqrt(head_dim).
+        The *whole* factor on q . k; None means 1/sqrt(head_dim).
     query_scale : mapping of str to QueryScale
-        By layer type, for the types that have one: queries are multiplied by it.
+        The factor on queries, for each layer type that has one.
     provenance : mapping of str to str
-        Where each fact comes from.
+        The source of each fact, such as ``"base"`` or ``"layer_types"``.
 
     Raises
     ------
     TypeError, ValueError
-        Values that are not encodings, a layer type that ``encodings`` does not have.
+        A value has the wrong type, or ``query_scale`` has a layer type that ``encodings`` lacks.
     """
 
     kind = "model"
@@ -104,9 +105,10 @@ class ModelEncoding(Value):
 
     @property
     def only(self) -> Encoding:
-        """The encoding, if there is exactly one; otherwise a ValueError that names them.
+        """The encoding of all layers that have one.
 
-        Layers without positional encoding do not count.
+        Raises ValueError if no layer has an encoding, or if layer types have different ones; the
+        message names these layer types.
         """
         found = {name: e for name, e in self.encodings.items() if e is not None}
         if len(set(found.values())) == 1:
@@ -119,7 +121,7 @@ class ModelEncoding(Value):
         )
 
     def layers(self, layer_type: str) -> tuple[int, ...]:
-        """Return the numbers of the layers of this type."""
+        """Return the numbers of the layers of this type, from 0."""
         return tuple(i for i, name in enumerate(self.layer_types) if name == layer_type)
 
     # -- logits ------------------------------------------------------------------------------
@@ -129,8 +131,8 @@ class ModelEncoding(Value):
     ) -> Array:
         """Return the effective logits (..., Q, K) of q (..., Q, d) and k (..., K, d), unmasked.
 
-        ``layer_type`` may be None if there is only one. Like in :func:`posenc_ref.scores`, the
-        result is computed in the widest dtype of q's device and rounded once.
+        ``layer_type`` may be None if the model has only one. As in :func:`posenc_ref.scores`, the
+        result is computed in float64 (float32 if q's device has no float64) and rounded once.
         """
         chosen = self._layer_type(layer_type)
         encoding, scale = self.encodings[chosen], self.softmax_scale
@@ -159,7 +161,7 @@ class ModelEncoding(Value):
     # -- forms -------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the value as JSON-ready data; :func:`posenc_ref.from_dict` reads it."""
+        """Return the model as JSON-ready data, which :func:`posenc_ref.from_dict` reads."""
         return {
             self.kind: type(self).__name__,
             "name": self.name,
@@ -172,7 +174,7 @@ class ModelEncoding(Value):
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Self:
-        """Return the value with these fields of :meth:`to_dict`; :func:`from_dict` calls this."""
+        """Return the model with the fields that :meth:`to_dict` wrote; for :func:`from_dict`."""
         decoded = dict(body)
         for key in ("encodings", "query_scale"):
             entries = decoded.get(key, {})

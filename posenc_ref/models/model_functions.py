@@ -1,4 +1,4 @@
-"""Functions for model code: table rows, layers with positions, softmax scale."""
+"""Functions for model code: table rows, layers with a positional encoding, softmax scale."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rows(encoding: Table, seq_len: int) -> Array:
     Parameters
     ----------
     encoding : Table
-        Of one axis.
+        It has one position axis.
     seq_len : int
         The number of tokens.
 
@@ -35,7 +35,8 @@ def rows(encoding: Table, seq_len: int) -> Array:
         ``encoding`` is not a table, or a learned table has fewer rows than the sequence has tokens.
 
     Traps
-        A learned table with an offset (OPT, BART: 2) does not start at its first row.
+        In a learned table with ``offset=2`` (OPT, BART), position 0 is row 2, so the result starts
+        at row 2.
     """
     if not isinstance(encoding, Table):
         raise TypeError(f"encoding must be a table encoding, got {type(encoding).__name__}")
@@ -52,7 +53,7 @@ def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:
     ----------
     model : ModelEncoding
     n_layers : int
-        How many layers the model is built with.
+        The number of layers, which must be the model's.
 
     Returns
     -------
@@ -65,11 +66,13 @@ def layers(model: ModelEncoding, n_layers: int) -> tuple[bool, ...]:
     Raises
     ------
     ValueError
-        The layer types of the model are unknown, or it has another number of layers.
+        The model has no ``layer_types``, or ``n_layers`` is not their number.
     """
     _model(model)
     if not model.layer_types:
-        raise ValueError(f"{model.name} does not say which type each of its layers has")
+        raise ValueError(
+            f"model must have layer_types, the type of each layer; {model.name} has none"
+        )
     n_layers = validate.integer("n_layers", n_layers, minimum=1)
     if n_layers != len(model.layer_types):
         raise ValueError(
@@ -93,11 +96,11 @@ def softmax_scale(model: ModelEncoding) -> float:
     Raises
     ------
     TypeError, ValueError
-        ``model`` is no ModelEncoding, or its encodings have no head_dim.
+        ``model`` is not a ModelEncoding, or has neither ``softmax_scale`` nor one head_dim.
 
     Traps
-        In DeepSeek's models it includes the square of YaRN's ``0.1 mscale_all_dim ln(factor) + 1``.
-        It does not include a factor on cos and sin.
+        In DeepSeek's models the result includes the square of YaRN's
+        ``0.1 mscale_all_dim ln(factor) + 1``.  It does not include a factor on cos and sin.
     """
     _model(model)
     if model.softmax_scale is not None:
@@ -105,8 +108,8 @@ def softmax_scale(model: ModelEncoding) -> float:
     sizes = {e.head_dim for e in model.encodings.values() if isinstance(e, Rotary)}
     if len(sizes) != 1:
         raise ValueError(
-            f"{model.name} states no softmax_scale, and its encodings have "
-            + (f"heads of {sorted(sizes)} channels" if sizes else "no head_dim to derive it from")
+            f"model must have a softmax_scale or one head_dim; {model.name} has no softmax_scale, "
+            + (f"and heads of {sorted(sizes)} channels" if sizes else "and no rotary encoding")
         )
     return float(sizes.pop() ** -0.5)
 

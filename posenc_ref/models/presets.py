@@ -1,8 +1,9 @@
 """Presets: the positional encodings of named models, from their code and configurations.
 
-``data/presets.json`` has one line for each. :func:`from_config` reads ``config``, :func:`from_dict`
-reads ``encodings``; ``source`` is the source of the facts. ``needs`` lists facts without a public
-source: such a preset raises unless the caller supplies them.
+Each preset is one line of ``data/presets.json``, with the keys ``config`` (a configuration for
+:func:`from_config`) or ``encodings`` (encodings by layer type, for :func:`from_dict`), ``source``
+(a name in ``sources``) and ``needs`` (facts, such as the base, that no public source states;
+:func:`preset` raises unless the caller gives them).
 """
 
 from __future__ import annotations
@@ -33,24 +34,25 @@ _CALLER = "the caller"
 
 
 class Need(NamedTuple):
-    """A fact that a preset lacks, with the reason."""
+    """A fact that the caller of :func:`preset` must give, with the reason."""
 
     fact: str
     why: str
 
 
 def presets() -> tuple[str, ...]:
-    """Return the names of all presets; some of them need facts (:func:`needs`).
+    """Return the names of all presets.
 
     Returns
     -------
-    tuple of str, in order
+    tuple of str
+        In the order of the data file.
     """
     return tuple(_table()["presets"])
 
 
 def needs(name: str) -> tuple[Need, ...]:
-    """Return the facts that a preset needs because no public source states them."""
+    """Return the facts that the caller must give because no public source states them."""
     return tuple(Need(fact, why) for fact, why in _entry(name).get("needs", {}).items())
 
 
@@ -62,9 +64,9 @@ def preset(name: str, **facts: Any) -> ModelEncoding:
     name : str
         One of :func:`presets`, such as ``"llama-3.1-8b"``.
     **facts
-        The facts that :func:`needs` lists for the preset: ``preset("palm", head_dim=256,
-        base=10000.0, layout="half")``.  Any other field of its encodings may be changed in the same
-        way: ``preset("qwen2.5-7b", scaling=YaRN(4.0, 32768))``.
+        The facts that no public source states: ``preset("palm", head_dim=256, base=10000.0,
+        layout="half")``; the message lists the missing ones.  Any other field of the encodings may
+        be changed: ``preset("qwen2.5-7b", scaling=YaRN(4.0, 32768))``.
 
     Returns
     -------
@@ -74,8 +76,8 @@ def preset(name: str, **facts: Any) -> ModelEncoding:
     Raises
     ------
     ValueError
-        An unknown name (the nearest ones are suggested), a fact that is missing, or a fact that
-        its encodings do not have.
+        ``name`` is unknown (the message suggests similar names), a required fact is missing, or a
+        fact is not a field of the preset's encodings.
     """
     entry = _entry(name)
     missing = [need for need in needs(name) if need.fact not in facts]

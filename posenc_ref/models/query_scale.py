@@ -1,8 +1,8 @@
 """Query scales: factors on the queries that grow with the position, apart from any rotation.
 
 Softmax over more keys is flatter; these factors compensate by larger logits for late queries. The
-factor multiplies the query alone, after rotation and normalisation, so a logit contains it once (an
-attention factor, on queries and keys, is squared in the logit).
+factor multiplies the query alone, after rotation and normalisation, so a logit contains it once. (A
+logit contains the square of an attention factor, which multiplies queries and keys.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ from posenc_ref.encoding import Value
 
 
 class QueryScale(Value, abstract=True):
-    """Base class: a factor for each query position. Error unit: A is the factor, B = 0."""
+    """Base class: a factor for each query position.
+
+    Error unit
+        ``u_out A + u_angle B`` (:mod:`posenc_ref.accuracy`) with A = the factor, B = 0.
+    """
 
     kind = "query_scale"
     first = 0  # the smallest position in the domain
@@ -43,14 +47,14 @@ class QueryScale(Value, abstract=True):
     def factor(self, positions: Any, *, dtype: DType = None) -> Array:
         """Return the factors (...) of positions (...), float64 unless ``dtype=`` is given.
 
-        They follow the library and device of ``positions``.
+        They have the library and device of ``positions``.
 
         Raises
         ------
         TypeError
-            Positions that are not integers or float32/float64 numbers.
+            Positions are not integers or float32/float64 numbers.
         ValueError
-            Positions below the domain, which starts at 0 (QueryTemperature: at ``-offset``).
+            A position is below 0 (QueryTemperature: below ``-offset``).
         """
         p = self._positions(positions)
         return finish(send(self._factor(p.values), p.xp, p.device), dtype)
@@ -88,7 +92,7 @@ class QueryScale(Value, abstract=True):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class QueryTemperature(QueryScale):
-    """Llama 4's temperature: a step up after every ``original_max_position`` positions.
+    """Llama 4's temperature: a factor that rises after every ``original_max_position`` positions.
 
     Formula
         ``1 + beta * ln(1 + floor((p + offset) / original_max_position))``
@@ -110,8 +114,9 @@ class QueryTemperature(QueryScale):
 
     Traps
         Llama 4 in transformers counts positions from the start of the cache, not by
-        ``position_ids``: padding on the left and earlier packed documents are counted.  Its rounded
-        query is float32 before the cast, Ministral's factor is cast to the query's dtype first.
+        ``position_ids``: padding on the left and earlier packed documents are counted.  Llama 4
+        multiplies by a float32 factor and then casts the product to the query's dtype; Ministral
+        casts the factor first.
     """
 
     beta: float
@@ -141,15 +146,15 @@ class QueryTemperature(QueryScale):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogNScale(QueryScale):
-    """Qwen's log-n attention: entropy kept constant beyond the trained length.
+    """Qwen's log-n attention: keeps the attention's entropy constant beyond the trained length.
 
     Formula
         ``max(1, ln(p + 1) / ln(train_length))``: p + 1 is the number of keys that a causal query
         attends to.
     Source
-        Qwen-7B, ``modeling_qwen.py``, ``QWenAttention``: a table of ``log_L(i)`` for i = 1, 2, ...
-        with 1 up to L = ``seq_length``, whose first row is position 0.  The idea is Su 2021,
-        kexue.fm/archives/8823.
+        Su 2021, kexue.fm/archives/8823 (the idea).  Qwen-7B, ``modeling_qwen.py``,
+        ``QWenAttention``: a table for i = p + 1 = 1, 2, ... that holds ``log_L(i)`` if i is greater
+        than L = ``seq_length``, else 1.
 
     Parameters
     ----------
@@ -157,8 +162,8 @@ class LogNScale(QueryScale):
         ``seq_length`` of the configuration, at least 2.
 
     Traps
-        Qwen's table ends after 32767 rows; it is used in inference only, and only where
-        ``use_logn_attn`` is set.  fastllm takes ``ln(p)``, which is off by one position.
+        Qwen's table has 32767 rows. It is used in inference only, and only if ``use_logn_attn`` is
+        set.  fastllm takes ``ln(p)``, which is off by one position.
     """
 
     train_length: int
@@ -181,14 +186,14 @@ class LogTemperature(QueryScale):
     Source
         transformers 5.23: ``modeling_inkling.py`` (the layers without a window) and
         ``modeling_inkling2.py``; ``log_scaling_alpha`` 0.1 and ``log_scaling_n_floor``.  The same
-        factor multiplies the query's relative term.
+        factor also multiplies the learned relative term of the logits.
 
     Parameters
     ----------
     beta : float
         At least 0.
     length : int
-        The number of keys from which the factor grows, at least 1.
+        The factor is 1 while p + 1 is at most ``length``, and grows beyond; at least 1.
     """
 
     beta: float

@@ -15,18 +15,20 @@ from .yarn import ramp
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NTKByParts(FrequencySchedule):
-    """NTK-by-parts, YaRN's forerunner: slow pairs interpolated, then NTK-aware, fast pairs plain.
+    """NTK-by-parts, YaRN's forerunner: plain fast pairs, NTK-aware middle, interpolated slow pairs.
 
     Formula
-        With ``f_k = base ** (-2k/d)``, ``n_k`` of :class:`NTKScaling`, and YaRN's ramps
-        ``b_k`` from beta_0 to beta_1 turns and ``c_k`` from gamma_0 to gamma_1 turns:
-        ``theta_k = (1 - c_k) f_k + c_k ((1 - b_k) n_k + b_k f_k / factor)``.  m = 1.
+        ``theta_k = (1 - c_k) f_k + c_k ((1 - b_k) n_k + b_k f_k / factor)``, m = 1.  f_k is
+        ``base ** (-2k/d)``, and n_k is the frequency of :class:`NTKScaling` with this factor.  b_k
+        and c_k are ramps like that of :class:`YaRN`, linear in k between two pairs: c_k rises from
+        0 at the pair that turns gamma_0 times within the trained length to 1 at the pair that turns
+        gamma_1 times; b_k does so from beta_0 to beta_1.
     Source
         bloc97 2023, jquesnelle/yarn ``LlamaPartNTKScaledRotaryEmbedding``, whose ``ntk_factor``
         and ``extrapolation_factor`` are 1 here.
     Traps
-        The YaRN paper calls its own blend of two "NTK-by-parts": that is ``YaRN`` with
-        ``attention_factor=1``.
+        The YaRN paper calls another formula, without the NTK-aware part, "NTK-by-parts": that is
+        ``YaRN`` with ``attention_factor=1``.
 
     Parameters
     ----------
@@ -35,8 +37,8 @@ class NTKByParts(FrequencySchedule):
     original_max_position : int
         The trained length; see :class:`YaRN`.
     beta_0, beta_1, gamma_0, gamma_1 : float
-        Turns within the trained length; beta_0 >= beta_1 and gamma_0 >= gamma_1. The defaults were
-        found by experiment on Llama.
+        The ends of the ramps, in turns within the trained length; beta_0 >= beta_1 and gamma_0 >=
+        gamma_1. The defaults were found by experiment on Llama.
     """
 
     factor: float

@@ -19,17 +19,16 @@ class Llama3Scaling(FrequencySchedule):
         ``theta_k = f_k ((1 - t_k) / factor + t_k)`` with ``f_k = base ** (-2k/d)``,
         ``t_k = clip((r_k - low) / (high - low), 0, 1)`` and the number of turns within the trained
         length ``r_k = L0 f_k / (2 pi)``; m = 1.  low and high are low_freq_factor and
-        high_freq_factor; if they are equal, t_k is a step: 1 for r_k above, 0 below (r_k is
-        irrational, so never equal).
+        high_freq_factor.  If they are equal, t_k is a step: 1 if r_k > low, else 0.
     Source
         meta-llama/llama-models, ``apply_scaling``; Llama 3.1's ``scale_factor`` 8,
-        ``low_freq_factor`` 1, ``high_freq_factor`` 4, ``old_context_len`` 8192.  The blend is that
-        of the YaRN *paper* (section 3.2, alpha = low, beta = high); YaRN's code has another one.
+        ``low_freq_factor`` 1, ``high_freq_factor`` 4, ``old_context_len`` 8192.  The YaRN *paper*
+        has the same formula (section 3.2, alpha = low, beta = high); YaRN's code has another one.
     Traps
-        For equal low and high, Meta's code raises, code with three branches by wavelength gives the
-        step, and code with a precomputed slope gives NaN. Without the scaling, a model looks
-        correct up to length L0.  Llama 3.2 has factor 32, not 8.  Megatron fixes low, high and L0
-        in its code.
+        If low and high are equal, implementations differ: Meta's code raises, code that branches on
+        the wavelength gives the step, and code that divides by ``high - low`` first gives NaN.
+        Without the scaling, a model looks correct up to length L0.  Llama 3.2 has factor 32, not 8.
+        Megatron fixes low, high and L0 in its code.
 
     Parameters
     ----------
@@ -53,7 +52,8 @@ class Llama3Scaling(FrequencySchedule):
         if high < low:
             raise ValueError(
                 "high_freq_factor must be at least low_freq_factor (they count turns within the "
-                f"trained length; are they swapped?), got {high:g} and {low:g}"
+                f"trained length; are they swapped?), got high_freq_factor={high:g} and "
+                f"low_freq_factor={low:g}"
             )
         self._set(
             factor=validate.real("factor", self.factor, minimum=1.0),

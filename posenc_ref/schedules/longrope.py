@@ -20,19 +20,19 @@ class LongRoPE(FrequencySchedule):
     """LongRoPE, called "su" or "longrope" in configurations: every pair has its own divisor.
 
     Formula
-        ``theta_k = base ** (-2k/d) / lambda_k``, with lambda = ``long_factor`` where the length
-        exceeds L0 = original_max_position (L0 + 1 tokens are long), else ``short_factor``.
+        ``theta_k = base ** (-2k/d) / lambda_k``, with lambda = ``long_factor`` if the length
+        exceeds L0 = original_max_position (from L0 + 1 tokens on), else ``short_factor``.
         m is ``attention_factor``, else ``sqrt(1 + ln(factor) / ln(L0))``, at every length.
     Source
         Ding et al. 2024, *LongRoPE*, arXiv:2402.13753; the two lists, the switch and m are those
         of microsoft/Phi-3-mini-128k-instruct, ``modeling_phi3.py``, and Hugging Face's
         ``rope_type="longrope"``.
     Traps
-        Libraries choose the list in different ways (``policy``): in each call, by the largest
-        position (Hugging Face; cached keys keep their rotation by the other list); once, by the
-        maximum length (vLLM); or always the long list (mlx-lm). m applies to short contexts too. If
-        a configuration has no ``factor``, it is max_position_embeddings / L0; it does not follow
-        from the lists.
+        Libraries choose the list in different ways (``policy``).  Hugging Face chooses it in each
+        call, by the largest position; keys cached in earlier, shorter calls stay rotated by the
+        short list.  vLLM chooses it once, by the maximum length.  mlx-lm always uses the long list.
+        m applies to short contexts too.  If a configuration has no ``factor``, it is
+        max_position_embeddings / L0; it cannot be computed from the lists.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ class LongRoPE(FrequencySchedule):
             )
         if self.factor is None and self.attention_factor is None:
             raise ValueError(
-                "LongRoPE needs factor (max_position_embeddings / original_max_position, where a "
-                "configuration gives none) or attention_factor, got neither"
+                "factor or attention_factor must be given, got neither; if the configuration has "
+                "no factor, it is max_position_embeddings / original_max_position"
             )
         self._set(
             short_factor=short,

@@ -46,8 +46,8 @@ class NTKScaling(FrequencySchedule):
         d is ``rotary_dim``, not ``head_dim``, and at least 4.  Some libraries multiply the base by
         ``factor`` itself, without the exponent (diffusers' ``ntk_factor``): give that product as
         ``base`` instead. HunYuan's ``alpha`` is this factor, although its configuration says
-        "dynamic". The frequencies alone cannot be told apart from those of plain RoPE with a larger
-        ``base``.
+        "dynamic". The frequencies are those of plain RoPE with a larger ``base``, so they do not
+        show which of the two a model uses.
 
     Parameters
     ----------
@@ -70,17 +70,18 @@ class DynamicNTK(FrequencySchedule):
     """Dynamic NTK: NTK-aware scaling with a factor that depends on the sequence length.
 
     Formula
-        :class:`NTKScaling` by ``alpha = factor * L / max_position - (factor - 1)``, with
-        ``L = max(seq_len, max_position)`` for policy "current": plain RoPE up to ``max_position``;
-        ``L = factor * max_position`` for "static": ``alpha = factor**2 - factor + 1``.  m = 1.
+        :class:`NTKScaling` with the factor ``alpha = factor * L / max_position - (factor - 1)``.
+        Policy "current" has ``L = max(seq_len, max_position)``, so it is plain RoPE up to
+        ``max_position``; "static" has ``L = factor * max_position``, so ``alpha = factor**2 -
+        factor + 1``.  m = 1.
     Source
         emozilla 2023, *Dynamically Scaled RoPE* (r/LocalLLaMA); the formula is that of
         Hugging Face's ``rope_type="dynamic"`` ("current") and of SGLang and vLLM ("static").
     Traps
         "current": frequencies change with the length of the call, so keys cached in shorter calls
-        have other angles, and logits no longer depend on m - n alone. A batch uses its longest
-        length. "static" scales short prompts as well.  The YaRN paper's "dynamic NTK" (section 3.3)
-        is ``alpha = L / max_position``, without a factor: that is ``factor=1`` here.
+        have other angles, and logits no longer depend on the relative position alone. A batch uses
+        the length of its longest sequence. "static" scales short prompts as well.  The YaRN paper's
+        "dynamic NTK" (section 3.3) has ``alpha = L / max_position``, which is ``factor=1`` here.
 
     Parameters
     ----------
@@ -122,18 +123,19 @@ class DynamicNTK(FrequencySchedule):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class QwenNTK(FrequencySchedule):
-    """Dynamic NTK in steps, as in the first Qwen: alpha is 1, 3, 7, 15, ... by powers of two.
+    """Dynamic NTK in steps, as in the first Qwen: alpha is 1, 3, 7, 15, ... as the length doubles.
 
     Formula
-        :class:`NTKScaling` by ``alpha = max(2 ** ceil(log2(L / train_length) + 1) - 1, 1)``, L the
-        length of the call: 1 up to ``train_length``, 3 up to twice that, 7 up to four times.
+        :class:`NTKScaling` with the factor ``alpha = max(2 ** ceil(log2(L / train_length) + 1) - 1,
+        1)``, where L is the length of the call: alpha is 1 up to ``train_length``, 3 up to
+        ``2 train_length``, 7 up to ``4 train_length``.
     Source
         Qwen-7B, ``modeling_qwen.py``, ``get_ntk_alpha``; configuration ``use_dynamic_ntk`` with
-        ``seq_length``.  It goes with ``LogNScale`` on queries (``use_logn_attn``).
+        ``seq_length``.  Qwen combines it with ``LogNScale`` on queries (``use_logn_attn``).
     Traps
-        Qwen decides alpha at the prompt and keeps it while generating: give the prompt's length
-        as ``seq_len`` then.  TeleChat has the same alpha, but also multiplies cos and sin by 0.1
-        ln(L / L') + 1, which this schedule does not.
+        Qwen computes alpha for the prompt and keeps it while generating: then pass the prompt's
+        length as ``seq_len``.  TeleChat has the same alpha, but multiplies cos and sin by
+        ``0.1 ln(L / trained length) + 1``; here m = 1.
 
     Parameters
     ----------
@@ -148,7 +150,7 @@ class QwenNTK(FrequencySchedule):
 
     @property
     def depends_on_length(self) -> bool:
-        """True."""
+        """True: alpha depends on the length."""
         return True
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
@@ -161,7 +163,7 @@ class QwenNTK(FrequencySchedule):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SuNTK(FrequencySchedule):
-    """Su's corrected NTK scaling, in which the first pair is scaled a little too.
+    """Su's corrected NTK scaling, which also changes the frequency of the first pair.
 
     Formula
         ``theta_k = base ** (-2k/d) / factor ** ((2(k+1)/d) ** power)``; the last pair is divided
@@ -169,8 +171,8 @@ class SuNTK(FrequencySchedule):
         ``(base * factor) ** (-2k/d) / factor ** (2/d)``; other powers are NTK-RoPE-mixed, equal to
         ``base ** (-2k/d) / exp(a (k+1) ** power)`` with ``a (d/2) ** power = ln factor``.
     Source
-        Su Jianlin 2023, *Transformer upgrade path 11*, kexue.fm/archives/9706, which recommends
-        power 0.625 ("b"); vLLM's ``rope_type="ntk"``, ``factor`` and ``mixed_b``.
+        Su Jianlin 2023, *Transformer upgrade path 11*, kexue.fm/archives/9706, which calls the
+        power b and recommends 0.625; vLLM's ``rope_type="ntk"``, ``factor`` and ``mixed_b``.
     Traps
         Pairs are counted from 1 here: pair 0 is divided by ``factor ** (2/d)``, not kept.
 

@@ -24,16 +24,15 @@ class Proportional(FrequencySchedule):
     Traps
         This is not partial rotary. In partial rotary, exponents are fractions of ``rotary_dim`` and
         one block of channels does not rotate. Here exponents are fractions of the head, and with
-        half-split pairs the channels that do not rotate are at the end of both halves.  Use it with
-        ``rotary_dim`` = ``head_dim`` (give no rotary_dim).  n is computed in float64, as every
-        library does.
+        half-split pairs the channels that do not rotate are at the end of both halves.  Leave
+        ``rotary_dim`` at its default, ``head_dim``.  n is computed in float64, as in all libraries.
 
     Parameters
     ----------
     fraction : float
         From 0 (no rotation) to 1; ``partial_rotary_factor`` in configurations.
     factor : float
-        At least 1; divides the other frequencies.
+        Divides the frequencies of the pairs that rotate; at least 1.
     """
 
     fraction: float

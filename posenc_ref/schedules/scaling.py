@@ -14,7 +14,7 @@ from posenc_ref.encoding import Scaling
 
 
 class FrequencySchedule(Scaling, abstract=True):
-    """Base class of frequency schedules: they define the frequencies and attention factor m."""
+    """Base class of frequency schedules, which define the frequencies and the attention factor."""
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
         """Return frequencies in radians per position, 50-digit decimal, one per channel pair."""

@@ -4,7 +4,8 @@ The index k of a pair that turns r times within the trained length L0 is::
 
     r = L0 * base ** (-2k/d) / (2 pi)     <=>     k = d ln(L0 / (2 pi r)) / (2 ln base)
 
-This k is not an integer. The ramp rises between the indices for two such r, the correction range.
+This k is not an integer. The ramp rises from the k of ``beta_fast`` turns to that of ``beta_slow``
+turns: the correction range.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ def ramp(
 ) -> tuple[Decimal, ...]:
     """Return the ramp: 0 at pairs with ``fast`` turns, 1 at those with ``slow``, linear between.
 
-    Turns are counted within ``length``. If ``truncate``, ``low = correction(fast)`` and ``high =
-    correction(slow)`` are rounded outwards to whole pairs; both are then clamped to [0, d-1], and
-    0.001 is added to ``high`` if they are equal. The correction is never an integer (2 pi is
+    ``low = correction(fast)`` and ``high = correction(slow)`` are the pair indices at which a pair
+    turns ``fast`` or ``slow`` times within ``length``. If ``truncate``, they are rounded outwards
+    to whole pairs. Then ``low`` is clamped to at least 0 and ``high`` to at most d - 1, and 0.001
+    is added to ``high`` if they are equal. ``correction`` is never an integer (2 pi is
     transcendental), so 50 digits decide floor and ceil safely.
     """
     with decimal_context():
@@ -48,7 +50,7 @@ def ramp(
                 f"puts the correction range outside the pairs (from {float(low):g} to "
                 f"{float(high):g}): the ramp would fall instead of rise. Every pair turns "
                 + (f"less than {slow:g}" if high < 0 else f"more than {fast:g}")
-                + " times within it, so use LinearScaling or no scaling"
+                + " times within that length; use LinearScaling or no scaling"
             )
         return tuple(clip((k - low) / (high - low)) for k in range(rotary_dim // 2))
 
@@ -70,31 +72,33 @@ class YaRN(FrequencySchedule):
     """YaRN: slow pairs are interpolated, fast pairs unchanged, cos and sin multiplied by m.
 
     Formula
-        ``theta_k = (1 - g_k) f_k + g_k f_k / factor`` with ``f_k = base ** (-2k/d)``,
-        ``g_k = clip((k - low) / (high - low), 0, 1)``,
-        ``low = max(floor(c(beta_fast)), 0)``, ``high = min(ceil(c(beta_slow)), d-1)`` (0.001 more
-        where equal), ``c(r) = d ln(L0 / (2 pi r)) / (2 ln base)``, L0 = original_max_position.
+        ``theta_k = (1 - w_k) f_k + w_k f_k / factor`` with ``f_k = base ** (-2k/d)`` and the ramp
+        ``w_k = clip((k - low) / (high - low), 0, 1)``;
+        ``low = max(floor(c(beta_fast)), 0)``, ``high = min(ceil(c(beta_slow)), d-1)`` (plus 0.001
+        if equal), ``c(r) = d ln(L0 / (2 pi r)) / (2 ln base)``, L0 = original_max_position.
         m is ``attention_factor``; else ``g(mscale) / g(mscale_all_dim)``; else ``g(1)``; with
         ``g(u) = 0.1 u ln(factor) + 1``.
     Source
-        Peng et al. 2023, *YaRN*, arXiv:2309.00071, sections 3.2 (the blend) and 3.4 (m, there
-        ``1/sqrt(t)``), and its code, jquesnelle/yarn ``LlamaYaRNScaledRotaryEmbedding``; mscale:
-        DeepSeek-V2 and V3, ``yarn_get_mscale``.
+        Peng et al. 2023, *YaRN*, arXiv:2309.00071, sections 3.2 (the blend) and 3.4 (m, which is
+        ``sqrt(1/t)`` there), and its code, jquesnelle/yarn ``LlamaYaRNScaledRotaryEmbedding``;
+        mscale: DeepSeek-V2 and V3, ``yarn_get_mscale``.
     Defaults
-        beta_fast 32 and beta_slow 1 (the paper's beta and alpha for Llama), rounding on.
+        beta_fast 32 and beta_slow 1 are the paper's beta and alpha for Llama.
     Traps
         * ``truncate``: gpt-oss needs False. Several libraries do not support it (one frequency is
           then off by 76 %), and Hugging Face ignores it in parameters nested by layer type.
-        * The ramp is linear in k, as in the code and all libraries.  The paper's own is linear in
-          the number of turns: ``Llama3Scaling(factor, beta_slow, beta_fast, L0)``.
+        * The ramp is linear in k, as in the paper's code and all libraries.  The formula in the
+          paper is linear in the number of turns: ``Llama3Scaling(factor, beta_slow, beta_fast,
+          L0)``.
         * ``d - 1`` is a channel index but k a pair index; some libraries clamp at ``d/2 - 1``.
-        * L0 and ``factor`` are those of training, not max_position_embeddings and its ratio to L0.
+        * Take L0 and ``factor`` from the configuration's scaling entries.  Do not use
+          max_position_embeddings for L0, or max_position_embeddings / L0 for ``factor``.
         * m multiplies cos and sin, so the rotated channels' part of a logit is multiplied by m
           squared.
         * With mscale or mscale_all_dim missing or 0, Hugging Face ignores both and uses g(1);
           DeepSeek's code (vLLM, Megatron) replaces a missing mscale by 1 and a missing
-          mscale_all_dim by 0, with g(0) = 1. If the two give different results, this class raises:
-          give attention_factor.
+          mscale_all_dim by 0, with g(0) = 1. If the two differ, this class raises unless
+          attention_factor is given.
         * DeepSeek's own models have m = 1 and multiply all logits by g(mscale_all_dim) squared:
           that factor belongs to ``ModelEncoding.softmax_scale``.
 
@@ -105,16 +109,16 @@ class YaRN(FrequencySchedule):
     original_max_position : int
         The trained length L0. ValueError if the correction range is outside the pairs.
     beta_fast, beta_slow : float
-        Pairs with more than beta_fast turns within L0 keep their frequency; pairs with fewer than
-        beta_slow are interpolated.
+        Pairs with more than beta_fast turns within L0 keep their frequency; the frequencies of
+        pairs with fewer than beta_slow turns are divided by factor.
     truncate : bool
         Round the ends of the ramp outwards to whole pairs.
     attention_factor : float, optional
         m itself; mscale and mscale_all_dim are then not used.
     mscale, mscale_all_dim : float, optional
-        DeepSeek's split of m: both or neither.
+        DeepSeek's two parts of m, as in the formula; give both or neither.
     blend : {"linear", "geometric"}
-        "geometric" is ``theta_k = f_k / factor ** g_k`` as in Grok ("yarn_log").
+        "geometric" is ``theta_k = f_k / factor ** w_k`` as in Grok ("yarn_log").
     """
 
     factor: float
@@ -157,13 +161,13 @@ class YaRN(FrequencySchedule):
         if not both and not same and self.attention_factor is None:
             raise ValueError(
                 "mscale and mscale_all_dim must both be given and positive, got "
-                f"mscale={self.mscale} and mscale_all_dim={self.mscale_all_dim}: Hugging Face "
-                "ignores one alone, DeepSeek's code puts 1 and 0 for what is missing; give "
-                "attention_factor"
+                f"mscale={self.mscale} and mscale_all_dim={self.mscale_all_dim}: if one of them is "
+                "missing or 0, Hugging Face ignores both, while DeepSeek's code uses defaults; "
+                "give attention_factor"
             )
 
     def schedule(self, base: float, rotary_dim: int, seq_len: int | None) -> tuple[Decimal, ...]:
-        """Return frequencies ``(1 - g_k) f_k + g_k f_k / factor``, or ``f_k / factor ** g_k``."""
+        """Return frequencies ``(1 - w_k) f_k + w_k f_k / factor``, or ``f_k / factor ** w_k``."""
         plain = standard_schedule(base, rotary_dim)
         gamma = ramp(
             base, rotary_dim, self.original_max_position, self.beta_fast, self.beta_slow,

@@ -56,8 +56,8 @@ def test_other_layouts_dtypes_and_lazy_positions():
         at = lazy(np.arange(12), 5)
         y, path = fused(encoding)(lazy(x, (1, 2, 5, D)), at, explain=True)
         table, where = fused(pr.Sinusoidal(8))(at, explain=True)
-    assert path == "specification: positions are lazy or traced"
-    assert where == "specification: positions are of dask"
+    assert path == "no fast path: positions are lazy or traced"
+    assert where == "no fast path: positions are arrays of dask"
     assert right(encoding, x, range(12), y.compute(scheduler="synchronous"))
     assert table.chunks == ((5, 5, 2), (8,))
     whole = np.asarray(pr.Sinusoidal(8).table(range(12)))

@@ -77,7 +77,7 @@ def test_traced_positions_run_the_specification(rng):
             return y
 
         assert close(jax.jit(call)(x, at), encoding.apply(np.asarray(x), range(3)), "float64")
-    assert paths == ["specification: positions are lazy or traced"]
+    assert paths == ["no fast path: positions are lazy or traced"]
 
 
 def test_out_is_refused(rng):

@@ -57,7 +57,7 @@ def test_jit_vmap_qk_and_gradients(rng):
         return rotation_error(encoding, x.swapaxes(1, 2), at, np.asarray(y).swapaxes(1, 2)) <= MOST
 
     assert right(jax.jit(call)(x, at))
-    assert paths == ["jax: from phases in the trace"]
+    assert paths == ["jax: angles computed in the trace"]
     one = fused(encoding)
     heads = x.swapaxes(1, 2).copy()
     mapped = jax.jit(jax.vmap(lambda x, at: one(x, at)))(heads, at)

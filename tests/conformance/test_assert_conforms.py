@@ -56,7 +56,7 @@ def test_a_deviation_fails_with_the_whole_report_as_message():
     wrong = rope(base=500.0)
     text = failing(wrong, HALF, "apply", name="mine")
     assert text.splitlines()[:3] == [
-        "mine is not what was declared",
+        "mine does not conform to its declaration",
         "",
         "DEVIATES  mine  (apply, numpy, float32)",
     ]
@@ -144,7 +144,7 @@ def test_a_function_that_refuses_everything_is_not_an_expected_failure():
     assert not report.executed
     text = failing(refusing, HALF, "apply", expected_failure=known)
     assert "too little was judged: 0 cases, at least 1 must be" in text
-    assert "a test to skip" in text
+    assert "skip the test" in text
 
 
 def test_too_few_cases_fail():
@@ -211,7 +211,7 @@ def test_an_accepted_control_fails(monkeypatch, fields, expected):
 
 def test_an_inconclusive_run_fails(monkeypatch):
     made(monkeypatch, controls={"moved": True}, required=("values", "state"))
-    assert failing(rope(), HALF, "apply").startswith("fn is not what was declared")
+    assert failing(rope(), HALF, "apply").startswith("fn does not conform to its declaration")
     assert "any more" in failing(rope(), HALF, "apply", expected_failure=BASE)
 
 

@@ -51,7 +51,7 @@ ENCODING = RoPE(HEAD_DIM, layout="half")
             (ENCODING, "apply"),
             {"head_dim": 2 * HEAD_DIM},
             ValueError,
-            "head_dim is the encoding's where one is given",
+            "as in the encoding, got",
         ),
         (rope(), (ENCODING, "apply"), {"dtype": "f32"}, ValueError, "dtype must be .*, got 'f32'"),
         (

@@ -88,12 +88,12 @@ def shifted(x):
     return padded.reshape(*some, k + 1, q)[..., 1:, :].reshape(x.shape)
 
 
-@wrong(SHIFT, "relative-shift", "future is seen", surface="relative_scores", encoding=None)
+@wrong(SHIFT, "relative-shift", "causal attention", surface="relative_scores", encoding=None)
 def shift_over_the_past_alone(q, rel):
     return shifted(q @ rel[: len(q)].T)
 
 
-@wrong(SHIFT, "relative-shift", "future is seen", surface="relative_scores", encoding=None,
+@wrong(SHIFT, "relative-shift", "causal attention", surface="relative_scores", encoding=None,
        backend="torch")  # fmt: skip
 def shift_over_the_past_in_torch(q, rel):
     import torch
@@ -103,7 +103,7 @@ def shift_over_the_past_in_torch(q, rel):
     return x.view(n + 1, n)[1:].view(n, n)
 
 
-@wrong(SHIFT, "relative-shift", "future is seen", surface="relative_scores", encoding=None)
+@wrong(SHIFT, "relative-shift", "causal attention", surface="relative_scores", encoding=None)
 def shift_with_skewing(q, rel):
     n = len(q)
     x = np.pad(q @ rel[:n].T, ((0, 0), (1, 0))).reshape(-1)

@@ -283,7 +283,7 @@ def test_refusals():
         (lambda: DynamicBias(w, b, shifts=b[:2]), ValueError, "shifts must hold 0 arrays"),
         (lambda: DynamicBias(w[1:], b[1:]), ValueError, r"weights\[0\] must have shape \(W1, 1\)"),
         (lambda: DynamicBias(w, b[::-1]), ValueError, r"biases\[0\] must have shape \(6\)"),
-        (lambda: DynamicBias(w, b, activation="swish"), ValueError, "elsewhere is 'silu' here"),
+        (lambda: DynamicBias(w, b, activation="swish"), ValueError, "use 'silu', which some"),
         (lambda: WINDOW.bias([0], [12]), ValueError, r"k_positions must be tokens of the window"),
     ):
         with pytest.raises(error, match=text):

@@ -23,8 +23,8 @@ ROPE = RoPE(8, layout="half")
 CONSTRUCTION = [
     # RoPE
     (lambda: RoPE(8), TypeError, "layout"),
-    (lambda: RoPE(8, layout="neox"), ValueError, "'neox' elsewhere is 'half' here"),
-    (lambda: RoPE(8, layout="GPT-J"), ValueError, "'GPT-J' elsewhere is 'interleaved' here"),
+    (lambda: RoPE(8, layout="neox"), ValueError, "use 'half', which some libraries call"),
+    (lambda: RoPE(8, layout="GPT-J"), ValueError, "use 'interleaved', which some libraries call"),
     (lambda: RoPE(8, layout="interleave"), ValueError, "did you mean 'interleaved'?"),
     (lambda: RoPE(8, layout=1), ValueError, "layout must be one of 'interleaved', 'half', got 1"),
     (lambda: RoPE(7, layout="half"), ValueError, r"head_dim must be even .*in pairs.*, got 7"),
@@ -47,15 +47,15 @@ CONSTRUCTION = [
     (lambda: Sinusoidal(7), ValueError, "dim must be even unless odd='extra-sin' or 'zero-pad'"),
     (lambda: Sinusoidal(0), ValueError, "dim must be at least 2, got 0"),
     (lambda: Sinusoidal(1, odd="zero-pad"), ValueError, "dim must be at least 2, got 1"),
-    (lambda: Sinusoidal(8, layout="half"), ValueError, "'half' elsewhere is 'concat' here"),
+    (lambda: Sinusoidal(8, layout="half"), ValueError, "use 'concat', which some libraries call"),
     (lambda: Sinusoidal(8, first="sine"), ValueError, "did you mean 'sin'?"),
-    (lambda: Sinusoidal(8, denominator="d"), ValueError, "'d' elsewhere is 'dim' here"),
+    (lambda: Sinusoidal(8, denominator="d"), ValueError, "use 'dim', which some libraries call"),
     (lambda: Sinusoidal(8, denominator=0), ValueError, "denominator must be greater than 0"),
     (lambda: Sinusoidal(2, denominator="half-1"), ValueError, "needs dim >= 4, got dim 2"),
     (lambda: Sinusoidal(8, odd="zeropad"), ValueError, "did you mean 'zero-pad'"),
     (lambda: Sinusoidal(7, odd="extra-sin", first="cos"), ValueError, "first must be 'sin'"),
     (lambda: Sinusoidal(8, position_scale=0), ValueError, "position_scale must be greater than 0"),
-    (lambda: Sinusoidal(8, offset=2.0**41), ValueError, r"offset must be at most 2\*\*40"),
+    (lambda: Sinusoidal(8, offset=2.0**41), ValueError, "offset and offset . position_scale"),
     (lambda: Sinusoidal(8, offset=None), TypeError, "offset must be a real number, got None"),
     (lambda: Sinusoidal(8, base=0.5), ValueError, "base must be greater than 1, got 0.5"),
     (
@@ -115,7 +115,7 @@ POSITIONS = [
     ([True, False], TypeError, "integers or real floats, got dtype bool"),
     (np.zeros(5, bool), TypeError, "integers or real floats, got dtype bool"),
     (np.zeros(5, complex), TypeError, "got dtype complex128"),
-    (np.zeros(5, np.float16), TypeError, "got float16: it cannot tell integers apart past 2048"),
+    (np.zeros(5, np.float16), TypeError, "got float16: .*all integers above 2048"),
     ("01234", TypeError, "an array, a list, a range or a number, got str"),
     (None, TypeError, "got NoneType"),
     (["a"], TypeError, "integers or real floats"),
@@ -147,7 +147,7 @@ def test_values_that_are_no_positions_are_refused(call, positions, error, messag
 
 def test_bfloat16_positions():
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16 to NumPy")
-    with pytest.raises(TypeError, match="got bfloat16: it cannot tell integers apart past 256"):
+    with pytest.raises(TypeError, match=r"got bfloat16: .*all integers above 256"):
         ROPE.apply(X, np.zeros(5, ml_dtypes.bfloat16))
 
 
@@ -252,7 +252,7 @@ def test_positions_of_another_library():
     strict = pytest.importorskip(
         "array_api_strict", reason="array_api_strict is the library that is tried"
     ).arange(5)
-    with pytest.raises(TypeError, match="pass positions as NumPy integers or as a torch array"):
+    with pytest.raises(TypeError, match="pass positions as a NumPy array or as a torch array"):
         ROPE.apply(torch.tensor(X), strict)
     with pytest.raises(TypeError, match="positions are a torch array but the table is a numpy"):
         Learned(W).table(torch.arange(5))
@@ -288,7 +288,7 @@ def test_positions_on_another_device():
 def test_float16_positions_of_torch():
     torch = pytest.importorskip("torch", reason="PyTorch's tensors are what is tried")
     for dtype, limit in ((torch.float16, 2048), (torch.bfloat16, 256)):
-        with pytest.raises(TypeError, match=f"past {limit}; build positions in int64"):
+        with pytest.raises(TypeError, match=f"above {limit}; build positions in int64"):
             ROPE.apply(torch.tensor(X), torch.arange(5, dtype=dtype))
 
 

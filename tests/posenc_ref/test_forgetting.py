@@ -173,7 +173,7 @@ def test_refusals():
         (lambda: ForgettingBias.of(X, WEIGHT, BIAS[:2]), ValueError, r"bias must have shape \(3\)"),
         (lambda: ENCODING.bias([40], [0]), ValueError, r"q_positions must lie in 0 \.\. 39"),
         (lambda: ENCODING.bias([0.5], [0]), TypeError, "q_positions must be integers"),
-        (lambda: ENCODING.toeplitz(2, 2), ValueError, "no function of key - query"),
+        (lambda: ENCODING.toeplitz(2, 2), ValueError, "not depend on key - query"),
     ):
         with pytest.raises(error, match=text):
             make()

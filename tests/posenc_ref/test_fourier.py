@@ -234,7 +234,7 @@ def test_on_torch(kind, rng):
 
 def test_arguments():
     for make, text in (
-        (lambda: FourierFeatures(np.eye(2), unit="2pi"), "'2pi' elsewhere is 'turn' here"),
+        (lambda: FourierFeatures(np.eye(2), unit="2pi"), "use 'turn', which some libraries call"),
         (lambda: FourierFeatures(np.ones(3), unit="turn"), r"shape \(pairs, A\), got \(3,\)"),
         (
             lambda: FourierFeatures(np.ones((3, 2)), unit="turn", layout="grouped"),

@@ -172,7 +172,7 @@ def test_values_and_refusals():
         (lambda: ENCODING.replace(scale=SCALE[:1]), ValueError, r"shape \(2\), got \(1,\)"),
         (lambda: ENCODING.gates(x[:1]), ValueError, r"H = 2 and d = 6, got \(1, 4, 6\)"),
         (lambda: ENCODING.gated_bias([1.0], [0], [0]), ValueError, "d = 6, got list"),
-        (lambda: ENCODING.gated_bias(x, [0], [0]), ValueError, "one for each of the 4 rows of x"),
+        (lambda: ENCODING.gated_bias(x, [0], [0]), ValueError, "one for each row of x"),
     ):
         with pytest.raises(error, match=text):
             make()

@@ -165,7 +165,7 @@ def test_seconds_become_positions():
         (
             lambda: mrope_positions([0], video_grids=[(1, 2, 2)]),
             ValueError,
-            "video_grids must match token_types: 1 grids have no tokens",
+            "video_grids must have one grid for each video in token_types, got 1 too many",
         ),
         (
             lambda: mrope_positions([1], image_grids=[(1, 3, 2)]),
@@ -182,7 +182,7 @@ def test_seconds_become_positions():
         (
             lambda: mrope_positions([0], attention_mask=[[1]]),
             ValueError,
-            "attention_mask must be zeros and ones of shape",
+            r"attention_mask must be zeros and ones of shape \(1,\), got shape \(1, 1\) with",
         ),
         (
             lambda: mrope_positions([0], tokens_per_second=2),
@@ -197,7 +197,7 @@ def test_seconds_become_positions():
         (
             lambda: mrope_positions([0], seconds_per_grid=[1.0], tokens_per_second=2),
             ValueError,
-            "one for each of 0 videos",
+            "one number for each of the 0 videos",
         ),
         (
             lambda: mrope_positions(

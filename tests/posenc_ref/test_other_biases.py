@@ -121,7 +121,7 @@ def test_fire_is_relative_only_up_to_its_length():
     near, far = encoding.bias([10, 60], [5, 55]), encoding.bias([100, 900], [95, 895])
     assert (near[:, 0, 0] == near[:, 1, 1]).all()
     assert (far[:, 0, 0] != far[:, 1, 1]).all()
-    with pytest.raises(ValueError, match="FIRE is no function of key - query"):
+    with pytest.raises(ValueError, match="FIRE does not depend on key - query"):
         encoding.toeplitz(3, 3)
 
 

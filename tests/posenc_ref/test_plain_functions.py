@@ -119,7 +119,7 @@ def test_relative_functions_on_other_libraries():
         (
             lambda: pr.layers(pr.ModelEncoding("m", encodings={"a": None}), 3),
             ValueError,
-            "does not say which type each",
+            "model must have layer_types",
         ),
         (
             lambda: pr.layers(
@@ -131,7 +131,7 @@ def test_relative_functions_on_other_libraries():
         (
             lambda: pr.softmax_scale(pr.ModelEncoding("m", encodings={"a": None})),
             ValueError,
-            "no head_dim to derive it from",
+            "no softmax_scale, and no rotary encoding",
         ),
     ],
 )

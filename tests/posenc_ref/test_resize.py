@@ -144,8 +144,8 @@ def test_arguments():
     w = np.ones((6, 2))
     for make, text in (
         (lambda: resize_table(w, (2, 2), (3, 3)), r"kept \+ 2 \* 2 = 4 rows, got 6"),
-        (lambda: resize_table(w, (2, 3), (3,)), "same axes"),
-        (lambda: resize_table(w, (2, 3), (3, 3), mode="cubic"), "'cubic' elsewhere is 'bicubic'"),
+        (lambda: resize_table(w, (2, 3), (3,)), "same number of axes"),
+        (lambda: resize_table(w, (2, 3), (3, 3), mode="cubic"), "use 'bicubic', which some"),
         (lambda: resize_matrix(2, 3, antialias=True, align_corners=True), "align_corners must be"),
         (
             lambda: resize_matrix(2, 3, mode="nearest", antialias=True),

@@ -115,7 +115,8 @@ def test_logits_of_the_real_module(made):
 def test_values_and_refusals():
     encoding = Shaw(OWN, before=4, values=OWN)
     assert from_dict(encoding.to_dict()) == encoding
-    with pytest.raises(ValueError, match="before must be a row of keys, below 9, got 9"):
+    refused = "before must be the index of a row of keys, 0 .. 8, got 9"
+    with pytest.raises(ValueError, match=refused):
         Shaw(SHARED, before=9)
     with pytest.raises(ValueError, match=r"values must have shape \(9, 6\), got \(8, 6\)"):
         Shaw(SHARED, before=4, values=VALUES[:8])

@@ -328,8 +328,8 @@ def test_positions_have_the_axes_in_front():
 def test_arguments():
     for make, text in (
         (lambda: Sinusoidal2D(6), "dim must be a multiple of 4"),
-        (lambda: Sinusoidal2D(8, axis_order="yx"), "'yx' elsewhere is 'hw' here"),
-        (lambda: Sinusoidal2D(8, layout="half"), "'half' elsewhere is 'concat' here"),
+        (lambda: Sinusoidal2D(8, axis_order="yx"), "use 'hw', which some libraries call"),
+        (lambda: Sinusoidal2D(8, layout="half"), "use 'concat', which some libraries call"),
         (lambda: Sinusoidal2D(4, denominator="half-1"), "half-1"),
         (lambda: Sinusoidal3D((2, 3, 4)), "sections must be even"),
         (lambda: DETRSine(8, scale=0), "scale must be greater than 0"),

@@ -81,7 +81,7 @@ def test_dtypes_are_kept_and_missing_methods_raise():
         ({"head_dim": 7}, "head_dim must be even"),
         ({"scale_base": 0}, "scale_base must be greater than 0"),
         ({"gamma": -1}, "gamma must be greater than 0"),
-        ({"layout": "gptj"}, "'gptj' elsewhere is 'interleaved' here"),
+        ({"layout": "gptj"}, "use 'interleaved', which some libraries call"),
         ({"centre": float("nan")}, "centre must be finite"),
     ],
 )

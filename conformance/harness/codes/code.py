@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -27,6 +28,10 @@ class Code:
     remedy: str
 
 
-def code(name: str, meaning: str, trigger: str, remedy: str) -> tuple[str, Code]:
-    """Return one entry (name, code) for a dict of codes."""
-    return name, Code(name, meaning, trigger, remedy)
+def read(text: str) -> Iterator[Code]:
+    """Yield the codes of a text whose blocks are ``name: meaning``, ``trigger:``, ``remedy:``."""
+    for block in text.strip().split("\n\n"):
+        name, rest = block.split(": ", 1)
+        meaning, rest = rest.split("\n  trigger: ")
+        trigger, remedy = rest.split("\n  remedy: ")
+        yield Code(name, *(" ".join(part.split()) for part in (meaning, trigger, remedy)))

@@ -12,19 +12,21 @@ _IDS = ("position_ids",)
 POSITIONS = (
     Surface(
         "relative_index",
-        "fn((height, width)) -> (N, N), equal exactly where the offsets are",
+        "fn((height, width)) -> (N, N) integers; equal offsets, and only these, get equal ones",
         plain(posenc_ref.relative_index),
         ("window",),
         _NONE,
     ),
     Surface(
         "relative_shift",
-        "fn(x (Q, K)) -> (Q, K), columns by distance K-1 .. 0; judged on j <= i",
+        "fn(x (Q, K)) -> (Q, K); column c of x is distance K-1-c, column j of the result is key j; "
+        "keys after the query are not judged",
         plain(posenc_ref.relative_shift),
         ("x",),
         _NONE,
         outputs=("y",),
-        meaning="scores (Q, K) by distance K-1 .. 0, moved to their keys; judged up to the query",
+        meaning="x (Q, K), with column c for distance K-1-c, moved to columns of keys; keys after "
+        "the query are not judged",
     ),
     Surface(
         "relative_scores",
@@ -60,17 +62,18 @@ POSITIONS = (
         ("prompt_len", "n_steps"),
         _NONE,
         outputs=_IDS,
-        meaning="positions of the tokens generated after prompts of so many real tokens",
+        meaning="positions of the tokens generated after prompts of prompt_len real tokens",
     ),
     Surface(
         "shard_positions",
-        "fn(cu_seqlens, cp_size, cp_rank) -> integers; zig-zag halves of sequences",
+        "fn(cu_seqlens, cp_size, cp_rank) -> integers: the positions of chunks cp_rank and "
+        "2 cp_size - 1 - cp_rank of every sequence",
         plain(posenc_ref.shard_positions),
         ("cu_seqlens", "cp_size", "cp_rank"),
         _NONE,
         outputs=_IDS,
-        meaning="positions of the tokens of a context-parallel rank: zig-zag halves of each "
-        "sequence",
+        meaning="positions of the tokens of a context-parallel rank: chunks cp_rank and "
+        "2 cp_size - 1 - cp_rank of each sequence",
     ),
     Surface(
         "mrope_positions",
@@ -82,8 +85,8 @@ POSITIONS = (
         ),
         ("token_types", "image_grids", "video_grids"),
         outputs=_IDS,
-        meaning="positions (3, B, S) of text (0), image (1) and video (2) tokens; grids (n, 3) in "
-        "patches, merged two by two",
+        meaning="positions (3, B, S) of text (0), image (1) and video (2) tokens; grids (n, 3) "
+        "count patches, and 2 x 2 patches are one token",
     ),
     Surface(
         "grid_positions",

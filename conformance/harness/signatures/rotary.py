@@ -14,10 +14,6 @@ from .surface import Function, Surface, method
 _LEAST = 128
 
 
-def _offset(e: Any, dtype: str) -> Function:
-    return lambda x, offset: e.apply(x, offset[:, None] + np.arange(x.shape[-2]))
-
-
 def _in_chunks(e: Any, dtype: str) -> Function:
     """Return a function that rotates a sequence chunk by chunk, at consecutive positions."""
 
@@ -44,14 +40,6 @@ def _permuted(e: Any, dtype: str) -> Function:
     return lambda w, n_heads: posenc_ref.permute_weights(w, n_heads, rotary_dim=rotary_dim)
 
 
-def _both(e: Any, dtype: str) -> Function:
-    return lambda q, k, q_at, k_at: (e.apply(q, q_at), e.apply(k, k_at))
-
-
-def _calls(e: Any, dtype: str) -> Function:
-    return lambda calls: [e.apply(x, range(at, at + x.shape[-2])) for x, at in calls]
-
-
 ROTARY = (
     Surface(
         "apply",
@@ -69,7 +57,7 @@ ROTARY = (
     Surface(
         "apply_qk",
         "fn(q, k, q_positions, k_positions) -> (q', k')",
-        _both,
+        lambda e, dtype: lambda q, k, q_at, k_at: (e.apply(q, q_at), e.apply(k, k_at)),
         ("q", "k", "q_positions", "k_positions"),
         ("rotary",),
         "sequences.judge_qk:judge",
@@ -77,20 +65,20 @@ ROTARY = (
     ),
     Surface(
         "apply_vjp",
-        "fn(x, positions, dy) -> dx, the adjoint m R(-p) dy and not the inverse",
+        "fn(x, positions, dy) -> dx, the transposed (not the inverse) rotation of dy",
         lambda e, dtype: lambda x, positions, dy: e.adjoint(dy, positions),
         ("x", "positions", "dy"),
         ("rotary",),
         "sequences.judge_vjp:judge",
         outputs=("dx",),
-        meaning="the gradient dx for the gradient dy of y: m R(-p) dy, whatever x",
+        meaning="gradient dx for the gradient dy of y: the transposed rotation of dy, for any x",
         one_map=True,
         least=_LEAST,
     ),
     Surface(
         "apply_offset",
         "fn(x, offset (B,)) -> like x; row b starts at offset[b]",
-        _offset,
+        lambda e, dtype: lambda x, offset: e.apply(x, offset[:, None] + np.arange(x.shape[-2])),
         ("x", "offset"),
         ("rotary",),
         "sequences.judge_offsets:judge",
@@ -102,7 +90,7 @@ ROTARY = (
     Surface(
         "calls",
         "fn([(x, offset), ...]) -> a list; independent calls of one instance, in order",
-        _calls,
+        lambda e, dtype: lambda calls: [e.apply(x, range(at, at + x.shape[-2])) for x, at in calls],
         ("x", "offset"),
         ("rotary",),
         "sequences.judge_calls:judge",
@@ -124,7 +112,7 @@ ROTARY = (
     ),
     Surface(
         "key_cache",
-        "fn(k, chunks) -> all keys after the last chunk, rotated as at the last length",
+        "fn(k, chunks) -> all keys, with the frequencies of the length after the last chunk",
         _in_chunks,
         ("k", "chunks"),
         ("rotary",),
@@ -155,12 +143,13 @@ ROTARY = (
         "table.judge:judge_cos_sin",
         "identify.table:cos_sin",
         ("cos", "sin"),
-        "m cos and m sin at positions (S,), each (S, d/2); (S, d) is accepted",
+        "cos and sin at positions (S,), times the attention factor, each (S, d/2); (S, d) is "
+        "accepted",
         least=_LEAST,
     ),
     Surface(
         "frequencies",
-        "fn() -> (d/2,), or (frequencies, attention factor); fn(seq_len) where they depend on the "
+        "fn() -> (d/2,), or (frequencies, attention factor); fn(seq_len) if they depend on the "
         "length",
         _frequencies,
         ("seq_len",),
@@ -168,8 +157,8 @@ ROTARY = (
         "rotary.judge_frequencies:judge",
         "identify.table:frequencies",
         ("frequencies", "attention_factor"),
-        "radians per position of every pair (d/2,), and m, which may be left out; seq_len is "
-        "given where the scaling depends on it",
+        "radians per position of every pair (d/2,), and the attention factor, which may be left "
+        "out; seq_len is given if the scaling depends on the length",
     ),
     Surface(
         "permute_weights",
@@ -187,7 +176,7 @@ ROTARY = (
         ("x", "weight", "positions"),
         ("rotary",),
         outputs=("y",),
-        meaning="x over its root mean square (eps 1e-6) times weight, then rotated",
+        meaning="x divided by its root mean square (eps 1e-6), times weight, then rotated",
         one_map=True,
     ),
     Surface(

@@ -16,45 +16,19 @@ class Surface:
 
     x, q and k are (B, H, S, D); positions are (S,), sometimes (B, S), or (A, B, S) for A > 1
     axes. Functions are given as "module:function" below ``posenc_ref.conformance``.
-
-    Attributes
-    ----------
-    name : str
-        The name of the surface.
-    call : str
-        The signature of the function and its result.
-    own : callable
-        ``own(encoding, dtype)`` returns the function of ``posenc_ref`` with this signature.
-    arguments : tuple[str, ...]
-        The names of the positional arguments; an argument that an encoding does not use is omitted.
-    families : tuple[str, ...]
-        The families that may be declared ("none": no encoding is needed); empty if only test
-        vectors exist.
-    judge : str
-        The judge, as "module:function".
-    identify : str
-        The function that fills in an identity card, or an empty string.
-    outputs : tuple[str, ...]
-        The names of the results in vectors; empty if there are no vectors.
-    meaning : str
-        The description of the results on the page about vectors.
-    one_map : bool
-        Whether the surface uses one map for both queries and keys.
-    least : int
-        The smallest ``max_position`` that the judge accepts.
     """
 
     name: str
-    call: str
-    own: Callable[[Any, str], Function]
-    arguments: tuple[str, ...]
-    families: tuple[str, ...] = ()
+    call: str  #: the signature of the function, and its result
+    own: Callable[[Any, str], Function]  #: (encoding, dtype) -> the function of posenc_ref
+    arguments: tuple[str, ...]  #: positional arguments; those that an encoding lacks are omitted
+    families: tuple[str, ...] = ()  #: families that may be declared; empty: test vectors only
     judge: str = "functions.judge:judge"
-    identify: str = ""
-    outputs: tuple[str, ...] = ()
-    meaning: str = ""
-    one_map: bool = False
-    least: int = 0
+    identify: str = ""  #: finds the encoding of an unknown function; empty: impossible
+    outputs: tuple[str, ...] = ()  #: names of the results in test vectors; empty: no vectors
+    meaning: str = ""  #: describes the results on the page about test vectors
+    one_map: bool = False  #: whether queries and keys share one map
+    least: int = 0  #: the smallest ``max_position`` that the judge accepts
 
     @property
     def needs_encoding(self) -> bool:
@@ -69,10 +43,10 @@ def load(place: str) -> Function:
 
 
 def method(name: str) -> Callable[[Any, str], Function]:
-    """Return the ``own`` of a surface that is a method of the encoding."""
+    """Return ``own`` for a surface whose function is the encoding's method ``name``."""
     return lambda e, dtype: getattr(e, name)
 
 
 def plain(fn: Function) -> Callable[[Any, str], Function]:
-    """Return the ``own`` of a surface that needs no encoding."""
+    """Return ``own`` for a surface whose function ``fn`` needs no encoding."""
     return lambda e, dtype: fn

@@ -18,10 +18,6 @@ def _bias(e: Any, dtype: str) -> Function:
     )
 
 
-def _scores(e: Any, dtype: str) -> Function:
-    return lambda q, k: posenc_ref.scores(e, q, k, range(q.shape[-2]), range(k.shape[-2]))
-
-
 def _rank_slopes(e: Any, dtype: str) -> Function:
     def own(num_heads: int, tp_size: int, tp_rank: int) -> np.ndarray:
         held = num_heads // tp_size
@@ -78,30 +74,32 @@ TABLES_AND_BIASES = (
     ),
     Surface(
         "bias",
-        "fn(q_len, k_len) -> broadcastable to (H, Q, K); query i stands at k_len - q_len + i",
+        "fn(q_len, k_len) -> broadcastable to (H, Q, K); query i has position k_len - q_len + i",
         _bias,
         ("q_len", "k_len"),
         ("bias",),
         "bias.judge:judge_bias",
         "identify.bias:identify",
         ("bias",),
-        "(H, Q, K) or what broadcasts to it; query i sits at k_len - q_len + i",
+        "(H, Q, K) or what broadcasts to it; query i has position k_len - q_len + i",
     ),
     Surface(
         "bucket",
-        "fn(relative_position) -> integers; key minus query goes in",
+        "fn(relative_position) -> integers; relative_position is key position minus query position",
         method("bucket"),
         ("relative_position",),
         ("t5",),
         "bias.judge_buckets:judge_bucket",
         "identify.buckets:identify",
         ("bucket",),
-        "the bucket of each key position minus query position, integers",
+        "the bucket of every relative position (key position minus query position), integers",
     ),
     Surface(
         "scores",
-        "fn(q, k) -> logits (B, H, Q, K) before the mask; query i stands at K - Q + i",
-        _scores,
+        "fn(q, k) -> logits (B, H, Q, K) before the mask; query i has position K - Q + i",
+        lambda e, dtype: (
+            lambda q, k: posenc_ref.scores(e, q, k, range(q.shape[-2]), range(k.shape[-2]))
+        ),
         ("q", "k"),
         ("rotary", "table", "bias", "score", "model"),
         "score.judge:judge",
@@ -142,7 +140,7 @@ TABLES_AND_BIASES = (
     ),
     Surface(
         "softmax_scale",
-        "fn() -> the whole factor on q . k",
+        "fn() -> the product of all factors on q . k before the softmax",
         lambda model, dtype: lambda: posenc_ref.softmax_scale(model),
         (),
         ("model",),

@@ -20,7 +20,7 @@ ARGUMENTS = {
 
 @dataclass
 class Conversion:
-    """Steps in words and the lines of ``converted``; both are empty if nothing is to be done."""
+    """The steps in words, and the same as lines of Python; both are empty if nothing is needed."""
 
     surface: str
     steps: list[str] = field(default_factory=list)
@@ -28,29 +28,28 @@ class Conversion:
 
     @property
     def code(self) -> str:
-        """The code of ``converted``, with its imports."""
+        """The Python code that defines the function ``converted``, with its imports."""
         if not self.body:
             return ""
-        imports = ["import numpy as np"] if any("np." in line for line in self.body) else []
-        if any("layout_permutation" in line for line in self.body):
-            imports.append("from posenc_ref import layout_permutation")
-        head = f"def converted({ARGUMENTS[self.surface]}):"
-        return "\n".join([*imports, head, *(f"    {line}" for line in self.body)])
+        lines = "".join(f"\n    {line}" for line in self.body)
+        imports = "import numpy as np\n" if "np." in lines else ""
+        if "layout_permutation" in lines:
+            imports += "from posenc_ref import layout_permutation\n"
+        return f"{imports}def converted({ARGUMENTS[self.surface]}):{lines}"
 
     def move_positions(self, ratio: float, shift: float) -> str:
         """Add steps that multiply and shift positions; return the expression to pass."""
         at = "positions"
         if ratio != 1.0:
             whole = ratio == round(ratio)
-            self.steps.append(
-                f"multiply positions by {ratio:.9g}" + ("" if whole else ", if it takes fractions")
-            )
+            needs = "" if whole else ", if the function takes fractional positions"
+            self.steps.append(f"multiply positions by {ratio:.9g}{needs}")
             at = f"{int(ratio) if whole else repr(ratio)} * {at}"
         if shift:
             text = f"add {shift:g} to positions"
-            text += ", if it takes negative ones" if shift < 0 else ""
+            text += ", if the function takes negative positions" if shift < 0 else ""
             if self.surface == "apply":
-                text += "; logits do not need it: queries and keys are moved alike"
+                text += "; logits do not change if queries and keys are shifted by the same number"
             self.steps.append(text)
             at = f"{at} + {shift!r}" if shift != round(shift) else f"{at} + {int(shift)}"
         return at
@@ -61,5 +60,5 @@ class CannotBe(Exception):
 
 
 def times(text: str, factor: float) -> str:
-    """Return the code of a product, or only ``text`` if the factor is 1."""
+    """Return the code of the product of ``text`` and the factor, or ``text`` if that is 1."""
     return text if abs(factor - 1) <= SLACK else f"{text} * {factor!r}"

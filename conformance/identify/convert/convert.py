@@ -16,12 +16,16 @@ def convert(
 ) -> Conversion:
     """Return the steps that convert a function with encoding ``found`` to ``target``.
 
-    ``origin`` is the position that the function uses for position 0, ``scale`` its softmax scale.
+    For position 0, the function gives the result of ``found`` for position ``origin``; ``scale`` is
+    its softmax scale.
     """
     result = Conversion(surface)
     try:
         if surface not in ARGUMENTS:
-            raise CannotBe(f"no advice for surface {surface!r}: identify its apply, or logits")
+            raise CannotBe(
+                f"surface {surface!r} has no conversion: identify a function of another surface "
+                f"({', '.join(ARGUMENTS)})"
+            )
         if isinstance(found, Rotary) and isinstance(target, Rotary):
             convert_rotary(result, found, target, origin, scale)
         elif isinstance(found, Sinusoidal) and isinstance(target, Sinusoidal):
@@ -29,44 +33,45 @@ def convert(
         elif isinstance(found, ALiBi) and isinstance(target, ALiBi) and surface == "bias":
             _alibi(result, found, target)
         elif type(found) is not type(target):
-            raise CannotBe(f"it is {_kind(found)}, and the target is {_kind(target)}")
+            raise CannotBe(f"the function is {_kind(found)}, the target is {_kind(target)}")
         elif found != target:
             mine, other = found.to_dict(), target.to_dict()
             raise CannotBe(
-                f"{', '.join(f for f in mine if mine[f] != other.get(f))} differ: numbers that "
-                "were trained, or another rule; load the target's"
+                f"{', '.join(f for f in mine if mine[f] != other.get(f))} differ, and no change of "
+                "inputs or results makes up for that: load the values of the target"
             )
     except CannotBe as reason:
         return Conversion(surface, [f"cannot be converted: {reason}"])
     if not result.steps and not result.body:
-        result.steps.append("nothing to do: it is the target")
+        result.steps.append("nothing to do: the function gives the target's results")
     return result
 
 
 def _kind(e: Encoding) -> str:
     words = {
-        "rotary": "it turns queries and keys", "table": "it is added to embeddings",
-        "bias": "it is added to scores",
-    }  # fmt: skip
-    return f"{type(e).__name__} ({words.get(e.family, 'logits depend on what tokens hold')})"
+        "rotary": "rotates queries and keys",
+        "table": "added to embeddings",
+        "bias": "added to scores",
+    }
+    return f"{type(e).__name__} ({words.get(e.family, 'logits depend on the content of tokens')})"
 
 
 def _table(result: Conversion, e: Sinusoidal, t: Sinusoidal) -> None:
     if e == t:
         return
     if e.dim != t.dim:
-        raise CannotBe(f"it has {e.dim} columns, the target {t.dim}")
+        raise CannotBe(f"the function has {e.dim} columns, the target {t.dim}")
     mine, other = e.columns(), t.columns()
     if mine[0].size != other[0].size or mine[1].size != other[1].size:
-        raise CannotBe(f"the odd column differs: odd={e.odd!r}, the target has {t.odd!r}")
+        raise CannotBe(f"the function has odd={e.odd!r}, the target odd={t.odd!r}")
     w, v = e.frequencies(), t.frequencies()
     ratio = float(v[0] / w[0])
     ratio = 1.0 if abs(ratio - 1) <= SLACK else ratio
     if (np.abs(w * ratio - v) > SLACK * v).any():
         k = int(np.argmax(np.abs(w - v) > SLACK * v))
         raise CannotBe(
-            f"frequencies differ (pair {k}: {w[k]:.8g} rad per position, {v[k]:.8g} in the "
-            f"target): build it with base={t.base:g}, denominator={t.denominator!r}"
+            f"frequencies differ (pair {k}: {w[k]:.8g} rad per position, {v[k]:.8g} in the target):"
+            f" build the function with base={t.base:g}, denominator={t.denominator!r}"
         )
     rows = f"fn({result.move_positions(ratio, ratio * t.offset - e.offset)})"
     columns = np.arange(e.dim)
@@ -83,9 +88,9 @@ def _table(result: Conversion, e: Sinusoidal, t: Sinusoidal) -> None:
 
 def _alibi(result: Conversion, e: ALiBi, t: ALiBi) -> None:
     if e.num_heads != t.num_heads:
-        raise CannotBe(f"it has {e.num_heads} heads, the target {t.num_heads}")
+        raise CannotBe(f"the function has {e.num_heads} heads, the target {t.num_heads}")
     if e.causal and not t.causal:
-        raise CannotBe("it says nothing of later keys, which the target has a bias for")
+        raise CannotBe("the target has a bias for later keys, the function (causal=True) has none")
     factor = t.slopes() / e.slopes()
     if (np.abs(factor - 1) > SLACK).any():
         result.steps.append(f"multiply the bias head by head, by {listed(factor)}")
@@ -94,7 +99,5 @@ def _alibi(result: Conversion, e: ALiBi, t: ALiBi) -> None:
             "return fn(q_len, k_len) * slopes[:, None, None]",
         ]
     elif e.causal != t.causal:
-        result.steps.append(
-            "nothing for keys up to the query; mask later ones, as any causal model does"
-        )
+        result.steps.append("mask later keys; all other keys have the target's bias already")
         result.body.append("return fn(q_len, k_len)")

@@ -15,7 +15,7 @@ from .conversion import SLACK, CannotBe, Conversion, times
 
 @dataclass(frozen=True)
 class _Map:
-    """A rotary encoding as arrays with one row for each pair, by axis and falling frequency."""
+    """A rotary encoding as arrays of one row per pair, sorted by axis and falling frequency."""
 
     pairs: np.ndarray  #: (n, 2) input channels, exchanged for negative frequencies
     out: np.ndarray  #: (n, 2) output channels, likewise
@@ -44,11 +44,11 @@ def convert_rotary(result: Conversion, e: Any, t: Any, origin: float, scale: flo
         return
     for one in (e, t):
         if isinstance(one, XPos | MixedRoPE):
-            raise CannotBe(f"for {type(one).__name__} there is no advice here")
+            raise CannotBe(f"{type(one).__name__} has no conversion")
     if e.head_dim != t.head_dim:
-        raise CannotBe(f"it has head_dim={e.head_dim}, the target {t.head_dim}")
+        raise CannotBe(f"the function has head_dim={e.head_dim}, the target {t.head_dim}")
     if e.num_axes != t.num_axes:
-        raise CannotBe(f"it follows {e.num_axes} position axes, the target {t.num_axes}")
+        raise CannotBe(f"the function has {e.num_axes} position axes, the target {t.num_axes}")
     a, b = _Map.of(e), _Map.of(t)
     ratio = _ratio(e, t, a, b)
     read, write = _channels(a, b, e.head_dim)
@@ -57,11 +57,11 @@ def convert_rotary(result: Conversion, e: Any, t: Any, origin: float, scale: flo
     if surface == "scores":
         if ratio != 1.0:
             raise CannotBe(
-                f"positions would have to be multiplied by {ratio:.8g}, and logits count their own"
+                f"positions would have to be multiplied by {ratio:.8g}, but fn(q, k) takes none"
             )
         squared = factor**2 * own / (scale or own)
         if not whole and factor != 1.0:
-            raise CannotBe("another attention factor on some channels, inside logits")
+            raise CannotBe("the attention factor of the rotated channels differs inside the logits")
         _permute(result, e, t, read, np.arange(e.head_dim))
         if abs(squared - 1) > SLACK:
             result.steps.append(f"multiply logits (or the softmax scale) by {squared:.9g}")
@@ -69,12 +69,12 @@ def convert_rotary(result: Conversion, e: Any, t: Any, origin: float, scale: flo
         return
     at = result.move_positions(ratio, ratio * wanted - moved)
     if surface == "cos_sin":
-        order = (a.w, e.frequencies()), (b.w, t.frequencies())
-        if e.num_axes > 1 or any(not np.array_equal(w, own) for w, own in order):
-            raise CannotBe("its pairs are in another order")
+        same = np.array_equal(a.w, e.frequencies()) and np.array_equal(b.w, t.frequencies())
+        if e.num_axes > 1 or not same:
+            raise CannotBe("the pairs are not sorted by falling frequency")
         sine = factor * e.sign  # the reference tables use +angle
         if sine != factor:
-            result.steps.append("negate sin: it is that of -angle")
+            result.steps.append("negate sin: the function returns sin(-angle)")
         if abs(factor - 1) > SLACK:
             result.steps.append(f"multiply cos and sin by {factor:.9g}")
         result.body += [
@@ -85,30 +85,35 @@ def convert_rotary(result: Conversion, e: Any, t: Any, origin: float, scale: flo
     _permute(result, e, t, read, write)
     back = np.array_equal(np.argsort(read), write)
     result.body.append(f"write = {'np.argsort(read)' if back else f'np.array({write.tolist()})'}")
-    multiplied = abs(factor - 1) > SLACK
-    if multiplied:
-        _multiply(result, t, factor, whole)
-    result.body += [
-        f"y = fn(x[..., read], {at})[..., write]",
-        f"return {'(y * size).astype(y.dtype)' if multiplied else 'y'}",
-    ]
+    returned = "y"
+    if abs(factor - 1) > SLACK:
+        text = f"multiply rotated queries and keys by {factor:.9g}"
+        if whole:
+            text += f", or multiply the softmax scale by the square, {factor**2:.9g}"
+            result.body.append(f"size = {factor!r}")
+        else:
+            text += ", only the rotated channels"
+            turned = np.concatenate(t.output_pairs()).tolist()
+            result.body += [f"size = np.ones({t.head_dim})", f"size[{turned}] = {factor!r}"]
+        result.steps.append(text)
+        returned = "(y * size).astype(y.dtype)"
+    result.body += [f"y = fn(x[..., read], {at})[..., write]", f"return {returned}"]
 
 
 def _ratio(e: Any, t: Any, a: _Map, b: _Map) -> float:
     """Return the factor on positions, or raise CannotBe if one factor is not enough."""
     if e.depends_on_length or t.depends_on_length:
         if e.scaling != t.scaling or e.base != t.base:
-            which = "it" if e.depends_on_length else "the target"
+            which = "function" if e.depends_on_length else "target"
             raise CannotBe(
-                f"frequencies follow the length of the call in {which}: "
-                f"build it with base={t.base:g}, scaling={t.scaling!r}"
+                f"the frequencies of the {which} depend on the length of the call: "
+                f"build the function with base={t.base:g}, scaling={t.scaling!r}"
             )
         return 1.0
-    if len(a.w) != len(b.w) or not np.array_equal(a.axis, b.axis):
-        raise CannotBe(
-            f"it turns {len(a.w)} pairs, the target {len(b.w)}" if len(a.w) != len(b.w)
-            else "other numbers of pairs follow each axis (sections)"
-        )  # fmt: skip
+    if len(a.w) != len(b.w):
+        raise CannotBe(f"the function rotates {len(a.w)} pairs, the target {len(b.w)}")
+    if not np.array_equal(a.axis, b.axis):
+        raise CannotBe("the numbers of pairs per axis (sections) differ")
     ratio = float(b.w.max() / a.w.max()) if a.w.max() > 0 else 1.0
     ratio = 1.0 if abs(ratio - 1) <= SLACK else ratio
     off = np.abs(a.w * ratio - b.w) > SLACK * b.w
@@ -118,9 +123,9 @@ def _ratio(e: Any, t: Any, a: _Map, b: _Map) -> float:
         fields = [f for f in ("base", "scaling", "spacing") if getattr(e, f, 0) != getattr(t, f, 0)]
         build = ", ".join(f"{f}={getattr(t, f)!r}" for f in fields if hasattr(t, f))
         raise CannotBe(
-            f"{int(off.sum())} of {off.size} frequencies differ (by order of speed, pair {k} turns "
-            f"by {a.w[k]:.8g} rad per position, the target's by {b.w[k]:.8g}), and no change of "
-            f"inputs makes up for it: build it with {build or 'the target itself'}"
+            f"{int(off.sum())} of {off.size} frequencies differ (from fast to slow, pair {k} "
+            f"has {a.w[k]:.8g} rad per position, {b.w[k]:.8g} in the target), and no change of "
+            f"inputs corrects that: build the function with {build or 'the target itself'}"
         )
     return ratio
 
@@ -137,33 +142,30 @@ def _channels(a: _Map, b: _Map, dim: int) -> tuple[np.ndarray, np.ndarray]:
 def _permute(result: Conversion, e: Any, t: Any, read: np.ndarray, write: np.ndarray) -> None:
     """Add a permutation of channels as a step and as code that defines ``read``."""
     straight = np.arange(read.size)
-    call = _layout_call(e, t, read)
-    if call:
-        result.body.append(f"read = layout_permutation({read.size}, {call})")
-    elif np.array_equal(read, straight):
-        result.body.append(f"read = np.arange({read.size})")
-    else:
-        result.body.append(f"read = np.array({read.tolist()})")
     if np.array_equal(read, straight):
+        result.body.append(f"read = np.arange({read.size})")
         if not np.array_equal(write, straight):
             result.steps.append(
-                "nothing for logits: rotated channels come out in another order, and [..., write] "
-                "restores that of the target"
+                "logits need no change; results have the channels in another order, and "
+                "[..., write] restores the target's order"
             )
         return
+    call = _layout_call(e, t, read)
+    code = f"layout_permutation({read.size}, {call})" if call else f"np.array({read.tolist()})"
+    result.body.append(f"read = {code}")
     if call:
         result.steps.append(
-            "permute the rows of the q and k projections (weights, biases, q/k norms) of the "
-            f"target: w = permute_weights(w, n_heads, {call}); logits are those of the target then"
+            "permute the rows of the q and k projections of the target model (weights, biases, q/k "
+            f"norms): w = permute_weights(w, n_heads, {call}); logits then equal the target's"
         )
     elif e.sign != t.sign and e.replace(sign=t.sign) == t:
         result.steps.append(
-            "it turns the other way: exchange the two channels of every pair, as [..., read] does "
-            "(or negate positions, if it takes them)"
+            "the function rotates in the other direction: exchange the two channels of every pair, "
+            "as [..., read] does (or negate positions, if the function takes negative ones)"
         )
     else:
         result.steps.append(
-            "permute the rows of the q and k projections of the target, head by head: "
+            "permute the rows of the q and k projections of the target model, head by head: "
             "w = w.reshape(n_heads, head_dim, -1)[:, read].reshape(w.shape)"
         )
     result.steps.append("or permute channels before and after the call, as the lines below do")
@@ -182,16 +184,3 @@ def _layout_call(e: Any, t: Any, read: np.ndarray) -> str:
         return ""
     part = "" if rotary is None else f", rotary_dim={rotary}"
     return f"source={source!r}, target={goal!r}{part}"
-
-
-def _multiply(result: Conversion, t: Any, factor: float, whole: bool) -> None:
-    """Add a change of the attention factor as a step and as code that defines ``size``."""
-    text = f"multiply rotated queries and keys by {factor:.9g}"
-    if whole:
-        text += f", or leave them and multiply the softmax scale by its square, {factor**2:.9g}"
-        result.steps.append(text)
-        result.body.append(f"size = {factor!r}")
-        return
-    result.steps.append(f"{text}, in the channels that are turned alone")
-    turned = np.concatenate(t.output_pairs()).tolist()
-    result.body += [f"size = np.ones({t.head_dim})", f"size[{turned}] = {factor!r}"]

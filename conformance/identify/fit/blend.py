@@ -18,24 +18,25 @@ from .measurement import PLAIN, Fit, Measurement, between, chosen, decimals, fit
 
 #: DeepSeek's published pairs of mscale and mscale_all_dim.
 MSCALES = ((1.0, 1.0), (0.707, 0.707), (1.0, 0.707), (0.707, 1.0), (0.5, 1.0), (1.0, 0.5))
-
-
 #: The ends of a ramp may be off by this many pairs, because of rounding.
 _ROUNDED = 2.5
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """The pairs between those with kept and those with divided frequencies."""
+    """The pairs of a blended schedule whose frequency is neither kept nor divided by the factor.
 
-    k: np.ndarray  #: the pairs on the ramp
-    share: np.ndarray  #: 0 for a kept frequency, 1 for a divided one
+    The share of a pair is 0 if its frequency is kept, 1 if it is divided by the factor.
+    """
+
+    k: np.ndarray  #: the indices of the pairs on the ramp
+    share: np.ndarray  #: their shares
     error: np.ndarray
     last_kept: int
     first_divided: int
 
     def line(self, x: np.ndarray) -> tuple[float, float] | None:
-        """Return the x at which a line through the shares is 0 and 1, or None without two pairs."""
+        """Fit share = a x + b; return x at shares 0 and 1, or None for fewer than 2 pairs."""
         if self.k.size < 2:
             return None
         slope, start = np.polyfit(x[self.k], self.share, 1, w=1 / self.error).tolist()
@@ -43,11 +44,11 @@ class Ramp:
 
 
 def blends(m: Measurement) -> Iterator[Fit]:
-    """Yield blends with the bases and factors that the frequencies suggest."""
+    """Yield Llama 3, YaRN and NTK-by-parts scalings with the bases and factors of the pairs."""
     if m.w.size < 2 or not (m.w > 0).all():
         return
     for base in _fast_bases(m):
-        ratio = m.w / m.plain(base)
+        ratio = m.w / m.predicted(base)
         for fitted, factor in product((False, True), _factors(m, ratio)):
             inverse = 1 / factor
             linear = (1 - ratio) / (1 - inverse)
@@ -70,7 +71,7 @@ def _fast_bases(m: Measurement) -> list[float]:
     fast = np.arange(1, max(2, m.w.size // 8))
 
     def agrees(base: float) -> bool:
-        return bool(m.agree(m.plain(base))[fast].all())
+        return bool(m.agree(m.predicted(base))[fast].all())
 
     found = [b for b in PUBLISHED_BASES if agrees(b)]
     if not found and m.w.size > 2:
@@ -81,7 +82,7 @@ def _fast_bases(m: Measurement) -> list[float]:
 
 
 def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
-    """Return factors that the slowest pair or m suggests, the likeliest first."""
+    """Return likely factors, from the slowest pair or from the measured factor on cos and sin."""
     slowest = 1 / float(ratio[-1])
     if slowest <= 1 + float(m.error[-1]):
         return []
@@ -97,9 +98,9 @@ def _factors(m: Measurement, ratio: np.ndarray) -> list[float]:
 
 
 def _ramp(share: np.ndarray, error: np.ndarray) -> Ramp | None:
-    """Return the pairs with shares between 0 and 1, or None if the shares do not rise.
+    """Return the ramp, or None if the shares do not rise from 0.
 
-    A ramp may end before it reaches 1, if the slowest pair is not slow enough.
+    If no pair is slow enough, the ramp ends at the last pair, before the share reaches 1.
     """
     kept, divided = np.abs(share) <= error, np.abs(share - 1) <= error
     if (share < -error).any() or (share > 1 + error).any() or not kept[0]:
@@ -115,12 +116,12 @@ def _ramp(share: np.ndarray, error: np.ndarray) -> Ramp | None:
 def _llama3(
     m: Measurement, base: float, factor: float, ramp: Ramp, fitted: bool
 ) -> Iterator[FrequencySchedule]:
-    """Yield Llama 3 scalings, whose shares are linear in the frequency."""
+    """Yield Llama 3 scalings: the share of a pair is linear in its frequency."""
     if not fitted:
         for (low, high), length in product(LOW_HIGH, LENGTHS):
             yield pr.Llama3Scaling(factor, low, high, length)
         return
-    turns = m.plain(base) / (2 * np.pi)
+    turns = m.predicted(base) / (2 * np.pi)
     ends = ramp.line(turns)
     if ends is None:
         if ramp.k.size == 0 and ramp.first_divided < m.w.size:  # no pair is on the ramp
@@ -141,17 +142,17 @@ def _llama3(
 def _integers(value: float) -> list[int]:
     if not 1 <= value < 2**40:
         return []
-    return list(dict.fromkeys([round(v) for v in decimals(value)] + [round(value)]))
+    return list(dict.fromkeys(round(v) for v in (*decimals(value), value)))
 
 
 def _yarns(
     m: Measurement, base: float, factor: float, ramp: Ramp, blend: str, fitted: bool
 ) -> Iterator[pr.YaRN]:
-    """Yield YaRN scalings, whose shares are linear in the number of the pair."""
+    """Yield YaRN scalings: the share of a pair is linear in its index."""
     per_turn = m.rotary_dim / (2 * math.log(base))
 
     def near(length: int, fast: float, slow: float) -> bool:
-        """Return whether these parameters give about the measured ends of the ramp."""
+        """Return whether YaRN's ramp ends within ``_ROUNDED`` pairs of the measured one."""
         low, high = (per_turn * math.log(length / (2 * math.pi * b)) for b in (fast, slow))
         begins = abs(max(low, 0.0) - max(ramp.last_kept, 0)) <= _ROUNDED
         ends = high - ramp.first_divided <= _ROUNDED or ramp.first_divided == m.w.size
@@ -167,10 +168,8 @@ def _yarns(
         for (fast, slow), length, truncate in product(BETAS, LENGTHS, (True, False)):
             yield from made(length, fast, slow, truncate)
         return
-    ends = ramp.line(np.arange(m.w.size).astype(float))
-    if ends is None:
-        ends = (float(ramp.last_kept), float(ramp.first_divided))
-    low, high = ends
+    line = ramp.line(np.arange(m.w.size).astype(float))
+    low, high = line or (float(ramp.last_kept), float(ramp.first_divided))
     if not low < high:
         return
 
@@ -196,7 +195,7 @@ def _yarns(
 
 
 def _with_factor(m: Measurement, base: float, bare: pr.YaRN) -> Iterator[Fit]:
-    """Yield ``bare`` with the measured m: by YaRN's rule, DeepSeek's, or as a number."""
+    """Yield ``bare`` with the measured factor on cos and sin: YaRN's, DeepSeek's, or a number."""
     if not m.meets(base, bare):
         return
     if m.has_factor(bare.magnitude(None)):

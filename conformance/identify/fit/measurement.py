@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ PLAIN = (
     *FACTORS, 1.5, 2.5, 3.0, 5.0, 6.0, 10.0, 12.0, 20.0, 24.0, 48.0, 80.0, 100.0, 1000.0,
     7.0, 13.0, 57.0, 241.0,
 )  # fmt: skip
-#: The most digits of a hand-written constant.
+#: The most significant digits of a hand-written constant.
 _DIGITS = 7
 #: Digits of a float64.
 _MOST = 17
@@ -30,7 +30,7 @@ class Fit:
     """A base and a scaling that give the frequencies."""
 
     base: float
-    scaling: FrequencySchedule | None
+    scaling: FrequencySchedule | None = None
     named: bool = True  #: False if the scaling only lists the frequencies
 
 
@@ -44,7 +44,7 @@ class Factor:
 
     @property
     def short(self) -> float:
-        """1 if it is within the error, else the shortest decimal within the uncertainty."""
+        """1 if m equals 1 within ``error``, else m as the shortest decimal within ``sigma``."""
         if abs(self.m - 1.0) <= self.error:
             return 1.0
         return nice(self.m, self.sigma, 4 * ROUNDOFF["float64"])
@@ -70,11 +70,6 @@ class Measurement:
         return 2 * self.w.size
 
     @property
-    def k(self) -> np.ndarray:
-        """The numbers of the pairs."""
-        return np.arange(self.w.size)
-
-    @property
     def noise(self) -> np.ndarray:
         """The relative uncertainty of each frequency, infinite for frequency 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -92,16 +87,16 @@ class Measurement:
 
     def meets(self, base: float, scaling: FrequencySchedule | None) -> bool:
         """Return whether a base and a scaling give all measured frequencies."""
-        predicted = predict(base, scaling, self.rotary_dim)
+        predicted = self.predicted(base, scaling)
         return predicted.size == self.w.size and bool(self.agree(predicted).all())
 
     def part(self, pairs: np.ndarray | slice, scale: float = 1.0) -> Measurement:
         """Return the measurement of some pairs, with frequencies divided by ``scale``."""
         return replace(self, w=self.w[pairs] / scale, sigma=self.sigma[pairs] / scale)
 
-    def plain(self, base: float) -> np.ndarray:
-        """Return the unscaled frequencies of a base."""
-        return predict(base, None, self.rotary_dim)
+    def predicted(self, base: float, scaling: FrequencySchedule | None = None) -> np.ndarray:
+        """Return the frequencies that a base and a scaling give."""
+        return predict(base, scaling, self.rotary_dim)
 
     def has_factor(self, m: float) -> bool:
         """Return whether m equals the measured attention factor."""
@@ -130,10 +125,10 @@ def predict(base: float, scaling: FrequencySchedule | None, d: int) -> np.ndarra
 
 
 def fitted_base(m: Measurement, factor: float, k: np.ndarray | None = None) -> float | None:
-    """Return the base that fits best if pair 0 has frequency ``1 / factor``, or None."""
+    """Return the base that fits pairs k best if pair 0 has frequency ``1 / factor``, or None."""
     if m.w.size < 2:
         return None
-    k = m.k if k is None else k
+    k = np.arange(m.w.size) if k is None else k
     weight = 1 / m.error[k] ** 2
     through = float(np.sum(weight * k * np.log(m.w[k] * factor)) / np.sum(weight * k * k))
     base = float(np.exp(-through * m.w.size))
@@ -142,7 +137,7 @@ def fitted_base(m: Measurement, factor: float, k: np.ndarray | None = None) -> f
 
 def chosen(m: Measurement, fitted: float, k: np.ndarray | None = None) -> tuple[float, ...]:
     """Return bases with few digits, those within the uncertainty first."""
-    k = m.k if k is None else k
+    k = np.arange(m.w.size) if k is None else k
     weight = k / (m.noise[k] + m.roundoff)
     error = 16 * m.roundoff + m.w.size / float(np.sqrt(np.sum(weight**2)))
     return (*decimals(fitted, _MOST, error * fitted), *decimals(fitted))
@@ -172,3 +167,19 @@ def between(low: float, high: float, usual: float) -> float:
         if low < last <= high:
             return last
     return high
+
+
+def equal_range(value: int, same: Callable[[int], bool]) -> tuple[int, int]:
+    """Return the smallest and the largest integer around ``value`` for which ``same`` holds."""
+
+    def last(direction: int) -> int:
+        inside, step = value, max(value // 1024, 1)
+        while step >= 1:
+            further = inside + direction * step
+            if 1 <= further < 2**40 and same(further):
+                inside, step = further, step * 2
+            else:
+                step //= 2
+        return inside
+
+    return last(-1), last(1)

@@ -1,12 +1,13 @@
 """Fit the simplest base and scaling that give all measured frequencies.
 
-A candidate is accepted only if it predicts every frequency within its uncertainty.  Published
-constants are tried before fitted ones, and one field before two.
+A candidate must predict every frequency within its uncertainty.  Published constants come before
+fitted ones, and one fitted constant before two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def fit(m: Measurement) -> Fit:
 
 
 def given(m: Measurement) -> pr.GivenFrequencies:
-    """Return the measured frequencies, rounded within their uncertainty, as a scaling."""
+    """Return a scaling that lists the measured frequencies, rounded within their uncertainty."""
     pairs = zip(m.w.tolist(), (m.noise / SIGMAS).tolist(), strict=True)
     w = tuple(nice(v, e, 4 * ROUNDOFF["float64"]) if v else 0.0 for v, e in pairs)
     return pr.GivenFrequencies(w, attention_factor=max(m.factor.short, TINY["float32"]))
@@ -40,21 +41,16 @@ def _plain(m: Measurement) -> Iterator[Fit]:
     """Yield published bases, bases with few digits, NTK with usual factors, then any base."""
     if not (m.w > 0).all():
         return
-    for base in PUBLISHED_BASES:
-        yield Fit(base, None)
+    yield from map(Fit, PUBLISHED_BASES)
     fitted = fitted_base(m, 1.0)
     if fitted is None:
         return
-    for base in decimals(fitted, digits=3):
-        yield Fit(base, None)
-    if m.rotary_dim > 2:
-        for known in PUBLISHED_BASES:
-            for factor in PLAIN:
-                stretched = known * factor ** (m.rotary_dim / (m.rotary_dim - 2))
-                if abs(np.log(stretched / fitted)) < 1 / 64:
-                    yield Fit(known, pr.NTKScaling(factor))
-    for base in (*chosen(m, fitted), float(round(fitted)), fitted):
-        yield Fit(base, None)
+    yield from map(Fit, decimals(fitted, digits=3))
+    for known, factor in product(PUBLISHED_BASES, PLAIN if m.rotary_dim > 2 else ()):
+        stretched = known * factor ** (m.rotary_dim / (m.rotary_dim - 2))
+        if abs(np.log(stretched / fitted)) < 1 / 64:
+            yield Fit(known, pr.NTKScaling(factor))
+    yield from map(Fit, (*chosen(m, fitted), float(round(fitted)), fitted))
 
 
 def _linear(m: Measurement) -> Iterator[Fit]:
@@ -65,22 +61,20 @@ def _linear(m: Measurement) -> Iterator[Fit]:
     factor = nice(first, float(m.error[0]))
     if factor <= 1.0:
         return
-    for base in PUBLISHED_BASES:
-        yield Fit(base, pr.LinearScaling(factor))
+    yield from (Fit(base, pr.LinearScaling(factor)) for base in PUBLISHED_BASES)
     yield from _su(m)
     for f in dict.fromkeys((factor, first)):
         fitted = fitted_base(m, f)
-        if fitted is not None:
-            for base in (*chosen(m, fitted), fitted):
-                yield Fit(base, pr.LinearScaling(f))
+        for base in (*chosen(m, fitted), fitted) if fitted else ():
+            yield Fit(base, pr.LinearScaling(f))
 
 
 def _su(m: Measurement) -> Iterator[Fit]:
-    """Yield Su's scaling, which divides the last pair by the factor, and the first by its root."""
+    """Yield Su's scaling, whose divisor rises from a root of the factor to the factor itself."""
     if m.w.size < 3:
         return
     for base in PUBLISHED_BASES:
-        divisor = m.plain(base) / m.w
+        divisor = m.predicted(base) / m.w
         if divisor[0] <= 1 or divisor[-1] <= divisor[0]:
             continue
         slope = np.log(np.log(divisor[0]) / np.log(divisor[-1])) / np.log(2 / m.rotary_dim)
@@ -95,20 +89,17 @@ def _still(m: Measurement) -> Iterator[Fit]:
     turning = int(np.count_nonzero(m.w))
     if not 0 < turning < m.w.size or not (m.w[:turning] > 0).all():
         return
-    fraction = fraction_of(turning, m.w.size)
     factor = max(nice(1 / float(m.w[0]), float(m.error[0])), 1.0)
-    scaling = pr.Proportional(fraction, factor=factor)
-    for base in PUBLISHED_BASES:
-        yield Fit(base, scaling)
+    scaling = pr.Proportional(_fraction(turning, m.w.size), factor=factor)
+    yield from (Fit(base, scaling) for base in PUBLISHED_BASES)
     if turning > 1:
         ratio = float(m.w[turning - 1]) * factor
         fitted = ratio ** (-m.w.size / (turning - 1))
-        for base in (*decimals(fitted), fitted) if fitted > 1 else ():
-            yield Fit(base, scaling)
+        yield from (Fit(base, scaling) for base in (*decimals(fitted), fitted) if fitted > 1)
 
 
-def fraction_of(turning: int, pairs: int) -> float:
-    """Return ``turning / pairs`` if short, else the shortest fraction that keeps ``turning``."""
+def _fraction(turning: int, pairs: int) -> float:
+    """Return the shortest fraction for which ``turning`` of the pairs have a frequency above 0."""
     if round(turning / pairs, 3) == turning / pairs:
         return turning / pairs
     for n in range(1, _DIGITS):

@@ -1,5 +1,4 @@
 """The gallery: identify functions of libraries, and compare the results with their source code.
 
-:mod:`..adapters` lists the functions with the encoding that the source of each defines;
-``posenc gallery`` identifies them without that declaration and compares.
+:mod:`..adapters` lists the functions, each with the encoding that its source defines.
 """

@@ -11,11 +11,10 @@ from .judge import RIGHT
 from .run import Gallery, installed
 
 READING = """\
-Functions of real libraries, each handed to `identify` with nothing declared but the shape of the
-call (positions, a tensor, the size of the last axis). What the card says is compared with what the
-library's **source** says, which was read in the source, never on the card
-(`conformance/adapters`). **worst** is the largest error against the identified encoding, in units
-of rounding; up to 128 pass (see README)."""
+`identify` gets a function of a library and the shapes of its arguments, and returns an identity
+card: the encoding that it found. The table compares the card with the encoding that a person read
+in the **source** of the library (`conformance/adapters`). **worst** is the largest error against
+the identified encoding, in units of rounding; up to 128 pass (see README)."""
 HEAD = ("function", "source", "is", "card", "worst")
 
 

@@ -17,11 +17,11 @@ from posenc_ref.conformance.surveys.record import Outcome
 
 #: The ways in which a card can be right, strongest first.
 RIGHT = {
-    "equal": "the same value",
-    "alias": "one of the aliases on the card",
-    "relation": "the same map, with parameters that the card says cannot be told apart",
-    "measured": "the same frequencies: the card says that no rule of ours gives them",
-    "unknown": "no encoding, for the reason that the source gives",
+    "equal": "the card has the encoding of the source",
+    "alias": "the encoding of the source is an alias on the card",
+    "relation": "the outputs are the same; the card says that several parameters give them",
+    "measured": "the frequencies are the same; the card says that no known rule gives them",
+    "unknown": "the card has no encoding, for the same reason as the source",
 }
 
 
@@ -33,8 +33,8 @@ def judge_function(function: LibraryFunction) -> Outcome:
         found = function.build()
     except Exception as error:
         return blank.replace(reason=f"cannot be built: {type(error).__name__}: {error}")
-    declared_nothing = dataclasses.replace(found, encoding=None, name=function.name)
-    card = identify(declared_nothing, axes=found.axes)
+    undeclared = dataclasses.replace(found, encoding=None, name=function.name)
+    card = identify(undeclared, axes=found.axes)
     right, wrong = compare(card, function)
     return blank.replace(
         verdict="conforms" if right else "deviates",
@@ -57,18 +57,17 @@ def compare(card: Card, function: LibraryFunction) -> tuple[str, str]:
     """Return (key of :data:`RIGHT`, "") for a right card, or ("", reason) for a wrong one."""
     if function.expected is None:
         if card.exact:
-            return "", f"it should be no encoding of ours, and the card says {card.encoding!r}"
+            return "", f"the card must have no encoding, got {card.encoding!r}"
         if not any(function.unknown in text for text in card.unknown):
-            return "", f"the card should say {function.unknown!r}"
+            return "", f'the card must list "{function.unknown}" as unknown, got {card.unknown}'
         return "unknown", ""
-    if card.encoding is None:
-        return "", f"it is {function.expected!r}, and the card finds no encoding"
-    if _codes(card) != tuple(sorted(function.deviations)):
-        wanted = ", ".join(function.deviations) or "none"
-        return "", f"deviations should be {wanted}, and are {', '.join(_codes(card)) or 'none'}"
     right = _same(card, function.expected)
-    wrong = f"it is {function.expected!r}, and the card says {card.encoding!r}"
-    return right, "" if right else wrong
+    if not right:
+        return "", f"the card must have the encoding {function.expected!r}, got {card.encoding!r}"
+    if _codes(card) != tuple(sorted(function.deviations)):
+        wanted, got = (", ".join(codes) or "none" for codes in (function.deviations, _codes(card)))
+        return "", f"the card must have the deviations {wanted}, got {got}"
+    return right, ""
 
 
 def _codes(card: Card) -> tuple[str, ...]:
@@ -76,11 +75,12 @@ def _codes(card: Card) -> tuple[str, ...]:
 
 
 def _same(card: Card, expected: Encoding) -> str:
-    """Return the key of :data:`RIGHT` for how the card names ``expected``, or ""."""
+    """Return the key of :data:`RIGHT` if the card has the ``expected`` encoding, else ""."""
     found = card.encoding
-    assert found is not None
+    if found is None:
+        return ""
     if isinstance(found, T5Bias) and isinstance(expected, T5Bias):
-        # Buckets do not depend on the table; a bias was checked with its own.
+        # Buckets do not depend on the table, and a bias was identified with its own table.
         if found.num_buckets != expected.num_buckets:
             return ""
         expected = expected.replace(table=found.table)
@@ -90,21 +90,11 @@ def _same(card: Card, expected: Encoding) -> str:
         return "alias"
     if type(found) is not type(expected):
         return ""
-    free = "measured" if _unspaced(found, expected) else "relation" if card.relations else ""
-    return free if free and _one_map(found, expected, card.surface) else ""
-
-
-def _unspaced(found: Encoding, expected: Encoding) -> bool:
-    """Return whether both encodings list their frequencies, which are measured inexactly."""
-    lists = (getattr(e, "scaling", None) for e in (found, expected))
-    return all(isinstance(scaling, GivenFrequencies) for scaling in lists)
-
-
-def _one_map(found: Encoding, expected: Encoding, surface: str) -> bool:
-    """Return whether ``check`` finds that ``found`` conforms to ``expected``."""
-    if surface in ("cos_sin", "frequencies"):
-        surface = "apply"
-    if surface not in ("apply", "table", "bucket"):
-        return False
+    # Measured frequencies differ from the source's by the error of the measurement.
+    scalings = (getattr(e, "scaling", None) for e in (found, expected))
+    measured = all(isinstance(scaling, GivenFrequencies) for scaling in scalings)
+    surface = "apply" if card.surface in ("cos_sin", "frequencies") else card.surface
+    if not (measured or card.relations) or surface not in ("apply", "table", "bucket"):
+        return ""
     one = Implementation(getattr(found, surface), surface, "the card's encoding")
-    return check(one, expected).passed
+    return ("measured" if measured else "relation") if check(one, expected).passed else ""

@@ -51,7 +51,7 @@ class Gallery(Survey):
     def summary(self) -> str:
         """Return the counts in one line."""
         good = [o.right for o in self.outcomes if o.right]
-        text = f"{len(self.outcomes)} functions identified, {len(good)} as their source says"
+        text = f"{len(self.outcomes)} functions identified, {len(good)} as in the source"
         if good:
             text += f" ({', '.join(f'{good.count(k)} {k}' for k in RIGHT if k in good)})"
         if len(good) < len(self.outcomes):
@@ -68,12 +68,9 @@ class Gallery(Survey):
             "versions": installed() | versions(),
             "summary": self.summary,
             "entries": [
-                {
-                    "name": function.name,
-                    "library": function.library,
-                    "source": function.source,
+                {name: getattr(function, name) for name in ("name", "library", "source", "says")}
+                | {
                     "expected": function.expected and function.expected.to_dict(),
-                    "says": function.says,
                     "outcome": (found := self.outcome(function)) and found.to_dict(KEYS),
                 }
                 for function in self.functions
@@ -97,7 +94,11 @@ def gallery(
     begin = time.perf_counter()
     chosen = tuple(function for function in functions() if function.wanted(tuple(only)))
     names = [function.name for function in chosen if function.library not in missing()]
-    found = run(names, judge_name, _failed, processes=processes, progress=progress)
+
+    def failed(name: str, reason: str) -> Outcome:
+        return blank_of(_named(name)).replace(reason=reason)
+
+    found = run(names, judge_name, failed, processes=processes, progress=progress)
     found.sort(key=lambda o: names.index(o.case))
     return Gallery(found, time.perf_counter() - begin, chosen)
 
@@ -105,10 +106,6 @@ def gallery(
 def judge_name(name: str) -> Iterator[Outcome]:
     """Yield the outcome of the function with this name."""
     yield judge_function(_named(name))
-
-
-def _failed(name: str, reason: str) -> Outcome:
-    return blank_of(_named(name)).replace(reason=reason)
 
 
 def _named(name: str) -> LibraryFunction:

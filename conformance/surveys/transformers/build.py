@@ -1,7 +1,7 @@
-"""Build a rotary module as its model does, and fill its buffers as loading a checkpoint does.
+"""Build a rotary module with the arguments that its model passes, and fill its buffers.
 
-Transformers creates models on the meta device and fills their tables in ``_init_weights``, which
-is a second definition of the frequencies.
+To load a checkpoint, transformers creates the model on the meta device, and ``_init_weights``
+computes the frequencies again.  This code may differ from the constructor, so it is judged.
 """
 
 from __future__ import annotations
@@ -29,26 +29,25 @@ _XDROPE = {"alpha": 1000.0, "factor": 1.0, "xdrope_section": [16, 16, 16, 16]}
 SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "CohereCompassTextConfig": (
         {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
-        "the default has no parameters for its layer type",
+        "the default rope_parameters have no entry for the layer type",
     ),
     "EsmConfig": ({"position_embedding_type": "rotary"}, "by default positions are absolute"),
     "Glm4MoeConfig": ({"head_dim": 128}, "the default head is 4096 // 96 = 42 wide"),
-    "Glm4vTextConfig": (
-        {"rope_parameters": {"rope_type": "default", **_GLM4V}},
-        "the default sections add up to half of the default head's pairs",
+    **dict.fromkeys(
+        ("Glm4vTextConfig", "GlmImageTextConfig"),
+        (
+            {"rope_parameters": {"rope_type": "default", **_GLM4V}},
+            "the default mrope_section adds up to half of the pairs of a head",
+        ),
     ),
     "Glm4vMoeTextConfig": ({"head_dim": 128}, "the default head is 4096 // 96 = 42 wide"),
-    "GlmImageTextConfig": (
-        {"rope_parameters": {"rope_type": "default", **_GLM4V}},
-        "the default sections add up to half of the default head's pairs",
-    ),
     "GraniteMoeHybridConfig": (
         {"position_embedding_type": "rope", "layer_types": ["attention"] * 32},
-        "by default no layer has attention, nor a position embedding",
+        "the default has no attention layers and no position embedding",
     ),
     "HunYuanVLTextConfig": (
         {"head_dim": 128, "rope_parameters": {"rope_type": "xdrope", "rope_theta": 1e4, **_XDROPE}},
-        "the default has no sections",
+        "the default has no xdrope_section",
     ),
     "Llama4VisionConfig": ({"image_size": 160 * 14}, "a grid of 160 x 160 patches"),
     **dict.fromkeys(
@@ -67,8 +66,8 @@ class Crashed(Exception):
 def build(target: Target, rope_type: str = AS_CONFIGURED) -> tuple[Any, Any]:
     """Return a container with the module and its configuration, and that configuration.
 
-    Raises :class:`Unjudged` if no configuration works or the ``rope_type`` is not accepted, and
-    :class:`Crashed` if the module accepts it and then fails.
+    Raises :class:`Unjudged` if no configuration works or the model rejects ``rope_type``, and
+    :class:`Crashed` if the configuration accepts ``rope_type`` but the module fails.
     """
     import torch
 
@@ -116,7 +115,8 @@ def _as_configured(target: Target) -> tuple[Any, Any]:
 def _configurations(file: ModuleType, cls: type, target: Target) -> Iterator[Any]:
     """Yield default configurations to try: the builder's, the module's, nested ones, then all."""
     own = next(iter(_annotations(cls)), "")
-    every = [name for name, value in vars(file).items() if _is_configuration(value)]
+    named = ((n, v) for n, v in vars(file).items() if inspect.isclass(v) and n.endswith("Config"))
+    every = [name for name, value in named if getattr(value, "model_type", "")]
     for name in dict.fromkeys((target.config, own, *every)):
         if not name or not hasattr(file, name):
             continue
@@ -141,13 +141,8 @@ def _annotations(cls: type) -> Iterator[str]:
             yield name.partition("|")[0].strip()
 
 
-def _is_configuration(value: Any) -> bool:
-    named = inspect.isclass(value) and value.__name__.endswith("Config")
-    return named and bool(getattr(value, "model_type", ""))
-
-
 def settings_of(config: Any) -> str:
-    """Return the settings that differ from the configuration's defaults, and the reason."""
+    """Return the settings in :data:`SETTINGS` for a configuration, with the reason for them."""
     settings, why = SETTINGS.get(type(config).__name__, ({}, ""))
     return f"built with {settings}: {why}" if settings else ""
 

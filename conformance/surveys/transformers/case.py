@@ -65,7 +65,7 @@ class RotaryCase:
 
 
 def judged_or_gap(blank: Outcome, report: Report) -> Outcome:
-    """Return ``blank`` completed from a report; ``inconclusive`` becomes ``gap``."""
+    """Return ``blank`` with the result of a report; without a verdict it is a ``gap``."""
     found = judged(blank, report)
     if found.verdict == "inconclusive":
         return found.replace(verdict="gap", reason=f"inconclusive: {found.reason}")

@@ -1,7 +1,8 @@
 """Find every rotary module class in the source code of the installed ``transformers``.
 
 It reads the code without importing it: names identify the classes, and calls that build a class
-show its configuration.  A class may have several (such as a text tower and an audio tower).
+show its configuration.  A model may build one class with several configurations, such as those of
+a text tower and an audio tower.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import ast
 import fnmatch
 import functools
-import importlib.metadata
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Return the model's folder, the class, and the differences between its instances."""
+        """Return the model's folder and the class, then the configuration in parentheses."""
         parts = [self.config + (f".{self.path}" if self.path else "")]
         parts += [] if self.scaled else ["scaled=False"]
         inside = ", ".join(part for part in parts if part)
@@ -63,11 +63,6 @@ def matches(name: str, model: str, pattern: str) -> bool:
     if any(c in pattern for c in "*?["):
         return fnmatch.fnmatchcase(name.lower(), pattern)
     return pattern == model or (pattern in name.lower() and "." in pattern)
-
-
-def version() -> str:
-    """Return the installed version of ``transformers``."""
-    return importlib.metadata.version("transformers")
 
 
 def models_folder() -> Path:

@@ -7,6 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from posenc_ref import Encoding, MixedRoPE, ModelEncoding, MultiAxisRoPE, RoPE, from_config
+from posenc_ref.conformance.adapters.rotary_function import Rotation
+from posenc_ref.conformance.adapters.rotary_table import SIDE
+from posenc_ref.conformance.adapters.transformers_config import rotated_part
 from posenc_ref.conformance.harness.implementation import Implementation
 
 from .case import Unjudged
@@ -14,7 +17,7 @@ from .census import Target
 
 #: Configuration classes without a model_type, each with the model_type to read it as.
 READ_AS = {"Qwen3OmniMoeCode2WavConfig": "llama", "SaProtConfig": "esm"}
-#: Layer types by the names of a module's tables.
+#: The layer type for each name of a table that is no layer type.
 LABELS = {"main": "sliding_attention", "compress": "compressed_sparse_attention"}
 
 
@@ -48,24 +51,15 @@ def declared(
         return _on_a_grid(implementation, found, model)
     if isinstance(found, RoPE) and not target.scaled:
         found = found.replace(scaling=None)
-    return implementation, _slice(found, implementation.head_dim)
-
-
-def _slice(encoding: Encoding, head_dim: int | None) -> Encoding:
-    """Return only the rotary part if the function gets only the rotated channels."""
-    if isinstance(encoding, RoPE) and head_dim == encoding.rotary_dim != encoding.head_dim:
-        return encoding.replace(head_dim=head_dim, rotary_start=0, rotary_dim=None)
-    return encoding
+    return implementation, rotated_part(found, implementation.head_dim)
 
 
 def _on_a_grid(
     implementation: Implementation, encoding: MultiAxisRoPE, model: ModelEncoding
 ) -> tuple[Implementation, Encoding]:
-    """Return both, adapted to positions that are the rows and columns of a grid of patches."""
-    from posenc_ref.conformance.adapters.rotary_table import SIDE
-
-    rotation = getattr(implementation.call, "rotation", None)
-    if rotation is None or rotation.table.arrangement != "grid":
+    """Adapt both to a grid if positions are the rows and columns of patches."""
+    rotation = implementation.call
+    if not isinstance(rotation, Rotation) or rotation.table.arrangement != "grid":
         return implementation, encoding
     axes = model.provenance.get("axes", "")
     if "in [-1, 1]" in axes:  # the centre of patch i of n is (2 i + 1 - n) / n
@@ -74,8 +68,7 @@ def _on_a_grid(
         encoding = encoding.replace(position_scale=scale, offset=(1 - SIDE) / 2)
     if "(x, y" not in axes:
         return implementation, encoding
-    call = implementation.call
-    turned = replace(implementation, call=lambda x, positions: call(x, positions.flip(0)))
+    turned = replace(implementation, call=lambda x, positions: rotation(x, positions.flip(0)))
     return turned, encoding
 
 
@@ -91,7 +84,7 @@ def _vjepa2(config: Any, _: Implementation) -> Encoding:
 
 
 def _esmfold2(config: Any, _: Implementation) -> Encoding:
-    """Return a RoPE of three coordinates with one base and a residue number with another.
+    """Return a RoPE of four axes: three coordinates with one base, residue number with another.
 
     Source: transformers 5.23, ``EsmFold2RotaryEmbedding``: exponents i/n within each axis.
     """
@@ -111,7 +104,7 @@ def _lightglue(_: Any, implementation: Implementation) -> Encoding:
     Source: transformers 5.23, ``LightGluePositionalEncoder``; cvg/LightGlue,
     ``LearnableFourierPositionalEncoding``.
     """
-    weight = implementation.call.rotation.table.module.projector.weight  # type: ignore[attr-defined]
+    weight = implementation.call.table.module.projector.weight  # type: ignore[attr-defined]
     return MixedRoPE(
         2 * weight.shape[0], weight.detach().numpy().T.astype(float), layout="interleaved"
     )

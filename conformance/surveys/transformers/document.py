@@ -18,28 +18,32 @@ from .sweep import JUDGED, VERDICTS, Sweep, libraries
 #: The largest number of modules listed for a deviation, and of reasons for refusals.
 _NAMED, _REASONS = 10, 12
 LOGITS = """\
-With other rope types, the default entry of `rope_parameters` is replaced (factor 4, or 8 for
-llama3; original length 2048). `scores` are the logits of the attention class: q, k and the scale
-that it hands to its attention function, at seven positions, against `ModelEncoding.scores` of q and
-k as they are at position 0. That shows the slice of the head, the layers that are not rotated, and
-every factor wherever it is put. Attention classes that could not be built or called with hidden
-states and position embeddings alone are counted as not drivable."""
+For another rope type, the sweep replaces the `rope_parameters` of the default configuration that
+have the rope type "default" (factor 4, or 8 for llama3; original length 2048).
+
+`scores` are logits. The sweep records q, k and the scale that the attention class passes to its
+attention function, at seven positions and at position 0. The logits of the recorded values at the
+seven positions must equal `ModelEncoding.scores` of q and k at position 0. This checks the rotated
+channels, the layers without rotation, and factors on queries, keys, cos, sin or the softmax scale.
+Attention classes that need other arguments than hidden states and position embeddings count as not
+drivable."""
 #: The folder of the deviations' scripts, next to the document.
 SCRIPTS = "sweep-deviations"
 TITLE = "Every rotary module of transformers, judged"
 READING = """\
 Every rotary module class of every model in the installed `transformers` is built from its default
-configuration, filled as loading a checkpoint fills it, driven with its own function that rotates,
-and judged against what `posenc_ref.from_config` reads in that configuration. A **score** is the
-largest error in units of rounding (see README): up to 128 pass. **angles** is how the module holds
-them, found by recomputing. Names are `model.Class(configuration) [layer type]`; one class may be
-built from several configurations, and may keep a table for each type of layer.
+configuration. The model's `_init_weights` fills its buffers, and the model's own function rotates
+with its table. The result is compared with the encoding that `posenc_ref.from_config` reads in the
+configuration. A **score** is the largest error in units of rounding (see README): up to 128 pass.
+**angles** is the precision in which the module computes angles, found by computing them in each.
+Names are `model.Class(configuration) [layer type]`; one class may be built from several
+configurations, and may have a table for each layer type.
 
-- **deviates**: the module is not what its configuration says. A *bug* is one by its own source or
-  paper; a *convention* is a choice of its own that others have to know.
-- **our gap**: we cannot express it, or not judge it.
-- **not drivable**: nothing told us how to call it.
-- **refused**: the model does not take the rope type that was asked for. That is no deviation."""
+- **deviates**: the module differs from its configuration. A *bug* contradicts the model's source or
+  paper; a *convention* is a choice that users of the model must know.
+- **our gap**: `posenc_ref` has no encoding for the module, or cannot judge it.
+- **not drivable**: the sweep found no way to build or call the module.
+- **refused**: the model does not support this rope type. That is no deviation."""
 
 
 def markdown(found: Sweep, folder: Path | None = None) -> str:

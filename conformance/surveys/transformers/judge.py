@@ -40,7 +40,8 @@ def _outcomes(case: RotaryCase) -> Iterator[Outcome]:
         if case.surface == APPLY:
             yield blank.replace(verdict="deviates", codes=("raises",), messages=(str(error),))
         else:
-            yield blank.replace(verdict="refused", reason="the module fails, as judged elsewhere")
+            reason = "the module fails; the outcome of the surface apply has the error"
+            yield blank.replace(verdict="refused", reason=reason)
         return
     blank = blank.replace(settings=settings_of(config))
     if case.surface != APPLY:
@@ -59,25 +60,19 @@ def _judge(case: RotaryCase, container: Any, config: Any, blank: Outcome) -> Out
     if found.surface != "apply":
         return blank.replace(verdict="undrivable", reason=f"found {found.name}, no rotation")
     blank = blank.replace(tensor_layout=found.tensor_layout)
+    encoding, gap = None, ""
     try:
         found, encoding = declared(found, case.target, config, blank.layer_type)
+        blank = blank.replace(encoding=repr(encoding))
     except Unjudged as error:
         if case.rope_type != AS_CONFIGURED and "rope_type must be one of" in str(error):
-            return blank.replace(verdict="refused", reason=f"not one of the model's own: {error}")
-        return _properties(found, blank, str(error))
-    blank = blank.replace(encoding=repr(encoding))
+            return blank.replace(verdict="refused", reason=f"the model rejects it: {error}")
+        gap = str(error)
+        if found.axes > 1:  # without an encoding, ``check`` measures rotations of one axis only
+            return blank.replace(verdict="gap", reason=gap)
     try:
-        return judged_or_gap(blank, check(found, encoding, name=blank.name, dtype=case.dtype))
+        line = judged_or_gap(blank, check(found, encoding, name=blank.name, dtype=case.dtype))
     except Exception as error:
-        return blank.replace(verdict="gap", reason=f"the judge: {one_line(error, 400)}")
-
-
-def _properties(found: Any, blank: Outcome, reason: str) -> Outcome:
-    """Return an outcome with the measured encoding, although none is declared."""
-    if found.axes > 1:
-        return blank.replace(verdict="gap", reason=reason)
-    try:
-        line = judged_or_gap(blank, check(found, None, name=blank.name))
-    except Exception as error:
-        return blank.replace(verdict="gap", reason=f"{reason}; the judge: {one_line(error, 400)}")
-    return line.replace(verdict="gap", reason=reason)
+        raised = f"check raised {one_line(error, 400)}"
+        return blank.replace(verdict="gap", reason=f"{gap}; {raised}" if gap else raised)
+    return line.replace(verdict="gap", reason=gap) if gap else line

@@ -18,20 +18,12 @@ ROPE_TYPES: dict[str, dict[str, Any]] = {
     "linear": {"factor": 4.0},
     "dynamic": {"factor": 4.0},
     "yarn": {"factor": 4.0, "original_max_position_embeddings": 2048},
-    "yarn-untruncated": {
-        "rope_type": "yarn",
-        "factor": 32.0,
-        "original_max_position_embeddings": 4096,
-        "truncate": False,  # as in gpt-oss
-    },
-    "llama3": {
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 2048,
-    },
+    "yarn-untruncated": {"rope_type": "yarn", "factor": 32.0, "truncate": False,
+                         "original_max_position_embeddings": 4096},  # as in gpt-oss
+    "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 2048},
     "longrope": {"factor": 4.0, "original_max_position_embeddings": 2048},
-}
+}  # fmt: skip
 #: Classes that take ``rope_scaling``, the older name, for some layers only.
 OLDER_NAME = ("DeepseekV4Config",)
 
@@ -39,7 +31,8 @@ OLDER_NAME = ("DeepseekV4Config",)
 def rescaled(module: Any, config: Any, rope_type: str, settings: Mapping[str, Any]) -> Any:
     """Return a copy of ``config`` with another rope type instead of the default one.
 
-    Raises :class:`Unjudged` if there is no default rope type or the class rejects the other.
+    Raises :class:`Unjudged` if no entry has the rope type "default", or if the configuration class
+    rejects ``rope_type``.
     """
     given = getattr(config, "rope_parameters", None)
     nested = isinstance(given, Mapping) and not isinstance(given.get("rope_type"), str)

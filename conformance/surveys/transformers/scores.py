@@ -18,7 +18,7 @@ import numpy as np
 
 from posenc_ref import Encoding, ModelEncoding, Rotary
 from posenc_ref.accuracy import Truth, budget
-from posenc_ref.conformance.surveys.record import Outcome
+from posenc_ref.conformance.surveys.record import Outcome, one_line
 
 from .case import Unjudged
 from .declared import model_of
@@ -39,8 +39,9 @@ def judge_scores(blank: Outcome, container: Any, config: Any) -> Iterator[Outcom
     except Exception as error:
         yield blank.replace(verdict="gap", reason=f"from_config: {type(error).__name__}: {error}")
         return
-    if "scaled=False" in blank.target:  # the attention class has two tables
-        yield blank.replace(verdict="undrivable", reason="only one of the class's tables is judged")
+    if "scaled=False" in blank.target:
+        reason = "the attention class has two tables; logits are judged with the scaled one"
+        yield blank.replace(verdict="undrivable", reason=reason)
         return
     for layer_type in model.encodings:
         line = blank.replace(layer_type=layer_type if len(model.encodings) > 1 else "")
@@ -71,20 +72,17 @@ def _judge(
         return line.replace(verdict="conforms")
     declared = _scale(model, q0)
     if scale == 1.0 and truth.score(actual * declared, dtype="float32").max() <= line.budget:
-        note = f"queries are scaled by {declared:.6g}, it seems, before attention sees them"
+        note = f"the softmax scale is 1; queries seem to be multiplied by {declared:.6g} before"
         return line.replace(verdict="conforms", notes=(note,), worst=None)
     if encoding is None and attention.given:
-        reason = "whether this layer rotates is decided outside of its attention class"
+        reason = "the caller of the attention class decides whether this layer rotates"
         raise Unjudged("undrivable", reason)
-    message = "effective logits are not those that are declared"
+    message = "the logits differ from those of the declared encoding"
     return line.replace(verdict="deviates", codes=("inaccurate",), messages=(message,))
 
 
 def _truth(model: ModelEncoding, layer_type: str, q0: Any, k0: Any, positions: np.ndarray) -> Truth:
-    """Return the expected logits for the q and k that the class gives at position 0.
-
-    A sums absolute products; B adds the angles of queries and keys.
-    """
+    """Return the expected logits, with error scales, for the q and k recorded at position 0."""
     encoding = model.encodings[layer_type]
     if encoding is None:
         value = model.scores(layer_type, q0, k0, POSITIONS, POSITIONS)
@@ -139,8 +137,7 @@ class _Attention:
         try:
             table = self.rotary(x, at, **kind)
         except Exception as error:
-            text = f"{type(error).__name__}: {str(error)[:120]}"
-            reason = f"{type(self.rotary).__name__} takes no positions: {text}"
+            reason = f"{type(self.rotary).__name__} takes no positions: {one_line(error, 120)}"
             raise Unjudged("undrivable", reason) from error
         tries = [table] if self.encoding is not None else [None, table]
         reasons = []
@@ -151,7 +148,7 @@ class _Attention:
                 with torch.no_grad():
                     self.module(**given)
             except Exception as error:
-                reasons.append(f"{type(error).__name__}: {str(error)[:120]}")
+                reasons.append(one_line(error, 120))
                 continue
             if _seen:
                 self.given = embeddings is not None
@@ -167,10 +164,7 @@ _seen: list[tuple[Any, Any, float]] = []
 def _probe(
     module: Any, query: Any, key: Any, value: Any, *_: Any, scaling: Any = None, **__: Any
 ) -> tuple[Any, None]:
-    """Record q, k and the scale instead of computing attention.
-
-    It keeps one key head, because grouping of heads does not affect positions.
-    """
+    """Record q, the first head of k, and the scale, instead of computing attention."""
     q, k = (x.detach().double().numpy() for x in (query, key[:, :1]))
     k = np.broadcast_to(k, (*q.shape[:2], *k.shape[2:]))
     _seen.append((q, k, q.shape[-1] ** -0.5 if scaling is None else float(scaling)))
@@ -253,7 +247,7 @@ def _arguments(module: Any, x: Any, embeddings: Any, positions: Any) -> dict[str
         elif _NOTHING.search(name):
             found[name] = None
         elif parameter.default is parameter.empty and parameter.kind < parameter.VAR_POSITIONAL:
-            raise Unjudged("undrivable", f"{type(module).__name__} wants {name}")
+            raise Unjudged("undrivable", f"{type(module).__name__} requires {name}")
         elif "scaling" in name:  # a scale of the logits, computed by the caller
-            raise Unjudged("undrivable", f"{type(module).__name__} is told {name}")
+            raise Unjudged("undrivable", f"{type(module).__name__} gets {name} from its caller")
     return found

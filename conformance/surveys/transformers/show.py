@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from posenc_ref.conformance.surveys.expected import explanation
 from posenc_ref.conformance.surveys.record import Outcome
-from posenc_ref.conformance.surveys.tables import WORDS, TextTable, swept_score
+from posenc_ref.conformance.surveys.tables import WORDS, Cell, TextTable, swept_score
 
-from .sweep import VERDICTS, Sweep
+from .sweep import Sweep
 
 #: The verdict of :class:`TextTable` for each verdict of a sweep.
 STATES = {"conforms": "conforms", "deviates": "deviates", "gap": "inconclusive"}
@@ -17,12 +17,12 @@ HEAD = ["module", "what it is", "verdict", "score", "angles", "findings"]
 
 def table(found: Sweep) -> TextTable:
     """Return a table with a row for each outcome that was not refused."""
-    made = TextTable("Positional encodings of transformers", HEAD, numbers=frozenset({"score"}))
+    rows: list[list[Cell]] = []
     for line in found.outcomes:
         if line.verdict != "refused":
-            state = STATES.get(line.verdict, "skipped")
-            made.add((cell, state if i == 2 else "") for i, cell in enumerate(cells(line)))
-    return made
+            name, encoding, verdict, *rest = cells(line)
+            rows.append([name, encoding, (verdict, STATES.get(line.verdict, "skipped")), *rest])
+    return TextTable("Positional encodings of transformers", HEAD, rows, numbers=["score"])
 
 
 def cells(line: Outcome) -> list[str]:
@@ -46,7 +46,7 @@ def sentences(found: Sweep) -> list[str]:
         if chosen:
             out += [f"{title}:", *(f"  {_sentence(found, line)}" for line in chosen)]
     if found.stale:
-        out.append("Expected, and no longer so (sweep_expected.json):")
+        out.append("Expected deviations that were not found (sweep_expected.json):")
         out += [f"  {entry}" for entry in found.stale]
     return out
 
@@ -68,11 +68,11 @@ def summary(found: Sweep) -> str:
 
 def counts(lines: Sequence[Outcome]) -> str:
     """Return the number of outcomes with each verdict, as text."""
-    c = Sweep(list(lines)).count(*VERDICTS)
+    c = Sweep(list(lines)).counts
     modules = len({(line.group, line.module) for line in lines})
     models = len({line.group for line in lines})
     text = (
-        f"{len(lines)} tables of {modules} modules in {models} models: "
+        f"{len(lines)} cos and sin tables of {modules} modules in {models} models: "
         f"{c['conforms'] + c['deviates']} judged, {c['conforms']} conforming, "
         f"{c['deviates']} deviating, {c['gap']} our gap, {c['undrivable']} not drivable"
     )

@@ -20,7 +20,7 @@ from posenc_ref.conformance.surveys.runner import Progress, run
 from posenc_ref.conformance.surveys.worker import Judge
 
 from .case import APPLY, AS_CONFIGURED, FLOAT32, RotaryCase
-from .census import census, version
+from .census import census
 from .judge import judge_case
 
 EXPECTED = Path(__file__).with_name("sweep_expected.json")
@@ -49,10 +49,7 @@ class Sweep(Survey):
 
     known: tuple[Expected, ...] = ()
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """Return the number of outcomes with each verdict."""
-        return self.count(*VERDICTS)
+    verdicts = VERDICTS
 
     @property
     def unexplained(self) -> list[Outcome]:
@@ -69,7 +66,7 @@ class Sweep(Survey):
 
     @property
     def stale(self) -> list[str]:
-        """Return the entries that are no longer true."""
+        """Return the patterns of expected deviations that no outcome has any more."""
         return stale(self.outcomes, self.known)
 
     @property
@@ -85,7 +82,7 @@ class Sweep(Survey):
 
 def libraries() -> dict[str, str]:
     """Return the versions of the libraries that the outcomes depend on."""
-    return {"transformers": version(), "torch": importlib.metadata.version("torch")}
+    return {name: importlib.metadata.version(name) for name in ("transformers", "torch")}
 
 
 def sweep(
@@ -98,8 +95,8 @@ def sweep(
 ) -> Sweep:
     """Judge every target that matches ``only``, or all targets.
 
-    The configured rope type is judged in all ``dtypes``, any other in the first.  The other
-    ``settings`` are those of :func:`sweep_cases`.
+    The configured rope type is judged in all ``dtypes``; other rope types, and logits, only in the
+    first.  ``settings`` are those of :func:`sweep_cases`.
     """
     targets = census(only)
     cases = [
@@ -126,8 +123,8 @@ def sweep_cases(
 ) -> Sweep:
     """Return the sweep of ``cases``, each of which has a name and a blank outcome.
 
-    ``file`` gets a line of JSON per outcome, and a last one with versions and counts.  ``resume``
-    keeps the outcomes in ``file`` and does not judge them again.
+    The sweep writes each outcome to ``file`` as a line of JSON, then a footer with the counts.
+    ``resume`` keeps the outcomes in ``file`` and does not judge them again.
     """
     begin = time.perf_counter()
     old = recorded_outcomes(file, "sweep", KEYS, libraries()) if resume and file else []
@@ -144,7 +141,7 @@ def sweep_cases(
         lines += run(
             [case for case in cases if case.name not in done],
             judge,
-            _gap,
+            lambda case, reason: case.blank().replace(verdict="gap", reason=reason),
             processes=processes,
             time_limit=time_limit,
             keep=keep,
@@ -165,8 +162,3 @@ def sweep_cases(
                 cpu_seconds=round(result.cpu_seconds, 1),
             )
     return result
-
-
-def _gap(case: Any, reason: str) -> Outcome:
-    blank: Outcome = case.blank()
-    return blank.replace(verdict="gap", reason=reason)

@@ -1,7 +1,7 @@
 """Expected outputs of every surface in 50-digit mpmath.
 
-The registry has the formula of each encoding; the functions here and in :mod:`.exact_integers`
-apply it as each surface does.
+The registry has the formula of each encoding. The functions here compute the results of every
+surface from it; :mod:`.exact_integers` has the surfaces that need no formula.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from posenc_ref import Sinusoidal, Sinusoidal2D, T5Bias
 from posenc_ref.conformance.exact import rotation
 from posenc_ref.conformance.exact.digits import DIGITS, exact_bucket, mpmath, slope
 from posenc_ref.conformance.exact.numbers import (
+    Array,
     Number,
     Real,
     computed,
@@ -73,7 +74,10 @@ def _bucket(e: T5Bias, relative_position: np.ndarray) -> np.ndarray:
 
 
 def grid(e: Any, inputs: Inputs, digits: int = DIGITS) -> Real:
-    """Return the rows of all patches at exact positions; B includes the rounding of positions."""
+    """Return the rows of all patches, with positions in 50 digits.
+
+    B counts the rounding of the positions as part of the rounding of the angles.
+    """
     h, w = inputs["height"], inputs["width"]
     tokens = range(h * w)
     if isinstance(e, Sinusoidal):
@@ -105,43 +109,44 @@ def _add(e: Any, x: np.ndarray) -> Real:
 def _scores(e: Any, inputs: Inputs) -> Real:
     """Return the logits of rotated q and k, or of q and k plus a bias, at positions 0 to S - 1.
 
-    A is the sum of the absolute terms of the fully expanded product.  B sums, over pairs,
-    the B of q times the amplitude of k and vice versa.  Encodings of family "score" use the
-    formula of their entry.
+    A is the sum of the absolute terms of the fully expanded product. B is a sum over pairs: B of
+    the pair in q times the length of the pair in k, plus the same with q and k exchanged.
+    Encodings of family "score" use the formula of their entry.
     """
-    mp = mpmath().mp
     q, k = inputs["q"], inputs["k"]
     if e.family == "score":
         return registered(e, inputs)
-    shape = (*q.shape[:3], k.shape[2])
-    value, terms, moved = (objects(shape) for _ in range(3))
-    plain = isinstance(e, T5Bias) and not e.scaled
-    scale = 1 if plain else 1 / mp.sqrt(q.shape[-1])
-    written: list[tuple[int, int]] = []
-    if e.family == "rotary":
-        decay = int(hasattr(e, "decays"))
-        one, two = _rotated(e, q, decay=decay), _rotated(e, k, decay=-decay)
-        written = rotation.channels(e, len(_entry(e).exact(e, None)), written=True)
-    else:
-        one, two = (exactly(rotation.exact(x)) for x in (q, k))
-    for b, h, i, j in np.ndindex(shape):
-        a, c = one.value[b, h, i], two.value[b, h, j]
-        value[b, h, i, j] = scale * mp.fsum(a * c)
-        at, ct = one.terms[b, h, i], two.terms[b, h, j]
-        full = [max(s, abs(v)) * max(t, abs(w)) for s, v, t, w in zip(at, a, ct, c, strict=True)]
-        terms[b, h, i, j] = scale * mp.fsum(full)
-        am, cm = one.angle[b, h, i], two.angle[b, h, j]
-        turned = [am[f] * mp.hypot(c[f], c[s]) + mp.hypot(a[f], a[s]) * cm[f] for f, s in written]
-        moved[b, h, i, j] = scale * mp.fsum(turned)
+    mp = mpmath().mp
+    scale = 1 if isinstance(e, T5Bias) and not e.scaled else 1 / mp.sqrt(q.shape[-1])
+
+    def products(a: Array, b: Array) -> Array:
+        """Return the scaled dot product of every row of a with every row of b."""
+        each = a[..., :, None, :] * b[..., None, :, :]
+        return scale * np.apply_along_axis(mp.fsum, -1, each)
+
     if e.family != "rotary":
-        added = registered(e, {"q_len": shape[2], "k_len": shape[3]})
+        x, y = rotation.exact(q), rotation.exact(k)
+        added = registered(e, {"q_len": q.shape[2], "k_len": k.shape[2]})
         size = scale if e.bias_inside_scale else 1
-        value, terms = value + size * added.value, terms + size * added.terms
-    return Real(value, terms, moved)
+        value = products(x, y) + size * added.value
+        terms = products(sizes(x), sizes(y)) + size * added.terms
+        return Real(value, terms, objects(value.shape))
+    decay = int(hasattr(e, "decays"))
+    both = _rotated(e, q, decay=decay), _rotated(e, k, decay=-decay)
+    pairs = rotation.channels(e, len(_entry(e).exact(e, None)), written=True)
+    first, second = map(list, zip(*pairs, strict=True))
+    hypot = np.frompyfunc(mp.hypot, 2, 1)
+    one, two = (hypot(x.value[..., first], x.value[..., second]) for x in both)
+    moved_one, moved_two = (x.angle[..., first] for x in both)
+    return Real(
+        products(*(x.value for x in both)),
+        products(*(np.maximum(x.terms, sizes(x.value)) for x in both)),
+        products(moved_one, two) + products(one, moved_two),
+    )
 
 
 def _relative_shift(x: np.ndarray) -> Real:
-    """Return scores moved from their distance to their key; only causal ones are judged."""
+    """Return scores by distance in the columns of their keys; keys up to the query are judged."""
     rows, keys = x.shape
     made, judged = np.zeros_like(x), np.zeros(x.shape, dtype=bool)
     for i in range(rows):
@@ -152,12 +157,12 @@ def _relative_shift(x: np.ndarray) -> Real:
 
 def _relative_scores(q: np.ndarray, rel: np.ndarray) -> Real:
     """Return query times the vector of each offset; A = the sum of absolute products."""
-    mp, size = mpmath().mp, len(q)
-    value, terms = objects((size, size)), objects((size, size))
-    for i, j in np.ndindex(size, size):
-        products = rotation.exact(q[i]) * rotation.exact(rel[size - 1 - (i - j)])
-        value[i, j], terms[i, j] = mp.fsum(products), mp.fsum(sizes(products))
-    return Real(value, terms, objects((size, size)))
+    offsets = np.subtract.outer(range(len(q)), range(len(q)))
+    products = rotation.exact(q)[:, None] * rotation.exact(rel)[len(q) - 1 - offsets]
+    value, terms = (
+        np.apply_along_axis(mpmath().mp.fsum, -1, x) for x in (products, sizes(products))
+    )
+    return Real(value, terms, objects(offsets.shape))
 
 
 #: The function of each surface: it returns a Real, integers, or a tuple of these, one per output.

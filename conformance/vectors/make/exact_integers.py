@@ -1,8 +1,8 @@
-"""Channel permutations and position ids, computed by counting."""
+"""Permutations of channels, and position ids, computed in plain loops."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -31,14 +31,10 @@ def permute_weights(w: np.ndarray, n_heads: int) -> np.ndarray:
 
 def position_ids(attention_mask: np.ndarray) -> np.ndarray:
     """Return position ids: real tokens counted from 0 in every row, and 0 for padding."""
-    made = []
-    for row in attention_mask.tolist():
-        count, ids = 0, []
-        for real in row:
-            ids.append(count if real else 0)
-            count += real
-        made.append(ids)
-    return np.array(made)
+    rows = attention_mask.tolist()
+    return np.array([
+        [n - 1 if real else 0 for n, real in zip(accumulate(row), row, strict=True)] for row in rows
+    ])  # fmt: skip
 
 
 def packed(lengths: np.ndarray) -> np.ndarray:
@@ -66,7 +62,11 @@ def shard_positions(cu_seqlens: np.ndarray, cp_size: int, cp_rank: int) -> np.nd
 def mrope_positions(
     token_types: np.ndarray, image_grids: np.ndarray, video_grids: np.ndarray
 ) -> np.ndarray:
-    """Return M-RoPE positions: text advances all axes, an image has those of its merged grid."""
+    """Return M-RoPE positions (3, B, S): frame, row and column of every token.
+
+    A text token has the same position on every axis. An image or video occupies a grid in which
+    2 x 2 patches are merged into one token.
+    """
     waiting = {1: image_grids.tolist(), 2: video_grids.tolist()}
     made = []
     for row in token_types.tolist():
@@ -93,11 +93,9 @@ def grid_positions(height: int, width: int, merge_size: int) -> np.ndarray:
 
 def ids_from_tokens(e: Any, input_ids: np.ndarray) -> np.ndarray:
     """Return positions: real tokens count from ``padding_idx + 1``, minus the table's offset."""
-    made = np.zeros_like(input_ids)
-    for b, row in enumerate(input_ids.tolist()):
-        at = e.padding_idx
-        for s, token in enumerate(row):
-            real = token != e.padding_idx
-            at += real
-            made[b, s] = (at if real else e.padding_idx) - e.offset
-    return made
+    made = []
+    for row in input_ids.tolist():
+        real = [int(token != e.padding_idx) for token in row]
+        made.append([n * r for n, r in zip(accumulate(real), real, strict=True)])
+    first: int = e.padding_idx - e.offset
+    return first + np.array(made)

@@ -1,8 +1,8 @@
 """Compute the vectors from their recipes and write the files.
 
-The expected outputs come from 50-digit mpmath.  Nothing is written unless ``posenc_ref`` passes
-every case in float64.  Tests compare the files with the decimal arithmetic of ``posenc_ref``, to
-``2**-AGREEMENT``.
+The expected outputs come from 50-digit mpmath. Nothing is written unless ``posenc_ref`` passes
+every case in float64. Tests compute the expected outputs a second time, with ``decimal``, and
+require a relative difference below ``2**-AGREEMENT``.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from .recipes import themes
 Json = dict[str, Any]
 
 
-#: Bits to which the expected outputs agree with a second computation, stated in the header.
+#: The number of bits in which both computations of the expected outputs agree.
 AGREEMENT = 90
 
 
 class Disagreement(Exception):
-    """The vectors contradict the specification or their own ids; nothing was written."""
+    """An expected output contradicts ``posenc_ref``, or an id is reused; nothing was written."""
 
 
 def generate(folder: Path, before: Path | None = None) -> dict[str, Json]:
     """Write all vectors to ``folder`` and return the documents by file name.
 
-    ``before`` is the folder of the previous vectors, by default ``folder``: an id must keep its
-    inputs and expected outputs, and a removed id must not be reused.  The ``kills`` of a case are
-    copied from there.
+    ``before`` is the folder of the previous vectors, by default ``folder``. A case there must keep
+    its inputs and expected outputs, and the id of a removed case must not be used again. The
+    ``kills`` of a case are copied from there.
     """
     before = before or folder
     known = (before / MANIFEST).is_file()
@@ -60,22 +60,18 @@ def generate(folder: Path, before: Path | None = None) -> dict[str, Json]:
         raise Disagreement(f"ids must be unique, these are not: {', '.join(twice)}")
     back = sorted(set(made) & set(retired))
     if back:
-        raise Disagreement(f"ids that were given up are never used again: {', '.join(back)}")
+        raise Disagreement(f"retired ids must not be used again, got {', '.join(back)}")
     retired += sorted(set(old) - set(made))
     write(folder, documents, {**_header(), "retired": retired})
     return documents
 
 
 def _header() -> Json:
+    versions = {"posenc_ref": posenc_ref.__version__, "mpmath": mpmath().__version__}
     return {
         "schema": SCHEMA,
         "spec_version": posenc_ref.SPEC_VERSION,
-        "generator": {
-            "posenc_ref": posenc_ref.__version__,
-            "mpmath": mpmath().__version__,
-            "digits": DIGITS,
-            "agreement_bits": AGREEMENT,
-        },
+        "generator": {**versions, "digits": DIGITS, "agreement_bits": AGREEMENT},
     }
 
 
@@ -100,8 +96,7 @@ def _document(theme: Theme, old: dict[str, Json]) -> Json:
 def with_flags(document: Json) -> Json:
     """Return the document with the definitions of the flags that its cases have."""
     used = {name for _, case in cases_of(document) for name in case["flags"]}
-    flags = {name: flag.to_json() for name, flag in FLAGS.items() if name in used}
-    return {**document, "flags": flags}
+    return {**document, "flags": {name: flag for name, flag in FLAGS.items() if name in used}}
 
 
 def _group(theme: Theme, group: Group, old: dict[str, Json]) -> Json:
@@ -113,8 +108,8 @@ def _group(theme: Theme, group: Group, old: dict[str, Json]) -> Json:
         case = _case(group, recipe, head, [] if before is None else before["kills"])
         if before is not None and before["digest"] != case["digest"]:
             raise Disagreement(
-                f"{case['id']} exists with other inputs or another truth: ids are never reused, "
-                "give the new case a new id"
+                f"{case['id']} exists with other inputs or expected outputs: give the new case a "
+                "new id"
             )
         own = own_function(group.surface, group.encoding, "float64")
         score = VectorCase.read(f"{theme.name}.json", head, case).run(own, "float64")

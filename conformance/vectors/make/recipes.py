@@ -47,6 +47,6 @@ def registered() -> list[Theme]:
         groups = [entry.group(name) for name in entry.examples]
         found.setdefault(entry.encoding.family, []).extend(groups)
     return [
-        Theme(f"examples-{family}", f"Every {family} encoding, by example", tuple(groups))
+        Theme(f"examples-{family}", f"Examples of every {family} encoding", tuple(groups))
         for family, groups in sorted(found.items())
     ]

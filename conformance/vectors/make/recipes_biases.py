@@ -43,7 +43,7 @@ def alibi() -> Theme:
 
 def t5() -> Theme:
     """Return the vectors of T5's buckets and biases."""
-    # Buckets do not depend on the table; the corpus of wrong implementations has these.
+    # Buckets do not depend on the values of the table.
     empty, wide = np.zeros((32, 2), np.float32), np.zeros((64, 2), np.float32)
     sines = np.sin(np.arange(32 * 4, dtype=np.float64) * 1.7).reshape(32, 4) * 3
     table = sines.astype(np.float32)
@@ -68,16 +68,16 @@ def logits() -> Theme:
         logits_of("t5-scaled-scores", scaled, MPNET),
         logits_of("t5-inside-scores", scaled.replace(bias_inside_scale=True), LAYOUTLMV3),
     )
-    return Theme("bias-logits", "Logits with a bias, beside and inside the scale", groups)
+    return Theme("bias-logits", "Logits with a bias, added after or before the scaling", groups)
 
 
 def scores() -> Theme:
     """Return the vectors of logits of rotary encodings and of relative-position scores."""
     yarn = YaRN(4.0, 32, attention_factor=1.5)
     vectors = {"q": numbers("relative-q", 4, 8), "rel": numbers("relative-r", 7, 8)}
-    relative = Recipe("first", "Four queries and every offset.", vectors)
-    shift = Recipe("last", "The last three of five tokens ask.", {"x": numbers("shift", 3, 5)})
-    square = Recipe("all", "Four tokens ask each other.", {"x": numbers("square", 4, 4)})
+    relative = Recipe("first", "Four queries, and a vector for every offset between them.", vectors)
+    shift = Recipe("last", "Queries: the last three of five tokens.", {"x": numbers("shift", 3, 5)})
+    square = Recipe("all", "Four queries and their four keys.", {"x": numbers("square", 4, 4)})
     groups = (
         logits_of("rope-16-interleaved-scores", pairs(16), ROFORMER),
         logits_of("rope-16-half-yarn-scores", half(16, yarn), ROFORMER),

@@ -86,7 +86,7 @@ def position_ids() -> Theme:
                 "token_types": whole([0, 0] + [1] * 6 + [0, 0]),
                 "image_grids": whole([1, 4, 6]), "video_grids": none,
             }),
-            video=("A long video of small frames, and a picture in the other row.", {
+            video=("A long video of small frames in row 0, a picture in row 1.", {
                 "token_types": whole([0] + [2] * 8 + [0], [1] * 8 + [0, 0]),
                 "image_grids": whole([1, 8, 4]), "video_grids": whole([4, 2, 4]),
             }),

@@ -18,7 +18,7 @@ MLA = "DeepSeek-AI 2024, DeepSeek-V2, arXiv:2405.04434, section 2.1.3 (decoupled
 QK_NORM = "Zhang, Sennrich 2019, RMSNorm, arXiv:1910.07467, section 3; q/k-norm of Qwen3, OLMo 2"
 DEEPSEEK_CODE = "deepseek-ai/DeepSeek-V3, modeling_deepseek.py, apply_rotary_pos_emb"
 
-#: Positions that, at frequency 1, are very close to a multiple of pi/2.
+#: Positions whose angle at frequency 1 is very close to a multiple of pi/2.
 QUARTERS = (355, 103993, 833719, 1146408)
 #: The first integer that float32 cannot hold.
 LAST = 2**24 + 1
@@ -49,18 +49,18 @@ def applied(ident: str, encoding: Any, spec: str, *cases: tuple[Any, ...]) -> Gr
 
 
 def standard(ident: str, encoding: Any, spec: str) -> Group:
-    """Return nine rows: the first positions, a decoding step, scattered and far positions."""
+    """Return cases with the first positions, one decoding step, scattered and far positions."""
     return applied(
         ident, encoding, spec,
         ("first", "The first three positions.", [0, 1, 2]),
         ("decode", "One token far into a sequence.", [777]),
         ("scattered", "Small positions, unsorted.", [211, 37, 1021]),
-        ("far", "Past the reach of bfloat16, float16 and 16-bit positions.", [4095, 65537]),
+        ("far", "Positions that bfloat16, float16 or 16 bits cannot hold.", [4095, 65537]),
     )  # fmt: skip
 
 
 def brief(ident: str, encoding: Any, spec: str) -> Group:
-    """Return three rows: the first positions and a far one."""
+    """Return cases with the first positions and a far one, or with several axes."""
     return Group(ident, "apply", encoding, spec, tuple(rotations(encoding, ident)))
 
 
@@ -68,12 +68,12 @@ def _more(group: Group, *chosen: str) -> Group:
     """Return the group with further cases, at positions that implementations get wrong."""
     cases = (
         ("repeated", "One position twice.", [1021, 1021]),
-        ("past-2048", "Where bfloat16 and float16 merge neighbours.", [257, 2049, 4097]),
-        ("past-65536", "Where 16 bits and common tables end.", [32768, 65536, 131071]),
-        ("past-million", "Past 2**20, and what float32 cannot hold.", [2**20 + 1, LAST]),
-        ("quarter-turns", "The first pair is next to a multiple of pi/2.", QUARTERS[:3]),
-        ("negative", "Left of the origin.", [-1, -7, -64]),
-        ("fractional", "Between tokens.", [0.5, 1.25, 33.75]),
+        ("past-2048", "Positions that bfloat16 or float16 rounds.", [257, 2049, 4097]),
+        ("past-65536", "Positions beyond int16 and common tables.", [32768, 65536, 131071]),
+        ("past-million", "Positions beyond 2**20; float32 rounds one of them.", [2**20 + 1, LAST]),
+        ("quarter-turns", "The first pair's angles are close to multiples of pi/2.", QUARTERS[:3]),
+        ("negative", "Negative positions.", [-1, -7, -64]),
+        ("fractional", "Fractional positions.", [0.5, 1.25, 33.75]),
         ("rows", "Two rows at positions of their own.", [[0, 1], [5, 9]], 2),
         ("decoding-rows", "Two rows of one token, at positions of their own.", [[3], [9]], 2),
         ("one-token", "One token at the origin.", [0]),
@@ -171,12 +171,12 @@ def _cos_sin(ident: str, rope: RoPE, full: bool = False) -> Group:
 
     cases = [
         case("first", "The first three positions.", 0, 1, 2),
-        case("past-2048", "Where bfloat16 and float16 merge neighbours.", 257, 2049),
+        case("past-2048", "Positions that bfloat16 or float16 rounds.", 257, 2049),
     ]
     if full:
         cases += [
-            case("past-65536", "Where 16 bits and common tables end.", 32768, 131071),
-            case("quarter-turns", "Next to multiples of pi/2.", *QUARTERS),
+            case("past-65536", "Positions beyond int16 and common tables.", 32768, 131071),
+            case("quarter-turns", "Angles close to multiples of pi/2.", *QUARTERS),
         ]
     return Group(f"{ident}-cos-sin", "cos_sin", rope, _spec_of(rope), tuple(cases))
 
@@ -210,7 +210,7 @@ def _calls(rope: RoPE) -> list[Group]:
         ),
         group(
             "decoding", "decode", "x",
-            ("steps", "Two tokens and one, in two rows.", (2, 1, 3), {"chunks": whole(2, 1)}),
+            ("steps", "Two tokens, then one, in two rows.", (2, 1, 3), {"chunks": whole(2, 1)}),
         ),
         group(
             "cache", "key_cache", "k",

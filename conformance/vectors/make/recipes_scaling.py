@@ -37,7 +37,7 @@ LONG = (
 )
 PROPORTIONAL = "Barbero et al. 2024, Round and Round We Go, arXiv:2410.06205, section 6 (p-RoPE)"
 
-#: Invented LongRoPE factors: like published ones they grow from 1, the long ones faster.
+#: Invented LongRoPE factors, which grow from 1 like published ones, LONGER faster than SHORT.
 SHORT = tuple(round(1.0 + 0.3 * (j / 47) ** 2, 2) for j in range(48))
 LONGER = tuple(round(1.0 + 0.1 * j + 58.0 * (j / 47) ** 3, 2) for j in range(48))
 

@@ -33,7 +33,7 @@ def sinusoidal() -> Theme:
     def brief(ident: str, spec: str, dim: int, **fields: Any) -> Group:
         cases = (
             at("first", "The first two positions.", 0, 1),
-            at("scattered", "Unsorted, past 256 and 5000.", 5003, 259),
+            at("scattered", "Unsorted positions beyond 256 and 5000.", 5003, 259),
         )
         return Group(ident, "table", Sinusoidal(dim, **fields), spec, cases)
 
@@ -41,11 +41,11 @@ def sinusoidal() -> Theme:
     shifted: dict[str, Any] = {"layout": "concat", "denominator": "half-1"}
     whole_table = (
         at("first", "The first four positions.", 0, 1, 2, 3),
-        at("scattered", "Unsorted, one of them twice.", 37, 5, 37),
-        at("far", "Past 256, 512, 5000 and 65536.", 257, 513, 5003, 65537),
-        at("past-million", "Next to 530762 quarter turns, and past 2**20.", 833719, 2**20 + 1),
-        at("negative", "Left of the origin.", -1, -64),
-        at("fractional", "Between tokens.", 0.5, 33.75),
+        at("scattered", "Unsorted positions, one of them twice.", 37, 5, 37),
+        at("far", "Positions beyond 256, 512, 5000 and 65536.", 257, 513, 5003, 65537),
+        at("past-million", "An angle near 530762 quarter turns; 2**20 + 1.", 833719, 2**20 + 1),
+        at("negative", "Negative positions.", -1, -64),
+        at("fractional", "Fractional positions.", 0.5, 33.75),
     )
     added = {"x": numbers("sinusoidal-16-add", 2, 3, 16)}
     groups = (
@@ -107,9 +107,9 @@ def learned() -> Theme:
     roberta = Learned(weight, offset=2, padding_idx=1)
     tokens = whole([5, 6, 7, 8, 1, 1], [1, 1, 9, 5, 5, 6], [5, 1, 6, 1, 7, 8])
     first = at("first", "The first three positions.", 0, 1, 2)
-    twice = at("scattered", "Unsorted, one of them twice, and the last row.", 5, 9, 5, 11)
-    shifted = at("scattered", "Unsorted, and the last row.", 5, 9, 4)
-    padded = Recipe("padded", "Padding last, first and between.", {"input_ids": tokens})
+    twice = at("scattered", "Unsorted positions, one twice, and the last row.", 5, 9, 5, 11)
+    shifted = at("scattered", "Unsorted positions, and the last row.", 5, 9, 4)
+    padded = Recipe("padded", "Padding last, first and between tokens.", {"input_ids": tokens})
     groups = (
         Group("learned-12", "table", Learned(weight), BERT, (first, twice)),
         Group("learned-12-offset-2", "table", Learned(weight, offset=2), OPT, (first, shifted)),

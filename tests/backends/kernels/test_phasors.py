@@ -146,10 +146,10 @@ def test_numba_writes_only_large_tables(monkeypatch):
     assert fast(range(3000), out=out, explain=True)[1].startswith("numpy: ")
     monkeypatch.setattr(numba_loops, "LEAST", 3000 * 8)
     monkeypatch.setattr(phasors, "_BLOCK", 16 * 8 * 64)
-    assert fast(range(3000), out=out, explain=True)[1] == "numba: products of two phasors, float32"
+    assert fast(range(3000), out=out, explain=True)[1] == "numba: angle addition, float32"
     assert fast(range(2999), explain=True)[1].startswith("numpy: ")
     half = fast(range(3000), dtype=np.float16, explain=True)[1]
-    assert half == "numpy: products of two phasors, float16"
+    assert half == "numpy: angle addition, float16"
     assert numba.__name__ in sys.modules
     monkeypatch.delitem(sys.modules, "numba")
     assert fast(range(3000), out=out, explain=True)[1].startswith("numpy: ")
@@ -195,7 +195,7 @@ def test_sinusoidal_tables(name, dtype, by):
         judged(table, encoding.table(positions), abs(encoding.scale), dtype)
         loop = by if np.size(positions) > 2 and not odd and dtype.startswith("float") else "numpy"
         loop = "numpy" if dtype == "float16" else loop
-        assert path == f"{loop}: products of two phasors, {np.dtype(kind)}"
+        assert path == f"{loop}: angle addition, {np.dtype(kind)}"
         out = np.full(table.shape, 7, kind)
         assert fast(positions, out=out) is out
         assert np.array_equal(out, table)
@@ -213,9 +213,9 @@ def test_rotary_tables(name, dtype, by):
         truth = encoding.cos_sin(positions)
         made, path = fast.cos_sin(positions, dtype=kind, explain=True)
         if name == "mixed":
-            assert path == "specification: its tables are its own"
+            assert path == "no fast path: the encoding overrides its tables"
         else:
-            assert path.endswith(f": products of two phasors, {np.dtype(kind)}")
+            assert path.endswith(f": angle addition, {np.dtype(kind)}")
             several = at.size > 2 and encoding.num_axes == 1 and dtype in ("float64", "float32")
             assert path.startswith(by if several else "numpy")
         out = tuple(np.full(t.shape, 7, kind) for t in truth)
@@ -266,7 +266,7 @@ def test_refused_outs():
     torch = pytest.importorskip("torch", reason="positions of another library want one")
     at = torch.arange(3)
     made, path = fast.cos_sin(at, dtype=torch.float32, explain=True)
-    assert path == "specification: positions are of torch"
+    assert path == "no fast path: positions are arrays of torch"
     assert made[0].dtype == torch.float32
     with pytest.raises(TypeError, match="out cannot be given for positions of torch"):
         fast.cos_sin(at, out=(whole[0], whole[1]))

@@ -177,7 +177,7 @@ def test_a_bucket_needs_no_table(posenc, tmp_path):
         (["no.such:thing", "--encoding", "@half.json"], "no/such.py"),
         (["broken.py:half", "--encoding", "@half.json"], "NameError"),
         (["broken.py:half", "--encoding", "@half.json"], "(line 2)"),
-        (["users_rope.py:half"], "--encoding says what"),
+        (["users_rope.py:half"], "the expected encoding is missing"),
         (["users_rope.py:half", "--encoding", "@halves.json"], "did you mean half.json?"),
         (["users_rope.py:half", "--encoding", "{encoding: RoPE}"], "is not JSON"),
         (["users_rope.py:half", "--encoding", "[1]"], "must be a JSON object"),
@@ -186,7 +186,7 @@ def test_a_bucket_needs_no_table(posenc, tmp_path):
         (["users_rope.py:half", "--encoding", '{"encoding": "RoPE"}'], "head_dim"),
         (
             ["users_rope.py:half", "--encoding", json.dumps(HALF | {"layout": "neox"})],
-            "'neox' elsewhere is 'half' here",
+            "use 'half', which some libraries call 'neox'",
         ),
         (["users_rope.py:half", "--encoding", "@half.json", "--surface", "bias"], "'bias'"),
         (["users_rope.py:half", "--encoding", "@half.json", "--dtype", "int8"], "float32"),

@@ -136,7 +136,7 @@ def posenc(tmp_path, monkeypatch):
             "is no .npy file",
         ),
         ("packed", ["--surface", "packed", "--fact", "a=1"], 2, "--fact needs --preset"),
-        ("packed", ["--surface", "rows"], 2, "--encoding says what the function should be"),
+        ("packed", ["--surface", "rows"], 2, "the expected encoding is missing"),
         (
             "packed",
             ["--surface", "packed", "--preset", "deepseek-v3"],

@@ -145,12 +145,12 @@ BROKEN = {
     "another protocol": ['{"id": 0, "protocol": 1}', '"protocol": 2'],
     "refuses hello": ["refuses to be judged: no licence"],
     "hello without protocol": ['{"id": 0, "protocol": 1}'],
-    "dies at hello": ["hello", "exit status 1", "last words: cannot open rope.bin"],
+    "dies at hello": ["hello", "exit status 1", "standard error: cannot open rope.bin"],
     "ends": ["ended (exit status 0)", "call 1, apply(float32 (2, 3, 5, 8)", "[0, 1, 2, 3, 4]): it"],
     "closes its output": ["closed its standard output", "call 1"],
     "no newline": ["exit status 0", "unfinished line", "newline after every answer"],
     "does not flush": ["did not answer call 1", "flush", "--timeout"],
-    "prints": ["call 1", "'call 1'", "standard output is for answers alone"],
+    "prints": ["call 1", "'call 1'", "write only answers to standard output"],
     "answers twice": ["call 2", "id 1, not that of the request, 2"],
     "another id": ["call 1", "id 2, not that of the request, 1"],
     "refuses without a reason": ["call 1", '"refused" must be the reason'],
@@ -160,9 +160,9 @@ BROKEN = {
     "plain numbers": ["call 1", "holds plain numbers; an array is"],
     "text": ["call 1", 'holds "0.5"; an array is'],
     "a list": ["call 1", "is not a JSON object: '[1]'"],
-    "too few digits": ["call 1", "array of 240 float32", "is 1918 digits", "make 1920"],
-    "no digits": ["call 1", "other things than digits: '0x"],
-    "spaces": ["call 1", "other things than digits: '  "],
+    "too few digits": ["call 1", "array of 240 float32", "is 1918 digits", "1920 in all"],
+    "no digits": ["call 1", "hexadecimal digits: '0x"],
+    "spaces": ["call 1", "hexadecimal digits: '  "],
     "unknown dtype": ["call 1", "dtype 'float8'; allowed are float64, float32"],
     "no shape": ["call 1", "an object with dtype, hex; an array is"],
     "negative shape": ["call 1", "shape [-1, 8], not a list of sizes"],
@@ -194,7 +194,7 @@ def test_a_program_that_is_killed_is_a_finding_not_a_harness_error(program):
     (finding,) = report.findings
     assert (finding.code, finding.severity) == ("raises", "error")
     assert "killed by SIGSEGV in call 1, apply(float32 (2, 3, 5, 8), int64" in finding.evidence
-    assert "last words: about to divide by 0" in finding.evidence
+    assert "standard error: about to divide by 0" in finding.evidence
     assert "refused" in finding.remedy
     assert "sanitizer" in finding.remedy
 

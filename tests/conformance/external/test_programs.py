@@ -231,14 +231,14 @@ def test_a_deadline_on_the_command_line(posenc, tmp_path):
         ([*ENCODING], "give either TARGET"),
         (["rope.py:apply", "--exec", "./rope", *ENCODING], "give either TARGET"),
         (["rope.py:apply", "--timeout", "3", *ENCODING], "--timeout needs --exec"),
-        (["--exec", "./rope"], "--encoding says what"),
+        (["--exec", "./rope"], "the expected encoding is missing"),
         (["--exec", "", *ENCODING], "name a program"),
         (["--exec", "./rope 'a", *ENCODING], "No closing quotation"),
         (["--exec", "./no-such-program", *ENCODING], "cannot be started: No such file"),
         (["--exec", "./rope", "--surface", "aply", *ENCODING], "did you mean apply"),
         (["--exec", "true", "--timeout", "-1", *ENCODING], "positive number of seconds"),
         (["--exec", "true", *ENCODING], "instead of answering hello"),
-        (["--exec", "false", *ENCODING], "does not get as far as hello"),
+        (["--exec", "false", *ENCODING], "did not answer hello"),
     ],
 )
 def test_a_usage_error_teaches(posenc, arguments, said):

@@ -183,7 +183,7 @@ def test_an_unexplained_failure_is_reported_with_its_worst_case():
     run.failed("values", "large", 300.0, "there")
     finding = run.finish().findings[0]
     assert finding.code == "inaccurate"
-    assert "2 cases are off by up to 300 units" in finding.message
+    assert "2 cases are off by up to 300 error units" in finding.message
     assert finding.evidence == "values: there"
 
 

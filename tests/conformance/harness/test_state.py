@@ -107,7 +107,7 @@ FOUND = {
     Latches: ("state", "the same call gives other values after other calls"),
     KeyedByLength: (
         "state",
-        "a call at other positions gets what an earlier call of its length computed",
+        "a call at other positions returns the result of an earlier call of the same length",
     ),
     OneBuffer: ("state", "an earlier result is overwritten by the next call"),
     poisoned: ("nonfinite", "a NaN in one token changes other tokens"),

@@ -80,14 +80,14 @@ def test_a_bias_that_grows_with_the_distance_is_named():
     card = identify(
         lambda q, k: -plain.bias(np.arange(k - q, k), np.arange(k)).astype(np.float32), "bias"
     )
-    assert card.facts["distance"] == "farther keys get more"
+    assert card.facts["distance"] == "the bias grows with the distance"
     assert [f.code for f in card.deviations] == ["bias-sign"]
 
 
 def test_queries_at_the_start_of_the_keys_are_named():
     plain = ALiBi(2, causal=False)
     card = identify(lambda q, k: plain.bias(range(q), range(k)).astype(np.float32), "bias")
-    assert "query i sits at key i" in card.facts["Toeplitz"]
+    assert "query i has position i" in card.facts["Toeplitz"]
     assert not card.exact
 
 

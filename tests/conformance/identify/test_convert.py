@@ -48,8 +48,8 @@ PAIRS = {
         RoPE(16, layout="interleaved", rotary_dim=8),
         "permute the rows of the q and k projections",
     ),
-    "sign": (RoPE(16, layout="half", sign=-1), HALF, "turns the other way"),
-    "output": (RoPE(16, layout="half", output_layout="interleaved"), HALF, "nothing for logits"),
+    "sign": (RoPE(16, layout="half", sign=-1), HALF, "rotates in the other direction"),
+    "output": (RoPE(16, layout="half", output_layout="interleaved"), HALF, "logits need no change"),
     "faster positions": (
         RoPE(16, layout="half", scaling=LinearScaling(4.0)),
         HALF,
@@ -58,17 +58,17 @@ PAIRS = {
     "slower positions": (
         HALF,
         RoPE(16, layout="half", scaling=LinearScaling(4.0)),
-        "multiply positions by 0.25, if it takes fractions",
+        "multiply positions by 0.25, if the function takes fractional positions",
     ),
     "factor": (
         RoPE(16, layout="half", scaling=YaRN(16.0, 2048, attention_factor=1.0)),
         RoPE(16, layout="half", scaling=YaRN(16.0, 2048)),
-        "multiply the softmax scale by its square",
+        "multiply the softmax scale by the square",
     ),
     "factor of a part": (
         RoPE(16, layout="half", rotary_dim=8, scaling=YaRN(16.0, 2048)),
         RoPE(16, layout="half", rotary_dim=8, scaling=YaRN(16.0, 2048, attention_factor=1.0)),
-        "in the channels that are turned alone",
+        "only the rotated channels",
     ),
     "all at once": (
         RoPE(16, layout="interleaved", sign=-1, scaling=LinearScaling(2.0)),
@@ -101,14 +101,14 @@ def test_an_origin_is_moved_back():
     fn = rope(positions=lambda p: p + 3)
     card = identify(fn, head_dim=16, to=HALF, **NEAR)
     assert any("add -3 to positions" in step for step in card.conversion), str(card)
-    assert not any("mend first" in step for step in card.conversion)
+    assert not any("fix the deviations" in step for step in card.conversion)
     assert check(followed(card, fn), HALF, "apply", **NEAR).passed
 
 
 def test_what_deviates_is_mended_first():
     fn = rope(positions=lambda p: np.minimum(p, 512))
     card = identify(fn, head_dim=16, to=RoPE(16, layout="interleaved"), max_position=2048)
-    assert card.conversion[0] == "mend first what deviates: position-range"
+    assert card.conversion[0] == "fix the deviations first: position-range"
 
 
 def test_permuted_weights_give_the_logits_of_the_target():
@@ -130,17 +130,17 @@ def test_permuted_weights_give_the_logits_of_the_target():
 
 
 IMPOSSIBLE = {
-    "base": (HALF, RoPE(16, layout="half", base=500000.0), "build it with base=500000.0"),
+    "base": (HALF, RoPE(16, layout="half", base=500000.0), "build the function with base=500000.0"),
     "scaling": (HALF, RoPE(16, layout="half", scaling=NTKScaling(4.0)), "scaling=NTKScaling(4.0)"),
-    "part": (HALF, RoPE(16, layout="half", rotary_dim=8), "turns 8 pairs, the target 4"),
+    "part": (HALF, RoPE(16, layout="half", rotary_dim=8), "rotates 8 pairs, the target 4"),
     "size": (HALF, RoPE(32, layout="half"), "head_dim=16, the target 32"),
     "length": (
         HALF,
         RoPE(16, layout="half", scaling=DynamicNTK(2.0, 2048)),
-        "follow the length of the call in the target",
+        "frequencies of the target depend on the length",
     ),
     "axes": (HALF, MultiAxisRoPE(16, sections=(4, 4), layout="half"), "1 position axes"),
-    "xpos": (HALF, XPos(16, layout="half"), "no advice"),
+    "xpos": (HALF, XPos(16, layout="half"), "has no conversion"),
     "another kind": (HALF, ALiBi(8), "added to scores"),
     "no rule": (
         RoPE(8, layout="half", scaling=GivenFrequencies((0.9, 0.5, 0.3, 0.01))),
@@ -182,10 +182,10 @@ def test_tables_are_converted(found, target, words):
 def test_tables_that_cannot_be_converted():
     to = Sinusoidal(8, denominator="half-1")
     (step,) = identify(Sinusoidal(8).table, "table", to=to, dtype="float64", **NEAR).conversion
-    assert "build it with base=10000, denominator='half-1'" in step
+    assert "build the function with base=10000, denominator='half-1'" in step
     rows = Learned(np.ones((4, 8), np.float32))
     (step,) = identify(Sinusoidal(8).table, "table", to=rows, dtype="float64", **NEAR).conversion
-    assert "it is Sinusoidal (it is added to embeddings), and the target is Learned" in step
+    assert "the function is Sinusoidal (added to embeddings), the target is Learned" in step
 
 
 def test_cos_and_sin_are_converted():

@@ -75,7 +75,7 @@ def test_the_encoding_behind_logits(encoding, scale, dtype):
 
 def test_the_scale_and_m_squared_are_a_relation():
     card = card_of(logits(RoPE(DIM, layout="half", scaling=YaRN(16.0, 2048))))
-    assert any("scale times m squared" in text for text in card.relations), str(card)
+    assert any("scale * m**2" in text for text in card.relations), str(card)
 
 
 def test_partial_rotation_shows_m_beside_the_scale():
@@ -134,7 +134,7 @@ def turned_alike(q, k):
 def test_queries_counted_from_the_beginning_are_said():
     card = card_of(turned_alike)
     assert card.encoding is None
-    assert "do not sit at the end" in card.facts["queries"]
+    assert "not at the end of the keys" in card.facts["queries"]
 
 
 def bent(q, k):
@@ -155,12 +155,15 @@ def offsets(q, k, shared):
 @pytest.mark.parametrize(
     ("fn", "words"),
     [
-        (bent, "as in CoPE"),
+        (bent, "content (CoPE)"),
         (lambda q, k: offsets(q, k, False), "Shaw"),
         (lambda q, k: offsets(q, k, True), "DeBERTa"),
         (lambda q, k: 0 * q @ k.swapaxes(2, 3), "no q.k term"),
-        (lambda q, k: q @ np.diag(np.arange(DIM) + 1.0).astype("f4") @ k.swapaxes(2, 3), "inside"),
-        (lambda q, k: turned_alike(q, k) + 1, "no one encoding"),
+        (
+            lambda q, k: q @ np.diag(np.arange(DIM) + 1.0).astype("f4") @ k.swapaxes(2, 3),
+            "projects",
+        ),
+        (lambda q, k: turned_alike(q, k) + 1, "no single encoding"),
         (lambda q, k: q, "a call failed"),
     ],
     ids=["bent", "keys", "both", "no content", "projected", "biased", "shape"],
@@ -178,7 +181,7 @@ FAMILIES = {
         TransformerXL(*NUMBERS[:2], NUMBERS[1], sinusoid=Sinusoidal(8, layout="concat")),
         "Transformer-XL: offsets and two biases",
     ),
-    "CoPE": (CoPE(NUMBERS[2]), "as in CoPE"),
+    "CoPE": (CoPE(NUMBERS[2]), "content (CoPE)"),
 }
 
 

@@ -127,7 +127,7 @@ def test_columns_that_stand_twice_show_the_layout(twice, layout):
         max_position=1024,
     )  # fmt: skip
     assert card.encoding == RoPE(16, layout=layout)
-    assert not any("which channels form a pair" in text for text in card.unknown)
+    assert not any("one column per pair" in text for text in card.unknown)
 
 
 @pytest.mark.parametrize("encoding", ROTARY, ids=str)
@@ -164,4 +164,4 @@ def test_noise_is_no_table():
     random = np.random.default_rng(0)
     card = identify(lambda p: random.normal(size=(p.size, 8)), "table", dtype="float64")
     assert card.encoding is None
-    assert card.unknown == ["the same call gives other values at once: it is no table"]
+    assert card.unknown == ["a repeated call returns other values: no encoding describes it"]

@@ -85,7 +85,10 @@ def test_shapes_are_the_declared_formula_but_for_one_thing(scaling, shapes, base
         if what == "as declared":
             continue
         score = truth.score(shape(encoding, scaling)).max()
-        same = {"head_dim is taken for rotary_dim in the ramp", "the end of the ramp is clamped"}
+        same = {
+            "head_dim is used in place of rotary_dim in the ramp",
+            "the end of the ramp is clamped",
+        }
         if not any(what.startswith(s) for s in same):
             assert score > budget("float64"), what
 
@@ -256,7 +259,7 @@ def long_factor(encoding, factors):
         (PROPORTIONAL.replace(scaling=None).apply, PROPORTIONAL, "scaling-missing", "every pair"),
         (PROPORTIONAL.replace(layout="interleaved").apply, PROPORTIONAL, "layout", "interleaved"),
         (long_factor(LONG, (LONG.attention_factor(), 1.5)), LONG, "attention-factor", "1.5 in"),
-        (factor_on_cos_alone, YARN, "attention-factor", "on cos alone"),
+        (factor_on_cos_alone, YARN, "attention-factor", "only cos is multiplied by"),
         (
             MROPE_YARN.replace(scaling=pr.YaRN(4, 32768, truncate=False)).apply,
             MROPE_YARN,
@@ -281,7 +284,11 @@ WAVELENGTH = 2 * np.pi / (5e5 ** (-np.arange(64) / 64))
     ("frequencies", "code", "said"),
     [
         (2 * np.pi / WAVELENGTH / np.where(WAVELENGTH > 2048, 8, 1), "scaling-formula", "divided"),
-        (2 * np.pi / WAVELENGTH / np.where(WAVELENGTH > 8192, 8, 1), "scaling-formula", "kept"),
+        (
+            2 * np.pi / WAVELENGTH / np.where(WAVELENGTH > 8192, 8, 1),
+            "scaling-formula",
+            "not scaled at all",
+        ),
         (1e6 ** (-np.arange(64) / 64), "base", "and the declared scaling is missing"),
         (1e6 ** (-np.arange(64) / 64) / 8, "frequency-spacing", "64 of 64"),
     ],

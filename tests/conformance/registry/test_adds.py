@@ -277,13 +277,16 @@ def test_an_encoding_has_one_entry(entry):
 @pytest.mark.parametrize("examples", [{}, {"alibi": posenc_ref.ALiBi(2)}])
 def test_examples_are_of_the_class(entry, examples):
     registry.REGISTRY.pop(entry.encoding)
-    with pytest.raises(ValueError, match="examples must be of TISA"):
+    with pytest.raises(ValueError, match="examples must be TISA objects"):
         registry.register(entry.encoding, spec="x", examples=examples)(entry.exact)
 
 
 def test_tables_that_look_rows_up_say_which(entry):
     learned = registry.entry_of(posenc_ref.Learned(np.zeros((2, 2))))
-    with pytest.raises(ValueError, match="learned-6 looks up rows: its entry must give inputs="):
+    with pytest.raises(
+        ValueError,
+        match="learned-6 is a table of learned rows: register its positions with inputs=",
+    ):
         dataclasses.replace(learned, inputs=None).group("learned-6")
 
 

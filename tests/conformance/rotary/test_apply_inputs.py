@@ -24,7 +24,10 @@ def finding(fn, encoding=HALF, **kwargs):
 @pytest.mark.parametrize(
     ("fn", "limits"),
     [
-        (only(lambda p: p.ndim == 1, RIGHT), ["per-row", "other per-row"]),
+        (
+            only(lambda p: p.ndim == 1, RIGHT),
+            ["per-row positions (B, S): ", "per-row positions (B, S), other values: "],
+        ),
         (only(lambda p: p.min(initial=0) >= 0, RIGHT), ["negative positions"]),
         (only(lambda p: p.dtype.kind == "i", RIGHT), ["fractional positions"]),
         (

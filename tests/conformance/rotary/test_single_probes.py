@@ -21,7 +21,7 @@ def test_a_nan_that_is_lost_in_one_row_of_the_batch(row):
 
     report = check(lost, ROPE, "apply")
     assert report.codes == ["nonfinite"]
-    assert report.findings[0].message == "a NaN goes in and only finite numbers come out"
+    assert report.findings[0].message == "a NaN in x gives only finite results"
 
 
 @pytest.mark.parametrize("row", [0, 1])

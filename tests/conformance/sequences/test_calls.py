@@ -93,7 +93,7 @@ def test_xpos_is_judged_with_queries_and_keys():
     fn = lambda q, k, at, k_at: (xpos.apply_queries(q, at), xpos.apply_keys(k, k_at))  # noqa: E731
     assert check(fn, xpos, "apply_qk").passed
     for surface in ("apply", *SURFACES[1:]):
-        with pytest.raises(ValueError, match=r"XPos has no one map .* 'apply_qk' judges both"):
+        with pytest.raises(ValueError, match=r"XPos scales them differently; .* 'apply_qk'"):
             check(fn, xpos, surface)
 
 

@@ -251,7 +251,7 @@ def test_the_command(tmp_path, monkeypatch):
         (["--family", "tables"], "--family must be one of rotary, table, bias, score"),
         (
             ["--family", "table", "--dtype", "bfloat16"],
-            "cannot be combined with rotary, --rope-type, --dtype",
+            "cannot be combined with --family rotary, --rope-type",
         ),
         (["--family", "table", "--family", "rotary"], "cannot be combined"),
         (["--family", "bias", "--only", "bert"], "no place of these families is called 'bert'"),

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from functools import partial
 
 import numpy as np
@@ -67,7 +68,7 @@ def test_a_deviation_of_our_own_exits_with_1(monkeypatch):
     wrong = [o.label for o in found.outcomes if o.verdict == "deviates"]
     assert wrong == ["RoPE half"]
     assert found.exit_code == 1
-    assert "1 of our own FAIL" in show.summary(found)
+    assert "posenc_ref itself: 1 FAILED" in show.summary(found)
     assert "DEVIATES" in str(show.own_table(found))
 
 
@@ -161,7 +162,7 @@ class Fatal(Options):
 
 
 def test_a_process_that_dies_is_an_error_and_not_the_end():
-    with Worker(partial(verify.judge_group, options=Fatal())) as worker:
+    with closing(Worker(partial(verify.judge_group, options=Fatal()))) as worker:
         (reason,) = worker.outcomes("numpy")
     assert reason == "the process that judged it ended with exit code 3"
     outcome = verify.failed_group("numpy", reason)
@@ -211,7 +212,7 @@ def test_where_there_is_nothing_but_numpy():
     run = without_libraries(*OTHERS, "mpmath")
     assert run.returncode == 0, run.stderr
     assert "float64" in run.stdout
-    assert "none of our own deviates" in run.stdout
+    assert "posenc_ref itself: none failed" in run.stdout
     assert 'pip install "posenc-ref[cli]"' in run.stdout
 
 

@@ -33,7 +33,7 @@ def test_a_copy_verifies_and_tells_its_age(copy):
     found = copy()
     assert found.passed, str(found)
     missing = len(load_vectors()) - found.cases
-    assert found.age.endswith(f"{missing} cases are missing, 0 are not known here, 0 differ")
+    assert found.age.endswith(f"{missing} cases are missing, 0 are additional, 0 differ")
     assert "the same cases" in verify_vectors(shipped()).age
 
 
@@ -53,24 +53,24 @@ def twice(body):
 BROKEN = {
     "a digit of the truth": (
         lambda b: truth(b)["lo"].__setitem__(0, "0" * len(truth(b)["lo"][0])),
-        "not those of its digest",
+        "its digest is not that of",
     ),
-    "a flag that lies": (lambda b: first(b)["flags"].append("Decay"), "flag Decay lies"),
+    "a flag that lies": (lambda b: first(b)["flags"].append("Decay"), "flag Decay does not apply"),
     "a flag left out": (lambda b: first(b)["flags"].remove("Logits"), "flag Logits is missing"),
     "an undefined flag": (lambda b: first(b)["flags"].append("Often"), "used and not defined"),
     "an unused flag": (lambda b: b["flags"].update(Often=b["flags"]["Logits"]), "not used"),
     "nothing killed": (lambda b: first(b).update(kills=[]), "flag PinsDefinition is missing"),
-    "another level": (lambda b: first(b).update(level="note"), "its level is required"),
+    "another level": (lambda b: first(b).update(level="note"), "its level must be 'required'"),
     "no spec": (lambda b: first(b).pop("spec"), "'spec' is a required property"),
     "an empty spec": (lambda b: first(b).update(spec=""), "should be non-empty"),
-    "an id twice": (twice, "the id of 2 cases"),
+    "an id twice": (twice, "2 cases have this id"),
     "an id of another group": (lambda b: first(b).update(id="rope-1"), "must start with the id"),
     "an id that is no slug": (lambda b: first(b).update(id="Rope 1"), "does not match"),
     "an unknown member": (lambda b: first(b).update(tcId=1), "'tcId' was unexpected"),
     "a digit too few": (lambda b: truth(b)["A"].__setitem__(0, "3f8"), "is not valid under any"),
     "an unknown code": (
         lambda b: b["flags"]["Logits"].update(bug_type=["wrongness"]),
-        "there is no code 'wrongness'",
+        "'wrongness' is no code",
     ),
     "an unknown surface": (lambda b: b["groups"][0].update(surface="spin"), "no surface 'spin'"),
     "another schema": (lambda b: b.update(schema="posenc-vectors-v9"), "is not one of"),
@@ -207,7 +207,7 @@ def test_an_id_that_was_given_up_stays_so(themes, tmp_path):
     generate.generate(tmp_path)
     assert read_json(tmp_path / MANIFEST)["retired"] == ["slopes-all"]
     themes(slopes(12))
-    with pytest.raises(Disagreement, match="never used again: slopes-all"):
+    with pytest.raises(Disagreement, match="retired ids must not be used again, got slopes-all"):
         generate.generate(tmp_path)
 
 
@@ -247,7 +247,9 @@ def test_the_command_shows_and_lists():
     assert f"{len(load_vectors())} cases" in run().output
     assert json.loads(run("--json").output)["cases"] == len(load_vectors())
     listed = run("--list").output
-    assert re.search(r"^rope-64-half-first +apply, kills \d+: The first", listed, re.MULTILINE)
+    assert re.search(
+        r"^rope-64-half-first +apply, detects \d+ mistakes: The first", listed, re.MULTILINE
+    )
     entry = json.loads(run("--list", "--json").output)[0]
     assert entry["id"] == load_vectors()[0].id
     assert entry["kills"]
@@ -273,7 +275,7 @@ def test_the_command_generates(themes, tmp_path):
     themes(slopes(8))
     refused = run("--generate", tmp_path / "v0", tmp_path / "v0")
     assert refused.exit_code == 2
-    assert "ids are never reused" in refused.output
+    assert "give the new case a new id" in refused.output
 
 
 # --- other languages -----------------------------------------------------------------------------

@@ -116,8 +116,8 @@ def test_a_flag_catches_what_it_says(name):
     expected = {one.name: one.expected for one in (*WRONG, *ALSO_WRONG)}
     killed = {n for case in CASES if name in case.flags for n in case.kills}
     caught = {code for n in killed for code in expected[n]}
-    assert set(FLAGS[name].bug_type) <= caught
-    assert set(FLAGS[name].bug_type) <= CODES.keys()
+    assert set(FLAGS[name]["bug_type"]) <= caught
+    assert set(FLAGS[name]["bug_type"]) <= CODES.keys()
 
 
 def test_every_surface_has_vectors():

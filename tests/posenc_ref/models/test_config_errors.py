@@ -19,7 +19,7 @@ REFUSED = [
     ({"model_type": "lightglue"}, r"'lightglue' .*weights"),
     (scaled(rope_type="yarnn", factor=2.0),
      r"rope_type must be one of 'default', 'linear', .*, got 'yarnn'"),
-    (scaled(type="su", factor=2.0), r"got 'su'; 'su' is called 'longrope' here"),
+    (scaled(type="su", factor=2.0), r"got 'su'; use 'longrope', which some libraries call 'su'"),
     (scaled(rope_type=3), r"rope_type must be a string, got 3"),
     (scaled(rope_type="linear", type="yarn", factor=2.0), r"disagree: 'linear' and 'yarn'"),
     (scaled(rope_type="linear"), r"rope_type 'linear' needs 'factor'; got the keys rope_type"),
@@ -40,7 +40,7 @@ REFUSED = [
      r"no factor, and max_position_embeddings = 2048 is less than orig.* = 4096"),
     (scaled("phimoe", rope_type="longrope", short_factor=[1.0] * 32, long_factor=[1.0] * 32,
             original_max_position_embeddings=4096, short_mscale=1.0),
-     r"short_mscale and long_mscale must both be there, got 1.0 and None"),
+     r"short_mscale and long_mscale must both be given, got 1.0 and None"),
     (scaled("recurrent_gemma", rope_type="linear", factor=2.0),
      r"rope_type must be one of 'default', got 'linear'"),
     ({**LLAMA, "rope_scaling": "linear"}, r"rope_scaling must be a mapping or null, got 'linear'"),
@@ -62,16 +62,16 @@ REFUSED = [
     ({"model_type": "cohere2", "head_dim": 64},
      r"head_dim must be hidden_size // num_attention_heads = 128 for this model, got 64"),
     ({"model_type": "deepseek_v3", "rope_parameters": {"partial_rotary_factor": 0.5}},
-     r"is 0.5, but qk_rope_head_dim = 64 of 192 channels rotate"),
+     r"is 0.5, but by qk_rope_head_dim 64 of 192 channels rotate"),
     ({"model_type": "qwen2_vl_text", "rope_scaling": {"mrope_section": [16, 24, 25]}},
      r"mrope_section must add up to the 64 pairs .*got \(16, 24, 25\), 65 in all"),
     ({"model_type": "qwen2_vl_text", "rope_scaling": {"mrope_section": [16.5, 23.5, 24]}},
      r"must list whole numbers"),
     ({"model_type": "qwen2_vl_text", "rope_scaling": {"mrope_section": 64}},
-     r"must list the pairs, got 64"),
+     r"must list the number of pairs of each axis, got 64"),
     ({"model_type": "qwen2_vl_text", "rope_scaling": {
         "mrope_section": [16, 24, 24], "mrope_interleaved": True}},
-     r"mrope_interleaved is True, but this model arranges its sections chunked"),
+     r"mrope_interleaved must be False, because .* is 'chunked', got True"),
     ({"model_type": "ernie4_5_vl_moe_text", "rope_scaling": {"mrope_section": [20, 24, 20]}},
      r"the first two sections must be equal"),
     ({"model_type": "hunyuan_vl_text"}, r"needs 'mrope_section'"),
@@ -83,11 +83,11 @@ REFUSED = [
      r"has no entry for 'sliding_attention', only for full_attention"),
     ({"model_type": "gemma3_text", "rope_parameters": {
         "full_attention": {}, "sliding_attention": {}, "truncate": False}},
-     r"entries beside its layer types: truncate"),
+     r"must have only layer types \(full_attention, sliding_attention\), got truncate"),
     ({"model_type": "gemma3_text", "rope_parameters": {
         "full_attention": {}, "sliding_attention": 3}}, r"must be a mapping or null, got 3"),
-    ({"model_type": "falcon", "alibi": True}, r"alibi is True, which is no rotary encoding"),
-    ({"model_type": "esm"}, r"position_embedding_type is 'absolute', which is no rotary encoding"),
+    ({"model_type": "falcon", "alibi": True}, r"alibi must be False, .* encoding, got True"),
+    ({"model_type": "esm"}, r"position_embedding_type must be 'rotary', .*, got 'absolute'"),
     ({"model_type": "gptj", "n_embd": 64, "hidden_size": 128}, r"hidden_size and n_embd disagree"),
     ({"model_type": "gemma2", "query_pre_attn_scalar": 0.0},
      r"query_pre_attn_scalar must be greater than 0"),
@@ -112,10 +112,10 @@ def test_types_and_paths(tmp_path):
     with pytest.raises(ValueError, match=r"config.json is not JSON: "):
         from_config(tmp_path)
     with pytest.raises(
-        ValueError, match=r"layout must be one of .*'neox' elsewhere is 'half' here"
+        ValueError, match=r"layout must be one of .*use 'half', which some libraries call 'neox'"
     ):
         from_config({"model_type": "mine"}, layout="neox")
-    with pytest.raises(ValueError, match="text_config names no model_type"):
+    with pytest.raises(ValueError, match="text_config must name its model_type"):
         from_config({"model_type": "mine", "text_config": {}})
 
 

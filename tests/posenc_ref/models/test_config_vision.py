@@ -69,7 +69,7 @@ def test_a_tower_under_the_name_of_the_whole():
              "num_hidden_layers": 28, "vision_config": tower}  # fmt: skip
     assert from_config(whole, part="vision_config").only == TOWERS[0][1]
     assert from_config(whole).only.sections == (16, 24, 24)
-    with pytest.raises(ValueError, match=r'pass the whole with part="vision_config"'):
+    with pytest.raises(ValueError, match=r'pass the whole configuration and part="vision_config"'):
         from_config(tower)
 
 

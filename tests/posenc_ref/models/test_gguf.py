@@ -85,7 +85,7 @@ def test_longrope_has_two_tensors():
     tensors = {"rope_factors_short.weight": short, "rope_factors_long.weight": long}
     want = LongRoPE([1.25] * 32, [4.0] * 32, 4096, attention_factor=1.25)
     assert from_gguf_metadata(entries, tensors).only == RoPE(64, layout="half", scaling=want)
-    with pytest.raises(ValueError, match=r"needs the tensor 'rope_factors_short.weight'"):
+    with pytest.raises(ValueError, match=r"must contain 'rope_factors_short.weight'"):
         from_gguf_metadata(entries, {"rope_factors_long.weight": long})
 
 

@@ -72,7 +72,7 @@ def test_letters_end_globally():
         (
             lambda: rope_layers(4, no_rope_layers=[3, 7, 11, 15]),
             ValueError,
-            "1 where the layer uses RoPE .it is no list of layer numbers., got 3 for layer 0",
+            "1 where the layer uses RoPE .it is not a list of layer numbers., got 3 for layer 0",
         ),
         (
             lambda: rope_layers(4, no_rope_layers=[1, 1]),
@@ -102,7 +102,7 @@ def test_letters_end_globally():
                 {"num_hidden_layers": 2, "model_type": "new", "sliding_window_pattern": 6}
             ),
             ValueError,
-            "not read from sliding_window_pattern here",
+            "cannot be computed from sliding_window_pattern",
         ),
         (
             lambda: config_layer_types(

@@ -130,7 +130,7 @@ REFUSED = [
         "^original_max_position = 1 with base 10000 and rotary_dim 64 puts the correction range "
         "outside the pairs.*turns less than 1 times.*LinearScaling",
     ),
-    (lambda: rope(pr.YaRN(4, 2**30), base=2.0), ValueError, "turns more than 32 times within it"),
+    (lambda: rope(pr.YaRN(4, 2**30), base=2.0), ValueError, "turns more than 32 times within that"),
     (
         lambda: pr.NTKByParts(4, 4096, beta_0=0.75, beta_1=1.25),
         ValueError,
@@ -142,11 +142,16 @@ REFUSED = [
     (
         lambda: pr.Llama3Scaling(8, 4, 1, 8192),
         ValueError,
-        "^high_freq_factor must be at least low_freq_factor.*swapped.*got 1 and 4",
+        "^high_freq_factor must be at least low_freq_factor.*swapped.*got high_freq_factor=1 and "
+        "low_freq_factor=4",
     ),
     (lambda: pr.Llama3Scaling(8, 0, 4, 8192), ValueError, "^low_freq_factor must be greater than"),
     # LongRoPE
-    (lambda: pr.LongRoPE([1], [2], 4096), ValueError, "needs factor .* or attention_factor"),
+    (
+        lambda: pr.LongRoPE([1], [2], 4096),
+        ValueError,
+        "^factor or attention_factor must be given, got neither",
+    ),
     (lambda: pr.LongRoPE([1], [2, 3], 4096, factor=2), ValueError, "pair, got 1 and 2"),
     (lambda: pr.LongRoPE([], [], 4096, factor=2), ValueError, "^short_factor must have one number"),
     (lambda: pr.LongRoPE(1.0, [2], 4096, factor=2), TypeError, "^short_factor must be a sequence"),
