@@ -77,7 +77,7 @@ class Output:
         return self._shaped(actual).shape == self.shape
 
     def _shaped(self, actual: np.ndarray) -> np.ndarray:
-        """Return a result broadcast to the expected shape, or unchanged if it may or can not be."""
+        """Return a result broadcast to the expected shape where that is allowed and possible."""
         if not self.broadcasts:
             return actual
         while actual.ndim > len(self.shape) and actual.shape[0] == 1:

@@ -152,7 +152,7 @@ def _equal(t: ChunkTokens, since: int = 0) -> np.ndarray:
 
 
 def _single(axis: int) -> Callable[[Chunked], Truth]:
-    """Return a ``predict`` that adds the row (axis 0) or head (1) index to single positions."""
+    """Return a ``predict`` that adds the row or head index (axis 0, 1) in chunks of one token."""
 
     def predict(call: Chunked) -> Truth:
         t, index = call.tokens(), np.indices(call.x.shape[:-1])[axis]

@@ -109,9 +109,9 @@ def _add(e: Any, x: np.ndarray) -> Real:
 def _scores(e: Any, inputs: Inputs) -> Real:
     """Return the logits of rotated q and k, or of q and k plus a bias, at positions 0 to S - 1.
 
-    A is the sum of the absolute terms of the fully expanded product. Every pair of
-    channels adds to B: B of q times the norm of k, plus B of k times the norm of q.
-    Encodings of family "score" use the formula of their entry.
+    A is the sum of the absolute terms of the fully expanded product. Every pair of channels
+    adds to B: B of q times the norm of k, plus B of k times the norm of q. Encodings of
+    family "score" use the formula of their entry.
     """
     q, k = inputs["q"], inputs["k"]
     if e.family == "score":

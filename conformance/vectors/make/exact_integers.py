@@ -92,7 +92,7 @@ def grid_positions(height: int, width: int, merge_size: int) -> np.ndarray:
 
 
 def ids_from_tokens(e: Any, input_ids: np.ndarray) -> np.ndarray:
-    """Return ``padding_idx - offset`` for padding, and plus n for the n-th other token of a row."""
+    """Return ``padding_idx - offset`` for padding; the n-th other token of a row has n more."""
     made = []
     for row in input_ids.tolist():
         real = [int(token != e.padding_idx) for token in row]
