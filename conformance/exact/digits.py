@@ -40,8 +40,8 @@ def nearest_quarter_turns(frequency: Any, largest: int = MAX_POSITION) -> list[i
 def slope(num_heads: int, head: int, max_bias: float) -> Any:
     """Return the ALiBi slope of a head, counted from 0.
 
-    Let n be the largest power of two up to ``num_heads``. The first n heads have the slopes of n
-    heads, and the others have every second slope of 2n heads.
+    Let n be the largest power of two up to ``num_heads``. The slope is ``2 ** (-max_bias x)``, with
+    ``x = (head + 1) / n`` for the first n heads, and ``x = (2 (head - n) + 1) / 2n`` for others.
     """
     mp, n = mpmath().mp, 1 << (num_heads.bit_length() - 1)
     step, of = (head + 1, n) if head < n else (2 * (head - n) + 1, 2 * n)
@@ -51,7 +51,7 @@ def slope(num_heads: int, head: int, max_bias: float) -> Any:
 def exact_bucket(r: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:
     """Return the T5 bucket of ``r = key - query``.
 
-    Integer arithmetic decides distances so close to the edge of a bucket that rounding matters.
+    Near the edge of a bucket, rounded logarithms could give the wrong one: integers decide there.
     """
     mp = mpmath().mp
     nb = num_buckets // 2 if bidirectional else num_buckets

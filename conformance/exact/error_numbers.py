@@ -5,14 +5,14 @@ A :class:`Counted` holds a value and two coefficients, A and B. The error unit o
 that of the angles. Values are 50-digit mpmath numbers. The rules for A and B are:
 
 - A given number x, such as a field of an encoding, has A = ``|x|`` and B = 0.
-- A sum adds the A, and adds the B, of its terms.
+- A sum has the sum of the A of its terms as A, and the sum of their B as B.
 - A product of x and y has A = ``A_x A_y`` and B = ``B_x A_y + A_x B_y``.
 - ``sin(x)`` has A = ``|sin(x)|`` and B = ``A_x``; ``cos(x)`` likewise.
 - Any other function f has A = ``|f(x)| + |f'(x)| A_x``, because its argument is rounded first.
 - The denominator of a quotient counts as exact.
 
-``Counted(p)`` has A = ``|p|`` for a sum p that implementations do not round, such as a shifted
-position.
+A sum p that implementations compute exactly, such as a shifted position, is a given number:
+``Counted(p)``.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def counted(number: Any) -> Counted:
 
 
 def given(numbers: Any) -> Any:
-    """Return the entries of a learned array in nested lists, marked as looked up."""
+    """Return a learned array as nested lists of :class:`Counted` with ``given=True``."""
     made: Any = np.frompyfunc(lambda n: Counted(n, given=True), 1, 1)(numbers)
     return made.tolist()
 
@@ -160,7 +160,7 @@ def relu(x: Any) -> Counted:
 
 
 def root(number: Any) -> Counted:
-    """Return the square root of a plain number, which counts as a given number."""
+    """Return the square root of an int, float or mpmath number, as a given number."""
     return Counted(mpmath().mp.sqrt(number))
 
 

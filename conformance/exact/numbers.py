@@ -56,7 +56,7 @@ def sizes(values: Array) -> Array:
 
 
 def computed(real: Real) -> Real:
-    """Return ``real`` with A = |value| where A is 0: no channel is copied, all are computed."""
+    """Return ``real`` with A = |value| where A = 0 would demand a bit-equal copy of a channel."""
     terms = np.where(real.terms == 0, sizes(real.value), real.terms)
     return Real(real.value, terms, real.angle)
 

@@ -77,7 +77,7 @@ class Output:
         return self._shaped(actual).shape == self.shape
 
     def _shaped(self, actual: np.ndarray) -> np.ndarray:
-        """Return a result broadcast to the expected shape, or unchanged if it must not be."""
+        """Return a result broadcast to the expected shape where that is allowed and possible."""
         if not self.broadcasts:
             return actual
         while actual.ndim > len(self.shape) and actual.shape[0] == 1:
@@ -89,8 +89,8 @@ class Output:
     def unit(self, actual: np.ndarray, dtype: str, **how: Any) -> np.ndarray:
         """Return the error unit of every element of a result.
 
-        Where rows are judged relative to a reference column, the unit includes the rounding of
-        this column's element.
+        If ``relative_to`` is given, the element in the reference column is subtracted from its
+        row, and the unit includes the rounding of that element.
         """
         terms = self.terms
         if self.relative_to is not None:

@@ -10,7 +10,7 @@ from .reference import Entry
 
 
 def declared(entry: Entry) -> dict[str, str]:
-    """Return the declared properties, each with the names of the examples that lack it."""
+    """Return each property that an example declares, with the names of the examples without it."""
     of = {name: example.properties for name, example in entry.examples.items()}  # type: ignore[attr-defined]
     return {
         what: ", ".join(name for name, properties in of.items() if what not in properties)

@@ -202,7 +202,7 @@ _TRUTHS: dict[str, Callable[[Exact, Any, Mapping[str, Any]], Real]] = {
 
 
 def sides(inputs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-    """Return the positions of queries and keys; by default the queries are the last keys."""
+    """Return positions of queries and keys; by default, Q queries have the last Q positions."""
     if "q_positions" in inputs:
         return inputs["q_positions"].tolist(), inputs["k_positions"].tolist()
     by_length = "q_len" in inputs
@@ -215,7 +215,7 @@ def _judged(e: Any, q_at: list[Any], k_at: list[Any]) -> np.ndarray:
 
 
 def _real(nested: Any, lookups: bool = False, **how: Any) -> Real:
-    """Return nested :class:`Counted` numbers as arrays of values, A, B and amplitude.
+    """Return nested :class:`Counted` numbers as arrays of ``value``, A, B and ``amplitude``.
 
     With ``lookups``, values that are only looked up have A = 0: results must be bit-equal.
     """

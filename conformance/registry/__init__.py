@@ -15,10 +15,11 @@ only the fields of the class, and the functions of
 :mod:`posenc_ref.conformance.exact.reference` lists the arguments of the function for each family.
 The keys of ``examples`` are the ids of their golden vectors. Give two or three small examples with
 different options, and take learned numbers from :func:`numbers`: every dtype holds them exactly.
-The entry provides the rows of ``posenc verify`` and ``posenc accuracy``, the golden vectors
-(``posenc vectors --generate``), a section of ``docs/generated/encodings.md``
-(``python tools/encodings_page.py``) and tests in ``tests/conformance/registry``. For rotary
-encodings, the surfaces provide the golden vectors and the rows of ``posenc verify``.
+From the entry follow lines in the output of ``posenc verify`` and ``posenc accuracy``, golden
+vectors (``posenc vectors --generate``), a section of ``docs/generated/encodings.md``
+(``python tools/encodings_page.py``) and tests in ``tests/conformance/registry``. Rotary encodings
+differ: ``posenc verify`` prints a line for each surface, and the golden vectors are listed in
+:mod:`posenc_ref.conformance.vectors.make`.
 """
 
 from __future__ import annotations

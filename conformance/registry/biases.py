@@ -39,7 +39,7 @@ def kerple(e: Kerple, i: Any, j: Any) -> Sequence[Any]:
     },
 )
 def sandwich(e: Sandwich, i: Any, j: Any) -> Sequence[Any]:
-    """Return the product of two sinusoids minus its maximum d/2, times H/(8h) for head h of H."""
+    """Return ``(sum of cos((i - j) w) - d/2) H / (8h)`` for h = 1 to H and all frequencies w."""
     waves = [power(e.base, -2 * k, e.dim) for k in range(1, e.dim // 2 + 1)]
     product = total(cos(Counted((i - j) * w)) for w in waves) - e.dim // 2
     return [product * e.num_heads / (8 * h) for h in range(1, e.num_heads + 1)]

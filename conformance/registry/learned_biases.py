@@ -69,9 +69,9 @@ def swin(e: SwinBias, i: Any, j: Any) -> Sequence[Any]:
     examples={"beit-2-by-3": BEiTBias(numbers("beit", 3 * 5 + 3, 2), window=(2, 3))},
 )
 def beit(e: BEiTBias, i: Any, j: Any) -> Sequence[Any]:
-    """Return Swin's row for two patches.
+    """Return the row of the table for tokens i and j; for two patches, the same row as Swin.
 
-    The last three rows belong to [CLS]: [CLS] to patch, patch to [CLS], [CLS] to itself.
+    The last three rows of the table are for [CLS]: to patch, from patch, to itself.
     """
     h, w = e.window
     rows: list[list[float]] = e.table.tolist()

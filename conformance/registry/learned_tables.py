@@ -17,11 +17,13 @@ from .image_tables import sinusoidal
 _WEIGHT = numbers("learned-rows", 6, 4)
 _ROWS = numbers("axial-rows", 3, 4), numbers("axial-columns", 5, 6)
 _SUMMED = numbers("axial-summed-rows", 3, 5), numbers("axial-summed-columns", 4, 5)
+_LAST = "Unsorted positions; one reads the last row of the table."
 
 
 def _learned_rows(e: Learned) -> Iterable[Recipe]:
     last = len(e.weight) - 1 - e.offset
-    return [at("scattered", "Unsorted positions, one twice, and the last row.", 0, last, 2, last)]
+    comment = "Unsorted positions; one occurs twice, and one reads the last row of the table."
+    return [at("scattered", comment, 0, last, 2, last)]
 
 
 @register(
@@ -37,10 +39,9 @@ def learned(e: Learned, p: Any) -> Sequence[Any]:
 
 def _axial_rows(e: AxialLearned) -> Iterable[Recipe]:
     if e.flat:
-        return [at("scattered", "Unsorted positions, and the last row.", 0, 7, 3, e.rows - 1)]
-    return [
-        at("scattered", "Axes with different positions; last rows.", [0, 2, 1, 2], [3, 0, 1, 3])
-    ]
+        return [at("scattered", _LAST, 0, 7, 3, e.rows - 1)]
+    comment = "Each axis has its own positions; some read the last row of a table."
+    return [at("scattered", comment, [0, 2, 1, 2], [3, 0, 1, 3])]
 
 
 @register(
@@ -75,7 +76,7 @@ _FORMULAS: dict[Any, Any] = {Learned: learned, Sinusoidal: sinusoidal, Time2Vec:
         "hybrid-sum": Hybrid((Sinusoidal(4), Learned(_WEIGHT))),
         "hybrid-concat": Hybrid((Learned(_WEIGHT), Sinusoidal(6)), combine="concat"),
     },
-    inputs=lambda e: [at("scattered", "Unsorted positions, and the last row.", 0, 5, 3, 1)],
+    inputs=lambda e: [at("scattered", _LAST, 0, 5, 3, 1)],
 )
 def hybrid(e: Hybrid, p: Counted) -> Sequence[Any]:
     """Return the rows of the combined tables, added or concatenated."""

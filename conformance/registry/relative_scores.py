@@ -50,7 +50,7 @@ _KEYS, _QUERIES = numbers("deberta-keys", 2, 8, 4), numbers("deberta-queries", 2
 def _bucket(e: DeBERTa, r: int) -> int:
     """Return the log bucket of r = query - key.
 
-    Integer arithmetic decides distances so close to the edge of a bucket that rounding matters.
+    Near the edge of a bucket, rounded logarithms could give the wrong one: integers decide there.
     """
     if e.buckets is None or e.max_position is None or abs(r) <= e.buckets // 2:
         return r

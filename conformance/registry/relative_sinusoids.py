@@ -74,8 +74,8 @@ def espnet_legacy(
 ) -> Sequence[Vector]:
     """Return logits with ESPnet's legacy relative shift.
 
-    For Q queries and K keys, a list holds the position scores row by row, with a 0 before every
-    row. The position score of query i and key j is entry ``Q + i K + j`` of the list.
+    For Q queries and K keys, a list holds the unshifted position scores, one row for each query,
+    and a 0 before every row. The shift gives query i and key j the entry ``Q + i K + j``.
     """
     n_q, n_k = len(queries), len(keys)
     last = max(e.max_len, n_k) - 1

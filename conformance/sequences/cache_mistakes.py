@@ -13,9 +13,10 @@ from .chunk_mistakes import Chunked, ChunkTokens, chunk_mistakes, with_lengths
 
 
 def _turned(times: Callable[[ChunkTokens], np.ndarray]) -> Callable[[Chunked], Truth]:
-    """Return a ``predict`` that rotates each key ``times(tokens)`` times.
+    """Return ``Mistake.predict`` for keys that are rotated several times.
 
-    Every rotation multiplies the rotated channels by the attention factor again.
+    ``times`` returns the number of rotations of each key. Every rotation multiplies the rotated
+    channels by the attention factor again.
     """
 
     def predict(call: Chunked) -> Truth:

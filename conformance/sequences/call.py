@@ -15,7 +15,7 @@ from posenc_ref.conformance.rotary.as_apply import host_positions, starts
 
 
 def called(run: Run, highest: int, x: np.ndarray, *others: Any) -> np.ndarray:
-    """Return ``fn(x, *others)``; raise Malformed unless it has the shape of x.
+    """Return ``y = fn(x, *others)``; raise Malformed if y and x differ in shape.
 
     ``highest`` is the highest position of the call.
     """
@@ -32,9 +32,9 @@ def first_positions(run: Run, positions: Any) -> np.ndarray:
 
 
 def judge_repetition(run: Run, first: JudgedCall, *others: Any) -> None:
-    """Judge a repetition of the first call, ``fn(x, *others)``.
+    """Judge a repetition of ``fn(x, *others)``: it must return the result of the first call.
 
-    It must give the same result, and the next call must not overwrite this result.
+    Also judge that a call with another x does not overwrite a result returned before.
     """
     x = first.facts.x
     state.replay(run, lambda: called(run, 0, x, *others), first.actual, first.case)

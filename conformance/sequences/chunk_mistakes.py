@@ -116,7 +116,7 @@ OFFSETS: tuple[tuple[str, Map], ...] = (
         lambda t: _before(t) * t.later + t.index,
     ),
     (
-        "after the first chunk, one token is counted for each chunk",
+        "each chunk after the first adds 1 to the offset, not its length",
         lambda t: (t.prompt + t.chunk - 1) * t.later + t.index,
     ),
     ("all tokens of a chunk get its first position", lambda t: t.start),
@@ -142,9 +142,9 @@ def _before(t: ChunkTokens) -> np.ndarray:
 
 
 def _equal(t: ChunkTokens, since: int = 0) -> np.ndarray:
-    """Return, for each token, the start of the first chunk as long as its own chunk.
+    """Return, for each token, the start of the first chunk that has the length of its chunk.
 
-    Chunks with a number below ``since`` are skipped.
+    The first ``since`` chunks are not searched.
     """
     later = t.chunk >= since
     first = {int(n): int(t.start[later & (t.size == n)][0]) for n in set(t.size[later].tolist())}
@@ -152,7 +152,7 @@ def _equal(t: ChunkTokens, since: int = 0) -> np.ndarray:
 
 
 def _single(axis: int) -> Callable[[Chunked], Truth]:
-    """Return a ``predict`` that adds the row (axis 0) or head (1) index to single tokens."""
+    """Return a ``predict`` that adds the row or head index (axis 0, 1) in chunks of one token."""
 
     def predict(call: Chunked) -> Truth:
         t, index = call.tokens(), np.indices(call.x.shape[:-1])[axis]
@@ -177,7 +177,7 @@ def chunk_mistakes() -> Iterator[Mistake]:
     yield from mistakes("decode-offset", at, *OFFSETS)
     yield from mistakes("state", at, *STATES)
     yield from of_any_start("the start of a chunk", HALVES)
-    text = "for single tokens the {} index is added in place of the token index"
+    text = "in chunks of one token, the {} index is added to the position"
     yield Mistake("position-axis", text.format("head"), _single(1))
     yield Mistake("row-offset", text.format("row"), _single(0))
     yield from only_first_row()

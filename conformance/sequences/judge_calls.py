@@ -87,7 +87,7 @@ def judge(run: Run) -> None:
 
 
 def _ask(run: Run, encoding: Rotary, probe: Probe) -> list[JudgedCall]:
-    """Make the calls of one sequence; return them with their references."""
+    """Make the calls of one sequence; return them with their expected results."""
     name, calls = probe.case, probe.facts
     first = {call: calls.index(call) for call in calls}
     inputs = []

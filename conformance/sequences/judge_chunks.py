@@ -42,7 +42,7 @@ def judge_decode(run: Run) -> None:
 
 
 def judge_key_cache(run: Run) -> None:
-    """Judge ``fn(k, chunks)``, which returns all keys, rotated with the final length.
+    """Judge ``fn(k, chunks)``: all keys, rotated with the frequencies of the final length.
 
     Then judge a whole sequence in one chunk as ``apply``.
     """

@@ -81,7 +81,7 @@ def pair(result: Any) -> tuple[Any, Any]:
 
 
 def _each_side(run: Run) -> None:
-    """Judge the queries as ``apply``; judge the keys too if both results differ.
+    """Judge the rotated queries as ``apply``, and the rotated keys if the two ever differ.
 
     Every call passes the same x and the same positions as queries and as keys.
     """

@@ -52,7 +52,7 @@ class Backward:
 def judge(run: Run) -> None:
     """Judge ``fn(x, positions, dy) -> dx``.
 
-    Then judge the map from dy to dx as an ``apply`` function of the adjoint.
+    Then judge the map from dy to dx as ``apply`` of an encoding that rotates by -angle.
     """
     run.report.required = ("gradient", "state")
     encoding: Rotary = run.encoding
@@ -63,7 +63,7 @@ def judge(run: Run) -> None:
     if match(run, calls, _mistakes(encoding)) and run.report.codes:
         state.replay(run, lambda: _called(run, calls[0].facts), calls[0].actual, calls[0].case)
         return
-    recipe = "lambda x, p: fn(x, p, x)  # dy = x; the adjoint is an encoding too"
+    recipe = "lambda x, p: fn(x, p, x)  # x as dy; expected: x rotated by -angle"
     judge_as_apply(run, partial(_view, run), adjoint(encoding), recipe)
 
 
@@ -136,7 +136,7 @@ def _mistakes(encoding: Rotary) -> Iterator[Mistake]:
 
 
 def _back(call: Backward, output_layout: str | None) -> Truth:
-    """Return the adjoint for pairs written in ``output_layout``."""
+    """Return dx if dy is read in the layout of x, and dx is written in ``output_layout``."""
     declared: Any = call.encoding
     other = adjoint(declared).replace(layout=declared.layout, output_layout=output_layout)
     return apply_truth(other, call.dy, call.positions)

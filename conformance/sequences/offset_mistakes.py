@@ -91,7 +91,7 @@ def offset_mistakes() -> Iterator[Mistake]:
             lambda call: call.at(positions(heads(call.x), batch(call.x), call.tokens()))
         ),
         (
-            "the head index is added in place of the token index",
+            "the head index is added to the offset, in place of the token index",
             lambda head, row, t: t.start + head,
         ),
         ("the head index is used as the position", lambda head, row, t: head),

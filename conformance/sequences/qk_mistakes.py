@@ -23,7 +23,7 @@ def qk_mistakes(encoding: Rotary) -> Iterator[Mistake]:
     """Yield the known mistakes of calls with queries and keys, likely ones first."""
 
     def at(positions: Positions, only: bool | None = None) -> Callable[[Side], Truth | None]:
-        """Return a prediction with these positions for keys (True), queries (False), or both."""
+        """Return a ``predict`` with new positions of keys (only=True), queries (False) or both."""
 
         def predict(side: Side) -> Truth | None:
             p = positions(side) if only in (None, side.keys) else side.positions

@@ -21,7 +21,7 @@ GAMMAS = (0.4, 0.0001, 0.2, 0.3, 0.5, 0.6, 0.8, 1.0)
 
 
 def xpos_variants(declared: XPos) -> Iterator[tuple[str, str, Rotary]]:
-    """Yield the code, the message and the encoding of each wrong declaration of xPos."""
+    """Yield the finding's code, its message and the encoding of each known error in xPos fields."""
     plain = RoPE(declared.head_dim, layout=declared.layout, base=declared.base)
     yield "amplitude", "the decay is missing: a plain rotation", plain
     other = "half" if declared.layout == "interleaved" else "interleaved"
@@ -68,14 +68,17 @@ def xpos_mistakes(declared: XPos) -> Iterator[Mistake]:
     )
 
 
-#: Wrong centres of the decay. The length of a call, or of q or k, is the largest position plus 1.
+#: Wrong centres of the decay. The length of a call is its largest position plus 1.
 _CENTRES: tuple[tuple[str, Callable[[Side], int]], ...] = (
     ("position 0", lambda s: 0),
     ("half the length of the call", lambda s: s.length // 2),
     ("half the length of the call, rounded up", lambda s: (s.length + 1) // 2),
-    ("half the tensor's length", lambda s: (int(s.positions.max()) + 1) // 2),
-    ("half the tensor's length, rounded up", lambda s: (int(s.positions.max()) + 2) // 2),
-    ("half the number of tokens of the tensor", lambda s: s.x.shape[2] // 2),
+    ("(last position + 1) / 2 for each of q and k", lambda s: (int(s.positions.max()) + 1) // 2),
+    (
+        "(last position + 1) / 2, rounded up, for each of q and k",
+        lambda s: (int(s.positions.max()) + 2) // 2,
+    ),
+    ("half the number of tokens in each of q and k", lambda s: s.x.shape[2] // 2),
     ("position 1", lambda s: 1),
     ("position -1", lambda s: -1),
 )

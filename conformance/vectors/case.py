@@ -66,7 +66,7 @@ class VectorCase:
 
     @classmethod
     def read(cls, file: str, group: Mapping[str, Any], case: Mapping[str, Any]) -> VectorCase:
-        """Return a case of a file from the JSON forms of its group and itself."""
+        """Return a case from the JSON form of its group and the JSON form of the case."""
         ident, surface, declared = (group[name] for name in ("id", "surface", "encoding"))
         own: dict[str, Any] = {name: case[name] for name in ("id", "spec", "comment", "level")}
         own |= {name: tuple(case[name]) for name in ("flags", "kills")}

@@ -65,7 +65,7 @@ def semantics(group: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _minimal(value: Any) -> dict[str, Any]:
-    """Return the JSON form of an encoding without default and implied fields."""
+    """Return the JSON form of an encoding without fields that are default or follow from others."""
     full, implied = value.to_dict(), value._implied()
     kept = {value.kind: full[value.kind]}
     for field in dataclasses.fields(value):

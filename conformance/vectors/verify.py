@@ -129,7 +129,7 @@ def _file_problems(document: Json) -> Iterator[str]:
     yield from (f"flag {name} is defined and not used" for name in sorted(set(defined) - used))
     for name, flag in defined.items():
         unknown = [code for code in flag["bug_type"] if code not in CODES]
-        yield from (f"flag {name}: bug_type {code!r} is no code of a finding" for code in unknown)
+        yield from (f"flag {name}: posenc explain has no code {code!r}" for code in unknown)
 
 
 def _case_problems(group: Json, case: Json) -> Iterator[str]:

@@ -109,9 +109,9 @@ def _add(e: Any, x: np.ndarray) -> Real:
 def _scores(e: Any, inputs: Inputs) -> Real:
     """Return the logits of rotated q and k, or of q and k plus a bias, at positions 0 to S - 1.
 
-    A is the sum of the absolute terms of the fully expanded product. B is a sum over pairs: B of
-    the pair in q times the length of the pair in k, plus the same with q and k exchanged.
-    Encodings of family "score" use the formula of their entry.
+    A is the sum of the absolute terms of the fully expanded product. Every pair of channels
+    adds to B: B of q times the norm of k, plus B of k times the norm of q. Encodings of
+    family "score" use the formula of their entry.
     """
     q, k = inputs["q"], inputs["k"]
     if e.family == "score":
@@ -146,7 +146,10 @@ def _scores(e: Any, inputs: Inputs) -> Real:
 
 
 def _relative_shift(x: np.ndarray) -> Real:
-    """Return scores by distance in the columns of their keys; keys up to the query are judged."""
+    """Return x with a column for each key; keys after the query are not judged.
+
+    Column c of x is for distance K - 1 - c, where K is the number of columns.
+    """
     rows, keys = x.shape
     made, judged = np.zeros_like(x), np.zeros(x.shape, dtype=bool)
     for i in range(rows):

@@ -92,7 +92,7 @@ def grid_positions(height: int, width: int, merge_size: int) -> np.ndarray:
 
 
 def ids_from_tokens(e: Any, input_ids: np.ndarray) -> np.ndarray:
-    """Return positions: real tokens count from ``padding_idx + 1``, minus the table's offset."""
+    """Return ``padding_idx - offset`` for padding; the n-th other token of a row has n more."""
     made = []
     for row in input_ids.tolist():
         real = [int(token != e.padding_idx) for token in row]

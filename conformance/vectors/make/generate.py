@@ -76,7 +76,7 @@ def _header() -> Json:
 
 
 def _units() -> Json:
-    """Return the constants that judge each dtype, so that readers need not know them."""
+    """Return the constants of the error unit of each dtype, and the budget, for the files."""
 
     def entry(dtype: str) -> Json:
         angle = "float64" if dtype == "float64" else "float32"

@@ -29,7 +29,7 @@ def layouts() -> Theme:
     def permute(heads: int, head_dim: int) -> Group:
         ident = f"permute-{heads}-heads-of-{head_dim}"
         inputs = {"w": numbers(ident, heads * head_dim, 3), "n_heads": heads}
-        case = Recipe("weights", "A projection of three inputs.", inputs)
+        case = Recipe("weights", "The weight of a projection of 3 input features.", inputs)
         return Group(ident, "permute_weights", None, LAYOUT, (case,))
 
     groups = (
@@ -86,7 +86,7 @@ def position_ids() -> Theme:
                 "token_types": whole([0, 0] + [1] * 6 + [0, 0]),
                 "image_grids": whole([1, 4, 6]), "video_grids": none,
             }),
-            video=("A long video of small frames in row 0, a picture in row 1.", {
+            video=("The batch: a long video of small frames, and a picture.", {
                 "token_types": whole([0] + [2] * 8 + [0], [1] * 8 + [0, 0]),
                 "image_grids": whole([1, 8, 4]), "video_grids": whole([4, 2, 4]),
             }),
@@ -94,7 +94,7 @@ def position_ids() -> Theme:
         group(
             "grid-positions", "grid_positions", GRID,
             plain=("Not a square.", {"height": 3, "width": 5, "merge_size": 1}),
-            merged=("Blocks of two by two.", {"height": 4, "width": 6, "merge_size": 2}),
+            merged=("Blocks of 2 x 2 patches.", {"height": 4, "width": 6, "merge_size": 2}),
         ),
     )  # fmt: skip
     return Theme("position-ids", "Positions of text tokens", groups)

@@ -60,7 +60,7 @@ def standard(ident: str, encoding: Any, spec: str) -> Group:
 
 
 def brief(ident: str, encoding: Any, spec: str) -> Group:
-    """Return cases with the first positions and a far one, or with several axes."""
+    """Return a group with the cases of :func:`rotations`: first positions, and far ones."""
     return Group(ident, "apply", encoding, spec, tuple(rotations(encoding, ident)))
 
 

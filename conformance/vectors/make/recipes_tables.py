@@ -43,7 +43,7 @@ def sinusoidal() -> Theme:
         at("first", "The first four positions.", 0, 1, 2, 3),
         at("scattered", "Unsorted positions, one of them twice.", 37, 5, 37),
         at("far", "Positions beyond 256, 512, 5000 and 65536.", 257, 513, 5003, 65537),
-        at("past-million", "An angle near 530762 quarter turns; 2**20 + 1.", 833719, 2**20 + 1),
+        at("past-million", "Far positions; 833719 is near 530762 * pi/2.", 833719, 2**20 + 1),
         at("negative", "Negative positions.", -1, -64),
         at("fractional", "Fractional positions.", 0.5, 33.75),
     )
@@ -101,14 +101,15 @@ def grids() -> Theme:
 
 
 def learned() -> Theme:
-    """Return the vectors of learned tables, which must be bit-equal."""
+    """Return the vectors of learned tables; rows in results must be bit-equal to the table's."""
     weight = numbers("learned-weight", 12, 8)
     bart = Learned(np.zeros((40, 4), np.float32), padding_idx=1)  # ids ignore the rows
     roberta = Learned(weight, offset=2, padding_idx=1)
     tokens = whole([5, 6, 7, 8, 1, 1], [1, 1, 9, 5, 5, 6], [5, 1, 6, 1, 7, 8])
     first = at("first", "The first three positions.", 0, 1, 2)
-    twice = at("scattered", "Unsorted positions, one twice, and the last row.", 5, 9, 5, 11)
-    shifted = at("scattered", "Unsorted positions, and the last row.", 5, 9, 4)
+    comment = "Unsorted positions; one occurs twice, and one reads the last row of the table."
+    twice = at("scattered", comment, 5, 9, 5, 11)
+    shifted = at("scattered", "Unsorted positions; one reads the last row of the table.", 5, 9, 4)
     padded = Recipe("padded", "Padding last, first and between tokens.", {"input_ids": tokens})
     groups = (
         Group("learned-12", "table", Learned(weight), BERT, (first, twice)),

@@ -70,7 +70,7 @@ BROKEN = {
     "a digit too few": (lambda b: truth(b)["A"].__setitem__(0, "3f8"), "is not valid under any"),
     "an unknown code": (
         lambda b: b["flags"]["Logits"].update(bug_type=["wrongness"]),
-        "'wrongness' is no code",
+        "no code 'wrongness'",
     ),
     "an unknown surface": (lambda b: b["groups"][0].update(surface="spin"), "no surface 'spin'"),
     "another schema": (lambda b: b.update(schema="posenc-vectors-v9"), "is not one of"),
