@@ -46,7 +46,7 @@ class Combination:
 
 
 def explain(residual: Residual, causes: Sequence[Cause]) -> Combination:
-    """Return the set of causes that explains the failure with the lowest sum of prices.
+    """Return the set of causes that explains the failure with the lowest sum of ``fitted``.
 
     If no set explains it completely, return the set with the smallest residual.
     """

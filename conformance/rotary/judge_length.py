@@ -88,7 +88,7 @@ def _whose_length(run: Run, access: Access, highest: int) -> None:
 
 
 def _replay(run: Run, access: Access, seen: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Judge every length that was right again, after the longest call.
+    """After the longest call, judge once more every length that was right before.
 
     A function may keep the frequencies of its longest call until a call within the original
     length resets them. A repetition of the first call, which is short, does not reveal this.
