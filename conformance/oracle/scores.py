@@ -139,11 +139,11 @@ class Scored:
         return values[..., np.arange(n_q), np.arange(n_k - n_q, n_k)][..., None]
 
     def judged_as(self, actual: np.ndarray) -> Scored:
-        """Return the call with ``constant`` set from these logits, if one per query is ignored."""
+        """Return the call, with ``constant`` read from ``actual`` if judged up to a row constant."""
         return self.replace(constant=self.own(actual)) if self.up_to_constant else self
 
     def seen(self, actual: np.ndarray) -> np.ndarray:
-        """Return the logits; if a constant per query is ignored, minus the own key's logit."""
+        """Return the actual logits, minus those at own keys if judged up to a row constant."""
         if not self.up_to_constant:
             return actual
         with np.errstate(invalid="ignore"):

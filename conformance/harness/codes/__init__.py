@@ -31,8 +31,7 @@ base: Frequencies are geometric with another base (theta, rope_theta).
   trigger: the slope of log frequency over the pair index fits another base, for every pair
   remedy: Pass the declared base; a configuration's default is often not the checkpoint's.
 
-exponent: The exponent of the frequencies is doubled, halved or shifted, or uses the channel index
-    in place of the pair index.
+exponent: The exponent is doubled, halved or shifted, or uses the channel's index, not the pair's.
   trigger: log frequency over the pair index fits a multiple or a shift of the exponent
   remedy: Pair k has exponent 2k/d with k = 0 .. d/2 - 1; arange(0, d, 2) is already 2k.
 
