@@ -139,7 +139,7 @@ class Scored:
         return values[..., np.arange(n_q), np.arange(n_k - n_q, n_k)][..., None]
 
     def judged_as(self, actual: np.ndarray) -> Scored:
-        """Return the call, with ``constant`` read from ``actual`` if judged up to a row constant."""
+        """Return the call, with ``constant`` from ``actual`` if judged up to a row constant."""
         return self.replace(constant=self.own(actual)) if self.up_to_constant else self
 
     def seen(self, actual: np.ndarray) -> np.ndarray:
